@@ -55,6 +55,7 @@ class Family:
         protocol: ``(plan, engine, partition, parameters, listener)``: who plays a plan (protocols/).
         states: the protocol's states by the name that checkpoints give them.
         position: ``(plan, coalition)``: where a coalition stands, to record what it receives.
+        attacked: ``(run folder)``: a run as attacks on recorded views see it (attacks/).
         audit: ``(plan, unit, coalition)``: rounds played again, for an audit of one pair (auditing/).
         audit_record: ``(plan, unit, coalition, neighbours, hidden, trials)``: the scores of an attack on a
             record that is drawn into batches; ``None`` for one that counts as being in every message.
@@ -76,6 +77,7 @@ class Family:
     protocol: Part
     states: Mapping[str, Part]
     position: Part
+    attacked: Part
     audit: Part
     audit_record: Part
     summary: Part
@@ -122,6 +124,7 @@ TREE = Family(
         "controlled": Part("sfumato.protocols.adaptive.state:AdaptiveState"),
     },
     position=Part("sfumato.protocols.view_recorder:TreeObserverPosition"),
+    attacked=Part("sfumato.attacks.observations:attacked_tree"),
     audit=Part("sfumato.auditing.tree:tree_harness"),
     audit_record=Part("sfumato.auditing.record_trials:tree_record_trials"),
     summary=Part("sfumato.cli.show_tree:TreeSummary"),
@@ -147,6 +150,7 @@ GROUPS = Family(
     protocol=Part("sfumato.protocols.groups.base:GroupedProtocol"),
     states={"grouped": Part("sfumato.protocols.groups.state:GroupedState")},
     position=Part("sfumato.protocols.view_recorder:GroupObserverPosition"),
+    attacked=Part("sfumato.attacks.group_observations:attacked_groups"),
     audit=Part("sfumato.auditing.groups:GroupHarness"),
     audit_record=Part("sfumato.auditing.record_trials:group_record_trials"),
     summary=Part("sfumato.cli.show_groups:GroupSummary"),

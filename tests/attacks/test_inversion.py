@@ -124,9 +124,8 @@ def test_what_cannot_be_attacked_is_said(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="inversion, membership, property"):
         sf.attack(run, observer="edge:0", kind="guess")  # type: ignore[arg-type]
     simulate.run(WORLDS["groups"], out=tmp_path / "groups", device="cpu", record_views=("master:0",))
-    for kind in ("inversion", "membership", "property"):
-        with pytest.raises(SpecError, match=r"dp-ogl.*tree or a star"):
-            sf.attack(tmp_path / "groups", observer="master:0", kind=kind)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match=r"dp-ogl.*tree or a star"):
+        sf.attack(tmp_path / "groups", observer="master:0", kind="inversion")
     for number, more in enumerate(({"optimizer": "adam"}, {"weight_decay": 0.1})):
         run = played(tmp_path / f"other-{number}", "edge:0", training=ONE_IMAGE | more)
         with pytest.raises(SpecError, match="plays plain local steps"):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from audit_worlds import (
+    air_plan,
     groups_plan,
     noise_missing_at_the_last_step,
     star_plan,
@@ -24,6 +25,7 @@ from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.protocols.aggregates import FloatAggregates
 from sfumato.protocols.tree.uplinks import plain
 from sfumato.random import Stream, key_at
+from sfumato.schedule.groups import GroupPlan
 
 TRIALS = 4_000
 
@@ -212,3 +214,79 @@ def test_one_noise_vector_for_two_edges_is_caught(monkeypatch: pytest.MonkeyPatc
     assert audit_pair(plan, "device:0", "cloud,edge:1", trials=TRIALS).holds
     monkeypatch.setattr(FloatAggregates, "noised", alike)
     assert not audit_pair(plan, "device:0", "cloud,edge:1", trials=TRIALS).holds
+
+
+@pytest.mark.parametrize("observer", ["cloud", "public"])
+def test_half_the_receivers_noise_is_caught(monkeypatch: pytest.MonkeyPatch, observer: str) -> None:
+    plan = air_plan()
+    assert audit_pair(plan, "device:0", observer, trials=TRIALS).holds
+    scale_noise(monkeypatch, 0.5)
+    assert not audit_pair(plan, "device:0", observer, trials=TRIALS).holds
+
+
+def test_amplification_granted_to_a_receiver_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The receiver knows who sends."""
+    plan = air_plan(
+        training={"participation": {"kind": "poisson", "rate": 0.1}, "rounds": 12},
+        air={"power_control": "fixed", "beta": 2.66},
+    )
+    assert audit_pair(plan, "device:0", "cloud", trials=TRIALS).holds
+    patch_exposures(monkeypatch, with_draws_hidden)
+    assert not audit_pair(plan, "device:0", "cloud", trials=TRIALS).holds
+
+
+def test_amplification_where_the_amplitude_tells_who_is_drawn_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where nobody is drawn, nothing is received, not even noise."""
+    plan = air_plan(
+        topology={"kind": "star", "devices": 2},
+        training={"participation": {"kind": "poisson", "rate": 0.1}, "rounds": 12},
+        air={"power_control": "wfl-p"},
+        radio={"gain": {"kind": "exponential", "mean": 0.2, "min": 0.1, "max": 0.11}, "snr_db": [0, 0]},
+    )
+    assert audit_pair(plan, "device:0", "public", trials=TRIALS).holds
+    patch_exposures(
+        monkeypatch,
+        lambda e: with_releases(
+            with_draws_hidden(e),
+            lambda found: tuple(replace(r, noise_is_draw_independent=True) for r in found),
+        ),
+    )
+    assert not audit_pair(plan, "device:0", "public", trials=TRIALS).holds
+
+
+def test_a_sum_louder_than_declared_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger that believes in half the amplitude at which messages arrive."""
+    plan = air_plan()
+    patch_exposures(
+        monkeypatch,
+        lambda e: with_releases(e, lambda found: tuple(replace(r, variance=4 * r.variance) for r in found)),
+    )
+    assert not audit_pair(plan, "device:0", "cloud", trials=TRIALS).holds
+
+
+def test_noise_of_workers_that_drop_out_counted_on_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight in ten drop out of a group whose workers add the noise; with this seed the unit never does."""
+    sections = {
+        "topology": {"kind": "groups", "structure": "list", "groups": [list(range(8))]},
+        "trust": {"trusted_aggregators": []},
+        "faults": {"dropout_rate": 0.8},
+        "training": {"rounds": 2, "merge_every": 1, "participation": {"kind": "all"}},
+        "privacy": {"noise": {"multiplier": 1.0}},
+        "seed": 5,
+    }
+    assert audit_pair(groups_plan(**sections), "device:1", "device:2", trials=TRIALS).holds
+    monkeypatch.setattr(GroupPlan, "_least_survivors", lambda self, transport: ())
+    found = audit_pair(groups_plan(**sections), "device:1", "device:2", trials=TRIALS)
+    assert found.upper < 2.2
+    assert not found.holds
+
+
+def test_half_the_noise_of_a_master_is_caught_where_workers_drop_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = groups_plan(
+        faults={"dropout_rate": 0.1}, training={"rounds": 8}, privacy={"noise": {"multiplier": 1.0}}
+    )
+    assert audit_pair(plan, "device:1", "device:2", trials=TRIALS).holds
+    scale_noise(monkeypatch, 0.5)
+    assert not audit_pair(plan, "device:1", "device:2", trials=TRIALS).holds

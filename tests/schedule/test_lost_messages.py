@@ -7,10 +7,7 @@ import pytest
 import torch
 
 import sfumato as sf
-from sfumato.auditing.groups import GroupHarness
 from sfumato.auditing.worst_case_engine import WorstCaseEngine, one_example_per_device
-from sfumato.errors import SpecError
-from sfumato.privacy.observers import Party
 from sfumato.protocols.groups.base import GroupedProtocol
 from sfumato.run_folder.reader import read_ledger
 from sfumato.schedule.dropouts import threshold_of
@@ -161,8 +158,3 @@ def test_a_run_keeps_its_survivors_and_verifies(tmp_path):
     survivors = read_ledger(folder.path)["realised"]["survivors"]
     assert survivors == [group_turnout(plan, number).counts.tolist() for number in range(ROUNDS)]
     assert check_run(folder.path).problems == []
-
-
-def test_an_audit_is_refused():
-    with pytest.raises(SpecError, match=r"faults.dropout_rate.*cannot be audited in groups"):
-        GroupHarness(plan_of(noise=1.0), 0, [Party("device", 0, 1)])

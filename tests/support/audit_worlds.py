@@ -51,6 +51,26 @@ def star_plan(**sections: Any) -> Plan:
     return resolve(Spec.model_validate(_merged(document, sections)))
 
 
+def air_plan(**sections: Any) -> Plan:
+    """Twelve devices that send to an untrusted cloud at once, at an amplitude agreed on beforehand."""
+    document: dict[str, Any] = {
+        "name": "audited",
+        "protocol": "pfels",
+        "seed": 3,
+        "data": {"source": "synthetic", "examples_per_device": 4},
+        "topology": {"kind": "star", "devices": 12},
+        "training": {"rounds": 4, "local_steps": 1, "batch_size": 2, "learning_rate": 0.1},
+        "radio": {
+            "gain": {"kind": "exponential", "mean": 0.2, "min": 0.1, "max": 1.0},
+            "noise_std": 1.7,
+            "snr_db": [2, 15],
+        },
+        "privacy": {"clip": {"kind": "update", "norm": 0.8}},
+    }
+    sections = {"air": {"power_control": "fixed", "beta": 1.7}} | sections
+    return resolve(Spec.model_validate(_merged(document, sections)))
+
+
 def groups_plan(**sections: Any) -> Plan:
     """A ring of four groups of twelve workers, neighbours sharing workers."""
     document: dict[str, Any] = {

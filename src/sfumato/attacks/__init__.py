@@ -2,6 +2,7 @@
 
     views.py                the vectors that a run recorded of an observer
     observations.py         what an observer saw of one device, as models before and after its work
+    group_observations.py   the same of a worker in groups
     attack_context.py       the run, the observer, its observations, and the guaranteed ε
     shadow_models.py        what an attacker computes: shadow devices, likelihood ratios
     membership.py           attacks: is an example, or a device, in the training?

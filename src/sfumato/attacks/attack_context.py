@@ -11,21 +11,23 @@ import numpy as np
 from torch import Tensor
 
 from sfumato.arguments import Argument
-from sfumato.attacks.observations import Observation, observations_of
+from sfumato.attacks.observations import AttackedRun, Observation
 from sfumato.attacks.shadow_models import Attacker, Population
-from sfumato.attacks.views import RecordedView, plan_of_run, view_of
+from sfumato.attacks.views import RecordedView, view_of
 from sfumato.errors import SpecError
+from sfumato.families import family_of
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.privacy import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.privacy.privacy_filter import squared_mu
 from sfumato.privacy.relation import Neighbours
 from sfumato.random import Stream, generator
-from sfumato.run_folder.reader import load_run_to_add
+from sfumato.run_folder.reader import SPEC_FILE, load_run_to_add
+from sfumato.schedule.base import Plan
 from sfumato.schedule.explanations import is_covered_by_filter
 from sfumato.schedule.observers import parse_coalition
-from sfumato.schedule.tree import TreePlan
 from sfumato.simulation.training_inputs import TrainingInputs
+from sfumato.spec.load import load_spec
 
 MOST_TARGETS = 32
 MOST_ROUNDS = 8
@@ -37,7 +39,7 @@ class AttackContext:
     """All inputs of a membership or property attack.
 
     Attributes:
-        plan: of the run.
+        attacked: the run.
         observer: a party, or a coalition joined by commas.
         view: the vectors that it received.
         initial: the model that training started from ``[M]``.
@@ -45,7 +47,7 @@ class AttackContext:
         attacker: what the observer can compute.
     """
 
-    plan: TreePlan
+    attacked: AttackedRun
     observer: str
     view: RecordedView
     initial: Tensor
@@ -61,18 +63,24 @@ class AttackContext:
                 observer received nothing of any device.
             RunError: the run is damaged.
         """
-        attacked = load_run_to_add(run)
-        plan = plan_of_run(attacked)
-        view = view_of(plan, attacked, observer)
+        folder = load_run_to_add(run)
+        attacked: AttackedRun = family_of(load_spec(folder.path / SPEC_FILE)).attacked(folder)
+        plan = attacked.plan
+        view = view_of(plan, folder, observer)
         inputs = TrainingInputs.of(plan)
         model = inputs.model
         population = Population.of(inputs.data, inputs.partition, plan.spec.seed)
         initial = ParameterLayout.of(model).read(model)
-        attacker = Attacker(plan.spec, model, population, lambda number: plan.at(number).spec)
-        context = cls(plan, view.observer, view, initial, population, attacker)
+        attacker = Attacker(plan.spec, model, population, attacked.spec_of)
+        context = cls(attacked, view.observer, view, initial, population, attacker)
         if not context.targets:
             raise SpecError(Argument("observer"), observer, "received nothing that depends on any device")
         return context
+
+    @property
+    def plan(self) -> Plan:
+        """Of the run."""
+        return self.attacked.plan
 
     @cached_property
     def coalition(self) -> tuple[Party, ...]:
@@ -92,16 +100,7 @@ class AttackContext:
     @cached_property
     def _nearest_devices(self) -> tuple[int, ...]:
         """Devices nearest to the observer in the network; at most `MOST_TARGETS`, drawn at random."""
-        tree = self.plan.tree
-        near = np.zeros(tree.device_count, dtype=np.bool_)
-        for party in self.coalition:
-            if party.kind == "public":
-                near[:] = True
-                continue
-            tier, index = party.tier, party.index
-            if party.kind == "device":  # nearest to those under its own leaf
-                tier, index = tree.depth - 1, tree.leaf_of(party.index)
-            near |= (tree.paths[:, tier] == index).repeat(tree.devices)
+        near = self.attacked.near(self.coalition)
         members = [party.index for party in self.coalition if party.kind == "device"]
         near[members] = False
         near &= self.population.partition.sizes > 0
@@ -112,8 +111,8 @@ class AttackContext:
     @cached_property
     def observations(self) -> dict[int, tuple[Observation, ...]]:
         """Observations of every target, evenly over at most `MOST_ROUNDS` rounds in which it took part."""
-        return observations_of(
-            self.plan, self.view, self.initial, self._nearest_devices, self.coalition, rounds=MOST_ROUNDS
+        return self.attacked.observations(
+            self.view, self.initial, self._nearest_devices, self.coalition, rounds=MOST_ROUNDS
         )
 
     @property

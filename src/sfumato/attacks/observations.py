@@ -10,15 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
-from sfumato.attacks.views import RecordedView, RoundVectors, replay_rounds
+from sfumato.attacks.views import RecordedView, RoundVectors, plan_of_run, replay_rounds
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
+from sfumato.run_folder.reader import RunFolder
+from sfumato.schedule.base import Plan
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
+from sfumato.spec.document import Spec
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,44 +53,104 @@ class Observation:
     noise_std: float
 
 
-def observations_of(
-    plan: TreePlan,
-    view: RecordedView,
-    initial: Tensor,
-    units: Sequence[int],
-    coalition: Sequence[Party],
-    *,
-    rounds: int,
-) -> dict[int, tuple[Observation, ...]]:
-    """The observations of each of ``units`` by ``coalition``, in order.
+class AttackedRun(Protocol):
+    """A run as attacks on a recorded view see it: who is near, and what was seen of whom."""
 
-    Args:
+    @property
+    def plan(self) -> Plan:
+        """Of the run."""
+
+    def spec_of(self, number: int) -> Spec:
+        """The spec by which devices trained in a round."""
+
+    def near(self, coalition: Sequence[Party]) -> npt.NDArray[np.bool_]:
+        """The devices nearest to ``coalition`` in the network, members included, ``[devices]``."""
+
+    def observations(
+        self,
+        view: RecordedView,
+        initial: Tensor,
+        units: Sequence[int],
+        coalition: Sequence[Party],
+        *,
+        rounds: int,
+    ) -> dict[int, tuple[Observation, ...]]:
+        """The observations of each of ``units`` by ``coalition``, in order.
+
+        Args:
+            view: the recorded view.
+            initial: the model that training started from ``[M]``; it is public.
+            units: devices, without members of the coalition.
+            coalition: the colluding observers.
+            rounds: the most rounds for each device, evenly over those in which it took part.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class AttackedTree:
+    """A run over a tree; see `AttackedRun`.
+
+    Attributes:
         plan: of the run.
-        view: the recorded view.
-        initial: the model that training started from ``[M]``; it is public.
-        units: devices, without members of the coalition.
-        coalition: the colluding observers.
-        rounds: the most rounds for each device, evenly over those in which it took part.
     """
-    members = tuple(coalition)
-    exposures = {unit: plan.ledger.exposures(unit, members)[0] for unit in units}
-    present = {number: set(draw_participants(plan.at(number), number).tolist()) for number in view.rounds}
-    wanted = {
-        # an observer that does not see the draw cannot leave out rounds without the device
-        unit: _evenly([n for n in view.rounds if exposures[unit].draw_hidden or unit in present[n]], rounds)
-        for unit in units
-    }
-    found: dict[int, list[Observation]] = {unit: [] for unit in units}
-    for number, model, vectors in replay_rounds(plan, view, initial):
-        played = plan.at(number)
-        for unit in units:
-            if number in wanted[unit]:
-                exposed = exposures[unit] if played is plan else played.ledger.exposures(unit, members)[0]
-                found[unit] += _of_round(played, vectors, model, number, unit, exposed)
-    return {unit: tuple(observations) for unit, observations in found.items()}
+
+    plan: TreePlan
+
+    def spec_of(self, number: int) -> Spec:
+        """See `AttackedRun`."""
+        return self.plan.at(number).spec
+
+    def near(self, coalition: Sequence[Party]) -> npt.NDArray[np.bool_]:
+        """See `AttackedRun`: devices below its members, or under the same leaf as they are."""
+        tree = self.plan.tree
+        found = np.zeros(tree.device_count, dtype=np.bool_)
+        for party in coalition:
+            if party.kind == "public":
+                found[:] = True
+                continue
+            tier, index = party.tier, party.index
+            if party.kind == "device":  # nearest to those under its own leaf
+                tier, index = tree.depth - 1, tree.leaf_of(party.index)
+            found |= (tree.paths[:, tier] == index).repeat(tree.devices)
+        return found
+
+    def observations(
+        self,
+        view: RecordedView,
+        initial: Tensor,
+        units: Sequence[int],
+        coalition: Sequence[Party],
+        *,
+        rounds: int,
+    ) -> dict[int, tuple[Observation, ...]]:
+        """See `AttackedRun`."""
+        plan, members = self.plan, tuple(coalition)
+        exposures = {unit: plan.ledger.exposures(unit, members)[0] for unit in units}
+        present = {number: set(draw_participants(plan.at(number), number).tolist()) for number in view.rounds}
+        wanted = {
+            # an observer that does not see the draw cannot leave out rounds without the device
+            unit: evenly(
+                [n for n in view.rounds if exposures[unit].draw_hidden or unit in present[n]], rounds
+            )
+            for unit in units
+        }
+        found: dict[int, list[Observation]] = {unit: [] for unit in units}
+        for number, model, vectors in replay_rounds(plan, view, initial):
+            played = plan.at(number)
+            for unit in units:
+                if number in wanted[unit]:
+                    exposed = exposures[unit] if played is plan else played.ledger.exposures(unit, members)[0]
+                    found[unit] += _of_round(played, vectors, model, number, unit, exposed)
+        return {unit: tuple(observations) for unit, observations in found.items()}
 
 
-def _evenly(numbers: Sequence[int], most: int) -> frozenset[int]:
+def attacked_tree(run: RunFolder) -> AttackedTree:
+    """See `plan_of_run`."""
+    return AttackedTree(plan_of_run(run))
+
+
+def evenly(numbers: Sequence[int], most: int) -> frozenset[int]:
+    """At most so many of ``numbers``, the first and the last among them."""
     if len(numbers) <= most:
         return frozenset(numbers)
     return frozenset(numbers[at] for at in np.linspace(0, len(numbers) - 1, most).round().astype(int))

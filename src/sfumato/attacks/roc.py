@@ -133,7 +133,7 @@ class ROC:
         each = error / (self.members + self.non_members)
         tpr_low = confidence.lower(self.true_positives, self.members, error=each)
         fpr_high = confidence.upper(self.false_positives, self.non_members, error=each)
-        factor = math.exp(epsilon)
+        factor = math.exp(min(epsilon, 700.0))  # beyond any rate
         above = tpr_low > factor * fpr_high + delta
         below = 1 - fpr_high > factor * (1 - tpr_low) + delta
         return bool((above | below).any())

@@ -21,10 +21,12 @@ from sfumato.run_folder.reader import SPEC_FILE, VIEWS_FOLDER, RunFolder, repair
 from sfumato.run_folder.rounds_log import read_rounds
 from sfumato.run_folder.seal import read_seal
 from sfumato.run_folder.view_files import OBSERVERS_FILE, VIEW_FILE, read_observers, round_file, slug
+from sfumato.schedule.base import Plan
 from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.realised_control import settings_of_run, with_realised_rounds
 from sfumato.schedule.resolve_tree import resolve_tree
 from sfumato.schedule.tree import TreePlan
+from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
 
 VectorKey = tuple[int, str, int, int]
@@ -82,23 +84,31 @@ def plan_of_run(run: RunFolder) -> TreePlan:
         RunError: with control, the run is not finished.
     """
     spec = load_spec(run.path / SPEC_FILE)
-    require_tree(spec, "attacks need a run over a tree or a star")
+    require_tree(spec, "an inversion needs a run over a tree or a star")
     plan = resolve_tree(spec)
     plan.require_one_tree("attacks follow one tree through all rounds")
-    if plan.spec.training.keeps_variates:
+    check_training(plan.spec)
+    return plan if spec.control is None else with_realised_rounds(plan, settings_of_run(run.path))
+
+
+def check_training(spec: Spec) -> Spec:
+    """``spec``, if attacks know what devices do in such a training.
+
+    Raises:
+        SpecError: they do not.
+    """
+    if spec.training.keeps_variates:
         allowed = "must not be scaffold to attack a run: the attacks know no control variates of devices"
         raise SpecError("training.drift_correction.kind", "scaffold", allowed)
-    if plan.spec.data.task != "classification":
-        raise SpecError("data.task", plan.spec.data.task, "must be classification to attack a run")
-    if plan.spec.training.loss not in (None, "cross-entropy"):
-        raise SpecError("training.loss", plan.spec.training.loss, "must be cross-entropy to attack a run")
-    if plan.spec.data.vocabulary is not None:
-        raise SpecError(
-            "data.vocabulary", plan.spec.data.vocabulary, "attacks know of features that are numbers"
-        )
-    if plan.spec.privacy.step_noise:
+    if spec.data.task != "classification":
+        raise SpecError("data.task", spec.data.task, "must be classification to attack a run")
+    if spec.training.loss not in (None, "cross-entropy"):
+        raise SpecError("training.loss", spec.training.loss, "must be cross-entropy to attack a run")
+    if spec.data.vocabulary is not None:
+        raise SpecError("data.vocabulary", spec.data.vocabulary, "attacks know of features that are numbers")
+    if spec.privacy.step_noise:
         raise SpecError("privacy.noise.at", "step", "attacks know of noise on messages only")
-    return plan if spec.control is None else with_realised_rounds(plan, settings_of_run(run.path))
+    return spec
 
 
 def replay_rounds(
@@ -121,7 +131,7 @@ def replay_rounds(
         memory, model = server.step(memory, model, vectors[last, "broadcast", 0, 0] - model)
 
 
-def view_of(plan: TreePlan, run: RunFolder, observer: str) -> RecordedView:
+def view_of(plan: Plan, run: RunFolder, observer: str) -> RecordedView:
     """`load_view` of an observer that may be called by the names of sites.
 
     Raises:

@@ -5,6 +5,7 @@
     harness.py            `AuditHarness`: the interface of a protocol that is replayed with a target
     registry.py           the harness of a plan, by its type
     tree.py groups.py     harnesses of trees and of overlapping groups
+    air.py                rounds over the air whose coordinates are independent
     tree_observer.py      the vectors that a coalition receives in a tree
     group_observer.py     the vectors that a coalition receives in groups
     wide_groups.py        plans of groups with as many parameters as trials

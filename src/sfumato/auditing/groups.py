@@ -21,6 +21,7 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.relation import Neighbours
 from sfumato.protocols.groups.base import GroupedProtocol
 from sfumato.protocols.message_hooks import ListenerGroup
+from sfumato.random import Stream, generator
 from sfumato.schedule.dropouts import threshold_of
 from sfumato.schedule.group_assignments import GroupAssignments, draw_assignments
 from sfumato.schedule.groups import HOP, GroupPlan
@@ -43,16 +44,13 @@ class GroupHarness:
         coalition: the colluding observers.
 
     Raises:
-        SpecError: the groups change, messages may be lost, or compression.
+        SpecError: the groups change, or compression.
     """
 
     def __init__(self, plan: GroupPlan, unit: int, coalition: Sequence[Party]) -> None:
         if plan.eras:
             allowed = "cannot be audited: rounds with other groups are not alike; audit the groups of one era"
             raise SpecError("topology.eras", None, allowed)
-        if plan.ledger.least_survivors:
-            allowed = "cannot be audited in groups: the two worlds of an audit would lose other messages"
-            raise SpecError("faults.dropout_rate", None, allowed)
         if plan.spec.compression is not None:
             allowed = "cannot be audited: it makes the coordinates of a message dependent"
             raise SpecError("compression", None, allowed)
@@ -171,15 +169,24 @@ class GroupHarness:
         return frozenset(found)
 
     def _with_participation(self, plan: GroupPlan, began: int, taking_part: bool, seed: int) -> GroupPlan:
-        """``plan`` with the first seed, from ``seed`` on, by which all its groups draw the unit, or none."""
-        while True:
-            found = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
-            seats = draw_assignments(found, began)
-            drawn = set(seats.groups[seats.workers == self._unit].tolist())
-            certain = set(self._groups[self._plan.shares_drawn[self._groups] == 1].tolist())
-            if drawn == (set(self._groups.tolist()) if taking_part else certain):
-                return found
-            seed += 1
+        """``plan`` under ``seed``, with the unit among those drawn by all its groups, or by none.
+
+        The other workers stay as they were drawn, and who drops out is the same. Of a fixed number, the unit
+        takes the place of one of them, or another worker takes the unit's.
+        """
+        plan = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
+        seats = draw_assignments(plan, began)
+        drawn = [seats.workers[seats.groups == group] for group in range(plan.groups.count)]
+        for group in self._groups[plan.shares_drawn[self._groups] < 1].tolist():
+            here, unit = drawn[group], np.array([self._unit])
+            if (self._unit in here) == taking_part:
+                continue
+            if plan.cohort:
+                others = here if taking_part else np.setdiff1d(plan.groups.members_of(group), here)
+                place = generator(seed, Stream.AUDIT, 5, began, group).choice(others, size=1)
+                here = np.setdiff1d(here, place) if taking_part else np.union1d(here, place)
+            drawn[group] = np.union1d(here, unit) if taking_part else np.setdiff1d(here, unit)
+        return replace(plan, drawn=tuple(drawn))
 
 
 def _with_plain_averaging(plan: GroupPlan) -> GroupPlan:

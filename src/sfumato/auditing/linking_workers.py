@@ -90,7 +90,7 @@ class Links:
 
 def can_be_played(plan: GroupPlan, neighbours: Neighbours) -> bool:
     """Whether messages are clipped, and who is not drawn can be played as one that sends a zero."""
-    if plan.kind not in ("dp-ogl", "dp-ogl-local") or plan.spec.privacy.clips_examples:
+    if not plan.noises_every_update or plan.spec.privacy.clips_examples:
         return False
     drawn = bool((plan.shares_drawn < 1).any())
     by_masters = bool(plan.trusted.all()) and not plan.spec.privacy.step_noise

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from sfumato.arguments import Argument
+from sfumato.auditing.air import over_the_air, require_playable
 from sfumato.auditing.elections import coalition_outcomes
 from sfumato.auditing.harness import ElectionOutcome, Observations, TargetDraw
 from sfumato.auditing.tree_observer import TreeObserver, unmasking_nodes
@@ -38,12 +39,11 @@ def tree_harness(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> TreeH
     Raises:
         SpecError: the plan mixes the coordinates of messages, or its releases depend on earlier ones.
     """
-    if plan.air is not None or plan.spec.compression is not None:
-        # coordinates are not independent trials if they share transmission power or are chosen together
-        what = "transport" if plan.air is not None else "compression"
-        raise SpecError(
-            what, None, "cannot be audited: air and compression make the coordinates of a message dependent"
-        )
+    if plan.air is not None:
+        require_playable(plan)
+    elif plan.spec.compression is not None:
+        allowed = "cannot be audited: it makes the coordinates of a message dependent"
+        raise SpecError("compression", None, allowed)
     if plan.spec.control is not None:
         plan = _of_unit(plan, unit)
     if any(step.takes_part is not None or step.leaf_broadcasts is not None for step in plan.ledger.steps):
@@ -157,7 +157,7 @@ class TreeHarness:
         self, number: int, units: IntArray, updates: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
         """See `AuditHarness.simulate_canaries`."""
-        plan = self._plan.at(number)
+        plan = over_the_air(self._plan.at(number), self._plan.at(number), 1.0)
         plan = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
         first = self._coalition_outcomes(number, seed)[0][1]
         (observed,) = self._simulate(plan, number, [first], units, updates)
@@ -306,7 +306,7 @@ def with_dimension(plan: TreePlan, coordinates: int) -> TreePlan:
     The clip norm of the whole vector is the unit of all bounds and of the noise. It grows with √coordinates,
     and the noise in that unit shrinks by the same factor.
     """
-    factor = math.sqrt(coordinates)
+    factor, real = math.sqrt(coordinates), plan
     clip, noise = plan.spec.privacy.clip, plan.spec.privacy.noise
     if clip is None:
         return plan
@@ -323,8 +323,9 @@ def with_dimension(plan: TreePlan, coordinates: int) -> TreePlan:
         )
         for step in plan.ledger.steps
     )
-    return replace(
+    plan = replace(
         plan,
         spec=plan.spec.model_copy(update={"privacy": wide}),
         ledger=replace(plan.ledger, steps=steps),
     )
+    return over_the_air(plan, real, factor)

@@ -34,7 +34,9 @@ def draw_assignments(plan: GroupPlan, number: int) -> GroupAssignments:
     chosen = []
     for group in range(plan.groups.count):
         members, rate = plan.groups.members_of(group), float(plan.rates[group])
-        if plan.cohort or rate < 1:
+        if plan.drawn:
+            members = plan.drawn[group]
+        elif plan.cohort or rate < 1:
             rng = generator(plan.spec.seed, Stream.PARTICIPATION, number, group)
             if plan.cohort:
                 members = np.sort(rng.choice(members, size=plan.cohort[group], replace=False))

@@ -50,6 +50,8 @@ class GroupPlan:
         eras: who is in which group from which round (from 0) on, where the groups change.
         cohort: how many workers every group draws without replacement; then all ``rates`` are 1. Empty: they
             are drawn by ``rates``.
+        drawn: the workers that every group has drawn, in every round, ascending: an audit decides about the
+            unit. Empty: they follow from the seed.
     """
 
     spec: Spec
@@ -64,6 +66,7 @@ class GroupPlan:
     notes: tuple[str, ...]
     eras: tuple[tuple[int, Groups], ...] = ()
     cohort: tuple[int, ...] = ()
+    drawn: tuple[IntArray, ...] = ()
 
     @cached_property
     def structures(self) -> tuple[tuple[int, Groups], ...]:
@@ -120,8 +123,8 @@ class GroupPlan:
 
     @property
     def rounds_are_alike(self) -> bool:
-        """Not so where groups change."""
-        return not self.eras
+        """Not so where groups change or messages may be lost."""
+        return not (self.eras or self.ledger.least_survivors)
 
     @property
     def classes_share_trust(self) -> bool:
@@ -137,6 +140,11 @@ class GroupPlan:
     def by_interval(self) -> bool:
         """Whether a sample serves, and a release covers, a whole interval instead of a round."""
         return self.kind in BY_INTERVAL
+
+    @property
+    def noises_every_update(self) -> bool:
+        """Whether all that others learn of an update is in noised sums: no models or steps without noise."""
+        return self.kind not in ("ms-fedavg", "dp-ogl+")
 
     def interval_start(self, number: int) -> int:
         """The first round of the interval that round ``number`` is in."""

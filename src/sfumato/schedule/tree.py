@@ -117,8 +117,8 @@ class TreePlan:
 
     @property
     def rounds_are_alike(self) -> bool:
-        """Not so where devices move, trust changes, or control chose each round."""
-        return not self.eras
+        """Not so where devices move, trust changes, control chose each round, or power follows channels."""
+        return not self.eras and (self.air is None or bool(self.air.is_steady.all()))
 
     @property
     def classes_share_trust(self) -> bool:
