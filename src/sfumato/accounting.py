@@ -19,12 +19,12 @@ from sfumato.privacy.certificate import CertifiedPair, certificates_of
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import Guarantee, number, smallest
 from sfumato.privacy.observers import ASKED_FOR, PairClass, Party
-from sfumato.privacy.pair_charge import PairCharge
 from sfumato.rounding import number as rounded
 from sfumato.rounding import range_text, upper_bound
 from sfumato.schedule.base import Plan
 from sfumato.schedule.budget import Budget
 from sfumato.schedule.explanations import explain, is_covered_by_filter
+from sfumato.schedule.observed_units import ObservedUnit, main_unit, unit_kinds
 from sfumato.schedule.observers import is_of_kind, parse_coalition, parse_protected
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.document import Spec
@@ -223,7 +223,7 @@ def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve:
 def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds: int) -> float:
     """Epsilon of one pair after the first ``rounds`` rounds; of a record where that is the unit."""
     watched = ObservedUnit(main_unit(plan.spec), device, coalition, "watched", 1)
-    return _charge(plan, plan.ledger.after(rounds), watched).epsilon(plan.spec.privacy.delta)
+    return watched.charge(plan, plan.ledger.after(rounds)).epsilon(plan.spec.privacy.delta)
 
 
 def epsilon_of_spent(
@@ -266,46 +266,6 @@ def _coalitions(plan: Plan, delta: float) -> tuple[Coalition, ...]:
     """The worst coalitions of clients, for one unit of every class, where the threat model names them."""
     worst = family_of(plan.spec).coalitions
     return () if worst is None else worst(plan, delta)
-
-
-@dataclass(frozen=True)
-class ObservedUnit:
-    """A unit and a coalition.
-
-    Attributes:
-        kind: ``device``, or ``record`` for any one record of the device.
-        device: its number.
-        coalition: who observes it.
-        relation: how observer and unit are placed, for people.
-        stands_for: equivalent ordered pairs that it represents; no unit of them has a larger ε.
-        least: of these units, the device whose records are drawn least often, where not all are drawn alike.
-        sites: numbers of the sites that these units are at, where a user named any.
-    """
-
-    kind: str
-    device: int
-    coalition: tuple[Party, ...]
-    relation: str
-    stands_for: int
-    least: int | None = None
-    sites: tuple[int, ...] = ()
-
-    @classmethod
-    def of_class(cls, kind: str, pair: PairClass) -> ObservedUnit:
-        """The worst pair of a class, for all of it."""
-        observers = (pair.observer,)
-        return cls(kind, pair.unit, observers, pair.relation, pair.pair_count, pair.least, pair.sites)
-
-
-def main_unit(spec: Spec) -> str:
-    """The kind of unit that is followed over rounds: a record where no device is a unit, else a device."""
-    return "record" if spec.privacy.unit == "record" else "device"
-
-
-def unit_kinds(plan: Plan) -> tuple[str, ...]:
-    """Kinds of units that the spec asks guarantees for."""
-    unit = plan.spec.privacy.unit
-    return ("device", "record") if unit == "both" else (unit,)
 
 
 def _all(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:
@@ -358,7 +318,7 @@ def _of_class(plan: Plan, kind: str, pair: PairClass, delta: float, curve: bool)
 def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: bool = False) -> Guarantee:
     """The guarantee of one unit towards one coalition."""
     ledger = plan.ledger
-    charged, bounds = _charge(plan, ledger, observed).least(delta)
+    charged, bounds = observed.charge(plan, ledger).least(delta)
     coalition = charged.coalition
     if not is_covered_by_filter(plan, coalition):
         bounds = {name: replace(bound, epsilon=math.inf) for name, bound in bounds.items()}
@@ -373,7 +333,7 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
     why = explain(plan, observed.device, coalition, best, bounds[bound], way, of_record=of_record)
     least = bounds[bound].epsilon
     if of_record and observed.least is not None and 0 < least < math.inf:
-        least = _charge(plan, ledger, observed, drawn_like=observed.least).epsilon(delta)
+        least = observed.charge(plan, ledger, drawn_like=observed.least).epsilon(delta)
     larger = _named(ledger, coalition) if coalition != observed.coalition else ""
     if larger:
         why = f"no more than {larger} learn together; towards these: {why}"
@@ -397,20 +357,6 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
 
 def _named(ledger: DeclaredReleases, coalition: tuple[Party, ...]) -> str:
     return ",".join(ledger.party_name(party) for party in coalition)
-
-
-def _charge(
-    plan: Plan, ledger: DeclaredReleases, observed: ObservedUnit, *, drawn_like: int | None = None
-) -> PairCharge:
-    return PairCharge.of(
-        ledger,
-        observed.kind,
-        observed.device,
-        observed.coalition,
-        neighbours=plan.spec.privacy.neighbours,
-        drawn_like=drawn_like,
-        by_filter=plan.spec.control is not None,
-    )
 
 
 __all__ = [

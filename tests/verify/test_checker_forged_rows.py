@@ -135,12 +135,12 @@ def smaller_largest_moves(privacy: Documents, ledger: Documents) -> None:
 
 
 def rarer_record(privacy: Documents, ledger: Documents) -> None:
-    """A row of several devices has the rate of the device that it names."""
+    """A row of several devices has the rate of one of them, not of the one that it names."""
     rates = ledger["batches"]["rate_per_device"]
     for row, certificate in rows(privacy, ledger):
         record = certificate["bounds"]["flow"].get("record")
-        if record and record["rate"] > rates[int(row["unit"].split(":")[1])]:
-            record["rate"] = rates[int(row["unit"].split(":")[1])]
+        if record and record["rate"] > min(rates):
+            record["rate"] = min(rates)
 
 
 def never_more(parts: list[Documents], table: list[Documents]) -> None:

@@ -20,6 +20,7 @@ It imports nothing else of this project, and no torch, pandas or pydantic. Every
     split_sums          a sum over a Poisson draw, charged message by message
     charges             how the releases of an exposure are charged
     records             one record of a device as the unit
+    unit_classes        which units one row stands for, and which of them is the worst
     pair_charge         how a device, or a record of it, is charged towards one coalition
     accountant          composition of Gaussian releases
     batch_losses        privacy loss distributions where devices draw their own batches

@@ -138,7 +138,7 @@ def _largest(rows: Sequence[Mapping[str, Any]], titled: Callable[[str], str]) ->
             "trusted_by_the_unit": trusted,
             "epsilon": worst["epsilon"],
             "largest_finite_epsilon": max(finite, default=None),
-            "for_example": f"{unit_of(worst | {'unit': titled(worst['unit'])})} towards "
+            "for_example": f"{unit_of({**worst, 'unit': titled(worst['unit'])})} towards "
             f"{titled(worst['observer'])}",
             "method": worst["method"],
             "pairs": sum(int(row["stands_for"]) for row in found),

@@ -39,6 +39,7 @@ and parties of ``secure_aggregation`` and ``election`` are imported.
     learning_rate         the step size of a round, and how far steps with momentum go
     model_size            parameters of a model, by arithmetic
     observers             names of units and observers
+    observed_units        a unit and who observes it, or the worst such pair of a class
     watch                 whose epsilon is followed during a run
     coalitions            HDP's worst coalitions of every size
     composed_terms        what was composed for an epsilon, in words

@@ -11,6 +11,7 @@ from sfumato.errors import SpecError
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import Party
 from sfumato.schedule.base import Parties, Plan
+from sfumato.schedule.observed_units import main_unit
 from sfumato.schedule.observers import is_of_kind, parse_coalition, parse_protected
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS
@@ -65,7 +66,7 @@ def worst_pair(
     ``bounded``: of those with a finite epsilon, where there are any. ``kind`` of unit: ``device`` or
     ``record``; by default what the spec asks for, with ``both`` devices.
     """
-    kind = kind or ("record" if plan.spec.privacy.unit == "record" else "device")
+    kind = kind or main_unit(plan.spec)
     if name not in OBSERVER_KINDS:
         coalition = parse_coalition(name, plan.parties, place="watch")
         members = {party.index for party in coalition if party.kind == "device"}
