@@ -13,6 +13,8 @@ import sfumato
 SOURCE = Path(sfumato.__file__).parent
 MAX_FILE, MAX_FUNCTION = 400, 60
 
+PYTHON = re.compile(r"```python.*?\n(.*?)```", re.DOTALL)
+
 LONG_FILES: dict[str, str] = {
     "verify/checker.py": "one file that runs by itself, so that an auditor can read and copy it whole",
 }
@@ -114,6 +116,14 @@ def test_no_epsilon_is_rounded_to_the_nearest() -> None:
     trees = {path.name: ast.parse(path.read_text("utf-8")) for path in scripts}
     trees |= {name: tree for name, tree, _ in modules()}
     assert {name: list(found) for name, tree in trees.items() if (found := [*rounded_epsilons(tree)])} == {}
+
+
+def test_no_page_rounds_an_epsilon_to_the_nearest() -> None:
+    root = Path(__file__).parents[1]
+    pages = [root / "README.md", *(root / "docs").glob("*.md")]
+    blocks = [(page.name, block) for page in pages for block in PYTHON.findall(page.read_text("utf-8"))]
+    assert blocks
+    assert [name for name, block in blocks if "epsilon" in block and re.search(r"\bround\(", block)] == []
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def composed_terms(way: Composition, *, in_groups: bool) -> str:
 def _named(releases: Sequence[Release], *, in_groups: bool) -> str:
     """Of which messages one term is: those of one draw together."""
     if not releases:
-        return " rounds with a member elected, which adds a message"
+        return " rounds, in which an elected member receives more,"
     counts = Counter(_vector(release, in_groups=in_groups) for release in releases)
     if len(releases) == 1:
         return f" of {next(iter(counts))}"
@@ -92,7 +92,7 @@ def _moves(sampling: Sampling) -> str:
     """How far a message moves, by the local step that first draws the record."""
     listed = sampling.moves[:_MOST_MOVES]
     found = [
-        number(chance) + (f" by {number(between)} times that" if len(sampling.moves) > 1 else "")
+        number(chance) + (f" by {_share(between)} of that" if len(sampling.moves) > 1 else "")
         for chance, between, _ in listed
     ]
     if len(sampling.moves) > _MOST_MOVES:
@@ -100,10 +100,14 @@ def _moves(sampling: Sampling) -> str:
     said = f"{_joined(found)}, unseen"
     if not sampling.shares_a_part:
         return said
-    far = [number(from_shared) for _, _, from_shared in listed]
+    far = [_share(from_shared) for _, _, from_shared in listed]
     if all(from_shared == between for _, between, from_shared in listed):
         return f"{said}, in both worlds"
-    return f"{said}, in both worlds by {_joined(far)} times that from where it is otherwise"
+    return f"{said}, in both worlds by {_joined(far)} of that from where it is otherwise"
+
+
+def _share(of_move: float) -> str:
+    return "all" if of_move == 1 else number(of_move)
 
 
 def _joined(parts: Sequence[str]) -> str:

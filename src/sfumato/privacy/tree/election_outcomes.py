@@ -118,4 +118,5 @@ def _in_words(facts: TreeFacts, unit: int, zones: Sequence[AlikeZones], count: i
             f"a member is the elected supernode {where} at least once with probability {once:.4g}, in "
             f"{facts.rounds * any_of_them:.4g} rounds on average"
         )
-    return f"mixture over the {count} outcomes of a round's elections; {'; '.join(told)}"
+    outcomes = "outcome" if count == 1 else f"{count} outcomes"
+    return f"mixture over the {outcomes} of a round's elections; {'; '.join(told)}"
