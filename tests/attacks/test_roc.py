@@ -105,6 +105,7 @@ def test_a_mechanism_is_within_its_own_bound_and_outside_a_smaller_one() -> None
         assert not roc.exceeds(epsilon=epsilon, delta=delta, error=1e-6)
     assert gaussian_pair(1.0, 20_000).exceeds(epsilon=0.5, delta=delta, error=1e-6)
     assert not gaussian_pair(5.0, 2000).exceeds(epsilon=math.inf, delta=0.0, error=1e-6)
+    assert not gaussian_pair(5.0, 2000).exceeds(epsilon=1e6, delta=0.0, error=1e-6)  # e^epsilon overflows
 
 
 def test_a_mechanism_is_called_outside_as_seldom_as_said() -> None:
