@@ -79,7 +79,7 @@ FAMILIES: dict[str, Documents] = {
     "star, blind": _with(STAR, privacy=LOUD),
     "star, a fixed number": _with(STAR, training={"participation": FIXED}, privacy=LOUD),
     "star, removed": _with(STAR, privacy={"neighbours": "remove"} | LOUD),
-    "moving": _with(SMALL, topology=MOVES, trust={"from": {0: [1], 2: [0]}}),
+    "moving": _with(SMALL, topology=MOVES, trust={"trusted_edges": None, "from": {0: [1], 2: [0]}}),
     "moving, others drawn": _with(SMALL, topology=MOVES, trust={}, training={"participation": POISSON}),
     "groups": CIRCLE,
     "groups, drawn": _with(CIRCLE, training={"participation": POISSON}),

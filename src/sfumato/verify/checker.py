@@ -954,8 +954,9 @@ def _visible(square: float, count: int, sampling: Json) -> Event:
 
 
 def close(one: float, other: float) -> bool:
-    """Equal up to the order in which things were added up."""
-    return one == other or abs(one - other) <= ROUNDING * max(abs(one), abs(other), 1e-300)
+    """Equal up to the order in which things were added up; ∞ only if both are."""
+    largest = max(abs(one), abs(other), 1e-300)
+    return one == other or (math.isfinite(largest) and abs(one - other) <= ROUNDING * largest)
 
 
 def same_terms(stated: Sequence[Event], derived: Sequence[Event]) -> bool:
@@ -3485,6 +3486,8 @@ def _term_problems(
             continue
         for place, theirs in zip(listed, wanted, strict=True):
             yield from (f"elections: {what}: {one}" for one in release_problems(table[whole(place)], theirs))
+    if [table[whole(place)] for place in event["pairs"][0][1]] != list(draws[0].releases):
+        yield "elections: out of office: must be the releases that are charged in every round"
 
 
 def _terms_of_office(
@@ -4023,7 +4026,8 @@ def _unchecked(spec: Json, privacy: Json, ledger: Json) -> list[str]:
         found.append("whether moves that were drawn follow from the seed; each is written in spec.yaml")
     if any(step.get("channel_noise_std") for step in ledger.get("steps", ())):
         found.append(
-            "the noise of the channel, which follows from the radio and not from one figure of the spec"
+            "the noise of the channel, whether it tells who was drawn, and how many devices are sure to be "
+            "heard: believed; they follow from the radio and not from one figure of spec.yaml"
         )
     return found + _believed(spec, ledger)
 
