@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,11 +110,15 @@ def least(case: Case) -> dict[Any, float]:
     return found
 
 
-def swapped(document: Documents, folder: Path) -> Iterator[tuple[str, Case]]:
+def swapped(
+    document: Documents, folder: Path, only: Sequence[str] | None = None
+) -> Iterator[tuple[str, Case]]:
     """Folders that name ``document`` and have a smaller ε somewhere, from another spec."""
     own = Case.read(certified_folder(folder / "own", sf.load_spec(document)))
     before, spec = least(own), sf.load_spec(document)
     for number, (name, change) in enumerate(CHANGES.items()):
+        if only is not None and name not in only:
+            continue
         try:
             changed = change(document)
             if changed is None or changed == document:

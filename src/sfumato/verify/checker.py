@@ -3946,7 +3946,8 @@ def check_run(folder: Path) -> Outcome:
         folder, manifest, spec, {"privacy.json": privacy, "ledger.json": ledger}
     )
     try:
-        outcome.problems += _document_problems(spec, privacy, ledger, outcome)
+        with np.errstate(all="ignore"):  # figures that do not fit are mismatches, not warnings
+            outcome.problems += _document_problems(spec, privacy, ledger, outcome)
     except BROKEN as error:
         known = isinstance(error, UnknownKindError)
         outcome.problems.append(
