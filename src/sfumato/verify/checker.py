@@ -3985,6 +3985,9 @@ def _document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome
             yield f"privacy.json: raw_to_trusted_edge: {raw}; the facts give {of}"
     for kind in sorted({row["unit"].partition(":")[0] for row in rows}):
         about = [row for row in rows if row["unit"].startswith(f"{kind}:")]
+        for (unit, observer), times in Counter((row["unit"], row["observer"]) for row in about).items():
+            if times > 1:  # a row that stands for one pair is charged for that pair alone
+                yield f"privacy.json: {unit} towards {observer}: {times} rows"
         stood_for = sum(whole(row["stands_for"]) for row in about)
         if stood_for != facts.pairs:
             yield f"privacy.json: rows about a {kind} stand for {stood_for} pairs; there are {facts.pairs}"
