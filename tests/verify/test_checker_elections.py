@@ -53,6 +53,15 @@ SPECS = {
     "replace": with_changes("privacy", {"neighbours": "replace"}, C1_POISSON),
 }
 
+SPECS["records"] = with_changes("privacy", {"unit": "record"}, C2) | {
+    "protocol": "h2fdp",
+    "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 3, "supernodes": "elected"},
+    "training": {
+        "rounds": 2, "local_steps": 1, "batches": "poisson", "batch_size": 5, "learning_rate": 0.2
+    },
+}  # fmt: skip
+"""Where members may be elected no draw of records amplifies."""
+
 
 @pytest.mark.parametrize("name", SPECS)
 def test_what_holds_passes(name: str, tmp_path: Path) -> None:

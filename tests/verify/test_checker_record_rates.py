@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import numpy as np
 import pytest
 import yaml
 from certified_folders import GROUPS, STAR, TREE, Documents, certified_folder, forge
+from manipulated_folders import stated
 
 import sfumato as sf
 from sfumato.data.dataset_sizes import known_examples
@@ -117,6 +121,63 @@ def test_rates_never_stand_for_more_examples_than_there_are(tmp_path: Path) -> N
     assert list(checker._rate_problems(spec, np.full(9, 5 / 159))) == []
     (problem,) = checker._rate_problems(spec, np.full(9, 5 / 160))
     assert "more examples than the 1,437 of the data set" in problem
+
+
+def epsilons(folder: Path) -> list[float]:
+    rows = json.loads((folder / "privacy.json").read_text("utf-8"))["guarantees"]
+    return [row["epsilon"] for row in rows if row["epsilon"] != "inf"]
+
+
+def record_at_rate(row: Documents, cert: Documents, table: list[Documents], rate: float) -> None:
+    """Charge a row whose record is drawn at this rate."""
+    for name, bound in cert["bounds"].items():
+        if "record" in bound:
+            parts = bound["record"]["parts"]
+            bound["record"]["rate"] = rate
+            held = [[table[i] for i in part["releases"]] for part in parts]
+            events = [
+                checker.term_of_record(part, own, rate, "zero-out")
+                for part, own in zip(parts, held, strict=True)
+            ]
+            bound["terms"] = [stated(event) for event in events]
+            interval = bound["losses"]["interval"]
+            bound["epsilon"] = checker.recomputed_epsilon(events, bound["method"], cert["delta"], interval)
+            row["bounds"][name]["epsilon"] = bound["epsilon"]
+    row["epsilon"] = row["bounds"][row["bound"]]["epsilon"]
+
+
+UNEQUAL_R1 = R1 | {"data": R1["data"] | {"partition": UNEQUAL}}
+
+
+def test_the_rarest_record_does_not_stand_for_others(tmp_path: Path) -> None:
+    """A row for many units is charged at the largest rate; many rows for one unit are not as many units."""
+    folder = certified_folder(tmp_path / "run", sf.load_spec(UNEQUAL_R1))
+    assert check_run(folder).problems == []
+    rates = json.loads((folder / "ledger.json").read_text("utf-8"))["batches"]["rate_per_device"]
+    rarest = int(np.argmin(rates))
+
+    def split(privacy: Documents, ledger: Documents) -> None:
+        certificates = ledger["certificates"]
+        table = certificates["releases"]
+        pairs = list(zip(privacy["guarantees"], certificates["rows"], strict=True))
+        privacy["guarantees"], certificates["rows"] = [], []
+        for row, cert in pairs:
+            for _ in range(row["stands_for"]):
+                mine, own = copy.deepcopy(row), copy.deepcopy(cert)
+                mine["stands_for"], mine["unit"], own["unit"] = 1, f"record:{rarest}", f"record:{rarest}"
+                if mine["observer"].startswith("device:"):
+                    other = (rarest + 1) % len(rates)
+                    mine["observer"] = own["observer"] = f"device:{other}"
+                record_at_rate(mine, own, table, rates[rarest])
+                privacy["guarantees"].append(mine)
+                certificates["rows"].append(own)
+
+    before = epsilons(folder)
+    forge(folder, split)
+    assert max(epsilons(folder)) < max(before)
+    problems = check_run(folder).problems
+    assert problems
+    assert all(re.search(r"record:\d+ towards .*: \d+ rows", problem) for problem in problems), problems
 
 
 def lighter(privacy: Documents, ledger: Documents) -> None:

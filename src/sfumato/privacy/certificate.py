@@ -104,6 +104,8 @@ class _Writer:
         noise: Mapping[Release, Mapping[str, float]],
     ) -> dict[str, Any]:
         stated = pair.row.bounds[exposure.bound_name]
+        if record is not None and not record.counts_draws(exposure):
+            record = replace(record, rate=None)  # nor do they in a part of the exposure
         number_of, candidate, way = self._chosen(exposure, record, pair.row.delta)
         own = () if record is None else _own_terms(record, exposure)
         found: dict[str, Any] = {

@@ -1002,8 +1002,9 @@ def stated_apart(sampling: Json) -> tuple[float, ...]:
 
 
 def close(one: float, other: float) -> bool:
-    """Equal up to the order in which things were added up."""
-    return one == other or abs(one - other) <= ROUNDING * max(abs(one), abs(other), 1e-300)
+    """Equal up to the order in which things were added up; ∞ only if both are."""
+    largest = max(abs(one), abs(other), 1e-300)
+    return one == other or (math.isfinite(largest) and abs(one - other) <= ROUNDING * largest)
 
 
 def same_terms(stated: Sequence[Event], derived: Sequence[Event]) -> bool:
@@ -3633,6 +3634,8 @@ def _term_problems(
             continue
         for place, theirs in zip(listed, wanted, strict=True):
             yield from (f"elections: {what}: {one}" for one in release_problems(table[whole(place)], theirs))
+    if [table[whole(place)] for place in event["pairs"][0][1]] != list(draws[0].releases):
+        yield "elections: out of office: must be the releases that are charged in every round"
 
 
 def _terms_of_office(
@@ -4066,7 +4069,8 @@ def check_run(folder: Path) -> Outcome:
         folder, manifest, spec, {"privacy.json": privacy, "ledger.json": ledger}
     )
     try:
-        outcome.problems += _document_problems(spec, privacy, ledger, outcome)
+        with np.errstate(all="ignore"):  # figures that do not fit are mismatches, not warnings
+            outcome.problems += _document_problems(spec, privacy, ledger, outcome)
     except BROKEN as error:
         known = isinstance(error, UnknownKindError)
         outcome.problems.append(
@@ -4104,6 +4108,9 @@ def _document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome
             yield f"privacy.json: raw_to_trusted_edge: {raw}; the facts give {of}"
     for kind in sorted({row["unit"].partition(":")[0] for row in rows}):
         about = [row for row in rows if row["unit"].startswith(f"{kind}:")]
+        for (unit, observer), times in Counter((row["unit"], row["observer"]) for row in about).items():
+            if times > 1:  # a row that stands for one pair is charged for that pair alone
+                yield f"privacy.json: {unit} towards {observer}: {times} rows"
         stood_for = sum(whole(row["stands_for"]) for row in about)
         if stood_for != facts.pairs:
             yield f"privacy.json: rows about a {kind} stand for {stood_for} pairs; there are {facts.pairs}"
@@ -4147,7 +4154,8 @@ def _unchecked(spec: Json, privacy: Json, ledger: Json) -> list[str]:
         found.append("whether moves that were drawn follow from the seed; each is written in spec.yaml")
     if any(step.get("channel_noise_std") for step in ledger.get("steps", ())):
         found.append(
-            "the noise of the channel, which follows from the radio and not from one figure of the spec"
+            "the noise of the channel, whether it tells who was drawn, and how many devices are sure to be "
+            "heard: believed; they follow from the radio and not from one figure of spec.yaml"
         )
     if any("epsilon_range" in row for row in privacy["guarantees"]):
         found.append("the smallest ε of the units of a row (epsilon_range); the largest is the row's own")

@@ -41,6 +41,7 @@ class RoundKinds:
     _exposures: dict[tuple[int, Kind], tuple[Exposure, ...]] = field(default_factory=dict)
     _owned: dict[tuple[int, Kind], Owned] = field(default_factory=dict)
     _of_records: dict[tuple[int, Kind], tuple[RecordReleases, ...]] = field(default_factory=dict)
+    _looked_at: dict[tuple[int, Kind], tuple[int, Sequence[Party]]] = field(default_factory=dict)
 
     @cached_property
     def alike(self) -> IntArray:
@@ -85,8 +86,8 @@ class RoundKinds:
         if kind is None:
             return compute(unit, coalition)
         named = self.releases.leaf_of(unit), kind
-        if named not in kept:
-            kept[named] = compute(unit, coalition)
+        if named not in kept:  # of one pair, so that sums are added up in one order and are equal
+            kept[named] = compute(*self._looked_at.setdefault(named, (unit, coalition)))
         return kept[named]
 
     def numbers(self, units: IntArray, parties: Sequence[Party]) -> IntArray:
