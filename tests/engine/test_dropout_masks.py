@@ -41,6 +41,7 @@ from sfumato.learning.dropout import (
 from sfumato.learning.gradients import FunctionalGradient, stacked_gradient
 from sfumato.learning.local_training import AdamMoments, LocalSGD
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.learning.rounding_margin import with_margin
 from sfumato.learning.sequential import SequentialGradient
 from sfumato.mechanisms.clipping import FlatClip
 
@@ -115,6 +116,7 @@ def train_one(
 ) -> Tensor:
     """One device by plain autograd, with the user's own layers, whose forward pass uses the next mask."""
     layout, queue = ParameterLayout.of(model), list[Tensor]()
+    sgd = with_margin(sgd, batches, start[None], noisy=False)
     own = copy.deepcopy(model)
     for layer in own.modules():
         if isinstance(layer, nn.Dropout | nn.Dropout2d):

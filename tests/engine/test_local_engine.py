@@ -18,7 +18,6 @@ from sfumato.learning.local_training import AdamMoments, LocalSGD
 from sfumato.learning.losses import BUILT_IN, CROSS_ENTROPY, Loss
 from sfumato.learning.models import build_model
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.learning.rounding_margin import with_margin
 from sfumato.learning.sequential import SequentialGradient
 from sfumato.mechanisms.clipping import FlatClip
 
@@ -130,7 +129,7 @@ def test_poisson_batches_equal_one_device_at_a_time(kind: str, sgd: LocalSGD) ->
     assert (batches.counts[np.array(RAGGED) > 0] == 0).any()
     assert batches.width > 3
     ours = updates_of(model, data, LocalTask(sgd), start, group_of, batches, speed_of())
-    theirs = train_all(model, start, group_of, batches, *data, with_margin(sgd, batches, start, noisy=False))
+    theirs = train_all(model, start, group_of, batches, *data, sgd)
     torch.testing.assert_close(ours, theirs, rtol=2e-4, atol=2e-6)
 
 

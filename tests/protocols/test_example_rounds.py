@@ -17,7 +17,6 @@ from sfumato.engine.base import EngineSettings
 from sfumato.errors import SpecError
 from sfumato.learning.batches import plan_poisson
 from sfumato.learning.local_training import LocalSGD
-from sfumato.learning.rounding_margin import with_margin
 from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.planning.problem import resolve_to_plan
 from sfumato.random import Stream, generator, key_at
@@ -76,8 +75,7 @@ class Played:
         rngs = [generator(seed, Stream.POISSON_BATCHES, 0, *address)]
         rows = [self.inputs.partition.indices(device)]
         batches = plan_poisson(rows, steps=steps, batch_size=BATCH, rngs=rngs)
-        start = self.session.start
-        sgd = with_margin(LocalSGD(RATE, example_clip=NORM), batches, start[None], noisy=std > 0)
+        start, sgd = self.session.start, LocalSGD(RATE, example_clip=NORM)
 
         def key_of(step: int) -> bytes:
             return key_at(seed, Stream.STEP_NOISE, *key, step)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.learning.rounding_margin import with_margin
 from sfumato.mechanisms.gaussian import add_gaussian_
 
 
@@ -25,6 +26,7 @@ def train_one(
     sgd: LocalSGD,
 ) -> Tensor:
     layout = ParameterLayout.of(model)
+    sgd = with_margin(sgd, batches, start[None], noisy=False)
     model = copy.deepcopy(model)
     layout.write(start, model)
     optimizer = optimizer_of(model, sgd)
@@ -90,6 +92,7 @@ def one_example_at_a_time(
 ) -> Tensor:
     """The update of one device by plain autograd: every example clipped by itself, noise at every step."""
     layout = ParameterLayout.of(model)
+    sgd = with_margin(sgd, batches, start[None], noisy=std > 0)
     position, velocity = start.clone().requires_grad_(), torch.zeros_like(start)
     adam = sgd.adam and torch.optim.Adam(
         [position], sgd.learning_rate, (sgd.adam.beta1, sgd.adam.beta2), sgd.adam.epsilon

@@ -83,7 +83,7 @@ def test_a_sum_of_steps_longer_than_they_can_reach_stops_the_round() -> None:
 
 
 def test_clipped_steps_far_from_the_origin_stay_within_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Float32 moves the model by a little more or less than the step; messages are steps, and not such moves."""
+    """Float32 moves a model by a little more or less than its step; messages hold the steps themselves."""
     far = 3e5
     spec = spec_of(
         privacy={"clip": {"kind": "step", "norm": 1.0}, "noise": "none"}, trust={"trusted_edges": 1.0}
