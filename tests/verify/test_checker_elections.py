@@ -178,3 +178,19 @@ def test_what_is_forged_is_found_and_named(change: Any, name: str, said: str, tm
     forge(folder, change)
     problems = check_run(folder).problems
     assert any(said in problem for problem in problems), problems
+
+
+def test_no_draw_of_records_amplifies_where_a_member_may_be_elected(tmp_path: Path) -> None:
+    """Terms of office add what a device meets more; nothing is shown of that beside draws of a record."""
+
+    def drawn(privacy: Documents, ledger: Documents) -> None:
+        for cert in ledger["certificates"]["rows"]:
+            for bound in cert["bounds"].values():
+                (draw, *_) = bound["draws"] or [None]
+                if draw is not None and bound.get("elections"):
+                    part = {"releases": draw["releases"], "count": draw["count"], "moves": [1.0]}
+                    bound["record"] = {"rate": 0.25, "parts": [part]}
+
+    folder = certified_folder(tmp_path / "run", load_spec(SPECS["records"]))
+    forge(folder, drawn)
+    assert any("where a member may be elected" in problem for problem in check_run(folder).problems)

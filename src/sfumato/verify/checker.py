@@ -3522,6 +3522,8 @@ def _bound_problems(
         once = facts.flow(unit, coalition) if name == "flow" else facts.cut(unit, coalition)
         released = whole(facts.ledger["rounds"]) * len(once)
     parts = record["parts"] if record else []
+    if record and office is not None:
+        yield "record: no draw of records amplifies where a member may be elected"
     if record:
         yield from _record_problems(name, cert, draws, spec, facts, table, unit, coalition)
     is_record = row["unit"].startswith("record:")
