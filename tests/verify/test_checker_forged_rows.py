@@ -137,7 +137,7 @@ def smaller_largest_moves(privacy: Documents, ledger: Documents) -> None:
 def rarer_record(privacy: Documents, ledger: Documents) -> None:
     """A row of several devices has the rate of one of them, not of the one that it names."""
     rates = ledger["batches"]["rate_per_device"]
-    for row, certificate in rows(privacy, ledger):
+    for _, certificate in rows(privacy, ledger):
         record = certificate["bounds"]["flow"].get("record")
         if record and record["rate"] > min(rates):
             record["rate"] = min(rates)
