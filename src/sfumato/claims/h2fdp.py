@@ -28,11 +28,13 @@ def h2fdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
     formula = plan.spec.privacy.requested_noise
     if not isinstance(formula, NoiseByFormula) or plan.tree.depth > 2:
         return ()
-    found = []
-    for pair in plan.ledger.pair_classes():
-        if _is_semi_honest(plan, pair):
-            found += [_claim(plan, pair, unit, formula.epsilon, delta) for unit in claimed_units(plan)]
-    return tuple(found)
+    condition = _condition(plan, formula.epsilon)
+    return tuple(
+        _claim(plan, pair, unit, formula.epsilon, delta, condition)
+        for pair in plan.ledger.pair_classes()
+        if _is_semi_honest(plan, pair)
+        for unit in claimed_units(plan)
+    )
 
 
 def _is_semi_honest(plan: TreePlan, pair: PairClass) -> bool:
@@ -44,12 +46,12 @@ def _is_semi_honest(plan: TreePlan, pair: PairClass) -> bool:
     return pair.observer.kind == "public" or pair.relation == "peer"
 
 
-def _claim(plan: TreePlan, pair: PairClass, unit: str, claimed: float, delta: float) -> Claim:
+def _claim(plan: TreePlan, pair: PairClass, unit: str, claimed: float, delta: float, condition: str) -> Claim:
     best = rigorous_bound(plan, pair, unit, delta)
     why = _why_of_record(plan, best) if unit == "record" else _why_of_device(plan, pair)
     if best.epsilon <= claimed * (1 + 1e-9):
         why = "the noise that this observer cannot take off is more than the formula asked for."
-    why = f"{why.removesuffix('.')}; {_condition(plan, claimed)}."
+    why = f"{why.removesuffix('.')}; {condition}."
     observer = plan.ledger.party_name(pair.observer)
     return Claim(_H2FDP, f"{unit}:{pair.unit}", observer, claimed, best.epsilon, why)
 

@@ -72,13 +72,25 @@ class PairCharge:
         if self.record is None:
             return bounds_of(self.ledger, self.exposures, delta=delta, neighbours=self.neighbours)
         return {
-            e.bound_name: replace(self.record.bound_epsilon(e, delta=delta), exposed=e.exposed, gap=e.gap)
+            e.bound_name: replace(
+                self.record.bound_epsilon(e, delta=delta, ways=self._ways_of_record[e.bound_name]),
+                exposed=e.exposed,
+                gap=e.gap,
+            )
             for e in self.exposures
         }
 
+    @cached_property
+    def _ways_of_record(self) -> dict[str, tuple[Composition, ...]]:
+        assert self.record is not None
+        return {e.bound_name: self.record.ways(e) for e in self.exposures}
+
     def way(self, exposure: Exposure, delta: float) -> Composition:
         """The way of charging ``exposure`` that gives its bound."""
-        ways = charges(exposure, self.neighbours) if self.record is None else self.record.ways(exposure)
+        if self.record is None:
+            ways = charges(exposure, self.neighbours)
+        else:
+            ways = self._ways_of_record[exposure.bound_name]
         if len(ways) == 1:
             return ways[0]
         return min(ways, key=lambda way: smallest_epsilon([way], 0, delta=delta).epsilon)

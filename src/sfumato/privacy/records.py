@@ -184,9 +184,14 @@ class RecordCharge:
         steps = sum(part.count for part in drawn) if batches.step_multiplier else 0
         return cls(rate, drawn, batches.why_not_drawn, relation, by_filter, steps)
 
-    def bound_epsilon(self, exposure: Exposure, *, delta: float) -> EpsilonBound:
-        """The smallest sound bound of the record that ``exposure`` of its device gives."""
-        bound = smallest_epsilon(self.ways(exposure), self._count(exposure), delta=delta)
+    def bound_epsilon(
+        self, exposure: Exposure, *, delta: float, ways: Sequence[Composition] = ()
+    ) -> EpsilonBound:
+        """The smallest sound bound of the record that ``exposure`` of its device gives.
+
+        ``ways`` are those of ``exposure``, where they are known already.
+        """
+        bound = smallest_epsilon(ways or self.ways(exposure), self._count(exposure), delta=delta)
         return replace(bound, neighbours=self.neighbours)
 
     def noise_scale_for(self, exposures: Iterable[Exposure], *, epsilon: float, delta: float) -> float:
