@@ -66,7 +66,8 @@ def fixed_draw(*, devices: int, sample: int, members: int, hidden: bool) -> Samp
     """A fixed number drawn, as a coalition with ``members`` of the devices meets it.
 
     Members know that they were not drawn (or were, which leaves even less room for the unit): among the
-    others the unit is one of fewer.
+    others the unit is one of fewer. Where all devices are members (of a group that the unit is not in), one
+    that is drawn for sure stands for whoever moves the sum: nothing is amplified.
     """
-    others = devices - members
+    others = max(devices - members, 1)
     return Sampling("fixed", sample / devices, hidden, others, min(sample, others))

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sfumato import account
 from sfumato.privacy import gaussian
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import charges
@@ -27,6 +28,7 @@ from sfumato.privacy.groups.vector_clocks import GroupStructure
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
 from sfumato.privacy.split_sums import renyi_2_of_fixed_draw
+from sfumato.spec.load import load_spec
 
 pytestmark = pytest.mark.usefixtures("coarse_losses")
 
@@ -284,3 +286,33 @@ def test_the_price_of_a_hidden_draw_is_no_less_than_its_divergence(mu, size, cou
 def test_facts_out_of_range_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         replace(plan_of(6, 2, 1.0), **change)
+
+
+def test_a_coalition_of_all_workers_of_another_group() -> None:
+    """Members of {4, 5, 6} are all of that group; 5 joins what is exposed, and adds nothing to it."""
+    spec = {
+        "name": "whole",
+        "protocol": "dp-ogl",
+        "data": {"source": "synthetic", "examples_per_device": 20},
+        "topology": {"kind": "groups", "structure": "string", "groups": 4, "devices": 8},
+        "training": {
+            "rounds": 4,
+            "local_steps": 1,
+            "batch_size": 4,
+            "learning_rate": 0.1,
+            "merge_every": 2,
+            "participation": {"kind": "fixed", "count": [2, 3, 2, 2]},
+        },
+        "privacy": {
+            "delta": 1e-3,
+            "clip": {"kind": "update", "norm": 1.0},
+            "noise": {"multiplier": 1.0},
+        },
+        "trust": {"trusted_aggregators": []},
+    }
+    whole, part = (
+        account(load_spec(spec), unit="device:7", observer=observer).guarantees[0].epsilon
+        for observer in ("device:4,device:5,device:6", "device:4,device:6")
+    )
+    assert whole == pytest.approx(part)
+    assert whole > 0
