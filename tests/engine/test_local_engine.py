@@ -18,6 +18,7 @@ from sfumato.learning.local_training import AdamMoments, LocalSGD
 from sfumato.learning.losses import BUILT_IN, CROSS_ENTROPY, Loss
 from sfumato.learning.models import build_model
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.learning.rounding_margin import with_margin
 from sfumato.learning.sequential import SequentialGradient
 from sfumato.mechanisms.clipping import FlatClip
 
@@ -94,6 +95,7 @@ def test_decay_is_apart_from_momentum_and_clips(step_clip: float | None) -> None
     groups = torch.zeros(1, dtype=torch.long)
     ours = updates_of(model, data, LocalTask(sgd), start[None], groups, batches, speed_of())
     position, velocity = start.clone(), torch.zeros_like(start)
+    step_clip = with_margin(sgd, batches, start[None], noisy=False).step_clip
     for step in range(int(batches.steps[0])):
         rows = batches.rows[0, step].long()
         ParameterLayout.of(model).write(position, model)

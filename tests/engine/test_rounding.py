@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from rounding_search import SETTINGS, SUBJECTS, Search
+from scipy.stats import poisson
 from torch import Tensor
 
 from sfumato.errors import SpecError
@@ -91,7 +92,5 @@ def test_where_single_precision_is_too_coarse_the_clip_is_refused() -> None:
 
 def test_more_examples_than_expected_are_rare() -> None:
     """Against the exact law of the largest possible device, Poisson: the tail below 1e-30."""
-    from scipy.stats import poisson
-
     for expected in (1, 5, 16, 100, 600, 5000):
         assert 0 < poisson.sf(most_drawn(expected), expected) < 1e-30
