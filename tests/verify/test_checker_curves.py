@@ -152,10 +152,10 @@ def test_a_coarser_grid_never_gives_less():
 
 def test_masses_add_up_and_lie_above_the_curve():
     """Chords of a convex curve: between grid points the distribution's curve is above, and on them equal."""
-    losses = of_poisson(Event(2.0, 1, "poisson", 0.3), True)
-    first, found, infinite = masses(losses, 0.1)
+    losses, reverse = (of_poisson(Event(2.0, 1, "poisson", 0.3), forward) for forward in (True, False))
+    first, found, infinite = masses(losses, reverse, 0.1)
     assert found.sum() + infinite == pytest.approx(1, abs=1e-12)
-    for epsilon in (0.2, 0.25, 0.9, 0.95):
+    for epsilon in (-0.25, -0.2, 0.2, 0.25, 0.9, 0.95):
         stated = infinite + sum(
             p * -math.expm1(epsilon - (first + i) * 0.1)
             for i, p in enumerate(found)

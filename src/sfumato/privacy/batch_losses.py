@@ -23,7 +23,7 @@ from functools import lru_cache
 import numpy as np
 
 from sfumato.privacy.gaussian import Array
-from sfumato.privacy.grid_losses import PairLosses, from_profile
+from sfumato.privacy.grid_losses import PairLosses, from_profiles
 from sfumato.privacy.sampling import Sampling
 from sfumato.privacy.shared_part import TAIL, Moves, distribution
 
@@ -47,7 +47,7 @@ def of_batches(square: float, sampling: Sampling, interval: float) -> PairLosses
         return alike, alike
     mixture = _Mixture(chances, between)
     forward, backward = mixture.forward(interval), mixture.backward(interval)
-    return from_profile(*forward, interval), from_profile(*backward, interval)
+    return from_profiles(forward, backward, interval), from_profiles(backward, forward, interval)
 
 
 class _Mixture:
@@ -57,19 +57,19 @@ class _Mixture:
         self._rest = max(0.0, 1.0 - float(chances.sum()))
         self._chances, self._moves = chances, moves
 
-    def forward(self, interval: float) -> tuple[int, Array]:
-        """First grid point, and the profile of the mixture against N(0, 1) from there on."""
-        least, most = self._loss(np.array([-TAIL, TAIL + float(self._moves.max())]))
-        first, epsilons = _grid(least, most, interval)
+    def forward(self, interval: float) -> Array:
+        """The profile of the mixture against N(0, 1) at the points of the grid from 0 on."""
+        (most,) = self._loss(np.array([TAIL + float(self._moves.max())]))
+        epsilons = _grid(most, interval)
         places = self._places(epsilons)
-        return first, self._weight_beyond(-places, -1.0) - _times_exp(_normal(-places), epsilons)
+        return self._weight_beyond(-places, -1.0) - _times_exp(_normal(-places), epsilons)
 
-    def backward(self, interval: float) -> tuple[int, Array]:
-        """First grid point, and the profile of N(0, 1) against the mixture from there on."""
-        least, most = self._loss(np.array([-TAIL, TAIL]))
-        first, epsilons = _grid(-most, -least, interval)
+    def backward(self, interval: float) -> Array:
+        """The profile of N(0, 1) against the mixture at the points of the grid from 0 on."""
+        (least,) = self._loss(np.array([-TAIL]))
+        epsilons = _grid(-least, interval)
         places = self._places(-epsilons)
-        return first, _normal(places) - _times_exp(self._weight_beyond(places, 1.0), epsilons)
+        return _normal(places) - _times_exp(self._weight_beyond(places, 1.0), epsilons)
 
     def _loss(self, places: Array) -> Array:
         """ln of the mixture's density over that of N(0, 1); it increases."""
@@ -110,7 +110,5 @@ def _times_exp(weights: Array, epsilons: Array) -> Array:
     return np.asarray(np.exp(epsilons + logs), dtype=np.float64)
 
 
-def _grid(least: float, most: float, interval: float) -> tuple[int, Array]:
-    first = math.floor(least / interval)
-    last = max(math.ceil(most / interval), first + 1)
-    return first, np.arange(first, last + 1, dtype=np.float64) * interval
+def _grid(most: float, interval: float) -> Array:
+    return np.arange(max(1, math.ceil(most / interval)) + 1, dtype=np.float64) * interval

@@ -4,8 +4,11 @@ The profile of a pair of worlds, D(ε) for every ε, is convex in e^ε and falls
 grid therefore lie above it. The distribution of losses whose profile these chords are dominates the pair,
 and is the least on this grid that does ("connect the dots", Doroshenko et al. 2022): with ε_i the points,
 h the interval and f_i = D(ε_i) - D(ε_(i+1)), a loss of ε_i has the probability
-f_(i-1) / (1 - e^(-h)) - f_i / (e^h - 1), an infinite one D at the last point, and the first point has the
-rest.
+f_(i-1) / (1 - e^(-h)) - f_i / (e^h - 1), an infinite one D at the last point.
+
+A loss of -l of the first world against the second is one of l the other way round, and e^(-l) times as
+likely. So losses below 0 follow from the profile of the other direction, where differences of small numbers
+are taken instead of differences of numbers near 1. A loss of 0 has what is left.
 """
 
 from __future__ import annotations
@@ -34,23 +37,34 @@ class GridLosses:
     infinite: float
 
 
+_NEGLIGIBLE = 1e-25
 PairLosses: TypeAlias = tuple[GridLosses, GridLosses]
 """Of the world with the unit against the other, and the other way round; one object where they are alike."""
 
 
-def from_profile(first: int, profile: Array, interval: float) -> GridLosses:
-    """The distribution whose profile is at least ``profile`` everywhere, and is that on the grid.
+def from_profiles(right: Array, mirrored: Array, interval: float) -> GridLosses:
+    """The distribution of a world against another, whose profiles on the grid are at least those given.
 
     Args:
-        first: the first point of the grid, in intervals.
-        profile: hockey-stick divergences at the points of the grid, of which there are two or more.
+        right: hockey-stick divergences at the points of the grid from 0 on, of which there are two or more.
+        mirrored: the same of the second world against the first.
         interval: of the grid, in nats.
     """
-    falling = np.minimum.accumulate(np.clip(profile, 0.0, 1.0))
-    falls, infinite = -np.diff(falling), float(falling[-1])
-    masses = np.zeros(len(profile))
-    masses[1:] = falls / -math.expm1(-interval)
-    masses[1:-1] -= falls[1:] / math.expm1(interval)
-    masses = np.maximum(masses, 0.0)  # convex up to rounding
-    masses[0] = max(0.0, 1.0 - infinite - float(masses[1:].sum()))
-    return GridLosses(first, masses, infinite)
+    right, mirrored = _without_tail(right), _without_tail(mirrored)
+    above, infinite = _masses_above_zero(right, interval), max(0.0, float(right[-1]))
+    below = _masses_above_zero(mirrored, interval)
+    below = (below * np.exp(-interval * np.arange(1, len(below) + 1)))[::-1]
+    rest = max(0.0, 1.0 - infinite - float(above.sum()) - float(below.sum()))
+    return GridLosses(-len(below), np.concatenate([below, [rest], above]), infinite)
+
+
+def _masses_above_zero(profile: Array, interval: float) -> Array:
+    falls = -np.diff(np.minimum.accumulate(np.clip(profile, 0.0, 1.0)))
+    masses: Array = falls / -math.expm1(-interval)
+    masses[:-1] -= falls[1:] / math.expm1(interval)
+    return np.maximum(masses, 0.0)  # convex up to rounding
+
+
+def _without_tail(profile: Array) -> Array:
+    """``profile`` up to the first point where next to nothing is left; that is charged as no protection."""
+    return profile[: max(2, np.count_nonzero(profile > _NEGLIGIBLE) + 1)]

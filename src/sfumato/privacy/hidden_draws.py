@@ -25,7 +25,7 @@ COARSEST_INTERVAL = 1.0
 _NOMINAL_DELTA = 1e-6
 _FINEST_INTERVAL = 1e-4
 _OF_SPREAD = 0.04  # of the standard deviation of a loss, where that asks for a finer grid
-_OF_LARGEST = 5e-6  # of the range of the losses of a release
+_LEAST_INTERVAL = 1e-12
 _ALWAYS = Sampling.poisson(1.0, hidden=False, scales=((1.0, 1.0),))
 _MOST_MULTIPLIERS, _MULTIPLIER_RATIO = 32, 1.01
 
@@ -94,20 +94,20 @@ def thinned(terms: Sequence[GaussianTerm]) -> list[GaussianTerm]:
 def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> float:
     """Grid of privacy losses: 1e-5 of the ε expected, or finer where the losses of a release are small.
 
-    A loss l between two points of a grid of interval h is shared out between them, which adds at most h²/4 to
-    the variance of n releases each, and h²/6 where losses are spread over several points. With V the variance
-    of the composition ε grows like √V, by a share of n h²/(12 V): below 1e-3 with h² up to (`_OF_SPREAD` 2)²
-    V/n. No more points than all are quick with; rounded up to 1e-4 times a power of two, so that compositions
-    share their releases.
+    A loss between two points of a grid of interval h is shared out between them so that the profile at the
+    points stays. Where losses are spread over several points this adds about h²/6 to the variance of each of
+    n releases. With V the variance of the composition, ε grows by a share of about n h²/(12 V), below 1e-3
+    for h² up to (2 `_OF_SPREAD`)² V/n. More than some 500,000 points are not taken: where they do not do, ε
+    is larger. Rounded up to 1e-4 times a power of two, so that compositions share their releases.
     """
     certain = math.fsum(term.count * squared_mu(term) for term in terms if term.sampling is None)
     drawn = [term for term in terms if term.sampling is not None]
     largest = max([certain, *(squared_mu(term) * _farthest(term) ** 2 for term in terms)])
-    few = _OF_LARGEST * max(1.0, len(terms) / 4)
+    many = max(1.0, len(terms) / 4)
     wanted = max(
         _FINEST_INTERVAL,
         1e-5 * revealed.epsilon(_NOMINAL_DELTA),
-        few * (largest + 20 * math.sqrt(largest)),
+        5e-6 * many * (largest + 20 * math.sqrt(largest)),
     )
     if math.isinf(wanted):
         return math.inf
@@ -115,9 +115,8 @@ def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> flo
     releases = (certain > 0) + sum(term.count for term in drawn)
     small = _OF_SPREAD * math.sqrt(variance / releases)
     if small < wanted:
-        spans = [largest_loss(math.sqrt(squared_mu(t)) * _farthest(t), _unseen(t)) for t in drawn]
-        spans.append(largest_loss(math.sqrt(certain), 1.0))
-        wanted = min(wanted, max(small, few * max(spans)))
+        range_of_losses = max([certain + 20 * math.sqrt(certain), *(_largest_loss(term) for term in drawn)])
+        wanted = min(wanted, max(small, 2e-6 * many * range_of_losses, _LEAST_INTERVAL))
     return float(1e-4 * 2.0 ** math.ceil(math.log2(wanted / 1e-4)))
 
 
@@ -126,10 +125,12 @@ def _farthest(term: GaussianTerm) -> float:
     return max(1.0, *term.sampling.apart) if term.sampling is not None else 1.0
 
 
-def _unseen(term: GaussianTerm) -> float:
-    """The rate of a draw that nobody sees; 1 where any outcome is seen."""
-    sampling = term.sampling
-    return term.rate if sampling and sampling.hidden and not sampling.seen_scales else 1.0
+def _largest_loss(term: GaussianTerm) -> float:
+    """Of one drawn release."""
+    sampling, mu = term.sampling, math.sqrt(squared_mu(term))
+    assert sampling is not None
+    rate = term.rate if sampling.hidden and not sampling.seen_scales else 1.0
+    return largest_loss(rate, mu, mu * max(sampling.apart))
 
 
 def _variance(term: GaussianTerm) -> float:

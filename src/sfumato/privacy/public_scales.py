@@ -28,9 +28,9 @@ import numpy as np
 
 from sfumato.privacy import gaussian
 from sfumato.privacy.gaussian import Array
-from sfumato.privacy.grid_losses import PairLosses
+from sfumato.privacy.grid_losses import PairLosses, from_profiles
 from sfumato.privacy.sampling import Sampling
-from sfumato.privacy.shared_part import Moves, largest_loss, of_one_move, two_sided, without_tail
+from sfumato.privacy.shared_part import Moves, largest_loss, of_one_move
 
 
 @lru_cache(maxsize=64)
@@ -44,7 +44,8 @@ def of_public_scales(square: float, sampling: Sampling, interval: float) -> Pair
     """
     longest = math.sqrt(square) * max(share for _, share in (*sampling.scales, *sampling.seen_scales))
     rate = sampling.rate if sampling.hidden and not sampling.seen_scales else 1.0
-    points = max(2, math.ceil(largest_loss(longest, rate) / interval)) + 1
+    away = max(sampling.apart)
+    points = max(2, math.ceil(largest_loss(rate, longest, longest * away) / interval)) + 1
     levels: Array = np.arange(points, dtype=np.float64) * interval
     forward: Array = np.zeros(points)
     backward: Array = np.zeros(points)
@@ -52,21 +53,20 @@ def of_public_scales(square: float, sampling: Sampling, interval: float) -> Pair
         if share == 0:
             continue  # tells nothing
         mu = math.sqrt(square) * share
-        reached = levels[: np.searchsorted(levels, largest_loss(mu, rate)) + 1]
+        reached = levels[: np.searchsorted(levels, largest_loss(rate, mu, mu * away)) + 1]
         forward[: len(reached)] += chance * _forward(reached, mu, sampling)
         if sampling.hidden and not sampling.shares_a_part:
             backward[: len(reached)] += chance * _backward(reached, mu, sampling.rate)
     for chance, share in sampling.seen_scales:
         mu = math.sqrt(square) * share
-        reached = levels[: np.searchsorted(levels, largest_loss(mu, 1.0)) + 1]
+        reached = levels[: np.searchsorted(levels, largest_loss(1.0, mu, mu)) + 1]
         told = chance * gaussian.delta(epsilon=reached, mu=np.array(mu))
         forward[: len(reached)] += told
         backward[: len(reached)] += told
     if not sampling.hidden or sampling.shares_a_part:
-        alike = two_sided(without_tail(forward), without_tail(forward), interval)
+        alike = from_profiles(forward, forward, interval)
         return alike, alike
-    forward, backward = without_tail(forward), without_tail(backward)
-    return two_sided(forward, backward, interval), two_sided(backward, forward, interval)
+    return from_profiles(forward, backward, interval), from_profiles(backward, forward, interval)
 
 
 def _forward(levels: Array, mu: float, sampling: Sampling) -> Array:

@@ -38,12 +38,11 @@ from functools import lru_cache
 import numpy as np
 
 from sfumato.privacy.gaussian import Array
-from sfumato.privacy.grid_losses import GridLosses, PairLosses, from_profile
+from sfumato.privacy.grid_losses import GridLosses, PairLosses, from_profiles
 from sfumato.privacy.sampling import Sampling
 
 TAIL = 9.5  # standard deviations beyond which losses count as infinite or least: probability 1e-21
 _NEWTON_STEPS = 12
-_NEGLIGIBLE = 1e-25
 
 
 @dataclass(frozen=True)
@@ -78,37 +77,37 @@ def distribution(one: Sequence[Moves], other: Sequence[Moves], interval: float) 
         other: how A' moves, seen from the second world.
         interval: of the grid, in nats.
     """
-    return two_sided(_profile(one, interval), _profile(other, interval), interval)
-
-
-def two_sided(right: Array, mirrored: Array, interval: float) -> GridLosses:
-    """The distribution of P against Q from the profiles of P against Q and of Q against P, at ε >= 0."""
-    below = np.arange(len(mirrored) - 1, 0, -1) * interval
-    left = -np.expm1(-below) + np.exp(-below) * mirrored[:0:-1]
-    return from_profile(-len(left), np.concatenate([left, right]), interval)
+    right = _profile(one, interval)
+    return from_profiles(right, right if one == other else _profile(other, interval), interval)
 
 
 def _profile(moves: Sequence[Moves], interval: float) -> Array:
-    """The profile at every point of the grid from 0 up to where next to nothing is left."""
+    """The profile at every point of the grid from 0 on."""
     rate = min(1.0, math.fsum(move.chance for move in moves))
-    longest = max(max(move.between, move.from_shared) for move in moves)
-    points = max(1, math.ceil(largest_loss(longest, rate) / interval)) + 1
+    most = max(largest_loss(rate, move.between, move.from_shared) for move in moves)
+    points = max(1, math.ceil(most / interval)) + 1
     levels: Array = np.arange(points, dtype=np.float64) * interval
     parts = [move.chance / rate * of_one_move(levels, rate, move) for move in moves]
-    return without_tail(np.sum(parts, axis=0))
+    return np.asarray(np.sum(parts, axis=0))
 
 
-def largest_loss(move: float, rate: float) -> float:
-    """ln(1 - p + p e^x) for the largest loss x of a Gaussian that moves by ``move``, up to `TAIL`."""
+def largest_loss(rate: float, between: float, from_shared: float) -> float:
+    """The largest loss of two worlds that share a part, beyond `TAIL` aside.
+
+    The ratio of their densities is at most that of the first world to all of the shared part in the second.
+    """
+    whole = _largest_of_draw(rate, max(between, from_shared))
+    if rate == 1 or from_shared >= between:
+        return whole
+    return min(whole, _largest_of_draw(rate, from_shared) - math.log1p(-rate))
+
+
+def _largest_of_draw(rate: float, move: float) -> float:
+    """ln(1 - p + p e^x) for the largest loss x of a Gaussian that moves by ``move``."""
     largest = move * move / 2 + TAIL * move
     if largest < 1:
         return math.log1p(rate * math.expm1(largest))
     return float(np.logaddexp(math.log1p(-rate) if rate < 1 else -math.inf, math.log(rate) + largest))
-
-
-def without_tail(profile: Array) -> Array:
-    """``profile`` up to the first point where next to nothing is left; that is charged as no protection."""
-    return profile[: max(2, np.count_nonzero(profile > _NEGLIGIBLE) + 1)]
 
 
 def of_one_move(levels: Array, rate: float, move: Moves) -> Array:

@@ -69,6 +69,7 @@ _LOG_TAIL = 46.0  # -log of the probability of losses outside the window of a co
 _MOST_ATOMS = 1 << 17
 _MOST_POINTS = 1 << 23
 _NEGLIGIBLE = 1e-30
+_NEXT_TO_NOTHING = 1e-25  # of the probability of larger losses of a release
 _SUMS_ON_GRID = 1 << 14
 
 
@@ -415,27 +416,35 @@ EVENTS: dict[str, Callable[[Event, bool], Losses]] = {
 """Every kind of event that this checker can compose; any other is an error."""
 
 
-def masses(losses: Losses, interval: float) -> tuple[int, Array, float]:
+def masses(losses: Losses, reverse: Losses, interval: float) -> tuple[int, Array, float]:
     """A distribution on the grid whose curve is nowhere below ``losses``: chords between its grid points.
 
-    A curve is convex in e^ε, so chords lie above it. Returns the first grid point, the masses from there on,
-    and the mass at infinity.
+    A curve is convex in e^ε, so chords lie above it. A loss of -l is e^-l times as likely as one of l the
+    other way round (``reverse``), where no small differences of numbers near 1 are taken. Returns the first
+    grid point, the masses from there on, and the mass at infinity.
     """
-    first = math.floor(losses.least / interval)
-    last = max(math.ceil(losses.most / interval), first + 1)
-    epsilons = np.arange(first, last + 1, dtype=np.float64) * interval
-    falls = np.diff(np.minimum.accumulate(np.clip(losses.curve(epsilons), 0.0, 1.0)))
-    found = np.zeros(len(epsilons))
-    found[1:] = -falls / -math.expm1(-interval)
-    found[1:-1] += falls[1:] / math.expm1(interval)
-    found = np.maximum(found, 0.0)
-    infinite = float(np.clip(losses.curve(epsilons[-1:]), 0.0, 1.0)[0])
-    found[0] = max(0.0, 1.0 - infinite - float(found[1:].sum()))
-    return first, found, infinite
+    above, infinite = _masses_above(losses, interval)
+    below, _ = _masses_above(reverse, interval)
+    below = (below * np.exp(-interval * np.arange(1, len(below) + 1)))[::-1]
+    at_zero = max(0.0, 1.0 - infinite - float(above.sum()) - float(below.sum()))
+    return -len(below), np.concatenate([below, [at_zero], above]), infinite
+
+
+def _masses_above(losses: Losses, interval: float) -> tuple[Array, float]:
+    """The masses at the points of the grid above 0, and that at infinity."""
+    points = max(1, math.ceil(losses.most / interval)) + 1
+    curve = np.clip(losses.curve(np.arange(points, dtype=np.float64) * interval), 0.0, 1.0)
+    curve = curve[: max(2, np.count_nonzero(curve > _NEXT_TO_NOTHING) + 1)]  # what is left counts as infinite
+    falls = -np.diff(np.minimum.accumulate(curve))
+    found = falls / -math.expm1(-interval)
+    found[:-1] -= falls[1:] / math.expm1(interval)
+    return np.maximum(found, 0.0), float(curve[-1])
 
 
 _masses_cached = lru_cache(maxsize=16)(
-    lambda term, forward, interval: masses(EVENTS[term.kind](term, forward), interval)
+    lambda term, forward, interval: masses(
+        EVENTS[term.kind](term, forward), EVENTS[term.kind](term, not forward), interval
+    )
 )
 
 
@@ -594,7 +603,7 @@ def _recomputed(charged: tuple[Event, ...], method: str, delta: float, interval:
     certain = math.fsum(t.square * t.count for t in charged if t.kind == "unsampled")
     others = [t for t in charged if t.kind != "unsampled"]
     pieces = [*others, Event(certain, 1)] if certain > 0 else others
-    points = sum((_log_span(t) / grid) * min(t.count, 64) for t in pieces)
+    points = sum((_log_span(t) / grid) * min(t.count * t.rate + 1, 64) for t in pieces)
     fine = grid / 2 if points < _MOST_POINTS else grid
     return max(composed_epsilon(pieces, delta, fine, forward) for forward in (True, False)) if pieces else 0.0
 

@@ -1,0 +1,118 @@
+"""Releases that tell very little: ε beside closed forms, integrals and another composition, never below."""
+
+import math
+
+import pytest
+from dp_accounting.pld import privacy_loss_distribution
+from scipy import integrate, optimize, stats
+
+from sfumato.privacy import gaussian
+from sfumato.privacy.accountant import compose
+from sfumato.privacy.gaussian_terms import GaussianTerm
+from sfumato.privacy.hidden_draws import PrivacyLoss
+from sfumato.privacy.sampling import Sampling
+from sfumato.verify.checker import Event, recomputed_epsilon
+
+
+def of_poisson(rate, multiplier, count):
+    return compose([GaussianTerm(multiplier, count, Sampling.poisson(rate))], neighbours="zero-out")
+
+
+@pytest.mark.parametrize(
+    ("rate", "multiplier", "delta"),
+    [(1e-3, 10.0, 1e-11), (3.6e-4, 27.8, 1e-12), (1e-5, 5.0, 1e-8), (0.05, 40.0, 1e-13), (0.3, 2.0, 1e-14)],
+)
+def test_one_release_at_a_tiny_delta(rate, multiplier, delta):
+    """q δ(η; μ) = δ with e^η = 1 + (e^ε - 1)/q, the worse direction; also as a record's draw of batches."""
+    inner = gaussian.epsilon(delta=delta / rate, mu=1 / multiplier)
+    exact = math.log1p(rate * math.expm1(inner))
+    assert exact * (1 - 1e-9) <= of_poisson(rate, multiplier, 1).epsilon(delta) <= exact * (1 + 2e-3)
+    plain = Sampling.of_batches([(rate, 1.0, 1.0)], shares_a_part=False)
+    batches = compose([GaussianTerm(multiplier, 1, plain)], neighbours="zero-out").epsilon(delta)
+    assert exact * (1 - 1e-9) <= batches <= exact * (1 + 2e-3)
+
+
+@pytest.mark.parametrize(("rate", "multiplier", "delta"), [(1e-3, 10.0, 1e-9), (0.02, 60.0, 1e-8)])
+def test_one_replaced_unit_at_a_tiny_delta(rate, multiplier, delta):
+    """The densities integrated beyond where they cross."""
+    mu = 0.5 / multiplier  # of the unit from the release without it
+
+    def loss(x):
+        ends = (math.expm1(sign * mu * x - mu * mu / 2) for sign in (1, -1))
+        one, other = (math.log1p(rate * end) for end in ends)
+        return one - other
+
+    def delta_at(epsilon):
+        crossing = optimize.brentq(lambda x: loss(x) - epsilon, 0, 40)
+
+        def excess(x):
+            q = stats.norm.pdf(x) * (1 + rate * math.expm1(-mu * x - mu * mu / 2))
+            return q * (math.expm1(loss(x)) - math.expm1(epsilon))
+
+        return integrate.quad(excess, crossing, crossing + 12, epsabs=0, epsrel=1e-9)[0]
+
+    exact = optimize.brentq(lambda e: math.log(delta_at(e) / delta), loss(2.0), loss(9.0), xtol=1e-14)
+    term = GaussianTerm(multiplier, 1, Sampling.poisson(rate, apart=0.5))
+    found = compose([term], neighbours="replace").epsilon(delta)
+    assert exact * (1 - 1e-6) <= found <= exact * (1 + 2e-3)
+
+
+@pytest.mark.parametrize(
+    ("count", "delta", "before"), [(475, 3e-5, 9.3e-4), (475, 1e-6, 1.83e-3), (120_566, 1e-6, 3.79e-2)]
+)
+def test_rounding_adds_less_than_a_thousandth_to_small_losses(count, delta, before):
+    """Issue 28, item 7: with an interval of 1e-4 ε was two to four times as large."""
+    curve = of_poisson(3.6e-4, 27.8, count)
+    found = curve.epsilon(delta)
+    finer = PrivacyLoss(
+        [GaussianTerm(27.8, count, Sampling.poisson(3.6e-4))], curve.discretization / 4
+    ).epsilon(delta)
+    assert finer <= found <= finer * (1 + 1e-3)
+    assert found < before / 2.5
+
+
+def test_hundreds_of_small_losses_beside_the_library_s():
+    rate, multiplier, count, delta, interval = 3.6e-4, 27.8, 475, 1e-6, 2e-6
+    library = privacy_loss_distribution.from_gaussian_mechanism(
+        multiplier, sampling_prob=rate, value_discretization_interval=interval
+    )
+    found = of_poisson(rate, multiplier, count).epsilon(delta)
+    assert found == pytest.approx(library.self_compose(count).get_epsilon_for_delta(delta), rel=1e-2)
+
+
+def test_a_hundred_thousand_small_losses_are_nearly_one_gaussian():
+    """The central limit: μ = q √(n (e^(1/z²) - 1)) (Bu, Dong, Long and Su 2020)."""
+    rate, multiplier, count = 1e-3, 30.0, 200_000
+    mu = rate * math.sqrt(count * math.expm1(multiplier**-2))
+    found = of_poisson(rate, multiplier, count).epsilon(1e-6)
+    assert found == pytest.approx(gaussian.epsilon(delta=1e-6, mu=mu), rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("sampling", "event"),
+    [
+        (Sampling.poisson(1e-6), ("poisson", ())),
+        (Sampling.poisson(1e-6, apart=0.5), ("replaced", (0.5, 0.5))),
+        (
+            Sampling.of_batches([(1e-6, 1.0, 1.0)], shares_a_part=False),
+            ("batches", (False, (1e-6, 1.0, 1.0))),
+        ),
+    ],
+)
+def test_a_million_rare_draws_are_checked_on_as_fine_a_grid(sampling, event):
+    """Rounding of differences of numbers near 1 would outweigh such losses, here and in the checker."""
+    kind, detail = event
+    neighbours = "replace" if kind == "replaced" else "zero-out"
+    curve = compose([GaussianTerm(3.0, 1_000_000, sampling)], neighbours=neighbours)
+    found = curve.epsilon(1e-6)
+    again = recomputed_epsilon(
+        [Event(1 / 9, 1_000_000, kind, 1e-6, detail)], "pld", 1e-6, curve.discretization
+    )
+    assert found * (1 - 2e-3) <= again <= found * (1 + 1e-6)
+    spread = 4 * math.sinh(1 / 36) if kind == "replaced" else math.expm1(1 / 9)
+    mu = 1e-6 * math.sqrt(1e6 * spread)
+    assert found == pytest.approx(gaussian.epsilon(delta=1e-6, mu=mu), rel=0.02)
+
+
+def test_a_release_that_tells_next_to_nothing_has_a_grid():
+    assert of_poisson(0.5, 1e200, 3).epsilon(1e-9) <= 1e-9
