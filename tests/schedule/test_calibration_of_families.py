@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from random_targets import FAMILIES, calibrated
@@ -28,31 +29,36 @@ def outcomes(numbers: Iterable[int]) -> Counter[tuple[str, str]]:
     return found
 
 
-def test_a_few_of_every_family() -> None:
-    found = outcomes(range(25))
-    assert sum(count for (_, outcome), count in found.items() if outcome == "met") >= 12
-    assert {family for family, _ in found} == set(FAMILIES)
+FEW = [number for number in range(25) if number != 4]  # that one moves, with hidden draws: seconds
 
 
-def test_noise_that_falls_short_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sources whose factor is a thousandth too small exceed their target."""
+@pytest.mark.parametrize("piece", range(4))
+def test_a_few(piece: int) -> None:
+    found = outcomes(FEW[piece::4])
+    assert sum(count for (_, outcome), count in found.items() if outcome == "met") >= 4
+    assert not any(outcome in ("short", "out of reach") for _, outcome in found)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_noise_that_falls_short_is_found(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources that are given a thousandth less than they need exceed their target."""
     scaled = calibration._scaled
 
-    def less(plan, factors, by_tier, *others):  # type: ignore[no-untyped-def]
+    def less(plan: Any, factors: Any, by_tier: Any, *others: Any) -> Any:
         return scaled(plan, factors * 0.999, [tier * 0.999 for tier in by_tier], *others)
 
     monkeypatch.setattr(calibration, "_ITERATIONS", 1)
     monkeypatch.setattr(calibration, "_scaled", less)
-    with pytest.raises(AssertionError):
-        outcomes(range(25))
+    assert calibrated(number).share > 1 + 1e-9
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("piece", range(10))
 def test_two_thousand(piece: int) -> None:
     """2,000 targets that are met, and those that are refused."""
-    found = outcomes(range(25 + piece * 250, 25 + (piece + 1) * 250))
+    found = outcomes(range(25 + piece * 260, 25 + (piece + 1) * 260))
     met = sum(count for (_, outcome), count in found.items() if outcome == "met")
     short = sum(count for (_, outcome), count in found.items() if outcome == "short")
-    assert met >= 190
+    assert met >= 200
     assert short <= 3
+    assert {family for family, _ in found} == set(FAMILIES)
