@@ -5,6 +5,7 @@
     of_plan          the claims that fit a plan
     rigorous         the rigorous figure beside a claim, at either unit
     h2fdp            Proposition 3.1
+    h2fdp_condition  what it is stated for, and for which constant that is met
     hdp              Table I and the lemma of Sec. IV-C
     dp_ogl           Theorems 1 and 2, for every class of pairs
     dp_ogl_counts    Theorem 1: what it counts, and what it makes of it

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from sfumato.claims.h2fdp_condition import condition_of
 from sfumato.claims.rigorous import claimed_units, rigorous_bound
-from sfumato.data.dataset_sizes import mean_examples
-from sfumato.errors import SpecError
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import PairClass, Party
-from sfumato.rounding import upper_bound
-from sfumato.schedule.calibration import record_rate
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.privacy import NoiseByFormula
 
@@ -28,7 +25,7 @@ def h2fdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
     formula = plan.spec.privacy.requested_noise
     if not isinstance(formula, NoiseByFormula) or plan.tree.depth > 2:
         return ()
-    condition = _condition(plan, formula.epsilon)
+    condition = condition_of(plan, formula.epsilon)
     return tuple(
         _claim(plan, pair, unit, formula.epsilon, delta, condition)
         for pair in plan.ledger.pair_classes()
@@ -54,25 +51,6 @@ def _claim(plan: TreePlan, pair: PairClass, unit: str, claimed: float, delta: fl
     why = f"{why.removesuffix('.')}; {condition}."
     observer = plan.ledger.party_name(pair.observer)
     return Claim(_H2FDP, f"{unit}:{pair.unit}", observer, claimed, best.epsilon, why)
-
-
-def _condition(plan: TreePlan, claimed: float) -> str:
-    """What Prop. 3.1 is stated for, as far as it can be checked: for which c1 that is met.
-
-    Of the two noises the global one has the smaller L, the number of rounds: its condition is the stricter.
-    """
-    condition = "Prop. 3.1 is for ε < c₁qL only and leaves c₁ open"
-    rounds = plan.spec.training.rounds
-    try:
-        rate = record_rate(plan.spec, mean_examples(plan.spec, plan.tree))
-    except SpecError:  # noise that was sized for another partition
-        return f"{condition}; q is not known before the data are divided (H2)"
-    needed = claimed / (rate * rounds)
-    return (
-        f"{condition}: with q = {rate:.4g} and L = {rounds:,} aggregations this is met if "
-        f"c₁ > {upper_bound(needed)}; ε < c₁q²L, of the proof that it rests on, if "
-        f"c₁ > {upper_bound(needed / rate)} (H2)"
-    )
 
 
 def _why_of_device(plan: TreePlan, pair: PairClass) -> str:
