@@ -26,12 +26,9 @@ def h2fdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
     if not isinstance(formula, NoiseByFormula) or plan.tree.depth > 2:
         return ()
     condition = condition_of(plan, formula.epsilon)
-    return tuple(
-        _claim(plan, pair, unit, formula.epsilon, delta, condition)
-        for pair in plan.ledger.pair_classes()
-        if _is_semi_honest(plan, pair)
-        for unit in claimed_units(plan)
-    )
+    asked = [(pair, unit) for pair in plan.ledger.pair_classes() for unit in claimed_units(plan)]
+    semi_honest = [(pair, unit) for pair, unit in asked if _is_semi_honest(plan, pair)]
+    return tuple(_claim(plan, *one, formula.epsilon, delta, condition) for one in semi_honest)
 
 
 def _is_semi_honest(plan: TreePlan, pair: PairClass) -> bool:
@@ -48,8 +45,7 @@ def _claim(plan: TreePlan, pair: PairClass, unit: str, claimed: float, delta: fl
     why = _why_of_record(plan, best) if unit == "record" else _why_of_device(plan, pair)
     if best.epsilon <= claimed * (1 + 1e-9):
         why = "the noise that this observer cannot take off is more than the formula asked for."
-    why = f"{why.removesuffix('.')}; {condition}."
-    observer = plan.ledger.party_name(pair.observer)
+    observer, why = plan.ledger.party_name(pair.observer), f"{why.removesuffix('.')}; {condition}."
     return Claim(_H2FDP, f"{unit}:{pair.unit}", observer, claimed, best.epsilon, why)
 
 
