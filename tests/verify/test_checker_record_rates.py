@@ -168,6 +168,7 @@ def test_the_rarest_record_does_not_stand_for_others(tmp_path: Path) -> None:
                 if mine["observer"].startswith("device:"):
                     other = (rarest + 1) % len(rates)
                     mine["observer"] = own["observer"] = f"device:{other}"
+                mine.pop("epsilon_range", None)
                 record_at_rate(mine, own, table, rates[rarest])
                 privacy["guarantees"].append(mine)
                 certificates["rows"].append(own)
@@ -178,7 +179,7 @@ def test_the_rarest_record_does_not_stand_for_others(tmp_path: Path) -> None:
     problems = check_run(folder).problems
     assert problems
     found = r"record:\d+ towards .*: \d+ rows|records that are drawn more often"
-    assert all(re.search(found, problem) for problem in problems), problems
+    assert [problem for problem in problems if not re.search(found, problem)] == []
 
 
 def lighter(privacy: Documents, ledger: Documents) -> None:
