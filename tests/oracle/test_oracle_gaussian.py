@@ -74,3 +74,14 @@ def test_numbers_without_noise_tell_the_worlds_apart() -> None:
 def test_laws_far_apart_are_told_apart_by_finite_losses() -> None:
     far = Experiment((Part(None, 1.0, 60.0, 1.0),), (Part(None, 1.0, 0.0, 1.0),))
     assert experiments_epsilon([far], 1e-5) == pytest.approx(gaussian_epsilon(60.0, 1e-5), rel=1e-3)
+
+
+@pytest.mark.parametrize("delta", [1e-12, 1e-5])
+def test_small_deltas_are_not_overrun_by_rounding(delta: float) -> None:
+    """delta(eps) of a hidden draw is rate times that of a Gaussian at log(1 + (exp(eps) - 1) / rate)."""
+    rate, mu = 0.25, 10.0
+    experiment = Experiment(
+        (Part(None, rate, 5.0, 1.0), Part(None, 1 - rate, -5.0, 1.0)), (Part(None, 1.0, -5.0, 1.0),)
+    )
+    exact = math.log1p(rate * math.expm1(gaussian_epsilon(mu, delta / rate)))
+    assert exact * (1 - 5e-4) < experiments_epsilon([experiment], delta) <= exact * (1 + 1e-9)
