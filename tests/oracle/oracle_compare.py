@@ -19,7 +19,7 @@ import oracle_random_groups as groups
 import oracle_random_kinds as kinds
 import oracle_random_trees as trees
 import yaml
-from oracle_group_world import read_groups
+from oracle_group_world import members, read_groups
 from oracle_groups import GroupOracle
 from oracle_tree import Answer, TreeOracle
 from oracle_tree_reader import read_eras
@@ -180,6 +180,23 @@ def drawn(seed: int, numbers: Iterable[int], pairs: int, *, monotone: bool) -> I
             continue
         told = (part_knows_more(row, *pair, rng) for row, pair in zip(rows, asked, strict=True) if monotone)
         yield Drawn(number, family, rows, tuple(one for one in told if one))
+
+
+def seen_by_more(numbers: Iterable[int]) -> Iterator[Row]:
+    """Records of linking workers towards single observers, where the row is that of a larger coalition."""
+    for number in numbers:
+        rng = Random(f"seen by more/{number}")
+        spec = kinds.random_records_in_groups(rng)
+        inside = Counter(worker for group in members(spec["topology"]) for worker in group)
+        linking = [worker for worker in sorted(inside) if inside[worker] > 1]
+        if not linking or spec["training"].get("participation", "all") != "all":
+            continue
+        plan, count = resolve(sfumato.load_spec(spec)), len(members(spec["topology"]))
+        for unit in rng.sample(linking, min(3, len(linking))):
+            others = [f"device:{worker}" for worker in sorted(inside) if worker != unit]
+            observer = rng.choice([*others, *(f"master:{group}" for group in range(count))])
+            if "as_seen_by" in reported_row(spec, unit, observer, record=True, plan=plan):
+                yield compare(spec, unit, observer, record=True, plan=plan)
 
 
 def part_knows_more(row: Row, unit: int, observer: str, rng: Random) -> str | None:

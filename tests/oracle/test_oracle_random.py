@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from oracle_compare import BELOW, EQUAL, Table, compare, drawn
+from oracle_compare import BELOW, EQUAL, Table, compare, drawn, seen_by_more
 from oracle_specs import star
 
 PIECE, PIECES = 5, 24
@@ -24,6 +24,16 @@ def test_no_row_is_below_and_no_part_learns_more(piece: int) -> None:
         for row in one.rows:
             assert row.verdict != BELOW, f"draw {one.number}: {row}"
         assert not one.refusals, f"draw {one.number}: {one.refusals[0]}"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "least"), [(range(10), 1), pytest.param(range(10, 400), 40, marks=pytest.mark.slow)]
+)
+def test_rows_of_a_larger_coalition_are_not_below(numbers: range, least: int) -> None:
+    rows = list(seen_by_more(numbers))
+    assert len(rows) >= least
+    for row in rows:
+        assert row.verdict != BELOW, str(row)
 
 
 def test_a_row_that_is_too_small_is_found() -> None:
