@@ -53,8 +53,9 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "transport": masked,
     }
     specs["links"] = GROUPS | {"training": GROUPS["training"] | {"participation": {"kind": "all"}}}
-    star = STAR["training"] | {"batches": "poisson"}
-    specs["blind"] = STAR | {"training": star, "privacy": TREE["privacy"] | {"unit": "record"}}
+    star = STAR["training"] | {"batches": "poisson", "batch_size": 1}
+    loud = TREE["privacy"] | {"unit": "record", "noise": {"multiplier": 3.0}}
+    specs["blind"] = STAR | {"training": star, "privacy": loud}
     for name, spec in specs.items():
         found[name] = certified_folder(at / name, sf.load_spec(spec))
         assert check_run(found[name]).problems == []

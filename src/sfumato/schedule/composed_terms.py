@@ -8,7 +8,7 @@ moves between neighbours, as it was composed. The ε follows from these words, u
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sfumato.privacy.charges import Composition
 from sfumato.privacy.gaussian_terms import GaussianTerm
@@ -85,7 +85,10 @@ def _moved(term: GaussianTerm) -> str:
             f", each moved by a draw of {sampling.sample} of {sampling.population}, {seen} (by {apart} times "
             "that from where another device's message is)"
         )
-    return f", each moved with probability {number(sampling.rate)}, {seen}"
+    said = f", each moved with probability {number(sampling.rate)}, {seen}"
+    if sampling.shares_a_part:
+        return said + _from_shared(dict.fromkeys(map(_share, sampling.apart)))
+    return said
 
 
 def _moves(sampling: Sampling) -> str:
@@ -103,7 +106,11 @@ def _moves(sampling: Sampling) -> str:
     far = [_share(from_shared) for _, _, from_shared in listed]
     if all(from_shared == between for _, between, from_shared in listed):
         return f"{said}, in both worlds"
-    return f"{said}, in both worlds by {_joined(far)} of that from where it is otherwise"
+    return said + _from_shared(far)
+
+
+def _from_shared(shares: Iterable[str]) -> str:
+    return f", in both worlds by {_joined(list(shares))} of that from where it is otherwise"
 
 
 def _share(of_move: float) -> str:
