@@ -275,7 +275,12 @@ def _all(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:
 
 def _classes(plan: Plan, kind: str, unit: int | None = None) -> Iterator[PairClass]:
     """The classes of pairs that rows are about: named sites whose records have another ε are apart."""
-    return plan.ledger.pair_classes(unit, apart=kind == "record" and plan.spec.control is None)
+    return plan.ledger.pair_classes(unit, apart=_tells_sites_apart(plan, kind))
+
+
+def _tells_sites_apart(plan: Plan, kind: str) -> bool:
+    """Whether units of named sites may differ in ε: control charges a record as its device."""
+    return kind == "record" and plan.spec.control is None
 
 
 def _some(
@@ -290,8 +295,7 @@ def _some(
     coalition = parse_coalition(observer or "", plan.parties)
     members = {party.index for party in coalition if party.kind == "device"}
     for kind in unit_kinds(plan):
-        apart = kind == "record" and plan.spec.control is None
-        for units in plan.ledger.units_outside(members, apart=apart):
+        for units in plan.ledger.units_outside(members, apart=_tells_sites_apart(plan, kind)):
             observed = ObservedUnit(kind, units.unit, coalition, "", units.count, units.least, units.sites)
             yield unit_guarantee(plan, observed, delta=delta, curve=curve)
 
