@@ -56,6 +56,6 @@ def fast_workers(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def coarse_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Privacy losses on a grid eight times as coarse: still bounds."""
-    from sfumato.privacy import hidden_draws
+    from sfumato.privacy.losses import hidden_draws
 
     monkeypatch.setattr(hidden_draws, "_FINEST_INTERVAL", 8e-4)

@@ -19,8 +19,8 @@ PACKAGE = Path(sf.__file__).parent
 SHELL_COMMANDS = {  # pages that a person reads, with commands to be typed
     "explore/edited_spec.py",
     "explore/jobs.py",
-    "report/baseline.py",
-    "report/statement.py",
+    "report/results/baseline.py",
+    "report/statement/content.py",
 }
 
 

@@ -8,10 +8,10 @@ import pytest
 import sfumato as sf
 from sfumato.cli import main
 from sfumato.findings import empty_sums
-from sfumato.report.run_findings import findings_of_run
+from sfumato.report.results.run_findings import findings_of_run
 from sfumato.run_folder.reader import load_run, read_ledger
-from sfumato.schedule.dropouts import Attendance, lost_sums
-from sfumato.schedule.lost_messages import group_turnout
+from sfumato.schedule.faults.dropouts import Attendance, lost_sums
+from sfumato.schedule.faults.lost_messages import group_turnout
 from sfumato.schedule.resolve import resolve
 
 TREE = {

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 import sfumato as sf
-from sfumato.report.series import Mean, mean
+from sfumato.report.results.series import Mean, mean
 
 PC, EPSILON = "trust.trusted_edges", "privacy.noise.epsilon"
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from beside_the_paper import markdown, shown
 
-from sfumato.report.series import load_series, mean
+from sfumato.report.results.series import load_series, mean
 
 SYSTEMS = {"control": "control", "no-control": "no control", "hfl-dp": "HFL-DP", "pedpfl": "PEDPFL"}
 PAPER = {"no-control": ("−25.1", "−24.9"), "hfl-dp": ("−46.2", "−43.2"), "pedpfl": ("−71.5", "−51.3")}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from beside_the_paper import markdown, shown
 
-from sfumato.report.series import load_series, mean
+from sfumato.report.results.series import load_series, mean
 
 RULES = ("stable", "scheduled", "theorem")
 LEVELS = ("1", "10", "100", "none")

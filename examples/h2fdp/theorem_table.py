@@ -11,8 +11,8 @@ from beside_the_paper import markdown
 
 from sfumato.adaptive_control.bounds import BoundInputs, Constants
 from sfumato.adaptive_control.problem import Gap
-from sfumato.schedule.adaptive import local_aggregations, strength
-from sfumato.schedule.resolve_tree import resolve_tree
+from sfumato.schedule.control.adaptive import local_aggregations, strength
+from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.spec.load import load_spec
 
 LOSS = Constants(smoothness=48.0, gradient_noise=1.0, between=2.0, within=2.0, gradient=1.0)

@@ -13,7 +13,7 @@ import pandas as pd
 
 import sfumato as sf
 from sfumato.claims.hdp import old_conversion
-from sfumato.report.series import Mean, mean
+from sfumato.report.results.series import Mean, mean
 from sfumato.rounding import upper_bound
 
 STUDY = Path(__file__).parent / "study.yaml"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 import sfumato as sf
-from sfumato.report.series import mean
+from sfumato.report.results.series import mean
 from sfumato.sweeps.request import task_folder
 
 RATIO, EPSILON = "compression.ratio", "privacy.noise.epsilon"

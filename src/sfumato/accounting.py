@@ -14,19 +14,19 @@ from sfumato.errors import SpecError
 from sfumato.families import family_of
 from sfumato.findings import Finding, findings_before
 from sfumato.notebook import block
-from sfumato.privacy import gaussian
 from sfumato.privacy.certificate import CertifiedPair, certificates_of
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import Guarantee, number, smallest
+from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import ASKED_FOR, PairClass, Party
 from sfumato.rounding import number as rounded
 from sfumato.rounding import range_text, upper_bound
 from sfumato.schedule.base import Plan
-from sfumato.schedule.budget import Budget
-from sfumato.schedule.explanations import explain, is_covered_by_filter
-from sfumato.schedule.observed_units import ObservedUnit, main_unit, unit_kinds
-from sfumato.schedule.observers import is_of_kind, parse_coalition, parse_protected
+from sfumato.schedule.control.budget import Budget
 from sfumato.schedule.resolve import resolve
+from sfumato.schedule.rows.explanations import explain, is_covered_by_filter
+from sfumato.schedule.rows.observed_units import ObservedUnit, main_unit, unit_kinds
+from sfumato.schedule.rows.observers import is_of_kind, parse_coalition, parse_protected
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import LEAST_DELTA, LEAST_SHARE
 from sfumato.spec.privacy import OBSERVER_KINDS
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from sfumato.privacy.declared_releases import DeclaredReleases
-    from sfumato.schedule.coalitions import Coalition
-    from sfumato.schedule.ex_post import ExPost
+    from sfumato.schedule.rows.coalitions import Coalition
+    from sfumato.schedule.rows.ex_post import ExPost
     from sfumato.schedule.tree import TreePlan
 
 CURVE_DELTAS = tuple(10.0**-exponent for exponent in range(2, 13))

@@ -110,13 +110,13 @@ TREE = Family(
     },
     keys=("air", "control"),
     devices_observe=False,
-    resolve=Part("sfumato.schedule.resolve_tree:resolve_tree"),
+    resolve=Part("sfumato.schedule.resolve.tree:resolve_tree"),
     claims=Part("sfumato.claims.of_plan:tree_claims"),
     planning=Part("sfumato.planning.tree_planning:TreePlanning"),
     round_costs=Part("sfumato.planning.round_costs:of_tree"),
-    coalitions=Part("sfumato.schedule.coalitions:tolerated_coalitions"),
-    ex_post_facts=Part("sfumato.schedule.ex_post:realised_facts"),
-    ex_post=Part("sfumato.schedule.ex_post:ex_post"),
+    coalitions=Part("sfumato.schedule.rows.coalitions:tolerated_coalitions"),
+    ex_post_facts=Part("sfumato.schedule.rows.ex_post:realised_facts"),
+    ex_post=Part("sfumato.schedule.rows.ex_post:ex_post"),
     protocol=Part("sfumato.protocols.tree.choice:tree_protocol"),
     states={
         "tiered": Part("sfumato.protocols.tree.state:TreeState"),
@@ -128,9 +128,9 @@ TREE = Family(
     audit=Part("sfumato.auditing.tree:tree_harness"),
     audit_record=Part("sfumato.auditing.record_trials:tree_record_trials"),
     summary=Part("sfumato.cli.show_tree:TreeSummary"),
-    shape=Part("sfumato.report.network:tree_shape"),
-    labels=Part("sfumato.report.moving:tree_labels"),
-    figure=Part("sfumato.report.topology_figure:tree_figure"),
+    shape=Part("sfumato.report.results.network:tree_shape"),
+    labels=Part("sfumato.report.drawings.moving:tree_labels"),
+    figure=Part("sfumato.report.drawings.topology_figure:tree_figure"),
 )
 
 GROUPS = Family(
@@ -143,7 +143,7 @@ GROUPS = Family(
     },
     keys=("trust.trusted_aggregators", "training.merge_every"),
     devices_observe=True,
-    resolve=Part("sfumato.schedule.resolve_groups:resolve_groups"),
+    resolve=Part("sfumato.schedule.resolve.groups:resolve_groups"),
     claims=Part("sfumato.claims.dp_ogl:ogl_claims"),
     planning=Part("sfumato.planning.group_planning:GroupPlanning"),
     round_costs=Part("sfumato.planning.round_costs:of_groups"),
@@ -154,10 +154,10 @@ GROUPS = Family(
     audit=Part("sfumato.auditing.groups:GroupHarness"),
     audit_record=Part("sfumato.auditing.record_trials:group_record_trials"),
     summary=Part("sfumato.cli.show_groups:GroupSummary"),
-    shape=Part("sfumato.report.network:group_shape"),
-    labels=Part("sfumato.report.observer_labels:group_labels"),
-    figure=Part("sfumato.report.group_figure:group_figure"),
-    leakage=Part("sfumato.report.grouped_run:grouped_run"),
+    shape=Part("sfumato.report.results.network:group_shape"),
+    labels=Part("sfumato.report.results.observer_labels:group_labels"),
+    figure=Part("sfumato.report.drawings.group_figure:group_figure"),
+    leakage=Part("sfumato.report.results.grouped_run:grouped_run"),
 )
 
 FAMILIES = (TREE, GROUPS)

@@ -18,13 +18,13 @@ from sfumato.attacks.views import load_view, plan_of_run, replay_rounds
 from sfumato.engine.base import EngineSettings
 from sfumato.engine.registry import engine_of
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.privacy import gaussian
+from sfumato.privacy.losses import gaussian
 from sfumato.protocols.tree.local_work import local_task
 from sfumato.run_folder.reader import load_run_to_add
-from sfumato.schedule.adaptive import respaced
-from sfumato.schedule.observers import parse_coalition
+from sfumato.schedule.control.adaptive import respaced
+from sfumato.schedule.control.realised import settings_of_run
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.realised_control import settings_of_run
+from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.simulation.training_inputs import TrainingInputs
 from sfumato.spec.load import load_spec
 

@@ -16,7 +16,7 @@ from sfumato.attacks.inversion_targets import InversionTarget, targets_of
 from sfumato.attacks.views import RecordedView, replay_rounds
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.protocols.tree.local_work import local_task
-from sfumato.schedule.observers import parse_coalition
+from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.schedule.tree import TreePlan
 from sfumato.simulation.training_inputs import TrainingInputs
 from sfumato.spec.document import Spec

@@ -21,9 +21,9 @@ from sfumato.run_folder.reader import load_run
 from sfumato.run_folder.rounds_log import RoundsLog
 from sfumato.run_folder.view_files import round_file, slug
 from sfumato.schedule.base import Plan
-from sfumato.schedule.dropouts import Attendance
+from sfumato.schedule.faults.dropouts import Attendance
 from sfumato.schedule.groups import GroupPlan
-from sfumato.schedule.observers import parse_coalition
+from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.schedule.tree import TreePlan
 from sfumato.simulation import run as simulate
 from sfumato.spec.document import Spec

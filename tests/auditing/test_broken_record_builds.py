@@ -8,13 +8,13 @@ import pytest
 from audit_worlds import hidden_edges_plan, hospitals_plan, records_plan
 
 from sfumato.auditing import audit_pair, record_trials
-from sfumato.privacy.batches import BatchFacts
 from sfumato.privacy.charges import Composition
-from sfumato.privacy.gaussian_terms import GaussianTerm
+from sfumato.privacy.draws.batches import BatchFacts
+from sfumato.privacy.draws.sampling import Sampling
+from sfumato.privacy.losses.gaussian_terms import GaussianTerm
 from sfumato.privacy.records import RecordCharge, RecordNeighbours, RecordReleases
 from sfumato.privacy.release import Exposure, total_mu_squared
-from sfumato.privacy.sampling import Sampling
-from sfumato.schedule import resolve_tree
+from sfumato.schedule.resolve import tree as resolve_tree
 from sfumato.spec.document import Spec
 
 TRIALS = 4_000

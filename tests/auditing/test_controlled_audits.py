@@ -18,10 +18,10 @@ from sfumato.auditing.tree import TreeHarness, tree_harness
 from sfumato.cli import main
 from sfumato.errors import RunError, SpecError
 from sfumato.privacy.observers import Party
-from sfumato.schedule.adaptive import RoundSettings, respaced
-from sfumato.schedule.budget import Budget
-from sfumato.schedule.realised_control import settings_of_run, with_realised_rounds
-from sfumato.schedule.resolve_tree import resolve_tree
+from sfumato.schedule.control.adaptive import RoundSettings, respaced
+from sfumato.schedule.control.budget import Budget
+from sfumato.schedule.control.realised import settings_of_run, with_realised_rounds
+from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.simulation.run import run_rounds
 from sfumato.spec.document import Spec
 

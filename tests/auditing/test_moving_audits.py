@@ -17,7 +17,7 @@ from sfumato.privacy.release import Exposure
 from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.privacy.tree.round_kinds import RoundKinds
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.resolve_tree import resolve_tree
+from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.schedule.tree import TreePlan
 
 TRIALS = 4_000

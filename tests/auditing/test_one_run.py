@@ -4,7 +4,7 @@ from scipy import stats
 
 from sfumato.auditing import one_run
 from sfumato.auditing.one_shot import between_normals, epsilon_estimate
-from sfumato.privacy import gaussian
+from sfumato.privacy.losses import gaussian
 
 
 def test_pure_dp_bound_is_that_of_randomised_response() -> None:

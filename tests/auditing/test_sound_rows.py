@@ -22,7 +22,7 @@ from sfumato.auditing.tree import TreeHarness
 from sfumato.privacy.observers import Party
 from sfumato.random import Stream, seed_at
 from sfumato.schedule.base import Plan
-from sfumato.schedule.dropouts import turnout_of
+from sfumato.schedule.faults.dropouts import turnout_of
 from sfumato.schedule.tree import TreePlan
 
 TRIALS = 2_000

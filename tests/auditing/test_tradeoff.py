@@ -14,7 +14,7 @@ from sfumato.auditing.tradeoff import (
     epsilon_by_counting,
     mu_by_curve,
 )
-from sfumato.privacy import gaussian
+from sfumato.privacy.losses import gaussian
 
 DELTA, ERROR = 1e-5, 1e-6
 

@@ -9,8 +9,8 @@ from places import ROOT
 
 from sfumato.accounting import account, pair_guarantee
 from sfumato.claims.hdp import noisers_of, old_conversion
-from sfumato.schedule.coalitions import tolerated_sizes, worst_coalitions
 from sfumato.schedule.resolve import resolve
+from sfumato.schedule.rows.coalitions import tolerated_sizes, worst_coalitions
 from sfumato.spec.load import load_spec
 
 EXAMPLES = ROOT / "examples" / "hdp"

@@ -6,7 +6,7 @@ import pytest
 from air_specs import CONSTANT, air_spec
 
 from sfumato.claims.pfels_bound import advised_ratio, terms
-from sfumato.schedule.resolve_tree import resolve_tree
+from sfumato.schedule.resolve.tree import resolve_tree
 
 
 def test_terms_are_those_of_23_in_units_of_c1() -> None:

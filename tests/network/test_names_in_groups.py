@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 import sfumato as sf
 from sfumato.cli import app
 from sfumato.errors import SpecError
-from sfumato.report.network import read_network
-from sfumato.report.observer_labels import labels_for
-from sfumato.report.topology_figure import topology_figure
+from sfumato.report.drawings.topology_figure import topology_figure
+from sfumato.report.results.network import read_network
+from sfumato.report.results.observer_labels import labels_for
 from sfumato.spec.load import load_spec
 
 WORKERS = ["charite", "bonn", "ulm", "kiel", "jena"]

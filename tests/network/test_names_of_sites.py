@@ -12,9 +12,9 @@ import sfumato as sf
 from sfumato.cli import app
 from sfumato.errors import SpecError
 from sfumato.network.tree import from_spec
-from sfumato.report.network import read_network
-from sfumato.report.observer_labels import labels_for
-from sfumato.schedule.observers import parse_coalition
+from sfumato.report.results.network import read_network
+from sfumato.report.results.observer_labels import labels_for
+from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.spec.load import load_spec
 
 SPEC = """

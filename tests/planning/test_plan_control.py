@@ -14,7 +14,7 @@ from controlled_runs import CONTROLLED
 import sfumato as sf
 from sfumato.errors import SpecError
 from sfumato.planning import plan
-from sfumato.schedule.budget import Budget
+from sfumato.schedule.control.budget import Budget
 from sfumato.schedule.tree import TreePlan
 from sfumato.simulation.checkpoint import load
 from sfumato.spec.document import Spec

@@ -14,7 +14,7 @@ from sfumato.planning.noise_response import global_variance, measure_response
 from sfumato.planning.problem import pose_problem, resolve_to_plan
 from sfumato.planning.targets import EpsilonTarget, ObservedPair
 from sfumato.planning.unit_charge import pair_charge
-from sfumato.privacy import gaussian
+from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.schedule.resolve import resolve
 

@@ -15,10 +15,10 @@ from sfumato.planning.noise_response import global_variance
 from sfumato.planning.sources import with_intensities
 from sfumato.planning.tree_planning import TreePlanning
 from sfumato.planning.tree_sources import sources_of
-from sfumato.privacy import gaussian
+from sfumato.privacy.losses import gaussian
 from sfumato.privacy.release import total_mu_squared
-from sfumato.schedule.observers import is_of_kind
-from sfumato.schedule.resolve_tree import resolve_tree
+from sfumato.schedule.resolve.tree import resolve_tree
+from sfumato.schedule.rows.observers import is_of_kind
 
 pytestmark = pytest.mark.needs("plan")
 

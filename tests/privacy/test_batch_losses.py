@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.batch_losses import of_batches
-from sfumato.privacy.gaussian_terms import GaussianTerm
-from sfumato.privacy.loss_composition import LossComposition
-from sfumato.privacy.sampling import Sampling
+from sfumato.privacy.draws.sampling import Sampling
+from sfumato.privacy.losses.batch_draws import of_batches
+from sfumato.privacy.losses.composition import LossComposition
+from sfumato.privacy.losses.gaussian_terms import GaussianTerm
 
 DELTA = 1e-5
 

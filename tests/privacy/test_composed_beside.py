@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from sfumato.privacy.charges import composed
-from sfumato.privacy.gaussian_terms import GaussianTerm
-from sfumato.privacy.sampling import Sampling
+from sfumato.privacy.draws.sampling import Sampling
+from sfumato.privacy.losses.gaussian_terms import GaussianTerm
 
 CERTAIN = GaussianTerm(0.1, 3)
 DRAWN = GaussianTerm(4.0, 10, Sampling.poisson(0.3))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate
 
-from sfumato.privacy import gaussian
+from sfumato.privacy.losses import gaussian
 
 MUS = st.floats(math.log(1e-6), math.log(1e4)).map(math.exp)
 DELTAS = st.floats(math.log(1e-15), math.log(0.5)).map(math.exp)

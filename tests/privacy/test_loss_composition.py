@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from sfumato.privacy import gaussian
-from sfumato.privacy.grid_losses import GridLosses
-from sfumato.privacy.loss_composition import LossComposition
-from sfumato.privacy.public_scales import of_public_scales
-from sfumato.privacy.sampling import Sampling
+from sfumato.privacy.draws.sampling import Sampling
+from sfumato.privacy.losses import gaussian
+from sfumato.privacy.losses.composition import LossComposition
+from sfumato.privacy.losses.grid import GridLosses
+from sfumato.privacy.losses.public_scales import of_public_scales
 
 DELTAS = [0.3, 1e-2, 1e-5, 1e-9, 1e-12, 1e-15]
 INTERVAL = 0.25

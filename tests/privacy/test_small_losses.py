@@ -6,11 +6,11 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from scipy import integrate, optimize, stats
 
-from sfumato.privacy import gaussian
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.gaussian_terms import GaussianTerm
-from sfumato.privacy.hidden_draws import PrivacyLoss
-from sfumato.privacy.sampling import Sampling
+from sfumato.privacy.draws.sampling import Sampling
+from sfumato.privacy.losses import gaussian
+from sfumato.privacy.losses.gaussian_terms import GaussianTerm
+from sfumato.privacy.losses.hidden_draws import PrivacyLoss
 from sfumato.verify.checker import Event, recomputed_epsilon
 
 

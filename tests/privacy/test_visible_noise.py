@@ -16,16 +16,16 @@ from scipy import stats
 from tree_oracle import make_ledger
 
 from sfumato import account, load_spec
-from sfumato.privacy import gaussian
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import bound_epsilon, charges
-from sfumato.privacy.gaussian_terms import GaussianTerm
-from sfumato.privacy.noise_outcomes import noise_outcomes
+from sfumato.privacy.draws.noise_outcomes import noise_outcomes
+from sfumato.privacy.draws.sampling import Sampling
+from sfumato.privacy.losses import gaussian
+from sfumato.privacy.losses.gaussian_terms import GaussianTerm
+from sfumato.privacy.losses.public_scales import of_public_scales
+from sfumato.privacy.losses.revealed_draws import RevealedDraws
 from sfumato.privacy.observers import Party
-from sfumato.privacy.public_scales import of_public_scales
 from sfumato.privacy.release import DrawnNoise, DrawnReleases, Release, without_noise
-from sfumato.privacy.revealed_draws import RevealedDraws
-from sfumato.privacy.sampling import Sampling
 from sfumato.privacy.tree.compile import CompiledTree
 from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts

@@ -17,16 +17,16 @@ from scipy import stats
 
 import sfumato as sf
 from sfumato.errors import SpecError
-from sfumato.privacy import gaussian
+from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.privacy.privacy_filter import squared_mu
 from sfumato.protocols.adaptive.settings import step_size
 from sfumato.protocols.adaptive.smoothness import SmoothnessEstimator
 from sfumato.protocols.adaptive.state import AdaptiveState
-from sfumato.schedule.adaptive import RoundSettings, respaced, round_plan
-from sfumato.schedule.budget import Budget
+from sfumato.schedule.control.adaptive import RoundSettings, respaced, round_plan
+from sfumato.schedule.control.budget import Budget
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.resolve_tree import resolve_tree
+from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.simulation.checkpoint import load
 from sfumato.simulation.run import run_rounds
 from sfumato.spec.load import load_spec

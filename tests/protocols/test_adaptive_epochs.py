@@ -14,10 +14,10 @@ from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan
 from sfumato.privacy.observers import Party
 from sfumato.protocols.tree.rounds import TreeProtocol
-from sfumato.schedule.adaptive import RoundSettings, round_plan
-from sfumato.schedule.budget import Budget
+from sfumato.schedule.control.adaptive import RoundSettings, round_plan
+from sfumato.schedule.control.budget import Budget
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.resolve_tree import resolve_tree
+from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.simulation.checkpoint import load
 from sfumato.simulation.run import run_rounds
 from sfumato.spec.load import load_spec

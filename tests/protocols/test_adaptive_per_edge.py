@@ -14,10 +14,10 @@ from controlled_runs import observers, played
 import sfumato as sf
 from sfumato.privacy.observers import Party
 from sfumato.privacy.privacy_filter import squared_mu
-from sfumato.schedule.adaptive import RoundSettings, participants, round_plan
-from sfumato.schedule.budget import Budget
+from sfumato.schedule.control.adaptive import RoundSettings, participants, round_plan
+from sfumato.schedule.control.budget import Budget
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.resolve_tree import resolve_tree
+from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.schedule.tree import TreePlan
 from sfumato.simulation.checkpoint import load
 from sfumato.simulation.run import run_rounds

@@ -18,11 +18,11 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.privacy_filter import squared_mu
 from sfumato.privacy.tree.compile import CompiledTree
 from sfumato.protocols.adaptive.settings import candidates
-from sfumato.schedule.adaptive import RoundSettings, round_plan
-from sfumato.schedule.budget import Budget
-from sfumato.schedule.dropouts import turnout_of
+from sfumato.schedule.control.adaptive import RoundSettings, round_plan
+from sfumato.schedule.control.budget import Budget
+from sfumato.schedule.faults.dropouts import turnout_of
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.resolve_tree import resolve_tree
+from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.simulation.checkpoint import load
 from sfumato.simulation.run import run_rounds
 from sfumato.spec.load import load_spec

@@ -11,9 +11,9 @@ from air_specs import FADING
 from report_factory import metrics, quickstart_spec
 
 from sfumato import run
-from sfumato.report.baseline import is_it_worth_it
-from sfumato.report.privacy_words import cost_of_privacy
-from sfumato.report.series import load_series
+from sfumato.report.results.baseline import is_it_worth_it
+from sfumato.report.results.privacy_words import cost_of_privacy
+from sfumato.report.results.series import load_series
 from sfumato.spec.load import load_spec
 
 DEVICES = {"local_steps": 1, "batch_size": 5, "learning_rate": 0.1, "rounds": 1}

@@ -10,12 +10,12 @@ from report_factory import claim, guarantee, make_folder, metrics, quickstart_sp
 
 from sfumato.radio.channels import radio_of
 from sfumato.report import compare
-from sfumato.report.claims import claims_sentence, claims_table
-from sfumato.report.comparability import notices, radio_model
-from sfumato.report.curves import cost_figures
-from sfumato.report.page import page_of
-from sfumato.report.run_findings import findings_of_run
-from sfumato.report.series import load_series
+from sfumato.report.figures.claims import claims_sentence, claims_table
+from sfumato.report.figures.curves import cost_figures
+from sfumato.report.page.sections import page_of
+from sfumato.report.results.comparability import notices, radio_model
+from sfumato.report.results.run_findings import findings_of_run
+from sfumato.report.results.series import load_series
 from sfumato.spec.load import load_spec
 from sfumato.spec.radio import AirRadio
 

@@ -12,11 +12,11 @@ import pytest
 from report_factory import guarantee, metrics, quickstart_privacy, quickstart_spec
 
 from sfumato.cli import main
-from sfumato.report.comparability import stated_radio
-from sfumato.report.comparison import best_runs, comparison
-from sfumato.report.page import write_page
-from sfumato.report.series import Series, load_series
-from sfumato.report.summary import summarise
+from sfumato.report.page.comparison import best_runs, comparison
+from sfumato.report.page.sections import write_page
+from sfumato.report.results.comparability import stated_radio
+from sfumato.report.results.series import Series, load_series
+from sfumato.report.results.summary import summarise
 from sfumato.spec.diff import differing
 
 Make = Callable[..., Path]

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from sfumato.report.pareto_knee import knee_sentences
-from sfumato.report.pareto_points import ParetoPage, SweptPoint
-from sfumato.report.series import Mean
+from sfumato.report.pareto.knee import knee_sentences
+from sfumato.report.pareto.points import ParetoPage, SweptPoint
+from sfumato.report.results.series import Mean
 
 PLANE = ("epsilon:cloud", "accuracy")
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from report_factory import metrics, quickstart_spec
 
-from sfumato.report.accuracy_vs_cost import accuracy_vs_cost_figures
-from sfumato.report.curves import cost_figures
-from sfumato.report.even_costs import even_costs_table
-from sfumato.report.series import load_series
+from sfumato.report.figures.accuracy_vs_cost import accuracy_vs_cost_figures
+from sfumato.report.figures.curves import cost_figures
+from sfumato.report.figures.even_costs import even_costs_table
+from sfumato.report.results.series import load_series
 
 Make = Callable[..., Path]
 

@@ -5,9 +5,9 @@ from importlib.resources import files
 
 import pytest
 
-from sfumato.report.figure import NEUTRAL, NO_GUARANTEE, NOISE, PALETTE, RAW, SECURE, TRUSTED
+from sfumato.report.figures.figure import NEUTRAL, NO_GUARANTEE, NOISE, PALETTE, RAW, SECURE, TRUSTED
 
-CSS = files("sfumato.report").joinpath("page.css").read_text("utf-8")
+CSS = files("sfumato.report.page").joinpath("page.css").read_text("utf-8")
 LIGHT, DARK = (
     dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block))
     for block in re.findall(r":root \{([^}]*)\}", CSS)[:2]

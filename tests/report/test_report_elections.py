@@ -10,8 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.report.elections import elections_figure, elections_summary, elections_table, supernode_terms
-from sfumato.report.series import load_series
+from sfumato.report.figures.elections import (
+    elections_figure,
+    elections_summary,
+    elections_table,
+    supernode_terms,
+)
+from sfumato.report.results.series import load_series
 from sfumato.run_folder.reader import LEDGER_FILE, load_run
 from sfumato.simulation import run as simulate
 from sfumato.spec.document import Spec

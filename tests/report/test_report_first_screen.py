@@ -15,8 +15,8 @@ from report_factory import guarantee, metrics, quickstart_privacy, quickstart_sp
 
 import sfumato as sf
 from sfumato.report import write_report
-from sfumato.report.epsilon_curves import epsilon_figure
-from sfumato.report.series import load_series
+from sfumato.report.figures.epsilon_curves import epsilon_figure
+from sfumato.report.results.series import load_series
 
 Make = Callable[..., Path]
 INF = float("inf")

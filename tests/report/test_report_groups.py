@@ -17,11 +17,11 @@ from test_report_browser import draw
 
 from sfumato.accounting import account
 from sfumato.report import write_report
-from sfumato.report.figure import NO_GUARANTEE
-from sfumato.report.group_graph import group_graph_figure
-from sfumato.report.grouped_run import GroupedRun, grouped_run
-from sfumato.report.per_worker_privacy import per_worker_privacy_figure
-from sfumato.report.worker_heatmap import worker_heatmap_figure
+from sfumato.report.drawings.group_graph import group_graph_figure
+from sfumato.report.figures.figure import NO_GUARANTEE
+from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
+from sfumato.report.figures.worker_heatmap import worker_heatmap_figure
+from sfumato.report.results.grouped_run import GroupedRun, grouped_run
 from sfumato.run_folder.reader import load_run
 from sfumato.spec.load import load_spec
 

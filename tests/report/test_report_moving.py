@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from report_factory import quickstart_spec
 
-from sfumato.report.moving import moved_sentence
-from sfumato.report.network import read_network
-from sfumato.report.observer_labels import labels_for
+from sfumato.report.drawings.moving import moved_sentence
+from sfumato.report.results.network import read_network
+from sfumato.report.results.observer_labels import labels_for
 
 
 def moving_spec(**trust: Any) -> dict[str, Any]:

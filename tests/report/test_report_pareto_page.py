@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from test_report_browser import Drawn, chromium
 from test_report_page import Elements, figures_of, markup_of
 
-from sfumato.report.pareto_headline import headline
-from sfumato.report.pareto_page import write_pareto_page
-from sfumato.report.pareto_points import ParetoPage, SweptPoint, pareto_front, planes
-from sfumato.report.series import Mean
+from sfumato.report.pareto.headline import headline
+from sfumato.report.pareto.page import write_pareto_page
+from sfumato.report.pareto.points import ParetoPage, SweptPoint, pareto_front, planes
+from sfumato.report.results.series import Mean
 
 INF, NAN = math.inf, math.nan
 ATTACK = "<img src=x onerror=alert(1)>"

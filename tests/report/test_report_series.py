@@ -12,7 +12,7 @@ from report_factory import metrics, quickstart_spec
 
 from sfumato.errors import SpecError
 from sfumato.report import compare
-from sfumato.report.series import load_series, mean
+from sfumato.report.results.series import load_series, mean
 
 Make = Callable[..., Path]
 

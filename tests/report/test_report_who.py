@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from report_factory import guarantee, metrics, quickstart_privacy, quickstart_spec
 
-from sfumato.report.matrix import MOST, build_matrix
-from sfumato.report.network import GroupNetwork, read_network
-from sfumato.report.observer_labels import labels_for
-from sfumato.report.series import load_series
-from sfumato.report.summary import matrix_of, protection_sentences, protocol_warnings, score_sentence
+from sfumato.report.results.matrix import MOST, build_matrix
+from sfumato.report.results.network import GroupNetwork, read_network
+from sfumato.report.results.observer_labels import labels_for
+from sfumato.report.results.series import load_series
+from sfumato.report.results.summary import matrix_of, protection_sentences, protocol_warnings, score_sentence
 
 Make = Callable[..., Path]
 RING: dict[str, Any] = {"kind": "groups", "structure": "ring", "groups": 4, "devices": 100}

@@ -11,8 +11,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.cli import main
-from sfumato.report.statement import statement_of
-from sfumato.report.statement_page import statement_page
+from sfumato.report.statement.content import statement_of
+from sfumato.report.statement.page import statement_page
 from sfumato.rounding import upper_bound
 
 ROOT = Path(__file__).parents[2]

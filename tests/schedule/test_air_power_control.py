@@ -14,7 +14,7 @@ from scipy import stats
 
 from sfumato.network.tree import from_spec
 from sfumato.radio.channels import Channels
-from sfumato.schedule.air_power_control import AirPlan, formula_alignment
+from sfumato.schedule.air.power_control import AirPlan, formula_alignment
 from sfumato.schedule.model_size import parameter_count
 
 NOISE_FREE = {"kind": "none"}

@@ -9,8 +9,8 @@ from places import ROOT
 
 from sfumato import account
 from sfumato.errors import SpecError
-from sfumato.schedule.calibration import dp_fedavg_device_factor
 from sfumato.schedule.learning_rate import momentum_gain
+from sfumato.schedule.noise.calibration import dp_fedavg_device_factor
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec
 

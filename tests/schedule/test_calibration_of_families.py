@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from random_targets import FAMILIES, calibrated
 
-from sfumato.schedule import calibration
+from sfumato.schedule.noise import calibration
 
 SHORT = 1e-3
 """Factors are roots found to 1e-4 in trees, 3e-4 in groups and where devices move; ε falls faster."""

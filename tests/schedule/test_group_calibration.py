@@ -8,9 +8,9 @@ from oracle_random_groups import random_groups
 
 from sfumato.accounting import pair_guarantee
 from sfumato.errors import SpecError
-from sfumato.privacy import gaussian
+from sfumato.privacy.losses import gaussian
 from sfumato.privacy.pair_charge import PairCharge
-from sfumato.schedule.resolve_groups import resolve_groups
+from sfumato.schedule.resolve.groups import resolve_groups
 from sfumato.spec.load import load_spec
 from sfumato.spec.privacy import NoiseByTarget
 

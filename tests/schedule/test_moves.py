@@ -13,14 +13,14 @@ from places import TESTS
 import sfumato as sf
 from sfumato.auditing.audit import audit_pair
 from sfumato.errors import SpecError
-from sfumato.privacy import gaussian
+from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.radio.channels import Channels
 from sfumato.radio.costs import TreeCosts
 from sfumato.schedule.moves import ONE_TREE_ONLY
-from sfumato.schedule.observers import is_of_kind
 from sfumato.schedule.resolve import resolve
+from sfumato.schedule.rows.observers import is_of_kind
 from sfumato.spec.load import dump_spec, load_spec
 
 DELTA = 1e-5

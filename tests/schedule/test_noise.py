@@ -13,7 +13,7 @@ from sfumato.privacy.charges import bound_epsilon
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.schedule.noise import (
+from sfumato.schedule.noise.placement import (
     NoisePlan,
     from_sources,
     place_by_trust,

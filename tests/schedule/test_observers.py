@@ -12,9 +12,9 @@ from places import ROOT, TESTS
 from sfumato.accounting import account, pair_guarantee
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import edge_kind
-from sfumato.schedule.observers import is_of_kind
 from sfumato.schedule.resolve import resolve
-from sfumato.schedule.watch import worst_pair
+from sfumato.schedule.rows.observers import is_of_kind
+from sfumato.schedule.rows.watch import worst_pair
 from sfumato.spec.load import load_spec
 
 HDP = ROOT / "examples" / "hdp"

@@ -14,15 +14,15 @@ from places import ROOT
 
 from sfumato.accounting import PrivacyReport, account, with_participations
 from sfumato.errors import SpecError
-from sfumato.privacy import gaussian
-from sfumato.privacy.gaussian_terms import GaussianTerm
+from sfumato.privacy.draws.sampling import Sampling
+from sfumato.privacy.losses import gaussian
+from sfumato.privacy.losses.gaussian_terms import GaussianTerm
 from sfumato.privacy.noise_scale import calibrate_scale
 from sfumato.privacy.observers import Party
-from sfumato.privacy.sampling import Sampling
-from sfumato.schedule.ex_post import amounts
+from sfumato.schedule.air.realised import RealisedChannels
 from sfumato.schedule.model_size import parameter_count
-from sfumato.schedule.realised_air import RealisedChannels
-from sfumato.schedule.resolve_tree import resolve_tree
+from sfumato.schedule.resolve.tree import resolve_tree
+from sfumato.schedule.rows.ex_post import amounts
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec

@@ -8,10 +8,10 @@ from places import ROOT
 from tree_oracle import Round
 
 from sfumato.accounting import account, with_participations
-from sfumato.privacy import gaussian
+from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
-from sfumato.schedule.dropouts import turnout_of
-from sfumato.schedule.realised_dropouts import RealisedDropouts
+from sfumato.schedule.faults.dropouts import turnout_of
+from sfumato.schedule.faults.realised import RealisedDropouts
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec
 

@@ -9,7 +9,7 @@ import pytest
 
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Release
-from sfumato.schedule.resolve_tree import resolve_tree
+from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 

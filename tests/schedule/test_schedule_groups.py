@@ -11,9 +11,9 @@ from sfumato.data.dataset_sizes import partition_rule
 from sfumato.data.label_counts import label_counts
 from sfumato.data.partition import partition
 from sfumato.errors import SpecError
-from sfumato.privacy import gaussian
+from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
-from sfumato.schedule.resolve_groups import resolve_groups
+from sfumato.schedule.resolve.groups import resolve_groups
 from sfumato.spec.load import dump_spec, load_spec
 
 EXAMPLES = ROOT / "examples" / "dp-ogl"

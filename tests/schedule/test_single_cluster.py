@@ -9,7 +9,7 @@ import sfumato as sf
 from sfumato.errors import SpecError
 from sfumato.radio.channels import Channels
 from sfumato.radio.costs import TreeCosts
-from sfumato.schedule.resolve_tree import resolve_tree
+from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.schedule.tree import TreePlan
 from sfumato.simulation.training_inputs import TrainingInputs
 from sfumato.spec.load import load_spec

@@ -11,10 +11,10 @@ import pytest
 from scipy.stats import binom
 
 import sfumato as sf
-from sfumato.privacy import gaussian
+from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import total_mu_squared
-from sfumato.schedule.resolve_tree import resolve_tree
+from sfumato.schedule.resolve.tree import resolve_tree
 
 ROUNDS, M, Z, DELTA = 4, 5, 1.5, 1e-5
 

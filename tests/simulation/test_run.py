@@ -18,7 +18,7 @@ from sfumato.engine.base import EngineSettings
 from sfumato.engine.local import LocalEngine
 from sfumato.errors import EnvelopeError, RunError
 from sfumato.learning.evaluation import evaluate
-from sfumato.privacy import gaussian as gdp
+from sfumato.privacy.losses import gaussian as gdp
 from sfumato.run_folder.metrics_table import METRIC_COLUMNS
 from sfumato.run_folder.reader import MODEL_FILE, SPEC_FILE, load_run, read_ledger, write_text
 from sfumato.schedule.resolve import resolve

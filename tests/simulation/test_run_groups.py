@@ -19,7 +19,7 @@ from sfumato.run_folder.metrics_table import METRIC_COLUMNS
 from sfumato.run_folder.reader import GROUPS_FILE, MODEL_FILE, SPEC_FILE, read_ledger
 from sfumato.schedule.group_assignments import draw_assignments
 from sfumato.schedule.resolve import resolve
-from sfumato.schedule.resolve_groups import resolve_groups
+from sfumato.schedule.resolve.groups import resolve_groups
 from sfumato.simulation import run as simulate
 from sfumato.simulation.training_loop import Session
 from sfumato.spec import load_spec

@@ -35,11 +35,11 @@ from sfumato.explore.view import view_of
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import PairClass
 from sfumato.report.compare import compare
-from sfumato.report.statement import statement_of
-from sfumato.report.statement_page import statement_page
+from sfumato.report.statement.content import statement_of
+from sfumato.report.statement.page import statement_page
 from sfumato.rounding import upper_bound
 from sfumato.run_folder.reader import as_epsilon
-from sfumato.schedule.observers import is_of_kind, parse_observer
+from sfumato.schedule.rows.observers import is_of_kind, parse_observer
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS
 from sfumato.sweeps.point_result import result_of, write_accounting

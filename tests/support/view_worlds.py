@@ -18,8 +18,8 @@ from sfumato.protocols.registry import protocol_of
 from sfumato.protocols.view_recorder import Recorder, recorder_of
 from sfumato.schedule.base import Plan
 from sfumato.schedule.groups import GroupPlan
-from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.resolve import resolve
+from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.schedule.tree import TreePlan
 from sfumato.simulation.training_inputs import TrainingInputs
 from sfumato.spec.document import Spec

@@ -30,7 +30,7 @@ OWN = {
     "durable_files.py": "hashes a file of a run, piece by piece",
     "explore/jobs.py": "what a run that it started wrote to its standard error",
     "explore/page.py": "a file of this package",
-    "report/html_page.py": "a file of this package",
+    "report/page/html.py": "a file of this package",
     "run_folder/manifest.py": "a run's manifest",
     "run_folder/metrics_table.py": "hashes in a run's own Parquet file",
     "run_folder/reader.py": "hashes in a run's own archive",

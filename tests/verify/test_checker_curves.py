@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from sfumato.privacy import gaussian
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.gaussian_terms import GaussianTerm
-from sfumato.privacy.sampling import Sampling
+from sfumato.privacy.draws.sampling import Sampling
+from sfumato.privacy.losses import gaussian
+from sfumato.privacy.losses.gaussian_terms import GaussianTerm
 from sfumato.verify.checker import (
     Event,
     UnknownKindError,

@@ -14,7 +14,7 @@ from certified_folders import GROUPS, certified_folder
 
 import sfumato as sf
 from sfumato import accounting
-from sfumato.privacy.batches import BatchFacts
+from sfumato.privacy.draws.batches import BatchFacts
 from sfumato.privacy.groups.vector_clocks import GroupStructure
 from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.schedule.resolve import resolve

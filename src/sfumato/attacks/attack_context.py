@@ -17,15 +17,15 @@ from sfumato.attacks.views import RecordedView, view_of
 from sfumato.errors import SpecError
 from sfumato.families import family_of
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.privacy import gaussian
+from sfumato.privacy.losses import gaussian
+from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
 from sfumato.privacy.privacy_filter import squared_mu
-from sfumato.privacy.relation import Neighbours
 from sfumato.random import Stream, generator
 from sfumato.run_folder.reader import SPEC_FILE, load_run_to_add
 from sfumato.schedule.base import Plan
-from sfumato.schedule.explanations import is_covered_by_filter
-from sfumato.schedule.observers import parse_coalition
+from sfumato.schedule.rows.explanations import is_covered_by_filter
+from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.simulation.training_inputs import TrainingInputs
 from sfumato.spec.load import load_spec
 

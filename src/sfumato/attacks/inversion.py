@@ -39,7 +39,7 @@ from sfumato.random import Stream, generator
 from sfumato.run_folder.manifest import FileRecord
 from sfumato.run_folder.reader import ATTACKS_FOLDER, adding_files, load_run_to_add, write_json
 from sfumato.run_folder.view_files import slug
-from sfumato.schedule.observers import parse_coalition
+from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.schedule.tree import TreePlan
 from sfumato.simulation.training_inputs import TrainingInputs
 

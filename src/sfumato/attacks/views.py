@@ -22,9 +22,9 @@ from sfumato.run_folder.rounds_log import read_rounds
 from sfumato.run_folder.seal import read_seal
 from sfumato.run_folder.view_files import OBSERVERS_FILE, VIEW_FILE, read_observers, round_file, slug
 from sfumato.schedule.base import Plan
-from sfumato.schedule.observers import parse_coalition
-from sfumato.schedule.realised_control import settings_of_run, with_realised_rounds
-from sfumato.schedule.resolve_tree import resolve_tree
+from sfumato.schedule.control.realised import settings_of_run, with_realised_rounds
+from sfumato.schedule.resolve.tree import resolve_tree
+from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec

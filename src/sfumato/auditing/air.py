@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import SpecError
-from sfumato.schedule.air_power_control import AirPlan, AirTransmission
+from sfumato.schedule.air.power_control import AirPlan, AirTransmission
 from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.tree import TreePlan
 

@@ -29,19 +29,19 @@ from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.families import family_of
 from sfumato.privacy.guarantee import Guarantee
+from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
-from sfumato.privacy.relation import Neighbours
 from sfumato.progress import track
 from sfumato.progress_bars import progress_bars
-from sfumato.schedule.adaptive import RoundSettings
 from sfumato.schedule.adaptive_clip import require_fixed_clip
 from sfumato.schedule.base import Plan
-from sfumato.schedule.observers import parse_coalition, parse_protected
+from sfumato.schedule.control.adaptive import RoundSettings
+from sfumato.schedule.control.realised import with_realised_rounds
 from sfumato.schedule.participation import draw_participants
-from sfumato.schedule.realised_control import with_realised_rounds
 from sfumato.schedule.resolve import resolve
+from sfumato.schedule.rows.observers import parse_coalition, parse_protected
+from sfumato.schedule.rows.watch import MonitoredPair, worst_pair
 from sfumato.schedule.tree import TreePlan
-from sfumato.schedule.watch import MonitoredPair, worst_pair
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS
 

@@ -34,11 +34,11 @@ import numpy.typing as npt
 from scipy import special, stats
 
 from sfumato.auditing import confidence
-from sfumato.privacy import gaussian
 from sfumato.privacy.accountant import PrivacyCurve, compose
-from sfumato.privacy.gaussian_terms import GaussianTerm
-from sfumato.privacy.relation import Neighbours
-from sfumato.privacy.sampling import Sampling
+from sfumato.privacy.draws.sampling import Sampling
+from sfumato.privacy.losses import gaussian
+from sfumato.privacy.losses.gaussian_terms import GaussianTerm
+from sfumato.privacy.neighbours import Neighbours
 
 FloatArray = npt.NDArray[np.float64]
 _CANDIDATES = 400

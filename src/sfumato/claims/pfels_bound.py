@@ -18,7 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sfumato.schedule.air_power_control import AirPlan
+from sfumato.schedule.air.power_control import AirPlan
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.transport import Compression

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sfumato.accounting import PrivacyReport
     from sfumato.privacy.claim import Claim
     from sfumato.privacy.guarantee import Guarantee
-    from sfumato.schedule.coalitions import Coalition
+    from sfumato.schedule.rows.coalitions import Coalition
 
 Title = Callable[[str], str]
 """What people call the parties with these names."""

@@ -17,7 +17,7 @@ from sfumato.rounding import lower_bound, number, upper_bound
 
 if TYPE_CHECKING:
     from sfumato.auditing import AuditReport
-    from sfumato.schedule.adaptive import RoundSettings
+    from sfumato.schedule.control.adaptive import RoundSettings
     from sfumato.spec import Spec
 
 
@@ -99,7 +99,7 @@ def _run_named(source: str) -> Path | None:
 def _played(run: Path, changes: list[str] | None) -> tuple[Spec, tuple[RoundSettings, ...]]:
     """The spec of a run, after the folder has been checked, and with control the settings of its rounds."""
     from sfumato.run_folder.reader import SPEC_FILE, load_run_to_add
-    from sfumato.schedule.realised_control import settings_of_run
+    from sfumato.schedule.control.realised import settings_of_run
     from sfumato.spec import load_spec
 
     if changes:
@@ -113,7 +113,7 @@ def _played(run: Path, changes: list[str] | None) -> tuple[Spec, tuple[RoundSett
 
 def _keep(run: Path, report: AuditReport) -> None:
     """Write the findings into the run folder, from where the report reads them."""
-    from sfumato.report.attack_findings import AUDIT_FILE
+    from sfumato.report.results.attack_findings import AUDIT_FILE
     from sfumato.run_folder.reader import ATTACKS_FOLDER, add_json
 
     add_json(run, f"{ATTACKS_FOLDER}/{AUDIT_FILE}", report.to_dict())

@@ -133,11 +133,11 @@ def _play(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> None:
 
 
 def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
-    from sfumato.report.control import stop_reasons
-    from sfumato.report.network import read_network
-    from sfumato.report.run_findings import findings_of_run
-    from sfumato.report.series import load_series
-    from sfumato.report.summary import raw_to_trusted_edge, some_are_raw
+    from sfumato.report.figures.control import stop_reasons
+    from sfumato.report.results.network import read_network
+    from sfumato.report.results.run_findings import findings_of_run
+    from sfumato.report.results.series import load_series
+    from sfumato.report.results.summary import raw_to_trusted_edge, some_are_raw
     from sfumato.run_folder.headline import headline_of
     from sfumato.run_folder.reader import REPORT_FILE
     from sfumato.simulation.run_progress import watched_epsilons

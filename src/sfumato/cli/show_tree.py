@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.tree import Tree
 
-    from sfumato.schedule.air_power_control import AirPlan
+    from sfumato.schedule.air.power_control import AirPlan
     from sfumato.schedule.tree import TreePlan
     from sfumato.spec.control import Control
     from sfumato.spec.document import Spec

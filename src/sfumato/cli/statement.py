@@ -34,7 +34,7 @@ def statement(
 
     Of a run folder every ε is recomputed first, as by `sfumato verify`; the statement says what was found.
     """
-    from sfumato.report.statement_page import statement_page
+    from sfumato.report.statement.page import statement_page
     from sfumato.run_folder.reader import holds_run, write_json, write_text
     from sfumato.spec.load import builtin_names
 
@@ -51,7 +51,7 @@ def statement(
 
 def _of_spec(source: str) -> Mapping[str, Any]:
     from sfumato.accounting import account
-    from sfumato.report.statement import statement_of
+    from sfumato.report.statement.content import statement_of
     from sfumato.spec.frozen import versions
 
     loaded = read_spec(source, None)
@@ -62,7 +62,7 @@ def _of_spec(source: str) -> Mapping[str, Any]:
 
 
 def _of_run(folder: Path) -> Mapping[str, Any]:
-    from sfumato.report.statement import statement_of
+    from sfumato.report.statement.content import statement_of
     from sfumato.run_folder.reader import load_run
     from sfumato.verify.checker import check_run
 

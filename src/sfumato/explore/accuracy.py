@@ -12,7 +12,7 @@ from typing import Any
 from sfumato.errors import SfumatoError
 from sfumato.explore.view import View
 from sfumato.report import formatting as text
-from sfumato.report.series import mean
+from sfumato.report.results.series import mean
 from sfumato.run_folder.manifest import MANIFEST_FILE
 from sfumato.run_folder.reader import SPEC_FILE, load_run
 from sfumato.spec.diff import changes

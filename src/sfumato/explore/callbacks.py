@@ -191,7 +191,7 @@ def _register_kept(app: Dash) -> None:
 
 def _draw(name: str) -> str:
     """JavaScript that draws one figure of a store in the colours of the page."""
-    from sfumato.report.html_page import asset
+    from sfumato.report.page.html import asset
 
     return (
         "function (figures, dark) {" + asset("theme.js") + f"const found = (figures || {{}})['{name}'];"

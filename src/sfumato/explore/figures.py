@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sfumato.explore.view import View
-from sfumato.report.figure import PALETTE, Figure
-from sfumato.report.heatmap import finite_epsilons, heatmap_figure
-from sfumato.report.topology_figure import topology_figure
+from sfumato.report.drawings.topology_figure import topology_figure
+from sfumato.report.figures.figure import PALETTE, Figure
+from sfumato.report.figures.heatmap import finite_epsilons, heatmap_figure
 from sfumato.user_text import decimal
 
 _RINGS = {

@@ -11,7 +11,7 @@ from sfumato.explore.controls import NAMES, PARTICIPATION, STEPS
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.edits import CLICKS, TRUST
 from sfumato.explore.jobs import PILOT_ROUNDS
-from sfumato.report.html_page import asset
+from sfumato.report.page.html import asset
 
 GRAPHS = ("network", "heatmap", "kept-heatmap", "accuracy-curve", "epsilon-curve")
 _PLOT = {"displayModeBar": False, "displaylogo": False}

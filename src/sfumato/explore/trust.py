@@ -12,8 +12,8 @@ from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.view import View
 from sfumato.network.tree import Tree
 from sfumato.network.trust import as_written
-from sfumato.report.network import GroupNetwork
-from sfumato.schedule.protocol_defaults import WITHOUT_TRUST
+from sfumato.report.results.network import GroupNetwork
+from sfumato.schedule.resolve.protocol_defaults import WITHOUT_TRUST
 from sfumato.spec.document import Spec
 from sfumato.spec.topology import Site, Trust
 from sfumato.spec.topology import Tree as WrittenTree

@@ -14,9 +14,9 @@ from sfumato.network.tree import Tree
 from sfumato.planning.costs import TrainingCost, training_cost
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
-from sfumato.report.matrix import Matrix, build_matrix
-from sfumato.report.network import GroupNetwork, Network, read_network
-from sfumato.report.observer_labels import labels_for
+from sfumato.report.results.matrix import Matrix, build_matrix
+from sfumato.report.results.network import GroupNetwork, Network, read_network
+from sfumato.report.results.observer_labels import labels_for
 from sfumato.spec.document import Spec
 
 _KEPT = 16  # settings whose figures are kept

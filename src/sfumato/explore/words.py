@@ -12,9 +12,9 @@ from sfumato.explore.view import View
 from sfumato.planning.costs import TrainingCost
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
-from sfumato.report.comparability import energy_text, stated_radio
-from sfumato.report.matrix import Matrix
-from sfumato.report.summary import raw_to_trusted_edge
+from sfumato.report.results.comparability import energy_text, stated_radio
+from sfumato.report.results.matrix import Matrix
+from sfumato.report.results.summary import raw_to_trusted_edge
 from sfumato.run_folder.reader import as_epsilon
 from sfumato.spec.diff import changes
 from sfumato.spec.document import Spec

@@ -19,9 +19,9 @@ from sfumato.planning.targets import ObservedPair
 from sfumato.planning.unit_charge import pair_charge
 from sfumato.planning.variances import linear_variances
 from sfumato.privacy.charges import charges
-from sfumato.privacy.gaussian_terms import GaussianTerm
+from sfumato.privacy.losses.gaussian_terms import GaussianTerm
+from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
-from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import DrawnReleases, Exposure
 from sfumato.schedule.base import Plan
 

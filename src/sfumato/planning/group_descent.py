@@ -36,9 +36,9 @@ from sfumato.planning.unit_charge import noise_scale, pair_charge
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.rounding import number as as_text
 from sfumato.schedule.base import Plan
-from sfumato.schedule.group_calibration import first_trial
 from sfumato.schedule.groups import GroupPlan
-from sfumato.schedule.least_noise import Verdict, least_noise
+from sfumato.schedule.noise.group_calibration import first_trial
+from sfumato.schedule.noise.least_noise import Verdict, least_noise
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.privacy import NoiseBySource, SourceNoise
 

@@ -21,7 +21,7 @@ from sfumato.planning.sources import NoiseSource, with_intensities
 from sfumato.planning.targets import EpsilonTarget, pairs_of
 from sfumato.planning.unit_charge import noise_scale, pair_charge, protects_records
 from sfumato.schedule.base import Plan
-from sfumato.schedule.least_noise import Verdict, least_noise
+from sfumato.schedule.noise.least_noise import Verdict, least_noise
 
 FloatArray = npt.NDArray[np.float64]
 _TOLD = (

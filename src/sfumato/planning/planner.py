@@ -24,7 +24,7 @@ from sfumato.planning.result import (
 from sfumato.planning.targets import EpsilonTarget, ObservedPair, PlanTargets, parse_targets
 from sfumato.planning.unit_charge import guarantee, is_sampled, pair_charge
 from sfumato.schedule.base import Plan
-from sfumato.schedule.observers import is_of_kind
+from sfumato.schedule.rows.observers import is_of_kind
 from sfumato.spec.document import Spec, require_spec
 from sfumato.spec.privacy import OBSERVER_KINDS, NoiseBySource
 

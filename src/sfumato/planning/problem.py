@@ -20,8 +20,8 @@ from sfumato.planning.targets import TARGETS, EpsilonTarget, pairs_of
 from sfumato.privacy.observers import Party
 from sfumato.schedule.base import Plan
 from sfumato.schedule.batches import require_record_rates
-from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.resolve import resolve
+from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS
 

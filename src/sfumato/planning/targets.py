@@ -10,7 +10,7 @@ from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
 from sfumato.schedule.base import Plan
-from sfumato.schedule.observers import is_of_kind, parse_coalition
+from sfumato.schedule.rows.observers import is_of_kind, parse_coalition
 from sfumato.spec.limits import LEAST, MOST
 from sfumato.spec.privacy import OBSERVER_KINDS
 

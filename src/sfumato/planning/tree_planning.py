@@ -22,7 +22,7 @@ from sfumato.planning.unit_charge import is_sampled, noise_scale
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.schedule.base import Plan
-from sfumato.schedule.explanations import is_covered_by_filter
+from sfumato.schedule.rows.explanations import is_covered_by_filter
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 

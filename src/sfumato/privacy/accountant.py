@@ -22,9 +22,9 @@ which both worlds differ; else it is a ValueError. So is a fixed size under "rem
 not be the same in both worlds.
 
 The revealed bound. Telling the observer every draw can only help it, and given the draws all releases are
-unsampled Gaussians; so a finite mixture of the curves of `sfumato.privacy.gaussian` bounds every composition,
-and is its exact curve where no draw is hidden. Wherever a second bound exists the smaller is reported, and
-named. Where the revealed ε is above 1e5 it is not refined.
+unsampled Gaussians; so a finite mixture of the curves of `sfumato.privacy.losses.gaussian` bounds every
+composition, and is its exact curve where no draw is hidden. Wherever a second bound exists the smaller is
+reported, and named. Where the revealed ε is above 1e5 it is not refined.
 
 scipy is imported where it is used: unsampled releases need little of it.
 """
@@ -36,7 +36,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import get_args
 
-from sfumato.privacy.gaussian_terms import (
+from sfumato.privacy.losses.gaussian_terms import (
     CurveBound,
     GaussianTerm,
     Method,
@@ -47,14 +47,14 @@ from sfumato.privacy.gaussian_terms import (
     is_visible_mixture,
     merged,
 )
-from sfumato.privacy.hidden_draws import (
+from sfumato.privacy.losses.hidden_draws import (
     COARSEST_INTERVAL,
     PrivacyLoss,
     grid_interval,
     thinned,
 )
-from sfumato.privacy.relation import Neighbours
-from sfumato.privacy.revealed_draws import RevealedDraws
+from sfumato.privacy.losses.revealed_draws import RevealedDraws
+from sfumato.privacy.neighbours import Neighbours
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from typing import Any
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import Composition, charges, smallest_epsilon
 from sfumato.privacy.declared_releases import DeclaredReleases
-from sfumato.privacy.gaussian_terms import GaussianTerm
 from sfumato.privacy.guarantee import Guarantee, number
+from sfumato.privacy.losses.gaussian_terms import GaussianTerm
+from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
 from sfumato.privacy.records import RecordCharge, RecordReleases
-from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import DrawnReleases, Exposure, Release
 
 CERTIFICATE_FORMAT = 1

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, Protocol, Self
 
-from sfumato.privacy.batches import BatchFacts
+from sfumato.privacy.draws.batches import BatchFacts
 from sfumato.privacy.guarantee import EpsilonBound
+from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.noise_law import NoiseLaw
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.records import RecordReleases
-from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, Release
 from sfumato.privacy.unit_classes import UnitClass
 

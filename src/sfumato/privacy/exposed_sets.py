@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from sfumato.privacy.relation import Neighbours
+from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.release import DrawnReleases, total_mu_squared
 from sfumato.privacy.split_sums import renyi_2, renyi_2_of_fixed_draw
 

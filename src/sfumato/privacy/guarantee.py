@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sfumato.privacy.relation import Neighbours
+from sfumato.privacy.neighbours import Neighbours
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
 
-from sfumato.privacy import gaussian
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.gaussian_terms import GaussianTerm, is_visible_mixture, merged, outcomes_told
-from sfumato.privacy.relation import Neighbours
-from sfumato.privacy.revealed_draws import RevealedDraws
+from sfumato.privacy.losses import gaussian
+from sfumato.privacy.losses.gaussian_terms import GaussianTerm, is_visible_mixture, merged, outcomes_told
+from sfumato.privacy.losses.revealed_draws import RevealedDraws
+from sfumato.privacy.neighbours import Neighbours
 
 _COARSER = 16.0
 """How much wider the grid is on which a root is looked for first."""

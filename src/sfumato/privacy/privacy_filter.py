@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.relation import Neighbours
+from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.release import Exposure
 
 FloatArray = npt.NDArray[np.float64]

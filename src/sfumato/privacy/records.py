@@ -18,13 +18,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from sfumato.privacy.batches import BatchFacts
 from sfumato.privacy.charges import Composition, charges, scale_for, smallest_epsilon
-from sfumato.privacy.gaussian_terms import GaussianTerm
+from sfumato.privacy.draws.batches import BatchFacts
+from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.guarantee import EpsilonBound
-from sfumato.privacy.relation import Neighbours
+from sfumato.privacy.losses.gaussian_terms import GaussianTerm
+from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
-from sfumato.privacy.sampling import Sampling
 
 if TYPE_CHECKING:
     from sfumato.privacy.declared_releases import DeclaredReleases

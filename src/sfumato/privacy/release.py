@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from sfumato.privacy.relation import Neighbours
-from sfumato.privacy.sampling import Sampling, any_of_fixed_draw
+from sfumato.privacy.draws.sampling import Sampling, any_of_fixed_draw
+from sfumato.privacy.neighbours import Neighbours
 
 
 @dataclass(frozen=True)

@@ -34,10 +34,10 @@ from sfumato.privacy.views import View
 from sfumato.run_folder.view_files import round_file, slug
 from sfumato.schedule.adaptive_clip import require_fixed_clip
 from sfumato.schedule.base import Plan
-from sfumato.schedule.dropouts import turnout_of
+from sfumato.schedule.faults.dropouts import turnout_of
 from sfumato.schedule.groups import GroupPlan
-from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.participation import draw_participants
+from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.schedule.tree import TreePlan
 
 IntArray = npt.NDArray[np.int64]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from sfumato.report.comparability import incomparable, unasked_columns
-from sfumato.report.page import write_page
-from sfumato.report.series import Series, load_series
-from sfumato.report.summary import summarise
+from sfumato.report.page.sections import write_page
+from sfumato.report.results.comparability import incomparable, unasked_columns
+from sfumato.report.results.series import Series, load_series
+from sfumato.report.results.summary import summarise
 
 
 @dataclass(frozen=True)

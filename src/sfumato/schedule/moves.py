@@ -14,11 +14,11 @@ import numpy as np
 from sfumato.errors import SpecError
 from sfumato.network.moves import trace_of, trees_over_time
 from sfumato.network.tree import Tree
-from sfumato.privacy.batches import BatchFacts
+from sfumato.privacy.draws.batches import BatchFacts
 from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
-from sfumato.schedule.noise import NoisePlan, place_by_trust
+from sfumato.schedule.noise.placement import NoisePlan, place_by_trust
 from sfumato.schedule.participation import participants_of
 from sfumato.schedule.per_edge import per_edge
 from sfumato.schedule.tree_facts import build_ledger

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.random import Stream, generator
+from sfumato.schedule.noise.zone_placement import device_weights
 from sfumato.schedule.per_edge import per_edge
-from sfumato.schedule.zone_placement import device_weights
 from sfumato.spec.document import Spec
 from sfumato.spec.training import ClippedDenominator, FixedParticipation, PoissonParticipation
 

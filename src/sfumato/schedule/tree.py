@@ -16,9 +16,9 @@ from sfumato.privacy.hops import Hop
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
-from sfumato.schedule.air_power_control import AirPlan, air_of
+from sfumato.schedule.air.power_control import AirPlan, air_of
 from sfumato.schedule.learning_rate import learning_rate
-from sfumato.schedule.noise import NoisePlan
+from sfumato.schedule.noise.placement import NoisePlan
 from sfumato.schedule.participation import Cohort
 from sfumato.spec.document import Spec
 

@@ -7,17 +7,17 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
-from sfumato.privacy.batches import BatchFacts
+from sfumato.privacy.draws.batches import BatchFacts
 from sfumato.privacy.hops import Hop
 from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
-from sfumato.schedule.air_power_control import AirPlan, air_of
-from sfumato.schedule.dropouts import shares_that_unmask, survival
+from sfumato.schedule.air.power_control import AirPlan, air_of
+from sfumato.schedule.faults.dropouts import shares_that_unmask, survival
 from sfumato.schedule.learning_rate import momentum_gain
-from sfumato.schedule.noise import NoisePlan, raw_sensitivity
-from sfumato.schedule.noise_law import law_of
+from sfumato.schedule.noise.law import law_of
+from sfumato.schedule.noise.placement import NoisePlan, raw_sensitivity
 from sfumato.schedule.participation import Cohort
 from sfumato.spec.document import Spec
 

@@ -230,8 +230,10 @@ class FolderWriter:
 
 
 def _write_report(folder: Path) -> FileRecord:
-    from sfumato.report.page import page_of  # plotly is slow to import, and only a finished run needs it
-    from sfumato.report.series import load_series
+    from sfumato.report.page.sections import (
+        page_of,  # plotly is slow to import, and only a finished run needs it
+    )
+    from sfumato.report.results.series import load_series
 
     return write_text(folder / REPORT_FILE, page_of(load_series([folder]), folder))
 

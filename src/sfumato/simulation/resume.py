@@ -18,7 +18,7 @@ from sfumato.run_folder.reader import holds_run
 from sfumato.run_folder.seal import CHECKPOINT_FILE
 from sfumato.schedule.base import Plan
 from sfumato.schedule.learning_rate import learning_rate
-from sfumato.schedule.watch import watched_coalitions
+from sfumato.schedule.rows.watch import watched_coalitions
 from sfumato.simulation import checkpoint as checkpoints
 from sfumato.simulation.checkpoint import Checkpoint
 from sfumato.spec.diff import changes, first_difference

@@ -27,8 +27,8 @@ from sfumato.protocols.view_recorder import Recorder, recorder_of
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX, METRIC_COLUMNS
 from sfumato.run_folder.rounds_log import LoggedRound
 from sfumato.schedule.base import Plan
-from sfumato.schedule.observers import parse_coalition, parse_protected
-from sfumato.schedule.watch import MonitoredPair, rounds_to_account, watched_pairs
+from sfumato.schedule.rows.observers import parse_coalition, parse_protected
+from sfumato.schedule.rows.watch import MonitoredPair, rounds_to_account, watched_pairs
 from sfumato.simulation.checkpoint import TrainingPosition
 from sfumato.simulation.training_inputs import TrainingInputs, checked_loss
 

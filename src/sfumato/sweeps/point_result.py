@@ -10,8 +10,8 @@ from typing import Any
 from sfumato.accounting import account, pair_guarantee
 from sfumato.errors import RunError
 from sfumato.privacy.guarantee import Guarantee, number
-from sfumato.report.comparability import stated_radio
-from sfumato.report.series import Series
+from sfumato.report.results.comparability import stated_radio
+from sfumato.report.results.series import Series
 from sfumato.run_folder.contents import require_files
 from sfumato.run_folder.damage import check_folder
 from sfumato.run_folder.manifest import read_manifest
@@ -26,7 +26,7 @@ from sfumato.run_folder.reader import (
     write_text,
 )
 from sfumato.schedule.resolve import resolve
-from sfumato.schedule.watch import worst_pair
+from sfumato.schedule.rows.watch import worst_pair
 from sfumato.simulation.input_hashes import check_files
 from sfumato.spec.document import Spec
 from sfumato.spec.load import dump_spec

@@ -11,7 +11,7 @@ from typing import Any
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.network.inlining import inlined
-from sfumato.report.html_page import POINTS_FOLDER
+from sfumato.report.page.html import POINTS_FOLDER
 from sfumato.run_folder.reader import has_run_files
 from sfumato.spec.diff import changes, first_difference
 from sfumato.spec.document import Spec

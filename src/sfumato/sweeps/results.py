@@ -12,10 +12,10 @@ import pandas as pd
 
 from sfumato.durable_files import replacing
 from sfumato.errors import RunError, SpecError
-from sfumato.report.comparability import RADIO_COSTS, notices
-from sfumato.report.pareto_page import write_pareto_page
-from sfumato.report.pareto_points import ParetoPage, SweptPoint
-from sfumato.report.series import Mean, mean
+from sfumato.report.pareto.page import write_pareto_page
+from sfumato.report.pareto.points import ParetoPage, SweptPoint
+from sfumato.report.results.comparability import RADIO_COSTS, notices
+from sfumato.report.results.series import Mean, mean
 from sfumato.rounding import number
 from sfumato.run_folder.headline import Headline, headline_of
 from sfumato.run_folder.manifest import FileRecord, read_manifest, record_files

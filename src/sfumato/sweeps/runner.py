@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
-from sfumato.report.html_page import share_script
+from sfumato.report.page.html import share_script
 from sfumato.run_folder.contents import require_files
 from sfumato.run_folder.lock import only_writer
 from sfumato.run_folder.manifest import MANIFEST_FILE, Manifest, write_manifest

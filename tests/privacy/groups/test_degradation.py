@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from sfumato.accounting import pair_guarantee
-from sfumato.privacy import gaussian
+from sfumato.privacy.losses import gaussian
 
 DELTA = 1e-5
 

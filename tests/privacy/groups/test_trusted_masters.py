@@ -10,15 +10,15 @@ import pytest
 from oracle_random_groups import random_groups_with_some_trust
 
 import sfumato as sf
-from sfumato.privacy import gaussian
 from sfumato.privacy.charges import bound_epsilon
 from sfumato.privacy.groups.pair_classes import GroupPairs
 from sfumato.privacy.groups.received_sums import without_names
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import GroupStructure
+from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
-from sfumato.schedule.observers import is_of_kind
 from sfumato.schedule.resolve import resolve
+from sfumato.schedule.rows.observers import is_of_kind
 from sfumato.spec.load import load_spec
 
 SIGMA, ROUNDS = 2.0, 4

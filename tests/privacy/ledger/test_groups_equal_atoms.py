@@ -20,8 +20,8 @@ from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import GroupStructure
 from sfumato.privacy.ledger.audience import Coalition
 from sfumato.privacy.observers import Party
-from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.resolve import resolve
+from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.spec.load import load_spec
 
 

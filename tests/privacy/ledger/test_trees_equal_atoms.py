@@ -16,8 +16,8 @@ from sfumato.privacy.ledger.audience import Coalition
 from sfumato.privacy.release import total_mu_squared
 from sfumato.privacy.tree.compile import CompiledTree, compile_tree
 from sfumato.privacy.tree.elections import with_elections
-from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.resolve import resolve
+from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.spec.load import load_spec
 
 

@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import binom
 from tree_oracle import make_ledger
 
-from sfumato.privacy import gaussian
 from sfumato.privacy.charges import bound_epsilon, charges
+from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts

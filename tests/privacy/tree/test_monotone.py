@@ -13,8 +13,8 @@ from oracle_random_trees import random_pair, random_tree
 from sfumato.errors import SpecError
 from sfumato.privacy.declared_releases import bounds_of
 from sfumato.privacy.observers import Party
-from sfumato.schedule.observers import parse_coalition
 from sfumato.schedule.resolve import resolve
+from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.load import load_spec
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tree_oracle import Round, coalitions, make_ledger, mixed_ledgers
 
-from sfumato.privacy import gaussian
 from sfumato.privacy.charges import bound_epsilon, noise_scale_for
+from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts

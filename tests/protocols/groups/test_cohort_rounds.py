@@ -13,7 +13,7 @@ from test_eras import FIRST, LATER, ROUNDS, protocol_of, spec_of
 from sfumato.protocols.groups.base import GroupedProtocol
 from sfumato.schedule.group_assignments import draw_assignments
 from sfumato.schedule.groups import GroupPlan
-from sfumato.schedule.resolve_groups import resolve_groups
+from sfumato.schedule.resolve.groups import resolve_groups
 from sfumato.spec.load import load_spec
 
 COUNTS = [3, 1, 4]

@@ -18,9 +18,9 @@ from sfumato.errors import SpecError
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.privacy.observers import Party
 from sfumato.protocols.groups.base import GroupedProtocol
-from sfumato.schedule.dropouts import colluders_that_unmask
+from sfumato.schedule.faults.dropouts import colluders_that_unmask
 from sfumato.schedule.groups import GroupPlan
-from sfumato.schedule.resolve_groups import resolve_groups
+from sfumato.schedule.resolve.groups import resolve_groups
 from sfumato.spec.load import load_spec
 from sfumato.verify.checker import spec_problems
 

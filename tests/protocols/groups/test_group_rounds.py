@@ -21,7 +21,7 @@ from sfumato.protocols.personalised_evaluation import evaluate_personalised, lab
 from sfumato.random import Stream, generator, key_at
 from sfumato.schedule.group_assignments import draw_assignments
 from sfumato.schedule.learning_rate import learning_rate
-from sfumato.schedule.resolve_groups import resolve_groups
+from sfumato.schedule.resolve.groups import resolve_groups
 from sfumato.spec.load import load_spec
 
 FEATURES, CLASSES = 5, 3

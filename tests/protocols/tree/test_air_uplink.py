@@ -23,7 +23,7 @@ from sfumato.protocols.tree.state import TreeState
 from sfumato.protocols.tree.uplinks.base import IntArray, Received
 from sfumato.protocols.tree.uplinks.registry import uplink_of
 from sfumato.schedule.model_size import parameter_count
-from sfumato.schedule.resolve_tree import resolve_tree
+from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 

@@ -16,7 +16,7 @@ from sfumato.errors import EnvelopeError, SpecError
 from sfumato.privacy.observers import Party
 from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.protocols.tree.uplinks.secure import SecureUplink
-from sfumato.schedule.dropouts import turnout_of
+from sfumato.schedule.faults.dropouts import turnout_of
 from sfumato.schedule.integer_grid import FEWEST_STEPS, HEADROOM, ring_of
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.resolve import resolve

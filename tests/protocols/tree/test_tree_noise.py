@@ -19,7 +19,7 @@ from scipy import stats
 from torch import Tensor
 from tree_worlds import Library, spec_of
 
-from sfumato.privacy import gaussian as gdp
+from sfumato.privacy.losses import gaussian as gdp
 from sfumato.schedule.resolve import resolve
 
 SHAPE, CLASSES = (2000,), 10

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from sfumato.privacy.batches import SHUFFLED, BatchFacts
+from sfumato.privacy.draws.batches import SHUFFLED, BatchFacts
 from sfumato.privacy.groups.group_draw import GroupDraw
 from sfumato.privacy.groups.vector_clocks import (
     Block,

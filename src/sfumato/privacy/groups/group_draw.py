@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from sfumato.privacy.draws import fixed_draw
-from sfumato.privacy.sampling import Sampling
+from sfumato.privacy.draws.amplification import fixed_draw
+from sfumato.privacy.draws.sampling import Sampling
 
 
 @dataclass(frozen=True)

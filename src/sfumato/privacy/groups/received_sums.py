@@ -8,14 +8,14 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from sfumato.privacy.draws import hides_draw, noise_is_draw_independent
+from sfumato.privacy.draws.amplification import hides_draw, noise_is_draw_independent
+from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.exposed_sets import divergence
 from sfumato.privacy.groups.exposure_problem import ChargedSum, ExposureProblem
 from sfumato.privacy.groups.facts import GroupFacts
 from sfumato.privacy.groups.group_draw import GroupDraw
 from sfumato.privacy.groups.vector_clocks import IntArray
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, merged_draws
-from sfumato.privacy.sampling import Sampling
 from sfumato.privacy.split_sums import cheaper_split, messages_of
 from sfumato.privacy.views import View
 

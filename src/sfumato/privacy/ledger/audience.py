@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sfumato.privacy.draws import hides_draw
+from sfumato.privacy.draws.amplification import hides_draw
 from sfumato.privacy.hops import hides_messages
 from sfumato.privacy.ledger.atoms import AtomLedger, Cohort, Delivery, Key
 from sfumato.privacy.observers import Party

@@ -41,8 +41,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sfumato.privacy.exposed_sets import divergence, gap
+from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
-from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
 from sfumato.privacy.tree.exposures import TreeExposures
 

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.batches import SHUFFLED, BatchFacts
+from sfumato.privacy.draws.batches import SHUFFLED, BatchFacts
 from sfumato.privacy.hops import Hop, hides_messages
 from sfumato.privacy.noise_law import GAUSSIAN, NoiseLaw
 from sfumato.privacy.observers import Party

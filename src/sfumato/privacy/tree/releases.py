@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from sfumato.privacy.charges import bound_epsilon
 from sfumato.privacy.guarantee import EpsilonBound
+from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.records import RecordReleases, noised_steps, releases_of
-from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, Release, without_noise
 from sfumato.privacy.tree.election_outcomes import MOST_OUTCOMES
 from sfumato.privacy.tree.elections import with_elections

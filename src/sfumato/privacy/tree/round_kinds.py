@@ -15,9 +15,9 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
 from sfumato.privacy.records import RecordReleases
-from sfumato.privacy.relation import Neighbours
 from sfumato.privacy.release import Exposure, Release, total_mu_squared
 from sfumato.privacy.tree.releases import TreeReleases
 

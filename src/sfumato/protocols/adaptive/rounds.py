@@ -2,8 +2,8 @@
 
 Algorithm 1 of h2fdp.txt: after each round estimate the smoothness, set the step size by `settings.step_size`
 (section 5.1), and solve problem P for the interval and the participation (section 5.2). A round is then an
-ordinary round of the tree protocol under a plan of its own (schedule/adaptive.py). The run ends when its
-local steps are done, when fewer are left than a round needs, or when the privacy filter allows no further
+ordinary round of the tree protocol under a plan of its own (schedule/control/adaptive.py). The run ends when
+its local steps are done, when fewer are left than a round needs, or when the privacy filter allows no further
 round.
 """
 
@@ -40,15 +40,15 @@ from sfumato.protocols.message_hooks import Listener, ListenerGroup
 from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.radio.costs import TreeCosts
 from sfumato.random import Stream, generator
-from sfumato.schedule.adaptive import (
+from sfumato.schedule.control.adaptive import (
     RoundSettings,
     local_aggregations,
     round_plan,
     strength,
     work_of_a_round,
 )
-from sfumato.schedule.budget import Budget
-from sfumato.schedule.dropouts import Attendance
+from sfumato.schedule.control.budget import Budget
+from sfumato.schedule.faults.dropouts import Attendance
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
 

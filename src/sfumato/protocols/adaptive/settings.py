@@ -13,8 +13,8 @@ from sfumato.adaptive_control.problem import Costs, Gap, Weights, minimise
 from sfumato.errors import SpecError
 from sfumato.privacy.privacy_filter import GaussianFilter
 from sfumato.radio.costs import TreeCosts
-from sfumato.schedule.adaptive import RoundSettings, least_participants, participants, round_plan
-from sfumato.schedule.budget import Budget
+from sfumato.schedule.control.adaptive import RoundSettings, least_participants, participants, round_plan
+from sfumato.schedule.control.budget import Budget
 from sfumato.schedule.integer_grid import ring_of
 from sfumato.schedule.learning_rate import learning_rate
 from sfumato.schedule.participation import draw_participants

@@ -13,7 +13,7 @@ import torch
 from sfumato.protocols.adaptive.seen_models import SeenModels
 from sfumato.protocols.base import check_tensors
 from sfumato.protocols.tree.state import TreeState
-from sfumato.schedule.adaptive import RoundSettings
+from sfumato.schedule.control.adaptive import RoundSettings
 
 FloatArray = npt.NDArray[np.float64]
 

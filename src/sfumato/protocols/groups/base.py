@@ -26,9 +26,9 @@ from sfumato.protocols.groups.state import GroupedState
 from sfumato.protocols.message_hooks import Listener
 from sfumato.random import Stream, seed_at
 from sfumato.run_folder.reader import GROUPS_FILE
-from sfumato.schedule.dropouts import lost_sums
+from sfumato.schedule.faults.dropouts import lost_sums
+from sfumato.schedule.faults.lost_messages import group_turnout
 from sfumato.schedule.groups import GroupPlan
-from sfumato.schedule.lost_messages import group_turnout
 
 RoundFunction: TypeAlias = Callable[[GroupOperations, GroupedState], tuple[GroupedState, RoundStats]]
 """Plays one round: from the operations and the state before it to the state after it and its measurements."""

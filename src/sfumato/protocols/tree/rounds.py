@@ -44,7 +44,7 @@ from sfumato.protocols.tree.uplinks.registry import uplink_of
 from sfumato.radio.costs import Cost, TreeCosts
 from sfumato.random import Stream
 from sfumato.schedule.aggregation_schedule import Aggregation
-from sfumato.schedule.dropouts import Attendance
+from sfumato.schedule.faults.dropouts import Attendance
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
 

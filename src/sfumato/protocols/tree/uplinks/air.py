@@ -19,8 +19,8 @@ from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.offsets import sums_type
 from sfumato.protocols.tree.uplinks.base import Collector, FloatArray, IntArray, Received
 from sfumato.random import Stream, key_at
-from sfumato.schedule.air_power_control import AirPlan, AirTransmission
-from sfumato.schedule.realised_air import sending_of
+from sfumato.schedule.air.power_control import AirPlan, AirTransmission
+from sfumato.schedule.air.realised import sending_of
 from sfumato.schedule.tree import TreePlan
 
 _ROUNDING = 1e-6

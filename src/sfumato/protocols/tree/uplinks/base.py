@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sfumato.protocols.message_hooks import Listener
 from sfumato.radio.costs import Analog, Attempts
-from sfumato.schedule.dropouts import Dropouts
+from sfumato.schedule.faults.dropouts import Dropouts
 from sfumato.schedule.integer_grid import IntegerGrid
 
 IntArray = npt.NDArray[np.int64]

@@ -14,7 +14,7 @@ from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.offsets import sums_type
 from sfumato.protocols.tree.uplinks.base import BoolArray, Collector, IntArray, Received
 from sfumato.random import Stream, key_at
-from sfumato.schedule.dropouts import Dropouts, turnout_of
+from sfumato.schedule.faults.dropouts import Dropouts, turnout_of
 from sfumato.schedule.tree import TreePlan
 
 

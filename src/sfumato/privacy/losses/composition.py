@@ -1,0 +1,219 @@
+"""Composition of privacy losses on a grid, by one Fourier transform of tilted distributions.
+
+Losses of independent releases add up, so their distributions are convolved. A transform of the
+probabilities p themselves rounds by about 1e-16 of 1, which is not small beside a small δ. Every p at a
+loss l is therefore replaced by q = p e^(θl) / M(θ), with M(θ) = Σ p e^(θl). Products of the factors are
+factors of sums: what is composed of all q is p e^(θl) / M again, with M the product of all moments and p of
+the whole composition. A mass x of q at losses of at least ε stands for at most M e^(−θε) x of p. As (1 −
+e^(−x)) e^(−θx) is at most c = θ^θ / (1 + θ)^(1 + θ), δ(ε) is at most c M(θ) e^(−θε). Where θ makes this
+bound smallest, M e^(−θε) x is not much more than δ x, so what the transform rounds, and what lies outside
+of the window that is kept, is small beside δ however small δ is.
+
+Both are bounded and charged. *The window* leaves out at most e^−46 of q on either side, by Chernoff's bound
+with losses moved outwards; what lies outside of it is wrapped into it by the transform, which only adds to
+δ, and is charged once more, as M e^(−θε) 2e^−46. *Rounding*: with u the machine epsilon, a transform of
+size N has errors with a norm of at most 2 u log2(N) times that of its input, in every pass a few u; a power
+adds its exponent times u to an entry, and as many times the error of the entry itself. By Parseval's
+identity the composed entries then have errors with a norm of at most 4 u (log2 N + Σ count (1 + |q_one|
+log2 N)) |q|, and by Cauchy's inequality errors that add up to at most √N times that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from typing import TypeAlias
+
+import numpy as np
+
+from sfumato.privacy.losses.gaussian import Array
+from sfumato.privacy.losses.grid import GridLosses
+
+_EXACT = 64  # points of a grid on either side of 0 that are stretches of their own in bounds of moments
+_LOG_OUTSIDE = -46.0  # logarithm of the probability of what is left out on either side of the window
+_LARGE = 700.0  # e to this power is a float
+_UNIT = float(np.finfo(np.float64).eps)
+
+_Parts: TypeAlias = Sequence[tuple[GridLosses, int]]
+
+
+@cache
+def _powers(interval: float) -> Array:
+    """Candidates for θ: five a decade, from 1e-3 to 1e6, or to 100 over a finer grid's interval."""
+    return np.asarray(10.0 ** (np.arange(46 + max(0, math.ceil(-5 * math.log10(interval / 1e-4)))) / 5 - 3))
+
+
+@dataclass(frozen=True, eq=False)
+class _Tilted:
+    """The composition as one tilt has it.
+
+    Attributes:
+        losses: points of the grid, ascending.
+        masses: probabilities p at these points.
+        scale: ln M − θε for ε = 0: logarithm of the most that a mass 1 of q can stand for.
+        tilt: θ.
+        missing: mass of q that rounding and the window may have taken.
+    """
+
+    losses: Array
+    masses: Array
+    scale: float
+    tilt: float
+    missing: float
+
+    def charged(self, epsilon: float) -> float:
+        """The most of δ at ``epsilon`` that is missing in ``masses``."""
+        log_scale = self.scale - self.tilt * epsilon
+        return self.missing * math.exp(log_scale) if log_scale < _LARGE else math.inf
+
+    def epsilon(self, delta: float) -> float:
+        """The least ε >= 0 at which `masses` and what is missing have at most ``delta`` > 0."""
+        least = self._without_what_is_missing(delta)
+        if self.charged(least) > delta / 2:  # it takes at most half of δ from here on
+            least = (self.scale + math.log(self.missing) - math.log(delta / 2)) / self.tilt
+        return max(least, self._without_what_is_missing(delta - self.charged(least)))
+
+    def _without_what_is_missing(self, delta: float) -> float:
+        """The least ε >= 0 at which Σ_(l > ε) p (1 − e^(ε − l)) <= delta."""
+        some = self.losses > 0
+        losses, masses = self.losses[some], self.masses[some]
+        if not len(losses):
+            return 0.0
+        mass = np.cumsum(masses[::-1])[::-1]
+        with np.errstate(divide="ignore"):  # logarithms of Σ p e^−l from each point on
+            weighed = np.logaddexp.accumulate((np.log(masses) - losses)[::-1])[::-1]
+        if mass[0] - math.exp(weighed[0]) <= delta:
+            return 0.0
+        after = np.append(mass[1:] - np.exp(losses[:-1] + weighed[1:]), 0.0)
+        at = int(np.argmax(after <= delta))  # ε lies between this point and the one before
+        return float(math.log(mass[at] - delta) - weighed[at])
+
+
+class LossComposition:
+    """One direction of a composition: δ as a function of ε and ε as one of δ, both upper bounds.
+
+    Args:
+        parts: the losses of releases, and how often there are such releases.
+        interval: of the grid of all of them, in nats.
+    """
+
+    def __init__(self, parts: _Parts, interval: float) -> None:
+        self._parts, self._interval = parts, interval
+        self._at = lru_cache(maxsize=4)(self._composed)
+
+    def delta(self, epsilon: float) -> float:
+        """δ at ``epsilon`` >= 0."""
+        if not self._parts:
+            return 0.0
+        found = self._at(int(np.argmin(self._log_bounds - _powers(self._interval) * epsilon)))
+        some = found.losses > epsilon
+        lost = found.masses[some] @ -np.expm1(epsilon - found.losses[some])
+        return min(1.0, float(lost) + self._infinite + found.charged(epsilon))
+
+    def epsilon(self, delta: float) -> float:
+        """The least ε >= 0 at ``delta``; ∞ where there is none."""
+        left = delta - self._infinite
+        if not self._parts or left <= 0:
+            return math.inf if self._parts else 0.0
+        found = self._at(int(np.argmin((self._log_bounds - math.log(left)) / _powers(self._interval))))
+        return found.epsilon(left)
+
+    @cached_property
+    def _infinite(self) -> float:
+        """Probability of an infinite loss in any release."""
+        logs = (
+            count * math.log1p(-part.infinite) if part.infinite < 1 else -math.inf
+            for part, count in self._parts
+        )
+        return -math.expm1(math.fsum(logs))
+
+    @cached_property
+    def _log_bounds(self) -> Array:
+        """Upper bounds of ln δ + θε at every θ: (1 − e^(−x)) e^(−θx) is at most θ^θ / (1 + θ)^(1 + θ)."""
+        powers, interval = _powers(self._interval), self._interval
+        largest = powers * np.log(powers) - (1 + powers) * np.log1p(powers)
+        moments = (n * _log_moments(powers, *_blocks(part, interval), 1.0) for part, n in self._parts)
+        return sum(moments, largest)
+
+    def _composed(self, number: int) -> _Tilted:
+        """The composition tilted by the power of that ``number``."""
+        from scipy import fft
+
+        interval = self._interval
+        tilt = float(_powers(interval)[number])
+        parts, scale = [], 0.0
+        for part, count in self._parts:
+            tilted, log_moment = _tilted(part, tilt, interval)
+            parts.append((tilted, count))
+            scale += count * log_moment
+        low, high = _window(parts, interval)
+        start = math.floor(low / interval)
+        size = int(fft.next_fast_len(math.ceil(high / interval) - start + 2, real=True))
+        product, shift = np.ones(size // 2 + 1, dtype=np.complex128), 0
+        errors = math.log2(size)
+        for part, count in parts:
+            folded = np.bincount(np.arange(len(part.masses)) % size, part.masses, size)
+            product *= fft.rfft(folded) ** count
+            shift += part.first * count
+            errors += count * (1 + float(np.linalg.norm(part.masses)) * math.log2(size))
+        found = np.maximum(np.roll(fft.irfft(product, size), shift - start), 0.0)
+        rounding = 4 * _UNIT * errors * math.sqrt(size) * float(np.linalg.norm(found))
+        losses: Array = (start + np.arange(size, dtype=np.float64)) * interval
+        with np.errstate(divide="ignore"):
+            masses: Array = np.exp(np.minimum(np.log(found) + scale - tilt * losses, 0.0))
+        return _Tilted(losses, masses, scale, tilt, rounding + 2 * math.exp(_LOG_OUTSIDE))
+
+
+def _tilted(part: GridLosses, tilt: float, interval: float) -> tuple[GridLosses, float]:
+    """``part`` with q in the place of p, and ln M of one release."""
+    points = part.first + np.arange(len(part.masses), dtype=np.float64)
+    with np.errstate(divide="ignore"):
+        logs = np.log(part.masses) + tilt * interval * points
+    top = float(logs.max())
+    weights = np.exp(logs - top)
+    total = float(weights.sum())
+    return GridLosses(part.first, weights / total, part.infinite), top + math.log(total)
+
+
+def _blocks(part: GridLosses, interval: float) -> tuple[Array, Array, Array]:
+    """Of stretches of the grid: logarithms of their masses, their first and their last losses.
+
+    They are as long as 1 / `_EXACT` of the distance from 0, so that moments are close to their bounds
+    however large the losses of one release are beside those of most.
+    """
+    size = len(part.masses)
+    reach = max(abs(part.first), abs(part.first + size), _EXACT + 1)
+    wide = np.geomspace(_EXACT, reach, math.ceil(_EXACT * math.log(reach / _EXACT)) + 2).astype(np.int64)
+    offsets = np.concatenate([-wide[::-1], np.arange(-_EXACT, _EXACT), wide]) - part.first
+    starts = np.unique(np.append(0, offsets[(offsets > 0) & (offsets < size)]))
+    ends = np.append(starts[1:], size) - 1
+    weights: Array = np.add.reduceat(part.masses, starts)
+    some = weights > 0
+    least, most = (part.first + np.stack([starts[some], ends[some]]).astype(np.float64)) * interval
+    return np.log(weights[some]), least, most
+
+
+def _log_moments(powers: Array, logs: Array, least: Array, most: Array, sign: float) -> Array:
+    """Upper bounds of ln Σ p e^(± θl) for all θ of ``powers``."""
+    farthest = most if sign > 0 else least
+    exponents = logs + np.outer(sign * powers, farthest)
+    top = exponents.max(axis=1)
+    found: Array = top + np.log(np.exp(exponents - top[:, None]).sum(axis=1))
+    return found
+
+
+def _window(parts: _Parts, interval: float) -> tuple[float, float]:
+    """Losses outside of which lies at most e^−46 of the composition on either side."""
+    low = math.fsum(count * part.first * interval for part, count in parts)
+    high = math.fsum(count * (part.first + len(part.masses) - 1) * interval for part, count in parts)
+    powers = _powers(interval)
+    above, below = np.zeros_like(powers), np.zeros_like(powers)
+    for part, count in parts:
+        blocks = _blocks(part, interval)
+        above += count * _log_moments(powers, *blocks, 1.0)
+        below += count * _log_moments(powers, *blocks, -1.0)
+    high = min(high, float(((above - _LOG_OUTSIDE) / powers).min()))
+    low = max(low, -float(((below - _LOG_OUTSIDE) / powers).min()))
+    return low, max(high, low + interval)

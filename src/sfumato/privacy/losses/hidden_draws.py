@@ -1,0 +1,145 @@
+"""Composition when draws are hidden: privacy loss distributions."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from sfumato.privacy.draws.sampling import Sampling
+from sfumato.privacy.losses.batch_draws import of_batches
+from sfumato.privacy.losses.composition import LossComposition
+from sfumato.privacy.losses.gaussian_terms import (
+    GaussianTerm,
+    Method,
+    squared_mu,
+)
+from sfumato.privacy.losses.grid import PairLosses
+from sfumato.privacy.losses.public_scales import of_public_scales
+from sfumato.privacy.losses.revealed_draws import RevealedDraws
+from sfumato.privacy.losses.shared_part import largest_loss, of_fixed_draw
+
+COARSEST_INTERVAL = 1.0
+_NOMINAL_DELTA = 1e-6
+_FINEST_INTERVAL = 1e-4
+_OF_SPREAD = 0.04  # of the standard deviation of a loss, where that asks for a finer grid
+_LEAST_INTERVAL = 1e-12
+_ALWAYS = Sampling.poisson(1.0, hidden=False, scales=((1.0, 1.0),))
+_MOST_MULTIPLIERS, _MULTIPLIER_RATIO = 32, 1.01
+
+
+@dataclass(frozen=True, eq=False)
+class PrivacyLoss:
+    """Privacy loss distribution on a grid, rounded pessimistically ("connect the dots").
+
+    Draws say themselves how far apart the two worlds are, and how far from what they share.
+    """
+
+    terms: Sequence[GaussianTerm]
+    interval: float
+    method: Method = "pld"
+
+    def delta(self, epsilon: float) -> float:
+        """See `CurveBound.delta`."""
+        return max(direction.delta(epsilon) for direction in self._directions)
+
+    def epsilon(self, delta: float) -> float:
+        """See `CurveBound.epsilon`."""
+        return max(direction.epsilon(delta) for direction in self._directions)
+
+    @cached_property
+    def _directions(self) -> tuple[LossComposition, ...]:
+        """The world with the unit against the other and the other way round; one where they are the same."""
+        certain = math.fsum(term.count * squared_mu(term) for term in self.terms if term.sampling is None)
+        releases = [(_one_release(certain, _ALWAYS, self.interval), 1)] if certain > 0 else []
+        releases += [
+            (_one_release(squared_mu(term), term.sampling, self.interval), term.count)
+            for term in self.terms
+            if term.sampling is not None
+        ]
+        sides = 1 if all(forward is backward for (forward, backward), _ in releases) else 2
+        return tuple(
+            LossComposition([(pair[side], count) for pair, count in releases], self.interval)
+            for side in range(sides)
+        )
+
+
+def _one_release(square: float, sampling: Sampling, interval: float) -> PairLosses:
+    """The losses of one release of μ² = ``square``."""
+    if sampling.kind == "batches":
+        return of_batches(square, sampling, interval)
+    if sampling.kind == "fixed" and sampling.hidden:
+        return of_fixed_draw(square, sampling, interval)
+    if not (sampling.scales or sampling.seen_scales):  # always the same noise
+        sampling = replace(sampling, scales=((1.0, 1.0),))
+    return of_public_scales(square, sampling, interval)
+
+
+def thinned(terms: Sequence[GaussianTerm]) -> list[GaussianTerm]:
+    """The terms, with up to 1 % less noise where a sampling has too many multipliers to take one by one."""
+    distinct = Counter(term.sampling for term in terms)
+    bins: defaultdict[tuple[Sampling | None, float], list[GaussianTerm]] = defaultdict(list)
+    for term in terms:
+        many = term.sampling is not None and distinct[term.sampling] > _MOST_MULTIPLIERS
+        place = math.floor(math.log(term.multiplier, _MULTIPLIER_RATIO)) if many else term.multiplier
+        bins[term.sampling, place].append(term)
+    return [
+        GaussianTerm(min(term.multiplier for term in alike), sum(term.count for term in alike), sampling)
+        for (sampling, _), alike in bins.items()
+    ]
+
+
+def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> float:
+    """Grid of privacy losses: 1e-5 of the ε expected, or finer where the losses of a release are small.
+
+    A loss between two points of a grid of interval h is shared out between them so that the profile at the
+    points stays. Where losses are spread over several points this adds about h²/6 to the variance of each of
+    n releases. With V the variance of the composition, ε grows by a share of about n h²/(12 V), below 1e-3
+    for h² up to (2 `_OF_SPREAD`)² V/n. More than some 500,000 points are not taken: where they do not do, ε
+    is larger. Rounded up to 1e-4 times a power of two, so that compositions share their releases.
+    """
+    certain = math.fsum(term.count * squared_mu(term) for term in terms if term.sampling is None)
+    drawn = [term for term in terms if term.sampling is not None]
+    largest = max([certain, *(squared_mu(term) * _farthest(term) ** 2 for term in terms)])
+    many = max(1.0, len(terms) / 4)
+    wanted = max(
+        _FINEST_INTERVAL,
+        1e-5 * revealed.epsilon(_NOMINAL_DELTA),
+        5e-6 * many * (largest + 20 * math.sqrt(largest)),
+    )
+    if math.isinf(wanted):
+        return math.inf
+    variance = certain + math.fsum(term.count * _variance(term) for term in drawn)
+    releases = (certain > 0) + sum(term.count for term in drawn)
+    small = _OF_SPREAD * math.sqrt(variance / releases)
+    if small < wanted:
+        range_of_losses = max([certain + 20 * math.sqrt(certain), *(_largest_loss(term) for term in drawn)])
+        wanted = min(wanted, max(small, 2e-6 * many * range_of_losses, _LEAST_INTERVAL))
+    return float(1e-4 * 2.0 ** math.ceil(math.log2(wanted / 1e-4)))
+
+
+def _farthest(term: GaussianTerm) -> float:
+    """The longest move that its losses come from, in units of the sensitivity."""
+    return max(1.0, *term.sampling.apart) if term.sampling is not None else 1.0
+
+
+def _largest_loss(term: GaussianTerm) -> float:
+    """Of one drawn release."""
+    sampling, mu = term.sampling, math.sqrt(squared_mu(term))
+    assert sampling is not None
+    rate = term.rate if sampling.hidden and not sampling.seen_scales else 1.0
+    return largest_loss(rate, mu, mu * max(sampling.apart))
+
+
+def _variance(term: GaussianTerm) -> float:
+    """About the variance of the loss of one drawn release: w (e^(μ²) - 1), w = q², or q where it is seen."""
+    sampling, square = term.sampling, squared_mu(term)
+    assert sampling is not None
+    weight = term.rate**2 if sampling.hidden else term.rate
+    if sampling.moves:
+        square *= (math.fsum(chance * share for chance, share, _ in sampling.moves) / term.rate) ** 2
+    unseen = [(chance, square * share**2) for chance, share in sampling.scales or ((1.0, 1.0),)]
+    of_unseen = math.fsum(p * min(mu, weight * math.expm1(min(mu, 100.0))) for p, mu in unseen)
+    return of_unseen + math.fsum(chance * square * share**2 for chance, share in sampling.seen_scales)

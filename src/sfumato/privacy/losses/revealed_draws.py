@@ -1,0 +1,194 @@
+"""Composition when every draw is told: a finite mixture of Gaussian curves over what the draws turn out to
+be.
+
+Telling the observer every draw can only help it, so this bounds every composition, and is exact where no draw
+is hidden.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from sfumato.privacy.losses import gaussian
+from sfumato.privacy.losses.gaussian import Array
+from sfumato.privacy.losses.gaussian_terms import (
+    GaussianTerm,
+    Method,
+    is_visible_mixture,
+    outcomes_told,
+    squared_mu,
+)
+
+_MOST_ATOMS = 1 << 14
+_ATOMS_ON_GRID = 1 << 12
+_NEGLIGIBLE = 1e-30
+_TOLERANCE = 1e-12  # of ε, relative
+_MOST_SLOW = 3  # steps that do not halve the interval, before one that does
+
+
+@dataclass(frozen=True, eq=False)
+class RevealedDraws:
+    """Mixture of Gaussian curves over what the draws turn out to be: δ(ε) = Σ_j p_j δ(ε; √squares_j) + lost.
+
+    Attributes:
+        squares: possible values of μ², ascending, of shape (atoms,).
+        probabilities: of those values, of shape (atoms,); they and ``lost`` add up to 1.
+        lost: probability of draws beyond the values kept (below 1e-20), charged as no protection.
+    """
+
+    squares: Array
+    probabilities: Array
+    lost: float
+    method: Method = "gdp"
+
+    @classmethod
+    def of(cls, terms: Sequence[GaussianTerm]) -> RevealedDraws:
+        """The mixture of ``terms``, every draw of which is seen."""
+        several = [term for term in terms if _has_outcomes(term)]
+        terms = [term for term in terms if not _has_outcomes(term)]
+        certain = math.fsum(term.count * squared_mu(term) for term in terms if term.rate == 1)
+        if any(squared_mu(term) == math.inf for term in terms):
+            certain = math.inf
+        squares, probabilities, lost = np.array([certain]), np.ones(1), 0.0
+        counts: defaultdict[tuple[float, float], int] = defaultdict(int)
+        for term in terms:
+            if term.rate < 1 and certain < math.inf:
+                counts[squared_mu(term), term.rate] += term.count
+        for (square, rate), count in sorted(counts.items()):
+            times, weights, beyond = _binomial(count, rate)
+            squares, probabilities, above = _sum(squares, probabilities, square * times, weights)
+            lost += beyond + above
+        for term in several if certain < math.inf else ():
+            values, weights, beyond = _repeated(outcomes_told(term), term.count)
+            squares, probabilities, above = _sum_on_grid(squares, probabilities, values, weights)
+            lost += beyond + above
+        return cls(squares, probabilities, lost)
+
+    def delta(self, epsilon: float) -> float:
+        """See `CurveBound.delta`."""
+        curves = gaussian.delta(epsilon=epsilon, mu=np.sqrt(self.squares))
+        return min(1.0, float(self.probabilities @ curves) + self.lost)
+
+    def epsilon(self, delta: float) -> float:
+        """See `CurveBound.epsilon`."""
+        if self.lost >= delta:
+            return math.inf
+        above = gaussian.epsilon(delta=delta - self.lost, mu=math.sqrt(self.squares[-1]))
+        if len(self.squares) == 1 or above in (0, math.inf):
+            return above
+        if self.delta(0.0) <= delta:
+            return 0.0
+        return self._root(delta, above)
+
+    def _root(self, delta: float, above: float) -> float:
+        """ε between 0 and ``above``, rather too large: chords of ln δ by the Illinois rule, else halves."""
+        below = 0.0
+        at_below, at_above = self._excess(below, delta), self._excess(above, delta)
+        moved, slow = "", 0
+        while (width := above - below) > _TOLERANCE * above:
+            halve = slow == _MOST_SLOW or not at_below > at_above
+            place = below + width * (0.5 if halve else at_below / (at_below - at_above))
+            nudge = _TOLERANCE * above / 2
+            place = min(max(place, below + nudge), above - nudge)
+            found = self._excess(place, delta)
+            if found <= 0:
+                at_below /= 2 if moved == "above" else 1
+                above, at_above, moved = place, found, "above"
+            else:
+                at_above /= 2 if moved == "below" else 1
+                below, at_below, moved = place, found, "below"
+            slow = slow + 1 if above - below > width / 2 and not halve else 0
+        return above
+
+    def _excess(self, epsilon: float, delta: float) -> float:
+        """ln of δ at ``epsilon`` over ``delta``; finite where that δ is 0 in floating point."""
+        return math.log(max(self.delta(epsilon), sys.float_info.min)) - math.log(delta)
+
+
+def _has_outcomes(term: GaussianTerm) -> bool:
+    """Whether what is told of a release takes several values, all of which are kept apart."""
+    return is_visible_mixture(term) or (term.sampling is not None and bool(term.sampling.seen_scales))
+
+
+_Sums: TypeAlias = tuple[Array, Array, float]
+"""Values, their probabilities, and the probability of values that are left out."""
+
+
+def _repeated(outcomes: Sequence[tuple[float, float]], count: int) -> _Sums:
+    """Distribution of the sum of ``count`` independent variables with these outcomes, else 0."""
+    told = math.fsum(chance for chance, _ in outcomes)
+    chances, values = np.array([*outcomes, (max(0.0, 1.0 - told), 0.0)]).T
+    values, inverse = np.unique(values, return_inverse=True)
+    power: _Sums = values, np.bincount(inverse.ravel(), chances).astype(np.float64), 0.0
+    total: _Sums = np.zeros(1), np.ones(1), 0.0
+    while count:
+        if count % 2:
+            total = _of_both(total, power)
+        count //= 2
+        if count:
+            power = _of_both(power, power)
+    return total
+
+
+def _of_both(one: _Sums, other: _Sums) -> _Sums:
+    values, weights, beyond = _sum_on_grid(one[0], one[1], other[0], other[1])
+    return values, weights, one[2] + other[2] + beyond
+
+
+def _sum_on_grid(values: Array, weights: Array, shifts: Array, chances: Array) -> tuple[Array, Array, float]:
+    """`_sum`, with both parts up to one grid where the sums would be too many."""
+    if len(values) * len(shifts) <= _ATOMS_ON_GRID:
+        return _sum(values, weights, shifts, chances)
+    step = (values[-1] - values[0] + shifts[-1] - shifts[0]) / _ATOMS_ON_GRID
+    parts: list[Array] = []
+    for places, masses in ((values, weights), (shifts, chances)):
+        cells = np.ceil((places - places[0]) / step).astype(np.int64)
+        parts.append(np.bincount(cells, masses).astype(np.float64))
+    together = np.convolve(parts[0], parts[1])
+    return _pruned(values[0] + shifts[0] + step * np.arange(len(together)), together)
+
+
+def _binomial(count: int, rate: float) -> tuple[Array, Array, float]:
+    """Binomial(count, rate) as values and probabilities, and the negligible probability of larger values."""
+    return _pruned(np.arange(count + 1, dtype=np.float64), binomial_weights(count, rate))
+
+
+def binomial_weights(count: int, rate: float) -> Array:
+    """Probabilities of 0..count under Binomial(count, rate), 0 < rate < 1."""
+    from scipy import special
+
+    times = np.arange(count + 1, dtype=np.float64)
+    log_ways = special.gammaln(count + 1.0) - special.gammaln(times + 1) - special.gammaln(count - times + 1)
+    logs: Array = log_ways + times * math.log(rate) + (count - times) * math.log1p(-rate)
+    return np.exp(logs)
+
+
+def _sum(values: Array, weights: Array, shifts: Array, chances: Array) -> tuple[Array, Array, float]:
+    """Distribution of a sum of independent variables; values go up to a grid where they would be too many."""
+    if len(values) * len(shifts) <= _MOST_ATOMS:
+        sums = np.add.outer(values, shifts).ravel()
+        order = np.argsort(sums, kind="stable")
+        return _pruned(sums[order], np.outer(weights, chances).ravel()[order])
+    lowest = values[0] + shifts[0]
+    step = (values[-1] + shifts[-1] - lowest) / _MOST_ATOMS
+    probabilities = np.zeros(_MOST_ATOMS + 1)
+    for shift, chance in zip(shifts, chances, strict=True):
+        cells = np.minimum(np.ceil((values + shift - lowest) / step), _MOST_ATOMS).astype(np.int64)
+        probabilities += chance * np.bincount(cells, weights, _MOST_ATOMS + 1)
+    return _pruned(lowest + step * np.arange(_MOST_ATOMS + 1), probabilities)
+
+
+def _pruned(values: Array, probabilities: Array) -> tuple[Array, Array, float]:
+    """Without negligible ends: the lower one is moved up to the first value kept, the upper one returned."""
+    kept = np.flatnonzero(probabilities > _NEGLIGIBLE)
+    first, last = int(kept[0]), int(kept[-1])
+    inner = probabilities[first : last + 1].copy()
+    inner[0] += probabilities[:first].sum()
+    return values[first : last + 1], inner, float(probabilities[last + 1 :].sum())

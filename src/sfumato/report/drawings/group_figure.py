@@ -1,0 +1,91 @@
+"""The drawing of overlapping groups: masters, workers, and the links between groups that share workers."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+
+from sfumato.network.groups import Groups
+from sfumato.network.tree import IntArray
+from sfumato.report import formatting as text
+from sfumato.report.drawings.network_canvas import (
+    MOST_LEAVES,
+    TRUST_WORDS,
+    Canvas,
+    canvas_figure,
+    fitting,
+    noise_said,
+)
+from sfumato.report.figures.figure import Figure
+from sfumato.report.results.network import GroupNetwork, Network
+
+
+def group_figure(network: Network, shape: GroupNetwork) -> Figure:
+    """Groups side by side, with the workers that link them."""
+    canvas, groups = Canvas(), shape.groups
+    slots, low = min(groups.count, MOST_LEAVES), 0.0
+    _bridges(canvas, groups, slots)
+    for group in range(slots):
+        master, members = f"master:{group}", groups.members_of(group)
+        trusted = bool(shape.trusted[group])
+        noise = [f"noise multiplier {text.number(m)}" for m in network.noise.get(master, ())]
+        at_workers = [
+            f"noise multiplier {text.number(m)}" for m in network.noise.get(f"{master}/devices", ())
+        ]
+        lines = [TRUST_WORDS[trusted], f"{text.whole(len(members))} workers", *noise]
+        title = groups.titled(master)
+        inside = "" if groups.group_names else str(group)
+        canvas.mark("trusted" if trusted else "untrusted", group, 0, title, lines, inside, party=master)
+        if groups.group_names:
+            canvas.word(group, 0, fitting(title, slots), xanchor="right", xshift=-16, yshift=12)
+        if noise:
+            canvas.mark("noise", group, 22, f"{title} adds noise", noise, party=master)
+        way = "noised" if at_workers else "raw"
+        canvas.link("secure" if "devices_to_master" in network.secure else way, (group, 0), (group, 50))
+        kind = "noisy device" if at_workers else "device"
+        describe = partial(_worker, groups, members, at_workers)
+        low = max(low, canvas.dots(kind, group, 64, len(members), slots, describe))
+    hidden = groups.count - slots
+    if hidden:
+        words = f"… and {text.whole(hidden)} more {text.pluralise('group', hidden)}"
+        canvas.word(slots - 1, -76, words, xanchor="right", xshift=-48)
+    masters = f"{text.whole(int(shape.trusted.sum()))} of {text.whole(groups.count)}"
+    said = (
+        f"{text.whole(groups.count)} {text.pluralise('group', groups.count)} of {text.whole(groups.workers)} "
+        "workers; a worker of two groups is drawn in both. Trusted with raw updates: "
+        f"{masters} {text.pluralise('master', groups.count)}. {noise_said(network)}"
+    )
+    if shape.changes:
+        rounds = text.join_names([text.whole(number) for number in shape.changes])
+        said += (
+            f" Members change with {text.pluralise('round', len(shape.changes))} {rounds}: shown are all who "
+            "are in a group at any time."
+        )
+    return canvas_figure(canvas, slots, low, said, top=-90.0)
+
+
+def _worker(groups: Groups, members: IntArray, noise: list[str], number: int) -> tuple[str, str, list[str]]:
+    worker = int(members[number])
+    mine = groups.groups_of(worker).tolist()
+    named = list(map(groups.group_title, mine))
+    device = f"device:{worker}"
+    return (
+        device,
+        groups.titled(device),
+        [f"in {text.pluralise('group', len(mine))} {text.join_names(named)}", *noise],
+    )
+
+
+def _bridges(canvas: Canvas, groups: Groups, slots: int) -> None:
+    """Links between groups that share workers: straight for adjacent groups, otherwise above the others."""
+    shared = groups.shared[:slots, :slots].tocoo()
+    pairs = [
+        (int(a), int(b), int(n)) for a, b, n in zip(shared.row, shared.col, shared.data, strict=True) if a < b
+    ]
+    for a, b, count in pairs:
+        height = 0.0 if b - a == 1 else -34 - 26 * (1 - 1 / (b - a))
+        corners: list[tuple[float, float]] = [(a, 0.0), (a, height), (b, height), (b, 0.0)]
+        for start, end in pairwise(corners):
+            canvas.link("shared", start, end)
+        if len(pairs) <= slots and slots <= MOST_LEAVES // 2:  # else there is no room for words
+            canvas.word((a + b) / 2, height - 10, f"{text.whole(count)} in common")

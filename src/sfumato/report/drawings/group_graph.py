@@ -1,0 +1,270 @@
+"""The group graph, and the round in which the release of one group arrives in each of the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from sfumato.network.groups import FloatArray, Groups
+from sfumato.report import formatting as text
+from sfumato.report.figures.figure import NEUTRAL, Figure
+from sfumato.report.figures.worker_heatmap import BUTTONS
+from sfumato.report.results.grouped_run import GroupedRun
+
+_MOST_GROUPS = 60
+_MOST_SOURCES = 24
+_SCALE = [[0.0, "#D55E00"], [0.35, "#F0A35E"], [0.7, "#F6D9B8"], [1.0, "#F4F4F2"]]
+_HEIGHT = 480.0
+
+
+def group_graph_figure(run: GroupedRun) -> Figure:
+    """Groups as nodes and shared workers as edges; a menu chooses the group whose release is followed."""
+    groups = run.plan.groups
+    order = _order(groups)[: min(groups.count, _MOST_GROUPS)]
+    places = _places(groups, order)
+    every, rounds = run.ledger.merge_every, run.ledger.rounds
+    sources = order[:_MOST_SOURCES]
+    arrivals = {source: 1 + every * groups.distances[source][order] for source in sources}
+    views = [_nodes(groups, order, places, source, arrivals[source], rounds) for source in sources]
+    described, explained, linked = _captions(groups, len(order), every, rounds)
+    return Figure(
+        title="The group graph, and how releases spread",
+        caption=described
+        + explained
+        + (" A path that passes through the worker itself does not count." if linked else ""),
+        description=described + explained,
+        data=[
+            _edges(groups, order, places),
+            _node_trace(places, views[0]),
+            _name_trace(groups, order, places),
+        ],
+        layout=_layout(groups, places, _labels(groups, order, places), sources, views),
+        table=_table(groups, order, sources, arrivals, rounds),
+        kind="spread",
+        min_width=480,
+    )
+
+
+def _node_trace(places: Sequence[tuple[float, float]], view: dict[str, Any]) -> dict[str, Any]:
+    """The nodes as they look for the first group of the menu."""
+    return {
+        "type": "scatter",
+        "mode": "markers+text",
+        "hoverinfo": "text",
+        "cliponaxis": False,
+        "textposition": "bottom center",
+        "textfont": {"size": 12},
+        "x": [x for x, _ in places],
+        "y": [y for _, y in places],
+    } | {"hovertext": view["hovertext"][0], "text": view["text"][0], "marker": view["marker"][0]}
+
+
+def _name(groups: Groups, group: int) -> str:
+    return text.label(groups.group_title(group))
+
+
+def _name_trace(
+    groups: Groups, order: Sequence[int], places: Sequence[tuple[float, float]]
+) -> dict[str, Any]:
+    """The name or number of each group, written on its node."""
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "hoverinfo": "skip",
+        "cliponaxis": False,
+        "textfont": {"size": 11 if len(order) > 24 else 13, "color": "#1D2126"},
+        "x": [x for x, _ in places],
+        "y": [y for _, y in places],
+        "text": [f"<b>{_name(groups, g)}</b>" for g in order],
+    }
+
+
+def _layout(
+    groups: Groups,
+    places: Sequence[tuple[float, float]],
+    labels: list[dict[str, Any]],
+    sources: Sequence[int],
+    views: Sequence[dict[str, Any]],
+) -> dict[str, Any]:
+    """Ranges that hold all nodes, and the menu of groups."""
+    xs, ys = [x for x, _ in places], [y for _, y in places]
+    layout: dict[str, Any] = {
+        "height": _HEIGHT if max(ys) > min(ys) else 260,
+        "margin": {"l": 8, "r": 8, "t": 52, "b": 30},
+        "xaxis": {"visible": False, "fixedrange": True, "range": [min(xs) - 0.35, max(xs) + 0.35]},
+        "yaxis": {"visible": False, "fixedrange": True, "range": [min(ys) - 0.4, max(ys) + 0.3]},
+        "annotations": labels,
+        "showlegend": False,
+        "hovermode": "closest",
+    }
+    if len(sources) > 1:
+        buttons = [
+            {"label": f"released by group {_name(groups, source)}", "method": "restyle", "args": [view, [1]]}
+            for source, view in zip(sources, views, strict=True)
+        ]
+        layout["updatemenus"] = [BUTTONS | {"type": "dropdown", "y": 1.02, "buttons": buttons}]
+    return layout
+
+
+def _captions(groups: Groups, drawn: int, every: int, rounds: int) -> tuple[str, str, bool]:
+    """What the graph holds, what its numbers mean, and whether any two groups share workers."""
+    hidden = groups.count - drawn
+    pairs = int((groups.shared.toarray()[np.triu_indices(groups.count, 1)] > 0).sum())
+    described = (
+        f"{text.whole(groups.count)} {text.pluralise('group', groups.count)} of "
+        f"{text.whole(groups.workers)} workers, {text.whole(pairs)} {text.pluralise('pair', pairs)} with "
+        f"workers in common{f' ({text.whole(hidden)} more groups are not drawn)' if hidden else ''}. "
+    )
+    if pairs == 0:
+        return described, "No two groups share a worker: nothing travels from one to another.", False
+    if every == 1:
+        explained = (
+            "Groups merge in every round: what a group releases in round 1 reaches groups d links away in "
+            f"round 1 + d (under the node: that round; of {rounds})."
+        )
+    else:
+        explained = (
+            f"Groups merge every {every} rounds, so what a group releases in round 1 is in the models from "
+            f"which groups d links away train in round 1 + {every}d (under the node: that round; of "
+            f"{rounds})."
+        )
+    return described, explained, True
+
+
+def _order(groups: Groups) -> list[int]:
+    """Groups in the order of a walk along the graph, so that neighbours are next to each other."""
+    linked = groups.shared.toarray() > 0
+    np.fill_diagonal(linked, False)
+    degrees = linked.sum(axis=1)
+    left, order = set(range(groups.count)), []
+    while left:
+        stack = [min(left, key=lambda g: (int(degrees[g]) != 1, g))]
+        while stack:
+            group = stack.pop()
+            if group in left:
+                left.discard(group)
+                order.append(group)
+                near = [int(g) for g in np.flatnonzero(linked[group]) if int(g) in left]
+                stack += sorted(near, reverse=True)
+    return order
+
+
+def _places(groups: Groups, order: Sequence[int]) -> list[tuple[float, float]]:
+    """Positions on a line if the graph is a path, otherwise on an ellipse."""
+    linked = groups.shared.toarray() > 0
+    np.fill_diagonal(linked, False)
+    degrees = linked.sum(axis=1)
+    path = len(order) <= 12 and int(degrees.max()) <= 2 and int((degrees == 1).sum()) == 2
+    path = path and all(linked[a, b] for a, b in pairwise(order))
+    if path or len(order) <= 2:
+        return [(1.2 * i, 0.0) for i in range(len(order))]
+    angles = [math.pi / 2 - 2 * math.pi * i / len(order) for i in range(len(order))]
+    return [(2.0 * math.cos(a), 1.0 * math.sin(a)) for a in angles]
+
+
+def _edges(groups: Groups, order: Sequence[int], places: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    at = dict(zip(order, places, strict=True))
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for a, b, _ in _links(groups, order):
+        x += [at[a][0], at[b][0], None]
+        y += [at[a][1], at[b][1], None]
+    line = {"color": NEUTRAL, "width": 1.5 if len(order) <= 12 else 0.8}
+    return {"type": "scatter", "mode": "lines", "hoverinfo": "skip", "line": line, "x": x, "y": y}
+
+
+def _links(groups: Groups, order: Sequence[int]) -> list[tuple[int, int, int]]:
+    shared = groups.shared.tocoo()
+    kept = set(order)
+    return [
+        (int(a), int(b), int(n))
+        for a, b, n in zip(shared.row, shared.col, shared.data, strict=True)
+        if a < b and int(a) in kept and int(b) in kept
+    ]
+
+
+def _labels(
+    groups: Groups, order: Sequence[int], places: Sequence[tuple[float, float]]
+) -> list[dict[str, Any]]:
+    """The number of workers that two groups share, if there is room for it."""
+    links = _links(groups, order)
+    if len(links) > 16:
+        return []
+    at = dict(zip(order, places, strict=True))
+    return [
+        {
+            "x": (at[a][0] + at[b][0]) / 2,
+            "y": (at[a][1] + at[b][1]) / 2,
+            "showarrow": False,
+            "text": f"{text.whole(n)} in common" if len(links) <= 8 else text.whole(n),
+            "font": {"size": 11},
+            "yshift": 10 if at[a][1] == at[b][1] else 0,
+            "xshift": 0 if at[a][1] == at[b][1] else (44 if at[a][0] + at[b][0] > 0 else -44),
+        }
+        for a, b, n in links
+    ]
+
+
+def _nodes(
+    groups: Groups,
+    order: Sequence[int],
+    places: Sequence[tuple[float, float]],
+    source: int,
+    arrivals: FloatArray,
+    rounds: int,
+) -> dict[str, Any]:
+    """The properties of nodes that the menu changes: colours, texts below, hover texts."""
+    big = len(order) <= 24
+    words, hovers, colours = [], [], []
+    last = max((float(a) for a in arrivals if a <= rounds), default=1.0)
+    for group, arrival in zip(order, arrivals, strict=True):
+        size = f"{text.whole(int(groups.sizes[group]))} workers"
+        if group == source:
+            said, short = "releases in round 1", "source"
+        elif math.isinf(arrival):
+            said, short = "is never reached", "never"
+        elif arrival > rounds:
+            said, short = f"would be reached in round {arrival:.0f}, after the last", "not in time"
+        else:
+            said, short = f"is reached in round {arrival:.0f}", f"round {arrival:.0f}"
+        words.append(
+            f"{short}<br>{size}" if big else short.removeprefix("round ") if len(order) > 40 else short
+        )
+        hovers.append(f"<b>group {_name(groups, group)}</b><br>{size}<br>{said}")
+        late = 0.15 + 0.7 * (float(arrival) - 1) / max(1.0, last - 1) if arrival <= rounds else 1.0
+        colours.append(0.0 if group == source else late)
+    largest = float(groups.sizes.max())
+    sizes = [(22 if not big else 30) + 18 * math.sqrt(float(groups.sizes[g]) / largest) * big for g in order]
+    marker = {
+        "size": sizes,
+        "color": colours,
+        "cmin": 0,
+        "cmax": 1,
+        "colorscale": _SCALE,
+        "line": {"color": "#5B6470", "width": 1.2},
+        "opacity": 1,
+    }
+    return {"text": [words], "hovertext": [hovers], "marker": [marker]}
+
+
+def _table(
+    groups: Groups, order: Sequence[int], sources: Sequence[int], arrivals: dict[int, FloatArray], rounds: int
+) -> str:
+    def said(arrival: float) -> str:
+        return "never" if math.isinf(arrival) else "not in time" if arrival > rounds else f"{arrival:.0f}"
+
+    head = sorted(order)[:24]
+    at = {group: i for i, group in enumerate(order)}
+    return text.table(
+        ["released by", *(f"group {_name(groups, g)}" for g in head)],
+        [
+            (f"group {_name(groups, s)}", *(said(float(arrivals[s][at[g]])) for g in head))
+            for s in sorted(sources)
+        ],
+        caption="Epoch in which a group first trains from models that hold another's first release",
+        numeric=tuple(range(1, len(head) + 1)),
+    )

@@ -1,0 +1,172 @@
+"""The canvas that networks are drawn on: marks for parties, links for messages, words.
+
+Colour and shape of a mark show trust; a further mark shows added noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sfumato.report import formatting as text
+from sfumato.report.figures.figure import NEUTRAL, NOISE, RAW, SECURE, TRUSTED, Figure
+from sfumato.report.results.network import Network
+
+MOST_LEAVES = 20  # leaves in one row
+_MOST_DEVICES = 240  # dots in total
+_SIGN = 7.0  # width of a sign in pixels, on average
+_WIDTH = 900.0  # width of a figure in pixels; determines how many dots are in one row
+_DOT = 15.0  # pixels from dot to dot
+_LEAST_WIDTH = 680  # in a narrower drawing marks would overlap
+TRUST_WORDS = {True: "trusted with raw updates", False: "not trusted"}
+_MARKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "trusted": ("trusted with raw updates", {"symbol": "square", "size": 26, "color": TRUSTED}),
+    "untrusted": (
+        "not trusted",
+        {"symbol": "circle", "size": 27, "color": "#F4F4F2", "line": {"color": "#5B6470", "width": 1.5}},
+    ),
+    "device": ("device", {"symbol": "circle", "size": 7, "color": NEUTRAL}),
+    "noisy device": (
+        "device that adds noise",
+        {"symbol": "diamond", "size": 9, "color": NOISE, "line": {"color": "#6B4B00", "width": 0.8}},
+    ),
+    "noise": (
+        "adds noise",
+        {"symbol": "diamond", "size": 12, "color": NOISE, "line": {"color": "#6B4B00", "width": 1}},
+    ),
+}
+_LINKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "raw": ("raw updates go up", {"color": RAW, "width": 2}),
+    "noised": ("noised updates go up", {"color": NEUTRAL, "width": 1.5, "dash": "dot"}),
+    "secure": ("only the sum arrives (secure aggregation)", {"color": SECURE, "width": 3}),
+    "superposed": ("messages are added over the air", {"color": NEUTRAL, "width": 1.5, "dash": "dash"}),
+    "shared": ("workers in common", {"color": NEUTRAL, "width": 1.5}),
+}
+
+
+@dataclass
+class Canvas:
+    """Marks and links by kind; x in slots, y in pixels downwards."""
+
+    marks: dict[str, list[tuple[float, float, str, str, str]]] = field(default_factory=dict)
+    links: dict[str, list[tuple[float, float, float, float]]] = field(default_factory=dict)
+    words: list[dict[str, Any]] = field(default_factory=list)
+
+    def mark(
+        self,
+        kind: str,
+        x: float,
+        y: float,
+        title: str,
+        lines: Sequence[str],
+        inside: str = "",
+        party: str | None = None,
+    ) -> None:
+        """A party: ``title`` and ``lines`` appear under the pointer, ``party`` is its name for observers."""
+        hover = "<br>".join([f"<b>{text.label(title)}</b>", *(text.label(line) for line in lines)])
+        self.marks.setdefault(kind, []).append((x, y, hover, inside, party or title))
+
+    def link(self, kind: str, start: tuple[float, float], end: tuple[float, float]) -> None:
+        """A line between two points; ``kind`` says what goes over it."""
+        self.links.setdefault(kind, []).append((*start, *end))
+
+    def word(self, x: float, y: float, words: str, **style: Any) -> None:
+        """Words at a point; ``style`` as in a plotly annotation."""
+        place = {"x": x, "y": y, "text": text.label(words), "showarrow": False}
+        self.words.append(place | {"font": {"size": 11}} | style)
+
+    def dots(
+        self,
+        kind: str,
+        x: float,
+        y: float,
+        count: int,
+        slots: int,
+        describe: Callable[[int], tuple[str, str, list[str]]],
+    ) -> float:
+        """A grid of dots centred below ``(x, y)``, and the number of the others; returns the lowest y."""
+        pixels = _WIDTH / slots
+        shown = min(count, max(6, _MOST_DEVICES // slots))
+        across = min(shown, max(2, int(pixels / _DOT) - 1), max(2, math.ceil(math.sqrt(2.5 * shown))))
+        for number in range(shown):
+            row, column = divmod(number, across)
+            at = x + (column - (across - 1) / 2) * _DOT / pixels
+            party, title, lines = describe(number)
+            self.mark(kind, at, y + row * _DOT, title, lines, party=party)
+        low = y + (math.ceil(shown / across) - 1) * _DOT
+        if count == shown:
+            return low
+        more = text.whole(count - shown)
+        self.word(x, low + 18, f"… and {more} more" if pixels > 110 else f"+{more}")
+        return low + 18
+
+
+def fitting(name: str, slots: int) -> str:
+    """``name``, cut off where it would reach into the marks beside it."""
+    most = int(_WIDTH / slots / _SIGN) - 4
+    return name if len(name) <= most else f"{name[: max(1, most - 1)]}…"
+
+
+def noise_said(network: Network) -> str:
+    """The parties that add noise, counted by kind."""
+    if not network.noise:
+        return "No party adds noise." + (
+            " The received signals contain the receivers' noise." if network.over_air else ""
+        )
+    counts: dict[tuple[str, bool], list[str]] = {}
+    for owner in network.noise:
+        party, _, devices = owner.partition("/")
+        counts.setdefault((party.partition(":")[0], bool(devices)), []).append(party)
+    said = []
+    for (kind, at_devices), parties in counts.items():
+        who = (
+            "the cloud"
+            if kind == "cloud"
+            else f"{text.whole(len(parties))} {text.pluralise(kind, len(parties))}"
+        )
+        said.append(f"the devices under {who}" if at_devices else who)
+    return f"Noise is added by {text.join_names(said, 9)}."
+
+
+def canvas_figure(canvas: Canvas, slots: int, low: float, said: str, top: float = -44.0) -> Figure:
+    """What is on ``canvas``, from ``top`` to ``low`` (pixels), as a figure with the caption ``said``."""
+    data: list[dict[str, Any]] = []
+    for kind, (name, line) in _LINKS.items():
+        ends = canvas.links.get(kind, [])
+        if ends:
+            xs = [x for x0, _, x1, _ in ends for x in (x0, x1, None)]
+            ys = [y for _, y0, _, y1 in ends for y in (y0, y1, None)]
+            common = {"type": "scatter", "mode": "lines", "hoverinfo": "skip", "line": line, "name": name}
+            data.append(common | {"x": xs, "y": ys})
+    for kind, (name, marker) in _MARKS.items():
+        marks = canvas.marks.get(kind, [])
+        if marks:
+            ink = "#FFFFFF" if kind == "trusted" else "#22262B"
+            data.append({
+                "type": "scatter", "mode": "markers+text", "name": name, "marker": marker,
+                "hoverinfo": "text",
+                "x": [m[0] for m in marks], "y": [m[1] for m in marks], "hovertext": [m[2] for m in marks],
+                "customdata": [m[4] for m in marks],  # names of the parties, for `sfumato explore`
+                "text": [m[3] for m in marks], "textfont": {"size": 11, "color": ink}, "cliponaxis": False,
+            })  # fmt: skip
+    height = low - top + 16
+    hidden = {"visible": False, "fixedrange": True}
+    return Figure(
+        title="Trust and noise in the network",
+        caption=said[0].upper() + said[1:],
+        description="Drawing of the network: " + said,
+        data=data,
+        layout={
+            "height": height + 48,
+            "margin": {"l": 8, "r": 8, "t": 4, "b": 44},
+            "xaxis": hidden | {"range": [-0.55, slots - 0.45]},
+            "yaxis": hidden | {"range": [low + 16, top]},
+            "annotations": canvas.words,
+            "hovermode": "closest",
+            "legend": {"orientation": "h", "x": 0.5, "xanchor": "center", "y": 0, "yanchor": "top"},
+        },
+        kind="network",
+        min_width=max(_LEAST_WIDTH, 32 * slots),
+    )

@@ -1,0 +1,191 @@
+"""The drawing of the network: cloud, aggregators, devices, with trust and noise.
+
+A drawing has at most a few hundred marks: for a large network it shows examples of all parties that differ in
+trust or noise, and the number of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from sfumato.network.tree import Tree
+from sfumato.report import formatting as text
+from sfumato.report.drawings.network_canvas import (
+    MOST_LEAVES,
+    TRUST_WORDS,
+    Canvas,
+    canvas_figure,
+    fitting,
+    noise_said,
+)
+from sfumato.report.figures.figure import Figure
+from sfumato.report.results.network import Network
+
+_ROW = 96.0  # pixels from tier to tier
+
+
+def topology_figure(network: Network) -> Figure | None:
+    """The network as a drawing; ``None`` if its shape is not known."""
+    if network.family is None:
+        return None
+    drawn: Figure = network.family.figure(network, network.shape)
+    return drawn
+
+
+def tree_figure(network: Network, tree: Tree) -> Figure:
+    """A tree, the cloud on top."""
+    canvas = Canvas()
+    children = _drawn_children(network, tree)
+    order = [leaf for shown in children[-1].values() for leaf in shown] if children else [0]
+    places: list[dict[int, float]] = [{} for _ in tree.tiers]
+    places[-1] = {leaf: float(slot) for slot, leaf in enumerate(order)}
+    for depth in range(tree.depth - 2, -1, -1):
+        for parent, shown in children[depth].items():
+            places[depth][parent] = sum(places[depth + 1][c] for c in shown) / len(shown)
+    for depth, tier_places in enumerate(places):
+        for index, x in tier_places.items():
+            _node(canvas, network, tree, depth, index, x, len(order))
+            if depth < tree.depth - 1:
+                _below(canvas, network, tree, depth, index, x, places[depth + 1], children[depth][index])
+    bottom = (tree.depth - 1) * _ROW
+    low = max(_devices(canvas, network, tree, leaf, x, bottom, len(order)) for leaf, x in places[-1].items())
+    tiers = [f"{text.whole(tier.size)} {text.pluralise(tier.name, tier.size)}" for tier in tree.tiers[1:]]
+    devices = f"{text.whole(tree.device_count)} {text.pluralise('device', tree.device_count)}"
+    said = f"{text.join_names(['the cloud', *tiers, devices], 9)}; {_trust_said(tree)} {noise_said(network)}"
+    return canvas_figure(canvas, len(order), low, said)
+
+
+def _drawn_children(network: Network, tree: Tree) -> list[dict[int, list[int]]]:
+    """For every tier except the last, the children of drawn nodes that are drawn: examples of all kinds."""
+    room, drawn = float(MOST_LEAVES), [0]
+    chosen: list[dict[int, list[int]]] = []
+    for depth in range(tree.depth - 1):
+        most = max(1, round(room ** (1 / (tree.depth - 1 - depth))))
+        parents = tree.parents[depth + 1]
+        level: dict[int, list[int]] = {}
+        for parent in drawn:
+            first = int(parents.searchsorted(parent))
+            every = range(first, first + int(tree.children[depth][parent]))
+            level[parent] = _representatives(every, most, partial(_appearance, network, tree, depth + 1))
+        chosen.append(level)
+        drawn = [child for shown in level.values() for child in shown]
+        room = max(1.0, room / max(len(shown) for shown in level.values()))
+    return chosen
+
+
+def _representatives(every: Sequence[int], most: int, look: Callable[[int], object]) -> list[int]:
+    """At most ``most`` of ``every``, in order: one of each appearance, then evenly spaced ones."""
+    if len(every) <= most:
+        return list(every)
+    looks: dict[object, int] = {}
+    for entry in every:
+        looks.setdefault(look(entry), entry)
+    kept = list(looks.values())[:most]
+    spread = [every[round(i * (len(every) - 1) / max(1, most - 1))] for i in range(most)]
+    kept += [entry for entry in spread if entry not in kept][: most - len(kept)]
+    return sorted(kept)
+
+
+def _appearance(network: Network, tree: Tree, depth: int, index: int) -> object:
+    name = tree.node_name(depth, index)
+    return (
+        bool(tree.tiers[depth].trusted[index]),
+        network.adds_noise(name),
+        network.adds_noise(f"{name}/devices"),
+    )
+
+
+def _node(canvas: Canvas, network: Network, tree: Tree, depth: int, index: int, x: float, slots: int) -> None:
+    name, tier = tree.node_name(depth, index), tree.tiers[depth]
+    trusted, y = bool(tier.trusted[index]), depth * _ROW
+    below = int(tree.children[depth][index])
+    kind = tree.tiers[depth + 1].name if depth < tree.depth - 1 else "device"
+    title = tier.labels[index] if tier.labels else name
+    noise = _multipliers(network, tree, name)
+    lines = [name] if title != name else []
+    lines += [TRUST_WORDS[trusted], f"{text.whole(below)} {text.pluralise(kind, below)} below", *noise]
+    is_named = depth > 0 and title != name
+    inside = str(index) if depth and not is_named else ""
+    canvas.mark("trusted" if trusted else "untrusted", x, y, title, lines, inside, name)
+    if is_named:
+        canvas.word(x, y, fitting(title, slots), xanchor="left", xshift=18, yshift=-4)
+    if depth == 0:
+        canvas.word(x, y - 26, "cloud", font={"size": 12})
+    if noise:
+        canvas.mark("noise", x, y - 20 if depth else y + 22, f"{title} adds noise", noise, party=name)
+
+
+def _below(
+    canvas: Canvas,
+    network: Network,
+    tree: Tree,
+    depth: int,
+    index: int,
+    x: float,
+    places: dict[int, float],
+    shown: list[int],
+) -> None:
+    y = depth * _ROW
+    is_secure = f"{tree.tiers[depth + 1].name}_to_{tree.tiers[depth].name}" in network.secure
+    for child in shown:
+        kind = "secure" if is_secure else "noised" if _noised(network, tree, depth + 1, child) else "raw"
+        canvas.link(kind, (x, y), (places[child], y + _ROW))
+    hidden = int(tree.children[depth][index]) - len(shown)
+    if hidden:
+        words = f"… and {text.whole(hidden)} more {text.pluralise(tree.tiers[depth + 1].name, hidden)}"
+        canvas.word(x, y, words, xanchor="left", xshift=20, yshift=14)
+
+
+def _devices(
+    canvas: Canvas, network: Network, tree: Tree, leaf: int, x: float, y: float, slots: int
+) -> float:
+    owner = tree.node_name(tree.depth - 1, leaf)
+    noise = _multipliers(network, tree, f"{owner}/devices")
+    first = int(tree.first_device[leaf])
+    way = "superposed" if network.over_air else "noised" if noise else "raw"
+    if f"devices_to_{tree.tiers[-1].name}" in network.secure:
+        way = "secure"
+    canvas.link(way, (x, y), (x, y + 44))
+
+    def describe(number: int) -> tuple[str, str, list[str]]:
+        device = f"device:{first + number}"
+        return device, tree.titled(device), [f"under {tree.titled(owner)}", *noise]
+
+    kind = "noisy device" if noise else "device"
+    return canvas.dots(kind, x, y + 58, int(tree.devices[leaf]), slots, describe)
+
+
+def _noised(network: Network, tree: Tree, depth: int, index: int) -> bool:
+    """Whether all messages that this node sends up contain noise, of itself or of all parties below it."""
+    name = tree.node_name(depth, index)
+    if network.adds_noise(name):
+        return True
+    if depth == tree.depth - 1:
+        return network.over_air or network.adds_noise(f"{name}/devices")
+    first = int(tree.parents[depth + 1].searchsorted(index))
+    below = range(first, first + int(tree.children[depth][index]))
+    return all(_noised(network, tree, depth + 1, child) for child in below)
+
+
+def _multipliers(network: Network, tree: Tree, owner: str) -> list[str]:
+    """Lines for a hover: the multiplier at each kind of aggregation."""
+    multipliers = network.noise.get(owner, ())
+    if len(multipliers) == 1:
+        return [f"noise multiplier {text.number(multipliers[0])}"]
+    names = ["the global step", *(f"{tier.name} aggregations" for tier in tree.tiers[1:])]
+    return [
+        f"noise multiplier {text.number(multiplier)} at {name}"
+        for name, multiplier in zip(names, multipliers, strict=False)
+    ]
+
+
+def _trust_said(tree: Tree) -> str:
+    parts = [
+        f"{text.whole(int(t.trusted.sum()))} of {text.whole(t.size)} {text.pluralise(t.name, t.size)}"
+        for t in tree.tiers[1:]
+    ]
+    cloud = "the cloud" if tree.tiers[0].trusted[0] else ""
+    if not any(tier.trusted.any() for tier in tree.tiers):
+        return "no party is trusted with raw updates."
+    return f"trusted with raw updates: {text.join_names(list(filter(None, [cloud, *parts])), 9)}."

@@ -1,0 +1,82 @@
+"""Figures of what adaptive control chose in each round, and why a run ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sfumato.report import formatting as text
+from sfumato.report.figures.curves import line, over_legend
+from sfumato.report.figures.figure import Figure, colour, round_axis
+from sfumato.report.results.series import Curve, Series
+from sfumato.run_folder.reader import read_ledger
+
+
+@dataclass(frozen=True)
+class _ControlVariable:
+    """A quantity that control chooses: its metrics columns with their names, its title and its axis."""
+
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    title: str
+    axis: str
+
+
+_CONTROL_VARIABLES = (
+    _ControlVariable("interval", (("interval", ""),), "Local steps a round", "local steps"),
+    _ControlVariable(
+        "participation",
+        (("participants_trusted", "trusted edges"), ("participants_untrusted", "other edges")),
+        "Devices of an edge that take part",
+        "devices",
+    ),
+    _ControlVariable("noise", (("noise_factor", ""),), "Noise, as a multiple of the spec's noise", "factor"),
+)
+
+
+def control_figures(series: Sequence[Series]) -> list[Figure]:
+    """Figures of runs with adaptive control; none if there is no such run."""
+    return [figure for kind in _CONTROL_VARIABLES if (figure := _figure(series, kind)) is not None]
+
+
+def stop_reasons(one: Series) -> list[str]:
+    """Why each run of a series with adaptive control ended."""
+    said = []
+    for run in one.runs:
+        ended = read_ledger(run.path).get("realised", {}).get("ended") if run.finished else None
+        if ended:
+            seed = f" (seed {run.spec_dict.get('seed', 0)})" if len(one.runs) > 1 else ""
+            said.append(f"Ended after {text.whole(len(run.metrics))} rounds{seed}: {ended}.")
+    return said
+
+
+def _figure(series: Sequence[Series], kind: _ControlVariable) -> Figure | None:
+    found: list[tuple[int, str, Curve]] = []
+    for i, one in enumerate(series):
+        for column, part in kind.columns:
+            curve = one.curve(column)
+            if len(curve.rounds):
+                name = " → ".join(filter(None, [one.name if len(series) > 1 else "", part])) or kind.title
+                found.append((i if len(series) > 1 else len(found), name, curve))
+    if not found:
+        return None
+    last = max(float(curve.rounds[-1]) for *_, curve in found)
+    data = [trace for i, name, curve in found for trace in line(curve, name, colour(i))]
+    return Figure(
+        title=kind.title,
+        caption=f"Chosen by adaptive control before each round; the last is round {last:.0f}.",
+        description=f"{kind.title} over rounds. "
+        + " ".join(
+            f"{name}: {curve.mean[0]:.3g} in the first round, {curve.mean[-1]:.3g} in the last."
+            for _, name, curve in found
+        ),
+        data=data,
+        layout=over_legend(300, data, -0.28)
+        | {
+            "showlegend": len(found) > 1,
+            "hovermode": "x unified",
+            "xaxis": round_axis(r for *_, curve in found for r in curve.rounds),
+            "yaxis": {"title": {"text": kind.axis}, "rangemode": "tozero"},
+        },
+        kind=f"control-{kind.name}",
+    )

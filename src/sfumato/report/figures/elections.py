@@ -1,0 +1,162 @@
+"""Elected supernodes: the probability that a client serves, how often clients served, and the effect on ε."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sfumato.election.odds import expected_terms, probability_elected, probability_of_terms
+from sfumato.report import formatting as text
+from sfumato.report.figures.curves import over_legend
+from sfumato.report.figures.figure import Figure, colour, faded
+from sfumato.report.results.series import Series
+from sfumato.run_folder.reader import RunFolder, read_ledger
+
+
+@dataclass(frozen=True)
+class SupernodeTerms:
+    """Elections of a finished run.
+
+    Attributes:
+        devices: number of devices of every zone.
+        rounds: number of elections of every zone, without replacements of failed supernodes.
+        served: number of terms of every client, by zone.
+        failures: number of supernodes that failed.
+        epsilon: largest ε towards another client of the same zone; NaN if there is no such row.
+        unelected: ε of the same client towards the public, which is what a client that never serves sees.
+    """
+
+    devices: tuple[int, ...]
+    rounds: int
+    served: tuple[int, ...]
+    failures: int
+    epsilon: float
+    unelected: float
+
+
+def supernode_terms(run: RunFolder) -> SupernodeTerms | None:
+    """The elections of ``run``; ``None`` if there were none, or the run is not finished."""
+    ledger: Mapping[str, Any] = read_ledger(run.path) if run.finished else {}
+    supernodes = ledger.get("realised", {}).get("supernodes")
+    if not supernodes or not supernodes[0][0]:
+        return None
+    devices = tuple(int(count) for count in ledger["devices_per_leaf"])
+    zones = [zone for number in supernodes for zone in number[0]]
+    served = np.bincount([device for zone in zones for device in zone], minlength=sum(devices))
+    epsilon, unelected = _epsilons(run.privacy, np.repeat(np.arange(len(devices)), devices))
+    failures = sum(len(zone) - 1 for zone in zones)
+    return SupernodeTerms(devices, len(supernodes), tuple(served.tolist()), failures, epsilon, unelected)
+
+
+def _epsilons(privacy: Mapping[str, Any], zone_of: np.typing.NDArray[np.int64]) -> tuple[float, float]:
+    """Largest ε towards another client of the zone, and ε of that unit towards the public."""
+    rows = {(row["unit"], row["observer"]): float(row["epsilon"]) for row in privacy["guarantees"]}
+    near = {
+        pair: epsilon
+        for pair, epsilon in rows.items()
+        if all(name.startswith("device:") for name in pair)
+        and zone_of[int(pair[0][7:])] == zone_of[int(pair[1][7:])]
+    }
+    if not near:
+        return math.nan, math.nan
+    unit, observer = max(near, key=lambda pair: near[pair])
+    return near[unit, observer], rows.get((unit, "public"), math.nan)
+
+
+def elections_table(terms: SupernodeTerms) -> str:
+    """For zones of each size: probability and number of terms of a client."""
+    zones = np.repeat(np.arange(len(terms.devices)), terms.devices)
+    served, rows = np.array(terms.served), []
+    for size in sorted(set(terms.devices)):
+        alike = np.flatnonzero(np.array(terms.devices) == size)
+        found = served[np.isin(zones, alike)]
+        rows.append(
+            (
+                text.whole(size),
+                text.whole(len(alike)),
+                text.percent(probability_elected(size, terms.rounds)),
+                f"{expected_terms(size, terms.rounds):.1f}",
+                f"{found.min()} to {found.max()}",
+                text.percent(float((found > 0).mean())),
+            )
+        )
+    return text.table(
+        ["devices in a zone", "zones", "probability to serve at least once", "expected terms", "terms served",
+         "devices that served"],
+        rows,
+        caption=f"Uniform elections, one per round and zone over {terms.rounds} rounds; "
+        f"{terms.failures} supernodes failed and were replaced",
+        numeric=tuple(range(6)),
+    )  # fmt: skip
+
+
+def elections_summary(terms: SupernodeTerms, delta: str = "") -> str:
+    """The effect of elections on ε, in one or two sentences; ``delta`` stands beside each ε."""
+    said = (
+        "A zone is an edge with its devices. An elected device receives the sum of its zone and so becomes "
+        "an observer of the zone. "
+    )
+    if math.isnan(terms.epsilon):
+        return said
+    largest = f"{text.epsilon(terms.epsilon)}{delta}"
+    said += f"The largest ε before training towards another device of the zone is {largest}"
+    if not math.isnan(terms.unelected):
+        said += (
+            f"; towards a device that never serves, which sees the public model only, it is "
+            f"{text.epsilon(terms.unelected)}{delta}"
+        )
+    return said + "."
+
+
+def elections_figure(series: Sequence[Series]) -> Figure | None:
+    """Devices by number of terms, and the expectation of uniform elections; ``None`` without elections."""
+    found = [(one, terms) for one in series if (terms := supernode_terms(one.first)) is not None]
+    if not found:
+        return None
+    data: list[dict[str, Any]] = []
+    for number, (one, terms) in enumerate(found):
+        name = f"{one.name}: " if len(series) > 1 else ""
+        counts = np.bincount(terms.served)
+        chances = [
+            sum(size * probability_of_terms(size, terms.rounds, served) for size in terms.devices)
+            for served in range(len(counts))
+        ]
+        data.append(
+            {"type": "bar", "x": list(range(len(counts))), "y": counts.tolist(), "name": f"{name}served",
+             "marker": {"color": faded(colour(number), 0.45)}}
+        )  # fmt: skip
+        data.append(
+            {"type": "scatter", "mode": "lines+markers", "x": list(range(len(counts))), "y": chances,
+             "name": f"{name}expected of uniform elections", "line": {"color": colour(number), "dash": "dot"}}
+        )  # fmt: skip
+    return Figure(
+        title="Terms as supernode",
+        caption="Devices by number of terms; dotted: expectation of uniform elections without failures.",
+        description="Devices by number of terms as supernode. "
+        + " ".join(f"{one.name}: at most {max(terms.served)} terms." for one, terms in found),
+        data=data,
+        layout=over_legend(300, data, -0.28)
+        | {
+            "xaxis": {"title": {"text": "terms"}, "dtick": 1},
+            "yaxis": {"title": {"text": "devices"}, "rangemode": "tozero"},
+        },
+        kind="elections",
+    )
+
+
+def elections_parts(series: Sequence[Series]) -> list[tuple[Series, str]]:
+    """The table and the words for every series with elections, as HTML."""
+    found = [(one, supernode_terms(one.first)) for one in series]
+    return [
+        (
+            one,
+            f"<p>{text.escape(elections_summary(terms, text.at_delta(one.first.privacy)))}</p>"
+            f"{elections_table(terms)}",
+        )
+        for one, terms in found
+        if terms is not None
+    ]

@@ -1,0 +1,172 @@
+"""The figure of ε so far over rounds, towards every watched observer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sfumato.report import formatting as text
+from sfumato.report.figures.curves import mode_of, over_legend, thinned
+from sfumato.report.figures.figure import DASHES, Figure, colour, log_axis, needs_log_axis, round_axis
+from sfumato.report.results.network import read_network
+from sfumato.report.results.series import FloatArray, Series
+from sfumato.run_folder.metrics_table import EPSILON_PREFIX
+
+_STRIP = 0.1  # share of the panel that the strip for infinities takes
+
+
+@dataclass(frozen=True)
+class _EpsilonLine:
+    """ε towards one observer over the rounds of one run.
+
+    Attributes:
+        index: of the run in the report.
+        run: its name.
+        observer: towards whom.
+        rounds: at which ε is stated.
+        values: ε at them; infinite where nothing is guaranteed.
+        unit: the kind of unit that it is about.
+        is_spent: whether it is what control has spent of its budget.
+    """
+
+    index: int
+    run: str
+    observer: str
+    rounds: FloatArray
+    values: FloatArray
+    unit: str
+    is_spent: bool
+
+
+def epsilon_figure(series: Sequence[Series]) -> Figure | None:
+    """ε so far over rounds, a line for every run and watched observer; ``None`` without any finite one.
+
+    Infinite values are drawn in a strip above the finite ones.
+    """
+    lines = [
+        _EpsilonLine(
+            index,
+            one.name,
+            names.titled(observer),
+            *one.worst(EPSILON_PREFIX + observer),
+            "record" if one.first.spec_dict["privacy"].get("unit") == "record" else "device",
+            bool(one.first.spec_dict.get("control")),
+        )
+        for index, one in enumerate(series)
+        for names in [read_network(one.first.spec_dict)]
+        for observer in one.observers
+    ]
+    lines = [line for line in lines if len(line.rounds)]
+    if not any(np.isfinite(line.values).any() for line in lines):
+        return None
+    data = _epsilon_traces(lines, several=len(series) > 1)
+    units = text.join_names(sorted({line.unit for line in lines}))
+    deltas = text.join_names(list(dict.fromkeys(text.number(one.first.privacy["delta"]) for one in series)))
+    return Figure(
+        title="ε over rounds",
+        caption=(
+            f"Privacy loss up to each round: the worst {units} towards each watched observer (and the worst "
+            f"seed), at δ = {deltas}. ∞: no guarantee.{_spent(lines)}"
+        ),
+        description="Epsilon over rounds. " + " ".join(
+            f"{line.run}, observer {line.observer}: {text.epsilon(float(line.values[-1]))} in the end."
+            for line in lines
+        ),
+        data=data,
+        layout=_epsilon_layout(lines, data),
+        table=text.table(
+            ["run", "observer", "round", "ε"],
+            [
+                (line.run, line.observer, text.whole(r), text.epsilon(float(v)))
+                for line in lines
+                for r, v in thinned(line.rounds, line.values)
+            ],
+            caption="ε so far, by run, observer and round",
+            numeric=(2, 3),
+        ),
+        kind="epsilon",
+    )  # fmt: skip
+
+
+def _spent(lines: Sequence[_EpsilonLine]) -> str:
+    """A note where control chose the rounds: the guarantee is the budget, and may be left unspent."""
+    if not any(line.is_spent for line in lines):
+        return ""
+    return (
+        " With control a curve is what the rounds have spent so far; the guarantee is the budget, which was "
+        "given before the run, so it can be larger."
+    )
+
+
+def _epsilon_traces(lines: Sequence[_EpsilonLine], *, several: bool) -> list[dict[str, Any]]:
+    """Traces of finite values, and of infinite ones on the second y axis, a height of its own each."""
+    observers = list(dict.fromkeys(line.observer for line in lines))
+    data: list[dict[str, Any]] = []
+    height = 0
+    for line in lines:
+        name = f"{line.run} → {line.observer}" if several else line.observer
+        at = observers.index(line.observer)
+        style = {
+            "color": colour(line.index if several else at),
+            "dash": DASHES[at % len(DASHES)],
+            "width": 2,
+        }
+        is_infinite = np.isinf(line.values)
+        marker = {"color": style["color"], "size": 6}
+        common = {"type": "scatter", "legendgroup": name, "mode": mode_of(line.rounds), "line": style}
+        if not is_infinite.all():
+            data.append(common | {
+                "name": text.label(name),
+                "x": line.rounds[~is_infinite].tolist(),
+                "y": line.values[~is_infinite].tolist(),
+                "text": [text.epsilon(float(value)) for value in line.values[~is_infinite]],
+                "hovertemplate": "ε = %{text}",
+                "marker": marker,
+            })  # fmt: skip
+        if is_infinite.any():
+            data.append(common | {
+                "name": f"{text.label(name)}: ∞",
+                "x": line.rounds[is_infinite].tolist(),
+                "y": [height] * int(is_infinite.sum()),
+                "yaxis": "y2",
+                "hovertemplate": "ε = ∞",
+                "marker": marker,
+            })  # fmt: skip
+            height += 1
+    return data
+
+
+def _epsilon_layout(lines: Sequence[_EpsilonLine], data: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A y axis for finite values, and above it a strip for infinite ones, where there are any."""
+    finite = [float(v) for line in lines for v in line.values if math.isfinite(v)]
+    infinite = sum(bool(np.isinf(line.values).any()) for line in lines)
+    layout = over_legend(380, data) | {
+        "showlegend": True,
+        "hovermode": "x unified",
+        "xaxis": round_axis(r for line in lines for r in line.rounds) | {"anchor": "y"},
+    }
+    top = 1.0
+    if infinite:
+        strip = min(0.35, _STRIP + 0.03 * (infinite - 1)) if finite else 1.0
+        top = 1.0 - strip - 0.04
+        layout["yaxis2"] = {
+            "domain": [1.0 - strip, 1.0],
+            "range": [-0.7, infinite - 0.3],
+            "tickvals": [(infinite - 1) / 2],
+            "ticktext": ["∞"],
+            "tickfont": {"size": 18},
+            "showgrid": False,
+            "zeroline": False,
+            "fixedrange": True,
+        }
+    if finite:
+        layout["yaxis"] = {"title": {"text": "ε so far"}, "domain": [0, top], "rangemode": "tozero"}
+        if needs_log_axis(finite):
+            layout["yaxis"] |= log_axis(finite)
+    else:
+        layout["xaxis"]["anchor"] = "y2"
+    return layout

@@ -1,0 +1,193 @@
+"""Per-worker privacy over rounds: ε towards the worst observer, and its spread over workers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from sfumato.privacy.groups.per_worker import PerWorker, per_worker
+from sfumato.report import formatting as text
+from sfumato.report.figures.figure import Figure, colour, faded, log_axis, needs_log_axis
+from sfumato.report.results.grouped_run import GroupedRun
+
+_MOST_ROUNDS = 12
+_MODELS: tuple[tuple[Literal[1, 2], str], ...] = (
+    (1, "all other workers observe"),
+    (2, "workers of other groups observe"),
+)
+
+
+@dataclass(frozen=True)
+class _RoundSpread:
+    """ε over workers after one round, under one threat model.
+
+    Attributes:
+        round_number: from 1.
+        least: ε of the best protected worker; see `_spread`.
+        median: of workers that have a guarantee.
+        largest: of them.
+        unprotected: workers without a guarantee.
+    """
+
+    round_number: int
+    least: float
+    median: float
+    largest: float
+    unprotected: int
+
+    @property
+    def values(self) -> tuple[float, float, float]:
+        """Least, median, largest."""
+        return self.least, self.median, self.largest
+
+
+def per_worker_privacy_figure(run: GroupedRun) -> Figure | None:
+    """Least, median and largest ε over workers, for both threat models; ``None`` without rounds."""
+    at_rounds = _rounds_shown(run)
+    if not at_rounds:
+        return None
+    spreads = [(name, _spreads(run, at_rounds, model)) for model, name in _MODELS]
+    data, notes, finite = list[dict[str, Any]](), list[str](), list[float]()
+    for number, (name, spread) in enumerate(spreads):
+        last = spread[-1]
+        drawn = [one for one in spread if math.isfinite(one.least)]
+        finite += [value for one in drawn for value in one.values if math.isfinite(value)]
+        if math.isnan(last.least):
+            notes.append(text.sentence(f"{name}: there is no such observer"))
+        elif last.unprotected:
+            notes.append(text.sentence(f"{name}: ∞ for {text.whole(last.unprotected)} workers"))
+        if drawn:
+            data += _band(drawn, name, colour(number))
+    rows = [
+        (name, text.whole(one.round_number), *map(text.epsilon, one.values), text.whole(one.unprotected))
+        for name, spread in spreads
+        for one in spread
+    ]
+    described = [
+        f"{name}: at most {text.epsilon(spread[-1].largest)} in the end." for name, spread in spreads
+    ]
+    return Figure(
+        title="Per-worker privacy over rounds",
+        caption=(
+            f"ε (δ = {text.number(run.delta)}) of all data of a worker towards the single worker that learns "
+            "the most about it: per-worker privacy (PwP) of the DP-OGL paper, equation (15), with the exact "
+            "leakage. "
+            "If all other workers observe, that is its Threat model 1; if those of other groups do, 2. "
+            "Line: the worst worker; dashed: the median; band: all workers that have a guarantee. "
+            + " ".join(notes)
+        ).strip(),
+        description="Per-worker privacy over rounds. " + " ".join(described),
+        data=data,
+        layout=_layout(at_rounds[-1], finite, "" if data else " ".join(notes)),
+        table=text.table(
+            ["observers", "round", "least ε", "median", "largest", "workers without"],
+            rows,
+            caption="ε of a worker towards its worst observer: spread over workers",
+            numeric=(1, 2, 3, 4, 5),
+        ),
+        kind="pwp",
+    )
+
+
+def _layout(last_round: int, finite: Sequence[float], message: str) -> dict[str, Any]:
+    """Axes over rounds and ε; with a ``message``, only that: there is nothing to draw."""
+    layout: dict[str, Any] = {
+        "height": 380,
+        "margin": {"l": 64, "r": 16, "t": 30, "b": 56},
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.2, "yanchor": "top"},
+        "hovermode": "x unified",
+        "xaxis": {"title": {"text": "round"}, "tickformat": "d", "range": [0, last_round * 1.02]},
+        "yaxis": {"title": {"text": "ε, worst observer"}, "rangemode": "tozero"},
+    }
+    if needs_log_axis(finite) and max(finite) > 1000:
+        layout["yaxis"] |= log_axis(finite)
+    if message:
+        place = {"x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper"}
+        layout |= {"height": 120, "annotations": [{"text": message, "showarrow": False} | place]}
+        layout["xaxis"] |= {"visible": False}
+        layout["yaxis"] |= {"visible": False}
+    return layout
+
+
+def _rounds_shown(run: GroupedRun) -> list[int]:
+    """At most twelve rounds, including the last one; fewer with sampling, when ε takes long to compute."""
+    rounds = run.ledger.rounds
+    if run.plan.is_sampled:
+        pairs = len(run.rows)
+        most = 5 if pairs <= 16 else 3 if pairs <= 60 else 2
+    else:
+        most = _MOST_ROUNDS
+    if not rounds:
+        return []
+    if rounds <= most:
+        return list(range(1, rounds + 1))
+    return sorted({max(1, round(rounds * i / most)) for i in range(1, most + 1)})
+
+
+def _spreads(run: GroupedRun, at_rounds: Sequence[int], model: Literal[1, 2]) -> list[_RoundSpread]:
+    """The spread over workers at each of ``at_rounds``, under threat model ``model``."""
+    neighbours = run.plan.spec.privacy.neighbours
+    found = per_worker(run.ledger, at_rounds, threat_model=model, delta=run.delta, neighbours=neighbours)
+    return [_spread(found, at, round_number) for at, round_number in enumerate(at_rounds)]
+
+
+def _spread(found: Sequence[PerWorker], at: int, round_number: int) -> _RoundSpread:
+    """Least, median and largest over workers at one round, and how many have no guarantee.
+
+    The three are of workers that have a guarantee, and infinite where none has one. They are NaN where
+    there is no observer.
+    """
+    weighed = [(one.epsilon[at], one.stands_for) for one in found if not math.isnan(one.epsilon[at])]
+    if not weighed:
+        return _RoundSpread(round_number, math.nan, math.nan, math.nan, 0)
+    values = np.repeat([v for v, _ in weighed], [n for _, n in weighed])
+    finite = np.sort(values[np.isfinite(values)])
+    unprotected = len(values) - len(finite)
+    if not len(finite):
+        return _RoundSpread(round_number, math.inf, math.inf, math.inf, unprotected)
+    middle = float(finite[(len(finite) - 1) // 2])
+    return _RoundSpread(round_number, float(finite[0]), middle, float(finite[-1]), unprotected)
+
+
+def _band(drawn: Sequence[_RoundSpread], name: str, hex_colour: str) -> list[dict[str, Any]]:
+    x = [one.round_number for one in drawn]
+    low, middle, high = ([one.values[i] for one in drawn] for i in range(3))
+    common = {"type": "scatter", "x": x, "legendgroup": name}
+    marker = {"color": hex_colour, "size": 6}
+    return [
+        common
+        | {
+            "mode": "lines",
+            "y": low,
+            "text": list(map(text.epsilon, low)),
+            "line": {"width": 0.5, "color": hex_colour},
+            "showlegend": False,
+            "hovertemplate": "%{text}",
+            "name": f"{name}, least",
+        },
+        common
+        | {
+            "mode": "lines+markers",
+            "y": high,
+            "text": list(map(text.epsilon, high)),
+            "fill": "tonexty",
+            "fillcolor": faded(hex_colour, 0.16),
+            "line": {"color": hex_colour, "width": 2},
+            "marker": marker,
+            "name": f"{name}, worst worker",
+            "hovertemplate": "%{text}",
+        },
+        common
+        | {
+            "mode": "lines",
+            "y": middle,
+            "text": list(map(text.epsilon, middle)),
+            "line": {"color": hex_colour, "width": 1.5, "dash": "dash"},
+            "name": f"{name}, median",
+            "hovertemplate": "%{text}",
+        },
+    ]

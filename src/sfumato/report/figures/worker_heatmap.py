@@ -1,0 +1,291 @@
+"""The heatmap of ε between workers (Fig. 4 of the DP-OGL paper)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from sfumato.report import formatting as text
+from sfumato.report.figures.figure import NO_GUARANTEE, Figure, log_ticks, needs_log_axis, tick_label
+from sfumato.report.results.grouped_run import GroupedRun, WorkerPair
+
+Pairs: TypeAlias = list[list[WorkerPair | None]]
+"""By target and observer; ``None`` where there is no such pair."""
+
+_SCALE = [
+    [0.0, "#F7FBFF"],
+    [0.2, "#DEEBF7"],
+    [0.4, "#9ECAE1"],
+    [0.6, "#4292C6"],
+    [0.8, "#08519C"],
+    [1.0, "#08306B"],
+]
+BUTTONS: dict[str, Any] = {
+    "bgcolor": "#F4F4F2",
+    "bordercolor": "#9AA1AA",
+    "borderwidth": 1,
+    "font": {"color": "#1D2126", "size": 12},
+    "showactive": True,
+    "xanchor": "left",
+    "yanchor": "bottom",
+    "x": 0,
+    "pad": {"t": 0, "b": 8, "l": 0, "r": 0},
+}
+
+
+def worker_heatmap_figure(run: GroupedRun) -> Figure:
+    """ε for every ordered pair of workers; buttons switch to the values that the paper claims."""
+    workers = run.drawn_workers.tolist()
+    pairs: Pairs = [[_pair(run, unit, observer) for observer in workers] for unit in workers]
+    views = ["exact", *run.claims]
+    exact = _values(pairs, "exact")
+    scaled = exact[np.isfinite(exact)].tolist()  # claims may be far off: they would leave no contrast
+    names = [_name(run, worker) for worker in workers]
+    log_from = min((v for v in scaled if v > 0), default=1.0) if needs_log_axis(scaled) else None
+    data = [trace for view in views for trace in _traces(pairs, view, names, log_from)]
+    classes = "" if run.draws_every_worker else ", one worker for every set of groups"
+    low, high = _range(exact)
+    return Figure(
+        title="ε between any two workers",
+        caption=(
+            "What the worker of a column can learn at most about all data of the worker of a row"
+            f"{classes}, as ε at δ = {text.number(run.delta)}; Fig. 4 of "
+            "the paper. "
+            "Darker cells have a larger ε, red cells no guarantee; the diagonal is empty."
+            + (
+                " The buttons switch to the paper's claims, in the colours of the exact values: a cell that "
+                "becomes lighter has a claim that is too low."
+                if run.claims
+                else ""
+            )
+        ),
+        description=(
+            f"Heatmap of epsilon for {text.whole(len(workers))} by {text.whole(len(workers))} workers, "
+            f"from {low} to {high}."
+        ),
+        data=data,
+        layout=_layout(run, names, scaled, data),
+        table=_table(run, sorted({int(run.ledger.kinds.of[w]) for w in workers})),
+        kind="workers",
+        min_width=560,
+    )
+
+
+def _traces(
+    pairs: Pairs, view: str, names: Sequence[str], log_from: float | None
+) -> Iterator[dict[str, Any]]:
+    """The cells of one view with a finite ε, and in red those without a guarantee.
+
+    Args:
+        pairs: by target and observer.
+        view: ``exact``, or the name of a claim.
+        names: of the workers.
+        log_from: smallest value of a logarithmic colour scale; ``None`` for a linear one.
+    """
+    values = _values(pairs, view)
+    gap = 0 if len(names) > 40 else 1
+    kind = "exact" if view == "exact" else "claimed"
+    hover = f"about %{{y}}<br>observer %{{x}}<br>ε = <b>%{{text}}</b> ({kind})<br>%{{customdata}}"
+    common = {
+        "type": "heatmap",
+        "x": list(names),
+        "y": list(names),
+        "visible": view == "exact",
+        "hoverongaps": False,
+        "xgap": gap,
+        "ygap": gap,
+        "hovertemplate": f"{hover}<extra></extra>",
+        "name": view,
+    }
+    colours = values if log_from is None else np.log10(np.maximum(values, log_from))
+    finite = _cells(np.where(np.isinf(values), np.nan, colours), values, pairs, view)
+    yield common | finite | {"coloraxis": "coloraxis"}
+    if np.isinf(values).any():
+        red = {
+            "zmin": 0,
+            "zmax": 1,
+            "colorscale": [[0, NO_GUARANTEE], [1, NO_GUARANTEE]],
+            "showscale": False,
+        }
+        yield common | _cells(np.where(np.isinf(values), 1.0, np.nan), values, pairs, view) | red
+
+
+def _layout(
+    run: GroupedRun, names: Sequence[str], scaled: list[float], data: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """Axes with a few workers' numbers, the colour scale, and a button for every view."""
+    ticks, workers = _ticks(len(names)), run.drawn_workers.tolist()
+    axis = {
+        "type": "category",
+        "tickvals": [names[t] for t in ticks],
+        "ticktext": [run.worker_title(workers[t]) for t in ticks],
+        "tickangle": 0,
+        "showgrid": False,
+        "constrain": "domain",
+        "fixedrange": False,
+        "showline": False,
+        "showspikes": False,
+    }
+    layout: dict[str, Any] = {
+        "height": 660,
+        "margin": {"l": 64, "r": 16, "t": 56 if run.claims else 16, "b": 56},
+        "xaxis": axis | {"title": {"text": "observer (another worker)"}},
+        "yaxis": axis
+        | {"title": {"text": "worker that ε is about"}, "scaleanchor": "x", "autorange": "reversed"},
+        "coloraxis": _colours(scaled, needs_log_axis(scaled)),
+    }
+    if run.claims:
+        buttons = [
+            {
+                "label": text.label(_label(view)),
+                "method": "restyle",
+                "args": [{"visible": [trace["name"] == view for trace in data]}],
+            }
+            for view in ["exact", *run.claims]
+        ]
+        layout["updatemenus"] = [
+            BUTTONS | {"type": "buttons", "direction": "right", "y": 1.01, "buttons": buttons}
+        ]
+    return layout
+
+
+def _pair(run: GroupedRun, unit: int, observer: int) -> WorkerPair | None:
+    return None if unit == observer and _alone(run, unit) else run.pair(*_apart(run, unit, observer))
+
+
+def _alone(run: GroupedRun, unit: int) -> bool:
+    """Whether the diagonal cell is empty: for a single worker, or one without others of the same groups."""
+    return run.draws_every_worker or int(run.ledger.kinds.size[run.ledger.kinds.of[unit]]) == 1
+
+
+def _apart(run: GroupedRun, unit: int, observer: int) -> tuple[int, int]:
+    """The pair of a cell; on the diagonal of classes, two different workers of the class."""
+    if unit != observer:
+        return unit, observer
+    members = np.flatnonzero(run.ledger.kinds.of == run.ledger.kinds.of[unit])
+    return unit, int(members[members != unit][0])
+
+
+def _values(pairs: Pairs, view: str) -> Any:
+    def value(pair: WorkerPair | None) -> float:
+        if pair is None:
+            return math.nan
+        return pair.epsilon if view == "exact" else pair.claimed.get(view, math.nan)
+
+    return np.array([[value(pair) for pair in row] for row in pairs], dtype=float)
+
+
+def _cells(z: Any, epsilons: Any, pairs: Pairs, view: str) -> dict[str, Any]:
+    """Values, texts and hover texts of all cells; empty for NaN."""
+    blank = np.isnan(z)
+    return {
+        "z": [[None if math.isnan(v) else round(float(v), 4) for v in row] for row in z],
+        "text": [
+            ["" if none else text.epsilon(float(v)) for v, none in zip(row, nones, strict=True)]
+            for row, nones in zip(epsilons, blank, strict=True)
+        ],
+        "customdata": [
+            ["" if none else _pair_details(pair, view) for pair, none in zip(row, nones, strict=True)]
+            for row, nones in zip(pairs, blank, strict=True)
+        ],
+    }
+
+
+def _name(run: GroupedRun, worker: int) -> str:
+    groups = run.groups_of(worker)
+    listed = text.join_names(list(map(str, groups)), 6)
+    size = int(run.ledger.kinds.size[run.ledger.kinds.of[worker]])
+    like = "" if run.draws_every_worker or size == 1 else f" and {text.whole(size - 1)} like it"
+    called = run.plan.parties.titled(f"device:{worker}")
+    return f"{called}{like} (in {text.pluralise('group', len(groups))} {listed})"
+
+
+def _pair_details(pair: WorkerPair | None, view: str) -> str:
+    if pair is None:
+        return ""
+    if view != "exact":
+        low = pair.epsilon > pair.claimed.get(view, math.inf) * (1 + 1e-9)
+        return f"exact {text.epsilon(pair.epsilon)}{': the claim is too low' if low else ''}"
+    if pair.hops is None:
+        return "not connected"
+    away = "a common group" if pair.hops == 0 else f"{pair.hops} {text.pluralise('group', pair.hops)} away"
+    facts = f"{away} · {text.whole(pair.releases)} releases · bound {pair.bound}"
+    claimed = ", ".join(text.number(value) for value in pair.claimed.values())
+    return f"{facts}<br>claimed {claimed}" if claimed else facts
+
+
+def _label(view: str) -> str:
+    short = view.removeprefix("DP-OGL ").replace("2 pi^2 alpha/sigma^2", "2π²α/σ²")
+    return short.replace(" x ", " × ").replace("mu for", "μ for")
+
+
+def _range(z: Any) -> tuple[str, str]:
+    measured = z[~np.isnan(z)]
+    if not measured.size:
+        return "nothing", "nothing"
+    return text.epsilon(float(measured.min())), text.epsilon(float(measured.max()))
+
+
+def _ticks(count: int) -> list[int]:
+    step = next(s for s in (1, 2, 5, 10, 20, 50) if count / s <= 20 or s == 50)
+    return list(range(0, count, step))
+
+
+def _colours(scaled: list[float], log: bool) -> dict[str, Any]:
+    """A colour scale over ``scaled`` that spans at least a third of the largest value."""
+    bar: dict[str, Any] = {"title": {"text": "ε"}, "thickness": 12, "outlinewidth": 0, "len": 1}
+    positive = [v for v in scaled if v > 0]
+    if log:
+        low, high = min(positive), max(positive)
+        inside = log_ticks(low, high)
+        bar |= {"tickvals": [math.log10(t) for t in inside], "ticktext": [tick_label(t) for t in inside]}
+        return {"colorscale": _SCALE, "cmin": math.log10(low), "cmax": math.log10(high), "colorbar": bar}
+    high = max(positive, default=1.0)
+    low = min(min(scaled, default=0.0), high * 2 / 3)
+    return {"colorscale": _SCALE, "cmin": low, "cmax": high, "colorbar": bar, "showscale": bool(scaled)}
+
+
+def _table(run: GroupedRun, kinds: list[int]) -> str:
+    """One row for every pair of sets of groups, the largest ε first."""
+    rows, seen = [], set()
+    for a in kinds:
+        for b in kinds:
+            if a == b and int(run.ledger.kinds.size[a]) == 1:
+                continue
+            unit = int(run.ledger.kinds.first[a])
+            members = np.flatnonzero(run.ledger.kinds.of == b)
+            pair = run.pair(unit, int(members[members != unit][0]))
+            groups = [text.join_names(list(map(str, run.groups_of(int(w)))), 6) for w in (unit, members[0])]
+            if (a, b) not in seen:
+                rows.append((pair.epsilon, groups, pair))
+            seen.add((a, b))
+    rows.sort(key=lambda row: -row[0])
+    left = len(rows) - 100
+    return text.table(
+        [
+            "groups of the worker",
+            "of the observer",
+            "distance",
+            "releases",
+            "bound",
+            "ε",
+            *(f"ε, {_label(name)}" for name in run.claims),
+        ],
+        [
+            (
+                *groups,
+                "–" if pair.hops is None else pair.hops,
+                text.whole(pair.releases),
+                pair.bound,
+                text.epsilon(pair.epsilon),
+                *(text.number(pair.claimed[n]) if n in pair.claimed else "–" for n in run.claims),
+            )
+            for _, groups, pair in rows[:100]
+        ],
+        caption=f"ε by the groups of both workers (δ = {text.number(run.delta)})"
+        + (f" (the 100 with the largest ε; {left} more)" if left > 0 else ""),
+        numeric=tuple(range(2, 6 + len(run.claims))),
+    )

@@ -1,0 +1,10 @@
+"""The page of a report: its sections in order, the first screen, HTML, styles and scripts.
+
+Imported by ``report`` and what is above it; imports ``report`` and what ``report`` imports.
+
+    after_run      ε after the run, where it differs from the guarantee
+    comparison     several runs: which is best at what, and where their specs differ
+    first_screen   the first screen: who learns what, at what cost, is it worth it
+    html           the HTML page and its figures
+    sections       the report of runs: its sections in order
+"""

@@ -1,0 +1,145 @@
+"""Several runs side by side: which is best at what, a table, and where their specs differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sfumato.report import formatting as text
+from sfumato.report.results.comparability import asks_for_energy, energy_text
+from sfumato.report.results.series import Series
+from sfumato.report.results.summary import Summary, has_edges, score_text
+from sfumato.run_folder.headline import headline_of
+from sfumato.spec.diff import differing
+
+_ALIKE = ("rounds", "seeds")  # left out where all runs are alike
+_NOT_COMPARED = ("hashes", "versions", "name", "seed")  # sections of a run's spec
+_MOST_KEYS = 12
+_MOST_ITEMS = 6
+_MOST_LETTERS = 72  # of a value
+_TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
+    ("the cloud", lambda one: one.epsilon_cloud),
+    ("the public", lambda one: one.epsilon_public),
+    ("the own edge (where it is not trusted)", lambda one: one.epsilon_own_edge),
+    ("other workers", lambda one: one.epsilon_peers),
+)
+
+
+def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[str]:
+    """Which run has the best score, and which the smallest ε towards each kind of observer."""
+    said = []
+    scores = {headline_of(one.first.metrics) for one in series}
+    finals = [one.final_score for one in summaries]
+    if len(scores) == 1 and not any(map(math.isnan, finals)) and len(set(finals)) > 1:
+        (score,) = scores
+        better = max if score.higher_is_better else min
+        best = better(range(len(finals)), key=finals.__getitem__)
+        superlative = "Highest" if score.higher_is_better else "Lowest"
+        said.append(f"{superlative} {score.name}: {summaries[best].run}, {score.text(finals[best])}.")
+    for whom, of in _TOWARDS:
+        known = [(of(one), one.run) for one in summaries if not math.isnan(of(one))]
+        finite = [value for value, _ in known if value < math.inf]
+        if finite and len({text.epsilon(value) for value, _ in known}) > 1:
+            least = text.epsilon(min(finite))
+            names = [run for value, run in known if text.epsilon(value) == least]
+            value, run = max(known, key=lambda pair: pair[0])
+            most = f"{run}, {text.epsilon(value)}"
+            said.append(f"Smallest ε towards {whom}: {text.join_names(names)}, {least}; largest: {most}.")
+    if said and all(one.seeds == 1 for one in summaries):
+        said.append("Each run has one seed, so small differences may be chance.")
+    return said
+
+
+def _differences(series: Sequence[Series]) -> str:
+    """A table of the keys in which the specs differ; empty where they do not."""
+    specs = [
+        {key: value for key, value in one.first.spec_dict.items() if key not in _NOT_COMPARED}
+        for one in series
+    ]
+    found = differing(specs)
+    if not found:
+        return ""
+    rows = [(key, *map(_shown, values)) for key, values in found.items()]
+    left = len(rows) - _MOST_KEYS
+    more = f"; {text.whole(left)} more keys differ" if left > 0 else ""
+    return text.table(
+        ["key of the spec", *(one.name for one in series)],
+        rows[:_MOST_KEYS],
+        caption=f"Where the specs differ, as they were resolved{more}",
+    )
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "–"
+    if value == []:
+        return "none"
+    items = value if isinstance(value, list) else []
+    if items and all(isinstance(item, Mapping) and "owners" in item for item in items):  # of noise
+        each = [f"{', '.join(item['owners'])}: {text.number(max(item['multipliers']))}" for item in items]
+        return _shortened("; ".join(each))
+    if len(items) > _MOST_ITEMS or any(isinstance(item, Mapping | list) for item in items):
+        return f"a list of {text.whole(len(items))}"
+    return _shortened(", ".join(map(str, value)) if isinstance(value, list) else str(value))
+
+
+def _shortened(shown: str) -> str:
+    return shown if len(shown) <= _MOST_LETTERS else f"{shown[: _MOST_LETTERS - 1]}…"
+
+
+def _raw_to_cloud(one: Series, summary: Summary) -> str:
+    """In a star: all devices, where they trust the cloud."""
+    raw = one.first.privacy.get("raw_to_trusted_edge")
+    if not (summary.cloud_is_trusted and isinstance(raw, Mapping)):
+        return "–"
+    return f"{text.whole(raw['of'])} of {text.whole(raw['of'])}"
+
+
+def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
+    """HTML: a row for each run, without what was not measured or is alike; and where the specs differ."""
+    scores = [headline_of(one.first.metrics) for one in series]
+    raw = [
+        summary.raw_to_trusted_edge if has_edges(one) else _raw_to_cloud(one, summary)
+        for summary, one in zip(summaries, series, strict=True)
+    ]
+    mixed, asked = len(set(scores)) > 1, asks_for_energy(series)
+    energies = [
+        energy_text(one.first.spec_dict, summary.energy_j) if asked else "–"
+        for summary, one in zip(summaries, series, strict=True)
+    ]
+    columns: list[tuple[str, list[str]]] = [
+        ("run", [s.run for s in summaries]),
+        (
+            "final score" if mixed else f"final {scores[0].name}",
+            [score_text(score, one, named=mixed) for score, one in zip(scores, series, strict=True)],
+        ),
+        ("ε, public", [text.epsilon(s.epsilon_public) for s in summaries]),
+        ("ε, cloud", [text.epsilon(s.epsilon_cloud) for s in summaries]),
+        ("ε, own-edge", [text.epsilon(s.epsilon_own_edge) for s in summaries]),
+        ("ε, other-edge", [text.epsilon(s.epsilon_other_edge) for s in summaries]),
+        ("raw devices", raw),
+        ("traffic", [text.quantity(s.total_bytes, text.BYTES) for s in summaries]),
+        ("energy", energies),
+        ("delay", [text.quantity(s.delay_s, text.SECONDS) if asked else "–" for s in summaries]),
+        ("rounds", [text.whole(s.rounds) for s in summaries]),
+        ("seeds", [text.whole(s.seeds) for s in summaries]),
+    ]
+    deltas = {text.number(s.delta) for s in summaries}
+    if len(deltas) > 1:
+        columns.append(("δ", [text.number(s.delta) for s in summaries]))
+    kept = [
+        (title, values)
+        for title, values in columns
+        if title == "run" or (set(values) != {"–"} and (title not in _ALIKE or len(set(values)) > 1))
+    ]
+    said = f" at δ = {next(iter(deltas))}" if len(deltas) == 1 else ""
+    table = text.table(
+        [title for title, _ in kept],
+        list(zip(*(values for _, values in kept), strict=True)),
+        caption=f"Comparison of the runs: the largest ε towards each kind of observer{said}; ∞: no "
+        "guarantee, –: does not apply or was not measured. own-edge: where the edge is not trusted with raw "
+        "updates. raw devices: they send raw updates to a trusted edge",
+        numeric=tuple(range(1, len(kept))),
+    )
+    return table + _differences(series)

@@ -1,0 +1,192 @@
+"""The first screen of a report: who learns what, at what cost, whether it is worth it, and warnings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sfumato.findings import LARGE_EPSILON
+from sfumato.report import formatting as text
+from sfumato.report.drawings.moving import moved_sentence
+from sfumato.report.figures.claims import claims_sentence
+from sfumato.report.figures.control import stop_reasons
+from sfumato.report.page.comparison import best_runs, comparison
+from sfumato.report.page.html import of_run
+from sfumato.report.results.attack_findings import attacked_run, observers_of, verdict
+from sfumato.report.results.baseline import is_it_worth_it
+from sfumato.report.results.comparability import asks_for_energy, incomparable, radio_model
+from sfumato.report.results.matrix import Matrix
+from sfumato.report.results.network import read_network
+from sfumato.report.results.privacy_words import cost_of_privacy
+from sfumato.report.results.run_findings import findings_of_run
+from sfumato.report.results.series import Series
+from sfumato.report.results.summary import (
+    Summary,
+    about_records,
+    has_edges,
+    protection_sentences,
+    protocol_warnings,
+    score_sentence,
+    score_text,
+    some_are_raw,
+    unprotected_finding,
+)
+from sfumato.run_folder.headline import headline_of
+from sfumato.run_folder.reader import as_epsilon
+
+_NO_ENERGY = '<p class="facts">Energy and time to transmit are shown for a spec that describes its radio.</p>'
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """A name and a value; ``warns``: it looks like a finding."""
+
+    name: str
+    value: str
+    warns: bool = False
+
+
+def first_screen(series: Sequence[Series], summaries: Sequence[Summary], matrices: Sequence[Matrix]) -> str:
+    """HTML of the answers; several runs are compared in a table first."""
+    parts = [_notice(sentence) for one in series if (sentence := _unfinished(one))]
+    if len(series) == 1:
+        parts.append(_answers(series[0], summaries[0], matrices[0]))
+    else:
+        parts.append(_lead([*cost_of_privacy(series), *best_runs(series, summaries)]))
+        parts.append(comparison(series, summaries))
+        parts += [_notice(sentence) for sentence in incomparable(series)]
+        for one, matrix in zip(series, matrices, strict=True):
+            said = _lead([*_who_learns(one, matrix), *stop_reasons(one)]) + _findings(one, matrix)
+            parts.append(of_run(one, series, said))
+    if any(len(one.runs) > 1 for one in series):
+        parts.append(
+            '<p class="facts">With several seeds, figures and tables of single parties and the published '
+            "claims are those of the first seed; ε towards the cloud above and ε over rounds are the largest "
+            "over the seeds.</p>"
+        )
+    return f'<section aria-label="Headline">{"".join(parts)}</section>'
+
+
+def _unfinished(one: Series) -> str:
+    unfinished = [run for run in one.runs if not run.finished]
+    if not unfinished:
+        return ""
+    played = text.whole(min(len(run.metrics) for run in unfinished))
+    of = f"{played} of {text.whole(one.first.rounds)} rounds are done"
+    return f"{one.name} is not finished: {of}. The results may still change."
+
+
+def _notice(sentence: str) -> str:
+    return f'<p class="notice">{text.escape(sentence)}</p>'
+
+
+def _lead(lines: Sequence[str]) -> str:
+    return f'<div class="lead">{_paragraphs(lines)}</div>' if lines else ""
+
+
+def _paragraphs(lines: Iterable[str]) -> str:
+    """Sentences in which an ε, or a δ, stays on one line with its value."""
+    joined = (text.escape(line).replace(" = ", "&nbsp;=&nbsp;").replace(" %", "&nbsp;%") for line in lines)
+    return "".join(f"<p>{line}</p>" for line in joined)
+
+
+def _who_learns(one: Series, matrix: Matrix) -> list[str]:
+    attacked = attacked_run(one)
+    tried = [] if attacked is None else [verdict(observers_of(attacked))]
+    moved = moved_sentence(read_network(one.first.spec_dict))
+    return [*moved, *protection_sentences(one, matrix), *claims_sentence(one.first.privacy["claims"]), *tried]
+
+
+def _answers(one: Series, summary: Summary, matrix: Matrix) -> str:
+    """Three columns of sentences and figures, and the findings."""
+    score = headline_of(one.first.metrics)
+    costs = [
+        _Tile("Rounds", text.whole(summary.rounds)),
+        _Tile("Traffic", text.quantity(summary.total_bytes, text.BYTES)),
+    ]
+    asked = asks_for_energy([one])
+    if asked:
+        costs += [
+            _energy(one, summary.energy_j),
+            _Tile("Time to transmit", text.quantity(summary.delay_s, text.SECONDS)),
+        ]
+    known, command = is_it_worth_it(one)
+    worth = [score_sentence(one), *stop_reasons(one), *known]
+    shown = f'<pre class="command" tabindex="0">{text.escape(command)}</pre>' if command else ""
+    epsilons = [
+        f'<p class="facts">{text.escape(_about_epsilons(one, summary))}</p>',
+        _tiles(_epsilons(one, summary)),
+    ]
+    columns = [
+        (
+            "Who learns what",
+            [*epsilons, _paragraphs(_who_learns(one, matrix))],
+        ),
+        ("At what cost", [_tiles(costs), "" if asked or math.isnan(summary.energy_j) else _NO_ENERGY]),
+        (
+            "Is it worth it",
+            [_tiles([_Tile(f"Final {score.name}", score_text(score, one))]), _paragraphs(worth), shown],
+        ),
+    ]
+    blocks = "".join(
+        f"<div><h3>{text.escape(title)}</h3>{''.join(content)}</div>" for title, content in columns
+    )
+    return f'<div class="answers">{blocks}</div>{_findings(one, matrix)}'
+
+
+def _findings(one: Series, matrix: Matrix) -> str:
+    found = [*unprotected_finding(matrix), *findings_of_run(one.first), *protocol_warnings(one.first)]
+    lines = "".join(f"<li>{text.escape(text.sentence(said))}</li>" for said in found)
+    return f'<div class="notice"><p>Findings</p><ul>{lines}</ul></div>' if lines else ""
+
+
+def _energy(one: Series, energy_j: float) -> _Tile:
+    if radio_model(one.first.spec_dict) == "gains":
+        return _Tile("Energy, relative to the receiver's noise", text.number(energy_j))
+    return _Tile("Energy", text.quantity(energy_j, text.JOULES))
+
+
+def _towards_devices(one: Series) -> float:
+    """The largest ε towards another single device; NaN without such a row."""
+    found = [
+        as_epsilon(row["epsilon"])
+        for run in one.runs
+        for row in run.privacy["guarantees"]
+        if str(row["observer"]).startswith("device:") and "," not in str(row["observer"])
+    ]
+    return max(found, default=math.nan)
+
+
+def _epsilons(one: Series, summary: Summary) -> list[_Tile]:
+    """The largest ε towards each kind of observer; all are at the same δ."""
+    grouped = not math.isnan(summary.epsilon_peers)
+    edge = "master" if grouped else "edge"
+    found = [
+        ("the cloud", summary.epsilon_cloud),
+        ("the public", summary.epsilon_public),
+        (f"its own {edge}, if not trusted", summary.epsilon_own_edge),
+        (f"another {edge}", summary.epsilon_other_edge),
+        ("other workers" if grouped else "other devices", _towards_devices(one)),
+    ]
+    tiles = [_Tile(name, text.epsilon(value), value > LARGE_EPSILON) for name, value in found]
+    if has_edges(one) and some_are_raw(summary.raw_to_trusted_edge):
+        tiles.insert(2, _Tile(f"its own {edge}, if trusted", "∞"))
+    return [_Tile("the cloud", "∞ (trusted)"), *tiles[1:]] if summary.cloud_is_trusted else tiles
+
+
+def _about_epsilons(one: Series, summary: Summary) -> str:
+    """What the tiles of ε are."""
+    grouped = not math.isnan(summary.epsilon_peers)
+    kind = "record" if about_records(one.first) else "worker" if grouped else "device"
+    return f"The largest ε of a {kind}{text.at_delta(one.first.privacy)} towards"
+
+
+def _tiles(tiles: Iterable[_Tile]) -> str:
+    shown = [
+        (' class="warn"' if tile.warns else "", text.escape(tile.name), text.escape(tile.value))
+        for tile in tiles
+        if tile.value not in ("–", "")
+    ]
+    blocks = "".join(f"<div{look}><dt>{name}</dt><dd>{value}</dd></div>" for look, name, value in shown)
+    return f'<dl class="tiles">{blocks}</dl>'

@@ -1,0 +1,141 @@
+"""The HTML page of a report: one file with its figures, styles and scripts, which loads nothing else.
+
+The pages of a sweep's points share one copy of the plotting script in the sweep's folder, because the script
+is large and there may be many points.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+from plotly.offline import get_plotlyjs, get_plotlyjs_version
+
+from sfumato.report import formatting as text
+from sfumato.report.figures.figure import Figure
+from sfumato.report.results.series import Series
+from sfumato.run_folder.manifest import FileRecord
+from sfumato.run_folder.reader import write_text
+
+POINTS_FOLDER = "points"
+_SHARED = f"plotly-{get_plotlyjs_version()}.min.js"
+
+
+@dataclass
+class PlacedFigures:
+    """The figures of a page, by the id of their element."""
+
+    placed: dict[str, Figure] = field(default_factory=dict)
+
+    def place(self, figure: Figure) -> str:
+        """HTML for ``figure``: title, plot, caption, and a folded table of its numbers."""
+        name = f"figure-{len(self.placed) + 1}-{figure.kind}"
+        self.placed[name] = figure
+        table = (
+            f"<details><summary>Show the numbers</summary>{figure.table}</details>" if figure.table else ""
+        )
+        size = f"height:{figure.layout['height']:.0f}px;min-width:{figure.min_width}px"
+        return (
+            f'<figure aria-labelledby="{name}-title"><h3 id="{name}-title">{text.escape(figure.title)}</h3>'
+            f'<div class="wide"><div class="plot {figure.kind}" id="{name}" role="img" '
+            f'aria-label="{text.escape(figure.description)}" style="{size}"></div></div>'
+            f"<figcaption>{text.escape(figure.caption)}</figcaption>{table}</figure>"
+        )
+
+    def json(self) -> str:
+        """All figures as JSON for a script element."""
+        figures = {name: {"data": f.data, "layout": f.layout} for name, f in self.placed.items()}
+        plain = json.dumps(figures, allow_nan=False, separators=(",", ":"))
+        return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def render_page(
+    title: str, subtitle: str, sections: Sequence[str], figures: PlacedFigures, *, shared: str | None = None
+) -> str:
+    """A page of ``sections`` (HTML) with its figures, style and scripts inside.
+
+    Args:
+        title: plain text.
+        subtitle: HTML.
+        sections: HTML.
+        figures: the figures in the sections.
+        shared: path of the plotting script relative to the page; without it the page contains a copy.
+    """
+    body, drawn = "\n".join(sections), figures.json()
+    script = asset("theme.js") + asset("page.js")
+    if shared is None:
+        source = get_plotlyjs()
+        plotly, allowed = f"<script>{source}</script>", _hash(source)
+        holds = "This file contains everything it needs: it loads nothing from the network."
+    else:
+        # the nonce depends on the content of the page, so an injected script cannot contain it
+        nonce = hashlib.sha256((body + drawn).encode("utf-8")).hexdigest()
+        plotly, allowed = f'<script nonce="{nonce}" src="{text.escape(shared)}"></script>', f"'nonce-{nonce}'"
+        holds = f"Figures are plotted by {shared}; nothing is loaded from the network."
+    return Template(asset("page.html")).substitute(
+        title=text.escape(title),
+        subtitle=subtitle,
+        style=asset("page.css"),
+        sections=body,
+        figures=drawn,
+        plotly=plotly,
+        script=script,
+        allowed_scripts=f"{allowed} {_hash(script)}",
+        holds=text.escape(holds),
+    )
+
+
+def share_script(sweep: Path) -> tuple[str, FileRecord]:
+    """Write the plotting script into a sweep's folder; returns its name there."""
+    return _SHARED, write_text(sweep / _SHARED, get_plotlyjs())
+
+
+def script_of_sweep(folder: Path) -> str | None:
+    """Path of the plotting script for the page of a sweep in ``folder``, if the script is there."""
+    return _SHARED if (folder / _SHARED).is_file() else None
+
+
+def shared_script(folder: Path) -> str | None:
+    """Path of the plotting script for a page in ``folder``, if that is the folder of a sweep's point."""
+    point = folder.absolute()
+    if len(point.parents) <= 2 or point.parents[1].name != POINTS_FOLDER:
+        return None
+    return f"../../../{_SHARED}" if (point.parents[2] / _SHARED).is_file() else None
+
+
+def section(title: str, parts: Sequence[str]) -> str:
+    """``parts`` (HTML) under a heading."""
+    return f"<section><h2>{text.escape(title)}</h2>{''.join(parts)}</section>"
+
+
+def of_run(one: Series, series: Sequence[Series], content: str) -> str:
+    """``content``, with the run's name above it if there is more than one run."""
+    if len(series) == 1:
+        return content
+    return f'<div class="run"><h3>{text.escape(one.name)}</h3>{content}</div>'
+
+
+def bullet_list(lines: Sequence[str]) -> str:
+    """Plain lines as a list."""
+    return "<ul>" + "".join(f"<li>{text.escape(line)}</li>" for line in lines) + "</ul>"
+
+
+def placeholder(words: str) -> str:
+    """Plain text in place of a figure without data."""
+    return f'<p class="empty">{text.escape(words)}</p>'
+
+
+def asset(name: str) -> str:
+    """The text of a file of this package."""
+    return resources.files("sfumato.report.page").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    digest = hashlib.sha256(script.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

@@ -1,0 +1,262 @@
+"""The report of runs: all sections of the page, in order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sfumato.report import formatting as text
+from sfumato.report.drawings.group_graph import group_graph_figure
+from sfumato.report.drawings.moving import places_figure
+from sfumato.report.drawings.topology_figure import topology_figure
+from sfumato.report.figures.accuracy_vs_cost import accuracy_vs_cost_figures
+from sfumato.report.figures.attacks import attacks_part
+from sfumato.report.figures.claims import claims_figure, claims_table
+from sfumato.report.figures.coalitions import coalitions_part
+from sfumato.report.figures.control import control_figures
+from sfumato.report.figures.curves import cost_figures, personal_figure, score_figures
+from sfumato.report.figures.elections import elections_figure, elections_parts
+from sfumato.report.figures.epsilon_curves import epsilon_figure
+from sfumato.report.figures.even_costs import even_costs_table
+from sfumato.report.figures.figure import Figure
+from sfumato.report.figures.heatmap import finite_epsilons, heatmap_figure
+from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
+from sfumato.report.figures.worker_heatmap import worker_heatmap_figure
+from sfumato.report.page.after_run import after_the_run
+from sfumato.report.page.first_screen import first_screen
+from sfumato.report.page.html import (
+    PlacedFigures,
+    bullet_list,
+    of_run,
+    placeholder,
+    render_page,
+    section,
+    shared_script,
+)
+from sfumato.report.results.attack_findings import attacked_run, observers_of
+from sfumato.report.results.matrix import Matrix
+from sfumato.report.results.network import read_network
+from sfumato.report.results.privacy_words import adds_noise
+from sfumato.report.results.series import Series, load_series
+from sfumato.report.results.summary import matrix_of, reasons_without_guarantee, summarise
+from sfumato.report.results.who_adds_noise import noise_of, noise_part, training_of
+from sfumato.run_folder.reader import add_text
+
+_NOT_ACCOUNTED = (
+    "Losses, accuracies, clip fractions and noise levels are measured by the simulator on devices' data. "
+    "A deployment does not release them, and they are not accounted for here.",
+    "The noise can be computed from the seed. A published seed is acceptable in a simulation only; a "
+    "deployment must draw its noise from a secret source.",
+    "The guarantees assume exact Gaussian noise and do not cover floating-point effects.",
+    "Wall time depends on the machine that ran the simulation.",
+)
+
+
+def write_report(run_folders: Sequence[str | Path], out: str | Path) -> Path:
+    """Writes a report of runs, in common figures, to the self-contained HTML file ``out``; returns ``out``.
+
+    Folders named ``seed-K`` in one folder, or the folder that contains them, are one run: mean and 95 % band.
+
+    Raises:
+        SpecError: no folder was given, one of them is not a run, or another process is writing to ``out``.
+        RunError: a run is damaged, or the page cannot be written.
+    """
+    return write_page(load_series([Path(folder) for folder in run_folders]), Path(out))
+
+
+def write_page(series: Sequence[Series], out: Path) -> Path:
+    """Write the report of loaded runs; in a run folder it is added to the manifest."""
+    add_text(out, page_of(series, out.parent))
+    return out
+
+
+def page_of(series: Sequence[Series], place: Path) -> str:
+    """The report of runs as HTML for the folder ``place``."""
+    figures = PlacedFigures()
+    matrices = [matrix_of(one.first) for one in series]
+    summaries = [summarise(one) for one in series]
+    finite = finite_epsilons(matrices)
+    title = text.join_names([one.name for one in series], 3)
+    sections = [
+        first_screen(series, summaries, matrices),
+        section("Who learns what about whom", [
+            of_run(one, series, _who_learns(one, matrix, finite, figures))
+            for one, matrix in zip(series, matrices, strict=True)
+        ]),
+        _over_rounds(series, figures),
+        *_attacked(series, figures),
+        *_overlapping(series, figures),
+        *_elections(series, matrices, figures),
+        section("The network", [*_networks(series, figures), *(_noise(one, series) for one in series)]),
+        *_published_claims(series, figures),
+        _costs(series, figures),
+        section("What is not accounted", [bullet_list(_NOT_ACCOUNTED)]),
+        section("Spec and versions", [*(_spec(one, series) for one in series), *_versions(series)]),
+    ]  # fmt: skip
+    return render_page(title, _subtitle(series), sections, figures, shared=shared_script(place))
+
+
+def _subtitle(series: Sequence[Series]) -> str:
+    facts = []
+    for one in series:
+        spec = one.first.spec_dict
+        data, model = spec.get("data"), spec.get("model")
+        said = [f"protocol {spec['protocol']}"]
+        said += [f"data {data['source']}"] if isinstance(data, Mapping) and "source" in data else []
+        said += [f"model {model['kind']}"] if isinstance(model, Mapping) and "kind" in model else []
+        topology = spec.get("topology")
+        said += ["devices move"] if isinstance(topology, Mapping) and topology.get("moves") else []
+        said += [f"{len(one.runs)} seeds"] if len(one.runs) > 1 else [f"seed {spec.get('seed', 0)}"]
+        name = f"{one.name}: " if len(series) > 1 else ""
+        facts.append(f'<p class="facts">{text.escape(name + " · ".join(said))}</p>')
+    return "".join(facts)
+
+
+def _over_rounds(series: Sequence[Series], figures: PlacedFigures) -> str:
+    scores, epsilon, personal = score_figures(series), epsilon_figure(series), personal_figure(series)
+    parts = [
+        *([figures.place(score) for score in scores] or [placeholder("The model was not evaluated.")]),
+        *([figures.place(personal)] if personal else []),
+        figures.place(epsilon) if epsilon else placeholder("No ε towards a watched observer is finite."),
+        *(figures.place(chosen) for chosen in control_figures(series)),
+    ]
+    return section("Accuracy and privacy over rounds", [f'<div class="panels">{"".join(parts)}</div>'])
+
+
+def _who_learns(one: Series, matrix: Matrix, finite: Sequence[float], figures: PlacedFigures) -> str:
+    figure = heatmap_figure(matrix, _by_name(one), finite)
+    if figure is None:
+        return placeholder("The run has no guarantees.")
+    notes = [text.sentence(note) for note in one.first.privacy.get("notes", ())]
+    reasons = reasons_without_guarantee(matrix)
+    parts = [figures.place(figure), bullet_list(notes) if notes else ""]
+    if reasons:
+        listed = bullet_list(reasons)
+        parts.append(f"<details open><summary>Why pairs have no guarantee</summary>{listed}</details>")
+    return "".join([*parts, after_the_run(one.first.privacy)])
+
+
+def _by_name(one: Series) -> dict[str, Any]:
+    """What ``privacy.json`` says, with parties by the names that the topology gives them."""
+    titled = read_network(one.first.spec_dict).titled
+    rows = [
+        row | {"unit": titled(str(row["unit"])), "observer": titled(str(row["observer"]))}
+        for row in one.first.privacy["guarantees"]
+    ]
+    return one.first.privacy | {"guarantees": rows}
+
+
+def _attacked(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
+    """The section about attacks and audits, if there were any."""
+    attacked = [(one, run) for one in series if (run := attacked_run(one)) is not None]
+    parts = [of_run(one, series, attacks_part(run, observers_of(run), figures)) for one, run in attacked]
+    return [section("Attacks and audits", parts)] if parts else []
+
+
+def _overlapping(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
+    """The section about overlapping groups: ε of pairs of workers, ε over epochs, spread of releases."""
+    parts = []
+    for one in series:
+        family = read_network(one.first.spec_dict).family
+        run = family.leakage(one.first) if family is not None and family.leakage is not None else None
+        if run is not None:
+            drawn = [worker_heatmap_figure(run), per_worker_privacy_figure(run)]
+            if not run.plan.eras:  # when a release arrives depends on who is where until then
+                drawn.append(group_graph_figure(run))
+            content = "".join(figures.place(figure) for figure in drawn if figure)
+            parts.append(of_run(one, series, content))
+    return [section("Leakage through overlapping groups", parts)] if parts else []
+
+
+def _elections(series: Sequence[Series], matrices: Sequence[Matrix], figures: PlacedFigures) -> list[str]:
+    """The sections about elected supernodes and colluding devices, if there are any."""
+    found = []
+    figure = elections_figure(series)
+    if figure is not None:
+        parts = [of_run(one, series, content) for one, content in elections_parts(series)]
+        found.append(section("Elected supernodes", [*parts, figures.place(figure)]))
+    parts = [
+        of_run(one, series, content)
+        for one, matrix in zip(series, matrices, strict=True)
+        if (content := coalitions_part(one, matrix, figures))
+    ]
+    return [*found, section("Colluding devices", parts)] if parts else found
+
+
+def _networks(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
+    """Every network once, with the names of the runs that have it."""
+    drawn: dict[str, tuple[list[str], list[Figure] | str]] = {}
+    for one in series:
+        network = read_network(one.first.spec_dict)
+        shown = [figure for figure in (topology_figure(network), places_figure(network)) if figure]
+        key = json.dumps([[f.data, f.layout] for f in shown]) if shown else str(network.shape)
+        drawn.setdefault(key, ([], shown or str(network.shape)))[0].append(one.name)
+    parts = []
+    for names, found in drawn.values():
+        content = placeholder(found) if isinstance(found, str) else "".join(map(figures.place, found))
+        heading = f"<h3>{text.escape(text.join_names(names))}</h3>" if len(drawn) > 1 else ""
+        parts.append(f'<div class="run">{heading}{content}</div>')
+    return parts
+
+
+def _noise(one: Series, series: Sequence[Series]) -> str:
+    """Who takes part, what is clipped and who adds how much noise; empty where the spec adds none."""
+    if not adds_noise(one):
+        return ""
+    spec = one.first.spec_dict
+    part = noise_part(noise_of(spec), training_of(spec))
+    return of_run(one, series, f"<h3>Who adds noise</h3>{part}")
+
+
+def _published_claims(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
+    """The section of what papers claim of the runs; none where no claim applies to any."""
+    found = [(one, content) for one in series if (content := _claims(one, figures)) is not None]
+    if not found:
+        return []
+    return [section("Published claims", [of_run(one, series, content) for one, content in found])]
+
+
+def _claims(one: Series, figures: PlacedFigures) -> str | None:
+    claims: list[Mapping[str, Any]] = one.first.privacy["claims"]
+    figure = claims_figure(claims)
+    if figure is None:
+        return None
+    return figures.place(figure) + claims_table(claims, text.at_delta(one.first.privacy))
+
+
+def _costs(series: Sequence[Series], figures: PlacedFigures) -> str:
+    drawn = [*accuracy_vs_cost_figures(series), *cost_figures(series)]
+    placed = "".join(figures.place(figure) for figure in drawn)
+    table = even_costs_table(series[0]) if len(series) == 1 else ""
+    return section("Costs and diagnostics", [table, f'<div class="panels">{placed}</div>'])
+
+
+def _spec(one: Series, series: Sequence[Series]) -> str:
+    others = (
+        f" (seed {one.first.spec_dict.get('seed', 0)}; the other seeds differ in it)"
+        if len(one.runs) > 1
+        else ""
+    )
+    pre = (
+        f"<details{' open' if len(series) == 1 else ''}>"
+        f"<summary>The resolved, calibrated spec{text.escape(others)}</summary>"
+        f'<pre tabindex="0">{text.escape(one.first.spec_text)}</pre></details>'
+    )
+    return of_run(one, series, pre)
+
+
+def _versions(series: Sequence[Series]) -> list[str]:
+    """A table of versions, with a column for every set of them."""
+    found: dict[str, tuple[list[str], Mapping[str, Any]]] = {}
+    for one in series:
+        versions = one.first.spec_dict.get("versions")
+        if isinstance(versions, Mapping):
+            found.setdefault(json.dumps(versions, sort_keys=True), ([], versions))[0].append(one.name)
+    if not found:
+        return []
+    packages = sorted({str(package) for _, versions in found.values() for package in versions})
+    columns = ["version"] if len(found) == 1 else [text.join_names(names) for names, _ in found.values()]
+    rows = [(name, *(str(versions.get(name, "–")) for _, versions in found.values())) for name in packages]
+    return [text.table(["package", *columns], rows, caption="Versions of the packages that were used")]

@@ -1,0 +1,117 @@
+"""An axis of the sweep's page: the name and unit of an objective, its range, and a strip for infinities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sfumato.report import formatting as text
+from sfumato.report.figures.figure import NO_GUARANTEE, log_axis, needs_log_axis
+from sfumato.report.results.series import Mean
+from sfumato.run_folder.headline import HEADLINES
+from sfumato.run_folder.metrics_table import EPSILON_PREFIX
+
+SCORES = {score.column: score for score in HEADLINES}
+ACCURACY = "accuracy"
+UNITS = {"energy_j": text.JOULES, "delay_s": text.SECONDS}
+_NAMES = {"energy_j": "energy", "delay_s": "delay"}
+_SPREAD = 3.0  # of ε, from which its axis is logarithmic
+_STRIP = 0.16  # of the axis, for infinities
+
+
+def title_of(name: str) -> str:
+    """The name of an objective as the page prints it."""
+    if name.startswith(EPSILON_PREFIX):
+        return f"ε towards {name.removeprefix(EPSILON_PREFIX)}"
+    return SCORES[name].name if name in SCORES else _NAMES[name]
+
+
+@dataclass(frozen=True)
+class ObjectiveAxis:
+    """An axis of one objective.
+
+    Attributes:
+        name: of the objective.
+        size: of the unit, in the objective's own unit.
+        layout: of Plotly.
+        infinite: where infinite values are drawn; NaN if there are none.
+    """
+
+    name: str
+    size: float
+    layout: dict[str, Any]
+    infinite: float
+
+    @classmethod
+    def of(cls, name: str, found: Sequence[Mean]) -> ObjectiveAxis:
+        """The axis that holds all values ``found``; at its end a strip for infinite ones."""
+        size, unit = 1.0, ""
+        finite = [one for one in found if math.isfinite(one.value)]
+        if name in UNITS:
+            size, unit = text.scale(max(one.value for one in finite), UNITS[name])
+        spreads = [(one.value / size, np.nan_to_num(one.half_width) / size) for one in finite]
+        ends = [value + sign * spread for value, spread in spreads for sign in (-1, 1)] or [0.0, 1.0]
+        layout: dict[str, Any] = {"title": {"text": f"{title_of(name)}, {unit}" if unit else title_of(name)}}
+        if name == ACCURACY:
+            room = 0.06 * (max(ends) - min(ends)) + 0.02
+            limits = [max(0.0, min(ends) - room), min(1.0, max(ends) + room)]
+            ticks = _ticks(*limits)
+            shown = {"range": limits, "tickvals": ticks, "ticktext": [f"{tick:.0%}" for tick in ticks]}
+            return cls(name, size, layout | shown, math.nan)
+        values = [value for value, _ in spreads]
+        is_log = min(ends) > 0 and (
+            needs_log_axis(values)
+            # each doubling of ε is a step of its own
+            or (name.startswith(EPSILON_PREFIX) and max(values) >= _SPREAD * min(values))
+        )
+        if is_log:
+            layout |= log_axis(ends)
+        else:
+            high = 1.08 * max(ends) or 1.0
+            ticks = _ticks(0.0, high) if finite else []
+            layout |= {"range": [0.0, high], "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+        if len(finite) == len(found):
+            return cls(name, size, layout, math.nan)
+        low, high = layout["range"]
+        layout["range"] = [low, high + _STRIP * (high - low)]
+        at = high + 0.5 * _STRIP * (high - low)
+        infinite = 10**at if is_log else at
+        layout["tickvals"] = [*layout["tickvals"], infinite]
+        layout["ticktext"] = [*layout["ticktext"], "∞"]
+        return cls(name, size, layout, infinite)
+
+    def place(self, value: float) -> float:
+        """The position of ``value``, in the unit of the axis."""
+        return self.infinite if math.isinf(value) else value / self.size
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """About five round numbers."""
+    step = 10 ** math.floor(math.log10((high - low) / 5))
+    step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (factor * step) <= 6)
+    return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def strip_line(axis: ObjectiveAxis, which: str) -> list[dict[str, Any]]:
+    """A line between the finite values and the infinite ones."""
+    if math.isnan(axis.infinite):
+        return []
+    low, end = axis.layout["range"]
+    at = (end - low) / (1 + _STRIP) + low
+    other = "y" if which == "x" else "x"
+    position = 10**at if axis.layout.get("type") == "log" else at
+    return [
+        {
+            "type": "line",
+            f"{which}0": position,
+            f"{which}1": position,
+            f"{other}0": 0,
+            f"{other}1": 1,
+            f"{other}ref": "paper",
+            "line": {"color": NO_GUARANTEE, "width": 1, "dash": "dash"},
+        }
+    ]

@@ -1,0 +1,97 @@
+"""The first words of a sweep's page: the best points, where ε is moderate, and where a front bends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sfumato.findings import LARGE_EPSILON
+from sfumato.report import formatting as text
+from sfumato.report.pareto.axis import SCORES, title_of
+from sfumato.report.pareto.knee import knee_sentences
+from sfumato.report.pareto.points import (
+    ParetoPage,
+    SweptPoint,
+    cost_of,
+    describe_objective,
+    is_higher_better,
+    planes,
+    repeated_by,
+    shown_value,
+    value_of,
+    varied,
+)
+from sfumato.run_folder.metrics_table import EPSILON_PREFIX
+
+
+def headline(swept: ParetoPage) -> str:
+    """HTML of the warnings, and of sentences about the points."""
+    failed = f"; {text.whole(len(swept.failures))} failed" if swept.failures else ""
+    seeds = max((point.seeds for point in swept.points), default=0)
+    of = f" of {seeds} seeds each" if seeds > 1 else ""
+    said = [f"{text.whole(len(swept.points))} {text.pluralise('point', len(swept.points))}{of}{failed}."]
+    for name in varied(swept):
+        known = [point for point in swept.points if math.isfinite(value_of(point, name))]
+        if known:
+            best = min(known, key=lambda point: cost_of(point, name))
+            ones = [point for point in known if shown_value(point, name) == shown_value(best, name)]
+            where = "every point" if len(ones) == len(swept.points) > 1 else swept.named(best)
+            others = len(ones) - 1 if len(ones) < len(swept.points) else 0
+            more = f" and {text.whole(others)} {text.pluralise('other', others)}" if others else ""
+            superlative = "Highest" if is_higher_better(name) else "Lowest"
+            said.append(
+                f"{superlative} {title_of(name)}: {describe_objective(best, name)} at {where}{more}"
+                f"{_raw(ones, name)}."
+            )
+    said += _within_reference(swept)
+    said += [
+        f"{title_of(name)} equals {title_of(other)} at every point."
+        for name in swept.measured
+        if name.startswith(EPSILON_PREFIX) and (other := repeated_by(swept, name)) is not None
+    ]
+    said += _trust_differs(swept)
+    said += knee_sentences(swept, [plane for plane in planes(swept) if plane[1] in SCORES])
+    warnings = ["Some points failed; they are listed below."] if swept.failures else []
+    notice = "".join(f'<p class="notice">{text.escape(said)}</p>' for said in [*warnings, *swept.notices])
+    lead = "".join(f"<p>{text.escape(line)}</p>" for line in said)
+    return f'<section aria-label="Headline">{notice}<div class="lead">{lead}</div></section>'
+
+
+def _within_reference(swept: ParetoPage) -> list[str]:
+    """The best score that is reached below the ε that a report warns of, for every kind of observer."""
+    score = next((name for name in swept.measured if name in SCORES), None)
+    if score is None:
+        return []
+    said = []
+    for name in varied(swept):
+        if not name.startswith(EPSILON_PREFIX):
+            continue
+        below = [point for point in swept.points if value_of(point, name) <= LARGE_EPSILON]
+        scored = [point for point in below if not math.isnan(value_of(point, score))]
+        if scored and len(below) < len(swept.points):
+            best = min(scored, key=lambda point: cost_of(point, score))
+            said.append(
+                f"With {title_of(name)} of at most {LARGE_EPSILON:g} the best {title_of(score)} is "
+                f"{describe_objective(best, score)} at {swept.named(best)}."
+            )
+    return said
+
+
+def _trust_differs(swept: ParetoPage) -> list[str]:
+    """That a front compares points with more and with less trust, where it does."""
+    raw = list(dict.fromkeys(point.raw_to_trusted_edge for point in swept.points))
+    if len(raw) < 2:
+        return []
+    return [
+        "The points differ in how many devices send raw updates to a trusted edge "
+        f"({text.join_names(raw, 5)}). The fronts do not count that: compare points of equal trust, too."
+    ]
+
+
+def _raw(points: Sequence[SweptPoint], name: str) -> str:
+    """What belongs beside an ε towards edges: how many devices it is not about."""
+    if name.removeprefix(EPSILON_PREFIX) not in ("edge", "own-edge", "other-edge"):
+        return ""
+    raw = dict.fromkeys(point.raw_to_trusted_edge for point in points)
+    known = [said for said in raw if said not in ("–", "")]
+    return f" (raw to a trusted edge: {', or '.join(known)} devices)" if known else ""

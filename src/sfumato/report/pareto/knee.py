@@ -1,0 +1,76 @@
+"""Where on a front more of the score begins to cost much more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from sfumato.report.pareto.axis import SCORES, title_of
+from sfumato.report.pareto.points import ParetoPage, SweptPoint, describe_objective, shown_value
+
+_Front: TypeAlias = list[tuple[SweptPoint, float, float]]
+_FEWEST = 3  # points of a front that has a knee
+_FLAT = 0.05  # of the front's height: nearer to the chord there is no knee
+
+
+def knee_sentences(swept: ParetoPage, planes: Sequence[tuple[str, str]]) -> list[str]:
+    """For every plane whose front bends, the point farthest above the chord between its ends.
+
+    Costs are compared by their logarithms: a factor of ε, or of energy, counts the same everywhere.
+    """
+    said: list[str] = []
+    at: list[SweptPoint] = []
+    for across, up in planes:
+        front = _front(swept.points, across, up)
+        place = _knee(front)
+        if place is None:
+            continue
+        point = front[place][0]
+        if any(point is other for other in at):
+            said.append(f"The front against {title_of(across)} bends at the same point.")
+        else:
+            said.append(_sentence(swept, across, up, front, place))
+        at.append(point)
+    return said
+
+
+def _knee(front: _Front) -> int | None:
+    """The place in the front of the point farthest above the chord; ``None`` where it hardly bends."""
+    if len(front) < _FEWEST:
+        return None
+    (_, low, least), (_, high, most) = front[0], front[-1]
+    rise, width = most - least, math.log(high / low)
+    above = [(score - least) / rise - math.log(cost / low) / width for _, cost, score in front]
+    place = max(range(len(front)), key=above.__getitem__)
+    return place if above[place] >= _FLAT else None
+
+
+def _sentence(swept: ParetoPage, across: str, up: str, front: _Front, place: int) -> str:
+    (_, _, least), (point, _, score), (_, _, most) = front[0], front[place], front[-1]
+    text, shown = SCORES[up].text, title_of(across)
+    costs = [describe_objective(one, across) for one in (point, front[0][0], front[-1][0])]
+    return (
+        f"The front of {SCORES[up].name} against {shown} bends at {swept.named(point)}: {text(score)} at "
+        f"{costs[0]}. The smallest {shown}, {costs[1]}, gives {text(least)}; {text(most)} takes "
+        f"{costs[2]}."
+    )
+
+
+def _front(points: Sequence[SweptPoint], across: str, up: str) -> _Front:
+    """The points of a plane's front with finite, positive costs: each costs and scores more than the last.
+
+    Of points whose costs are written alike, the best: one cost has one score in the sentences.
+    """
+    better = 1.0 if SCORES[up].higher_is_better else -1.0
+    known = [(point, point.objectives[across].value, point.objectives[up].value) for point in points
+             if across in point.objectives and up in point.objectives]  # fmt: skip
+    finite = [entry for entry in known if 0 < entry[1] < math.inf and math.isfinite(entry[2])]
+    front: _Front = []
+    for entry in sorted(finite, key=lambda entry: (entry[1], -better * entry[2])):
+        if front and better * entry[2] <= better * front[-1][2]:
+            continue
+        if front and shown_value(entry[0], across) == shown_value(front[-1][0], across):
+            front.pop()
+        front.append(entry)
+    return front

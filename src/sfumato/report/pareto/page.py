@@ -1,0 +1,245 @@
+"""The report of a sweep: Pareto fronts of accuracy, ε, energy and delay, and a table of all points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sfumato.report import formatting as text
+from sfumato.report.figures.figure import NEUTRAL, PALETTE, Figure
+from sfumato.report.page.html import (
+    PlacedFigures,
+    bullet_list,
+    placeholder,
+    render_page,
+    script_of_sweep,
+    section,
+)
+from sfumato.report.pareto.axis import SCORES, ObjectiveAxis, strip_line, title_of
+from sfumato.report.pareto.headline import headline
+from sfumato.report.pareto.points import (
+    ParetoPage,
+    SweptPoint,
+    describe_objective,
+    pareto_front,
+    planes,
+    value_of,
+)
+from sfumato.run_folder.reader import write_text
+
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "x")
+
+
+def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
+    """Draw ``swept`` into one self-contained HTML file; returns ``out``."""
+    figures = PlacedFigures()
+    drawn = [
+        figures.place(_plane(swept, across, up, with_legend=number == 0))
+        for number, (across, up) in enumerate(planes(swept))
+    ]
+    panels = f'<div class="panels">{"".join(drawn)}</div>' if drawn else ""
+    nothing = placeholder(
+        "A front needs two of accuracy, ε, energy and delay that differ from point to point."
+    )
+    sections = [
+        headline(swept),
+        section("Pareto fronts", [panels or nothing]),
+        section("All points", [_table(swept)]),
+    ]
+    if swept.failures:
+        sections.append(section("Failures", [bullet_list([f"{who}: {why}" for who, why in swept.failures])]))
+    facts = " · ".join([*swept.facts, f"swept: {', '.join(swept.keys)}"])
+    subtitle = f'<p class="facts">{text.escape(facts)}</p>'
+    html = render_page(
+        f"{swept.title}: sweep", subtitle, sections, figures, shared=script_of_sweep(out.parent)
+    )
+    write_text(out, html)
+    return out
+
+
+def _averaged(swept: ParetoPage) -> str:
+    """What a figure of several seeds is."""
+    several = any(point.seeds > 1 for point in swept.points)
+    return "Mean over seeds ± half of its 95 % interval; " if several else ""
+
+
+def _table(swept: ParetoPage) -> str:
+    names = swept.measured
+    on = pareto_front(swept.points, names)
+    rows = [
+        (
+            *point.labels,
+            point.seeds,
+            *(describe_objective(point, name) for name in names),
+            point.raw_to_trusted_edge,
+            "yes" if best else "",
+        )
+        for point, best in zip(swept.points, on, strict=True)
+    ]
+    first = len(swept.keys)
+    return text.table(
+        [*swept.keys, "seeds", *map(title_of, names), "raw to a trusted edge", "on the front"],
+        rows,
+        caption=f"{_averaged(swept)}ε: the worst unit and seed, before training; "
+        "∞: no guarantee. On the front: no other point is as good in every "
+        "objective and better in one; how many devices are raw is no objective.",
+        numeric=tuple(range(first, first + 2 + len(names))),
+    )
+
+
+def _plane(swept: ParetoPage, across: str, up: str, *, with_legend: bool) -> Figure:
+    """Two objectives of all points; points on the front have filled markers and are joined by a line.
+
+    The legend is the same in every figure of the page, so one has it.
+    """
+    points = [
+        point
+        for point in swept.points
+        if not math.isnan(value_of(point, across)) and not math.isnan(value_of(point, up))
+    ]
+    on = pareto_front(points, (across, up))
+    x = ObjectiveAxis.of(across, [point.objectives[across] for point in points])
+    y = ObjectiveAxis.of(up, [point.objectives[up] for point in points])
+    look = _MarkerStyle.of(swept.keys, points)
+    data = [_stairs(points, on, x, y)]
+    for hex_colour in dict.fromkeys(look.colour(point) for point in points):
+        mine = [(one, best) for one, best in zip(points, on, strict=True) if look.colour(one) == hex_colour]
+        data.append(_dots(swept, mine, x, y, look))
+    data += look.legend() if with_legend else []
+    best = [swept.named(point) for point, kept in zip(points, on, strict=True) if kept]
+    layout: dict[str, Any] = {
+        "height": 430,
+        "margin": {"l": 64, "r": 16, "t": 16, "b": 56},
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.2, "yanchor": "top"},
+        "showlegend": with_legend and bool(look.colours),
+        "hovermode": "closest",
+        "xaxis": x.layout,
+        "yaxis": y.layout,
+        "shapes": [*strip_line(x, "x"), *strip_line(y, "y")],
+    }
+    strip = " ∞: no guarantee." if not (math.isnan(x.infinite) and math.isnan(y.infinite)) else ""
+    as_first = "" if with_legend else " Colours and symbols: as in the legend of the first figure."
+    first = title_of(up)
+    bars = " Bars: 95 % interval of the mean over seeds." if any(point.seeds > 1 for point in points) else ""
+    return Figure(
+        title=f"{first[:1].upper() + first[1:] if up in SCORES else first} against {title_of(across)}",
+        caption=f"Filled markers, joined by a line: the Pareto front.{bars}{strip}{as_first}",
+        description=f"{title_of(up)} against {title_of(across)} of {len(points)} points. On the front: "
+        f"{text.join_names(best, 8)}.",
+        data=data,
+        layout=layout,
+        kind="front",
+        min_width=340,
+    )
+
+
+@dataclass(frozen=True)
+class _MarkerStyle:
+    """Colours by values of the first key that varies, symbols by those of the second, if they are few."""
+
+    keys: tuple[str, str]
+    at: tuple[int, int]
+    colours: Mapping[str, str]
+    symbols: Mapping[str, str]
+
+    @classmethod
+    def of(cls, keys: Sequence[str], points: Sequence[SweptPoint]) -> _MarkerStyle:
+        values = [list(dict.fromkeys(point.labels[i] for point in points)) for i in range(len(keys))]
+        varied = [i for i, found in enumerate(values) if len(found) > 1]
+        first, second = (*varied, 0, 0)[:2]
+        colours = _assign_styles(values[first], PALETTE) if varied else {}
+        symbols = _assign_styles(values[second], _SYMBOLS) if len(varied) > 1 else {}
+        return cls((keys[first], keys[second]), (first, second), colours, symbols)
+
+    def colour(self, point: SweptPoint) -> str:
+        return self.colours.get(point.labels[self.at[0]], PALETTE[0])
+
+    def symbol(self, point: SweptPoint) -> str:
+        return self.symbols.get(point.labels[self.at[1]], _SYMBOLS[0])
+
+    def legend(self) -> list[dict[str, Any]]:
+        entries = [
+            (self.keys[0], value, hex_colour, _SYMBOLS[0]) for value, hex_colour in self.colours.items()
+        ]
+        entries += [(self.keys[1], value, NEUTRAL, symbol) for value, symbol in self.symbols.items()]
+        return [
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": text.label(f"{key} = {value}"),
+                "x": [None],
+                "y": [None],
+                "marker": {"color": hex_colour, "symbol": symbol, "size": 10},
+            }
+            for key, value, hex_colour, symbol in entries
+        ]
+
+
+def _assign_styles(values: Sequence[str], looks: Sequence[str]) -> dict[str, str]:
+    return dict(zip(values, looks, strict=False)) if len(values) <= len(looks) else {}
+
+
+def _dots(
+    swept: ParetoPage,
+    mine: Sequence[tuple[SweptPoint, bool]],
+    x: ObjectiveAxis,
+    y: ObjectiveAxis,
+    look: _MarkerStyle,
+) -> dict[str, Any]:
+    hex_colour = look.colour(mine[0][0])
+
+    def spread(axis: ObjectiveAxis) -> dict[str, Any]:
+        widths = [point.objectives[axis.name].half_width / axis.size for point, _ in mine]
+        if all(map(math.isnan, widths)):
+            return {}
+        known = [0.0 if math.isnan(width) else width for width in widths]
+        return {"type": "data", "array": known, "thickness": 1, "width": 3, "color": hex_colour}
+
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "showlegend": False,
+        "x": [x.place(value_of(point, x.name)) for point, _ in mine],
+        "y": [y.place(value_of(point, y.name)) for point, _ in mine],
+        "error_x": spread(x),
+        "error_y": spread(y),
+        "marker": {
+            "color": hex_colour,
+            "size": [11 if best else 9 for _, best in mine],
+            "symbol": [look.symbol(point) + ("" if best else "-open") for point, best in mine],
+            "line": {"width": 1.5, "color": hex_colour},
+        },
+        "hovertemplate": "%{hovertext}<extra></extra>",
+        "hovertext": [
+            "<br>".join(
+                [
+                    *(text.label(part) for part in swept.named(point).split(", ")),
+                    *(f"{title_of(name)}: {describe_objective(point, name)}" for name in (y.name, x.name)),
+                ]
+            )
+            for point, _ in mine
+        ],
+    }
+
+
+def _stairs(
+    points: Sequence[SweptPoint], on: Sequence[bool], x: ObjectiveAxis, y: ObjectiveAxis
+) -> dict[str, Any]:
+    """The line through the finite points of the front."""
+    places = sorted(
+        (x.place(value_of(point, x.name)), y.place(value_of(point, y.name)))
+        for point, best in zip(points, on, strict=True)
+        if best and math.isfinite(value_of(point, x.name)) and math.isfinite(value_of(point, y.name))
+    )
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [at for at, _ in places],
+        "y": [at for _, at in places],
+        "line": {"color": NEUTRAL, "width": 1.2, "dash": "dot", "shape": "hv"},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }

@@ -1,0 +1,151 @@
+"""The points of a sweep, their objectives, and the Pareto front among them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sfumato.report import formatting as text
+from sfumato.report.pareto.axis import SCORES, UNITS
+from sfumato.report.results.series import Mean
+from sfumato.run_folder.metrics_table import EPSILON_PREFIX
+
+_MOST_WITHOUT_ACCURACY = 6
+
+
+@dataclass(frozen=True)
+class SweptPoint:
+    """One point of a sweep.
+
+    Attributes:
+        labels: its values, one for each swept key.
+        seeds: number of finished seeds.
+        objectives: a score (``accuracy``, a share; or another of `SCORES`), ``epsilon:OBSERVER``,
+            ``energy_j``, ``delay_s`` (less is better); NaN where nothing was measured.
+        raw_to_trusted_edge: how many devices send raw updates to a trusted edge, ``100 of 100``.
+    """
+
+    labels: tuple[str, ...]
+    seeds: int
+    objectives: Mapping[str, Mean]
+    raw_to_trusted_edge: str = "–"
+
+
+@dataclass(frozen=True)
+class ParetoPage:
+    """The content of the page.
+
+    Attributes:
+        title: the spec's name.
+        facts: properties that all points share, as text.
+        keys: short names of the swept keys.
+        points: points with results, in the grid's order.
+        failures: points without results, and the errors.
+        notices: sentences on figures that cannot be compared.
+    """
+
+    title: str
+    facts: Sequence[str]
+    keys: tuple[str, ...]
+    points: tuple[SweptPoint, ...]
+    failures: tuple[tuple[str, str], ...]
+    notices: Sequence[str] = ()
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The objectives of which at least one point has a value."""
+        names = dict.fromkeys(name for point in self.points for name in point.objectives)
+        order = sorted(names, key=lambda name: (name not in SCORES, name in UNITS))
+        return tuple(n for n in order if any(not math.isnan(value_of(point, n)) for point in self.points))
+
+    def named(self, point: SweptPoint) -> str:
+        """``key = value`` of every swept key."""
+        return ", ".join(f"{key} = {label}" for key, label in zip(self.keys, point.labels, strict=True))
+
+
+def pareto_front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tuple[bool, ...]:
+    """Which points are on the Pareto front: no other is as good in every objective and better in one.
+
+    A point without a value of one of the objectives is not on the front. With several seeds, means are
+    compared.
+    """
+    costs = [tuple(cost_of(point, name) for name in objectives) for point in points]
+
+    def beaten(mine: tuple[float, ...]) -> bool:
+        return any(
+            other != mine and all(theirs <= own for theirs, own in zip(other, mine, strict=True))
+            for other in costs
+        )
+
+    return tuple(not any(map(math.isnan, mine)) and not beaten(mine) for mine in costs)
+
+
+def cost_of(point: SweptPoint, name: str) -> float:
+    """The value to minimise, to six significant digits: smaller differences are calibration tolerance."""
+    value = value_of(point, name)
+    return float(f"{-value if is_higher_better(name) else value:.6g}")
+
+
+def is_higher_better(name: str) -> bool:
+    """Whether an objective is a score of which more is better."""
+    return name in SCORES and SCORES[name].higher_is_better
+
+
+def value_of(point: SweptPoint, name: str) -> float:
+    """The value of an objective; NaN where it was not measured."""
+    return point.objectives[name].value if name in point.objectives else math.nan
+
+
+def planes(swept: ParetoPage) -> list[tuple[str, str]]:
+    """Pairs of objectives to draw, (across, up): the score against the rest; without a score, all pairs.
+
+    Objectives that are the same at all points are left out: there is nothing to trade for them.
+    """
+    names = varied(swept)
+    score = next((name for name in names if name in SCORES), None)
+    if score is not None:
+        return [(name, score) for name in names if name != score]
+    return list(itertools.combinations(names, 2))[:_MOST_WITHOUT_ACCURACY]
+
+
+def varied(swept: ParetoPage) -> list[str]:
+    """The score, and the objectives that are not the same at all points, nor a repetition of another."""
+    return [
+        name
+        for name in swept.measured
+        if name in SCORES
+        or len(swept.points) == 1
+        or (len({value_of(point, name) for point in swept.points}) > 1 and repeated_by(swept, name) is None)
+    ]
+
+
+def repeated_by(swept: ParetoPage, name: str) -> str | None:
+    """The earlier objective that has the values of ``name`` at every point; ``None`` where none has."""
+    before = swept.measured[: swept.measured.index(name)]
+    same = (other for other in before if all(_agree(point, name, other) for point in swept.points))
+    return next(same, None) if len(swept.points) > 1 else None
+
+
+def _agree(point: SweptPoint, one: str, other: str) -> bool:
+    values = value_of(point, one), value_of(point, other)
+    return all(map(math.isnan, values)) or f"{values[0]:.6g}" == f"{values[1]:.6g}"
+
+
+def describe_objective(point: SweptPoint, name: str) -> str:
+    """The value of an objective with its unit, and half its 95 % interval over seeds."""
+    half_width = point.objectives[name].half_width if name in point.objectives else math.nan
+    spread = "" if math.isnan(half_width) else f" ± {_shown(half_width, name)}"
+    return shown_value(point, name) + spread
+
+
+def shown_value(point: SweptPoint, name: str) -> str:
+    """The value of an objective with its unit: points with the same text are the same to a reader."""
+    return _shown(value_of(point, name), name)
+
+
+def _shown(value: float, name: str) -> str:
+    if name in SCORES:
+        return SCORES[name].text(value)
+    return text.epsilon(value) if name.startswith(EPSILON_PREFIX) else text.quantity(value, UNITS[name])

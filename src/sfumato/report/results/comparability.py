@@ -1,0 +1,95 @@
+"""Which figures of several runs cannot be compared: ε at different δ, energies of different radios."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sfumato.report import formatting as text
+from sfumato.report.results.series import Series
+from sfumato.rounding import number
+from sfumato.spec.used_keys import AIR_PROTOCOLS
+
+_RELATIVE = ((1.0, "× noise"), (1e3, "thousand × noise"), (1e6, "million × noise"))
+RADIO_COSTS = ("energy_j", "delay_s")
+_GAINS = ("gain", "snr_db", "noise_std", "subcarriers", "slot_s", "spacing_hz")
+
+
+def radio_model(spec: Mapping[str, Any]) -> str:
+    """``gains`` or ``link budget``: the radio of a spec, which has a unit of energy of its own."""
+    radio = spec.get("radio")
+    if isinstance(radio, Mapping):
+        return (
+            "gains"
+            if radio.get("preset") == "pfels" or any(key in radio for key in _GAINS)
+            else "link budget"
+        )
+    return "gains" if spec.get("protocol") in AIR_PROTOCOLS else "link budget"
+
+
+def stated_radio(spec: Mapping[str, Any]) -> str | None:
+    """`radio_model` of a spec that asks for energy and time; ``None`` where they would be those of a default.
+
+    A spec asks by a ``radio``, by ``control``, whose objective has them, or by messages over the air.
+    """
+    radio = spec.get("radio")
+    is_none = radio == "none" or (isinstance(radio, Mapping) and radio.get("preset") == "none")
+    if is_none or not (radio or spec.get("control") or sends_over_the_air(spec)):
+        return None
+    return radio_model(spec)
+
+
+def sends_over_the_air(spec: Mapping[str, Any]) -> bool:
+    """Whether devices of a run's spec send over the air, where a receiver adds noise of its own."""
+    return spec.get("protocol") in AIR_PROTOCOLS or "air" in (spec.get("transport") or {}).values()
+
+
+def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:
+    """What to say beside figures at these δ and of these radio models; nothing where each has one value."""
+    said = []
+    found = sorted(set(deltas))
+    if len(found) > 1:
+        listed = ", ".join(f"{number(delta)}" for delta in found)
+        said.append(f"The ε here are at different δ ({listed}): they cannot be compared with each other.")
+    if len(set(radios)) > 1:
+        said.append(
+            "The energies here are of different radio models: by gains the unit is the squared signal "
+            "relative to "
+            "the receiver's noise, by a link budget the joule. They cannot be compared with each other."
+        )
+    return said
+
+
+def incomparable(series: Sequence[Series]) -> list[str]:
+    """`notices` of several runs."""
+    runs = [run for one in series for run in one.runs]
+    deltas = [
+        float(run.privacy["delta"]) for run in runs if isinstance(run.privacy.get("delta"), int | float)
+    ]
+    measured = [run for run in runs if "energy_j" in run.metrics and run.metrics["energy_j"].notna().any()]
+    return notices(deltas, [radio_model(run.spec_dict) for run in measured])
+
+
+def asks_for_energy(series: Sequence[Series]) -> bool:
+    """Whether some run's spec asks for energy and time; then all runs beside it show theirs, too."""
+    return any(stated_radio(run.spec_dict) is not None for one in series for run in one.runs)
+
+
+def unasked_columns(series: Sequence[Series]) -> tuple[str, ...]:
+    """The columns of metrics that are not shown, as no spec asks for them."""
+    return () if asks_for_energy(series) else RADIO_COSTS
+
+
+def energy_units(series: Sequence[Series]) -> Sequence[tuple[float, str]] | None:
+    """The units of an axis of energy for these runs; ``None`` where they have none in common."""
+    models = {radio_model(run.spec_dict) for one in series for run in one.runs}
+    if len(models) > 1:
+        return None
+    return text.JOULES if models == {"link budget"} else _RELATIVE
+
+
+def energy_text(spec: Mapping[str, Any], energy_j: float) -> str:
+    """In joules by a link budget; relative to the receiver's noise where the radio is given by gains."""
+    if radio_model(spec) == "link budget":
+        return text.quantity(energy_j, text.JOULES)
+    return f"{text.number(energy_j)} × noise"

@@ -1,0 +1,186 @@
+"""A run over overlapping groups, resolved again from its folder: its ledger, and ε of any two workers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from sfumato.claims.dp_ogl_counts import claims_pair, paper_counts, paper_epsilon, paper_sources
+from sfumato.claims.dp_ogl_theorem2 import Theorem2
+from sfumato.errors import SfumatoError
+from sfumato.network.groups import IntArray
+from sfumato.privacy.groups.received_sums import without_names
+from sfumato.privacy.groups.releases import GroupReleases
+from sfumato.privacy.groups.vector_clocks import UNREACHED
+from sfumato.privacy.observers import Party
+from sfumato.privacy.release import Exposure
+from sfumato.run_folder.reader import SPEC_FILE, RunFolder, as_epsilon
+from sfumato.schedule.groups import GroupPlan
+from sfumato.schedule.resolve.groups import resolve_groups
+from sfumato.spec.load import load_spec
+from sfumato.user_text import decimal
+
+MOST_WORKERS = 120  # drawn one by one
+_MOST_CLASSES = 60
+_THEOREM_2 = "Theorem 2"
+
+
+@dataclass(frozen=True)
+class WorkerPair:
+    """The privacy of one worker towards another.
+
+    Attributes:
+        epsilon: the exact ε.
+        releases: number of releases that it charges.
+        bound: name of the bound.
+        hops: number of groups between the two, on paths that do not use the target; ``None`` without a path.
+        claimed: ε by the name of a published claim, if the paper claims one for the pair.
+    """
+
+    epsilon: float
+    releases: int
+    bound: str
+    hops: int | None
+    claimed: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class GroupedRun:
+    """A run over groups, with its plan resolved again from the spec in the folder.
+
+    Attributes:
+        plan: the resolved plan.
+        delta: δ of every ε.
+        rows: the guarantees in privacy.json.
+    """
+
+    plan: GroupPlan
+    delta: float
+    rows: tuple[Mapping[str, Any], ...]
+
+    @property
+    def ledger(self) -> GroupReleases:
+        """The declared releases."""
+        return self.plan.ledger
+
+    def worker_title(self, worker: int) -> str:
+        """The name of a worker, or its number."""
+        names = self.plan.groups.worker_names
+        return names[worker] if names else str(worker)
+
+    @cached_property
+    def drawn_workers(self) -> IntArray:
+        """The workers in the figures: all, or one for every set of groups, or for some of many sets."""
+        if self.ledger.device_count <= MOST_WORKERS:
+            return np.arange(self.ledger.device_count)
+        firsts = np.sort(self.ledger.kinds.first)
+        if len(firsts) > _MOST_CLASSES:
+            firsts = firsts[np.unique(np.linspace(0, len(firsts) - 1, _MOST_CLASSES).round().astype(int))]
+        return np.asarray(firsts, dtype=np.int64)
+
+    @property
+    def draws_every_worker(self) -> bool:
+        """Whether the figures show every worker."""
+        return len(self.drawn_workers) == self.ledger.device_count
+
+    def groups_of(self, worker: int) -> tuple[int, ...]:
+        """The groups of ``worker``, in any round."""
+        return tuple(self.plan.ever.groups_of(worker).tolist())
+
+    @cached_property
+    def claims(self) -> Mapping[str, str]:
+        """Published claims: name, and method of composition."""
+        sources = paper_sources(self.ledger)
+        if sources and self._second is not None:
+            sources[self._second.source] = _THEOREM_2
+        return sources
+
+    @cached_property
+    def _second(self) -> Theorem2 | None:
+        return Theorem2.of(self.plan)
+
+    def pair(self, unit: int, observer: int) -> WorkerPair:
+        """The privacy of ``unit`` towards ``observer``; computed once for workers of the same groups."""
+        kinds = self.ledger.kinds
+        key = int(kinds.of[unit]), int(kinds.of[observer])
+        if key not in self._pairs:
+            self._pairs[key] = self._leakage(unit, observer)
+        return self._pairs[key]
+
+    @cached_property
+    def _pairs(self) -> dict[tuple[int, int], WorkerPair]:
+        return {}
+
+    def _leakage(self, unit: int, observer: int) -> WorkerPair:
+        exposures = self.ledger.exposures(unit, (Party("device", 0, observer),))
+        row = self._recorded.get(_exposure_key(exposures))
+        if row is not None:
+            found = as_epsilon(row["epsilon"]), int(row["releases"]), str(row["bound"])
+        else:
+            neighbours = self.plan.spec.privacy.neighbours
+            judged = [
+                (self.ledger.bound_epsilon(e, delta=self.delta, neighbours=neighbours), e.bound_name)
+                for e in exposures
+            ]
+            best, name = min(judged, key=lambda pair: pair[0].epsilon)
+            found = best.epsilon, best.releases, name
+        claimed = {}
+        if self.claims and claims_pair(self.ledger, unit, observer):
+            counts = paper_counts(self.ledger, unit, observer)
+            claimed = {
+                name: paper_epsilon(self.ledger, counts, method, self.delta)
+                for name, method in self.claims.items()
+                if method != _THEOREM_2
+            }
+            if self._second is not None:
+                claimed[self._second.source] = self._second.epsilon(unit, observer, self.delta)
+        return WorkerPair(*found, self._hops(unit, observer), claimed)
+
+    def _hops(self, unit: int, observer: int) -> int | None:
+        mine, theirs = self.groups_of(unit), self.groups_of(observer)
+        if self.plan.eras:  # links of any round, the worker's own included
+            away = float(self.plan.ever.distances[np.ix_(mine, theirs)].min())
+            return int(away) if math.isfinite(away) else None
+        between = self.ledger.hops_between(int(self.ledger.kinds.of[unit]))
+        nearest = int(between[np.ix_(mine, theirs)].min(initial=UNREACHED))
+        return None if nearest == UNREACHED else nearest
+
+    @cached_property
+    def _recorded(self) -> dict[object, Mapping[str, Any]]:
+        """The rows of privacy.json about two workers, by the releases that they charge."""
+        found: dict[object, Mapping[str, Any]] = {}
+        for row in self.rows:
+            unit, observer = _device(row.get("unit")), _device(row.get("observer"))
+            if unit is None or observer is None or "releases" not in row or "bound" not in row:
+                continue
+            if max(unit, observer) < self.ledger.device_count and unit != observer:
+                exposures = self.ledger.exposures(unit, (Party("device", 0, observer),))
+                found.setdefault(_exposure_key(exposures), row)
+        return found
+
+
+def grouped_run(run: RunFolder) -> GroupedRun | None:
+    """The grouped run in a folder; ``None`` if its spec cannot be resolved any more."""
+    try:
+        plan = resolve_groups(load_spec(run.path / SPEC_FILE))
+    except (SfumatoError, OSError):
+        return None
+    delta = run.privacy.get("delta")
+    if not isinstance(delta, float) or not 0 < delta < 1:
+        delta = plan.spec.privacy.delta
+    return GroupedRun(plan, delta, tuple(run.privacy["guarantees"]))
+
+
+def _device(name: object) -> int | None:
+    kind, _, number = str(name).partition(":")
+    return decimal(number) if kind == "device" else None
+
+
+def _exposure_key(exposures: tuple[Exposure, ...]) -> object:
+    """A key that is equal for pairs that differ only in the names of their groups."""
+    return tuple(without_names(exposure) for exposure in exposures)

@@ -1,0 +1,92 @@
+"""The matrix of guarantees: classes of units (rows) towards kinds of observers (columns)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sfumato.report.results.observer_labels import Column, ObserverLabels, Row
+from sfumato.run_folder.reader import as_epsilon
+
+MOST = 18
+Guarantee = Mapping[str, Any]
+_Entry = TypeVar("_Entry", Row, Column)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The guarantees of one class of units towards one kind of observer, the largest ε first."""
+
+    guarantees: tuple[Guarantee, ...]
+
+    @property
+    def epsilon(self) -> float:
+        """The largest ε."""
+        return as_epsilon(self.guarantees[0]["epsilon"])
+
+    @property
+    def pairs(self) -> int:
+        """The number of ordered pairs of unit and observer that the cell stands for."""
+        return sum(int(g["stands_for"]) for g in self.guarantees)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Cells by ``(row, column)``; not every unit class has every kind of observer."""
+
+    rows: tuple[Row, ...]
+    columns: tuple[Column, ...]
+    cells: Mapping[tuple[int, int], Cell]
+
+
+def build_matrix(guarantees: Iterable[Guarantee], naming: ObserverLabels) -> Matrix:
+    """The matrix of ``guarantees``, of at most ``MOST`` rows and columns.
+
+    Rows and columns with the largest ε are kept; columns of single observers are kept before coalitions.
+    """
+    placed = [
+        (
+            naming.row(str(g["unit"]), tuple(g.get("sites") or ())),
+            naming.column(str(g["unit"]), str(g["observer"])),
+            g,
+        )
+        for g in guarantees
+    ]
+    weakest_rows: dict[Row, float] = {}
+    weakest_columns: dict[Column, float] = {}
+    for row, column, g in placed:
+        epsilon = as_epsilon(g["epsilon"])
+        weakest_rows[row] = max(epsilon, weakest_rows.get(row, 0.0))
+        weakest_columns[column] = max(epsilon, weakest_columns.get(column, 0.0))
+    rows, row_rest = _weakest(weakest_rows, lambda row: weakest_rows[row])
+    columns, column_rest = _weakest(
+        weakest_columns, lambda column: (not column.coalition, weakest_columns[column])
+    )
+    if row_rest:
+        rows.append(Row((1 << 61, ""), f"{row_rest} more classes", "each with a smaller or equal worst ε"))
+    if column_rest:
+        columns.append(Column((1 << 61, ""), f"{column_rest} more"))
+    row_at = {row: i for i, row in enumerate(rows)}
+    column_at = {column: i for i, column in enumerate(columns)}
+    cells: dict[tuple[int, int], list[Guarantee]] = {}
+    for row, column, g in placed:
+        at = row_at.get(row, len(rows) - 1), column_at.get(column, len(columns) - 1)
+        cells.setdefault(at, []).append(g)
+    return Matrix(
+        tuple(rows),
+        tuple(columns),
+        {
+            at: Cell(tuple(sorted(found, key=lambda g: as_epsilon(g["epsilon"]), reverse=True)))
+            for at, found in cells.items()
+        },
+    )
+
+
+def _weakest(entries: Iterable[_Entry], rank: Callable[[_Entry], Any]) -> tuple[list[_Entry], int]:
+    """At most ``MOST`` entries, the highest ranks, in reading order, and how many were left out."""
+    kept = sorted(entries, key=rank, reverse=True)
+    left = max(0, len(kept) - MOST)
+    if left:
+        kept, left = kept[: MOST - 1], left + 1
+    return sorted(kept, key=lambda entry: entry.order), left

@@ -1,0 +1,117 @@
+"""Who adds how much noise, who takes part and what is clipped: of a resolved spec, and as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sfumato.report import formatting as text
+from sfumato.report.results.network import read_network
+from sfumato.rounding import number
+
+
+def noise_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Who adds how much noise: multipliers of the sensitivity, by aggregating level from the top down."""
+    noise, network = spec["privacy"]["noise"], read_network(spec)
+    clip = spec["privacy"].get("clip")
+    found: dict[str, Any] = {"clip": clip, "parties": []}
+    if noise["kind"] == "sources":
+        found["parties"] = [
+            {
+                "parties": [network.titled(owner) for owner in source["owners"]],
+                "multipliers": list(source["multipliers"]),
+            }
+            for source in noise["sources"]
+            if any(source["multipliers"])
+        ]
+        found["requested"] = noise.get("calibrated_from")
+    elif noise["kind"] == "multiplier":
+        found["parties"] = [
+            {"parties": ["every device, at every local step"], "multipliers": [noise["multiplier"]]}
+        ]
+    elif noise["kind"] == "formula":
+        found["requested"] = noise
+    if network.over_air:
+        found["channel"] = "The receivers' own noise is counted. Its level is an assumption about them."
+    return found
+
+
+def training_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Rounds, steps and participation, as the spec has them."""
+    training = spec["training"]
+    keys = (
+        "rounds",
+        "local_steps",
+        "local_epochs",
+        "edge_every",
+        "edge_at_global",
+        "aggregate_every",
+        "merge_every",
+        "batches",
+    )
+    found = {key: training[key] for key in (*keys, "participation") if key in training}
+    found |= {"controlled": True} if spec.get("control") else {}
+    return found | ({"star": True} if spec["topology"].get("kind") == "star" else {})
+
+
+def sentence_of_participation(training: Mapping[str, Any]) -> str:
+    """Who takes part in a round, in words."""
+    part = training.get("participation") or {"kind": "all"}
+    if part["kind"] == "poisson":
+        rates = part.get("rates") or [part["rate"]]
+        shown = " or ".join(sorted({number(rate) for rate in rates}))
+        return f"Each device takes part in a round with probability {shown}, by a draw of its own."
+    if part["kind"] == "fixed":
+        count = part["count"]
+        many = " or ".join(map(str, sorted(set(count)))) if isinstance(count, list) else count
+        if training.get("star"):
+            return f"In every round {many} devices are drawn without replacement."
+        whose = "its edge or group" if isinstance(count, list) else "each edge or group"
+        return f"In every draw {many} devices of {whose} are drawn without replacement."
+    return "Every device takes part in every round."
+
+
+def _rounds(training: Mapping[str, Any]) -> str:
+    if training.get("controlled"):
+        return (
+            "Adaptive control chooses before every round how many local steps it has, how many devices of an "
+            "edge take part, and the factor by which the noise below is multiplied."
+        )
+    return f"The training has {text.whole(training['rounds'])} rounds. {sentence_of_participation(training)}"
+
+
+def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any]) -> str:
+    """HTML: sentences, and a table of the parties that add noise."""
+    said = [_rounds(training)]
+    clip = noise["clip"]
+    if clip:
+        what = {
+            "update": "every message",
+            "step": "every local step",
+            "example": "the gradient of every example",
+        }
+        said.append(f"The norm of {what[clip['kind']]} is at most {text.number(clip['norm'])}.")
+    if noise.get("channel"):
+        said.append(noise["channel"])
+    if not noise["parties"]:
+        said.append("No party adds noise of its own." if not noise.get("channel") else "")
+        return "".join(f"<p>{text.escape(line)}</p>" for line in said if line)
+    depth = max(len(row["multipliers"]) for row in noise["parties"])
+    rows = [
+        (
+            text.join_names(row["parties"], 12),
+            *(text.number(m) for m in row["multipliers"]),
+            *["–"] * (depth - len(row["multipliers"])),
+        )
+        for row in noise["parties"]
+    ]
+    levels = ["global aggregation", "one level below", *(f"{n} levels below" for n in range(2, depth))]
+    titles = ["noise multiplier"] if depth == 1 else [f"noise multiplier, {name}" for name in levels[:depth]]
+    said_html = "".join(f"<p>{text.escape(line)}</p>" for line in said)
+    return said_html + text.table(
+        ["party", *titles],
+        rows,
+        caption="Gaussian noise of each party: its standard deviation over the sensitivity of what it is "
+        "added to",
+        numeric=tuple(range(1, depth + 1)),
+    )

@@ -1,0 +1,7 @@
+"""The privacy statement: what it says, as JSON, and its page.
+
+Imported by ``report`` and what is above it; imports ``report`` and what ``report`` imports.
+
+    content   what a privacy statement says, as JSON
+    page      the statement as a page for an auditor
+"""

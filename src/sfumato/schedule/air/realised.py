@@ -1,0 +1,126 @@
+"""What a run over the air amounts to once it is known who was drawn and what the channels were.
+
+Who is drawn and how the channels fade follow from the seed, never from data, so a run's alignments are a
+function of its plan; nobody has to write them down as it goes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.errors import EnvelopeError
+from sfumato.privacy.neighbours import Neighbours
+from sfumato.privacy.release import Exposure
+from sfumato.schedule.air.power_control import AirPlan, AirTransmission
+from sfumato.schedule.participation import draw_participants
+from sfumato.schedule.tree import TreePlan
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+_ROUNDING = 1e-9
+
+
+def sending_of(
+    plan: TreePlan, air: AirPlan, number: int, index: int, devices: IntArray, parameters: int
+) -> AirTransmission:
+    """How ``devices`` send in aggregation ``index`` of round ``number``, by the plan's own noise.
+
+    Raises:
+        EnvelopeError: louder than the plan declared.
+    """
+    bounds = plan.ledger.steps[index].message_norm[plan.tree.leaves_of(devices)]
+    sending = air.sending(number, index, devices, plan.device_stds_of(index, devices) / bounds, parameters)
+    if (sending.alignment > air.envelope * (1 + _ROUNDING)).any():
+        leaf = int((sending.alignment / air.envelope).argmax())
+        raise EnvelopeError(
+            f"round {number + 1}: devices would send at alignment {sending.alignment[leaf]:.6g}, but the "
+            f"schedule declared at most {air.envelope[leaf]:.6g}; nothing of this round was sent"
+        )
+    return sending
+
+
+@dataclass(frozen=True, eq=False)
+class RealisedChannels:
+    """Alignments and participations of the first rounds of a plan over the air.
+
+    Attributes:
+        plan: of the run.
+        air: its devices' uplink.
+        alignment: of every aggregation, ``[rounds, steps, leaves]``.
+        took_part: ``[rounds, devices]``.
+    """
+
+    plan: TreePlan
+    air: AirPlan
+    alignment: FloatArray
+    took_part: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, plan: TreePlan, rounds: int, parameters: int) -> RealisedChannels | None:
+        """What the first ``rounds`` rounds of ``plan`` were like; ``None`` if it does not use the air."""
+        air = plan.air
+        if air is None:
+            return None
+        steps = len(plan.aggregations)
+        alignment = np.zeros((rounds, steps, plan.tree.leaf_count))
+        took_part = np.zeros((rounds, plan.tree.device_count), dtype=np.bool_)
+        for number in range(rounds):
+            devices = draw_participants(plan, number)
+            took_part[number, devices] = True
+            for index in range(steps):
+                alignment[number, index] = sending_of(plan, air, number, index, devices, parameters).alignment
+        return cls(plan, air, alignment, took_part)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For ``ledger.json``: beta of every aggregation, and the noise it left in the leaves' averages."""
+        rounds = range(len(self.alignment))
+        unit = np.array([self.plan.message_scale(number) for number in rounds])[:, None, None]
+        bound = np.array([step.message_norm for step in self.plan.ledger.steps])[None]
+        beta = self.alignment * self.air.channels.noise_std / (bound * unit)
+        return {"beta": beta.tolist(), "channel_noise_std": np.sqrt(self._channel).tolist()}
+
+    def largest_square(self, exposure: Exposure, unit: int, neighbours: Neighbours) -> tuple[float, int]:
+        """``mu^2`` of the flow ``exposure`` of ``unit`` with the noise that there was.
+
+        The largest among the devices that ``unit`` stands for, and how many rounds that one took part in.
+        """
+        ledger = self.plan.ledger
+        leaf, weight = ledger.leaf_of(unit), ledger.classes.weight[ledger.class_of(unit)]
+        alike = np.flatnonzero(ledger.leaf_classes == ledger.leaf_classes[leaf])
+        each = np.zeros((len(self.alignment), self.plan.tree.leaf_count))
+        for index, release in enumerate(exposure.releases):
+            if release.own_sensitivity == 0:
+                continue
+            facts = ledger.steps[index]
+            # the leaf's average is in what is met with this weight; its declared channel noise is the least
+            message = facts.message_norm[leaf] * weight / self.plan.participants.count[leaf]
+            share = (release.own_sensitivity / message) ** 2
+            declared = float(facts.channel_std[-1][leaf]) ** 2
+            variance = release.variance + share * (self._channel[:, index, :] - declared)
+            each += np.where(variance > 0, release.sensitivity(neighbours) ** 2 / variance, np.inf)
+        return self._worst(each, alike)
+
+    def _worst(self, each: FloatArray, alike: IntArray) -> tuple[float, int]:
+        first = self.plan.tree.first_device
+        best, times = 0.0, 0
+        for leaf in alike:
+            mine = self.took_part[:, first[leaf] : first[leaf + 1]]
+            squares = np.where(mine, each[:, leaf, None], 0.0).sum(axis=0)
+            worst = int(squares.argmax())
+            if squares[worst] > best:
+                best, times = float(squares[worst]), int(mine[:, worst].sum())
+        return best, times
+
+    @cached_property
+    def _channel(self) -> FloatArray:
+        """Variance of the receivers' noise in the leaves' averages ``[rounds, steps, leaves]``."""
+        bound = np.array([step.message_norm for step in self.plan.ledger.steps])[None]
+        loudest = self.alignment * self.air.gain_ratio
+        with np.errstate(divide="ignore"):
+            std: FloatArray = bound / (self.plan.participants.count * loudest)
+        return std**2

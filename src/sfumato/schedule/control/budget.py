@@ -1,0 +1,239 @@
+"""What adaptive control may spend: the budget of every pair of a unit and an observer, as mu squared.
+
+Every class of single observers has a budget, and so has every coalition that ``watch`` names. A filter that
+holds all of them (`privacy.privacy_filter`) charges each round as it was played.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.privacy.observers import Party
+from sfumato.privacy.privacy_filter import GaussianFilter, squared_mu
+from sfumato.privacy.tree.pair_classes import TreePairs
+from sfumato.privacy.tree.releases import TreeReleases
+from sfumato.schedule.control.adaptive import draws_each
+from sfumato.schedule.rows.watch import watched_coalitions
+from sfumato.schedule.tree import TreePlan
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class BudgetedPair:
+    """An observer that units of one kind are held against.
+
+    Attributes:
+        kind: of the units' leaf, as `leaf_kinds` numbers them.
+        unit: one of them.
+        coalition: the observer, towards that unit.
+        bound: flow or cut, whichever the budget is smaller under.
+        budget: mu squared.
+    """
+
+    kind: int
+    unit: int
+    coalition: tuple[Party, ...]
+    bound: str
+    budget: float
+
+
+@dataclass(frozen=True)
+class BudgetedCoalition:
+    """A coalition that ``watch`` names. All devices of a leaf that are no members stand alike to it.
+
+    Attributes:
+        coalition: who pools knowledge.
+        units: for each leaf a device that is no member; -1 where all are members.
+        bounds: for each leaf flow or cut, whichever the budget is smaller under.
+        budgets: for each leaf, mu squared; infinite without a unit.
+    """
+
+    coalition: tuple[Party, ...]
+    units: tuple[int, ...]
+    bounds: tuple[str, ...]
+    budgets: tuple[float, ...]
+
+    @classmethod
+    def of(cls, plan: TreePlan, coalition: tuple[Party, ...]) -> BudgetedCoalition:
+        """What ``plan``, played as it stands, would spend towards ``coalition``."""
+        members, first = _members(coalition), plan.tree.first_device
+        units = tuple(
+            next((device for device in range(first[leaf], first[leaf + 1]) if device not in members), -1)
+            for leaf in range(plan.tree.leaf_count)
+        )
+        smallest = [
+            _smallest(_costs(plan, plan.ledger, unit, coalition)) if unit >= 0 else ("flow", np.inf)
+            for unit in units
+        ]
+        return cls(coalition, units, *(tuple(column) for column in zip(*smallest, strict=True)))
+
+    def costs(self, plan: TreePlan, ledger: TreeReleases) -> FloatArray:
+        """What ``ledger`` costs a device of every leaf, mu squared, ``[leaves]``."""
+        return np.array(
+            [
+                _costs(plan, ledger, unit, self.coalition)[bound] if np.isfinite(budget) else 0.0
+                for unit, bound, budget in zip(self.units, self.bounds, self.budgets, strict=True)
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What may be spent on every pair of a unit and an observer.
+
+    Attributes:
+        plan: without control.
+        held: every class of pairs of a unit and a single observer.
+        together: the coalitions in ``watch``.
+    """
+
+    plan: TreePlan
+    held: tuple[BudgetedPair, ...]
+    together: tuple[BudgetedCoalition, ...]
+
+    @classmethod
+    def of(cls, plan: TreePlan) -> Budget:
+        """What ``plan``, played as it stands, would spend."""
+        ledger, kinds, held = plan.ledger, leaf_kinds(plan), []
+        for pair in TreePairs(ledger, apart=_per_edge(plan)).of():
+            coalition = (pair.observer,)
+            kind = int(kinds[plan.tree.leaf_of(pair.unit)])
+            bound, budget = _smallest(_costs(plan, ledger, pair.unit, coalition))
+            held.append(BudgetedPair(kind, pair.unit, coalition, bound, budget))
+        watched = watched_coalitions(plan.spec, plan.parties)
+        return cls(plan, tuple(held), tuple(BudgetedCoalition.of(plan, coalition) for coalition in watched))
+
+    @cached_property
+    def columns(self) -> dict[int, list[BudgetedPair]]:
+        """The observers of each kind of unit, in the order of the filter's columns."""
+        found: dict[int, list[BudgetedPair]] = {}
+        for held in self.held:
+            found.setdefault(held.kind, []).append(held)
+        return found
+
+    @cached_property
+    def kinds(self) -> IntArray:
+        """The kind of every device, ``[devices]``."""
+        return np.repeat(leaf_kinds(self.plan), self.plan.tree.devices)
+
+    def fresh(self) -> GaussianFilter:
+        """A filter with nothing spent; towards an observer trusted with raw updates there is no limit."""
+        alone = {kind: [held.budget for held in several] for kind, several in self.columns.items()}
+        together = [np.array(held.budgets) for held in self.together]
+        return GaussianFilter.fresh(self._with_coalitions(self._spread(alone, np.inf), together, np.inf))
+
+    def charge(self, played: TreePlan, devices: IntArray) -> FloatArray:
+        """What one round of ``played`` costs each of ``devices``, mu squared, ``[devices, observers]``."""
+        ledger = played.ledger.after(1)
+        per_kind = {
+            kind: [
+                _costs(self.plan, ledger, held.unit, held.coalition)[held.bound]
+                if np.isfinite(held.budget)
+                else 0.0
+                for held in columns
+            ]
+            for kind, columns in self.columns.items()
+        }
+        together = [coalition.costs(self.plan, ledger) for coalition in self.together]
+        return self._with_coalitions(self._spread(per_kind, 0.0), together, 0.0)[devices]
+
+    def spent(self, state: GaussianFilter, unit: int, coalition: Sequence[Party]) -> float:
+        """mu squared spent on ``unit`` towards ``coalition``; infinite towards whom no filter holds."""
+        column = self._column(unit, coalition)
+        return float("inf") if column is None else float(state.spent[unit, column])
+
+    def most_spent(self, state: GaussianFilter, unit: int, coalition: Sequence[Party]) -> float:
+        """The most of `spent` of all units that stand to an observer as ``unit`` does to ``coalition``."""
+        column = self._column(unit, coalition)
+        alike = self.kinds == self.kinds[unit]
+        return float("inf") if column is None else float(state.spent[alike, column].max())
+
+    def _column(self, unit: int, coalition: Sequence[Party]) -> int | None:
+        """The filter's column for a unit and a coalition; ``None`` where no filter holds."""
+        if len(coalition) != 1:
+            return self._column_together(unit, frozenset(coalition))
+        asked = self._relation(unit, coalition[0])
+        for column, held in enumerate(self.columns[int(self.kinds[unit])]):
+            if self._relation(held.unit, held.coalition[0]) == asked:
+                return column if np.isfinite(held.budget) else None
+        return None
+
+    def pair(self, unit: int, column: int) -> str:
+        """Whom a column is about, as the rows of an account name them."""
+        if column >= self._width:
+            coalition = self.together[column - self._width].coalition
+            return f"device:{unit} towards {','.join(map(self.plan.ledger.party_name, coalition))}"
+        held = self.columns[int(self.kinds[unit])][column]
+        return f"device:{held.unit} towards {self.plan.ledger.party_name(held.coalition[0])}"
+
+    def _relation(self, unit: int, observer: Party) -> tuple[object, ...]:
+        """Equal for observers that stand alike to units of one kind, in a tree of edges under a cloud."""
+        tree, kinds = self.plan.tree, leaf_kinds(self.plan)
+        if observer.kind == "public" or (observer.kind == "node" and observer.tier == 0):
+            return (observer.kind,)
+        leaf = tree.leaf_of(observer.index) if observer.kind == "device" else observer.index
+        own = leaf == tree.leaf_of(unit)
+        return (observer.kind, own, None if own else int(kinds[leaf]))
+
+    def _column_together(self, unit: int, coalition: frozenset[Party]) -> int | None:
+        leaf = self.plan.tree.leaf_of(unit)
+        for column, held in enumerate(self.together, start=self._width):
+            if frozenset(held.coalition) == coalition and np.isfinite(held.budgets[leaf]):
+                return column
+        return None
+
+    @property
+    def _width(self) -> int:
+        """Number of columns of single observers; those of coalitions follow."""
+        return max(map(len, self.columns.values()))
+
+    def _with_coalitions(
+        self, alone: FloatArray, of_leaves: Sequence[FloatArray], of_members: float
+    ) -> FloatArray:
+        """``alone`` ``[devices, observers]``, with a column for every coalition; its members are no units."""
+        columns = [np.repeat(values, self.plan.tree.devices) for values in of_leaves]
+        for column, held in zip(columns, self.together, strict=True):
+            column[sorted(_members(held.coalition))] = of_members
+        return np.column_stack([alone, *columns])
+
+    def _spread(self, rows: dict[int, list[float]], empty: float) -> FloatArray:
+        table = np.full((max(rows) + 1, self._width), empty)
+        for kind, values in rows.items():
+            table[kind, : len(values)] = values
+        return table[self.kinds]
+
+
+def leaf_kinds(plan: TreePlan) -> IntArray:
+    """A number for every leaf, equal only where devices are charged alike in every round, ``[leaves]``.
+
+    Leaves that are alike in ``plan`` are, unless control chooses for each what takes part in it.
+    """
+    return np.arange(plan.tree.leaf_count) if _per_edge(plan) else plan.ledger.leaf_classes
+
+
+def _per_edge(plan: TreePlan) -> bool:
+    """Whether different numbers of devices may take part in edges that are alike: chosen, or drawn."""
+    return draws_each(plan) or (plan.spec.control is not None and bool(plan.spec.control.per_edge))
+
+
+def _members(coalition: Sequence[Party]) -> set[int]:
+    """The devices in ``coalition``."""
+    return {party.index for party in coalition if party.kind == "device"}
+
+
+def _smallest(costs: dict[str, float]) -> tuple[str, float]:
+    """The bound with the smallest mu squared, flow if they are equal; and that."""
+    bound = min(costs, key=lambda name: (costs[name], name != "flow"))
+    return bound, costs[bound]
+
+
+def _costs(plan: TreePlan, ledger: TreeReleases, unit: int, coalition: tuple[Party, ...]) -> dict[str, float]:
+    neighbours = plan.spec.privacy.neighbours
+    return {e.bound_name: squared_mu(e, neighbours) for e in ledger.exposures(unit, coalition)}

@@ -1,0 +1,327 @@
+"""Dropouts, thresholds and failing supernodes: what noise is sure to be left, and who was there in a round.
+
+Before training, `survival` says what an accountant may count on. In a round, `turnout_of` draws who is left
+and who serves as supernode. The draw follows from the seed, never from data: whoever asks draws the same, and
+nothing has to be written down. `Attendance` is the outcome over the rounds of a run.
+
+*Below the threshold* a session of secure aggregation ends without a sum: the leaf has nothing, sends nothing
+and adds no noise, and its average counts as no change; all denominators stay what they are. *A supernode that
+fails* has met the sum. With ``repeat`` the same noised messages of the same survivors go to the next in the
+succession, under fresh masks: no new noise, so nothing more is known of any device than that one more party
+knows the sum. A device that fell silent once its message was in the sum cannot send it again, and without it
+two supernodes would know it as a difference: then, and with ``skip``, the zone sits the aggregation out; what
+the failed supernode met stays met.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.network.tree import Tree
+from sfumato.privacy.hops import Hop
+from sfumato.radio.costs import Attempts
+from sfumato.random import Stream, generator
+from sfumato.schedule.faults.elections import succession_of
+from sfumato.schedule.participation import draw_participants
+from sfumato.secure_aggregation.fast_path import survivors_of
+from sfumato.secure_aggregation.server import Phase
+from sfumato.spec.faults import Faults
+from sfumato.wire.errors import BelowThresholdError
+
+if TYPE_CHECKING:
+    from sfumato.schedule.tree import TreePlan
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+PHASES = (Phase.ADVERTISE, Phase.SHARE, Phase.MASK, Phase.CONSENT, Phase.UNMASK)
+_SMALLEST_UNMASKED = 4  # parties of the smallest session whose default threshold is below its size
+DROPOUTS, _FAILURES = 0, 1  # addresses within Stream.FAULTS; part of the file format
+
+
+@dataclass(frozen=True)
+class GuaranteedSurvivors:
+    """Who is sure to be there.
+
+    Attributes:
+        least: devices sure to be in the sum of each leaf that sends, ``[leaves]``; ``None``: all drawn.
+        always_sent: whether every node sends in every round.
+        elections: expected number of supernodes a round in every zone, where they are elected.
+    """
+
+    least: IntArray | None = None
+    all_nodes_always_send: bool = True
+    elections: float = 1.0
+
+
+def threshold_of(faults: Faults | None, parties: int) -> int:
+    """Fewest survivors of a session of so many parties: more than 2/3, or the share that is asked for."""
+    if faults is None or faults.survival_threshold is None:
+        return 2 * parties // 3 + 1
+    return max(math.ceil(faults.survival_threshold * parties - 1e-9), parties // 2 + 1)
+
+
+def shares_that_unmask(faults: Faults | None, tree: Tree, drawn: FloatArray) -> tuple[IntArray, ...]:
+    """How many of a node's children have to collude with it to take the masks off others' messages, by tier.
+
+    A party shares the secrets of its masks with the whole session; a threshold of shares rebuilds them, which
+    is how the sum survives dropouts. So secure aggregation protects from fewer colluders than that.
+
+    Args:
+        faults: as declared.
+        tree: who is under whom.
+        drawn: participants of each leaf, expected where their number is random (then nobody else's noise
+            counts anyway), ``[leaves]``.
+    """
+    sessions = [*tree.children[:-1], np.ceil(drawn)]
+    return tuple(
+        np.array([threshold_of(faults, int(parties)) for parties in sizes], dtype=np.int64)
+        for sizes in sessions
+    )
+
+
+def colluders_that_unmask(faults: Faults | None, parties: int, *, drawn: bool) -> int:
+    """How many workers of a group take masks off together with its master.
+
+    Args:
+        faults: as declared; they may set the threshold of shares.
+        parties: workers in the group.
+        drawn: whether the session is a random part of the group. Then the smallest session counts that holds
+            the unit and enough colluders for its threshold: that many may happen to be drawn together. Where
+            no session of the group does, the whole group would be needed, unit included.
+    """
+    if not drawn:
+        return threshold_of(faults, parties)
+    sizes = range(2, max(parties, _SMALLEST_UNMASKED) + 1)
+    return next((size - 1 for size in sizes if threshold_of(faults, size) < size), parties)
+
+
+def survival(
+    faults: Faults | None, hop: Hop, drawn: FloatArray, *, by_chance: bool | BoolArray
+) -> GuaranteedSurvivors:
+    """What ``faults`` leave of a round.
+
+    A session of secure aggregation releases the sum of at least its threshold of messages, or none: in every
+    sum that has the unit's message there are ``threshold - 1`` others. Where messages are sent one by one, or
+    the number of participants is random, nobody is sure to be there. A zone below its threshold, or without a
+    supernode, sends nothing. A supernode that fails has met the sum; the next takes over with probability
+    ``supernode_failure_rate`` (f), and so on: at most 1/(1 - f) of them on average, each uniform among the
+    devices.
+
+    Args:
+        faults: as declared.
+        hop: how devices' messages travel.
+        drawn: participants of each leaf, ``[leaves]``.
+        by_chance: whether that is what is expected only, as their number is random; for all, or for each.
+    """
+    if faults is None:
+        return GuaranteedSurvivors()
+    dropping = any(faults.drop_rates)
+    least = None
+    if dropping:
+        in_session = np.broadcast_to((hop == "secure-aggregation") & ~np.asarray(by_chance), drawn.shape)
+        sessions = zip(drawn, in_session, strict=True)
+        least = np.array([threshold_of(faults, int(n)) if one else 0 for n, one in sessions], dtype=np.int64)
+    aborts = hop == "secure-aggregation" and dropping
+    repeated = faults.when_supernode_fails == "repeat"
+    return GuaranteedSurvivors(
+        least,
+        not aborts and faults.supernode_failure_rate == 0,
+        1.0 / (1.0 - faults.supernode_failure_rate) if repeated else 1.0,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Dropouts:
+    """What became of the participants of an aggregation.
+
+    Attributes:
+        silent_from: the phase from which each says no more, ``[P]``; ``Phase.DONE`` for who stays.
+        received: whose message somebody learnt, alone or in a sum, ``[P]``.
+        formed: which leaves have an average to send on, ``[leaves]``.
+        terms: for each leaf, which of its devices served as supernode, in order; empty without elections.
+    """
+
+    dropout_phase: IntArray
+    received: BoolArray
+    formed: BoolArray
+    terms: tuple[tuple[int, ...], ...]
+
+    @property
+    def sends(self) -> BoolArray:
+        """Who sends its message, ``[P]``."""
+        return self.dropout_phase > Phase.MASK
+
+    def attempts(self, leaves: IntArray) -> Attempts:
+        """What goes over the devices' hop; a session is repeated for every supernode that takes over.
+
+        Args:
+            leaves: of every participant ``[P]``.
+        """
+        again = np.array([len(served) for served in self.terms] or [1] * len(self.formed), dtype=np.int64)
+        return Attempts(self.sends, again[leaves])
+
+
+def turnout_of(plan: TreePlan, number: int, index: int, devices: IntArray) -> Dropouts:
+    """Who of ``devices`` (ascending) is left in aggregation ``index`` of round ``number``."""
+    spec, tree = plan.spec, plan.tree
+    dropout_phase = _dropouts(spec.faults, spec.seed, number, index, devices, tree.device_count)
+    leaves = tree.leaves_of(devices)
+    heard, formed = dropout_phase > Phase.MASK, plan.sends(index).copy()
+    if plan.hops and plan.hops[-1] == "secure-aggregation" and spec.faults is not None:
+        for leaf in range(tree.leaf_count):
+            here = slice(*np.searchsorted(leaves, [leaf, leaf + 1]).tolist())
+            parties = here.stop - here.start
+            if parties > 1 and not has_sum(dropout_phase[here], threshold_of(spec.faults, parties)):
+                formed[leaf], heard[here] = False, False
+    terms, failed = _terms(plan, number, index)
+    if failed.any():
+        assert spec.faults is not None
+        gone = np.bincount(leaves[heard & (dropout_phase < Phase.DONE)], minlength=tree.leaf_count) > 0
+        once = gone | (spec.faults.when_supernode_fails == "skip")
+        terms = tuple(served[:1] if only else served for served, only in zip(terms, once, strict=True))
+        formed &= (failed == 0) | (~once & (failed < tree.devices))
+    return Dropouts(dropout_phase, heard, formed, terms)
+
+
+def has_sum(dropout_phase: IntArray, threshold: int) -> bool:
+    """Whether a session of secure aggregation whose parties fall silent in these phases has a sum."""
+    drop = {phase: np.flatnonzero(dropout_phase == phase).tolist() for phase in PHASES}
+    try:
+        survivors_of(len(dropout_phase), threshold, drop)
+    except BelowThresholdError:
+        return False
+    return True
+
+
+def _dropouts(
+    faults: Faults | None, seed: int, number: int, index: int, devices: IntArray, count: int
+) -> IntArray:
+    if faults is None or not any(faults.drop_rates):
+        return np.full(len(devices), int(Phase.DONE), dtype=np.int64)
+    draws = generator(seed, Stream.FAULTS, DROPOUTS, number, index).random((count, len(PHASES)))[devices]
+    return dropout_phases(faults, draws)
+
+
+def dropout_phases(faults: Faults, draws: FloatArray) -> IntArray:
+    """The phase from which each party says no more, from a uniform draw for every party and phase."""
+    dropout_phase = np.full(len(draws), int(Phase.DONE), dtype=np.int64)
+    for column, (phase, rate) in reversed(list(enumerate(zip(PHASES, faults.drop_rates, strict=True)))):
+        dropout_phase[draws[:, column] < rate] = int(phase)
+    return dropout_phase
+
+
+def _terms(plan: TreePlan, number: int, index: int) -> tuple[tuple[tuple[int, ...], ...], IntArray]:
+    """The supernodes of each leaf in order, and how many of them failed: all but the last, or all."""
+    tree, spec = plan.tree, plan.spec
+    failed = np.zeros(tree.leaf_count, dtype=np.int64)
+    if not plan.ledger.elections:
+        return (), failed
+    rate = 0.0 if spec.faults is None else spec.faults.supernode_failure_rate
+    found = []
+    for leaf in range(tree.leaf_count):
+        order = succession_of(spec.seed, number, tree, leaf)
+        if rate:
+            draws = generator(spec.seed, Stream.FAULTS, _FAILURES, number, index, leaf).random(len(order))
+            failed[leaf] = len(order) if (draws < rate).all() else int(np.argmin(draws < rate))
+        found.append(order[: int(failed[leaf]) + 1])
+    return tuple(found), failed
+
+
+@dataclass(frozen=True, eq=False)
+class Attendance:
+    """Realised facts of a run.
+
+    Attributes:
+        leaf_name: of a leaf, by its number.
+        drawn: devices that were to send a message, ``[rounds, aggregations, leaves]``.
+        received: messages that somebody learnt, alone or in a sum, ``[rounds, aggregations, leaves]``.
+        formed: which leaves had an average to send on, ``[rounds, aggregations, leaves]``.
+        supernodes: devices that served every leaf as supernode, in order, by round and aggregation; no leaves
+            without elections.
+    """
+
+    leaf_name: Callable[[int], str]
+    drawn: npt.NDArray[np.int64]
+    received: npt.NDArray[np.int64]
+    formed: npt.NDArray[np.bool_]
+    supernodes: tuple[tuple[tuple[tuple[int, ...], ...], ...], ...]
+
+    @classmethod
+    def of(cls, plan: TreePlan, rounds: int) -> Attendance | None:
+        """Of the first ``rounds``; ``None`` where everybody drawn is there, and nobody is elected."""
+        return cls.of_rounds(plan, [plan] * rounds)
+
+    @classmethod
+    def of_rounds(cls, plan: TreePlan, played: Sequence[TreePlan]) -> Attendance | None:
+        """Of rounds that each had a plan of its own; see `of`.
+
+        Args:
+            plan: of the whole: the same tree, faults and number of aggregations.
+            played: in every round.
+        """
+        if plan.spec.faults is None and not plan.ledger.elections:
+            return None
+        shape = (len(played), len(plan.aggregations), plan.tree.leaf_count)
+        drawn, heard = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        formed = np.zeros(shape, dtype=np.bool_)
+        supernodes = []
+        for number, plan in enumerate(played):
+            chosen = draw_participants(plan, number)
+            leaves = plan.tree.leaves_of(chosen)
+            found = []
+            for index in range(len(plan.aggregations)):
+                here = plan.sends(index)[leaves]
+                turnout = turnout_of(plan, number, index, chosen[here])
+                found.append(turnout)
+                drawn[number, index] = np.bincount(leaves[here], minlength=plan.tree.leaf_count)
+                came = leaves[here][turnout.received]
+                heard[number, index] = np.bincount(came, minlength=plan.tree.leaf_count)
+                formed[number, index] = turnout.formed
+            supernodes.append(tuple(turnout.terms for turnout in found))
+        return cls(partial(plan.tree.node_name, plan.tree.depth - 1), drawn, heard, formed, tuple(supernodes))
+
+    @property
+    def survivors(self) -> npt.NDArray[np.int64]:
+        """Messages in every leaf's average, 0 where none was formed, ``[rounds, aggregations, leaves]``."""
+        return np.where(self.formed, self.received, 0)
+
+    def terms(self, devices: int) -> npt.NDArray[np.int64]:
+        """In how many rounds each of ``devices`` served, failed ones included, ``[devices]``.
+
+        An office is held for the whole round (several aggregations go without failures), so one tells.
+        """
+        served = [device for number in self.supernodes for zone in number[0] for device in zone]
+        return np.bincount(np.array(served, dtype=np.int64), minlength=devices).astype(np.int64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        kept: dict[str, Any] = {"survivors": self.survivors.tolist()}
+        kept |= lost_sums(self.drawn, self.survivors, self.leaf_name)
+        if any(zones for number in self.supernodes for zones in number):
+            kept["supernodes"] = self.supernodes
+        return kept
+
+
+def lost_sums(drawn: IntArray, counts: IntArray, name: Callable[[int], str]) -> dict[str, Any]:
+    """For a run folder: sums that hold none of the messages that were to be sent; nothing if there are none.
+
+    Args:
+        drawn: messages that were to be sent, by place in the last axis.
+        counts: messages in the sum, likewise.
+        name: of a place.
+    """
+    lost = (drawn > 0) & (counts == 0)
+    by_place = lost.reshape(-1, lost.shape[-1]).sum(axis=0)
+    if not lost.any():
+        return {}
+    by = {name(int(place)): int(by_place[place]) for place in np.flatnonzero(by_place)}
+    return {"lost_sums": {"of": int((drawn > 0).sum()), "by": by}}

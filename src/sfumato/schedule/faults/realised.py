@@ -1,0 +1,128 @@
+"""What a run amounts to once it is known who dropped out, and who held office as supernode."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.release import total_mu_squared
+from sfumato.privacy.tree.releases import TreeReleases
+from sfumato.schedule.faults.dropouts import Attendance
+from sfumato.schedule.tree import TreePlan
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class RealisedDropouts:
+    """The first rounds of a plan that aggregates once a round.
+
+    Attributes:
+        plan: of the run.
+        survivors: messages of each leaf that somebody learnt, alone or in a sum, ``[rounds, leaves]``.
+        formed: which leaves sent an average on, ``[rounds, leaves]``.
+        terms: rounds in which each device held office, failed ones included, ``[devices]``.
+    """
+
+    plan: TreePlan
+    survivors: IntArray
+    formed: BoolArray
+    terms: IntArray
+
+    @classmethod
+    def of(cls, plan: TreePlan, rounds: int) -> RealisedDropouts | None:
+        """``None`` where nobody drops out and nobody is elected, or a round aggregates more than once."""
+        if len(plan.aggregations) > 1:
+            return None
+        kept = Attendance.of(plan, rounds)
+        if kept is None:
+            return None
+        return cls(plan, kept.received[:, 0], kept.formed[:, 0], kept.terms(plan.tree.device_count))
+
+    def square(self, pair: PairClass, times: int) -> float:
+        """``mu^2`` of the worst pair of a class whose unit took part in ``times`` rounds.
+
+        In every round the worst is taken of where unit and observer may be (`_rounds`). The ``times`` worst
+        rounds count, and in those that weigh most the observer holds office, as often as anybody of its class
+        did.
+        """
+        coalition = (pair.observer,)
+        node = Party("node", self.plan.tree.depth - 1, self._leaf_of(pair.observer))
+        holder = (*coalition, node) if self._most_terms(pair) else coalition
+        plain, office = [], []
+        for ledgers in self._rounds(pair):
+            plain.append(max(self._mu_squared(x, pair.unit, coalition) for x in ledgers))
+            office.append(max(self._mu_squared(x, pair.unit, holder) for x in ledgers))
+        worst = np.sort(np.array(plain))[::-1][:times]
+        total = float(worst.sum())
+        if math.isfinite(total):
+            gains = np.array([more - less for more, less in zip(office, plain, strict=True)])
+            total += float(np.sort(gains)[::-1][: min(self._most_terms(pair), times)].sum())
+        return total
+
+    def _mu_squared(self, ledger: TreeReleases, unit: int, coalition: tuple[Party, ...]) -> float:
+        """``mu^2`` of a round under the flow bound."""
+        flow, *_ = ledger.exposures(unit, coalition)
+        return total_mu_squared(flow.releases, self.plan.spec.privacy.neighbours)
+
+    def _leaf_of(self, observer: Party) -> int:
+        return self.plan.tree.leaf_of(observer.index) if observer.kind == "device" else observer.index
+
+    def _most_terms(self, pair: PairClass) -> int:
+        """Most terms that a device of the observer's class held; 0 where it is no device."""
+        if not self.plan.ledger.elections or pair.observer.kind != "device":
+            return 0
+        orbits = self.plan.ledger.leaf_classes
+        alike = orbits == orbits[self._leaf_of(pair.observer)]
+        return int(self.terms[alike.repeat(self.plan.tree.devices)].max())
+
+    def _rounds(self, pair: PairClass) -> Iterator[list[TreeReleases]]:
+        """The ledgers that bound every round in which a unit of the class was in a sum.
+
+        The unit's leaf is given the fewest that any leaf of its class was left with, and the other leaves
+        what all had but the fullest of the class: no unit met less noise. An observer elsewhere may be in any
+        of them: one ledger for each number that leaves of its class were left with.
+        """
+        ledger, tree = self.plan.ledger, self.plan.tree
+        orbits, mine = ledger.leaf_classes, tree.leaf_of(pair.unit)
+        alike = np.flatnonzero(orbits == orbits[mine])
+        seen = mine
+        if pair.observer.kind == "device" or pair.observer.tier == tree.depth - 1 > 0:
+            seen = self._leaf_of(pair.observer)
+        for survivors, formed in zip(self.survivors, self.formed, strict=True):
+            left, there = np.where(formed, survivors, 0), formed.copy()
+            heard = alike[survivors[alike] > 0]
+            if not len(heard):
+                continue
+            fullest = int(alike[np.argmax(left[alike])])
+            left[fullest], there[fullest] = left[mine], there[mine]
+            left[mine], there[mine] = survivors[heard].min(), True
+            places = [seen]
+            if seen != mine:
+                group = np.flatnonzero((orbits == orbits[seen]) & (np.arange(len(orbits)) != mine))
+                places = [int(group[i]) for i in np.unique(left[group], return_index=True)[1]]
+            yield [self._as_it_was(pair, left, there, seen, place) for place in places]
+
+    def _as_it_was(
+        self, pair: PairClass, left: IntArray, there: BoolArray, seen: int, place: int
+    ) -> TreeReleases:
+        """One round with so many left; ``seen`` and ``place`` change places."""
+        left, there = left.copy(), there.copy()
+        left[[seen, place]], there[[seen, place]] = left[[place, seen]], there[[place, seen]]
+        step = self.plan.ledger.steps[0]
+        nodes = (*step.node_std[:-1], np.where(there, step.node_std[-1], 0.0))
+        return replace(
+            self.plan.ledger,
+            steps=(replace(step, node_std=nodes),),
+            guaranteed_contributors=left,
+            all_nodes_always_send=True,
+            # an aggregator is whoever holds the office; devices hold it as often as they did
+            elections=0.0 if pair.observer.kind == "device" else self.plan.ledger.elections,
+            rounds=1,
+        )

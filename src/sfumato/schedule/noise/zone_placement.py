@@ -1,0 +1,147 @@
+"""Noise placed by zone and by level of a tree, and how much each device counts (hdp.txt; docs/hdp.md)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.data.dataset_sizes import device_examples
+from sfumato.errors import SpecError
+from sfumato.network.tree import Tree
+from sfumato.random import Stream, generator
+from sfumato.schedule.noise.placement import NoisePlan
+from sfumato.spec.document import Spec
+from sfumato.spec.privacy import Placement
+from sfumato.spec.training import CappedWeights
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+_PLACE = "privacy.noise.placement"
+_ZONES, _LEVELS = 1, 2  # addresses within Stream.TRUST; part of the file format
+
+
+def place_by_zone(
+    tree: Tree, placement: Placement, multiplier: float, aggregating: Iterable[int], *, seed: int
+) -> NoisePlan:
+    """Noise of one multiplier where ``placement`` puts it: any of HDP's seven cases, at any level.
+
+    Whoever is named adds noise to what it sends at every aggregation of a round that its messages are part
+    of. Shares are rounded half up and drawn without replacement from the stream TRUST of ``seed``; of a share
+    of the clients, the first devices of every zone add noise.
+
+    Args:
+        tree: who is under whom.
+        placement: as asked for.
+        multiplier: of every noiser.
+        aggregating: the tiers that aggregate in a round.
+        seed: of the draw.
+
+    Raises:
+        SpecError: zones or levels that do not exist or are named twice, shares that add up to more than 1.
+    """
+    device = np.zeros((tree.leaf_count, tree.depth))
+    node = tuple(np.zeros((tier.size, tree.depth)) for tier in tree.tiers)
+    if placement.device_fraction is not None and placement.device is not None:
+        raise SpecError(
+            f"{_PLACE}.device_fraction",
+            placement.device_fraction,
+            "are devices of every zone: leave out device, or device_fraction",
+        )
+    own, edges = _zones(tree, placement, seed)
+    tiers = sorted(set(aggregating))
+    device[np.ix_(own, tiers)] = multiplier
+    node[-1][np.ix_(edges, tiers)] = multiplier
+    for tier, chosen in _of_levels(tree, placement, seed):
+        above = np.array([t for t in tiers if t <= tier], dtype=np.int64)
+        node[tier][np.ix_(np.asarray(chosen, dtype=np.int64), above)] = multiplier
+    if placement.cloud:
+        node[0][0, 0] = multiplier
+    noisy = None
+    if placement.device_fraction is not None:
+        noisy = _clients(tree, placement.device_fraction)
+        here = np.logical_or.reduceat(noisy, tree.first_device[:-1])
+        device[np.ix_(np.flatnonzero(here), np.asarray(tiers, dtype=np.int64))] = multiplier
+        noisy |= np.repeat(~here, tree.devices)  # said of leaves that have noise only
+        noisy = None if noisy.all() else noisy
+    return NoisePlan(device, node, noisy)
+
+
+def _zones(tree: Tree, placement: Placement, seed: int) -> tuple[list[int], list[int]]:
+    """Zones whose devices, and zones whose edges add noise."""
+    zones = tree.leaf_count
+    listed: dict[str, list[int]] = {}
+    named: set[int] = set()
+    for key in ("device", "edge"):
+        value = getattr(placement, key)
+        if not isinstance(value, tuple):
+            continue
+        for zone in value:
+            if zone >= zones:
+                raise SpecError(f"{_PLACE}.{key}", zone, f"there are zones 0 to {zones - 1}")
+            if zone in named:
+                raise SpecError(f"{_PLACE}.{key}", zone, "must be named once: a zone adds noise in one place")
+            named.add(zone)
+        listed[key] = list(value)
+    shares = {k: v for k in ("device", "edge") if isinstance(v := getattr(placement, k), float)}
+    if sum(shares.values()) > 1 + 1e-9:
+        raise SpecError(f"{_PLACE}.edge", shares["edge"], "must leave device and edge at most 1 together")
+    free = np.array([zone for zone in range(zones) if zone not in named], dtype=np.int64)
+    order = generator(seed, Stream.TRUST, _ZONES).permutation(free).tolist()
+    for key, share in shares.items():
+        wanted = math.floor(share * zones + 0.5)
+        if len(shares) == 2:
+            wanted = min(wanted, len(order))  # two halves of an odd number are rounded up once
+        if wanted > len(order):
+            raise SpecError(f"{_PLACE}.{key}", share, f"is {wanted} of {zones} zones; {len(order)} are left")
+        listed[key], order = sorted(order[:wanted]), order[wanted:]
+    return listed.get("device", []), listed.get("edge", [])
+
+
+def _of_levels(tree: Tree, placement: Placement, seed: int) -> Iterator[tuple[int, list[int]]]:
+    """The tier of each level that is named, and which of its aggregators add noise."""
+    tiers = {tier.name: number for number, tier in enumerate(tree.tiers) if number > 0}
+    for name, chosen in placement.levels.items():
+        place = f"{_PLACE}.levels.{name}"
+        if name not in tiers:
+            raise SpecError(place, None, f"is no level below the cloud; levels are {', '.join(tiers)}")
+        tier, size = tiers[name], tree.tiers[tiers[name]].size
+        if isinstance(chosen, tuple):
+            if max(chosen, default=0) >= size or len(set(chosen)) < len(chosen):
+                raise SpecError(place, list(chosen), f"must name each once, from 0 to {size - 1}")
+            yield tier, sorted(chosen)
+            continue
+        drawn = generator(seed, Stream.TRUST, _LEVELS, tier).permutation(size)
+        yield tier, sorted(drawn[: math.floor(chosen * size + 0.5)].tolist())
+
+
+def _clients(tree: Tree, chosen: float | tuple[int, ...]) -> BoolArray:
+    """Which devices add noise, ``[devices]``."""
+    number = np.arange(tree.device_count) - np.repeat(tree.first_device[:-1], tree.devices)
+    if isinstance(chosen, tuple):
+        least, named = int(tree.devices.min()), set[int]()
+        for client in chosen:
+            if client >= least or client in named:
+                allowed = f"must be named once, from 0 to {least - 1} in the smallest zone"
+                raise SpecError(f"{_PLACE}.device_fraction", client, allowed)
+            named.add(client)
+        return np.isin(number, chosen)
+    counts = np.floor(chosen * tree.devices + 0.5)
+    return np.asarray(number < np.repeat(counts, tree.devices))
+
+
+def device_weights(spec: Spec, tree: Tree) -> FloatArray | None:
+    """Weight of every device, ``min(examples / cap, 1)``; ``None`` where all count alike.
+
+    The weights are public: whoever sees a message knows how it counts.
+
+    Raises:
+        SpecError: how many examples a device holds is not known before the data are read.
+    """
+    weights = spec.training.weights
+    if not isinstance(weights, CappedWeights):
+        return None
+    return np.minimum(device_examples(spec, tree) / weights.examples, 1.0)

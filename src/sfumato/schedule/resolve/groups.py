@@ -1,0 +1,367 @@
+"""From the spec of overlapping groups to their plan: random choices made, noise sized, the result frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sfumato.data.dataset_sizes import check_population
+from sfumato.data.label_counts import label_counts
+from sfumato.errors import SpecError
+from sfumato.network import groups as structures
+from sfumato.network.groups import BoolArray, FloatArray, Groups, trusted_masters
+from sfumato.network.inlining import inlined
+from sfumato.network.tree import star
+from sfumato.radio.channels import Channels
+from sfumato.schedule.batches import require_record_rates
+from sfumato.schedule.groups import BY_INTERVAL, HOP, GroupPlan
+from sfumato.schedule.model_size import check_model_size
+from sfumato.schedule.moves import changes_after_the_end
+from sfumato.schedule.noise.group_calibration import calibrate_groups
+from sfumato.schedule.resolve.drift_correction import check_drift_correction
+from sfumato.schedule.resolve.group_compression import check_compression
+from sfumato.spec.document import Spec
+from sfumato.spec.grouped_protocols import KIND_OF
+from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoiseByTarget, NoNoise, SourceNoise
+from sfumato.spec.topology import Groups as WrittenGroups
+from sfumato.spec.topology import Trust
+from sfumato.spec.training import FixedParticipation, PoissonParticipation, Server
+
+
+def resolve_groups(spec: Spec) -> GroupPlan:
+    """Make every random choice of ``spec``, size every noise source, and freeze the result.
+
+    Resolving the spec of the result gives the same plan again.
+
+    Raises:
+        SpecError: sections that do not fit each other or the data.
+    """
+    check_model_size(spec)
+    check_drift_correction(spec, 1)
+    spec = inlined(spec)
+    assert isinstance(spec.topology, WrittenGroups)  # the spec's own checks see to it
+    _refuse_what_is_not_there(spec)
+    groups = build_groups(spec, spec.topology)
+    eras = _eras(spec, spec.topology, groups)
+    on_sites = check_population(spec, star(groups.workers))
+    Channels.of_groups(spec, groups).check()
+    trusted = trusted_masters(groups, spec.trust, seed=spec.seed)
+    kind, merge_every = KIND_OF[spec.protocol], _merge_every(spec)
+    notes = list(check_compression(spec, trusted, HOP))
+    clips, multipliers = _clips(spec, groups, notes), _multipliers(spec, groups, trusted, notes)
+    _refuse_trust(trusted, kind, merge_every)
+    plan = GroupPlan(
+        spec=spec,
+        groups=groups,
+        kind=kind,
+        rounds=spec.training.rounds,
+        merge_every=merge_every,
+        clips=clips,
+        multipliers=multipliers,
+        rates=_rates(spec, groups),
+        cohort=_cohort(spec, [groups, *(later for _, later in eras)]),
+        trusted=trusted,
+        notes=(
+            *on_sites,
+            *changes_after_the_end(spec),
+            *notes,
+            *_said_of(spec, spec.topology, kind, merge_every),
+        ),
+        eras=eras,
+    )
+    if isinstance(spec.privacy.noise, NoiseByTarget) and kind != "ms-fedavg":
+        require_record_rates(spec, plan.places, plan.ledger.batches)
+        multipliers, more = calibrate_groups(plan, spec.privacy.noise)
+        plan = replace(plan, multipliers=multipliers, notes=(*plan.notes, *more))
+    return replace(plan, spec=_frozen(plan))
+
+
+def _refuse_trust(trusted: BoolArray, kind: str, merge_every: int) -> None:
+    if kind == "dp-ogl+" and merge_every > 1 and not trusted.all():
+        raise SpecError(
+            "trust",
+            "untrusted masters",
+            "must trust all masters: dp-ogl+ sends them un-noised updates; use dp-ogl or dp-ogl-local",
+        )
+
+
+def _said_of(spec: Spec, topology: WrittenGroups, kind: str, merge_every: int) -> Iterator[str]:
+    """What the user should hear of such a spec."""
+    if spec.transport.get(HOP) == "secure-aggregation":
+        missing = "the rounding" if spec.faults else "the rounding and the dropouts"
+        yield (
+            f"secure aggregation is idealised: masters receive exact sums, without {missing} of a real "
+            "protocol"
+        )
+    if spec.faults and any(spec.faults.drop_rates):
+        yield (
+            "dropouts: of workers' noise only what the fewest survivors add is counted, also after a run; "
+            "who drops out is taken to be public, and nothing is amplified by it"
+        )
+    if topology.by_labels:
+        yield "structure: labels: a worker's groups tell which labels it holds; that is not accounted"
+    rounds = spec.training.rounds
+    left = rounds % merge_every
+    if left and kind in BY_INTERVAL:
+        outcome = "train nothing" if kind == "dp-ogl-local" else "end in un-noised models"
+        yield f"{rounds} rounds are no multiple of merge_every, {merge_every}: the last {left} {outcome}"
+
+
+def build_groups(spec: Spec, topology: WrittenGroups) -> Groups:
+    """The groups that ``topology`` describes, by name; those of a file are written out by then.
+
+    Raises:
+        SpecError: a worker in no group, a group of one, labels not known, and the like.
+    """
+    return structures.named(_without_names(spec, topology), topology.group_names, topology.worker_names)
+
+
+def _without_names(spec: Spec, topology: WrittenGroups) -> Groups:
+    count, workers = topology.groups, topology.devices
+    if isinstance(count, tuple):
+        return structures.listed(count, workers)
+    assert workers is not None  # the spec's own checks see to it
+    match topology.structure:
+        case "clusters":
+            return structures.clusters(workers, count or 1)
+        case "ring":
+            return structures.ring(workers, count or 1)
+        case "string":
+            return structures.string(workers, count or 1)
+        case "labels":
+            return structures.by_label(label_counts(spec.data, workers, seed=spec.seed), count or 1)
+        case _:
+            return structures.all_together(workers)
+
+
+def _eras(spec: Spec, topology: WrittenGroups, first: Groups) -> tuple[tuple[int, Groups], ...]:
+    """The later groups, from which round (from 0) on.
+
+    Raises:
+        SpecError: not as many groups as before, members that do not fit, or a change within an interval.
+    """
+    if topology.eras and getattr(spec.radio, "distances_m", None) is not None:
+        raise SpecError(
+            "radio.distances_m", None, "must be left out with topology.eras: there is one for each membership"
+        )
+    interval = _merge_every(spec) if KIND_OF[spec.protocol] in BY_INTERVAL else 1
+    found = []
+    for number, era in enumerate(topology.eras):
+        place = f"topology.eras[{number}]"
+        if (era.from_round - 1) % interval:
+            allowed = f"must be 1 + a multiple of merge_every, {interval}: groups change between intervals"
+            raise SpecError(f"{place}.from_round", era.from_round, allowed)
+        if len(era.groups) != first.count:
+            allowed = f"must list {first.count} groups, as many as before"
+            raise SpecError(f"{place}.groups", len(era.groups), allowed)
+        groups = structures.listed(era.groups, first.workers, place=f"{place}.groups")
+        groups = structures.named(groups, first.group_names, first.worker_names)
+        found.append((era.from_round - 1, groups))
+    return tuple(found)
+
+
+def _merge_every(spec: Spec) -> int:
+    every = spec.training.merge_every or 1
+    if KIND_OF[spec.protocol] == "ms-fedavg" and every != 1:
+        raise SpecError(
+            "training.merge_every", every, "must be 1 or left out: ms-fedavg merges in every round"
+        )
+    return every
+
+
+def _clips(spec: Spec, groups: Groups, notes: list[str]) -> FloatArray:
+    clip = spec.privacy.clip
+    if clip is not None and clip.kind == "step":
+        raise SpecError(
+            "privacy.clip.kind", "step", "must be update or example: groups clip whole updates, or examples"
+        )
+    if clip is not None and clip.kind == "example":
+        return _without_bounds(spec, groups)
+    if clip is not None and KIND_OF[spec.protocol] == "ms-fedavg":
+        notes.append("ms-fedavg averages models: privacy.clip is ignored")
+        clip = None
+    if clip is None:
+        return np.full(groups.count, np.inf)
+    return _each(clip.norm, clip.norms, groups, "privacy.clip.norm")
+
+
+def _without_bounds(spec: Spec, groups: Groups) -> FloatArray:
+    """The clips of whole updates where the gradients of examples are clipped instead: none.
+
+    Raises:
+        SpecError: the protocol neither clips nor noises, or noise is to be added to such updates.
+    """
+    if KIND_OF[spec.protocol] == "ms-fedavg":
+        raise SpecError(
+            "privacy.clip.kind", "example", "must be left out: ms-fedavg averages models and clips nothing"
+        )
+    on_messages = spec.privacy.noise.kind != "none" and not spec.privacy.step_noise
+    if on_messages and KIND_OF[spec.protocol] == "dp-ogl+":
+        allowed = (
+            "must be step with clip: {kind: example} in dp-ogl+: the models inside a group are un-noised, so "
+            "all its workers answer to a record, each with all of its records"
+        )
+        raise SpecError("privacy.noise.at", "message", allowed)
+    return np.full(groups.count, np.inf)
+
+
+def _multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: list[str]) -> FloatArray:
+    noise = spec.privacy.noise
+    silent = np.zeros(groups.count)
+    if KIND_OF[spec.protocol] == "ms-fedavg":
+        if noise.kind != "none":
+            notes.append("ms-fedavg adds no noise: privacy.noise is ignored and nobody has a guarantee")
+        return silent
+    match noise:
+        case NoNoise():
+            notes.append("privacy.noise is none: nobody has a guarantee")
+            return silent
+        case NoiseByMultiplier(at="step"):  # every worker adds it to its gradients, and none to messages
+            return silent
+        case NoiseByMultiplier():
+            if noise.placement is not None:
+                raise SpecError(
+                    "privacy.noise.placement",
+                    None,
+                    "belongs to trees; groups place noise by trust.trusted_aggregators",
+                )
+            found = _each(noise.multiplier, noise.multipliers, groups, "privacy.noise.multiplier")
+        case NoiseBySource():
+            found = _from_sources(noise, groups, trusted)
+        case NoiseByTarget():  # found once everything else is settled
+            return silent
+        case _:
+            raise SpecError("privacy.noise", noise.kind, "belongs to trees; give a multiplier, or a target")
+    if not found.any():
+        raise SpecError("privacy.noise", None, "gives every source a multiplier of 0; write noise: none")
+    return found
+
+
+def _rates(spec: Spec, groups: Groups) -> FloatArray:
+    choice = spec.training.participation
+    if isinstance(choice, PoissonParticipation):
+        return _each(choice.rate, choice.rates, groups, "training.participation.rate")
+    return np.ones(groups.count)
+
+
+def _cohort(spec: Spec, structures: Sequence[Groups]) -> tuple[int, ...]:
+    """How many workers every group draws; none where they are not a fixed number.
+
+    Raises:
+        SpecError: more than a group has at some time.
+    """
+    choice = spec.training.participation
+    if not isinstance(choice, FixedParticipation):
+        return ()
+    place, count = "training.participation.count", choice.count
+    if isinstance(count, Mapping):
+        raise SpecError(place, dict(count), "must be a number or a list in groups, which have no names")
+    one, many = (count, None) if isinstance(count, int) else (0, count)
+    found = _each(one, many, structures[0], place).astype(np.int64)
+    fewest = np.min([groups.sizes for groups in structures], axis=0)
+    for group in np.flatnonzero(found > fewest)[:1]:
+        raise SpecError(
+            place,
+            int(found[group]),
+            f"must be at most {fewest[group]}, the {'fewest ' if len(structures) > 1 else ''}workers of "
+            f"group {group}",
+        )
+    return tuple(found.tolist())
+
+
+def _each(one: float, many: Sequence[float] | None, groups: Groups, place: str) -> FloatArray:
+    if many is None:
+        return np.full(groups.count, one)
+    if len(many) != groups.count:
+        raise SpecError(
+            place, list(many), f"must list {groups.count} numbers, one for each group, or be one number"
+        )
+    return np.asarray(many, dtype=np.float64)
+
+
+def _owner(group: int, trusted: bool) -> str:
+    return f"master:{group}" if trusted else f"master:{group}/devices"
+
+
+def _from_sources(noise: NoiseBySource, groups: Groups, trusted: BoolArray) -> FloatArray:
+    """One multiplier a group, by the owners that ``privacy.noise.sources`` names.
+
+    Raises:
+        SpecError: an owner does not exist, appears twice or does not noise, or has several multipliers.
+    """
+    found, seen = np.zeros(groups.count), set()
+    for number, source in enumerate(noise.sources):
+        place = f"privacy.noise.sources[{number}]"
+        if len(source.multipliers) != 1:
+            raise SpecError(
+                f"{place}.multipliers", list(source.multipliers), "must list one: groups have one level"
+            )
+        for owner in source.owners:
+            group = groups.find_master(owner.removesuffix("/devices"), place=f"{place}.owners")
+            wanted = _owner(group, bool(trusted[group]))
+            if owner != wanted:
+                raise SpecError(f"{place}.owners", owner, f"must be {wanted}, as trust has it")
+            if group in seen:
+                raise SpecError(f"{place}.owners", owner, "must be named once")
+            seen.add(group)
+            found[group] = source.multipliers[0]
+    return found
+
+
+def _frozen(plan: GroupPlan) -> Spec:
+    """The spec with its choices made: what a run folder keeps."""
+    spec, groups, trusted, multipliers = plan.spec, plan.groups, plan.trusted, plan.multipliers
+    update: dict[str, Any] = {"trust": Trust(trusted_aggregators=tuple(np.flatnonzero(trusted).tolist()))}
+    topology = spec.topology
+    assert isinstance(topology, WrittenGroups)
+    if topology.structure == "labels":
+        update["topology"] = WrittenGroups(
+            structure="list",
+            groups=groups.as_lists(),
+            devices=groups.workers,
+            stated="labels",
+            eras=topology.eras,
+            group_names=topology.group_names,
+            worker_names=topology.worker_names,
+        )
+    noise = spec.privacy.noise
+    if multipliers.any() and noise.kind in ("multiplier", "target", "sources"):
+        owners: dict[float, list[str]] = {}
+        for group in np.flatnonzero(multipliers):
+            owners.setdefault(float(multipliers[group]), []).append(_owner(int(group), bool(trusted[group])))
+        sources = tuple(SourceNoise(owners=tuple(who), multipliers=(value,)) for value, who in owners.items())
+        origin = noise.calibrated_from if isinstance(noise, NoiseBySource) else noise
+        update["privacy"] = spec.privacy.model_copy(
+            update={"noise": NoiseBySource(sources=sources, calibrated_from=origin)}
+        )
+    return spec.model_copy(update=update)
+
+
+def _refuse_what_is_not_there(spec: Spec) -> None:
+    training = spec.training
+    for hop, transport in spec.transport.items():
+        if hop != HOP:
+            raise SpecError(f"transport.{hop}", None, f"is no hop of this topology; hops are {HOP}")
+        if transport == "air":
+            raise SpecError(
+                f"transport.{hop}", transport, "is not in this version yet; use plain or secure-aggregation"
+            )
+    for name in ("edge_every", "aggregate_every"):
+        if getattr(training, name) is not None:
+            raise SpecError(
+                f"training.{name}", getattr(training, name), "must be left out: groups have no edges"
+            )
+    if training.global_update != "increment":
+        raise SpecError("training.global_update", training.global_update, "belongs to trees")
+    kind = KIND_OF[spec.protocol]  # a variant goes by another name
+    if training.server != Server() and (kind == "ms-fedavg" or spec.protocol != kind):
+        raise SpecError(
+            "training.server",
+            None,
+            f"must be left out: {spec.protocol} makes its models in a way of its own",
+        )
+    if training.local_steps is None and training.local_epochs is None:
+        raise SpecError("training.local_steps", None, "give local_steps or local_epochs")

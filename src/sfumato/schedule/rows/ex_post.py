@@ -1,0 +1,118 @@
+"""What a tree's guarantees amount to after a run, when participation and channels are known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.privacy.losses import gaussian
+from sfumato.privacy.observers import PairClass
+from sfumato.schedule.air.realised import RealisedChannels
+from sfumato.schedule.faults.realised import RealisedDropouts
+from sfumato.schedule.tree import TreePlan
+
+
+@dataclass(frozen=True)
+class ExPost:
+    """What a row amounts to once it is known who took part, for an observer that saw it.
+
+    Attributes:
+        epsilon: of that many rounds, none of them sampled; at the report's delta. A statement about the run
+            that was, not a guarantee given beforehand.
+        participations: the most rounds that one of the units the row stands for took part in.
+    """
+
+    epsilon: float
+    participations: int
+
+
+def ex_post(
+    plan: TreePlan, delta: float, participations: npt.NDArray[np.int64], rounds: int, parameters: int
+) -> tuple[ExPost | None, ...]:
+    """What each row of an account amounts to after ``rounds`` rounds; none where nothing was left to chance.
+
+    Args:
+        plan: of the run.
+        delta: of its report.
+        participations: rounds that each device took part in, ``[devices]``.
+        rounds: that were played.
+        parameters: of the model.
+    """
+    channels = RealisedChannels.of(plan, rounds, parameters)
+    return amounts(plan, delta, participations, channels, RealisedDropouts.of(plan, rounds))
+
+
+def amounts(
+    plan: TreePlan,
+    delta: float,
+    participations: npt.NDArray[np.int64],
+    channels: RealisedChannels | None,
+    dropouts: RealisedDropouts | None,
+) -> tuple[ExPost | None, ...]:
+    """What each row of an account amounts to, given what a run was like.
+
+    An observer that sees the draw is charged as many unsampled rounds as a unit really took part in. Noise
+    stays as it was declared: under Poisson participation nobody else's is counted on. With dropouts or
+    elections it is that of who was left, and observers are charged the terms of office that were; over the
+    air it is what it was in each of those rounds.
+
+    Args:
+        plan: of the run.
+        delta: of its report.
+        participations: rounds that each device took part in, ``[devices]``.
+        channels: of a run over the air.
+        dropouts: of a run with dropouts or elections.
+    """
+    if plan.eras:
+        return ()  # a device's part in a round is worth what the tree of that round makes of it
+    if plan.spec.control is not None:
+        return ()  # what was spent was chosen on the way; the budget is the guarantee
+    if plan.spec.privacy.neighbours == "remove":
+        return ()  # towards whoever sees the draw there is no guarantee, whatever was drawn
+    if not plan.is_sampled and channels is None and dropouts is None:
+        return ()
+    found: list[ExPost | None] = []
+    for pair in plan.ledger.pair_classes():
+        exposures = plan.ledger.exposures(pair.unit, (pair.observer,))
+        orbits = plan.ledger.leaf_classes
+        alike = (orbits == orbits[plan.tree.leaf_of(pair.unit)]).repeat(plan.tree.devices)
+        times = int(participations[alike].max())
+        if plan.is_sampled and all(exposure.draw_hidden for exposure in exposures):
+            found.append(None)
+        elif channels is not None:
+            found.append(_over_the_air(channels, pair, delta))
+        elif dropouts is not None:
+            mu = math.sqrt(dropouts.square(pair, times))
+            found.append(ExPost(gaussian.epsilon(delta=delta, mu=mu), times))
+        else:
+            found.append(ExPost(_unsampled(plan, pair, times, delta), times))
+    return tuple(found)
+
+
+def _unsampled(plan: TreePlan, pair: PairClass, times: int, delta: float) -> float:
+    """Epsilon of a pair after ``times`` rounds that the unit took part in for sure."""
+    ledger = plan.ledger.after(times)
+    return min(
+        ledger.bound_epsilon(
+            exposure.without_draws(), delta=delta, neighbours=plan.spec.privacy.neighbours
+        ).epsilon
+        for exposure in ledger.exposures(pair.unit, (pair.observer,))
+    )
+
+
+def _over_the_air(realised: RealisedChannels, pair: PairClass, delta: float) -> ExPost:
+    """What a pair amounts to with the noise that the receivers really had against the devices' signals."""
+    plan = realised.plan
+    exposures = plan.ledger.exposures(pair.unit, (pair.observer,))
+    flow = next(exposure for exposure in exposures if exposure.bound_name == "flow")
+    square, times = realised.largest_square(flow, pair.unit, plan.spec.privacy.neighbours)
+    return ExPost(gaussian.epsilon(delta=delta, mu=math.sqrt(square)), times)
+
+
+def realised_facts(plan: TreePlan, rounds: int, parameters: int) -> dict[str, object]:
+    """What ``ledger.json`` keeps of the first ``rounds`` rounds besides what the protocol itself recorded."""
+    channels = RealisedChannels.of(plan, rounds, parameters)
+    return {} if channels is None else channels.to_dict()

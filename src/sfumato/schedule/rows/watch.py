@@ -1,0 +1,131 @@
+"""Whose epsilon is followed while a run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.errors import SpecError
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.privacy.observers import Party
+from sfumato.schedule.base import Parties, Plan
+from sfumato.schedule.rows.observed_units import main_unit
+from sfumato.schedule.rows.observers import is_of_kind, parse_coalition, parse_protected
+from sfumato.spec.document import Spec
+from sfumato.spec.privacy import OBSERVER_KINDS
+
+# A privacy loss distribution takes up to a second: sampled runs follow epsilon at this many rounds.
+_MOST_SAMPLED_POINTS = 20
+
+
+@dataclass(frozen=True)
+class MonitoredPair:
+    """A pair to follow: the worst unit for one observer."""
+
+    observer: str
+    unit: str
+
+
+def watched_pairs(plan: Plan, pair: Callable[[str, str], Guarantee]) -> tuple[MonitoredPair, ...]:
+    """The pairs that ``watch`` asks for, or the plan's default.
+
+    A kind of observer (``edge``, ``peer`` ...) stands for the worst of them; parties that are trusted with
+    raw updates are passed over as long as others are left.
+
+    Args:
+        plan: of the run.
+        pair: gives the guarantee of a unit towards an observer, by name.
+
+    Raises:
+        SpecError: an observer in ``watch`` does not exist.
+    """
+    wanted = plan.default_watch if plan.spec.watch is None else plan.spec.watch
+    found: dict[str, MonitoredPair] = {}
+    for name in wanted:
+        worst = worst_pair(plan, name, pair)
+        if worst is None:
+            continue
+        before = found.setdefault(worst.observer, worst)  # by another name
+        if pair(worst.unit, worst.observer).epsilon > pair(before.unit, before.observer).epsilon:
+            found[worst.observer] = worst
+    return tuple(found.values())
+
+
+def worst_pair(
+    plan: Plan,
+    name: str,
+    pair: Callable[[str, str], Guarantee],
+    *,
+    bounded: bool = False,
+    kind: str | None = None,
+) -> MonitoredPair | None:
+    """The pair that ``name`` (see `watched_pairs`) stands for; ``None`` where there is no such observer.
+
+    ``bounded``: of those with a finite epsilon, where there are any. ``kind`` of unit: ``device`` or
+    ``record``; by default what the spec asks for, with ``both`` devices.
+    """
+    kind = kind or main_unit(plan.spec)
+    if name not in OBSERVER_KINDS:
+        coalition = parse_coalition(name, plan.parties, place="watch")
+        members = {party.index for party in coalition if party.kind == "device"}
+        rows = [pair(f"{kind}:{units.unit}", name) for units in plan.ledger.units_outside(members)]
+        if not rows:
+            raise SpecError("watch", name, "must leave somebody to protect")
+    else:
+        rows = [
+            pair(f"{kind}:{p.unit}", plan.ledger.party_name(p.observer))
+            for p in plan.ledger.pair_classes()
+            if is_of_kind(p, name)
+        ]
+    if not rows:
+        return None
+    tells_all = name not in OBSERVER_KINDS or plan.classes_share_trust
+    left = [row for row in rows if not (tells_all and _is_trusting(plan, row))]
+    if bounded:
+        left = [row for row in rows if np.isfinite(row.epsilon)]
+    worst = max(left or rows, key=lambda row: row.epsilon)
+    return MonitoredPair(worst.observer, worst.unit)
+
+
+def _is_trusting(plan: Plan, row: Guarantee) -> bool:
+    """Whether the unit trusts a member of the coalition with its raw updates, as ``trust`` says."""
+    _, unit = parse_protected(row.unit, plan.parties)
+    coalition = parse_coalition(row.observer, plan.parties, place="watch")
+    return any(plan.trusts(party, unit) for party in coalition)
+
+
+def check_watch(plan: Plan) -> None:
+    """Refuse names in ``watch`` that are no observers.
+
+    Raises:
+        SpecError: an observer in ``watch`` does not exist.
+    """
+    _named(plan.spec, plan.parties)
+
+
+def watched_coalitions(spec: Spec, parties: Parties) -> tuple[tuple[Party, ...], ...]:
+    """The coalitions of several parties that ``watch`` names, each once."""
+    several = {frozenset(named): named for named in _named(spec, parties) if len(set(named)) > 1}
+    return tuple(several.values())
+
+
+def _named(spec: Spec, parties: Parties) -> list[tuple[Party, ...]]:
+    """The parties and coalitions that ``watch`` names, without kinds of observers."""
+    names = [name for name in spec.watch or () if name not in OBSERVER_KINDS]
+    return [parse_coalition(name, parties, place="watch") for name in names]
+
+
+def rounds_to_account(plan: Plan) -> frozenset[int]:
+    """Rounds (from 1) after which epsilon is computed: evaluated ones, few where sampling makes it slow."""
+    rounds = plan.spec.training.rounds
+    if plan.spec.control is not None:  # as many as there are local steps or epochs, at most
+        rounds *= plan.spec.training.local_steps or plan.spec.training.local_epochs or 1
+    every = plan.spec.evaluate_every
+    evaluated = [k for k in range(1, rounds + 1) if k % every == 0 or k == rounds]
+    records = plan.spec.privacy.unit == "record" and plan.ledger.batches.rates is not None
+    if (plan.is_sampled or records) and len(evaluated) > _MOST_SAMPLED_POINTS:
+        picks = np.linspace(0, len(evaluated) - 1, _MOST_SAMPLED_POINTS).round().astype(int)
+        evaluated = [evaluated[i] for i in picks]
+    return frozenset(evaluated)
