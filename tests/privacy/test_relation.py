@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tree_oracle import make_ledger
+from random_tree_facts import make_ledger
 
 from sfumato import account, load_spec
 from sfumato.errors import SpecError

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tree_oracle import coalitions, ledgers, make_ledger, mixed_ledgers
+from random_tree_facts import coalitions, ledgers, make_ledger, mixed_ledgers
 
 from sfumato.privacy.certificate import _plain
 from sfumato.privacy.charges import charges

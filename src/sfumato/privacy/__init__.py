@@ -4,8 +4,7 @@ It imports nothing else of this project, and no torch, pandas or pydantic. Every
 
     release             a noised message as one coalition sees it: sensitivity, μ², whether it is unprotected
     declared_releases   what the releases of every protocol answer, whatever the topology
-    ledger/             the general representation: each noised vector once, and the rules of accounting on it
-    tree/, groups/      the facts of the two families, their fast computations, and their compilers to atoms
+    tree/, groups/      the facts of the two families, and what is charged for a unit towards a coalition
     losses/             privacy losses: Gaussians in closed form, distributions of losses, composition
     draws/              who and what is drawn, when that amplifies, and what public draws decide
     neighbours          zero-out, remove, replace

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from random_tree_facts import make_ledger
 from scipy.stats import binom
-from tree_oracle import make_ledger
 
 from sfumato.privacy.charges import bound_epsilon, charges
 from sfumato.privacy.losses import gaussian

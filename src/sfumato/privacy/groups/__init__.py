@@ -16,5 +16,4 @@ Only `sfumato.privacy`, the schedule, the claims of DP-OGL and the report of a r
     automorphisms   which kinds of workers are in the same position
     pair_classes    pairs of a unit and an observer that are alike
     per_worker      the worst observer of every class of units over the rounds
-    compile         the same facts as atoms
 """

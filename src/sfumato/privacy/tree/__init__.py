@@ -15,5 +15,4 @@ Only `sfumato.privacy`, the network, the schedule and the audits import from her
     round_kinds      pairs that are alike in one round of edges under a cloud
     moving           the releases where devices move, or trust changes
     moving_pairs     pairs that one row stands for there
-    compile          the same facts as atoms
 """

@@ -23,7 +23,7 @@ from sfumato.privacy.tree.facts import TreeFacts
 
 
 class TreeBounds(Protocol):
-    """The bounds of a tree whose aggregators are given: computed fast, or from atoms."""
+    """The bounds of a tree whose aggregators are given: computed fast, or from a graph of messages."""
 
     @property
     def facts(self) -> TreeFacts:

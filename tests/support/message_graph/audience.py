@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from message_graph.vectors import Cohort, Delivery, Key, MessageGraph
 from sfumato.privacy.draws.amplification import hides_draw
 from sfumato.privacy.hops import hides_messages
-from sfumato.privacy.ledger.atoms import AtomLedger, Cohort, Delivery, Key
 from sfumato.privacy.observers import Party
 
 
@@ -29,10 +29,10 @@ class Coalition:
     members: Counter[Key]
 
     @classmethod
-    def of(cls, ledger: AtomLedger, coalition: Iterable[Party]) -> Coalition:
+    def of(cls, graph: MessageGraph, coalition: Iterable[Party]) -> Coalition:
         """The coalition of these parties, each once."""
         parties = frozenset(coalition)
-        devices = (ledger.class_of(party.index) for party in parties if party.kind == "device")
+        devices = (graph.class_of(party.index) for party in parties if party.kind == "device")
         others = frozenset(party for party in parties if party.kind != "device")
         return cls(others | {Party("public")}, Counter(devices))
 
@@ -43,11 +43,11 @@ class Coalition:
         colluders = sum(self.members[key] for key in delivery.classes) + len(delivery.nodes & self.parties)
         return not hides_messages(delivery.hop, colluders=colluders, threshold=delivery.threshold)
 
-    def receives(self, ledger: AtomLedger, key: Key) -> bool:
+    def receives(self, graph: MessageGraph, key: Key) -> bool:
         """Whether a member receives vector ``key``."""
-        if key in ledger.messages:
-            return self.receives_alone(ledger.messages[key].delivery)
-        found = ledger.sums[key]
+        if key in graph.messages:
+            return self.receives_alone(graph.messages[key].delivery)
+        found = graph.sums[key]
         listening = any(
             listener in self.parties if isinstance(listener, Party) else self.members[listener] > 0
             for listener in found.audience
@@ -63,6 +63,6 @@ class Coalition:
         )
 
 
-def received(ledger: AtomLedger, coalition: Coalition) -> frozenset[Key]:
+def received(graph: MessageGraph, coalition: Coalition) -> frozenset[Key]:
     """All vectors that the coalition receives."""
-    return frozenset(vector.key for vector in ledger.vectors if coalition.receives(ledger, vector.key))
+    return frozenset(vector.key for vector in graph.vectors if coalition.receives(graph, vector.key))

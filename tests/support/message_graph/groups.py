@@ -1,4 +1,4 @@
-"""The facts of overlapping groups as atoms: every message and every release, each once (`privacy.ledger`).
+"""The facts of overlapping groups as a graph of messages: every message and every release, each once.
 
 In DP-OGL+ the models inside an interval are not noised. They depend on all that their group sends in the
 interval, so the interval has two phases: the un-noised sum of the first is heard inside the group, and
@@ -11,31 +11,31 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from sfumato.privacy.groups.facts import GroupFacts
-from sfumato.privacy.ledger.atoms import (
-    AtomLedger,
+from message_graph.exposure import between, cut, flow
+from message_graph.vectors import (
     Cohort,
     Delivery,
     Key,
     Message,
+    MessageGraph,
     Noise,
     SenderClass,
     Sum,
     WeightedVector,
 )
-from sfumato.privacy.ledger.exposure import between, cut, flow
+from sfumato.privacy.groups.facts import GroupFacts
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
 
 
-def compile_groups(facts: GroupFacts) -> AtomLedger:
+def messages_of_groups(facts: GroupFacts) -> MessageGraph:
     """The whole training of a grouped protocol."""
-    return _Compiler(facts).ledger()
+    return _Builder(facts).graph()
 
 
 @dataclass(frozen=True, eq=False)
-class CompiledGroups:
-    """The bounds of overlapping groups, from their atoms.
+class GroupsAsMessages:
+    """The bounds of overlapping groups, from their messages.
 
     Attributes:
         facts: of the protocol.
@@ -44,17 +44,17 @@ class CompiledGroups:
     facts: GroupFacts
 
     @cached_property
-    def ledger(self) -> AtomLedger:
-        """The atoms of the whole training."""
-        return compile_groups(self.facts)
+    def graph(self) -> MessageGraph:
+        """All vectors of the whole training."""
+        return messages_of_groups(self.facts)
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> Exposure:
         """Everything upstream is exposed, the unit being no link."""
-        return flow(self.ledger, unit, coalition)
+        return flow(self.graph, unit, coalition)
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> Exposure:
         """Only what the coalition receives is charged."""
-        return cut(self.ledger, unit, coalition)
+        return cut(self.graph, unit, coalition)
 
     def between(self, unit: int, coalition: Sequence[Party], released: Sequence[int]) -> Exposure:
         """The first ``released[g]`` releases of every group g are charged, and what the coalition
@@ -62,10 +62,10 @@ class CompiledGroups:
         given = {
             ("release", group, step) for group, last in enumerate(released) for step in range(1, last + 1)
         }
-        return between(self.ledger, unit, coalition, given)
+        return between(self.graph, unit, coalition, given)
 
 
-class _Compiler:
+class _Builder:
     def __init__(self, facts: GroupFacts) -> None:
         self.facts = facts
         self.merging = {block.first for block in facts.blocks if block.merges}
@@ -75,14 +75,14 @@ class _Compiler:
             for step in range(block.first, block.first + block.length)
         }
 
-    def ledger(self) -> AtomLedger:
+    def graph(self) -> MessageGraph:
         facts = self.facts
         classes: dict[Key, SenderClass] = {
             ("kind", k): SenderClass(("kind", k), int(size)) for k, size in enumerate(facts.kinds.size)
         }
         places = [(group, step) for step in range(1, facts.steps + 1) for group in range(facts.group_count)]
         cohorts: dict[Key, Cohort] = {place: self._cohort(*place) for place in places}
-        return AtomLedger(
+        return MessageGraph(
             tuple(vector for place in places for vector in self._vectors(*place)),
             classes,
             cohorts,

@@ -1,4 +1,4 @@
-"""A tree's facts as atoms: every message and every average of one round, each once (`privacy.ledger`)."""
+"""A tree's facts as a graph of messages: every message and every average of one round, each once."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from functools import cached_property
 
 import numpy as np
 
-from sfumato.privacy.ledger.atoms import (
-    AtomLedger,
+from message_graph.exposure import between, cut, flow
+from message_graph.vectors import (
     Cohort,
     Delivery,
     Key,
     Message,
+    MessageGraph,
     Noise,
     SenderClass,
     Sum,
     WeightedVector,
 )
-from sfumato.privacy.ledger.exposure import between, cut, flow
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
 from sfumato.privacy.tree.facts import TreeFacts
 
 
-def compile_tree(facts: TreeFacts) -> AtomLedger:
+def messages_of_tree(facts: TreeFacts) -> MessageGraph:
     """One round of a tiered protocol; every round starts from a global model, which everybody has."""
-    return _Compiler(facts).ledger()
+    return _Builder(facts).graph()
 
 
 @dataclass(frozen=True, eq=False)
-class CompiledTree:
-    """The bounds of a tree, from its atoms.
+class TreeAsMessages:
+    """The bounds of a tree, from its messages.
 
     Attributes:
         facts: of the tree.
@@ -41,30 +41,30 @@ class CompiledTree:
     facts: TreeFacts
 
     @cached_property
-    def ledger(self) -> AtomLedger:
-        """The atoms of one round."""
-        return compile_tree(self.facts)
+    def graph(self) -> MessageGraph:
+        """All vectors of one round."""
+        return messages_of_tree(self.facts)
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> Exposure:
         """Every average is exposed, the unit's own inputs too."""
-        return flow(self.ledger, unit, coalition, through_unit=True)
+        return flow(self.graph, unit, coalition, through_unit=True)
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> Exposure:
         """Only what the coalition receives is charged."""
-        return cut(self.ledger, unit, coalition)
+        return cut(self.graph, unit, coalition)
 
     def between(self, unit: int, coalition: Sequence[Party], exposed: Collection[int]) -> Exposure:
         """What the coalition receives is charged, and the unit's averages at ``exposed`` aggregations."""
         steps, path = self.facts.steps, self.facts.paths[self.facts.leaf_of(unit)]
         given = {("average", n, steps[n].tier, int(path[steps[n].tier])) for n in exposed}
-        return between(self.ledger, unit, coalition, given)
+        return between(self.graph, unit, coalition, given)
 
 
-class _Compiler:
+class _Builder:
     def __init__(self, facts: TreeFacts) -> None:
         self.facts, self.depth = facts, facts.depth
 
-    def ledger(self) -> AtomLedger:
+    def graph(self) -> MessageGraph:
         facts = self.facts
         classes: dict[Key, SenderClass] = {
             ("class", c): SenderClass(("class", c), int(count), float(facts.classes.weight[c]))
@@ -74,7 +74,7 @@ class _Compiler:
             ("leaf", leaf): self._cohort(leaf) for leaf in range(len(facts.devices))
         }
         vectors = [v for number in range(len(facts.steps)) for v in self._vectors(number)]
-        return AtomLedger(
+        return MessageGraph(
             tuple(vectors), classes, cohorts, lambda d: ("class", facts.class_of(d)), facts.rounds
         )
 

@@ -1,11 +1,11 @@
-"""Fixed cohorts in groups: what is computed quickly is what the atoms of the general ledger give."""
+"""Fixed cohorts in groups: what is computed quickly is what their graph of messages gives."""
 
 from random import Random
 
 import pytest
 from oracle_group_world import members
 from oracle_random_groups import random_groups
-from test_groups_equal_atoms import compare, compare_pairs, random_structure
+from test_groups_equal_messages import compare, compare_pairs, random_structure
 
 from sfumato.errors import SpecError
 from sfumato.privacy.groups.releases import GroupReleases

@@ -1,6 +1,6 @@
-"""The vectors that travel in a protocol, each once: an atom ledger.
+"""The vectors that travel in a protocol, each once: a graph of messages.
 
-Devices that send alike are one `SenderClass`, so that a ledger is as large as the number of classes. At every
+Devices that send alike are one `SenderClass`, so that a graph is as large as the number of classes. At every
 step the members of a class each send one `Message` (a clipped contribution and noise of their own), and
 aggregators form `Sum` vectors of messages and of other sums of the step, to which they or a channel add
 noise. A sum that senders start from later is a model. Vectors are listed in the order of time.
@@ -180,7 +180,7 @@ class Sum:
 
 
 @dataclass(frozen=True, eq=False)
-class AtomLedger:
+class MessageGraph:
     """All vectors of a stretch of training that happens ``repeats`` times, alike and independently drawn.
 
     Each stretch starts from vectors that everybody has.

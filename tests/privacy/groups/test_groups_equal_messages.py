@@ -1,10 +1,12 @@
-"""What groups compute for themselves, to be fast, is what their atoms give."""
+"""What groups compute for themselves, to be fast, is what their graph of messages gives."""
 
 from random import Random
 
 import numpy as np
 import pytest
 from equal_exposures import assert_equal
+from message_graph.audience import Coalition
+from message_graph.groups import GroupsAsMessages, messages_of_groups
 from oracle_random_groups import (
     random_groups,
     random_groups_with_some_trust,
@@ -13,12 +15,10 @@ from oracle_random_groups import (
 )
 
 from sfumato.errors import SpecError
-from sfumato.privacy.groups.compile import CompiledGroups, compile_groups
 from sfumato.privacy.groups.exposed_set import cheapest
 from sfumato.privacy.groups.received_sums import ReceivedSums
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import GroupStructure
-from sfumato.privacy.ledger.audience import Coalition
 from sfumato.privacy.observers import Party
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.rows.observers import parse_coalition
@@ -27,9 +27,9 @@ from sfumato.spec.load import load_spec
 
 def compare(ledger, unit, coalition, rng):
     """Flow, cut, the cheapest set and a random one in between."""
-    atoms, (fast_flow, fast_cut, fast_between) = CompiledGroups(ledger), ledger.exposures(unit, coalition)
-    assert_equal(fast_flow, atoms.flow(unit, coalition))
-    assert_equal(fast_cut, atoms.cut(unit, coalition))
+    graph, (fast_flow, fast_cut, fast_between) = GroupsAsMessages(ledger), ledger.exposures(unit, coalition)
+    assert_equal(fast_flow, graph.flow(unit, coalition))
+    assert_equal(fast_cut, graph.cut(unit, coalition))
     kinds = ledger.kinds
     problem = ledger.exposure_problem(int(kinds.of[unit]), coalition)
     members = {}
@@ -39,10 +39,10 @@ def compare(ledger, unit, coalition, rng):
             members[kind] = members.get(kind, 0) + 1
     view = ReceivedSums(ledger, problem, ledger._worst_view(coalition), members)
     found = cheapest(problem, view.price)
-    assert_equal(fast_between, atoms.between(unit, coalition, ledger.block_ends[found.blocks].tolist()))
+    assert_equal(fast_between, graph.between(unit, coalition, ledger.block_ends[found.blocks].tolist()))
     some = np.array([rng.randint(a, b) for a, b in zip(problem.seen, problem.reach, strict=True)])
     fast = view.exposure("min-cost", some)
-    assert_equal(fast, atoms.between(unit, coalition, ledger.block_ends[some].tolist()))
+    assert_equal(fast, graph.between(unit, coalition, ledger.block_ends[some].tolist()))
 
 
 def compare_pairs(plan, document, rng):
@@ -149,7 +149,7 @@ def random_structure(rng, workers, count):
 
 @pytest.mark.parametrize("number", range(20))
 def test_views_are_the_audience_rule(number):
-    """What is recorded for attacks and audits is what the atoms say is received."""
+    """What is recorded for attacks and audits is what the graph says is received."""
     rng = Random(f"views/{number}")
     workers, count = rng.randint(3, 7), rng.randint(1, 3)
     structure = random_structure(rng, workers, count)
@@ -159,17 +159,17 @@ def test_views_are_the_audience_rule(number):
         noise_owner=("devices",) * count, transport=rng.choice(("plain", "secure-aggregation")),
         unmask_thresholds=tuple(rng.randint(1, 3) for _ in range(count)),
     )  # fmt: skip
-    atoms = compile_groups(ledger)
+    graph = messages_of_groups(ledger)
     parties = [Party("device", 0, worker) for worker in range(1, workers)]
     parties += [Party("node", 1, group) for group in range(count)]
     coalition = tuple(rng.sample(parties, rng.randint(1, 3)))
-    view, pooled = ledger.view(coalition, 1), Coalition.of(atoms, coalition)
+    view, pooled = ledger.view(coalition, 1), Coalition.of(graph, coalition)
     alone = {
         (1, message.cohort[0])
-        for message in atoms.messages.values()
-        if message.step == 1 and pooled.receives(atoms, message.key)
+        for message in graph.messages.values()
+        if message.step == 1 and pooled.receives(graph, message.key)
     }
     masters = {(1, party.index) for party in coalition if party.kind == "node"}
     assert view.single == alone
     assert view.summed == masters - alone
-    assert view.averages == {(1, g) for g in range(count) if pooled.receives(atoms, ("release", g, 1))}
+    assert view.averages == {(1, g) for g in range(count) if pooled.receives(graph, ("release", g, 1))}

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
-from sfumato.privacy.ledger.noise import Source
+from message_graph.noise import Source
 
 Coordinate: TypeAlias = tuple[str, Hashable]
 _Name = TypeVar("_Name", bound=Hashable)

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from sfumato.privacy.ledger.atoms import AtomLedger, Cohort, Key, Message, Sum, WeightedVector
-from sfumato.privacy.ledger.audience import Coalition
-from sfumato.privacy.ledger.dependence import Dependence
+from message_graph.audience import Coalition
+from message_graph.dependence import Dependence
+from message_graph.vectors import Cohort, Key, Message, MessageGraph, Sum, WeightedVector
 
 Source = Hashable
 
@@ -22,14 +22,14 @@ class SureNoise:
     """Noise of one step.
 
     Attributes:
-        ledger: the vectors.
+        graph: the vectors.
         dependence: what depends on the unit.
         coalition: who knows its own noise.
         unit_present: whether the unit sends at this step.
         variances: of every source met so far, a coordinate.
     """
 
-    ledger: AtomLedger
+    graph: MessageGraph
     dependence: Dependence
     coalition: Coalition
     unit_present: bool = True
@@ -37,15 +37,15 @@ class SureNoise:
 
     def of(self, key: Key) -> dict[Source, float]:
         """Coefficient of every unknown source in vector ``key``, a sum."""
-        vector = self.ledger.sums[key]
+        vector = self.graph.sums[key]
         if self._is_missing(vector):
             return {}
         found: Counter[Source] = Counter()
-        direct = [term for term in vector.terms if term.key in self.ledger.messages]
+        direct = [term for term in vector.terms if term.key in self.graph.messages]
         for source, weight in self._of_senders(direct).items():
             found[source] += weight  # type: ignore[assignment]
         for term in vector.terms:
-            if term.key in self.ledger.sums and self._has_unit_or_is_sent(self.ledger.sums[term.key]):
+            if term.key in self.graph.sums and self._has_unit_or_is_sent(self.graph.sums[term.key]):
                 for source, weight in self.of(term.key).items():
                     found[source] += term.weight * weight  # type: ignore[assignment]
         for number, noise in enumerate(vector.noise):
@@ -56,7 +56,7 @@ class SureNoise:
         return self._without_rounded(key, dict(found))
 
     def _has_unit(self, key: Key) -> bool:
-        return any(m.sender == self.dependence.unit for m in self.ledger.messages_in[key])
+        return any(m.sender == self.dependence.unit for m in self.graph.messages_in[key])
 
     def _has_unit_or_is_sent(self, vector: Sum) -> bool:
         """Whether what a sum adds to the sum above it is sure to be there."""
@@ -70,7 +70,7 @@ class SureNoise:
     def _of_senders(self, terms: list[WeightedVector]) -> dict[Source, float]:
         """Noise of the senders whose messages are added up, cohort by cohort."""
         found: dict[Source, float] = {}
-        messages = [self.ledger.messages[term.key] for term in terms]
+        messages = [self.graph.messages[term.key] for term in terms]
         sure = self._sure_others(messages)
         for term, message in zip(terms, messages, strict=True):
             in_cohort = any(
@@ -88,11 +88,11 @@ class SureNoise:
         """How many senders of each message, neither unit nor members, are sure to add their noise."""
         sure: dict[Key, int] = {}
         for name in dict.fromkeys(message.cohort for message in messages):
-            cohort = self.ledger.cohorts[name]
+            cohort = self.graph.cohorts[name]
             alike = [message for message in messages if message.cohort == name]
             left = cohort.guaranteed - sum(self.coalition.members[key] for key in cohort.classes)
             left -= self.unit_present and self.dependence.unit in cohort.classes
-            if cohort.kind != "poisson" and self.ledger.groups_draw_separately:
+            if cohort.kind != "poisson" and self.graph.groups_draw_separately:
                 left = self._beside_movers(cohort, alike)
             for message in sorted(alike, key=lambda message: message.variance):
                 others = self.dependence.others(message) - self.coalition.members[message.sender]
@@ -119,13 +119,13 @@ class SureNoise:
         """
         if cohort.kind != "poisson" or message.repeats or not self.dependence.links(message):
             return 0
-        if any(s.carries for s in self.ledger.sums.values() if s.step == message.step):
+        if any(s.carries for s in self.graph.sums.values() if s.step == message.step):
             return 0
         return self.dependence.others(message)
 
     def _without_rounded(self, key: Key, found: dict[Source, float]) -> dict[Source, float]:
         """A unit that rounds what it noised is protected by its own noise alone."""
-        for message in self.ledger.messages_in[key]:
+        for message in self.graph.messages_in[key]:
             alone = ("unit", message.key)
             if message.rounded and found.get(alone) and self.variances[alone] > 0:
                 return {alone: found[alone]}

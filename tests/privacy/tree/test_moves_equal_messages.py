@@ -1,4 +1,4 @@
-"""What is charged where devices move and trust changes is what the general ledger of every round gives."""
+"""What is charged where devices move and trust changes is what the general form gives for every round."""
 
 import math
 from collections import Counter
