@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sfumato.spec.tasks import Task
+from sfumato.spec.model import Task
 
 
 @dataclass(frozen=True)

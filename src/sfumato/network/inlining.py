@@ -20,6 +20,7 @@ from sfumato.spec.limits import MOST_METRES
 from sfumato.spec.moves import Moves
 from sfumato.spec.radio import REFERENCE_M, LinkRadio
 from sfumato.spec.topology import Groups, Tree
+from sfumato.spec.used_keys import unused_keys
 from sfumato.user_text import read_bytes, read_text
 
 TOPOLOGY_FILE = "topology.file"
@@ -65,7 +66,10 @@ def inlined(spec: Spec) -> Spec:
         update["radio"] = radio.model_copy(update={"distances_m": read_distances(Path(radio.distances_m))})
     if not update:
         return spec
-    return spec.model_copy(update=update | {"hashes": {**_without(spec.hashes), **hashes}})
+    found = spec.model_copy(update=update | {"hashes": {**_without(spec.hashes), **hashes}})
+    for unused in unused_keys(found):  # some keys have an effect in some trees only
+        raise SpecError(*unused)
+    return found
 
 
 def read_distances(path: Path) -> tuple[float, ...]:

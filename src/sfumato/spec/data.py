@@ -19,7 +19,7 @@ from sfumato.spec.base import (
     refuse,
 )
 from sfumato.spec.limits import LEAST, MAX_VOCABULARY, MOST, MOST_SIGMA
-from sfumato.spec.tasks import Task
+from sfumato.spec.model import Task
 
 DATA_SUFFIXES = (".csv", ".parquet", ".npz")
 """How the names of files end that ``data.source`` may be, without regard to case."""

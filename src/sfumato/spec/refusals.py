@@ -16,12 +16,14 @@ from typing import Any, TypeAlias
 
 from sfumato.errors import SpecError
 
+Refused: TypeAlias = tuple[str, Any, str]
+"""The path of the wrong key, the value there (``None`` shows none), what is allowed."""
 Refusal: TypeAlias = tuple[object, str, Any, str]
-"""Whether it applies, the path of the wrong key, the value there (``None`` shows none), what is allowed."""
+"""A row: whether it applies, and what is `Refused` then."""
 
 
-def first_refusal(rows: Iterable[Refusal]) -> tuple[str, Any, str] | None:
-    """Key, value and what is allowed, of the first row that applies; ``None`` where none does."""
+def first_refusal(rows: Iterable[Refusal]) -> Refused | None:
+    """What the first row that applies refuses; ``None`` where none does."""
     return next(((key, value, allowed) for applies, key, value, allowed in rows if applies), None)
 
 

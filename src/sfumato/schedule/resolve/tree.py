@@ -56,7 +56,6 @@ from sfumato.spec.limits import MAX_STATED
 from sfumato.spec.privacy import NoiseByFormula, NoiseByMultiplier, NoiseBySource, NoiseByTarget, Placement
 from sfumato.spec.topology import Star
 from sfumato.spec.topology import Tree as WrittenTree
-from sfumato.spec.used_keys import unused_keys
 
 
 def resolve_tree(spec: Spec) -> TreePlan:
@@ -69,9 +68,6 @@ def resolve_tree(spec: Spec) -> TreePlan:
     """
     check_model_size(spec)
     spec, of_cluster = as_single_cluster(inlined(spec))
-    unused = next(unused_keys(spec), None)  # a tree out of a file is known only now
-    if unused is not None:
-        raise SpecError(unused.key, unused.value, unused.allowed)
     assert isinstance(spec.topology, Star | WrittenTree)  # groups are resolved elsewhere
     tree = federation.from_spec(spec.topology)
     spec, on_air = settle_air(spec, tree)
