@@ -12,19 +12,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ive
 
 from sfumato.errors import SpecError
-from sfumato.network.groups import Groups
-from sfumato.network.inlining import read_distances
-from sfumato.network.tree import Tree
 from sfumato.random import Stream, generator
 from sfumato.spec.document import Spec
 from sfumato.spec.radio import REFERENCE_M, RICIAN_K_DB, AirRadio, LinkRadio, NoRadio
+
+if TYPE_CHECKING:
+    from sfumato.network.groups import Groups
+    from sfumato.network.tree import Tree
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -92,7 +93,11 @@ class Channels:
         if given is None:
             radius = self.radio.radius_m
             return self._of_links(lambda rng: disc_distances_m(rng, len(self.cells), radius), _PLACEMENT)
-        found = np.array(read_distances(Path(given)) if isinstance(given, str) else given)
+        if isinstance(given, str):
+            from sfumato.network.inlining import read_distances
+
+            given = read_distances(Path(given))
+        found = np.array(given)
         if len(found) != len(self.cells):
             raise SpecError(
                 "radio.distances_m",

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from sfumato.errors import SpecError
-from sfumato.network.moves import edges_trusted
-from sfumato.network.tree import Tree
+from sfumato.network.tree import Tree, edges_trusted
 from sfumato.spec.base import BY_TRUST, WrittenPerEdge
 from sfumato.spec.document import Spec
 from sfumato.spec.training import FixedParticipation

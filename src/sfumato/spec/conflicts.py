@@ -23,20 +23,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sfumato.families import TREE, family_of, topologies_of
 from sfumato.spec.base import closest
 from sfumato.spec.model import LOSSES, METRICS
 from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoiseByTarget, NoNoise
-from sfumato.spec.refusals import Refusal
 from sfumato.spec.topology import Star, Tree
 from sfumato.spec.training import FixedParticipation
 
 if TYPE_CHECKING:  # the document imports this module
     from sfumato.spec.document import Spec
 
-Rows: TypeAlias = Iterator[Refusal]
+Rows: TypeAlias = Iterator[tuple[object, str, Any, str]]
+"""The parts of each `Refusal`."""
 
 # fmt: off
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
+from itertools import starmap
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -35,7 +36,7 @@ from sfumato.spec.limits import MAX_WATCHED
 from sfumato.spec.model import Metric, Model
 from sfumato.spec.privacy import Privacy
 from sfumato.spec.radio import NoRadio, Radio
-from sfumato.spec.refusals import first_refusal
+from sfumato.spec.refusals import Refusal, first_refusal
 from sfumato.spec.renamed_keys import with_new_keys
 from sfumato.spec.topology import Topology, Tree, Trust
 from sfumato.spec.training import Training
@@ -155,7 +156,7 @@ class Spec(Section):
         """What does not fit, one error of every table that has one; ``unless`` it raises one of these."""
         for table in (protocol_refusals, *TABLES):
             with suppress(*unless):
-                if (refused := first_refusal(table(self))) is not None:
+                if (refused := first_refusal(self, starmap(Refusal, table(self)))) is not None:
                     yield refuse(*refused)
                     if table is protocol_refusals:
                         return  # the others are about topologies of the protocol

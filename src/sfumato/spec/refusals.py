@@ -1,37 +1,72 @@
-"""Tables of refusals: in each row a condition, and the place, the value and what is allowed, for the message.
+"""The form of a refusal: when it applies, and the place, the value and what is allowed, for the message.
 
-A table is a list of rows, or a function that yields them where a row needs what the rows before it exclude.
-The first row that applies is raised. Long rows are laid out by hand (``# fmt: off``), one under the other::
-
-    refuse_first([
-        (faults and on_air, "faults", None, "must be left out with air: see air.min_gain for silent devices"),
-        (rate and not elects, "faults.supernode_failure_rate", rate, "goes with supernodes: elected"),
-    ])
+Tables of them are read from the first row to the last, and the first that applies is raised, so a row may
+rely on the rows before it. A table is a tuple of rows whose parts are functions, or a function that yields
+the parts of its rows for what it was called with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from sfumato.errors import SpecError
 
-Refused: TypeAlias = tuple[str, Any, str]
-"""The path of the wrong key, the value there (``None`` shows none), what is allowed."""
-Refusal: TypeAlias = tuple[object, str, Any, str]
-"""A row: whether it applies, and what is `Refused` then."""
+Subject = TypeVar("Subject")
+
+AT_KEY: Any = object()
+"""As the value of a refusal: what the subject holds at its key, down the dots; a tuple is shown as a list."""
 
 
-def first_refusal(rows: Iterable[Refusal]) -> Refused | None:
-    """What the first row that applies refuses; ``None`` where none does."""
-    return next(((key, value, allowed) for applies, key, value, allowed in rows if applies), None)
+class Refused(NamedTuple):
+    """What one refusal says: the key path, the value there (``None`` shows none), and what is allowed."""
+
+    key: str
+    value: Any
+    allowed: str
 
 
-def refuse_first(rows: Iterable[Refusal]) -> None:
-    """Raise the first refusal that applies.
+@dataclass(frozen=True)
+class Refusal(Generic[Subject]):
+    """A row of a table of refusals; any part may be a function of the subject: a spec, a section or a plan.
+
+    Attributes:
+        applies: whether the subject is to be refused.
+        key: path of the key that is wrong.
+        value: that stands there, ``None`` to show none; `AT_KEY` looks it up.
+        allowed: what may stand there, as a short clause.
+    """
+
+    applies: object | Callable[[Subject], object]
+    key: str | Callable[[Subject], str]
+    value: Any
+    allowed: str | Callable[[Subject], str]
+
+    def of(self, subject: Subject) -> Refused | None:
+        """What it says of ``subject``; ``None`` where it does not apply."""
+        if not (self.applies(subject) if callable(self.applies) else self.applies):
+            return None
+        key, value, allowed = (
+            part(subject) if callable(part) else part for part in (self.key, self.value, self.allowed)
+        )
+        if value is AT_KEY:
+            value = reduce(getattr, key.split("."), subject)
+            value = list(value) if isinstance(value, tuple) else value
+        return Refused(key, value, allowed)
+
+
+def first_refusal(subject: Subject, rows: Iterable[Refusal[Subject]]) -> Refused | None:
+    """What the first row that applies to ``subject`` says; ``None`` where none applies."""
+    return next((refused for row in rows if (refused := row.of(subject)) is not None), None)
+
+
+def refuse_first(subject: Subject, rows: Iterable[Refusal[Subject]]) -> None:
+    """Raise the first refusal that applies to ``subject``.
 
     Raises:
         SpecError: one does.
     """
-    if (refused := first_refusal(rows)) is not None:
+    if (refused := first_refusal(subject, rows)) is not None:
         raise SpecError(*refused)

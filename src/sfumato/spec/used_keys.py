@@ -183,13 +183,13 @@ def unused_keys(spec: Spec) -> Iterator[Refused]:
         return
     for key, value in _of_other_families(spec):
         kinds = " or ".join(next(f for f in FAMILIES if key in f.keys).topologies)
-        yield key, value, f"goes with topology.kind: {kinds} only"
+        yield Refused(key, value, f"goes with topology.kind: {kinds} only")
     for key, value in _written(spec):
         condition = CONDITIONS.get(key)
         if key not in DECLARED:
-            yield key, value, "is used by no protocol"
+            yield Refused(key, value, "is used by no protocol")
         elif condition is not None and not condition.holds(spec):
-            yield key, value, condition.allowed
+            yield Refused(key, value, condition.allowed)
 
 
 def _of_other_families(spec: Spec) -> Iterator[tuple[str, Any]]:

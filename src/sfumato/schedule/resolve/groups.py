@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.data.dataset_sizes import check_population
-from sfumato.data.label_counts import label_counts
+from sfumato.data.dataset_sizes import check_population, label_counts
 from sfumato.errors import SpecError
 from sfumato.network import groups as structures
 from sfumato.network.groups import BoolArray, FloatArray, Groups, trusted_masters
