@@ -18,7 +18,7 @@ from certified_folders import Documents, Forgery, certified_folder, forge
 import sfumato as sf
 from sfumato import accounting
 from sfumato.schedule.resolve import resolve
-from sfumato.spec.fingerprint import fingerprint
+from sfumato.spec.document import fingerprint
 from sfumato.verify import checker
 from sfumato.verify.checker import check_run
 

@@ -13,9 +13,9 @@ from functools import reduce
 import numpy as np
 
 from sfumato.errors import SpecError
+from sfumato.radio.channels import FloatArray, IntArray
 from sfumato.radio.costs import Analog, Attempts, Cost, TreeCosts
 from sfumato.radio.group_costs import GroupCosts
-from sfumato.radio.units import FloatArray, IntArray
 from sfumato.schedule.air.power_control import AirPlan
 from sfumato.schedule.air.realised import sending_of
 from sfumato.schedule.faults.dropouts import turnout_of

@@ -7,20 +7,19 @@ from collections.abc import Mapping
 import numpy as np
 
 from sfumato.errors import SpecError
-from sfumato.network.moves import edges_trusted
-from sfumato.network.tree import Tree
+from sfumato.network.tree import Tree, edges_trusted
+from sfumato.spec.base import BY_TRUST, WrittenPerEdge
 from sfumato.spec.document import Spec
-from sfumato.spec.per_edge import BY_TRUST, Written
 from sfumato.spec.training import FixedParticipation
 
 
-def per_edge(value: Written, edges: int) -> tuple[int, ...]:
+def per_edge(value: WrittenPerEdge, edges: int) -> tuple[int, ...]:
     """One number for each edge, of a number for all or a list."""
     assert not isinstance(value, Mapping)  # `listed` came before
     return (value,) * edges if isinstance(value, int) else value
 
 
-def listed(value: Written, tree: Tree, *, place: str) -> int | tuple[int, ...]:
+def listed(value: WrittenPerEdge, tree: Tree, *, place: str) -> int | tuple[int, ...]:
     """``value`` with a number for each edge: the number itself where all edges have the same.
 
     Args:

@@ -22,8 +22,7 @@ from sfumato.network.groups import (
     trusted_masters,
 )
 from sfumato.network.moves import trees_over_time
-from sfumato.network.tree import BoolArray, Tree, from_spec
-from sfumato.network.trust import with_trust
+from sfumato.network.tree import BoolArray, Tree, from_spec, with_trust
 from sfumato.spec import topology as written
 from sfumato.spec.topology import Topology, Trust
 

@@ -17,7 +17,7 @@ from sfumato.report.formatting import unit_of
 from sfumato.report.results.network import GroupNetwork, read_network
 from sfumato.report.results.who_adds_noise import noise_of, training_of
 from sfumato.run_folder.reader import as_epsilon
-from sfumato.spec.fingerprint import SPEC_HASH, fingerprint
+from sfumato.spec.document import SPEC_HASH, fingerprint
 
 STATEMENT_FORMAT = 1
 

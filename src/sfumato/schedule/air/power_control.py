@@ -17,10 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.network.tree import Tree
-from sfumato.radio.channels import Channels
-from sfumato.radio.costs import Analog
-from sfumato.radio.message_sizes import FLOAT_BITS, kept_coordinates
-from sfumato.radio.units import from_db
+from sfumato.radio.channels import Channels, from_db
+from sfumato.radio.costs import FLOAT_BITS, Analog, kept_coordinates
 from sfumato.random import Stream, generator
 from sfumato.schedule.model_size import parameter_count
 from sfumato.spec.document import Spec

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from sfumato.errors import SpecError
 from sfumato.network.groups import BoolArray
-from sfumato.spec.document import Spec
-from sfumato.spec.grouped_protocols import KIND_OF
+from sfumato.spec.document import KIND_OF, Spec
 
 _WHY_NOT = {
     "dp-ogl+": "dp-ogl+ noises a sum of several rounds, each sent with other coordinates",

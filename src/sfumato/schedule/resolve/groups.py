@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.data.dataset_sizes import check_population
-from sfumato.data.label_counts import label_counts
+from sfumato.data.dataset_sizes import check_population, label_counts
 from sfumato.errors import SpecError
 from sfumato.network import groups as structures
 from sfumato.network.groups import BoolArray, FloatArray, Groups, trusted_masters
@@ -23,8 +22,7 @@ from sfumato.schedule.moves import changes_after_the_end
 from sfumato.schedule.noise.group_calibration import calibrate_groups
 from sfumato.schedule.resolve.drift_correction import check_drift_correction
 from sfumato.schedule.resolve.group_compression import check_compression
-from sfumato.spec.document import Spec
-from sfumato.spec.grouped_protocols import KIND_OF
+from sfumato.spec.document import KIND_OF, Spec
 from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoiseByTarget, NoNoise, SourceNoise
 from sfumato.spec.topology import Groups as WrittenGroups
 from sfumato.spec.topology import Trust

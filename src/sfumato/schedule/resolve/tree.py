@@ -12,8 +12,7 @@ from sfumato.data.dataset_sizes import check_population, mean_examples
 from sfumato.errors import SpecError
 from sfumato.network import tree as federation
 from sfumato.network.inlining import inlined
-from sfumato.network.tree import Tree
-from sfumato.network.trust import as_written, with_trust
+from sfumato.network.tree import Tree, trust_as_written, with_trust
 from sfumato.privacy.draws.batches import BatchFacts
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.radio.channels import Channels
@@ -56,7 +55,6 @@ from sfumato.spec.limits import MAX_STATED
 from sfumato.spec.privacy import NoiseByFormula, NoiseByMultiplier, NoiseBySource, NoiseByTarget, Placement
 from sfumato.spec.topology import Star
 from sfumato.spec.topology import Tree as WrittenTree
-from sfumato.spec.used_keys import unused_keys
 
 
 def resolve_tree(spec: Spec) -> TreePlan:
@@ -69,9 +67,6 @@ def resolve_tree(spec: Spec) -> TreePlan:
     """
     check_model_size(spec)
     spec, of_cluster = as_single_cluster(inlined(spec))
-    unused = next(unused_keys(spec), None)  # a tree out of a file is known only now
-    if unused is not None:
-        raise SpecError(unused.key, unused.value, unused.allowed)
     assert isinstance(spec.topology, Star | WrittenTree)  # groups are resolved elsewhere
     tree = federation.from_spec(spec.topology)
     spec, on_air = settle_air(spec, tree)
@@ -104,7 +99,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
         origin = stated.calibrated_from if isinstance(stated, NoiseBySource) else stated
         frozen = NoiseBySource(sources=sources, calibrated_from=origin)
         spec = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": frozen})})
-    spec = spec.model_copy(update={"trust": as_written(tree, spec.trust)})
+    spec = spec.model_copy(update={"trust": trust_as_written(tree, spec.trust)})
     over_time = Rounds(spec, trees, rounds, batches)
     releases = over_time.releases(noise)
     ledger = ledger_over_time(trees, releases)
