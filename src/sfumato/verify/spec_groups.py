@@ -1,0 +1,128 @@
+"""Facts of overlapping groups that spec.yaml determines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from sfumato.verify import read
+from sfumato.verify.json_values import Array, Json, UnknownKindError, kind_and_index, shortened
+from sfumato.verify.spec_settings import (
+    groups_in_spec,
+    may_drop_out,
+    sort_members,
+    survival_threshold,
+    unlike_spec,
+)
+
+
+def group_spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
+    """Where the facts of overlapping groups are not those of the spec."""
+    training, privacy, noise = spec["training"], spec["privacy"], spec["privacy"]["noise"]
+    listed = groups_in_spec(spec["topology"])
+    groups, workers = len(listed), 1 + max(max(group) for group in listed)
+    yield from unlike_spec("kind", ledger["kind"], spec["protocol"])
+    yield from unlike_spec(
+        "devices", read.count(ledger["devices"]), spec["topology"].get("devices") or workers
+    )
+    changes = spec["topology"].get("eras") or ()
+    eras = [(1, listed), *((read.count(era["from_round"]), sort_members(era["groups"])) for era in changes)]
+    held = [(read.count(era["first_epoch"]), sort_members(era["groups"])) for era in ledger["eras"]]
+    yield from unlike_spec(
+        "eras begin with rounds", [first for first, _ in held], [first for first, _ in eras]
+    )
+    for (first, mine), (_, theirs) in zip(held, eras, strict=False):
+        yield from unlike_spec(f"groups from round {first} are those of the topology", mine == theirs, True)
+    yield from unlike_spec("merge_every", read.count(ledger["merge_every"]), training.get("merge_every") or 1)
+    part, clip = training["participation"], privacy.get("clip") or {}
+    rates = part.get("rates") or [part.get("rate", 1.0)] * groups
+    yield from unlike_spec("poisson_rate_per_group", read.numbers(ledger["poisson_rate_per_group"]), rates)
+    bare = ledger["kind"] == "ms-fedavg"
+    norms = clip.get("norms") or [clip.get("norm", 1.0)] * groups
+    norms = [1.0] * groups if bare or clip.get("kind") == "example" else norms
+    yield from unlike_spec("clip_per_group", read.numbers(ledger["clip_per_group"]), norms)
+    transport = (spec.get("transport") or {}).get("devices_to_master", "plain")
+    yield from unlike_spec("transport", ledger["transport"], transport)
+    fewest = [min(map(len, structure)) for structure in zip(*(found for _, found in eras), strict=True)]
+    cohort = read.counts(ledger.get("cohort_per_group") or ()).tolist()
+    wanted_cohort = []
+    if part["kind"] == "fixed":
+        wanted_cohort = part["count"] if isinstance(part["count"], list) else [part["count"]] * groups
+    yield from unlike_spec("cohort_per_group", cohort, wanted_cohort)
+    if any(count > least for count, least in zip(cohort, fewest, strict=False)):
+        yield f"cohort_per_group: {cohort} of groups of {fewest}"
+    lost = [
+        [
+            _least_survivors_of_group(spec, len(group), place, read.numbers(rates))
+            for place, group in enumerate(structure)
+        ]
+        for _, structure in eras
+    ]
+    held_least = [read.counts(row).tolist() for row in ledger.get("least_survivors_per_group") or ()]
+    yield from unlike_spec("least_survivors_per_group", held_least, lost if may_drop_out(spec) else [])
+    shares = [
+        _colluders_that_unmask(spec, parties, rate)
+        for parties, rate in zip(cohort or fewest, rates, strict=False)
+    ]
+    masked = transport == "secure-aggregation"
+    yield from unlike_spec(
+        "shares_that_unmask", read.counts(ledger["shares_that_unmask"]), shares if masked else []
+    )
+    wanted = np.zeros(groups)
+    owners = [
+        (owner, source["multipliers"][0])
+        for source in (noise.get("sources") or () if not bare else ())
+        for owner in source["owners"]
+    ]
+    for owner, multiplier in owners:
+        wanted[kind_and_index(owner.removesuffix("/devices"))[1]] = multiplier
+    yield from unlike_spec(
+        "noise_multiplier_per_group", read.numbers(ledger["noise_multiplier_per_group"]), wanted
+    )
+    by = ["master" if trusted else "devices" for trusted in _trusted_masters(spec, groups)]
+    one_for_all = len(set(by)) == 1
+    wanted_by = by[0] if one_for_all else by
+    if ledger["noise_added_by"] != wanted_by:
+        held_by = shortened(ledger["noise_added_by"])
+        yield f"ledger.json: noise_added_by: {held_by}; spec.yaml gives {shortened(wanted_by)}"
+    for owner, _ in owners:
+        group = kind_and_index(owner.removesuffix("/devices"))[1]
+        if owner.endswith("/devices") != (by[group] == "devices"):
+            yield f"spec.yaml: privacy.noise: {owner}: trust says that the noise is by {by[group]}"
+
+
+def _trusted_masters(spec: Json, groups: int) -> list[bool]:
+    """Of every master whether it is trusted: all are where the spec names none."""
+    trust = spec.get("trust") or {}
+    listed, named = trust.get("trusted_aggregators"), trust.get("trusted") or []
+    if listed is None and not named:
+        return [True] * groups
+    if listed is not None and not isinstance(listed, list):
+        raise UnknownKindError("spec.yaml: trust: this checker has no rule for a share of trusted masters")
+    trusted = {*map(read.count, listed or ()), *(kind_and_index(name)[1] for name in named)}
+    return [group in trusted for group in range(groups)]
+
+
+def _colluders_that_unmask(spec: Json, parties: int, rate: float) -> int:
+    """How many workers of a group, with its master, hold enough shares to take masks off.
+
+    Where the session is drawn, that of the smallest session that holds the unit and as many colluders. Where
+    the group has none, its number of workers.
+    """
+    if rate == 1:
+        return survival_threshold(spec, parties)
+    # by default a session of four is the smallest, and its number is stated for a smaller group too
+    sizes = range(2, max(parties, 4) + 1)
+    return next((size - 1 for size in sizes if survival_threshold(spec, size) <= size - 1), parties)
+
+
+def _least_survivors_of_group(spec: Json, size: int, group: int, rates: Array) -> int:
+    """Messages that a released sum of a group of so many workers holds at least."""
+    masked = (spec.get("transport") or {}).get("devices_to_master") == "secure-aggregation"
+    part = spec["training"]["participation"]
+    if not masked or rates[group] < 1:
+        return 0
+    if part["kind"] == "fixed":
+        size = read.count(part["count"][group] if isinstance(part["count"], list) else part["count"])
+    return survival_threshold(spec, size)
