@@ -38,20 +38,12 @@ def verify(
 
     The exit status is 1 if anything in the folder does not match.
     """
-    from sfumato.verify.checker import check_run
+    from sfumato.verify.checker import check_run, print_outcome
     from sfumato.verify.folder import NoRunError
 
     try:
         outcome = check_run(run)
     except NoRunError:
         raise SpecError(str(run), None, "is not a run folder: it has no spec.yaml") from None
-    for problem in outcome.problems:
-        print(f"mismatch: {problem}")
-    print(
-        f"{run}: {outcome.rows:,} guarantees checked, {outcome.finite:,} finite bounds recomputed, "
-        f"{len(outcome.problems):,} mismatches"
-    )
-    for what in outcome.unchecked:
-        print(f"not checked: {what}")
-    if outcome.problems:
+    if print_outcome(str(run), outcome):
         raise typer.Exit(1)

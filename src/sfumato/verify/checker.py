@@ -13,7 +13,7 @@ import numpy as np
 
 from sfumato.verify import read
 from sfumato.verify.examples_held import examples_held
-from sfumato.verify.facts import FACTS
+from sfumato.verify.facts import FACTS, Facts
 from sfumato.verify.folder import DamagedFileError, NoRunError, hash_problems, read_mapping
 from sfumato.verify.group_exposures import GroupFacts
 from sfumato.verify.json_values import BROKEN, Json, UnknownKindError, close
@@ -58,17 +58,15 @@ def check_run(folder: Path) -> Outcome:
     except DamagedFileError as error:
         outcome.problems.append(str(error))
         return outcome
-    outcome.problems += hash_problems(
-        folder, manifest, spec, {"privacy.json": privacy, "ledger.json": ledger}
-    )
+    documents = {"privacy.json": privacy, "ledger.json": ledger}
+    outcome.problems += hash_problems(folder, manifest, spec, documents)
     try:
         with np.errstate(all="ignore"):  # figures that do not fit are mismatches, not warnings
             outcome.problems += document_problems(spec, privacy, ledger, outcome)
+    except UnknownKindError as error:
+        outcome.problems.append(str(error))
     except BROKEN as error:
-        known = isinstance(error, UnknownKindError)
-        outcome.problems.append(
-            str(error) if known else f"ledger.json: cannot be checked: {type(error).__name__}: {error}"
-        )
+        outcome.problems.append(f"ledger.json: cannot be checked: {type(error).__name__}: {error}")
     outcome.unchecked = list_unchecked(spec, privacy, ledger)
     if outcome.gaps_beyond:
         rows = f"in {outcome.gaps_beyond} of {outcome.rows} rows"
@@ -78,16 +76,15 @@ def check_run(folder: Path) -> Outcome:
 
 def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome) -> Iterator[str]:
     """Everything that does not hold in the documents of a run; counts rows and bounds in ``outcome``."""
+    no_rule = "ledger.json: this checker has no rule for"
     if ledger.get("kind") not in FACTS:
-        raise UnknownKindError(f"ledger.json: this checker has no rule for the kind {ledger.get('kind')!r}")
+        raise UnknownKindError(f"{no_rule} the kind {ledger.get('kind')!r}")
     if "certificates" not in ledger:
         yield "ledger.json: it has no certificates; the run was made by a version before there were any"
         return
     certificates = ledger["certificates"]
     if certificates["format"] != FORMAT:
-        raise UnknownKindError(
-            f"ledger.json: this checker has no rule for certificates of format {certificates['format']}"
-        )
+        raise UnknownKindError(f"{no_rule} certificates of format {certificates['format']}")
     yield from spec_problems(spec, ledger)
     if not close(read.number(privacy["delta"]), read.number(spec["privacy"]["delta"])):
         yield f"privacy.json: delta: {privacy['delta']}; spec.yaml gives {spec['privacy']['delta']}"
@@ -95,7 +92,26 @@ def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome)
     if len(rows) != len(listed):
         yield f"privacy.json: it has {len(rows)} guarantees; ledger.json has {len(listed)} certificates"
     facts = FACTS[ledger["kind"]](ledger)
-    raw = privacy.get("raw_to_trusted_edge")
+    yield from _unit_problems(spec, privacy, facts)
+    for place, (row, cert) in enumerate(zip(rows, listed, strict=False)):
+        outcome.rows += 1
+        outcome.finite += sum(math.isfinite(read.number(b["epsilon"])) for b in row["bounds"].values())
+        where = f"guarantees[{place}] ({row['unit']} towards {row['observer']})"
+        if not close(read.number(cert["delta"]), read.number(privacy["delta"])):
+            yield f"{where}: δ: the certificate says {cert['delta']}; privacy.json {privacy['delta']}"
+        try:
+            problems = row_problems(row, cert, spec, facts, certificates["releases"])
+            yield from (f"{where}: {problem}" for problem in problems)
+            outcome.gaps_beyond += not is_gap_checked(row, facts)
+        except UnknownKindError as error:
+            yield f"{where}: {error}"
+        except BROKEN as error:
+            yield f"{where}: cannot be checked: {type(error).__name__}: {error}"
+
+
+def _unit_problems(spec: Json, privacy: Json, facts: Facts) -> Iterator[str]:
+    """Where rows are not about the units of the spec, or do not stand for every pair once."""
+    rows, raw = privacy["guarantees"], privacy.get("raw_to_trusted_edge")
     if raw is not None and isinstance(facts, GroupFacts):
         of = {"devices": facts.raw_workers, "of": facts.workers}
         if raw != of:
@@ -105,56 +121,37 @@ def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome)
         for (unit, observer), times in Counter((row["unit"], row["observer"]) for row in about).items():
             if times > 1:  # a row that stands for one pair is charged for that pair alone
                 yield f"privacy.json: {unit} towards {observer}: {times} rows"
-        stood_for = sum(read.count(row["stands_for"]) for row in about)
-        if stood_for != facts.pair_count:
-            there = f"there are {facts.pair_count}"
-            yield f"privacy.json: rows about a {kind} stand for {stood_for} pairs; {there}"
+        stood_for, pairs = sum(read.count(row["stands_for"]) for row in about), facts.pair_count
+        if stood_for != pairs:
+            yield f"privacy.json: rows about a {kind} stand for {stood_for} pairs; there are {pairs}"
         else:
-            relation = spec["privacy"].get("neighbours", "zero-out")
-            of_unit = "replace" if kind == "record" else relation
-            yield from pair_problems(about, facts, of_unit, site_of_each_device(spec["topology"], facts))
+            relation = "replace" if kind == "record" else spec["privacy"].get("neighbours", "zero-out")
+            yield from pair_problems(about, facts, relation, site_of_each_device(spec["topology"], facts))
     units = {"device", "record"} if spec["privacy"]["unit"] == "both" else {spec["privacy"]["unit"]}
     if {row["unit"].partition(":")[0] for row in rows} != units:
         yield f"privacy.json: rows are not about a {' and a '.join(sorted(units))}, as spec.yaml asks"
-    for place, (row, cert) in enumerate(zip(rows, listed, strict=False)):
-        outcome.rows += 1
-        outcome.finite += sum(math.isfinite(read.number(b["epsilon"])) for b in row["bounds"].values())
-        where = f"guarantees[{place}] ({row['unit']} towards {row['observer']})"
-        if not close(read.number(cert["delta"]), read.number(privacy["delta"])):
-            yield f"{where}: δ: the certificate says {cert['delta']}; privacy.json {privacy['delta']}"
-        try:
-            yield from (
-                f"{where}: {problem}"
-                for problem in row_problems(row, cert, spec, facts, certificates["releases"])
-            )
-            outcome.gaps_beyond += not is_gap_checked(row, facts)
-        except UnknownKindError as error:
-            yield f"{where}: {error}"
-        except BROKEN as error:
-            yield f"{where}: cannot be checked: {type(error).__name__}: {error}"
 
 
 def list_unchecked(spec: Json, privacy: Json, ledger: Json) -> list[str]:
     """What the folder states that no certificate covers."""
-    found = []
-    if privacy.get("claims"):
-        found.append("claims of papers and the figures beside them")
-    if privacy.get("coalitions"):
-        found.append("coalitions of clients")
-    if any("ex_post" in row for row in privacy["guarantees"]):
-        found.append("what rows amount to after the run (ex_post)")
-    if spec.get("control"):
-        found.append("whether the run kept the budget of its privacy filter")
-    if spec["topology"].get("moves"):
-        found.append("whether moves that were drawn follow from the seed; each is written in spec.yaml")
-    if any(step.get("channel_noise_std") for step in ledger.get("steps", ())):
-        found.append(
-            "the noise of the channel, whether it tells who was drawn, and how many devices are sure to be "
-            "heard: believed; they follow from the radio and not from one figure of spec.yaml"
-        )
-    if any("epsilon_range" in row for row in privacy["guarantees"]):
-        found.append("the smallest ε of the units of a row (epsilon_range); the largest is the row's own")
-    return found + _facts_believed(spec, ledger)
+    rows = privacy["guarantees"]
+    stated = {
+        "claims of papers and the figures beside them": privacy.get("claims"),
+        "coalitions of clients": privacy.get("coalitions"),
+        "what rows amount to after the run (ex_post)": any("ex_post" in row for row in rows),
+        "whether the run kept the budget of its privacy filter": spec.get("control"),
+        "whether moves that were drawn follow from the seed; each is written in spec.yaml": (
+            spec["topology"].get("moves")
+        ),
+        "the noise of the channel, whether it tells who was drawn, and how many devices are sure to be "
+        "heard: believed; they follow from the radio and not from one figure of spec.yaml": (
+            any(step.get("channel_noise_std") for step in ledger.get("steps", ()))
+        ),
+        "the smallest ε of the units of a row (epsilon_range); the largest is the row's own": (
+            any("epsilon_range" in row for row in rows)
+        ),
+    }
+    return [what for what, is_there in stated.items() if is_there] + _facts_believed(spec, ledger)
 
 
 def _facts_believed(spec: Json, ledger: Json) -> list[str]:
@@ -175,25 +172,23 @@ def _facts_believed(spec: Json, ledger: Json) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Check the run folder that is named; returns the exit status."""
+    """Check the run folder that is named, and print what was found; returns the exit status."""
     if len(arguments) != 1:
-        print("usage: python checker.py RUN", file=sys.stderr)
+        print("usage: python checker.pyz RUN", file=sys.stderr)
         return 2
     try:
-        outcome = check_run(Path(arguments[0]))
+        return print_outcome(arguments[0], check_run(Path(arguments[0])))
     except NoRunError as error:
         print(error, file=sys.stderr)
         return 2
+
+
+def print_outcome(run: str, outcome: Outcome) -> int:
+    """Print every mismatch in a run, how much was checked and what was not; returns the exit status."""
     for problem in outcome.problems:
-        print(problem)
-    print(
-        f"{outcome.rows} rows checked, {outcome.finite} finite bounds recomputed, "
-        f"{len(outcome.problems)} mismatches"
-    )
+        print(f"mismatch: {problem}")
+    checked = f"{outcome.rows:,} guarantees checked, {outcome.finite:,} finite bounds recomputed"
+    print(f"{run}: {checked}, {len(outcome.problems):,} mismatches")
     for what in outcome.unchecked:
         print(f"not checked: {what}")
     return 1 if outcome.problems else 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

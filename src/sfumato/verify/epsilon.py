@@ -13,32 +13,22 @@ from scipy import special
 
 from sfumato.verify import read
 from sfumato.verify.composition import composed_epsilon, smallest_epsilon
-from sfumato.verify.json_values import Array, Json, UnknownKindError, difference
+from sfumato.verify.json_values import Array, Json, UnknownKindError, chance_of_any, difference
 from sfumato.verify.loss_curves import CURVES, TAIL, Event, gaussian_delta
 
 STATED_TOO_LOW = 1e-6
 """Relative rounding that is allowed where a stated ε is below the recomputed one."""
-
-
 STATED_ABOVE = {"gdp": 1e-6, "pld": 0.03}
 """How far a stated ε may be above the recomputed one: closed forms not at all, distributions by what a
 coarser grid and merged multipliers cost."""
-
-
 LEAST_INTERVAL = 1e-12
 """Of the grid of the privacy losses, which takes memory."""
-
-
-_MOST_ATOMS = 1 << 17
-
-
-_MOST_POINTS = 1 << 23
-
-
+MOST_VALUES, MOST_PRODUCTS = 1 << 17, 1 << 14
+"""Of a sum of independent variables, before it is rounded up, or shared out on a grid."""
+MOST_POINTS = 1 << 23
+"""Of a grid that is twice as fine as the stated one."""
 NEGLIGIBLE = 1e-30
-
-
-_SUMS_ON_GRID = 1 << 14
+"""Probability of a value that is left out."""
 
 
 def epsilon_of_mixture(squares: Array, chances: Array, lost: float, delta: float) -> float:
@@ -68,8 +58,8 @@ def sum_of_independent(
     """Distribution of the sum of two independent variables; rounded up where it has too many values."""
     sums = np.add.outer(values, more).ravel()
     products = np.outer(chances, weights).ravel()
-    if len(sums) > _MOST_ATOMS:
-        step = (sums.max() - sums.min()) / _MOST_ATOMS
+    if len(sums) > MOST_VALUES:
+        step = (sums.max() - sums.min()) / MOST_VALUES
         cells = np.ceil((sums - sums.min()) / step).astype(np.int64)
         products = np.bincount(cells, products).astype(np.float64)
         sums = (sums.min() + step * np.arange(cells.max() + 1)).astype(np.float64)
@@ -79,11 +69,8 @@ def sum_of_independent(
 
 def epsilon_of_seen_draws(terms: Sequence[Event], delta: float) -> float:
     """ε where every draw is told: a finite mixture of Gaussian curves."""
-    squares, chances, lost = (
-        np.array([math.fsum(t.square * t.count for t in terms if t.rate == 1 and t.kind != "visible")]),
-        np.ones(1),
-        0.0,
-    )
+    sure = math.fsum(t.square * t.count for t in terms if t.rate == 1 and t.kind != "visible")
+    squares, chances, lost = np.array([sure]), np.ones(1), 0.0
     for term in terms:
         if term.kind == "visible":
             sums, weights = law_of_summed_outcomes(term)
@@ -91,11 +78,11 @@ def epsilon_of_seen_draws(terms: Sequence[Event], delta: float) -> float:
             lost += more
         elif 0 < term.rate < 1 and math.isfinite(float(squares.max())):
             if math.isinf(term.square):
-                lost -= math.expm1(term.count * math.log1p(-term.rate))
+                lost += chance_of_any(term.rate, term.count)
                 continue
-            times, weights, beyond = binomial_law(term.count, term.rate)
+            times, weights, left_out = binomial_law(term.count, term.rate)
             squares, chances, more = sum_of_independent(squares, chances, term.square * times, weights)
-            lost += beyond + more
+            lost += left_out + more
     return epsilon_of_mixture(squares, chances, lost, delta)
 
 
@@ -120,12 +107,13 @@ def law_of_summed_outcomes(term: Event) -> tuple[Array, Array]:
 
 
 def _law_of_sum(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Values and probabilities of a sum, on a grid where these are many."""
     first, last = one[0][0] + other[0][0], one[0][-1] + other[0][-1]
-    if len(one[0]) * len(other[0]) <= _SUMS_ON_GRID:
+    if len(one[0]) * len(other[0]) <= MOST_PRODUCTS:
         values, places = np.unique(np.add.outer(one[0], other[0]).ravel(), return_inverse=True)
         chances = np.bincount(places.ravel(), np.outer(one[1], other[1]).ravel())
         return values, np.asarray(chances, dtype=np.float64)
-    step = (last - first) / _SUMS_ON_GRID
+    step = (last - first) / MOST_PRODUCTS
     parts: list[Array] = []
     for values, weights in (one, other):
         places = (values - values[0]) / step
@@ -155,6 +143,7 @@ def require_known_kinds(events: Iterable[Event]) -> None:
 
 @lru_cache(maxsize=4096)
 def _recomputed(charged: tuple[Event, ...], method: str, delta: float, interval: float | None) -> float:
+    """`recomputed_epsilon` of terms of known kinds, each of which is listed once."""
     if any(math.isinf(t.square) and t.rate == 1 for t in charged):
         return math.inf
     if method == "gdp":
@@ -166,7 +155,7 @@ def _recomputed(charged: tuple[Event, ...], method: str, delta: float, interval:
     others = [t for t in charged if t.kind != "unsampled"]
     pieces = [*others, Event(certain, 1)] if certain > 0 else others
     points = sum((_loss_range(t) / grid) * min(t.count * t.rate + 1, 64) for t in pieces)
-    fine = grid / 2 if points < _MOST_POINTS else grid
+    fine = grid / 2 if points < MOST_POINTS else grid
     return max(composed_epsilon(pieces, delta, fine, forward) for forward in (True, False)) if pieces else 0.0
 
 
@@ -180,6 +169,7 @@ def _with_least_noise(term: Event) -> Event:
 
 
 def _loss_range(term: Event) -> float:
+    """How far the losses of one release reach."""
     return float(term.square + 2 * TAIL * term.mu)
 
 

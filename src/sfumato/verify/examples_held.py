@@ -20,12 +20,8 @@ CLASS_COUNTS: dict[str, tuple[int, ...]] = {
     "cifar100": (500,) * 100,
 }
 """Training examples of every label of the data sets that are known by name."""
-
-
 FEMNIST = 814_277
 """Examples of a data set without a test split; how many each label has is not tabulated."""
-
-
 Pool: TypeAlias = tuple[int, Array | None]
 """How many examples there are, and how many of each label where that is known."""
 
@@ -47,10 +43,8 @@ def examples_held(spec: Json) -> tuple[Array | None, str]:
     weights = places if len(levels) == 2 else [1] * sum(places)
     pools = draws.pools(levels[0], pool, np.array(weights), 0, 0)
     if pools is not None and len(levels) == 2:
-        inner = [
-            draws.pools(levels[1], own, np.ones(count, np.int64), 1, number_of)
-            for number_of, (own, count) in enumerate(zip(pools, places, strict=True))
-        ]
+        edges = enumerate(zip(pools, places, strict=True))
+        inner = [draws.pools(levels[1], own, np.ones(n, np.int64), 1, edge) for edge, (own, n) in edges]
         pools = None if None in inner else [one for own in inner for one in own or ()]
     if pools is None:
         return None, f"data.partition of {data['source']}"
@@ -83,9 +77,9 @@ class _Partition:
         self.seed, self.floor = seed, floor
 
     def _generator(self, *address: int) -> np.random.Generator:
-        return np.random.Generator(
-            np.random.Philox(np.random.SeedSequence(entropy=self.seed, spawn_key=address))
-        )
+        """The random draws at an address."""
+        seed = np.random.SeedSequence(entropy=self.seed, spawn_key=address)
+        return np.random.Generator(np.random.Philox(seed))
 
     def pools(
         self, rule: Json, pool: Pool, weights: npt.NDArray[np.int64], level: int, place: int
@@ -129,9 +123,8 @@ class _Partition:
             holders = order[np.diff(steps, prepend=0) > 0]
             needed[holders] -= 1
             held = weights[holders]
-            table[holders, label] = np.diff(
-                np.cumsum(held) * int(counts[label]) // max(int(held.sum()), 1), prepend=0
-            )
+            cuts = np.cumsum(held) * int(counts[label]) // max(int(held.sum()), 1)
+            table[holders, label] = np.diff(cuts, prepend=0)
         return table
 
     @staticmethod

@@ -36,9 +36,8 @@ def read_mapping(folder: Path, name: str) -> Any:
             raise DamagedFileError(f"{name}: is larger than {MOST_BYTES:,} bytes")
         content = path.read_bytes()
         if name.endswith(".json"):
-            found = json.loads(
-                content, object_pairs_hook=_without_duplicate_keys, parse_constant=_refuse_constant
-            )
+            once = _without_duplicate_keys
+            found = json.loads(content, object_pairs_hook=once, parse_constant=_refuse_constant)
         elif any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(content, loader)):
             raise DamagedFileError(f"{name}: has aliases, which could stand for any amount of text")
         else:
@@ -57,17 +56,18 @@ def _without_duplicate_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """A mapping of a JSON file; a key that is there twice would mean another thing to another reader."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        (twice, _), *_ = Counter(key for key, _ in pairs).most_common(1)
         raise ValueError(f"the key {shortened(twice)} is there twice")
     return found
 
 
 def _refuse_constant(name: str) -> Any:
+    """Refuse NaN and infinities, which JSON does not have."""
     raise ValueError(f"{name} is no JSON")
 
 
 def _refuse_duplicate_yaml_keys(node: Any) -> None:
-    """`_once` for YAML."""
+    """Refuse a key that is there twice in a mapping of a YAML file."""
     left = [node]
     while left:
         node = left.pop()
@@ -102,13 +102,11 @@ def hash_problems(folder: Path, manifest: Json, spec: Json, documents: Mapping[s
     said = {key: value for key, value in spec.items() if key not in ("versions", "hashes")}
     said["hashes"] = {name: value for name, value in (spec.get("hashes") or {}).items() if name != "spec"}
     found = json_hash(said)
-    for name, hashes in {
-        "spec.yaml": spec.get("hashes"),
-        **{n: d.get("hashes") for n, d in documents.items()},
-    }.items():
-        if (hashes or {}).get("spec") != found:
+    for name, document in {"spec.yaml": spec, **documents}.items():
+        hashes = document.get("hashes") or {}
+        if hashes.get("spec") != found:
             yield f"{name}: hashes.spec: it is not the SHA-256 of spec.yaml"
-        if (hashes or {}) != (spec.get("hashes") or {}):
+        if hashes != (spec.get("hashes") or {}):
             yield f"{name}: hashes: they are not those in spec.yaml"
     if manifest.get("spec") != found:
         yield "manifest.json: spec: it is not the SHA-256 of spec.yaml"

@@ -98,14 +98,10 @@ class GroupFacts(GroupStructure):
         size = int(self.inside[era][:, group].sum())
         known = sum(bool(self.inside[era][i, group]) for i in members)
         master = self.masters_in(coalition).get(group)
-        rate, count = self._drawn(group, size)
+        rate, count = self._rate_and_cohort(group, size)
         norm = self.message_bound(group)
-        each = (
-            0.0
-            if self.kind == "ms-fedavg"
-            else (norm * float(self.ledger["noise_multiplier_per_group"][group])) ** 2
-        )
-        moving = linking
+        each, moving = (norm * float(self.ledger["noise_multiplier_per_group"][group])) ** 2, linking
+        each *= self.kind != "ms-fedavg" and (composed or "noise_not_composed" not in self.ledger)
         if self.raw_inside and (master is not None or seen[group]):
             each = 0.0
         elif self.raw_inside:
@@ -114,7 +110,6 @@ class GroupFacts(GroupStructure):
         if count is not None and own + moving > count:
             # the unit and all but one of those drawn, or all of these without the unit
             others = max(2.0 * (count - own), 2.0 * count - own if linking or not own else 0.0)
-        each *= composed or "noise_not_composed" not in self.ledger
         name = f"group {group}" + (f", {linking} linking" if linking else "")
         sure = rate == 1
         drawn: Json = {"kind": "all" if sure else "poisson", "rate": rate, "hidden": False}
@@ -206,7 +201,7 @@ class GroupFacts(GroupStructure):
         """How the exposed set of a bound differs from what the facts require."""
         if any(draw.drawn_noise for draw in draws):
             yield "drawn noise: counts for nothing in groups"
-        exposed = [read.count(n) for n in cert["exposed_releases_per_group"]]
+        exposed = read.counts(cert["exposed_releases_per_group"]).tolist()
         seen = self.received_releases(coalition)
         if len(exposed) != self.groups or max(exposed, default=0) > self.steps:
             most = max(exposed, default=0)
@@ -217,10 +212,8 @@ class GroupFacts(GroupStructure):
                 yield f"exposed set: {mine} releases of group {group}; the observer receives {least}"
         stated: dict[Any, list[Draw]] = {}
         for draw in draws:
-            key = tuple(
-                sorted((r["name"], r["vector"], read.number(r["own_sensitivity"]) > 0) for r in draw.releases)
-            )
-            stated.setdefault(key, []).append(draw)
+            kinds = ((r["name"], r["vector"], read.number(r["own_sensitivity"]) > 0) for r in draw.releases)
+            stated.setdefault(tuple(sorted(kinds)), []).append(draw)
         counts: Counter[Any] = Counter()  # equal draws of different eras count together
         alike: dict[Any, tuple[ExpectedRelease, Json]] = {}
         for row, count in self.charged_sums(unit, exposed)[0].items():
@@ -251,18 +244,18 @@ def _group_problems(
     if len(stated) != len(wanted):
         yield f"exposed set: {key[0][0]}: {len(stated)} kinds of draws; the facts give {len(wanted)}"
         return
-    order = sorted(
-        wanted, key=lambda w: (w[0].others, -float(w[0].noise.sum()), w[1].get("population", 0), w[2])
-    )
-    mine = sorted(
-        stated,
-        key=lambda d: (
-            read.number(d.releases[0]["propagated_sensitivity"]),
-            -read.number(d.releases[0]["variance"]),
-            read.number(d.sampling.get("population", 0)),
-            d.count,
-        ),
-    )
+
+    def order_of_stated(draw: Draw) -> tuple[float, ...]:
+        """How far others move the release, its noise, who may be drawn, how often."""
+        others, variance = (draw.releases[0][key] for key in ("propagated_sensitivity", "variance"))
+        population = read.number(draw.sampling.get("population", 0))
+        return read.number(others), -read.number(variance), population, draw.count
+
+    def order_of_wanted(one: tuple[ExpectedRelease, Json, int]) -> tuple[float, ...]:
+        """The same of the facts."""
+        return one[0].others, -float(one[0].noise.sum()), one[1].get("population", 0), one[2]
+
+    mine, order = sorted(stated, key=order_of_stated), sorted(wanted, key=order_of_wanted)
     for draw, (release, drawn, count) in zip(mine, order, strict=True):
         yield from sampling_problems(draw, drawn, count)
         yield from release_problems(draw.releases[0], release)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,18 @@ class GroupPairs:
         self._charges: dict[Any, Any] = {}
         self._colours: dict[int, tuple[list[int], list[int]]] = {}
 
-    def _numbered(self, key: Any) -> int:
+    def _number_of_key(self, key: Any) -> int:
+        """A number for a key; equal keys have one."""
         return self._known.setdefault(key, len(self._known))
+
+    def _numbers_with_neighbours(
+        self, mine: Sequence[int], theirs: Sequence[int], near: Sequence[Sequence[Sequence[int]]]
+    ) -> list[int]:
+        """A number for every node by its own and those of its neighbours, which ``near`` lists by era."""
+        keys = (
+            (own, *(tuple(sorted(theirs[n] for n in era[i])) for era in near)) for i, own in enumerate(mine)
+        )
+        return [self._number_of_key(key) for key in keys]
 
     def colours(self, unit_kind: int) -> tuple[list[int], list[int]]:
         """A number for every kind of workers and every group, where one worker of a kind is the unit."""
@@ -36,54 +46,34 @@ class GroupPairs:
             return self._colours[unit_kind]
         facts, ledger = self.facts, self.facts.ledger
         shares = ledger["shares_that_unmask"] or [0] * facts.groups
-        columns = ("clip_per_group", "noise_multiplier_per_group", "poisson_rate_per_group")
+        names = ("clip_per_group", "noise_multiplier_per_group", "poisson_rate_per_group")
         cohort = ledger.get("cohort_per_group") or [0] * facts.groups
         least = ledger.get("least_survivors_per_group") or []
-        groups = [
-            self._numbered(
-                (
-                    "group",
-                    *(ledger[c][g] for c in columns),
-                    shares[g],
-                    cohort[g],
-                    facts.devices_add_noise[g],
-                    *(era[g] for era in least),
-                )
-            )
-            for g in range(facts.groups)
-        ]
-        kinds = [
-            self._numbered(("kind", int(size), kind == unit_kind)) for kind, size in enumerate(facts.sizes)
-        ]
+        columns = [*(ledger[name] for name in names), shares, cohort, facts.devices_add_noise, *least]
+        number, number_each = self._number_of_key, self._numbers_with_neighbours
+        groups = [number(("group", *row)) for row in zip(*columns, strict=True)]
+        kinds = [number(("kind", int(size), kind == unit_kind)) for kind, size in enumerate(facts.sizes)]
         inside = [[np.flatnonzero(row).tolist() for row in era] for era in facts.kinds]
         around = [[np.flatnonzero(row).tolist() for row in era.T] for era in facts.kinds]
         told = 0
         while told < (told := len({*kinds, *groups})):
-            kinds, groups = (
-                [
-                    self._numbered((k, *(tuple(sorted(groups[g] for g in era[i])) for era in inside)))
-                    for i, k in enumerate(kinds)
-                ],
-                [
-                    self._numbered((g, *(tuple(sorted(kinds[k] for k in era[i])) for era in around)))
-                    for i, g in enumerate(groups)
-                ],
-            )
+            kinds, groups = number_each(kinds, groups, inside), number_each(groups, kinds, around)
         self._colours[unit_kind] = kinds, groups
         return kinds, groups
 
-    def of(self, unit: int, observer: Party) -> Any:
-        """What tells a pair from others."""
+    def key_of(self, unit: int, observer: Party) -> Any:
+        """The key of a pair: equal for pairs that are charged alike."""
         unit_kind = int(self.facts.kind_of[unit])
         kinds, groups = self.colours(unit_kind)
         who, _, index = observer
         place = kinds[int(self.facts.kind_of[index])] if who == "device" else groups[index]
         key = tuple(sorted(kinds)), tuple(sorted(groups)), who, place
         if key not in self._charges:
-            self._charges[key] = self.facts.trusts(unit, observer), self._charged(unit, observer)
+            self._charges[key] = self.facts.trusts(unit, observer), self._charge_upstream(unit, observer)
         return self._charges[key]
 
-    def _charged(self, unit: int, observer: Party) -> Any:
+    def _charge_upstream(self, unit: int, observer: Party) -> Any:
+        """What is charged if everything upstream of the observer is exposed."""
         facts, found = self.facts, Counter[Any]()
         seen = facts.received_releases([observer])
         exposed = facts.releases_upstream(unit, seen)
@@ -114,10 +104,10 @@ class GroupPairs:
         for kind, unit in enumerate(self.first):
             found = Counter[Any]()
             for group in range(facts.groups):
-                found[self.of(unit, ("master", 1, group))] += 1
+                found[self.key_of(unit, ("master", 1, group))] += 1
             for other, more in enumerate(facts.sizes):
                 count = int(more) - (other == kind)
                 if count:
                     worker = next(i for i in np.flatnonzero(facts.kind_of == other) if i != unit)
-                    found[self.of(unit, ("device", 0, int(worker)))] += count
+                    found[self.key_of(unit, ("device", 0, int(worker)))] += count
             yield np.flatnonzero(facts.kind_of == kind).tolist(), found

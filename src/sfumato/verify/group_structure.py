@@ -43,9 +43,8 @@ class GroupStructure:
         if len(owners) != self.groups or not set(owners) <= {"master", "devices"}:
             raise ValueError(f"noise_added_by: {stated!r}: must be master or devices, for every group")
         if self.raw_inside and "devices" in owners:
-            raise UnknownKindError(
-                "noise_added_by: this checker has no rule for dp-ogl+ where devices add it"
-            )
+            no_rule = "this checker has no rule for dp-ogl+ where devices add it"
+            raise UnknownKindError(f"noise_added_by: {no_rule}")
         return [owner == "devices" for owner in owners]
 
     def trusts(self, unit: int, observer: Party) -> bool:
@@ -61,6 +60,7 @@ class GroupStructure:
         return int(np.logical_or.reduce(raw).any(axis=1).sum())
 
     def _membership(self, groups: Sequence[Sequence[int]]) -> npt.NDArray[np.bool_]:
+        """Which worker is in which group."""
         found = np.zeros((self.workers, self.groups), dtype=np.bool_)
         for group, members in enumerate(groups):
             found[list(members), group] = True
@@ -92,19 +92,17 @@ class GroupStructure:
         """Bound of one worker's contribution to a release."""
         if self.kind == "ms-fedavg":
             return 1.0
-        return float(self.ledger["clip_per_group"][group]) * (
-            math.sqrt(self.every) if self.intervals else 1.0
-        )
+        intervals = math.sqrt(self.every) if self.intervals else 1.0
+        return float(self.ledger["clip_per_group"][group]) * intervals
 
     def received_releases(self, coalition: Sequence[Party]) -> list[int]:
         """How many releases of each group the coalition receives."""
         found = [0] * self.groups
-        for era, start in enumerate(self.era_starts):
-            last = self.era_starts[era + 1] - 1 if era + 1 < len(self.era_starts) else self.steps
+        ends = [start - 1 for start in self.era_starts[1:]] + [self.steps]
+        for inside, start, end in zip(self.inside, self.era_starts, ends, strict=True):
             for kind, _, index in coalition if start <= self.steps else ():
-                mine = np.flatnonzero(self.inside[era][index]) if kind == "device" else [index]
-                for group in mine:
-                    found[int(group)] = max(found[int(group)], min(last, self.steps))
+                for group in np.flatnonzero(inside[index]).tolist() if kind == "device" else [index]:
+                    found[group] = max(found[group], min(end, self.steps))
         return found
 
     def masters_in(self, coalition: Sequence[Party]) -> dict[int, bool]:
@@ -133,7 +131,7 @@ class GroupStructure:
                 until[near] = np.maximum(until[near], step - 1)
         return [int(n) for n in until]
 
-    def _drawn(self, group: int, size: int) -> tuple[float, int | None]:
+    def _rate_and_cohort(self, group: int, size: int) -> tuple[float, int | None]:
         """Rate at which a worker is drawn, and how many are where that is a fixed number, not everybody."""
         cohort = self.ledger.get("cohort_per_group")
         if not cohort:

@@ -41,7 +41,7 @@ class Event:
 
     @property
     def mu(self) -> float:
-        """Of one release that uses the unit."""
+        """Sensitivity over noise of one release that uses the unit."""
         return math.sqrt(self.square)
 
 
@@ -56,8 +56,8 @@ class LossCurve(NamedTuple):
     most: float
 
 
-def _log_likelihood_ratio(x: float, moves: Sequence[tuple[float, float]], rest: float) -> float:
-    """ln of Σ c e^(μx − μ²/2) + rest."""
+def _log_ratio(x: float, moves: Sequence[tuple[float, float]], rest: float) -> float:
+    """Privacy loss at ``x`` of a mixture of N(μ, 1), and of N(0, 1) by ``rest``, against N(0, 1)."""
     parts = [math.log(c) + mu * x - mu * mu / 2 for c, mu in moves if c > 0]
     return float(special.logsumexp([*parts, math.log(rest)] if rest > 0 else parts))
 
@@ -91,20 +91,13 @@ def poisson_curve(term: Event, forward: bool) -> LossCurve:
 
     def without(e: Array) -> Array:
         with np.errstate(all="ignore"):
-            found = -np.expm1(e + math.log1p(-q)) * gaussian_delta(
-                -np.nan_to_num(_epsilon_before_sampling(-e, q)), mu
-            )
+            inner = -np.nan_to_num(_epsilon_before_sampling(-e, q))
+            found = -np.expm1(e + math.log1p(-q)) * gaussian_delta(inner, mu)
             return np.where(e < -math.log1p(-q), found, 0.0)
 
     if forward:
-        return LossCurve(
-            with_unit,
-            _log_likelihood_ratio(-TAIL, moves, 1 - q),
-            _log_likelihood_ratio(mu + TAIL, moves, 1 - q),
-        )
-    return LossCurve(
-        without, -_log_likelihood_ratio(TAIL, moves, 1 - q), -_log_likelihood_ratio(-TAIL, moves, 1 - q)
-    )
+        return LossCurve(with_unit, _log_ratio(-TAIL, moves, 1 - q), _log_ratio(mu + TAIL, moves, 1 - q))
+    return LossCurve(without, -_log_ratio(TAIL, moves, 1 - q), -_log_ratio(-TAIL, moves, 1 - q))
 
 
 def _epsilon_before_sampling(e: Array, q: float) -> Array:
@@ -147,14 +140,12 @@ def shared_part_curve(ways: Sequence[tuple[float, float, float, float]], forward
         return np.asarray(sum(way[0] / p * _delta_with_shared_part(e, p, way[1], way[place]) for way in ways))
 
     def curve(e: Array) -> Array:
-        there, back = (2, 3) if forward else (3, 2)
-        mirrored = -np.expm1(np.minimum(e, 0.0)) + np.exp(np.minimum(e, 0.0)) * above(
-            np.maximum(-e, 0.0), back
-        )
+        (there, back), low = (2, 3) if forward else (3, 2), np.minimum(e, 0.0)
+        mirrored = -np.expm1(low) + np.exp(low) * above(-low, back)
         return np.where(e >= 0, above(np.maximum(e, 0.0), there), mirrored)
 
     top = max(max(way[1:]) for way in ways)
-    most = _log_likelihood_ratio(top + TAIL, [(p, top)], 1 - p)
+    most = _log_ratio(top + TAIL, [(p, top)], 1 - p)
     return LossCurve(curve, -most, most)
 
 
@@ -172,9 +163,8 @@ def batch_draw_curve(term: Event, forward: bool) -> LossCurve:
     """A record drawn by its device: N(0, 1) against a mixture of N(s, 1), or both worlds leave that part."""
     shares, *ways = term.detail
     if shares:
-        return shared_part_curve(
-            [(c, s * term.mu, t * term.mu, t * term.mu) for c, s, t in ways if c > 0], forward
-        )
+        moved = [(c, s * term.mu, t * term.mu, t * term.mu) for c, s, t in ways if c > 0]
+        return shared_part_curve(moved, forward)
     moves = [(c, s * term.mu) for c, s, _ in ways if c > 0]
     rest = max(0.0, 1.0 - math.fsum(c for c, _ in moves))
     top = max(mu for _, mu in moves)
@@ -212,14 +202,8 @@ def batch_draw_curve(term: Event, forward: bool) -> LossCurve:
             return np.asarray(special.ndtr(x) - np.where(below > 0, np.exp(e + np.log(below)), 0.0))
 
     if forward:
-        return LossCurve(
-            with_record,
-            _log_likelihood_ratio(-TAIL, moves, rest),
-            _log_likelihood_ratio(top + TAIL, moves, rest),
-        )
-    return LossCurve(
-        without, -_log_likelihood_ratio(TAIL, moves, rest), -_log_likelihood_ratio(-TAIL, moves, rest)
-    )
+        return LossCurve(with_record, _log_ratio(-TAIL, moves, rest), _log_ratio(top + TAIL, moves, rest))
+    return LossCurve(without, -_log_ratio(TAIL, moves, rest), -_log_ratio(-TAIL, moves, rest))
 
 
 def visible_mixture_curve(term: Event, forward: bool) -> LossCurve:

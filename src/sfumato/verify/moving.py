@@ -50,9 +50,7 @@ class MovingFacts:
             return
         if bound not in ("flow", "cut"):
             raise UnknownKindError(f"bound: this checker has no rule for the kind {bound!r} in a tree")
-        wanted = [
-            era.flow(unit, coalition) if bound == "flow" else era.cut(unit, coalition) for era in self.eras
-        ]
+        wanted = [(era.flow if bound == "flow" else era.cut)(unit, coalition) for era in self.eras]
         owners = _most_noise_by_owner(one for releases in wanted for one in releases)
         for facts, draw, releases in zip(self.eras, draws, wanted, strict=True):
             where = f"from round {facts.ledger['from_round']}"
@@ -88,31 +86,28 @@ class EraFacts(TreeFacts):
         self._charged: dict[Any, list[ExpectedRelease]] = {}
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """Every aggregation of the unit's messages."""
+        """`TreeFacts.flow`, computed once."""
         return self._computed_once("flow", super().flow, unit, coalition)
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """Every average that is received, with all that was hidden before it."""
+        """`TreeFacts.cut`, computed once."""
         return self._computed_once("cut", super().cut, unit, coalition)
 
     def _computed_once(
         self, bound: str, charged: Callable[..., list[ExpectedRelease]], unit: int, coalition: Sequence[Party]
     ) -> list[ExpectedRelease]:
+        """What a bound charges, computed once for all pairs that a symmetry of the tree leaves alike."""
         if len(coalition) > 1:
             return charged(unit, coalition)
-        key = bound, self.leaf_of(unit), self.symmetry.of(unit, coalition[0])
+        key = bound, self.leaf_of(unit), self.symmetry.key_of(unit, coalition[0])
         if key not in self._charged:
             self._charged[key] = charged(unit, coalition)
         return self._charged[key]
 
     def squared_mu_of_round(self, unit: int, party: Party, relation: str) -> Array:
         """μ² of one round under the flow and the cut bound."""
-        factor = 2.0 if relation == "replace" else 1.0
-        found = []
-        for charged in (self.flow(unit, [party]), self.cut(unit, [party])):
-            moves = [(factor * one.own + one.others, float(one.noise.sum())) for one in charged]
-            found.append(math.fsum(s**2 / v if v > 0 else math.inf for s, v in moves if s > 0))
-        return np.array(found)
+        charged = self.flow(unit, [party]), self.cut(unit, [party])
+        return np.array([math.fsum(one.squared_mu(relation) for one in releases) for releases in charged])
 
 
 class MovingPairs:
@@ -133,6 +128,7 @@ class MovingPairs:
         self.observers += [("device", 2, device) for device in range(self.count)]
 
     def _placed(self, unit: int, party: Party) -> str:
+        """How an observer is placed towards a unit, over all eras."""
         who, tier, index = party
         mine = self.places[unit]
         if who == "device":
@@ -141,21 +137,22 @@ class MovingPairs:
             near = index in mine
         return who if who == "public" or tier == 0 else f"{who} {'near' if near else 'elsewhere'}"
 
-    def _figure(self, unit: int, party: Party) -> float:
-        total = np.zeros(2)
-        for era in self.eras:
-            total += read.count(era.ledger["rounds"]) * era.squared_mu_of_round(unit, party, self.relation)
-        return float(total.min())
+    def _squared_mu(self, unit: int, party: Party) -> float:
+        """μ² of all rounds under the better of the flow and the cut bound."""
+        rounds = np.array([read.count(era.ledger["rounds"]) for era in self.eras])
+        squares = np.stack([era.squared_mu_of_round(unit, party, self.relation) for era in self.eras])
+        return float((rounds @ squares).min())
 
     def problems(self, rows: Sequence[Json], facts: MovingFacts) -> Iterator[str]:
         """Where rows and pairs do not match."""
         stated: dict[Any, list[tuple[Any, int]]] = {}
         drawn = self.eras[0].ledger["draw"]["kind"] != "all" or "batches" in self.eras[0].ledger
+        figure_of: Callable[[int, Party], Any] = self._key_in_eras if drawn else self._squared_mu
         for row in rows:
             unit, party = kind_and_index(row["unit"])[1], facts.party_named(row["observer"])
             require_index_below(row["unit"], unit, self.count)
             key = self.places[unit], self._placed(unit, party)
-            found = self._told_apart(unit, party) if drawn else self._figure(unit, party)
+            found = figure_of(unit, party)
             stated.setdefault(key, []).append((found, read.count(row["stands_for"])))
         alike = Counter(self.places)
         units = {place: self.places.index(place) for place in alike}
@@ -163,15 +160,15 @@ class MovingPairs:
             there: dict[Any, list[tuple[Any, int]]] = {}
             for party in self.observers:
                 if party != ("device", 2, unit):
-                    found = self._told_apart(unit, party) if drawn else self._figure(unit, party)
+                    found = figure_of(unit, party)
                     key = place, self._placed(unit, party)
                     there.setdefault(key, []).append((found, alike[place]))
             for key in there.keys() | {key for key in stated if key[0] == place}:
-                yield from self._compared(unit, key[1], stated.get(key, []), there.get(key, []), drawn)
+                yield from self._count_problems(unit, key[1], stated.get(key, []), there.get(key, []), drawn)
 
-    def of(self, unit: int, party: Party) -> Any:
-        """What tells a pair from others."""
-        return self.places[unit], self._placed(unit, party), self._told_apart(unit, party)
+    def key_of(self, unit: int, party: Party) -> Any:
+        """The key of a pair: equal for pairs that no era tells apart."""
+        return self.places[unit], self._placed(unit, party), self._key_in_eras(unit, party)
 
     def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
         """Devices that are under the same edge in every era, and the pairs of one of them."""
@@ -180,25 +177,23 @@ class MovingPairs:
             alike.setdefault(place, []).append(device)
         for units in alike.values():
             others = (party for party in self.observers if party != ("device", 2, units[0]))
-            yield units, Counter(self.of(units[0], party) for party in others)
+            yield units, Counter(self.key_of(units[0], party) for party in others)
 
-    def _told_apart(self, unit: int, party: Party) -> Any:
-        return tuple(era.symmetry.of(unit, party) for era in self.eras)
+    def _key_in_eras(self, unit: int, party: Party) -> Any:
+        """The key of a pair in the tree of every era."""
+        return tuple(era.symmetry.key_of(unit, party) for era in self.eras)
 
-    def _compared(
-        self, unit: int, placed: str, rows: list[tuple[Any, int]], pairs: list[tuple[Any, int]], drawn: bool
+    @staticmethod
+    def _count_problems(
+        unit: int, placed: str, rows: list[tuple[Any, int]], pairs: list[tuple[Any, int]], drawn: bool
     ) -> Iterator[str]:
+        """Where rows do not stand for the pairs of a unit and observers that are placed alike."""
         what = f"privacy.json: stands_for: device:{unit} towards observers placed as {placed}"
         total, wanted = sum(n for _, n in rows), sum(n for _, n in pairs)
         if total != wanted:
             yield f"{what}: stated {total}; there are {wanted}"
         elif drawn:
-            one, other = Counter[Any](), Counter[Any]()
-            for found, count in rows:
-                one[found] += count
-            for found, count in pairs:
-                other[found] += count
-            if one != other:
+            if _total_counts(rows) != _total_counts(pairs):
                 yield f"{what}: rows are not about these pairs as often as there are such"
         else:
             for level, _ in rows:
@@ -207,3 +202,11 @@ class MovingPairs:
                 if there > held:
                     yield f"{what}: {there} pairs have a larger figure than a row; rows stand for {held}"
                     return
+
+
+def _total_counts(counted: Iterable[tuple[Any, int]]) -> Counter[Any]:
+    """The sum of the counts of every key."""
+    found = Counter[Any]()
+    for key, count in counted:
+        found[key] += count
+    return found

@@ -20,11 +20,10 @@ def pair_problems(
     rows: Sequence[Json], facts: Facts, relation: str, sites: Mapping[int, str]
 ) -> Iterator[str]:
     """Where the rows about one kind of unit do not stand for every pair as often as there are such pairs."""
-    pairs: TreePairs | GroupPairs | MovingPairs
     if isinstance(facts, MovingFacts):
-        pairs = MovingPairs(facts, relation)
-        yield from pairs.problems(rows, facts)
-        yield from _record_rate_and_site_problems(rows, facts, pairs, sites)
+        moving = MovingPairs(facts, relation)
+        yield from moving.problems(rows, facts)
+        yield from _record_rate_and_site_problems(rows, facts, moving, sites)
         return
     pairs = TreePairs(facts) if isinstance(facts, TreeFacts) else GroupPairs(facts)
     stated, named = Counter[Any](), dict[Any, str]()
@@ -33,16 +32,15 @@ def pair_problems(
         if "," in row["observer"]:
             yield f"privacy.json: {row['unit']} towards {row['observer']}: is no pair with one observer"
             continue
-        pair = pairs.of(unit, facts.party_named(row["observer"]))
+        pair = pairs.key_of(unit, facts.party_named(row["observer"]))
         stated[pair] += read.count(row["stands_for"])
         named.setdefault(pair, f"{row['unit']} towards {row['observer']}")
     wanted = pairs.counts()
     for pair in stated.keys() | wanted.keys():
         if stated[pair] != wanted[pair]:
             who = named.get(pair, "no row (a pair is left out)")
-            yield (
-                f"privacy.json: stands_for: pairs like {who}: stated {stated[pair]}; there are {wanted[pair]}"
-            )
+            stands_for = f"stated {stated[pair]}; there are {wanted[pair]}"
+            yield f"privacy.json: stands_for: pairs like {who}: {stands_for}"
     yield from _record_rate_and_site_problems(rows, facts, pairs, sites)
 
 
@@ -59,11 +57,11 @@ def _record_rate_and_site_problems(
     says_sites = any("sites" in row for row in rows)
     if not (of_records or says_sites):
         return
-    listed = [read.number(q) for q in first.ledger["batches"]["rate_per_device"]] if of_records else []
+    listed = read.numbers(first.ledger["batches"]["rate_per_device"]).tolist() if of_records else []
     rates: Mapping[int, float] = defaultdict(float, enumerate(listed))
     about: dict[Any, list[Json]] = {}
     for row in (row for row in rows if "," not in row["observer"]):
-        pair = pairs.of(kind_and_index(row["unit"])[1], facts.party_named(row["observer"]))
+        pair = pairs.key_of(kind_and_index(row["unit"])[1], facts.party_named(row["observer"]))
         about.setdefault(pair, []).append(row)
     there: dict[Any, list[tuple[int, int]]] = {}
     for units, of_one in pairs.units():

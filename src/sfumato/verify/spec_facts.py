@@ -39,10 +39,8 @@ def optimizer_problems(spec: Json, *, in_tree: bool) -> Iterator[str]:
     if clip == "update" or noise["kind"] == "none" or noise.get("at") == "step" or not (adam or decay):
         return
     if adam or clip == "step" or not in_tree:
-        yield (
-            f"spec.yaml: training: with Adam or weight_decay, privacy.clip.kind: {clip} does not bound by "
-            "how much a message moves"
-        )
+        clipping = f"privacy.clip.kind: {clip} does not bound by how much a message moves"
+        yield f"spec.yaml: training: with Adam or weight_decay, {clipping}"
     rate = training["learning_rate"]
     rates = [rate["initial"], rate.get("final", 0.0)] if isinstance(rate, dict) else [rate]
     if decay * max(map(read.number, rates)) > 1:
@@ -52,8 +50,7 @@ def optimizer_problems(spec: Json, *, in_tree: bool) -> Iterator[str]:
 def noise_law_and_batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
     """The law of the noise, and how devices draw their batches."""
     training, privacy = spec["training"], spec["privacy"]
-    mechanism = privacy.get("mechanism") or {}
-    clip = privacy.get("clip") or {}
+    mechanism, clip = privacy.get("mechanism") or {}, privacy.get("clip") or {}
     other_law = (mechanism and mechanism.get("law", "other") != "gaussian") or clip.get("kind") == "example"
     yield from unlike_spec("noise_not_composed", "noise_not_composed" in ledger, bool(other_law))
     if training.get("batches") != "poisson" and "batches" in ledger:
@@ -62,9 +59,8 @@ def noise_law_and_batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
         yield from batch_problems(spec, ledger)
     noise = privacy["noise"]
     at_steps = noise.get("multiplier") if noise["kind"] == "multiplier" and noise.get("at") == "step" else 0.0
-    yield from unlike_spec(
-        "batches.noise_at_steps", ledger.get("batches", {}).get("noise_at_steps", 0.0), at_steps
-    )
+    held = ledger.get("batches", {}).get("noise_at_steps", 0.0)
+    yield from unlike_spec("batches.noise_at_steps", held, at_steps)
 
 
 def _moving_tree_problems(spec: Json, ledger: Json) -> Iterator[str]:
@@ -79,8 +75,5 @@ def _moving_tree_problems(spec: Json, ledger: Json) -> Iterator[str]:
         what = f"eras[{place}]"
         yield from unlike_spec(f"{what}.from_round", facts["from_round"], era.first)
         yield from unlike_spec(f"{what}.rounds", facts["rounds"], era.rounds)
-        for problem in (
-            *noise_law_and_batch_problems(spec, facts),
-            *tree_spec_problems(spec, TreeFacts(facts), era),
-        ):
-            yield f"{what}: {problem}"
+        yield from (f"{what}: {problem}" for problem in noise_law_and_batch_problems(spec, facts))
+        yield from (f"{what}: {problem}" for problem in tree_spec_problems(spec, TreeFacts(facts), era))

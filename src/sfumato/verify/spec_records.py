@@ -47,15 +47,13 @@ def batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
         pieces = [own[own > 0].tolist() for own in held]
     else:
         by_interval = ledger["kind"] in ("dp-ogl+", "dp-ogl-local")
-        pieces = [
-            [(training.get("local_steps") or 1) * (read.count(ledger["merge_every"]) if by_interval else 1)]
-        ]
-    most, answering = most_records_of_a_device(spec, rates), batches.get("answering")
-    if answering is not None:
-        yield from _max_batch_problems(
-            training["batch_size"], read.count(answering), read.number(batches["beyond"]), most
-        )
-        most = read.count(answering)
+        merged = read.count(ledger["merge_every"]) if by_interval else 1
+        pieces = [[(training.get("local_steps") or 1) * merged]]
+    most = most_records_of_a_device(spec, rates)
+    if batches.get("answering") is not None:
+        max_batch, excess = read.count(batches["answering"]), read.number(batches["beyond"])
+        yield from _max_batch_problems(training["batch_size"], max_batch, excess, most)
+        most = max_batch
     bits = (spec.get("compression") or {}).get("bits")
     if bits is not None and not read.number(batches["noise_at_steps"]) and not batches.get("rounded"):
         yield "ledger.json: batches: rounded: devices round their messages (compression.bits)"
@@ -64,15 +62,13 @@ def batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
             name = f"batches.moved_share_by_first_step{'_replaced' if gradients == 2 else ''}"
             yield from unlike_spec(f"{name}: steps", [len(one) for one in listed], steps)
             for own, count in zip(listed, steps, strict=False):
-                mine, gain = (
-                    np.array(own),
-                    np.array([reach_of_steps(left, momentum) for left in range(count, -1, -1)]),
-                )
+                gain = np.array([reach_of_steps(left, momentum) for left in range(count, -1, -1)])
                 wanted = gain[:-1] / gain[0] if clip == "step" else np.ones(count)
                 if clip == "example":
                     wanted = (gradients * -np.diff(gain) + 2 * most * gain[1:]) / (2 * gain[0])
-                if len(mine) == count and (mine < wanted * (1 - ROUNDING)).any():
-                    yield f"ledger.json: {name}: {shortened(mine)}; spec.yaml gives {shortened(wanted)}"
+                if len(own) == count and (own < wanted * (1 - ROUNDING)).any():
+                    stated = shortened(np.array(own))
+                    yield f"ledger.json: {name}: {stated}; spec.yaml gives {shortened(wanted)}"
 
 
 def most_records_of_a_device(spec: Json, rates: Array) -> int:
@@ -85,16 +81,15 @@ def most_records_of_a_device(spec: Json, rates: Array) -> int:
     return round(batch / min(least)) if least else 1
 
 
-def _max_batch_problems(batch_size: int, count: int, beyond: float, most: int) -> Iterator[str]:
+def _max_batch_problems(batch_size: int, max_batch: int, excess: float, most: int) -> Iterator[str]:
     """Whether a step has so many gradients at most, but for the chance stated (Chernoff's bound)."""
-    if count >= most:
+    if max_batch >= most:
         return
-    log = count - batch_size + count * math.log(batch_size / count) if count > batch_size else 0.0
-    if not 0 < beyond <= 1 or log > math.log(beyond) * (1 - ROUNDING):
-        yield (
-            f"ledger.json: batches.answering: {count} of up to {most} records are in a step, more with "
-            f"probability {beyond:.3g} stated; the bound on it is {math.exp(log):.3g}"
-        )
+    above = max_batch > batch_size
+    log = max_batch - batch_size + max_batch * math.log(batch_size / max_batch) if above else 0.0
+    if not 0 < excess <= 1 or log > math.log(excess) * (1 - ROUNDING):
+        stated = f"more with probability {excess:.3g} stated; the bound on it is {math.exp(log):.3g}"
+        yield f"ledger.json: batches.answering: {max_batch} of up to {most} records are in a step, {stated}"
 
 
 def moved_shares(batches: Json, leaf: int) -> tuple[list[tuple[float, ...]], list[tuple[float, ...]]]:

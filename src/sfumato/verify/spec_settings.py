@@ -34,19 +34,18 @@ def eras_in_spec(spec: Json) -> list[WrittenEra]:
         raise UnknownKindError("spec.yaml: topology.moves: this checker has no rule for them as they stand")
     place = [edge for edge, size in enumerate(sizes) for _ in range(size)]
     told = {read.count(int(first)): tuple(sorted(set(edges))) for first, edges in (changes or {}).items()}
-    trusted = (
-        told[0] if changes is not None else tuple(np.flatnonzero(trusted_edges(spec, len(sizes))).tolist())
-    )
+    always = tuple(np.flatnonzero(trusted_edges(spec, len(sizes))).tolist()) if changes is None else ()
+    trusted = told[0] if changes is not None else always
     found: list[WrittenEra] = []
-    for number_of in range(1, read.count(spec["training"]["rounds"]) + 1):
+    for round_ in range(1, read.count(spec["training"]["rounds"]) + 1):
         for first, device, edge in (moves or {}).get("trace", ()):
-            if first == number_of:
+            if first == round_:
                 place[read.count(device)] = read.count(edge)
-        trusted = told.get(number_of, trusted)
+        trusted = told.get(round_, trusted)
         if found and (found[-1].places, found[-1].trusted) == (tuple(place), trusted):
             found[-1] = found[-1]._replace(rounds=found[-1].rounds + 1)
         else:
-            found.append(WrittenEra(number_of, 1, tuple(place), trusted, False))
+            found.append(WrittenEra(round_, 1, tuple(place), trusted, False))
     several = len({era.trusted for era in found}) > 1
     return [era._replace(trust_changes=several) for era in found]
 
@@ -87,9 +86,8 @@ def tree_shape(topology: Json) -> tuple[list[str], list[list[int]], list[int]]:
             parents.append([node for node in range(len(parents[-1])) for _ in range(children)])
         return ["cloud", *named], parents, [below] * len(parents[-1])
     if topology.get("sites") is None:
-        raise UnknownKindError(
-            "spec.yaml: topology: this checker has no rule for a tree that is not written out"
-        )
+        no_rule = "this checker has no rule for a tree that is not written out"
+        raise UnknownKindError(f"spec.yaml: topology: {no_rule}")
     sites = list(topology["sites"])
     parents.append([0] * len(sites))
     while any(site.get("sites") for site in sites):
@@ -103,15 +101,14 @@ def survival_threshold(spec: Json, parties: int) -> int:
     share = (spec.get("faults") or {}).get("survival_threshold")
     if share is None:
         return 2 * parties // 3 + 1
-    share = read.number(share)
-    return max(math.ceil(share * parties - 1e-9), parties // 2 + 1)
+    return max(math.ceil(read.number(share) * parties - 1e-9), parties // 2 + 1)
 
 
 def one_per_edge(value: Any, edges: int) -> list[int]:
     """One number for each edge, of one for all or a list."""
     if isinstance(value, dict):
         raise UnknownKindError("spec.yaml: training: this checker has no rule for counts by name of edges")
-    found = [read.count(one) for one in value] if isinstance(value, list) else [read.count(value)] * edges
+    found: list[int] = read.counts(value if isinstance(value, list) else [value] * edges).tolist()
     if len(found) != edges:
         raise ValueError(f"spec.yaml: training: {len(found)} numbers for {edges} edges")
     return found
@@ -120,13 +117,14 @@ def one_per_edge(value: Any, edges: int) -> list[int]:
 def trusted_edges(spec: Json, leaves: int) -> npt.NDArray[np.bool_]:
     """Which edges under a cloud are trusted, in all rounds."""
     trust, found = spec.get("trust") or {}, np.zeros(leaves, dtype=np.bool_)
-    for site in enumerate(spec["topology"].get("sites") or ()):
-        found[site[0]] = bool(site[1].get("trusted"))
+    sites = spec["topology"].get("sites") or ()
+    for place, site in enumerate(sites):
+        found[place] = bool(site.get("trusted"))
     listed = trust.get("trusted_edges") or []
     if not isinstance(listed, list):
         raise UnknownKindError("spec.yaml: trust: this checker has no rule for a share of trusted edges")
     found[listed] = True
-    named = site_places(spec["topology"].get("sites") or ())
+    named = site_places(sites)
     level = tree_shape(spec["topology"])[0][-1]
     named |= {f"{level}:{leaf}": (1, leaf) for leaf in range(leaves)}
     found[[named[name][1] for name in trust.get("trusted") or ()]] = True
@@ -166,11 +164,7 @@ def groups_in_spec(topology: Json) -> list[list[int]]:
         raise UnknownKindError(f"spec.yaml: topology: this checker has no rule for groups by {structure!r}")
     count = topology["groups"]
     starts = [group * workers // count for group in range(count + 1)]
-    shared = 0 if structure == "clusters" else 1
-    found = []
-    for first, stop in pairwise(starts):
-        held = range(first, stop + shared)
-        found.append(
-            sorted({i % workers for i in held} if structure == "ring" else {i for i in held if i < workers})
-        )
-    return found
+    held = [range(first, stop + (structure != "clusters")) for first, stop in pairwise(starts)]
+    if structure == "ring":
+        return [sorted({i % workers for i in one}) for one in held]
+    return [[i for i in one if i < workers] for one in held]

@@ -38,13 +38,13 @@ def tree_spec_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> I
     failing = read.number(faults.get("supernode_failure_rate", 0.0))
     taken_over = faults.get("when_supernode_fails", "repeat") == "repeat"
     each = 1.0 / (1.0 - failing) if taken_over else 1.0  # whoever takes over is elected too
-    yield from unlike_spec(
-        "elections_per_round", read.number(tree.ledger["elections_per_round"]), each if elected else 0.0
-    )
+    stated = read.number(tree.ledger["elections_per_round"])
+    yield from unlike_spec("elections_per_round", stated, each if elected else 0.0)
     yield from _noise_source_problems(spec, tree, era)
 
 
 def _shape_problems(topology: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
+    """Tiers, who is under whom, and the devices of every leaf."""
     names, parents, devices = tree_shape(topology)
     if era is not None:
         devices = np.bincount(era.places, minlength=len(devices)).tolist()
@@ -61,11 +61,10 @@ def _class_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iter
     inside = np.bincount(tree.class_leaf, tree.class_size, len(tree.devices))
     yield from unlike_spec("device_classes: devices of each leaf", inside, tree.devices)
     listed = tree.ledger.get("class_per_device")
+    leaf_of = np.repeat(np.arange(len(tree.devices)), tree.devices)
+    in_class = leaf_of if listed is None else read.counts(listed)
     if listed is not None:
-        leaf_of = np.repeat(np.arange(len(tree.devices)), tree.devices)
-        if era is not None:
-            leaf_of = np.array(era.places, dtype=np.int64)
-        in_class = read.counts(listed)
+        leaf_of = leaf_of if era is None else np.array(era.places, dtype=np.int64)
         yield from unlike_spec("class_per_device: leaves", tree.class_leaf[in_class], leaf_of)
         sizes = np.bincount(in_class, minlength=len(tree.class_size))
         yield from unlike_spec("device_classes: devices", tree.class_size, sizes)
@@ -78,11 +77,8 @@ def _class_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iter
     if weights.get("kind", "uniform") == "uniform":
         yield from unlike_spec("device_classes: weight", tree.class_weight, np.ones(len(tree.class_weight)))
     elif examples is not None:
-        leaf_of = np.repeat(np.arange(len(tree.devices)), tree.devices)
-        held = tree.class_weight[leaf_of if listed is None else read.counts(listed)]
-        yield from unlike_spec(
-            "device_classes: weight", held, np.minimum(examples / read.number(weights["examples"]), 1.0)
-        )
+        wanted = np.minimum(examples / read.number(weights["examples"]), 1.0)
+        yield from unlike_spec("device_classes: weight", tree.class_weight[in_class], wanted)
     elif (tree.class_weight < 0).any() or (tree.class_weight > 1).any():
         yield "ledger.json: device_classes: weight: must be from 0 to 1"
 
@@ -119,7 +115,6 @@ def _participation_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
 
 def _least_and_largest_divisors(spec: Json, tree: TreeFacts, drawn: Array) -> tuple[Array, Array]:
     """The least and the most that the sum of each leaf is divided by: weights of who is drawn."""
-    leaves = range(len(tree.devices))
     whole_weight = np.bincount(tree.class_leaf, tree.class_weight * tree.class_size, len(tree.devices))
     denominator = spec["training"].get("denominator") or {}
     if denominator.get("kind", "fixed") == "fixed":
@@ -128,7 +123,7 @@ def _least_and_largest_divisors(spec: Json, tree: TreeFacts, drawn: Array) -> tu
     kind = spec["training"]["participation"]["kind"]
     least = np.zeros(len(tree.devices)) if kind == "poisson" else whole_weight.copy()
     most = whole_weight.copy()
-    for leaf in leaves if kind == "fixed" else ():
+    for leaf in range(len(most)) if kind == "fixed" else ():
         mine = tree.class_leaf == leaf
         weights = np.sort(np.repeat(tree.class_weight[mine], tree.class_size[mine]))
         count = round(float(drawn[leaf]))
@@ -167,9 +162,7 @@ def aggregations_of_round(training: Json, ledger: Json) -> list[Aggregation]:
             continue
         tier = 0 if step == steps else int(np.argmax(due.any(axis=1))) + 1
         part = np.ones(leaves, dtype=np.bool_) if tier == 0 else due[tier - 1]
-        both = np.zeros(leaves, dtype=np.bool_)
-        if step == steps and training.get("edge_at_global"):
-            both = due[-1]
+        both = due[-1] & bool(step == steps and training.get("edge_at_global")) if depth > 1 else ~part
         found.append(Aggregation(step, tier, np.where(part, step - before, 0), both))
         before = np.where(part, step, before)
     return found
@@ -185,31 +178,25 @@ def _step_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Itera
         for new in np.unique(one.new[one.new > 0]).tolist():
             gain = reach_of_steps(new, training.get("momentum", 0.0)) if kind != "update" else 1.0
             gains[place, one.new == new] = gain
-    resend = training.get("global_update") == "resend"
+    leaves, resend = range(len(tree.devices)), training.get("global_update") == "resend"
     for place, (step, (when, tier, new, both)) in enumerate(zip(tree.steps, rounds, strict=True)):
         what = f"steps[{place}]"
         who = "global" if tier == 0 else tree.names[tier]
         yield from unlike_spec(f"{what}.name", step["name"], f"{who} aggregation at step {when}")
         yield from unlike_spec(f"{what}.aggregating_tier", read.count(step["aggregating_tier"]), tier)
-        again = np.zeros(len(tree.devices), dtype=np.bool_)
+        again = np.zeros(len(leaves), dtype=np.bool_)
         if resend and place == len(rounds) - 1:
-            trusted = trusted_edges(spec, len(tree.devices))
-            if era is not None:
-                trusted = np.isin(np.arange(len(tree.devices)), era.trusted)
+            trusted = trusted_edges(spec, len(leaves)) if era is None else np.isin(leaves, era.trusted)
             again = trusted & ((gains > 0).sum(axis=0) > 1)
         held = [read.flag(one) for one in step["repeats_hidden_steps_per_leaf"]]
-        yield from unlike_spec(
-            f"{what}.repeats_hidden_steps_per_leaf", np.array(held, float), again.astype(float)
-        )
-        leaves = range(len(tree.devices))
+        yield from unlike_spec(f"{what}.repeats_hidden_steps_per_leaf", np.array(held, float), again)
         sends = np.array([tree.sends(place, leaf) for leaf in leaves], dtype=float)
-        yield from unlike_spec(f"{what}.takes_part_per_leaf", sends, (new > 0).astype(float))
+        yield from unlike_spec(f"{what}.takes_part_per_leaf", sends, new > 0)
         told = np.array([tree.broadcasts(place, leaf) for leaf in leaves], dtype=float)
-        yield from unlike_spec(f"{what}.also_broadcasts_per_leaf", told, both.astype(float))
+        yield from unlike_spec(f"{what}.also_broadcasts_per_leaf", told, both)
         bounds = np.where(again, gains.sum(axis=0) if kind != "update" else 1.0, gains[place])
-        yield from unlike_spec(
-            f"{what}.message_bound_per_leaf", read.numbers(step["message_bound_per_leaf"]), bounds
-        )
+        held_bounds = read.numbers(step["message_bound_per_leaf"])
+        yield from unlike_spec(f"{what}.message_bound_per_leaf", held_bounds, bounds)
         yield from _channel_problems(what, step["channel_noise_std"], tree)
 
 
@@ -234,11 +221,8 @@ def certainty_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
     rounded = compression.get("bits") is not None and noisy
     sure = np.zeros(len(tree.devices)) if poisson else np.rint(tree.drawn)
     if dropping:
-        sure = np.array(
-            [survival_threshold(spec, int(n)) if secure and not poisson else 0 for n in tree.drawn]
-        )
-    if rounded:
-        sure = np.zeros(len(tree.devices))
+        sure = np.array([survival_threshold(spec, int(n)) for n in tree.drawn]) * (secure and not poisson)
+    sure = sure * (not rounded)
     yield from unlike_spec("rounded_after_noise", ledger["rounded_after_noise"], rounded)
     remembers = bool(compression.get("error_feedback")) or keeps_control_variates(spec)
     if ledger["hops"][-1] != "air":
@@ -253,9 +237,8 @@ def certainty_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
             yield from unlike_spec("devices_may_drop_out", ledger["devices_may_drop_out"], True)
     for place, step in enumerate(tree.steps):
         if remembers or ledger["hops"][-1] != "air":
-            yield from unlike_spec(
-                f"steps[{place}].tells_who_was_drawn", step["tells_who_was_drawn"], remembers
-            )
+            told = step["tells_who_was_drawn"]
+            yield from unlike_spec(f"steps[{place}].tells_who_was_drawn", told, remembers)
         read.flag(step["tells_who_was_drawn"])
 
 
@@ -297,17 +280,14 @@ def _noise_source_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) 
         device, node = _multipliers_in_era(device, node, spec, era)
     leaf_of = np.repeat(np.arange(len(tree.devices)), tree.devices)
     in_class = np.array(tree.ledger.get("class_per_device", leaf_of), dtype=np.int64)
-    yield from unlike_spec(
-        "device_classes: noisy", tree.class_noisy[in_class].astype(float), noisy.astype(float)
-    )
+    yield from unlike_spec("device_classes: noisy", tree.class_noisy[in_class], noisy)
     partly = np.array([not noisy[leaf_of == leaf].all() for leaf in range(len(tree.devices))])
-    for number_of, step in enumerate(tree.steps):
+    for place, step in enumerate(tree.steps):
         tier = read.count(step["aggregating_tier"])
         norms = np.array(step["message_bound_per_leaf"], dtype=np.float64)
-        what = f"steps[{number_of}]"
-        yield from unlike_spec(
-            f"{what}.device_noise_std_per_leaf", step["device_noise_std_per_leaf"], device[:, tier] * norms
-        )
+        what = f"steps[{place}]"
+        held = step["device_noise_std_per_leaf"]
+        yield from unlike_spec(f"{what}.device_noise_std_per_leaf", held, device[:, tier] * norms)
         share = norms / tree.least_divisor * (2.0 if tree.ledger["denominator_depends_on_draw"] else 1.0)
         raw = (device[:, tier] == 0) | partly
         for t in range(tree.depth - 1, -1, -1):
@@ -321,7 +301,7 @@ def _noise_source_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) 
             sensitivity = np.where(hidden[0] > 0, hidden[0], hidden[1])
             wanted = node[t][:, tier] * sensitivity * (t >= tier)
             if t == tree.depth - 1 > tier:  # what leaves broadcast themselves is noised for their devices
-                both = np.array([tree.broadcasts(number_of, leaf) for leaf in range(len(wanted))])
+                both = np.array([tree.broadcasts(place, leaf) for leaf in range(len(wanted))])
                 bare = both & ((device[:, tier] == 0) | partly) & (wanted == 0)
                 wanted = np.where(bare, node[t][:, t] * sensitivity, wanted)
             yield from unlike_spec(f"{what}.node_noise_std[{t}]", step["node_noise_std"][t], wanted)

@@ -19,40 +19,28 @@ class TreeFacts(TreeNoise):
     """A tree, and the releases that a coalition meets in it."""
 
     def release(self, step: int, unit: int, coalition: Sequence[Party]) -> ExpectedRelease:
-        """What is charged for one step under flow."""
+        """The release with the unit's message of one step that is charged under flow."""
         facts, leaf = self.steps[step], self.leaf_of(unit)
         own = float(facts["message_bound_per_leaf"][leaf]) * float(self.class_weight[self.class_of(unit)])
         tier, sent = self.finest_known_sum(step, unit, coalition)
-        sure = self.ledger["draw"]["kind"] == "all"
         if tier == self.depth:
             alone = np.array([float(self.message_variance(step)[self.class_of(unit)]), 0.0, 0.0])
-            return ExpectedRelease(
-                facts["name"], "the device's own message", own, 0.0, self._if_composed(alone), sure
-            )
+            vector, sure = "the device's own message", self.ledger["draw"]["kind"] == "all"
+            return ExpectedRelease(facts["name"], vector, own, 0.0, self._if_composed(alone), sure)
         node = self.node_name(tier, int(self.paths[leaf, tier]))
-        vector = (
-            f"the sum that {node} receives"
-            if not sent
-            else "the global average"
-            if tier == 0
-            else f"the average of {node}"
-        )
-        return ExpectedRelease(
-            facts["name"],
-            vector,
-            own * self.weight_in_average(leaf, tier),
-            0.0,
-            self._if_composed(self.noise(step, unit, coalition, tier, sent)),
-            self._draw_independent(step, leaf),
-            bool(self.ledger["denominator_depends_on_draw"]),
-        )
+        vector = f"the average of {node}" if tier else "the global average"
+        vector = vector if sent else f"the sum that {node} receives"
+        noise = self._if_composed(self.variance_unknown_to(step, unit, coalition, tier, sent))
+        own *= self.weight_in_average(leaf, tier)
+        independent, divides = self._draw_independent(step, leaf), self.ledger["denominator_depends_on_draw"]
+        return ExpectedRelease(facts["name"], vector, own, 0.0, noise, independent, bool(divides))
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """Every aggregation of the unit's messages."""
+        """The releases of the flow bound: every aggregation of the unit's messages."""
         return [self.release(step, unit, coalition) for step in self.sending_steps(self.leaf_of(unit))]
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """Every average that is received, with all that was hidden before it."""
+        """The releases of the cut bound: every average that is received, with all that was hidden before."""
         return self.releases_between(unit, coalition, self.seen_steps(unit, coalition))
 
     def releases_between(
@@ -64,12 +52,7 @@ class TreeFacts(TreeNoise):
             if step not in exposed:
                 hidden.append(step)
                 continue
-            release = self.release(step, unit, coalition)
-            found.append(
-                self._release_after_hidden_steps(release, step, unit, coalition, hidden)
-                if hidden
-                else release
-            )
+            found.append(self._release_after_hidden_steps(step, unit, coalition, hidden))
             hidden = []
         return found
 
@@ -119,14 +102,19 @@ class TreeFacts(TreeNoise):
             hidden = []
 
     def _release_after_hidden_steps(
-        self, seen: ExpectedRelease, step: int, unit: int, coalition: Sequence[Party], hidden: Sequence[int]
+        self, step: int, unit: int, coalition: Sequence[Party], hidden: Sequence[int]
     ) -> ExpectedRelease:
-        """Pieces of hidden steps reach the sum that is seen; only the noise of the seen step hides them."""
+        """`release` with pieces of hidden steps that reach it; only the noise of the seen step hides them."""
+        seen = self.release(step, unit, coalition)
+        if not hidden:
+            return seen
         leaf = self.leaf_of(unit)
         tier, sent = self.finest_known_sum(step, unit, coalition)
         noise = seen.noise
         if self.ledger["devices_may_drop_out"] and tier < self.depth:
-            absent = self._if_composed(self.noise(step, unit, coalition, tier, sent, present=False))
+            absent = self._if_composed(
+                self.variance_unknown_to(step, unit, coalition, tier, sent, present=False)
+            )
             noise = noise if noise.sum() < absent.sum() else absent
         again = bool(self.steps[step]["repeats_hidden_steps_per_leaf"][leaf])
         mine = self.weight_in_average(leaf, tier) * float(self.class_weight[self.class_of(unit)])
@@ -158,12 +146,8 @@ class TreeFacts(TreeNoise):
             fixed = self.ledger["draw"]["kind"] == "fixed"
             most = float(self.drawn[other]) * float(weight.max()) if fixed else float((weight * count).sum())
             total += most * self.weight_in_average(int(other), to) * float(norms[other])
-        mine = (
-            self.weight_in_average(leaf, to)
-            * float(self.class_weight[self.class_of(unit)])
-            * float(norms[leaf])
-        )
-        return 2 * max(0.0, total - mine)
+        mine = self.weight_in_average(leaf, to) * float(self.class_weight[self.class_of(unit)])
+        return 2 * max(0.0, total - mine * float(norms[leaf]))
 
     def exposure_problems(
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party],
@@ -175,9 +159,7 @@ class TreeFacts(TreeNoise):
             return
         exposed = self._exposed_steps(bound, cert, unit, coalition)
         yield from self.exposed_problems(exposed, unit, coalition)
-        wanted = allowed
-        if wanted is None:
-            wanted = self.releases_between(unit, coalition, exposed)
+        wanted = self.releases_between(unit, coalition, exposed) if allowed is None else allowed
         stated = [r for draw in draws for r in draw.releases]
         if len(draws) != 1 or len(stated) != len(wanted):
             yield f"exposed set: it has {len(stated)} releases a round; the observer meets {len(wanted)}"
@@ -195,5 +177,5 @@ class TreeFacts(TreeNoise):
         if bound == "cut":
             return self.seen_steps(unit, coalition)
         if bound == "min-cost":
-            return [read.count(number) - 1 for number in cert["exposed_aggregations"]]
+            return [read.count(aggregation) - 1 for aggregation in cert["exposed_aggregations"]]
         raise UnknownKindError(f"bound: this checker has no rule for the kind {bound!r} in a tree")

@@ -32,17 +32,19 @@ class TreeNoise(TreeStructure):
         return total / float(divisor[leaf]) ** 2
 
     def _variance_without_unit(self, step: int) -> Array:
-        """`_of_devices` of every leaf without the unit and without members."""
-        key = ("quiet", step)
-        if key not in self._noise_cache:
+        """`_variance_of_devices` of every leaf without the unit and without members."""
+        if step not in self._noise_cache:
             leaves = [self._variance_of_devices(step, leaf, None, ()) for leaf in range(len(self.devices))]
-            self._noise_cache[key] = [np.array(leaves)]
-        return self._noise_cache[key][0]
+            self._noise_cache[step] = np.array(leaves)
+        return self._noise_cache[step]
 
-    def noise(
+    def variance_unknown_to(
         self, step: int, unit: int, coalition: Sequence[Party], tier: int, sent: bool, present: bool = True
     ) -> Array:
-        """Variance by owner in the average of the unit's ancestor on ``tier``, or in what it receives."""
+        """Variance by owner, unknown to a coalition, in the average of the unit's ancestor on ``tier``.
+
+        Without the noise of that node if it is not ``sent``; as if the unit dropped out if not ``present``.
+        """
         facts, path = self.steps[step], self.paths[self.leaf_of(unit)]
         alone = float(self.message_variance(step)[self.class_of(unit)]) if present else 0.0
         if self.ledger["rounded_after_noise"] and alone > 0:
@@ -70,13 +72,13 @@ class TreeNoise(TreeStructure):
     def _variance_in_leaf_averages(
         self, step: int, unit: int, coalition: Sequence[Party], present: bool
     ) -> Array:
+        """Variance by owner in the average of every leaf, of which there is only that of devices yet."""
         mine = self.leaf_of(unit)
-        devices = self._variance_without_unit(step).copy()
+        below = np.zeros((len(self.devices), 3))
+        below[:, 0] = self._variance_without_unit(step)
         for leaf in {mine, *(self.leaf_of(i) for kind, _, i in coalition if kind == "device")}:
             inside = self.class_of(unit) if leaf == mine and present else None
-            devices[leaf] = self._variance_of_devices(step, leaf, inside, coalition)
-        below = np.zeros((len(self.devices), 3))
-        below[:, 0] = devices
+            below[leaf, 0] = self._variance_of_devices(step, leaf, inside, coalition)
         return below
 
     def noise_of_records(self, step: int, unit: int, coalition: Sequence[Party]) -> float:
@@ -84,10 +86,10 @@ class TreeNoise(TreeStructure):
         tier, sent = self.finest_known_sum(step, unit, coalition)
         if tier == self.depth:
             return float(self.message_variance(step)[self.class_of(unit)])
-        return float(self.noise(step, unit, coalition, tier, sent).sum())
+        return float(self.variance_unknown_to(step, unit, coalition, tier, sent).sum())
 
     def _if_composed(self, noise: Array) -> Array:
-        """No noise of a law that is not composed."""
+        """``noise``, or none where its law is not composed."""
         return np.asarray(noise * ("noise_not_composed" not in self.ledger))
 
     def _draw_independent(self, step: int, leaf: int) -> bool:

@@ -30,7 +30,7 @@ class TreePairs:
         self.alike = self._alike()
 
     def _alike(self) -> list[npt.NDArray[np.int64]]:
-        """A number for each node of each tier."""
+        """A number for each node of each tier, which nodes that are alike share."""
         facts, known = self.facts, dict[Any, int]()
         below: list[list[Any]] = [[] for _ in facts.devices]
         numbered: list[list[int]] = []
@@ -38,7 +38,7 @@ class TreePairs:
             found = []
             for node in range(len(facts.parents[tier])):
                 own = [self._noise_of_node(step, tier, node) for step in facts.steps]
-                leaf = self._leaf(node) if tier == facts.depth - 1 else ()
+                leaf = self._facts_of_leaf(node) if tier == facts.depth - 1 else ()
                 key = tier, leaf, tuple(sorted(below[node])), tuple(own)
                 found.append(known.setdefault(key, len(known)))
             numbered.insert(0, found)
@@ -55,12 +55,13 @@ class TreePairs:
 
     @staticmethod
     def _noise_of_node(step: Json, tier: int, node: int) -> tuple[float, float]:
+        """Standard deviations of the noise that a node and its channel add."""
         channel = step["channel_noise_std"]
-        return read.number(step["node_noise_std"][tier][node]), read.number(
-            channel[tier][node]
-        ) if channel else 0.0
+        own = read.number(step["node_noise_std"][tier][node])
+        return own, read.number(channel[tier][node]) if channel else 0.0
 
-    def _leaf(self, leaf: int) -> Any:
+    def _facts_of_leaf(self, leaf: int) -> Any:
+        """What the facts say of the devices of a leaf, and of its average."""
         facts = self.facts
         steps = tuple(
             (s["message_bound_per_leaf"][leaf], s["device_noise_std_per_leaf"][leaf],
@@ -71,8 +72,8 @@ class TreePairs:
         sums = facts.drawn[leaf], facts.least_divisor[leaf], facts.most_divisor[leaf], int(facts.sure[leaf])
         return (*sums, tuple(sorted(self.members[leaf].items())), steps)
 
-    def of(self, unit: int, observer: Party) -> Any:
-        """What tells a pair from others."""
+    def key_of(self, unit: int, observer: Party) -> Any:
+        """The key of a pair: equal for pairs that a symmetry takes to each other."""
         facts = self.facts
         leaf, kind = facts.leaf_of(unit), self.kinds[facts.class_of(unit)]
         mine = int(self.alike[-1][leaf]), kind
@@ -82,7 +83,7 @@ class TreePairs:
         path = facts.paths[facts.leaf_of(index)] if who == "device" else None
         tier = facts.depth - 1 if who == "device" else tier
         node = int(path[-1]) if path is not None else index
-        common = sum(facts._ancestor(tier, node, t) == facts.paths[leaf, t] for t in range(tier + 1)) - 1
+        common = sum(facts.ancestor(tier, node, t) == facts.paths[leaf, t] for t in range(tier + 1)) - 1
         theirs = (self.kinds[facts.class_of(index)],) if who == "device" else ()
         return mine, who, common, tier, int(self.alike[tier][node]), *theirs
 
@@ -90,7 +91,7 @@ class TreePairs:
         """How many pairs there are of each kind."""
         found = Counter[Any]()
         times = Counter(self.alike[-1].tolist())
-        for leaf, kind, pairs in self._each():
+        for leaf, kind, pairs in self._pairs_of_each_kind():
             units = self.members[leaf][kind] * times[int(self.alike[-1][leaf])]
             found.update({key: units * count for key, count in pairs.items()})
         return found
@@ -101,10 +102,10 @@ class TreePairs:
         for device in range(int(facts.devices.sum())):
             key = int(self.alike[-1][facts.leaf_of(device)]), self.kinds[facts.class_of(device)]
             alike.setdefault(key, []).append(device)
-        for leaf, kind, pairs in self._each():
+        for leaf, kind, pairs in self._pairs_of_each_kind():
             yield alike[int(self.alike[-1][leaf]), kind], pairs
 
-    def _each(self) -> Iterator[tuple[int, Any, Counter[Any]]]:
+    def _pairs_of_each_kind(self) -> Iterator[tuple[int, Any, Counter[Any]]]:
         """One leaf of those that are alike, with every kind of its devices, and the pairs of one of these."""
         _, firsts = np.unique(self.alike[-1], return_index=True)
         for leaf in firsts.tolist():

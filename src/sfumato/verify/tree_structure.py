@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +38,7 @@ class TreeStructure:
         self.class_noisy = np.array([read.flag(c["noisy"]) for c in ledger["device_classes"]], dtype=np.bool_)
         self.steps = ledger["steps"]
         self.paths = self._paths()
-        self._noise_cache: dict[Any, list[Array]] = {}
+        self._noise_cache: dict[int, Array] = {}
 
     def _paths(self) -> npt.NDArray[np.int64]:
         """For every leaf, its ancestors from the root down to itself."""
@@ -69,23 +68,23 @@ class TreeStructure:
         return "node", tier, index
 
     def node_name(self, tier: int, index: int) -> str:
-        """Of an aggregator."""
+        """The name of an aggregator."""
         return "cloud" if tier == 0 else f"{self.names[tier]}:{index}"
 
     def leaf_of(self, device: int) -> int:
-        """That a device is under."""
+        """The leaf that a device is under."""
         listed = self.ledger.get("class_per_device")
         if listed is not None:
             return int(self.class_leaf[int(listed[device])])
         return int(np.searchsorted(self.last, device, side="right"))
 
     def class_of(self, device: int) -> int:
-        """That a device is in."""
+        """The class that a device is in."""
         listed = self.ledger.get("class_per_device")
         return self.leaf_of(device) if listed is None else int(listed[device])
 
     def message_variance(self, step: int) -> Array:
-        """That a device of each class adds to its message."""
+        """The variance that a device of each class adds to its message."""
         std = np.array(self.steps[step]["device_noise_std_per_leaf"], dtype=np.float64)
         return np.asarray((std[self.class_leaf] * self.class_weight * self.class_noisy) ** 2)
 
@@ -122,16 +121,14 @@ class TreeStructure:
         hop = self.ledger["hops"][tier]
         if hop != "secure-aggregation":
             return bool(hop == "air")
-        below = 0
-        for kind, t, i in coalition:
-            if kind == "device" and tier == self.depth - 1:
-                below += self.leaf_of(i) == index
-            elif kind == "node" and t == tier + 1:
-                below += int(self.parents[t][i]) == index
+        devices = [self.leaf_of(i) for kind, _, i in coalition if kind == "device" and tier == self.depth - 1]
+        nodes = [int(self.parents[t][i]) for kind, t, i in coalition if kind == "node" and t == tier + 1]
+        below = [*devices, *nodes].count(index)
         thresholds = self.ledger["shares_that_unmask"]
         return not thresholds or below < read.count(thresholds[tier][index])
 
-    def _ancestor(self, tier: int, index: int, above: int) -> int:
+    def ancestor(self, tier: int, index: int, above: int) -> int:
+        """The node on the tier ``above`` that is above a node, or that node."""
         for t in range(tier, above, -1):
             index = int(self.parents[t][index])
         return index
@@ -143,7 +140,7 @@ class TreeStructure:
         for kind, t, index in coalition:
             if kind == "device" and int(self.paths[self.leaf_of(index), tier]) == above:
                 return True
-            if kind == "node" and t >= tier and self._ancestor(t, index, tier) == above:
+            if kind == "node" and t >= tier and self.ancestor(t, index, tier) == above:
                 return True
         return tier == 0
 
@@ -167,11 +164,7 @@ class TreeStructure:
     def sampling_seen_by(self, unit: int, coalition: Sequence[Party]) -> tuple[Json, float]:
         """The draw as the coalition meets it, and how much more the heaviest device counts than the unit."""
         draw, leaf = self.ledger["draw"], self.leaf_of(unit)
-        first = (
-            0
-            if draw["seen_by"].split(" of ")[0] == self.names[0]
-            else self.names.index(draw["seen_by"].split(" of ")[0])
-        )
+        first = self.names.index(draw["seen_by"].split(" of ")[0])
         path = self.paths[leaf]
         draws = any(kind == "node" and t >= first and int(path[t]) == i for kind, t, i in coalition)
         peers = sum(kind == "device" and self.leaf_of(i) == leaf for kind, _, i in coalition)
@@ -179,21 +172,15 @@ class TreeStructure:
         if draw["kind"] != "fixed":
             return {"kind": draw["kind"], "rate": draw["rate"], "hidden": hidden}, 1.0
         left, sample = int(self.devices[leaf]) - peers, round(float(self.drawn[leaf]))
-        weights, mine = (
-            self.class_weight[self.class_leaf == leaf],
-            float(self.class_weight[self.class_of(unit)]),
-        )
-        ratio = float(weights.max()) / mine if mine else 1.0
+        mine = float(self.class_weight[self.class_of(unit)])
+        ratio = float(self.class_weight[self.class_leaf == leaf].max()) / mine if mine else 1.0
         sampled = {"kind": "fixed", "rate": sample / int(self.devices[leaf]), "hidden": hidden}
         return sampled | {"population": left, "sample": min(sample, left)}, ratio
 
     def with_whoever_is_elected(self, unit: int, coalition: Sequence[Party]) -> list[Party]:
-        """An elected supernode is a device of the unit's leaf that knows its own noise: maybe the loudest."""
-        leaf = self.leaf_of(unit)
-        if (
-            not read.number(self.ledger["elections_per_round"])
-            or ("node", self.depth - 1, leaf) not in coalition
-        ):
+        """The coalition, and the device of most noise if the unit's supernode is elected from its leaf."""
+        leaf, elections = self.leaf_of(unit), read.number(self.ledger["elections_per_round"])
+        if not elections or ("node", self.depth - 1, leaf) not in coalition:
             return list(coalition)
         loudness = np.sum([self.message_variance(step) for step in range(len(self.steps))], axis=0)
         first = int(self.last[leaf] - self.devices[leaf])
