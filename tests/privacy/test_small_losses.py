@@ -11,7 +11,8 @@ from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.losses.gaussian_terms import GaussianTerm
 from sfumato.privacy.losses.hidden_draws import PrivacyLoss
-from sfumato.verify.checker import Event, recomputed_epsilon
+from sfumato.verify.epsilon import recomputed_epsilon
+from sfumato.verify.loss_curves import Event
 
 
 def of_poisson(rate, multiplier, count):
