@@ -14,10 +14,9 @@ import pytest
 from scipy import stats
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.draws.batches import BatchFacts
-from sfumato.privacy.draws.sampling import Sampling
-from sfumato.privacy.records import RecordCharge, releases_of
+from sfumato.privacy.records import BatchFacts, RecordCharge, releases_of
 from sfumato.privacy.release import DrawnReleases, Exposure, Release
+from sfumato.privacy.sampling import Sampling
 
 ERROR, DELTA = 1e-7, 0.02
 

@@ -18,14 +18,12 @@ from sfumato.accounting import pair_guarantee
 from sfumato.errors import SpecError
 from sfumato.mechanisms.compression import round_stochastically
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.draws.batches import BatchFacts
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
 from sfumato.privacy.observers import Party
 from sfumato.privacy.pair_charge import PairCharge
-from sfumato.privacy.records import releases_of
+from sfumato.privacy.records import BatchFacts, releases_of
 from sfumato.privacy.release import DrawnReleases, Release
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.schedule.rows.watch import rounds_to_account

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.draws.sampling import Sampling
-from sfumato.privacy.losses.batch_draws import of_batches
 from sfumato.privacy.losses.composition import LossComposition
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
+from sfumato.privacy.losses.one_release import of_batches
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 
 DELTA = 1e-5
 

@@ -13,9 +13,8 @@ from grid_deltas import delta_of, worst_delta
 from scipy import signal, stats
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.draws.sampling import Sampling
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
-from sfumato.privacy.losses.shared_part import of_fixed_draw
+from sfumato.privacy.losses.one_release import of_fixed_draw
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 
 PLACES = np.linspace(-20.0, 20.0, 8_001)
 

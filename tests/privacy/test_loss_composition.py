@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.composition import LossComposition
-from sfumato.privacy.losses.grid import GridLosses
-from sfumato.privacy.losses.public_scales import of_public_scales
+from sfumato.privacy.losses.composition import GridLosses, LossComposition
+from sfumato.privacy.losses.one_release import of_public_scales
+from sfumato.privacy.sampling import Sampling
 
 DELTAS = [0.3, 1e-2, 1e-5, 1e-9, 1e-12, 1e-15]
 INTERVAL = 0.25

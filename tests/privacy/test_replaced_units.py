@@ -15,10 +15,9 @@ from test_fixed_draws import PLACES, attained
 
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import bound_epsilon, charges, noise_scale_for
-from sfumato.privacy.draws.sampling import Sampling
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
-from sfumato.privacy.losses.public_scales import of_public_scales
+from sfumato.privacy.losses.one_release import of_public_scales
 from sfumato.privacy.release import DrawnNoise, DrawnReleases, Exposure, Release, RoundOutcomes
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 
 DELTA = 1e-5
 LEVELS = (0.02, 0.3, 1.0, 2.5)

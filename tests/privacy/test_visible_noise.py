@@ -18,17 +18,16 @@ from tree_oracle import make_ledger
 from sfumato import account, load_spec
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import bound_epsilon, charges
-from sfumato.privacy.draws.noise_outcomes import noise_outcomes
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
-from sfumato.privacy.losses.public_scales import of_public_scales
+from sfumato.privacy.losses.one_release import of_public_scales
 from sfumato.privacy.losses.revealed_draws import RevealedDraws
 from sfumato.privacy.observers import Party
+from sfumato.privacy.public_draws import noise_outcomes
 from sfumato.privacy.release import DrawnNoise, DrawnReleases, Release, without_noise
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.privacy.tree.compile import CompiledTree
-from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts
+from sfumato.privacy.tree.shape import DeviceClasses
 
 PUBLIC, CLOUD = Party("public"), Party("node", 0, 0)
 DELTA, RATE = 1e-3, 0.4

@@ -6,8 +6,8 @@ import numpy as np
 from tree_oracle import LEVELS, make_ledger
 
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts
+from sfumato.privacy.tree.shape import DeviceClasses
 
 
 def random_ledger(rng, kinds=("all", "fixed", "poisson"), uniform=False, resend=True, hops=False):

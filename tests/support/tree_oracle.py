@@ -14,9 +14,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.privacy.tree.releases import TreeReleases
+from sfumato.privacy.tree.shape import DeviceClasses
 
 RANK = 1e-9
 

@@ -14,13 +14,12 @@ from tree_oracle import coalitions, ledgers, make_ledger, mixed_ledgers
 
 from sfumato.privacy.certificate import _plain
 from sfumato.privacy.charges import charges
-from sfumato.privacy.draws.sampling import Sampling
-from sfumato.privacy.noise_law import NoiseLaw
 from sfumato.privacy.observers import Party
-from sfumato.privacy.release import DrawnNoise, DrawnReleases, Exposure, Release
-from sfumato.privacy.tree.device_classes import DeviceClasses
+from sfumato.privacy.release import DrawnNoise, DrawnReleases, Exposure, NoiseLaw, Release
+from sfumato.privacy.sampling import Sampling
 from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.privacy.tree.releases import TreeReleases
+from sfumato.privacy.tree.shape import DeviceClasses
 from sfumato.verify import checker
 
 RELEASE = Release("step", "sum", 1.0, 0.0, 0.25, False)

@@ -36,17 +36,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import get_args
 
-from sfumato.privacy.losses.gaussian_terms import (
-    CurveBound,
-    GaussianTerm,
-    Method,
-    has_scales,
-    is_fixed_size,
-    is_of_batches,
-    is_poisson,
-    is_visible_mixture,
-    merged,
-)
 from sfumato.privacy.losses.hidden_draws import (
     COARSEST_INTERVAL,
     PrivacyLoss,
@@ -54,7 +43,18 @@ from sfumato.privacy.losses.hidden_draws import (
     thinned,
 )
 from sfumato.privacy.losses.revealed_draws import RevealedDraws
-from sfumato.privacy.neighbours import Neighbours
+from sfumato.privacy.sampling import (
+    CurveBound,
+    GaussianTerm,
+    Method,
+    Neighbours,
+    has_scales,
+    is_fixed_size,
+    is_of_batches,
+    is_poisson,
+    is_visible_mixture,
+    merged,
+)
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,10 @@ from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import Composition, charges, smallest_epsilon
 from sfumato.privacy.declared_releases import DeclaredReleases
 from sfumato.privacy.guarantee import Guarantee, number
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
 from sfumato.privacy.records import RecordCharge, RecordReleases
 from sfumato.privacy.release import DrawnReleases, Exposure, Release
+from sfumato.privacy.sampling import GaussianTerm, Neighbours
 
 CERTIFICATE_FORMAT = 1
 

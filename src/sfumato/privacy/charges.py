@@ -12,15 +12,12 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.draws.noise_outcomes import noise_outcomes
-from sfumato.privacy.draws.round_outcomes import round_of_outcomes
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.guarantee import EpsilonBound
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm, merged
 from sfumato.privacy.losses.revealed_draws import RevealedDraws
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.noise_scale import calibrate_scale
+from sfumato.privacy.public_draws import noise_outcomes, round_of_outcomes
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, RoundOutcomes, total_mu_squared
+from sfumato.privacy.sampling import GaussianTerm, Neighbours, Sampling, merged
 
 _AS_GOOD_AS_CERTAIN = 1e-3
 _REPLACED = "whatever replaces the unit, both worlds share the draws without it"

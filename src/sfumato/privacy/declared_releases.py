@@ -7,13 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, Protocol, Self
 
-from sfumato.privacy.draws.batches import BatchFacts
 from sfumato.privacy.guarantee import EpsilonBound
-from sfumato.privacy.neighbours import Neighbours
-from sfumato.privacy.noise_law import NoiseLaw
 from sfumato.privacy.observers import PairClass, Party
-from sfumato.privacy.records import RecordReleases
-from sfumato.privacy.release import Exposure, Release
+from sfumato.privacy.records import BatchFacts, RecordReleases
+from sfumato.privacy.release import Exposure, NoiseLaw, Release
+from sfumato.privacy.sampling import Neighbours
 from sfumato.privacy.unit_classes import UnitClass
 
 

@@ -9,9 +9,8 @@ from functools import lru_cache
 
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm, is_visible_mixture, merged, outcomes_told
 from sfumato.privacy.losses.revealed_draws import RevealedDraws
-from sfumato.privacy.neighbours import Neighbours
+from sfumato.privacy.sampling import GaussianTerm, Neighbours, is_visible_mixture, merged, outcomes_told
 
 _COARSER = 16.0
 """How much wider the grid is on which a root is looked for first."""

@@ -9,10 +9,10 @@ from functools import cached_property
 from sfumato.privacy.charges import Composition, charges, noise_scale_for, smallest_epsilon
 from sfumato.privacy.declared_releases import DeclaredReleases, bounds_of
 from sfumato.privacy.guarantee import EpsilonBound
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
 from sfumato.privacy.records import RecordCharge
 from sfumato.privacy.release import Exposure, are_unprotected
+from sfumato.privacy.sampling import Neighbours
 
 
 @dataclass(frozen=True, eq=False)

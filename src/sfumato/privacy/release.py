@@ -12,8 +12,30 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from sfumato.privacy.draws.sampling import Sampling, any_of_fixed_draw
-from sfumato.privacy.neighbours import Neighbours
+from sfumato.privacy.sampling import Neighbours, Sampling, any_of_fixed_draw
+
+
+@dataclass(frozen=True)
+class NoiseLaw:
+    """The distribution of a mechanism's noise, and whether the accountant can compose it.
+
+    The accountant composes Gaussian noise only. Noise of any other law is charged as none: epsilon is
+    infinite, and the report says why.
+
+    Attributes:
+        name: of the distribution, for people.
+        why_not_composed: why its releases cannot be charged as those of a Gaussian mechanism with the same
+            standard deviation; empty where they can.
+        composed_for_records: whether they can for a record as the unit all the same: what cannot be said is
+            how far a whole device moves a message.
+    """
+
+    name: str
+    why_not_composed: str = ""
+    composed_for_records: bool = False
+
+
+GAUSSIAN = NoiseLaw("Gaussian")
 
 
 @dataclass(frozen=True)

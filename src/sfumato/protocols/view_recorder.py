@@ -30,7 +30,7 @@ from sfumato.durable_files import replacing
 from sfumato.errors import SpecError
 from sfumato.families import family_of
 from sfumato.privacy.observers import Party
-from sfumato.privacy.views import View
+from sfumato.privacy.received import View
 from sfumato.run_folder.view_files import round_file, slug
 from sfumato.schedule.adaptive_clip import require_fixed_clip
 from sfumato.schedule.base import Plan

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from places import ROOT
 
 from sfumato import account, load_spec
-from sfumato.privacy.groups import automorphisms as symmetry
+from sfumato.privacy.groups import symmetries as symmetry
 from sfumato.privacy.groups import vector_clocks as clocks
-from sfumato.privacy.groups.automorphisms import orbits
 from sfumato.privacy.groups.pair_classes import GroupPairs
 from sfumato.privacy.groups.releases import GroupReleases
+from sfumato.privacy.groups.symmetries import orbits
 from sfumato.privacy.groups.vector_clocks import UNREACHED, GroupStructure, MembershipClasses
 from sfumato.privacy.observers import PairClass, Party, covering
 from sfumato.privacy.tree.pair_classes import TreePairs

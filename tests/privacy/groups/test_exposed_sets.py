@@ -12,11 +12,9 @@ import pytest
 from sfumato.accounting import account
 from sfumato.privacy.charges import bound_epsilon
 from sfumato.privacy.groups import exposed_set
-from sfumato.privacy.groups.exposed_set import cheapest
+from sfumato.privacy.groups.exposed_set import cheapest, search
 from sfumato.privacy.groups.exposure_problem import cost
-from sfumato.privacy.groups.flow_over_time import least_cost
-from sfumato.privacy.groups.minimum_cut import cells_of, minimum_cut
-from sfumato.privacy.groups.prefix_search import search
+from sfumato.privacy.groups.minimum_cut import cells_of, least_cost, minimum_cut
 from sfumato.privacy.groups.received_sums import ReceivedSums, without_names
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import GroupStructure

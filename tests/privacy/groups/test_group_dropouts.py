@@ -11,7 +11,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import SpecError
 from sfumato.privacy.groups.exposure_problem import ChargedSum
-from sfumato.privacy.groups.group_draw import GroupDraw
+from sfumato.privacy.groups.facts import GroupDraw
 from sfumato.privacy.groups.received_sums import ReceivedSums
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import GroupStructure

@@ -15,7 +15,6 @@ from places import TESTS
 from sfumato.accounting import account
 from sfumato.privacy.charges import bound_epsilon, charges
 from sfumato.privacy.declared_releases import bounds_of
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.groups.exposed_set import EXACT_NODES, cheapest
 from sfumato.privacy.groups.exposure_problem import ChargedSum
 from sfumato.privacy.groups.per_worker import per_worker
@@ -24,6 +23,7 @@ from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import GroupStructure
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
+from sfumato.privacy.sampling import Sampling
 from sfumato.schedule.faults.dropouts import colluders_that_unmask
 from sfumato.spec.load import load_spec
 

@@ -16,7 +16,7 @@ from tree_oracle import Round, make_ledger
 from sfumato.privacy.charges import bound_epsilon, is_surely_within, noise_scale_for
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.election_outcomes import elected_outcomes
+from sfumato.privacy.tree.elections import elected_outcomes
 from sfumato.privacy.tree.exposures import TreeExposures
 from sfumato.privacy.tree.facts import AggregationFacts
 

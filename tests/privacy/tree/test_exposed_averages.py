@@ -13,7 +13,7 @@ import pytest
 from tree_oracle import make_ledger
 
 from sfumato.accounting import account
-from sfumato.privacy.exposed_sets import divergence
+from sfumato.privacy.divergence import divergence
 from sfumato.privacy.ledger.atoms import Sum
 from sfumato.privacy.ledger.exposure import between
 from sfumato.privacy.observers import Party

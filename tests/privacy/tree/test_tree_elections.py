@@ -14,8 +14,8 @@ from tree_oracle import Round, coalitions, make_ledger, mixed_ledgers
 from sfumato.privacy.charges import bound_epsilon, noise_scale_for
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts
+from sfumato.privacy.tree.shape import DeviceClasses
 
 DELTA = 1e-3
 

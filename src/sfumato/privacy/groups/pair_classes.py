@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.groups.automorphisms import orbits, symmetries
 from sfumato.privacy.groups.received_sums import without_names
+from sfumato.privacy.groups.symmetries import orbits, symmetries
 from sfumato.privacy.groups.vector_clocks import UNREACHED
 from sfumato.privacy.observers import PairClass, Party, covering
 from sfumato.privacy.unit_classes import UnitClass

@@ -10,8 +10,8 @@ from typing import Any, Literal
 from sfumato.privacy.charges import bound_epsilon
 from sfumato.privacy.groups.received_sums import without_names
 from sfumato.privacy.groups.releases import GroupReleases
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
+from sfumato.privacy.sampling import Neighbours
 
 
 @dataclass(frozen=True)

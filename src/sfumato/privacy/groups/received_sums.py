@@ -8,16 +8,13 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from sfumato.privacy.draws.amplification import hides_draw, noise_is_draw_independent
-from sfumato.privacy.draws.sampling import Sampling
-from sfumato.privacy.exposed_sets import divergence
+from sfumato.privacy.divergence import cheaper_split, divergence, messages_of
 from sfumato.privacy.groups.exposure_problem import ChargedSum, ExposureProblem
-from sfumato.privacy.groups.facts import GroupFacts
-from sfumato.privacy.groups.group_draw import GroupDraw
+from sfumato.privacy.groups.facts import GroupDraw, GroupFacts
 from sfumato.privacy.groups.vector_clocks import IntArray
+from sfumato.privacy.received import View, hides_draw, noise_is_draw_independent
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, merged_draws
-from sfumato.privacy.split_sums import cheaper_split, messages_of
-from sfumato.privacy.views import View
+from sfumato.privacy.sampling import Sampling
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class ReceivedSums:
         Args:
             row: the sum.
             count: how many of them.
-            split: charge message by message each sum that can be (`privacy.split_sums`), whatever is cheaper.
+            split: charge message by message each sum that can be (`privacy.divergence`), whatever is cheaper.
         """
         facts, group, draw = self.facts, row.group, self.facts.draw(row.group, row.era)
         size, known = draw.size, self._known(row)
@@ -107,7 +104,7 @@ class ReceivedSums:
         return tuple(DrawnReleases(sampling, (part,), count * times) for part, times in parts)
 
     def _can_be_split(self, group: int) -> bool:
-        """Whether a sum's noise is that of the drawn workers who move it (`privacy.split_sums`)."""
+        """Whether a sum's noise is that of the drawn workers who move it (`privacy.divergence`)."""
         facts = self.facts
         return facts.noised_by_devices(group) and facts.rate[group] < 1 and not facts.raw_inside
 

@@ -44,16 +44,15 @@ from sfumato.privacy.groups.exposure_problem import ExposureProblem
 from sfumato.privacy.groups.facts import GroupFacts
 from sfumato.privacy.groups.pair_classes import GroupPairs
 from sfumato.privacy.groups.received_sums import ReceivedSums, group_name, without_names
-from sfumato.privacy.groups.symmetric_positions import Position, first_image
+from sfumato.privacy.groups.symmetries import Position, first_image
 from sfumato.privacy.groups.vector_clocks import IntArray, clocks, distances, prefixes_closed_form
 from sfumato.privacy.guarantee import EpsilonBound
-from sfumato.privacy.hops import hides_messages
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.received import View, hides_messages
 from sfumato.privacy.records import RecordReleases, noised_steps, releases_of
 from sfumato.privacy.release import Exposure, Release, without_noise, without_noise_in
+from sfumato.privacy.sampling import Neighbours
 from sfumato.privacy.unit_classes import UnitClass, unit_classes
-from sfumato.privacy.views import View
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from sfumato.privacy.draws.amplification import fixed_draw, noise_is_draw_independent
-from sfumato.privacy.draws.sampling import Sampling
+from sfumato.privacy.divergence import cheaper_split
 from sfumato.privacy.ledger.atoms import AtomLedger, Cohort, Key, Message, Sum
 from sfumato.privacy.ledger.audience import Coalition, received
 from sfumato.privacy.ledger.dependence import Dependence, upstream
@@ -18,8 +17,9 @@ from sfumato.privacy.ledger.drawn_noise import NoiseOfOthers
 from sfumato.privacy.ledger.innovations import Coordinate, Innovation, Innovations
 from sfumato.privacy.ledger.noise import SureNoise
 from sfumato.privacy.observers import Party
+from sfumato.privacy.received import fixed_draw, noise_is_draw_independent
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, merged_draws
-from sfumato.privacy.split_sums import cheaper_split
+from sfumato.privacy.sampling import Sampling
 
 
 class _Charged(NamedTuple):

@@ -8,18 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sfumato.privacy.draws.sampling import Sampling
-from sfumato.privacy.losses.batch_draws import of_batches
-from sfumato.privacy.losses.composition import LossComposition
-from sfumato.privacy.losses.gaussian_terms import (
+from sfumato.privacy.losses.composition import LossComposition, PairLosses
+from sfumato.privacy.losses.one_release import largest_loss, of_batches, of_fixed_draw, of_public_scales
+from sfumato.privacy.losses.revealed_draws import RevealedDraws
+from sfumato.privacy.sampling import (
     GaussianTerm,
     Method,
+    Sampling,
     squared_mu,
 )
-from sfumato.privacy.losses.grid import PairLosses
-from sfumato.privacy.losses.public_scales import of_public_scales
-from sfumato.privacy.losses.revealed_draws import RevealedDraws
-from sfumato.privacy.losses.shared_part import largest_loss, of_fixed_draw
 
 COARSEST_INTERVAL = 1.0
 _NOMINAL_DELTA = 1e-6

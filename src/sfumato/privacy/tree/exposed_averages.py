@@ -40,10 +40,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sfumato.privacy.exposed_sets import divergence, gap
-from sfumato.privacy.neighbours import Neighbours
+from sfumato.privacy.divergence import divergence, gap
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
+from sfumato.privacy.sampling import Neighbours
 from sfumato.privacy.tree.exposures import TreeExposures
 
 _SEARCHED = 48

@@ -30,13 +30,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.draws.amplification import fixed_draw, hides_draw, noise_is_draw_independent
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.observers import Party
+from sfumato.privacy.received import View, fixed_draw, hides_draw, noise_is_draw_independent
 from sfumato.privacy.release import DrawnNoise, DrawnReleases, Exposure, Release
+from sfumato.privacy.sampling import Sampling
 from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
 from sfumato.privacy.tree.noise import TreeNoise
-from sfumato.privacy.views import View
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -15,12 +15,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.draws.batches import SHUFFLED, BatchFacts
-from sfumato.privacy.hops import Hop, hides_messages
-from sfumato.privacy.noise_law import GAUSSIAN, NoiseLaw
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.device_classes import DeviceClasses
-from sfumato.privacy.tree.shape import TreeShape
+from sfumato.privacy.received import Hop, hides_messages
+from sfumato.privacy.records import SHUFFLED, BatchFacts
+from sfumato.privacy.release import GAUSSIAN, NoiseLaw
+from sfumato.privacy.tree.shape import DeviceClasses, TreeShape
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

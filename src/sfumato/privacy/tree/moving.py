@@ -18,9 +18,8 @@ import numpy as np
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.records import RecordReleases
 from sfumato.privacy.release import Exposure, Release
-from sfumato.privacy.tree.moving_pairs import MovingPairs
+from sfumato.privacy.tree.moving_pairs import MovingPairs, RoundKinds
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.privacy.tree.round_kinds import RoundKinds
 from sfumato.privacy.unit_classes import UnitClass
 
 _KEPT = 4

@@ -14,18 +14,17 @@ import numpy.typing as npt
 
 from sfumato.privacy.charges import bound_epsilon
 from sfumato.privacy.guarantee import EpsilonBound
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.received import View
 from sfumato.privacy.records import RecordReleases, noised_steps, releases_of
 from sfumato.privacy.release import Exposure, Release, without_noise
-from sfumato.privacy.tree.election_outcomes import MOST_OUTCOMES
-from sfumato.privacy.tree.elections import with_elections
+from sfumato.privacy.sampling import Neighbours
+from sfumato.privacy.tree.elections import MOST_OUTCOMES, with_elections
 from sfumato.privacy.tree.exposed_averages import cheapest
 from sfumato.privacy.tree.exposures import TreeExposures, view_of
 from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
 from sfumato.privacy.tree.pair_classes import TreePairs
 from sfumato.privacy.unit_classes import UnitClass, unit_classes
-from sfumato.privacy.views import View
 
 IntArray = npt.NDArray[np.int64]
 

@@ -11,9 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from sfumato.privacy.charges import Composition
-from sfumato.privacy.draws.sampling import Sampling
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
 from sfumato.privacy.release import Release
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.rounding import number
 
 _MOST_TERMS = 6
