@@ -34,7 +34,7 @@ def problems_with(folder, exposed, gap=math.inf):
         return _stated(exposures.between(unit, coalition, exposed), exposed, gap)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sfumato.privacy.tree.releases.cheapest", other_set)
+        patch.setattr("sfumato.privacy.tree.releases.cheapest_exposure", other_set)
         certified_folder(folder, sf.load_spec(SPEC))
     return check_run(folder).problems
 
@@ -159,7 +159,7 @@ def test_a_round_that_is_sent_again_has_two_sets(tmp_path):
 
     assert check_run(certified_folder(tmp_path / "honest", sf.load_spec(spec))).problems == []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sfumato.privacy.tree.releases.cheapest", first_hidden)
+        patch.setattr("sfumato.privacy.tree.releases.cheapest_exposure", first_hidden)
         certified_folder(tmp_path / "other", sf.load_spec(spec))
     found = check_run(tmp_path / "other").problems
     assert any("a round that is sent again" in problem for problem in found), found

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.charges import bound_epsilon, charges, noise_scale_for
+from sfumato.privacy.charges import bound_epsilon, charges
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import EpsilonBound, smallest
+from sfumato.privacy.noise_scale import noise_scale_for
 from sfumato.privacy.observers import PairClass
 from sfumato.privacy.release import Exposure, Release, total_mu_squared
 from sfumato.privacy.sampling import GaussianTerm, Sampling

@@ -107,7 +107,7 @@ def divergence(drawn: DrawnReleases, neighbours: Neighbours = "zero-out") -> flo
     return drawn.count * renyi_2(square, drawn.sampling.rate**2 if drawn.amplifies else drawn.moved_rate)
 
 
-def gap(cost: float, least: float) -> float:
+def times_the_least(cost: float, least: float) -> float:
     """How many times what the cheapest set costs a set of ``cost`` costs at most; 1 if none is cheaper.
 
     Args:

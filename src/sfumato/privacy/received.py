@@ -50,7 +50,7 @@ def senders_see_the_draw(hop: Hop) -> bool:
 
 
 @dataclass(frozen=True)
-class View:
+class CoalitionView:
     """What a coalition receives in one aggregation, and what its members themselves send in it.
 
     Tiers are those of the topology, 0 at the top; devices are one tier below the lowest aggregators. In

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.charges import Composition, charges, scale_for, smallest_epsilon
+from sfumato.privacy.charges import Composition, charges, smallest_epsilon
 from sfumato.privacy.guarantee import EpsilonBound
+from sfumato.privacy.noise_scale import scale_for
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
 from sfumato.privacy.sampling import GaussianTerm, Neighbours, Sampling
 
@@ -150,7 +151,7 @@ class RecordReleases:
         return GaussianTerm(multiplier / largest, self.count, sampling)
 
 
-def releases_of(
+def releases_by_batches(
     drawn: DrawnReleases,
     batches: BatchFacts,
     *,

@@ -34,6 +34,10 @@ class NoiseLaw:
     why_not_composed: str = ""
     composed_for_records: bool = False
 
+    def is_composed(self, *, of_records: bool = False) -> bool:
+        """Whether releases with this noise are charged as those of a Gaussian mechanism."""
+        return not self.why_not_composed or (of_records and self.composed_for_records)
+
 
 GAUSSIAN = NoiseLaw("Gaussian")
 
@@ -276,6 +280,10 @@ class Exposure:
     def release_count(self) -> int:
         """Number of releases in the whole training."""
         return sum(count for _, count in self.counted_releases)
+
+    def charges_what(self, other: Exposure) -> bool:
+        """Whether it is known to charge what ``other`` charges, under whatever name."""
+        return self.draws is other.draws and not (self.alternatives or self.election_events or self.outcomes)
 
     @property
     def draw_hidden(self) -> bool:

@@ -264,7 +264,7 @@ def squared_mu(term: GaussianTerm) -> float:
     return mu * mu
 
 
-def merged(terms: Iterable[GaussianTerm]) -> list[GaussianTerm]:
+def merged_terms(terms: Iterable[GaussianTerm]) -> list[GaussianTerm]:
     """The terms that tell something, equal ones added up, certain draws as no sampling, in a fixed order."""
     counts: defaultdict[tuple[float, Sampling | None], int] = defaultdict(int)
     for term in terms:

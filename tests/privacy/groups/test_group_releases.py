@@ -15,7 +15,7 @@ from places import TESTS
 from sfumato.accounting import account
 from sfumato.privacy.charges import bound_epsilon, charges
 from sfumato.privacy.declared_releases import bounds_of
-from sfumato.privacy.groups.exposed_set import EXACT_NODES, cheapest
+from sfumato.privacy.groups.exposed_set import EXACT_NODES, cheapest_set
 from sfumato.privacy.groups.exposure_problem import ChargedSum
 from sfumato.privacy.groups.per_worker import per_worker
 from sfumato.privacy.groups.received_sums import ReceivedSums
@@ -274,7 +274,7 @@ def test_cheapest_set_equals_brute_force_over_all_sets(count):
         assert costs["min-cost"] >= least * (1 - 1e-9)
         assert costs["min-cost"] <= min(costs["flow"], costs["cut"]) * (1 + 1e-9)
         scene = plan.exposure_problem(int(plan.kinds.of[unit]), device(observer))
-        found = cheapest(scene, lambda row, noise=noise: (row.own + 2 * row.linking) ** 2 / noise**2)
+        found = cheapest_set(scene, lambda row, noise=noise: (row.own + 2 * row.linking) ** 2 / noise**2)
         if found.optimal:
             assert costs["min-cost"] == pytest.approx(least)
         certified += found.optimal
@@ -310,7 +310,7 @@ def test_cheapest_set_equals_brute_force_where_it_is_neither_flow_nor_cut(struct
         )
         costs = {e.bound_name: square_of(e) for e in plan.exposures(unit, device(observer))}
         scene = plan.exposure_problem(int(plan.kinds.of[unit]), device(observer))
-        found = cheapest(scene, lambda row: float(row.own + 2 * row.linking) ** 2)
+        found = cheapest_set(scene, lambda row: float(row.own + 2 * row.linking) ** 2)
         assert costs["min-cost"] >= least * (1 - 1e-9)
         if found.optimal:
             assert costs["min-cost"] == pytest.approx(least)
@@ -369,7 +369,7 @@ def test_the_coarse_solver_is_sound_too():
     def price(row):
         return float(row.own + 2 * row.linking) ** 2 / 4
 
-    exact, coarse = cheapest(scene, price), cheapest(scene, price, exact_nodes=1)
+    exact, coarse = cheapest_set(scene, price), cheapest_set(scene, price, exact_nodes=1)
     assert len(scene.blocks) * 8 <= EXACT_NODES
     flow = sum(price(row) * n for row, n in scene.charged(scene.reach).items())
     assert exact.cost <= coarse.cost <= flow

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from tree_oracle import Round, make_ledger
 
-from sfumato.privacy.charges import bound_epsilon, is_surely_within, noise_scale_for
+from sfumato.privacy.charges import bound_epsilon, is_surely_within
 from sfumato.privacy.losses import gaussian
+from sfumato.privacy.noise_scale import noise_scale_for
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.elections import elected_outcomes
 from sfumato.privacy.tree.exposures import TreeExposures

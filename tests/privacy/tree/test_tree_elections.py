@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tree_oracle import Round, coalitions, make_ledger, mixed_ledgers
 
-from sfumato.privacy.charges import bound_epsilon, noise_scale_for
+from sfumato.privacy.charges import bound_epsilon
 from sfumato.privacy.losses import gaussian
+from sfumato.privacy.noise_scale import noise_scale_for
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.privacy.tree.shape import DeviceClasses

@@ -6,14 +6,14 @@ only O contains what it does see. Whatever is exposed costs what the target adde
 everything upstream (flow) leaves no linking workers; exposing nothing more (cut) leaves the most; a linking
 worker costs four times a contribution, but only at merging steps.
 
-First a lower bound is computed (`least_cost`): often flow or cut costs no more. All sets are compared
-where they are few enough (`search`). Otherwise the set is the cheapest of those found from
+First a lower bound is computed (`least_cost_of_any_set`): often flow or cut costs no more. All sets are
+compared where they are few enough (`search_all_sets`). Otherwise the set is the cheapest of those found from
 several starts: flow, cut, minimum cuts with dearer and dearer links (`minimum_cut`), and a local search from
 the best of them. It is sound like every set, never dearer than flow or cut, and `Exposed.least` says what
 every set costs at least. Problems of more than `EXACT_NODES` groups times blocks are cut on a coarser time
 grid only.
 
-All sets, followed block by block (`search`). An exposed set is a number of blocks a group
+All sets, followed block by block (`search_all_sets`). An exposed set is a number of blocks a group
 (`sfumato.privacy.groups.exposure_problem`). What a block costs depends on two sets of groups only: those
 that are still *open* (exposed) in it, and the hidden ones that the target's data have *reached* before it.
 So partial sets are followed as labels (open, reached), and of all partial sets with the same label the
@@ -41,9 +41,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.divergence import gap
+from sfumato.privacy.divergence import times_the_least
 from sfumato.privacy.groups.exposure_problem import ChargedSum, ExposureProblem, Price, cost
-from sfumato.privacy.groups.minimum_cut import cells_of, least_cost, minimum_cut
+from sfumato.privacy.groups.minimum_cut import cells_of, least_cost_of_any_set, minimum_cut
 from sfumato.privacy.groups.vector_clocks import Block, IntArray
 
 MOST_EXTENSIONS = 20_000
@@ -74,7 +74,7 @@ class SearchResult(NamedTuple):
     certain: bool
 
 
-def search(
+def search_all_sets(
     scene: ExposureProblem, price: Price, limit: float, *, most_extensions: int = MOST_EXTENSIONS
 ) -> SearchResult:
     """The cheapest exposed set, if it costs less than ``limit``."""
@@ -205,16 +205,16 @@ class Exposed(NamedTuple):
     @property
     def gap(self) -> float:
         """How many times what the cheapest set costs this one costs at most; 1 if none is cheaper."""
-        return gap(self.cost, self.least)
+        return times_the_least(self.cost, self.least)
 
 
-def cheapest(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXACT_NODES) -> Exposed:
+def cheapest_set(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXACT_NODES) -> Exposed:
     """The cheapest exposed set known; never dearer than flow or cut."""
     best = flow_or_cut(scene, price)
     if best.optimal:
         return best
     fine = int((scene.reach > 0).sum()) * len(scene.blocks) <= exact_nodes
-    found = search(scene, price, best.cost) if fine else SearchResult(None, False)
+    found = search_all_sets(scene, price, best.cost) if fine else SearchResult(None, False)
     best = _cheaper(scene, price, best, found.blocks)
     if found.certain:
         return best._replace(least=best.cost)
@@ -236,7 +236,7 @@ def flow_or_cut(scene: ExposureProblem, price: Price) -> Exposed:
     flow, cut = cost(scene, scene.reach, price), cost(scene, scene.seen, price)
     blocks, spent = (scene.reach, flow) if flow <= cut else (scene.seen, cut)
     only = spent == 0 or np.array_equal(scene.seen, scene.reach)
-    return Exposed(blocks, spent, spent if only else least_cost(scene, price))
+    return Exposed(blocks, spent, spent if only else least_cost_of_any_set(scene, price))
 
 
 def _cheaper(scene: ExposureProblem, price: Price, best: Exposed, blocks: IntArray | None) -> Exposed:

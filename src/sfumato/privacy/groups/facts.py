@@ -17,9 +17,9 @@ from sfumato.privacy.groups.vector_clocks import (
     Block,
     GroupStructure,
     IntArray,
-    MembershipClasses,
-    alike_until,
+    WorkerKinds,
     blocks_of,
+    next_unlike_blocks,
 )
 from sfumato.privacy.observers import Party
 from sfumato.privacy.received import fixed_draw
@@ -71,7 +71,7 @@ class GroupDraw:
             return Sampling(hidden=hidden)
         return fixed_draw(devices=self.size, sample=self.guaranteed, members=known, hidden=hidden)
 
-    def moved_at_once(self, *, own: bool, others: int, only_with_unit: bool = False) -> float:
+    def norms_moved_by_others(self, *, own: bool, others: int, only_with_unit: bool = False) -> float:
         """By how many message norms others move a sum, at most, besides the unit's own message.
 
         The unit and n - 1 others may be drawn, or n others without the unit.
@@ -195,9 +195,9 @@ class GroupFacts:
         return blocks_of(self.steps, period, self.era_steps)
 
     @cached_property
-    def kinds(self) -> MembershipClasses:
+    def kinds(self) -> WorkerKinds:
         """Workers told apart by their groups."""
-        return MembershipClasses.among(self.device_count, self.eras)
+        return WorkerKinds.among(self.device_count, self.eras)
 
     @cached_property
     def block_ends(self) -> IntArray:
@@ -207,7 +207,7 @@ class GroupFacts:
     @cached_property
     def blocks_alike_until(self) -> IntArray:
         """For every block the number of the first later one that differs from it."""
-        return alike_until(self.blocks)
+        return next_unlike_blocks(self.blocks)
 
     def message_norm(self, group: int) -> float:
         """Bound on what one worker contributes to a release of ``group``, l2."""

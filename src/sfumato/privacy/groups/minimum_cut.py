@@ -14,14 +14,14 @@ cut's value is a lower bound on the cost of every exposed set, and it is the cos
 no two kinds meet: always where no group has two kinds of workers that link it, where messages are met
 singly, and for DP-OGL+. Capacities are rounded down to integers, which keeps the value a lower bound.
 
-*Without looking at sets* (`least_cost`), for any number of blocks. The value of a minimum cut is at least
-that of any flow from the target's contributions, over links, to the groups that are seen. In groups that
-never change all blocks are alike, so a flow can be repeated: a way of n links from a seen group to a group
-of the target's, and an amount that all its links can carry in a block beside what other ways carry. The
-contributions of block b then pass the i-th link in block b + i, so the way is used by B - n of the B blocks,
-and each link carries the same amount in every block. This is the flow over time of Ford and Fulkerson
-(1958). Shortest ways are filled first; no flow is ever taken back, so the bound may be below the minimum
-cut. Contributions to groups that are seen are paid in any case.
+*Without looking at sets* (`least_cost_of_any_set`), for any number of blocks. The value of a minimum cut is
+at least that of any flow from the target's contributions, over links, to the groups that are seen. In groups
+that never change all blocks are alike, so a flow can be repeated: a way of n links from a seen group to a
+group of the target's, and an amount that all its links can carry in a block beside what other ways carry.
+The contributions of block b then pass the i-th link in block b + i, so the way is used by B - n of the B
+blocks, and each link carries the same amount in every block. This is the flow over time of Ford and
+Fulkerson (1958). Shortest ways are filled first; no flow is ever taken back, so the bound may be below the
+minimum cut. Contributions to groups that are seen are paid in any case.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class _Way(NamedTuple):
     links: tuple[tuple[int, int], ...]
 
 
-def least_cost(scene: ExposureProblem, price: Price) -> float:
+def least_cost_of_any_set(scene: ExposureProblem, price: Price) -> float:
     """What every exposed set costs at least."""
     paid = _paid_in_any_case(scene, price)
     if len(scene.kinds.incidence) > 1 or not scene.blocks or not scene.links_add_up:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sfumato.privacy.charges import bound_epsilon
-from sfumato.privacy.groups.received_sums import without_names
+from sfumato.privacy.groups.received_sums import charged_apart_from_names
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.observers import Party
 from sfumato.privacy.sampling import Neighbours
@@ -65,7 +65,7 @@ def per_worker(
                 exposures = shorter.exposures(unit, (pair.observer,))
                 epsilon = math.inf
                 for exposure in exposures:
-                    key = without_names(exposure)[1]
+                    key = charged_apart_from_names(exposure)[1]
                     if key not in spent:
                         spent[key] = bound_epsilon(exposure, delta=delta, neighbours=neighbours).epsilon
                     epsilon = min(epsilon, spent[key])

@@ -12,7 +12,7 @@ from sfumato.privacy.divergence import cheaper_split, divergence, messages_of
 from sfumato.privacy.groups.exposure_problem import ChargedSum, ExposureProblem
 from sfumato.privacy.groups.facts import GroupDraw, GroupFacts
 from sfumato.privacy.groups.vector_clocks import IntArray
-from sfumato.privacy.received import View, hides_draw, noise_is_draw_independent
+from sfumato.privacy.received import CoalitionView, hides_draw, noise_is_draw_independent
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, merged_draws
 from sfumato.privacy.sampling import Sampling
 
@@ -30,7 +30,7 @@ class ReceivedSums:
 
     facts: GroupFacts
     problem: ExposureProblem
-    view: View
+    view: CoalitionView
     members: dict[int, int]
     _prices: dict[ChargedSum, float] = field(default_factory=dict, init=False, repr=False)
 
@@ -79,7 +79,7 @@ class ReceivedSums:
                 noise = 0.0
             else:  # un-noised in-group models pass the unit's or a linking worker's input on to all
                 moving = size - row.own
-        others = draw.moved_at_once(own=row.own, others=moving, only_with_unit=not row.linking)
+        others = draw.norms_moved_by_others(own=row.own, others=moving, only_with_unit=not row.linking)
         if not facts.noised_by_devices(group):
             noise = 0.0 if how is not None else noise
         elif how == "single":
@@ -150,7 +150,7 @@ def group_name(group: int) -> str:
     return f"group {group}"
 
 
-def without_names(exposure: Exposure) -> tuple[Any, ...]:
+def charged_apart_from_names(exposure: Exposure) -> tuple[Any, ...]:
     """An exposure without the names of groups: equal for pairs that only naming tells apart."""
     counts: Counter[tuple[Any, ...]] = Counter()
     for drawn in exposure.draws:

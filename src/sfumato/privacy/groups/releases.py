@@ -39,20 +39,20 @@ from typing import Any
 import numpy as np
 
 from sfumato.privacy.charges import bound_epsilon
-from sfumato.privacy.groups.exposed_set import Exposed, cheapest, flow_or_cut
+from sfumato.privacy.declared_releases import UnitClass, unit_classes
+from sfumato.privacy.groups.exposed_set import Exposed, cheapest_set, flow_or_cut
 from sfumato.privacy.groups.exposure_problem import ExposureProblem
 from sfumato.privacy.groups.facts import GroupFacts
 from sfumato.privacy.groups.pair_classes import GroupPairs
-from sfumato.privacy.groups.received_sums import ReceivedSums, group_name, without_names
-from sfumato.privacy.groups.symmetries import Position, first_image
-from sfumato.privacy.groups.vector_clocks import IntArray, clocks, distances, prefixes_closed_form
+from sfumato.privacy.groups.received_sums import ReceivedSums, charged_apart_from_names, group_name
+from sfumato.privacy.groups.symmetries import Position, first_of_orbit
+from sfumato.privacy.groups.vector_clocks import IntArray, clocks, hops_between_groups, prefixes_closed_form
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import PairClass, Party
-from sfumato.privacy.received import View, hides_messages
-from sfumato.privacy.records import RecordReleases, noised_steps, releases_of
+from sfumato.privacy.received import CoalitionView, hides_messages
+from sfumato.privacy.records import RecordReleases, noised_steps, releases_by_batches
 from sfumato.privacy.release import Exposure, Release, without_noise, without_noise_in
 from sfumato.privacy.sampling import Neighbours
-from sfumato.privacy.unit_classes import UnitClass, unit_classes
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class GroupReleases(GroupFacts):
         """Classes of equivalent pairs."""
         return GroupPairs(self)
 
-    def view(self, coalition: Sequence[Party], epoch: int) -> View:
+    def view(self, coalition: Sequence[Party], epoch: int) -> CoalitionView:
         """What ``coalition`` receives in training epoch ``epoch`` (from 1).
 
         Raises:
@@ -85,14 +85,14 @@ class GroupReleases(GroupFacts):
                 threshold=self.unmask_thresholds[group] if self.unmask_thresholds else None,
             )
         )
-        return View(
+        return CoalitionView(
             single=masters - summed,
             summed=summed,
             averages=masters | {(1, group) for group in colluders},
             senders=frozenset((2, worker) for worker in workers),
         )
 
-    def _worst_view(self, coalition: Sequence[Party]) -> View:
+    def _worst_view(self, coalition: Sequence[Party]) -> CoalitionView:
         """The view of the first era, with every master that meets single messages in any era."""
         views = [self.view(coalition, era.first_epoch) for era in self.eras]
         single = frozenset().union(*(view.single for view in views))
@@ -137,7 +137,7 @@ class GroupReleases(GroupFacts):
         """Hops between the (first era's) groups, the unit being no link."""
         key = ("hops", unit_kind)
         if key not in self._cache:
-            self._cache[key] = distances(self.kinds.links(0, self.kinds.without(unit_kind)))
+            self._cache[key] = hops_between_groups(self.kinds.links(0, self.kinds.without(unit_kind)))
         hops: IntArray = self._cache[key]
         return hops
 
@@ -214,10 +214,10 @@ class GroupReleases(GroupFacts):
         best = flow_or_cut(scene, received.price)
         if best.optimal:
             return best
-        first, images = first_image(Position.of(scene, received), self.pairs.symmetries, self.group_count)
+        first, images = first_of_orbit(Position.of(scene, received), self.pairs.symmetries, self.group_count)
         if first not in self._cache:
             scene = first.problem(scene, images)
-            self._cache[first] = cheapest(scene, ReceivedSums(self, scene, *first.received).price)
+            self._cache[first] = cheapest_set(scene, ReceivedSums(self, scene, *first.received).price)
         found: Exposed = self._cache[first]
         return found._replace(blocks=found.blocks[list(images)])
 
@@ -299,7 +299,7 @@ class GroupReleases(GroupFacts):
                 for drawn in received.releases(row, number) if number else ():
                     if not composed:
                         drawn = without_noise_in(drawn)
-                    found += releases_of(drawn, self.batches, sure=sure, rounded=self.batches.rounded)
+                    found += releases_by_batches(drawn, self.batches, sure=sure, rounded=self.batches.rounded)
         return tuple(found)
 
     def _local_steps(self, unit: int) -> int:
@@ -313,7 +313,7 @@ class GroupReleases(GroupFacts):
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
         """The bound that an exposure of this ledger gives; equal ones are composed once."""
-        key = ("bound", without_names(exposure), delta, neighbours, known)
+        key = ("bound", charged_apart_from_names(exposure), delta, neighbours, known)
         if key not in self._cache:
             self._cache[key] = bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
         bound: EpsilonBound = self._cache[key]

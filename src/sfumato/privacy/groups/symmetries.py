@@ -6,7 +6,7 @@ isomorphism programs do; every symmetry found is checked before it is used, and 
 positions count as different. So classes may be too many, never too few. Classes are then checked once more
 against the structure itself: a class too few would give one worker another's ε.
 
-*Pairs of a unit and a coalition that symmetries map to each other* (`first_image`). A search among exposed
+*Pairs of a unit and a coalition that symmetries map to each other* (`first_of_orbit`). A search among exposed
 sets that breaks ties by number, or that is cut short, may answer two mirrored pairs differently. So it is
 asked for one pair of every orbit only, the one whose position comes first.
 """
@@ -22,15 +22,15 @@ import numpy.typing as npt
 
 from sfumato.privacy.groups.exposure_problem import ExposureProblem
 from sfumato.privacy.groups.received_sums import ReceivedSums
-from sfumato.privacy.groups.vector_clocks import IntArray, MembershipClasses
-from sfumato.privacy.received import View
+from sfumato.privacy.groups.vector_clocks import IntArray, WorkerKinds
+from sfumato.privacy.received import CoalitionView
 
 _MOST_REFINEMENTS = 400
 _MOST_VERTICES = 3000
 _MOST_FIXED = 4
 
 
-def orbits(kinds: MembershipClasses, colours: Sequence[Hashable]) -> tuple[IntArray, IntArray]:
+def orbits(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[IntArray, IntArray]:
     """A number for every kind of worker and every group, equal only where a symmetry maps one to the other.
 
     Args:
@@ -50,7 +50,7 @@ def orbits(kinds: MembershipClasses, colours: Sequence[Hashable]) -> tuple[IntAr
 
 
 def symmetries(
-    kinds: MembershipClasses, colours: Sequence[Hashable]
+    kinds: WorkerKinds, colours: Sequence[Hashable]
 ) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
     """Symmetries that generate the others: the images of all groups, and of all kinds of workers.
 
@@ -87,7 +87,7 @@ def _joined(count: int, mappings: Sequence[Sequence[int]]) -> IntArray:
             return label
 
 
-def _about_kinds(kinds: MembershipClasses, of_groups: IntArray) -> list[Hashable]:
+def _about_kinds(kinds: WorkerKinds, of_groups: IntArray) -> list[Hashable]:
     """What symmetries keep of every kind: its size, and how many groups of each orbit it is in, every era."""
     orbit = of_groups.tolist()
     return [
@@ -96,9 +96,7 @@ def _about_kinds(kinds: MembershipClasses, of_groups: IntArray) -> list[Hashable
     ]
 
 
-def _about_groups(
-    kinds: MembershipClasses, colours: Sequence[Hashable], of_kinds: IntArray
-) -> list[Hashable]:
+def _about_groups(kinds: WorkerKinds, colours: Sequence[Hashable], of_kinds: IntArray) -> list[Hashable]:
     """What symmetries keep of every group: its colour, and how many kinds of each orbit it has, every era."""
     members: list[list[tuple[int, int]]] = [[] for _ in colours]
     for orbit, eras in zip(of_kinds.tolist(), kinds.groups, strict=True):
@@ -129,7 +127,7 @@ def _hashed(values: IntArray) -> npt.NDArray[np.uint64]:
 class _Search:
     """Groups are vertices 0..M-1, kinds of workers the vertices after; an edge is labelled with its era."""
 
-    def __init__(self, kinds: MembershipClasses, colours: Sequence[Hashable]) -> None:
+    def __init__(self, kinds: WorkerKinds, colours: Sequence[Hashable]) -> None:
         self.kinds, self.colours = kinds, colours
         self.groups = kinds.group_count
         self.left = _MOST_REFINEMENTS
@@ -288,14 +286,14 @@ class Position(NamedTuple):
         return replace(scene, unit=self.unit, seen=seen, reach=reach)
 
     @property
-    def received(self) -> tuple[View, dict[int, int]]:
+    def received(self) -> tuple[CoalitionView, dict[int, int]]:
         """At which masters the coalition receives what, and its devices by kind."""
         single = frozenset((1, group) for group, alone in self.masters if alone)
         summed = frozenset((1, group) for group, alone in self.masters if not alone)
-        return View(single, summed, single | summed, frozenset()), dict(self.members)
+        return CoalitionView(single, summed, single | summed, frozenset()), dict(self.members)
 
 
-def first_image(
+def first_of_orbit(
     position: Position, symmetries: Sequence[tuple[Sequence[int], Sequence[int]]], group_count: int
 ) -> tuple[Position, tuple[int, ...]]:
     """The first position of the orbit of ``position``, and the images of all groups on the way there.

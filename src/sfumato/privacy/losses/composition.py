@@ -61,7 +61,7 @@ PairLosses: TypeAlias = tuple[GridLosses, GridLosses]
 """Of the world with the unit against the other, and the other way round; one object where they are alike."""
 
 
-def from_profiles(right: Array, mirrored: Array, interval: float) -> GridLosses:
+def losses_from_profiles(right: Array, mirrored: Array, interval: float) -> GridLosses:
     """The distribution of a world against another, whose profiles on the grid are at least those given.
 
     Args:

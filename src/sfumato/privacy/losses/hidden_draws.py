@@ -9,7 +9,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sfumato.privacy.losses.composition import LossComposition, PairLosses
-from sfumato.privacy.losses.one_release import largest_loss, of_batches, of_fixed_draw, of_public_scales
+from sfumato.privacy.losses.one_release import (
+    largest_loss,
+    losses_of_batches,
+    losses_of_fixed_draw,
+    losses_of_public_scales,
+)
 from sfumato.privacy.losses.revealed_draws import RevealedDraws
 from sfumato.privacy.sampling import (
     GaussianTerm,
@@ -66,15 +71,15 @@ class PrivacyLoss:
 def _one_release(square: float, sampling: Sampling, interval: float) -> PairLosses:
     """The losses of one release of μ² = ``square``."""
     if sampling.kind == "batches":
-        return of_batches(square, sampling, interval)
+        return losses_of_batches(square, sampling, interval)
     if sampling.kind == "fixed" and sampling.hidden:
-        return of_fixed_draw(square, sampling, interval)
+        return losses_of_fixed_draw(square, sampling, interval)
     if not (sampling.scales or sampling.seen_scales):  # always the same noise
         sampling = replace(sampling, scales=((1.0, 1.0),))
-    return of_public_scales(square, sampling, interval)
+    return losses_of_public_scales(square, sampling, interval)
 
 
-def thinned(terms: Sequence[GaussianTerm]) -> list[GaussianTerm]:
+def with_fewer_multipliers(terms: Sequence[GaussianTerm]) -> list[GaussianTerm]:
     """The terms, with up to 1 % less noise where a sampling has too many multipliers to take one by one."""
     distinct = Counter(term.sampling for term in terms)
     bins: defaultdict[tuple[Sampling | None, float], list[GaussianTerm]] = defaultdict(list)

@@ -1,9 +1,9 @@
 """Privacy loss distributions of one release, by the draw that decides whether and how far it moves.
 
-*Two worlds that share a part* (`of_fixed_draw`, and others below): one step of advanced joint convexity.
-With probability 1 - p both worlds release B (the unit is not drawn). With probability p the one world
-releases A and the other A'. A is at most ``s`` from A' and at most ``t`` from B, in units of the noise; "at
-most s from" means that no test tells the two apart better than N(0, 1) from N(s, 1). For α >= 1,
+*Two worlds that share a part* (`losses_of_fixed_draw`, and others below): one step of advanced joint
+convexity. With probability 1 - p both worlds release B (the unit is not drawn). With probability p the one
+world releases A and the other A'. A is at most ``s`` from A' and at most ``t`` from B, in units of the
+noise; "at most s from" means that no test tells the two apart better than N(0, 1) from N(s, 1). For α >= 1,
 
     D_α(pA + (1-p)B || pA' + (1-p)B) = ∫ (pA - αpA' - (α-1)(1-p)B)₊.
 
@@ -28,7 +28,7 @@ from B and A' is 1 from B (devices that count alike); with a unit replaced all t
 sensitivity apart. With all at most ``s`` apart this is the pair of Zhu, Dong and Wang (2022) for subsampling
 without replacement.
 
-*Batches that the sender draws* (`of_batches`). With probability 1 - p the record is not drawn and the
+*Batches that the sender draws* (`losses_of_batches`). With probability 1 - p the record is not drawn and the
 message is the shared part, N(0, 1); with probability ``c_j`` it is moved by at most ``s_j`` (c_1 + c_2 + ...
 = p). Two cases (docs/accounting.md derives both). *One world is the shared part* (a record zeroed out): the
 pair is N(0, 1) against the mixture of N(s_j, 1), in one dimension. *Both worlds leave the shared part* (a
@@ -37,11 +37,11 @@ shared part. Each share ``c_j / p`` of the shared part goes with one move, and t
 of the profiles of the moves. dp_accounting has a mixture of Gaussians too, which searches for every point of
 the grid alone and takes half a minute where this takes half a second.
 
-*A public scale of the noise* (`of_public_scales`), drawn anew each time: visible mixtures. A public draw
-that has nothing to do with the unit says how much noise a release has: who else was drawn and added noise.
-Given its outcome j (probability ``p_j``) the two worlds are a pair of μ_j. As the observer sees the outcome,
-the hockey-stick divergence of the release is Σ p_j D_j, at every level and in both directions: this is
-exact, and as a dominating pair it composes adaptively. The pair of an outcome is
+*A public scale of the noise* (`losses_of_public_scales`), drawn anew each time: visible mixtures. A public
+draw that has nothing to do with the unit says how much noise a release has: who else was drawn and added
+noise. Given its outcome j (probability ``p_j``) the two worlds are a pair of μ_j. As the observer sees the
+outcome, the hockey-stick divergence of the release is Σ p_j D_j, at every level and in both directions: this
+is exact, and as a dominating pair it composes adaptively. The pair of an outcome is
 
     N(0, 1) against N(μ, 1), of which the observer sees whether it uses the unit (probability q): q D_μ;
     N(0, 1) against (1-q) N(0, 1) + q N(μ, 1), where it does not see it;
@@ -65,7 +65,7 @@ from functools import lru_cache
 import numpy as np
 
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.composition import GridLosses, PairLosses, from_profiles
+from sfumato.privacy.losses.composition import GridLosses, PairLosses, losses_from_profiles
 from sfumato.privacy.losses.gaussian import Array
 from sfumato.privacy.sampling import Sampling
 
@@ -74,7 +74,7 @@ _NEWTON_STEPS = 12
 
 
 @dataclass(frozen=True)
-class Moves:
+class DrawnShift:
     """One way of being drawn: its probability, how far A is from A' (``between``), and how far from B."""
 
     chance: float
@@ -83,7 +83,7 @@ class Moves:
 
 
 @lru_cache(maxsize=64)
-def of_fixed_draw(square: float, sampling: Sampling, interval: float) -> PairLosses:
+def losses_of_fixed_draw(square: float, sampling: Sampling, interval: float) -> PairLosses:
     """The distribution of one release whose contributors are a fixed number, drawn unseen.
 
     Args:
@@ -92,12 +92,12 @@ def of_fixed_draw(square: float, sampling: Sampling, interval: float) -> PairLos
         interval: of the grid, in nats.
     """
     move = math.sqrt(square)
-    one, other = ([Moves(sampling.rate, move, move * away)] for away in sampling.apart)
-    forward = distribution(one, other, interval)
-    return forward, forward if one == other else distribution(other, one, interval)
+    one, other = ([DrawnShift(sampling.rate, move, move * away)] for away in sampling.apart)
+    forward = losses_against(one, other, interval)
+    return forward, forward if one == other else losses_against(other, one, interval)
 
 
-def distribution(one: Sequence[Moves], other: Sequence[Moves], interval: float) -> GridLosses:
+def losses_against(one: Sequence[DrawnShift], other: Sequence[DrawnShift], interval: float) -> GridLosses:
     """The distribution of the first world against the second.
 
     Args:
@@ -106,16 +106,16 @@ def distribution(one: Sequence[Moves], other: Sequence[Moves], interval: float) 
         interval: of the grid, in nats.
     """
     right = _profile(one, interval)
-    return from_profiles(right, right if one == other else _profile(other, interval), interval)
+    return losses_from_profiles(right, right if one == other else _profile(other, interval), interval)
 
 
-def _profile(moves: Sequence[Moves], interval: float) -> Array:
+def _profile(moves: Sequence[DrawnShift], interval: float) -> Array:
     """The profile at every point of the grid from 0 on."""
     rate = min(1.0, math.fsum(move.chance for move in moves))
     most = max(largest_loss(rate, move.between, move.from_shared) for move in moves)
     points = max(1, math.ceil(most / interval)) + 1
     levels: Array = np.arange(points, dtype=np.float64) * interval
-    parts = [move.chance / rate * of_one_move(levels, rate, move) for move in moves]
+    parts = [move.chance / rate * profile_of_shift(levels, rate, move) for move in moves]
     return np.asarray(np.sum(parts, axis=0))
 
 
@@ -138,7 +138,7 @@ def _largest_of_draw(rate: float, move: float) -> float:
     return float(np.logaddexp(math.log1p(-rate) if rate < 1 else -math.inf, math.log(rate) + largest))
 
 
-def of_one_move(levels: Array, rate: float, move: Moves) -> Array:
+def profile_of_shift(levels: Array, rate: float, move: DrawnShift) -> Array:
     """pΦ(z) - αpΦ(z-s) - (α-1)(1-p)Φ(z-t) at α = e^levels, which are at least 0, and p = ``rate`` > 0."""
     from scipy import special
 
@@ -163,7 +163,7 @@ _BISECTIONS = 64
 
 
 @lru_cache(maxsize=64)
-def of_batches(square: float, sampling: Sampling, interval: float) -> PairLosses:
+def losses_of_batches(square: float, sampling: Sampling, interval: float) -> PairLosses:
     """The distribution of one release.
 
     Args:
@@ -174,12 +174,14 @@ def of_batches(square: float, sampling: Sampling, interval: float) -> PairLosses
     listed = np.array([move for move in sampling.moves if move[0] > 0])
     chances, between, from_shared = listed[:, 0], *(math.sqrt(square) * listed[:, 1:].T)
     if sampling.shares_a_part:
-        both = [Moves(*move) for move in zip(chances, between, from_shared, strict=True)]
-        alike = distribution(both, both, interval)
+        both = [DrawnShift(*move) for move in zip(chances, between, from_shared, strict=True)]
+        alike = losses_against(both, both, interval)
         return alike, alike
     mixture = _Mixture(chances, between)
     forward, backward = mixture.forward(interval), mixture.backward(interval)
-    return from_profiles(forward, backward, interval), from_profiles(backward, forward, interval)
+    return losses_from_profiles(forward, backward, interval), losses_from_profiles(
+        backward, forward, interval
+    )
 
 
 class _Mixture:
@@ -247,7 +249,7 @@ def _grid(most: float, interval: float) -> Array:
 
 
 @lru_cache(maxsize=64)
-def of_public_scales(square: float, sampling: Sampling, interval: float) -> PairLosses:
+def losses_of_public_scales(square: float, sampling: Sampling, interval: float) -> PairLosses:
     """The distribution of one release.
 
     Args:
@@ -277,9 +279,11 @@ def of_public_scales(square: float, sampling: Sampling, interval: float) -> Pair
         forward[: len(reached)] += told
         backward[: len(reached)] += told
     if not sampling.hidden or sampling.shares_a_part:
-        alike = from_profiles(forward, forward, interval)
+        alike = losses_from_profiles(forward, forward, interval)
         return alike, alike
-    return from_profiles(forward, backward, interval), from_profiles(backward, forward, interval)
+    return losses_from_profiles(forward, backward, interval), losses_from_profiles(
+        backward, forward, interval
+    )
 
 
 def _forward(levels: Array, mu: float, sampling: Sampling) -> Array:
@@ -287,7 +291,7 @@ def _forward(levels: Array, mu: float, sampling: Sampling) -> Array:
     if not sampling.hidden:
         return sampling.rate * gaussian.delta(epsilon=levels, mu=np.array(mu))
     if sampling.shares_a_part:
-        return of_one_move(levels, sampling.rate, Moves(sampling.rate, mu, mu * sampling.apart[0]))
+        return profile_of_shift(levels, sampling.rate, DrawnShift(sampling.rate, mu, mu * sampling.apart[0]))
     present = (-np.expm1(-levels) + sampling.rate * np.exp(-levels)) / sampling.rate
     inner = np.maximum(levels + np.log(present), 0.0)
     return sampling.rate * gaussian.delta(epsilon=inner, mu=np.array(mu))

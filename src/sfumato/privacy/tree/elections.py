@@ -142,7 +142,7 @@ class TreeBounds(Protocol):
         """The cut bound."""
 
 
-def with_elections(
+def flow_and_cut_with_elections(
     exposures: TreeBounds, unit: int, members: Parties, alike: Sequence[int], *, most: int = MOST_OUTCOMES
 ) -> tuple[Exposure, ...]:
     """The flow and the cut exposure of ``unit`` towards ``members``, who may be elected.

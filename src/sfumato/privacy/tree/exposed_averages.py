@@ -40,7 +40,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sfumato.privacy.divergence import divergence, gap
+from sfumato.privacy.divergence import divergence, times_the_least
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
 from sfumato.privacy.sampling import Neighbours
@@ -50,7 +50,7 @@ _SEARCHED = 48
 """Aggregations of a round among which a path is searched for; with more, flow or cut is taken."""
 
 
-def cheapest(
+def cheapest_exposure(
     exposures: TreeExposures,
     unit: int,
     coalition: Sequence[Party],
@@ -69,7 +69,7 @@ def cheapest(
     stretches = _Stretches(exposures, unit, tuple(coalition), neighbours)
     flow, cut = flow_and_cut
     found = [(flow, stretches.steps), (cut, stretches.seen)]
-    if stretches.steps == stretches.seen:
+    if cut.draws is flow.draws or stretches.steps == stretches.seen:
         return _stated(flow, stretches.steps, 1.0)
     least = stretches.least()
     path = None
@@ -98,7 +98,7 @@ def _distance(cost: float, least: float, flow: Exposure, neighbours: Neighbours)
     if drawn.drawn_noise or (hidden and neighbours != "zero-out"):
         return math.inf
     one = Release("", "", math.sqrt(least), 0.0, 1.0, noise_is_draw_independent=hidden)
-    return gap(cost, divergence(DrawnReleases(drawn.sampling, (one,), drawn.count)))
+    return times_the_least(cost, divergence(DrawnReleases(drawn.sampling, (one,), drawn.count)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +129,7 @@ class _Stretches:
     @cached_property
     def seen(self) -> list[int]:
         """Those whose average the coalition receives."""
-        return self.exposures.seen(self.unit, self.coalition)
+        return self.exposures.received_steps(self.unit, self.coalition)
 
     @cached_property
     def resends(self) -> bool:
@@ -162,7 +162,7 @@ class _Stretches:
         facts, number = self.exposures.facts, self.steps[place]
         path = facts.paths[self.leaf]
         if number in self.seen:
-            tiers = [self.exposures.finest(path, self.coalition, number)]
+            tiers = [self.exposures.finest_sum(path, self.coalition, number)]
         else:
             tiers = [(tier, True) for tier in range(facts.steps[number].tier, facts.depth)]
         ways = [
@@ -183,11 +183,11 @@ class _Stretches:
         if tier == facts.depth:
             variance = float(facts.class_variance[number][facts.class_of(self.unit)])
             return variance, variance
-        path, met = facts.paths[self.leaf], self.exposures.noise.met
-        there = met(self.unit, path, self.coalition, number, tier, sent)
+        path, unknown = facts.paths[self.leaf], self.exposures.noise.variance_unknown_to
+        there = unknown(self.unit, path, self.coalition, number, tier, sent)
         if not facts.may_drop_out:
             return there, there
-        return there, met(self.unit, path, self.coalition, number, tier, sent, present=False)
+        return there, unknown(self.unit, path, self.coalition, number, tier, sent, present=False)
 
     def _least_moves(self, place: int, tier: int) -> Iterator[tuple[int, float]]:
         """How far an average of ``tier`` moves at least, by where the stretch to it starts."""

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.privacy.observers import Party
-from sfumato.privacy.received import View, fixed_draw, hides_draw, noise_is_draw_independent
+from sfumato.privacy.received import CoalitionView, fixed_draw, hides_draw, noise_is_draw_independent
 from sfumato.privacy.release import DrawnNoise, DrawnReleases, Exposure, Release
 from sfumato.privacy.sampling import Sampling
 from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
@@ -43,7 +43,7 @@ _KEPT = 1 << 12
 """How many views, and how many releases, are kept for the next pair."""
 
 
-def view_of(facts: TreeFacts, coalition: Sequence[Party], step: AggregationFacts) -> View:
+def view_of_coalition(facts: TreeFacts, coalition: Sequence[Party], step: AggregationFacts) -> CoalitionView:
     """What ``coalition`` receives at ``step``.
 
     Everything goes through the aggregating node, whose average everybody below receives; that of the
@@ -68,7 +68,7 @@ def view_of(facts: TreeFacts, coalition: Sequence[Party], step: AggregationFacts
         roots = {int(facts.paths[leaves[device]][tier]) for device in devices}
         roots |= {facts.ancestor(node.tier, node.index, tier) for node in nodes}
     sums = facts.receiving_sums(nodes, coalition)
-    return View(
+    return CoalitionView(
         single=frozenset((p.tier, p.index) for p in nodes if p not in sums),
         summed=frozenset((p.tier, p.index) for p in sums),
         averages=frozenset([(tier, root) for root in roots] + [(facts.depth - 1, leaf) for leaf in heard]),
@@ -102,10 +102,10 @@ class TreeExposures:
         return TreeNoise(self.facts)
 
     @cached_property
-    def _views(self) -> Callable[[tuple[Party, ...], int], View]:
-        """`view_of` by coalition and step, computed once for all units."""
+    def _views(self) -> Callable[[tuple[Party, ...], int], CoalitionView]:
+        """`view_of_coalition` by coalition and step, computed once for all units."""
         return lru_cache(_KEPT)(
-            lambda coalition, number: view_of(self.facts, coalition, self.facts.steps[number])
+            lambda coalition, number: view_of_coalition(self.facts, coalition, self.facts.steps[number])
         )
 
     @cached_property
@@ -119,7 +119,14 @@ class TreeExposures:
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> Exposure:
         """The cut bound; arguments as of `flow`."""
-        return self.between(unit, coalition, self.seen(unit, coalition), "cut")
+        return self.between(unit, coalition, self.received_steps(unit, coalition), "cut")
+
+    def flow_and_cut(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, Exposure]:
+        """Both bounds: one and the same where every average above ``unit`` is received."""
+        found = self.flow(unit, coalition)
+        if self.received_steps(unit, coalition) == self.facts.steps_of(self.facts.leaf_of(unit)):
+            return found, replace(found, bound_name="cut")
+        return found, self.cut(unit, coalition)
 
     def between(
         self,
@@ -133,7 +140,7 @@ class TreeExposures:
         Args:
             unit: as of `flow`.
             coalition: as of `flow`.
-            exposed: numbers of aggregations, those that are `seen` among them. None of a tier comes after one
+            exposed: numbers of aggregations, the `received_steps` among them. None of a tier comes after one
                 of a tier above it that is hidden (`sfumato.privacy.tree.exposed_averages`).
             bound_name: of the exposure.
         """
@@ -149,7 +156,7 @@ class TreeExposures:
         draw = self._drawn(unit, self.facts.paths[leaf], coalition, releases)
         return Exposure(bound_name, (draw,))
 
-    def seen(self, unit: int, coalition: Sequence[Party]) -> list[int]:
+    def received_steps(self, unit: int, coalition: Sequence[Party]) -> list[int]:
         """The aggregations of a round whose average, of the node above ``unit``, the coalition receives."""
         leaf = self.facts.leaf_of(unit)
         path = self.facts.paths[leaf]
@@ -186,7 +193,7 @@ class TreeExposures:
             or (p.kind == "node" and p.tier >= tier and self.facts.ancestor(p.tier, p.index, tier) == top)
         )
 
-    def finest(self, path: IntArray, coalition: Sequence[Party], number: int) -> tuple[int, bool]:
+    def finest_sum(self, path: IntArray, coalition: Sequence[Party], number: int) -> tuple[int, bool]:
         """Whose average is the finest sum with the unit's message: a tier, and whether its own noise is in.
 
         One past the last tier stands for the device's own message.
@@ -205,13 +212,13 @@ class TreeExposures:
         facts, step, mine = self.facts, self.facts.steps[number], self.facts.class_of(unit)
         path = facts.paths[facts.leaf_of(unit)]
         own = float(step.message_norm[path[-1]]) * float(facts.classes.weight[mine])
-        tier, sent = self.finest(path, coalition, number)
+        tier, sent = self.finest_sum(path, coalition, number)
         if tier == facts.depth:
             variance = float(facts.class_variance[number][mine])
             return Release(
                 step.name, "the device's own message", own, 0.0, variance, facts.draw_kind == "all"
             )
-        variance = self.noise.met(unit, path, coalition, number, tier, sent)
+        variance = self.noise.variance_unknown_to(unit, path, coalition, number, tier, sent)
         node = facts.party_name(Party("node", tier, int(path[tier])))
         if not sent:
             view = f"the sum that {node} receives"
@@ -275,9 +282,9 @@ class TreeExposures:
             return ()
         added = np.zeros((len(facts.classes.count), len(numbers)))
         for column, number in enumerate(numbers):
-            tier, _ = self.finest(path, coalition, number)
+            tier, _ = self.finest_sum(path, coalition, number)
             if tier < facts.depth:
-                added[:, column] = self.noise.of_one_drawn(path, coalition, number, tier)
+                added[:, column] = self.noise.variance_if_drawn(path, coalition, number, tier)
         others = Counter({c: int(count) for c, count in enumerate(facts.classes.count)})
         others.subtract([facts.class_of(unit)])
         others.subtract(facts.class_of(p.index) for p in coalition if p.kind == "device")
@@ -319,9 +326,9 @@ class TreeExposures:
         nothing at the seen aggregation. Where that may happen, only noise that is there all the same counts.
         """
         facts, step, leaf = self.facts, self.facts.steps[number], int(path[-1])
-        to, sent = self.finest(path, coalition, number)
+        to, sent = self.finest_sum(path, coalition, number)
         if facts.may_drop_out and to < facts.depth:
-            least = self.noise.met(unit, path, coalition, number, to, sent, present=False)
+            least = self.noise.variance_unknown_to(unit, path, coalition, number, to, sent, present=False)
             seen = replace(seen, variance=min(seen.variance, least))
         weight = facts.unit_weight(path, to) * float(facts.classes.weight[facts.class_of(unit)])
         fresh = bool(step.resends[leaf])

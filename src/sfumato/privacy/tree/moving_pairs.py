@@ -21,12 +21,12 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from sfumato.privacy.declared_releases import UnitClass, unit_classes
 from sfumato.privacy.observers import PairClass, Party, covering
 from sfumato.privacy.records import RecordReleases
 from sfumato.privacy.release import Exposure, Release, total_mu_squared
 from sfumato.privacy.sampling import Neighbours
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.privacy.unit_classes import UnitClass, unit_classes
 
 Kind: TypeAlias = tuple[int, str, int]
 IntArray = npt.NDArray[np.int64]

@@ -48,7 +48,7 @@ class TreeNoise:
             out.append(received + step.node_std[tier] ** 2)
         return tuple(out[::-1])
 
-    def met(
+    def variance_unknown_to(
         self,
         unit: int,
         path: IntArray,
@@ -109,7 +109,9 @@ class TreeNoise:
                 changed[int(path[-1])] = 0.0
         return changed[int(path[tier])]
 
-    def of_one_drawn(self, path: IntArray, coalition: Sequence[Party], number: int, tier: int) -> FloatArray:
+    def variance_if_drawn(
+        self, path: IntArray, coalition: Sequence[Party], number: int, tier: int
+    ) -> FloatArray:
         """Variance that a drawn device of each class adds to the average of ``path[tier]``, ``[C]``.
 
         Nothing where a member off the path sends it on; nor in the unit's leaf, if its aggregator is a member
