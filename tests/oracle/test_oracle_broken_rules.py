@@ -211,7 +211,7 @@ BROKEN = {
         MOVED,
         0,
         "public",
-        ((MovingReleases, "_composed_over_time", _eras_once(MovingReleases._composed_over_time)),),
+        ((MovingReleases, "_found_exposures", _eras_once(MovingReleases._found_exposures)),),
     ),
     "the schedule of another edge": Broken(
         tree(training={"rounds": 2, "steps_per_round": 2, "edge_every": [2, 1]}),

@@ -183,11 +183,11 @@ class _Stretches:
         if tier == facts.depth:
             variance = float(facts.class_variance[number][facts.class_of(self.unit)])
             return variance, variance
-        path, unknown = facts.paths[self.leaf], self.exposures.noise.variance_unknown_to
-        there = unknown(self.unit, path, self.coalition, number, tier, sent)
+        unknown = self.exposures.unknown_variance
+        there = unknown(self.unit, self.coalition, number, tier, sent)
         if not facts.may_drop_out:
             return there, there
-        return there, unknown(self.unit, path, self.coalition, number, tier, sent, present=False)
+        return there, unknown(self.unit, self.coalition, number, tier, sent, present=False)
 
     def _least_moves(self, place: int, tier: int) -> Iterator[tuple[int, float]]:
         """How far an average of ``tier`` moves at least, by where the stretch to it starts."""

@@ -164,7 +164,7 @@ class TreeExposures:
             number
             for number in self.facts.steps_of(leaf)
             if (tier := self.facts.steps[number].tier, int(path[tier]))
-            in self._views(self._near(path, coalition, number), number).averages
+            in self._views(self._under(path, coalition, self.facts.steps[number].tier), number).averages
         ]
 
     def release(
@@ -172,33 +172,46 @@ class TreeExposures:
     ) -> Release:
         """What is charged for an aggregation that is exposed, with those before it that are ``hidden``."""
         path = self.facts.paths[self.facts.leaf_of(unit)]
-        found = self._released(unit, self._near(path, coalition, number), number)
+        found = self._released(unit, self._under(path, coalition, self.facts.steps[number].tier), number)
         if not hidden:
             return found
         return self._with_hidden(found, unit, path, coalition, number, hidden)
 
-    def _near(self, path: IntArray, coalition: Sequence[Party], number: int) -> tuple[Party, ...]:
-        """The members at or under the aggregating node above the unit: no other learns of what enters it.
+    def _under(self, path: IntArray, coalition: Sequence[Party], tier: int) -> tuple[Party, ...]:
+        """The members at or under the node of ``tier`` above the unit: no other learns of what enters it.
 
         They are few, so that what is computed for them serves many coalitions.
         """
-        tier = self.facts.steps[number].tier
         if not tier:
             return tuple(coalition)
-        top = path[tier]
+        facts, top = self.facts, path[tier]
         return tuple(
             p
             for p in coalition
-            if (p.kind == "device" and self.facts.paths[self.facts.leaf_of(p.index), tier] == top)
-            or (p.kind == "node" and p.tier >= tier and self.facts.ancestor(p.tier, p.index, tier) == top)
+            if (p.kind == "device" and facts.paths[facts.leaf_of(p.index), tier] == top)
+            or (p.kind == "node" and p.tier >= tier and facts.ancestor(p.tier, p.index, tier) == top)
         )
+
+    def unknown_variance(
+        self, unit: int, coalition: Sequence[Party], number: int, tier: int, sent: bool, present: bool = True
+    ) -> float:
+        """`TreeNoise.variance_unknown_to`, computed once for all coalitions that are alike under the node."""
+        under = self._under(self.facts.paths[self.facts.leaf_of(unit)], coalition, tier)
+        return self._variances(unit, under, number, tier, sent, present)
+
+    @cached_property
+    def _variances(self) -> Callable[..., float]:
+        return lru_cache(_KEPT)(self.noise.variance_unknown_to)
 
     def finest_sum(self, path: IntArray, coalition: Sequence[Party], number: int) -> tuple[int, bool]:
         """Whose average is the finest sum with the unit's message: a tier, and whether its own noise is in.
 
         One past the last tier stands for the device's own message.
         """
-        step, view = self.facts.steps[number], self._views(self._near(path, coalition, number), number)
+        step, view = (
+            self.facts.steps[number],
+            self._views(self._under(path, coalition, self.facts.steps[number].tier), number),
+        )
         for tier in range(self.facts.depth - 1, step.tier - 1, -1):
             how = view.how(tier, int(path[tier]))
             if how is not None:
@@ -218,7 +231,7 @@ class TreeExposures:
             return Release(
                 step.name, "the device's own message", own, 0.0, variance, facts.draw_kind == "all"
             )
-        variance = self.noise.variance_unknown_to(unit, path, coalition, number, tier, sent)
+        variance = self.unknown_variance(unit, coalition, number, tier, sent)
         node = facts.party_name(Party("node", tier, int(path[tier])))
         if not sent:
             view = f"the sum that {node} receives"
@@ -328,7 +341,7 @@ class TreeExposures:
         facts, step, leaf = self.facts, self.facts.steps[number], int(path[-1])
         to, sent = self.finest_sum(path, coalition, number)
         if facts.may_drop_out and to < facts.depth:
-            least = self.noise.variance_unknown_to(unit, path, coalition, number, to, sent, present=False)
+            least = self.unknown_variance(unit, coalition, number, to, sent, present=False)
             seen = replace(seen, variance=min(seen.variance, least))
         weight = facts.unit_weight(path, to) * float(facts.classes.weight[facts.class_of(unit)])
         fresh = bool(step.resends[leaf])

@@ -51,21 +51,18 @@ class TreeNoise:
     def variance_unknown_to(
         self,
         unit: int,
-        path: IntArray,
         coalition: Sequence[Party],
         number: int,
         tier: int,
         sent: bool,
-        *,
         present: bool = True,
     ) -> float:
-        """Variance, in the average of ``path[tier]``, of the noise that no member knows.
+        """Variance, in the average of the node of ``tier`` above ``unit``, of the noise that no member knows.
 
         All noise in what a member off the path sends is known, as is what member devices add.
 
         Args:
             unit: the device.
-            path: of its leaf.
             coalition: who pools knowledge.
             number: of the aggregation.
             tier: whose average.
@@ -74,6 +71,7 @@ class TreeNoise:
                 noise of its leaf where leaves may send nothing.
         """
         facts, step, out = self.facts, self.facts.steps[number], self.sent[number]
+        path = facts.paths[facts.leaf_of(unit)]
         silent = not present and not facts.all_nodes_always_send
         alone = float(facts.class_variance[number][facts.class_of(unit)]) if present else 0.0
         if facts.rounds_after_noise and alone > 0:
