@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from sfumato.privacy.charges import Composition, charges, smallest_epsilon
 from sfumato.privacy.guarantee import EpsilonBound
-from sfumato.privacy.noise_scale import noise_scale_for
+from sfumato.privacy.noise_scale import scale_for
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.records import BatchFacts, RecordCharge, RecordReleases
 from sfumato.privacy.release import Exposure, NoiseLaw, Release, are_unprotected
@@ -243,12 +243,15 @@ class PairCharge:
         assert self.record is not None
         return {e.bound_name: self.record.ways(e) for e in self.exposures}
 
+    def ways(self, exposure: Exposure) -> tuple[Composition, ...]:
+        """Every sound way to charge ``exposure``, one of `exposures`."""
+        if self.record is None:
+            return charges(exposure, self.neighbours)
+        return self._ways_of_record[exposure.bound_name]
+
     def way(self, exposure: Exposure, delta: float) -> Composition:
         """The way of charging ``exposure`` that gives its bound."""
-        if self.record is None:
-            ways = charges(exposure, self.neighbours)
-        else:
-            ways = self._ways_of_record[exposure.bound_name]
+        ways = self.ways(exposure)
         if len(ways) == 1:
             return ways[0]
         return min(ways, key=lambda way: smallest_epsilon([way], 0, delta=delta).epsilon)
@@ -269,15 +272,15 @@ class PairCharge:
 
     def noise_scale(self, epsilon: float, delta: float) -> float:
         """Least factor on all noise for an ε of at most ``epsilon``; infinite without noise."""
-        if self.record is not None:
-            own = self.record.noise_scale_for(self.exposures, epsilon=epsilon, delta=delta)
-            return own if self.larger is None else min(own, self.larger.noise_scale(epsilon, delta))
-        return noise_scale_for(self.exposures, epsilon=epsilon, delta=delta, neighbours=self.neighbours)
+        ways = (way for exposure in self.exposures for way in self.ways(exposure))
+        own = scale_for(ways, epsilon=epsilon, delta=delta)
+        return own if self.larger is None else min(own, self.larger.noise_scale(epsilon, delta))
 
     @property
     def is_unprotected(self) -> bool:
         """Whether every bound charges something without noise, so that ε is infinite."""
-        if self.record is not None:
-            own = self.record.is_unprotected(self.exposures)
-            return own and (self.larger is None or self.larger.is_unprotected)
-        return are_unprotected(self.exposures)
+        if self.record is None:
+            return are_unprotected(self.exposures)
+        ways = (way for exposure in self.exposures for way in self.ways(exposure))
+        own = all(any(term.multiplier == 0 for term in way.terms) for way in ways)
+        return own and (self.larger is None or self.larger.is_unprotected)

@@ -14,7 +14,7 @@ not drawn record by record, and devices that remember more than what they receiv
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -23,7 +23,6 @@ import numpy.typing as npt
 
 from sfumato.privacy.charges import Composition, charges, smallest_epsilon
 from sfumato.privacy.guarantee import EpsilonBound
-from sfumato.privacy.noise_scale import scale_for
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
 from sfumato.privacy.sampling import GaussianTerm, Neighbours, Sampling
 
@@ -265,16 +264,6 @@ class RecordCharge:
         """
         bound = smallest_epsilon(ways or self.ways(exposure), self._count(exposure), delta=delta)
         return replace(bound, neighbours=self.neighbours)
-
-    def noise_scale_for(self, exposures: Iterable[Exposure], *, epsilon: float, delta: float) -> float:
-        """Least factor on all noise for an epsilon of at most ``epsilon``; infinite without noise."""
-        ways = [way for exposure in exposures for way in self.ways(exposure)]
-        return scale_for(ways, epsilon=epsilon, delta=delta)
-
-    def is_unprotected(self, exposures: Iterable[Exposure]) -> bool:
-        """Whether every way to charge the record charges something without noise: its ε is infinite."""
-        ways = (way for exposure in exposures for way in self.ways(exposure))
-        return all(any(term.multiplier == 0 for term in way.terms) for way in ways)
 
     def _count(self, exposure: Exposure) -> int:
         if self.rate is None or exposure.bound_name != "flow":

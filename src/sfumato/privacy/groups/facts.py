@@ -7,9 +7,10 @@ How a group draws the workers of a step, and what that leaves of a sum: docs/lea
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -107,6 +108,7 @@ class GroupDraw:
 
 GroupedKind = Literal["dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"]
 NoiseOwner = Literal["master", "devices"]
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,12 @@ class GroupFacts:
     def __post_init__(self) -> None:
         _validate(self)
 
-    # --- time and groups ------------------------------------------------------------------------
+    def once(self, key: object, compute: Callable[[], Found]) -> Found:
+        """What ``compute`` gives, computed once for each ``key``."""
+        if key not in self._cache:
+            self._cache[key] = compute()
+        found: Found = self._cache[key]
+        return found
 
     @property
     def group_count(self) -> int:
@@ -232,17 +239,15 @@ class GroupFacts:
 
     def draw(self, group: int, era: int) -> GroupDraw:
         """How ``group`` draws the workers of a step in ``era``."""
-        key = ("draw", group, era)
-        if key not in self._cache:
-            size = int(self.kinds.size[self.kinds.incidence[era][:, group]].sum())
-            self._cache[key] = GroupDraw.of(
-                size,
+        return self.once(
+            ("draw", group, era),
+            lambda: GroupDraw.of(
+                int(self.kinds.size[self.kinds.incidence[era][:, group]].sum()),
                 self.rate[group],
                 self.cohort[group] if self.cohort else None,
                 self.least_survivors[era][group] if self.least_survivors else None,
-            )
-        found: GroupDraw = self._cache[key]
-        return found
+            ),
+        )
 
     @property
     def sums_may_be_missing(self) -> bool:

@@ -44,10 +44,7 @@ class ReceivedSums:
         """`price`, computed once for all coalitions that receive the sum alike."""
         seen, known = bool(self.problem.seen[row.group]), self._known(row)
         key = ("price", row, self.view.how(1, row.group), seen, known)
-        if key not in self.facts._cache:
-            self.facts._cache[key] = math.fsum(divergence(drawn) for drawn in self.releases(row, 1))
-        price: float = self.facts._cache[key]
-        return price
+        return self.facts.once(key, lambda: math.fsum(map(divergence, self.releases(row, 1))))
 
     def exposure(self, bound_name: Literal["flow", "cut", "min-cost"], exposed: IntArray) -> Exposure:
         """All releases charged if the first ``exposed[g]`` blocks of every group are."""

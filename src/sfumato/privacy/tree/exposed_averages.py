@@ -237,13 +237,6 @@ class _Stretches:
         return max(0.0, others) * float(facts.leaf_weight[self.leaf])
 
 
-def _ratio(moved: float, variance: float) -> float:
-    """μ² of a sum."""
-    if moved == 0:
-        return 0.0
-    return moved**2 / variance if variance > 0 else math.inf
-
-
 def _cheapest_path(stretches: _Stretches) -> list[int] | None:
     """The aggregations to expose at least cost; none where they cannot be compared, or are too many."""
     exposures, steps = stretches.exposures, stretches.steps

@@ -34,11 +34,9 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.received import CoalitionView, fixed_draw, hides_draw, noise_is_draw_independent
 from sfumato.privacy.release import DrawnNoise, DrawnReleases, Exposure, Release
 from sfumato.privacy.sampling import Sampling
-from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
-from sfumato.privacy.tree.noise import TreeNoise
+from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts, TreeNoise
+from sfumato.privacy.tree.shape import FloatArray, IntArray
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 _KEPT = 1 << 12
 """How many views, and how many releases, are kept for the next pair."""
 

@@ -27,10 +27,9 @@ from sfumato.privacy.records import RecordReleases
 from sfumato.privacy.release import Exposure, Release, total_mu_squared
 from sfumato.privacy.sampling import Neighbours
 from sfumato.privacy.tree.releases import TreeReleases
+from sfumato.privacy.tree.shape import FloatArray, IntArray
 
 Kind: TypeAlias = tuple[int, str, int]
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 Owned: TypeAlias = dict[str, dict[Release, dict[str, float]]]
 _Found = TypeVar("_Found")
 _OWN = -1

@@ -10,7 +10,6 @@ from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from sfumato.privacy.charges import bound_epsilon
 from sfumato.privacy.declared_releases import UnitClass, unit_classes
@@ -24,8 +23,7 @@ from sfumato.privacy.tree.exposed_averages import cheapest_exposure
 from sfumato.privacy.tree.exposures import TreeExposures, view_of_coalition
 from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
 from sfumato.privacy.tree.pair_classes import TreePairs
-
-IntArray = npt.NDArray[np.int64]
+from sfumato.privacy.tree.shape import IntArray
 
 
 @dataclass(frozen=True)
