@@ -1,13 +1,8 @@
 """What declared releases answer, which units they hold alike, and how one pair is charged.
 
-*Which units one row stands for, and which of them is the worst* (`unit_classes`). Observers meet the devices
-of a class alike: the same releases, at the same noise. What can still differ is the probability q that a
-record is in a local step. ε never falls with q: a message is a mixture of what it is without the record and
-of Gaussians that are moved by how early the record is first drawn, the earlier the further
-(`sfumato.privacy.records`), and with a larger q the first draw is earlier. Between such a mixture and its
-counterpart the most telling events are those beyond a threshold, and a shift that is further makes them
-more telling, in both directions. So the worst unit of a class, as a record and as a device, is the device
-whose records are drawn most often, and no row needs a figure that no device has.
+Observers meet the devices of a class alike, but for the probability q that a record is in a local step. ε
+never falls with q (docs/accounting.md), so the worst unit of a class, as a record and as a device, is the
+device whose records are drawn most often, and no row needs a figure that no device has.
 """
 
 from __future__ import annotations

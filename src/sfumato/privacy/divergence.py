@@ -3,11 +3,10 @@
 They add up, sampling included; where nothing is sampled a divergence is μ², so that a set of releases of
 least cost has the least ε.
 
-*A sum over a Poisson draw, charged message by message.* Every device adds noise to its own message, and some
-senders of a sum start from hidden models that the unit's data have reached. The sum then moves if any of
-them, or the unit, is drawn. As a whole it is charged for all n of them at once, with probability 1 - (1 -
-q)^n. Somebody who received their messages one by one, and saw who is drawn, could compute the sum. So n
-messages, each charged with its own noise and with probability q, bound what the sum tells as well.
+*A sum over a Poisson draw, charged message by message* (docs/leakage.md). Every device adds noise to its own
+message, and some senders of a sum start from hidden models that the unit's data have reached. As a whole it
+is charged for all n who may move it at once, with probability 1 - (1 - q)^n. Their messages one by one, each
+with its own noise and with probability q, determine the sum, so they bound what it tells as well.
 
 Under ``replace`` n messages have the μ² of the sum if everybody is drawn, and less if somebody is not: then
 the messages never cost more. Under ``zero-out`` the unit's own part is half as long as each other one, and

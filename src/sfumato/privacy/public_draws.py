@@ -1,16 +1,11 @@
 """Rounds that a public draw decides about: what an outcome reveals, and how often it happens.
 
-The outcome of a round is independent of all data, and the coalition sees it, which can only help it. Given
-the outcome, the round is a pair of Gaussians, or one that Poisson sampling amplifies where the draw of the
-participants is hidden from the coalition even then. So the hockey-stick divergence of the round is the sum
-of those of its outcomes, each times its probability, at every level and in both directions
-(`sfumato.privacy.losses.one_release`). This is exact, and rounds compose. There are two such draws:
-
-*Who is elected* (`round_of_outcomes`).
-
-*Which others are drawn*, and add noise (`noise_outcomes`). Every release has the variance that is sure plus
-that of the others who are drawn, and the round is Gaussian with μ² = Σ s²/v. Under Poisson participation
-others are drawn independently of the unit. All rounding here is towards less noise.
+The outcome of a round is independent of all data, and the coalition sees it, which can only help it. So the
+divergence of the round is the sum of those of its outcomes, each times its probability
+(`sfumato.privacy.losses.one_release`): this is exact, and rounds compose. There are two such draws. *Who is
+elected* (`round_of_outcomes`, docs/hdp.md): given that, the draw of the participants may still be hidden.
+*Which others are drawn*, and add noise (`noise_outcomes`, docs/accounting.md): every release has the variance
+that is sure plus theirs, and the round is Gaussian with μ² = Σ s²/v. All rounding is towards less noise.
 """
 
 from __future__ import annotations

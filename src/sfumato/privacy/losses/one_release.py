@@ -1,52 +1,34 @@
 """Privacy loss distributions of one release, by the draw that decides whether and how far it moves.
 
-*Two worlds that share a part* (`losses_of_fixed_draw`, and others below): one step of advanced joint
-convexity. With probability 1 - p both worlds release B (the unit is not drawn). With probability p the one
-world releases A and the other A'. A is at most ``s`` from A' and at most ``t`` from B, in units of the
-noise; "at most s from" means that no test tells the two apart better than N(0, 1) from N(s, 1). For α >= 1,
+docs/accounting.md ("Sampling", "One record as the unit") derives the three.
 
-    D_α(pA + (1-p)B || pA' + (1-p)B) = ∫ (pA - αpA' - (α-1)(1-p)B)₊.
+*Two worlds that share a part.* With probability 1 - p both worlds release B (the unit is not drawn); else
+the one releases A and the other A'. A is at most ``s`` from A' and at most ``t`` from B, in units of the
+noise; "at most s from" means that no test tells the two apart better than N(0, 1) from N(s, 1). For α >= 1
+the hockey-stick divergence of one world from the other is at most
 
-Split the first A as cA + (1-c)A. The positive part of a sum is at most the sum of the positive parts, so
-this is at most ∫ (cpA - αpA')₊ + ∫ ((1-c)pA - (α-1)(1-p)B)₊ for every c in [0, 1]: two hockey-stick
-divergences, of A from A' and of A from B, each at most that of its Gaussians. With A = N(0, 1), A' = N(s, 1)
-and B = N(t, 1) on one line, and z where pA = αpA' + (α-1)(1-p)B, the choice c = αA'(z)/A(z) makes both
-positive parts the half-line below z, and the bound is
+    pΦ(z) - αpΦ(z-s) - (α-1)(1-p)Φ(z-t),    z where pA = αpA' + (α-1)(1-p)B,
 
-    pΦ(z) - αpΦ(z-s) - (α-1)(1-p)Φ(z-t),
-
-the divergence of the three Gaussians on one line themselves. So it is attained wherever messages may lie so.
-Only pairs were compared, so A, A' and B may be adaptive compositions. Where α < 1, D_α(P || Q) is
-1 - α + α D_{1/α}(Q || P), and the bound for the other direction is used. Both are convex in α, and as
-suprema over pairs their maximum is.
-
-*A fixed number drawn.* Draw ``n`` of the devices other than the unit, and one of the n whose place the unit
-takes with probability p = n/N: a uniform draw of all N. Given these, B is the release with that device and
-A, A' with the unit in its place. The worlds are mixtures of such pairs with the same weights, and
-divergences are jointly convex. With a unit zeroed out A is 1 from A' in units of its sensitivity, A is 2
-from B and A' is 1 from B (devices that count alike); with a unit replaced all three are one replace-one
-sensitivity apart. With all at most ``s`` apart this is the pair of Zhu, Dong and Wang (2022) for subsampling
-without replacement.
+that of A = N(0, 1), A' = N(s, 1) and B = N(t, 1) on one line. Only pairs are compared, so A, A' and B may be
+adaptive compositions. Where α < 1, D_α(P || Q) is 1 - α + α D_{1/α}(Q || P), and the bound for the other
+direction is used. *A fixed number drawn* (`losses_of_fixed_draw`) is such a pair: B is the release with the
+device whose place the unit takes.
 
 *Batches that the sender draws* (`losses_of_batches`). With probability 1 - p the record is not drawn and the
-message is the shared part, N(0, 1); with probability ``c_j`` it is moved by at most ``s_j`` (c_1 + c_2 + ...
-= p). Two cases (docs/accounting.md derives both). *One world is the shared part* (a record zeroed out): the
-pair is N(0, 1) against the mixture of N(s_j, 1), in one dimension. *Both worlds leave the shared part* (a
-record replaced, or a device that may not take part at all): by ``s_j`` from each other and ``t_j`` from the
-shared part. Each share ``c_j / p`` of the shared part goes with one move, and the profile is at most the sum
-of the profiles of the moves. dp_accounting has a mixture of Gaussians too, which searches for every point of
-the grid alone and takes half a minute where this takes half a second.
+message is the shared part, N(0, 1); with probability ``c_j`` it is moved by at most ``s_j`` (c_1 + ... = p).
+Either one world is the shared part (a record zeroed out): the pair is N(0, 1) against the mixture of N(s_j,
+1), in one dimension. Or both worlds leave it (a record replaced, or a device that may not take part at all),
+by ``s_j`` from each other and ``t_j`` from the shared part: each share ``c_j / p`` of it goes with one move,
+and the profile is at most the sum of the profiles of the moves. dp_accounting has a mixture of Gaussians
+too, which searches for every point of the grid alone and takes half a minute where this takes half a second.
 
-*A public scale of the noise* (`losses_of_public_scales`), drawn anew each time: visible mixtures. A public
-draw that has nothing to do with the unit says how much noise a release has: who else was drawn and added
-noise. Given its outcome j (probability ``p_j``) the two worlds are a pair of μ_j. As the observer sees the
-outcome, the hockey-stick divergence of the release is Σ p_j D_j, at every level and in both directions: this
-is exact, and as a dominating pair it composes adaptively. The pair of an outcome is
+*A public scale of the noise* (`losses_of_public_scales`), drawn anew each time, such as who else was drawn
+and added noise. Given its outcome j (probability ``p_j``) the two worlds are a pair of μ_j, and as the
+observer sees the outcome, the divergence of the release is exactly Σ p_j D_j. The pair of an outcome is
 
     N(0, 1) against N(μ, 1), of which the observer sees whether it uses the unit (probability q): q D_μ;
     N(0, 1) against (1-q) N(0, 1) + q N(μ, 1), where it does not see it;
-    (1-q) B + q A against (1-q) B + q A', where it does not see it and the unit is replaced: A is μ from A'
-    and a share of μ from B.
+    two worlds that share a part, where it does not see it and the unit is replaced.
 
 Some outcomes may be of the one kind and some of the other (``seen_scales``): then the sum is over both.
 

@@ -1,16 +1,10 @@
 """Elected supernodes: devices that hold office in their zone for a round; what that tells a coalition.
 
-*The exact law* (`elected_outcomes`) of what a round's elections show: which offices members hold. Every zone
-elects by itself, anew in each round and whatever the data are. So the offices that members hold are a public
-draw: the coalition sees it, and it has nothing to do with the unit. Given the offices, the round is charged
-as that of a coalition with these supernodes in it: who holds the office of the unit's own zone sees the draw
-of its participants, and offices elsewhere leave that draw hidden.
-
-Where supernodes fail, `TreeFacts.elections` bounds the probability of office from above. That is sound: who
-is told more offices than it holds can only learn more, so what bounds the round with more offices bounds it.
-
-Zones are put together where no symmetry tells them apart: siblings that are alike, with as many members of
-each class. Of those only how many elect a member counts.
+*The exact law* (`elected_outcomes`): which offices members hold is a public draw (docs/hdp.md). Given the
+offices, the round is charged as that of a coalition with these supernodes in it. Where supernodes fail,
+`TreeFacts.elections` bounds the probability of office from above: who is told more offices than it holds can
+only learn more. Zones are put together where no symmetry tells them apart: siblings that are alike, with as
+many members of each class. Of those only how many elect a member counts.
 
 *Terms of office* (`_terms_of_office`) bound the same with fewer cases: what a round in office adds.
 """
