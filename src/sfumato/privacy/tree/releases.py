@@ -71,7 +71,8 @@ class TreeReleases(TreeFacts):
         found = self._flow_and_cut(unit, members)
         if self.searched_under is not None and not self.elections:
             flow, cut = found
-            found += (cheapest_exposure(self._exposures, unit, members, (flow, cut), self.searched_under),)
+            pair = self._exposures.pair(unit, members)
+            found += (cheapest_exposure(pair, (flow, cut), self.searched_under),)
         return self._composed(found)
 
     @cached_property
@@ -83,7 +84,7 @@ class TreeReleases(TreeFacts):
         self, unit: int, members: tuple[Party, ...], quick: bool = False
     ) -> tuple[Exposure, ...]:
         if not self.elections:
-            return self._exposures.flow_and_cut(unit, members)
+            return self._exposures.pair(unit, members).flow_and_cut()
         from sfumato.privacy.tree.elections import MOST_OUTCOMES, flow_and_cut_with_elections
 
         most = 0 if quick else MOST_OUTCOMES
@@ -97,7 +98,8 @@ class TreeReleases(TreeFacts):
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
         """The exposed set of ``exposure``, which another ledger of the same tree chose."""
         exposed = [number - 1 for number in exposure.exposed]
-        (found,) = self._composed((self._exposures.between(unit, tuple(dict.fromkeys(coalition)), exposed),))
+        pair = self._exposures.pair(unit, tuple(dict.fromkeys(coalition)))
+        (found,) = self._composed((pair.exposure(exposed),))
         return found
 
     def _composed(self, exposures: tuple[Exposure, ...], *, of_records: bool = False) -> tuple[Exposure, ...]:
