@@ -108,7 +108,7 @@ class GroupDraw:
 
 GroupedKind = Literal["dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"]
 NoiseOwner = Literal["master", "devices"]
-Found = TypeVar("Found")
+_Computed = TypeVar("_Computed")
 
 
 @dataclass(frozen=True)
@@ -160,11 +160,11 @@ class GroupFacts:
     def __post_init__(self) -> None:
         _validate(self)
 
-    def once(self, key: object, compute: Callable[[], Found]) -> Found:
+    def once(self, key: object, compute: Callable[[], _Computed]) -> _Computed:
         """What ``compute`` gives, computed once for each ``key``."""
         if key not in self._cache:
             self._cache[key] = compute()
-        found: Found = self._cache[key]
+        found: _Computed = self._cache[key]
         return found
 
     @property
