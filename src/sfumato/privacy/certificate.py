@@ -70,7 +70,12 @@ class _Writer:
         """The certificate of one row."""
         exposures = self._ledger.exposures(pair.device, pair.coalition)
         owned = self._ledger.noise_by_owner(pair.device, pair.coalition)
-        record = self._record_charge(pair) if pair.is_record else None
+        record = None
+        if pair.is_record:
+            relation, by_filter = self._neighbours, self._by_filter
+            record = RecordCharge.of(
+                self._ledger, pair.device, pair.coalition, neighbours=relation, by_filter=by_filter
+            )
         bounds = {}
         for exposure in exposures:
             bounds[exposure.bound_name] = self._bound(pair, exposure, record, owned[exposure.bound_name])
@@ -85,15 +90,6 @@ class _Writer:
             "delta": pair.row.delta,
             "bounds": bounds,
         }
-
-    def _record_charge(self, pair: CertifiedPair) -> RecordCharge:
-        return RecordCharge.of(
-            self._ledger,
-            pair.device,
-            pair.coalition,
-            neighbours=self._neighbours,
-            by_filter=self._by_filter,
-        )
 
     def _bound(
         self,

@@ -295,8 +295,5 @@ def _multiplier(release: Release, neighbours: Neighbours) -> float:
 
 def _one_multiplier(releases: Sequence[Release], neighbours: Neighbours) -> float:
     """Multiplier of the one Gaussian that a draw's releases amount to."""
-    return _inverse_root(total_mu_squared(releases, neighbours))
-
-
-def _inverse_root(mu_squared: float) -> float:
+    mu_squared = total_mu_squared(releases, neighbours)
     return math.inf if mu_squared == 0 else 1 / math.sqrt(mu_squared)

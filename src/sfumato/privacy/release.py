@@ -79,7 +79,10 @@ class Release:
 
     def mu_squared(self, neighbours: Neighbours) -> float:
         """``(sensitivity / noise std)^2`` of one such release; infinite without noise."""
-        return _ratio_squared(self.sensitivity(neighbours), self.variance)
+        sensitivity = self.sensitivity(neighbours)
+        if sensitivity == 0:
+            return 0.0
+        return sensitivity**2 / self.variance if self.variance > 0 else math.inf
 
     @property
     def depends_on_unit(self) -> bool:
@@ -90,12 +93,6 @@ class Release:
     def is_unprotected(self) -> bool:
         """Whether it depends on the unit's data and has no noise that the coalition does not know."""
         return self.depends_on_unit and self.variance == 0
-
-
-def _ratio_squared(sensitivity: float, variance: float) -> float:
-    if sensitivity == 0:
-        return 0.0
-    return sensitivity**2 / variance if variance > 0 else math.inf
 
 
 def total_mu_squared(releases: Iterable[Release], neighbours: Neighbours) -> float:

@@ -104,7 +104,8 @@ def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> flo
     """
     certain = math.fsum(term.count * squared_mu(term) for term in terms if term.sampling is None)
     drawn = [term for term in terms if term.sampling is not None]
-    largest = max([certain, *(squared_mu(term) * _farthest(term) ** 2 for term in terms)])
+    farthest = [(term, max(1.0, *term.sampling.apart) if term.sampling else 1.0) for term in terms]
+    largest = max([certain, *(squared_mu(term) * move**2 for term, move in farthest)])
     many = max(1.0, len(terms) / 4)
     wanted = max(
         _FINEST_INTERVAL,
@@ -120,11 +121,6 @@ def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> flo
         range_of_losses = max([certain + 20 * math.sqrt(certain), *(_largest_loss(term) for term in drawn)])
         wanted = min(wanted, max(small, 2e-6 * many * range_of_losses, _LEAST_INTERVAL))
     return float(1e-4 * 2.0 ** math.ceil(math.log2(wanted / 1e-4)))
-
-
-def _farthest(term: GaussianTerm) -> float:
-    """The longest move that its losses come from, in units of the sensitivity."""
-    return max(1.0, *term.sampling.apart) if term.sampling is not None else 1.0
 
 
 def _largest_loss(term: GaussianTerm) -> float:

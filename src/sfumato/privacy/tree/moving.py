@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -128,10 +128,6 @@ class MovingReleases(TreeReleases):
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
         """See `DeclaredReleases.units_outside`."""
         return self.pairs.units_outside(members)
-
-    def after(self, rounds: int) -> Self:
-        """The ledger of the first ``rounds`` rounds."""
-        return replace(self, rounds=rounds)
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as JSON: those of each era."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -190,7 +190,7 @@ class TreeReleases(TreeFacts):
         """What ``coalition`` receives in aggregation ``number`` of a round."""
         return view_of_coalition(self, coalition, self.steps[number])
 
-    def after(self, rounds: int) -> TreeReleases:
+    def after(self, rounds: int) -> Self:
         """The ledger of the first ``rounds`` rounds."""
         return replace(self, rounds=rounds)
 
