@@ -14,8 +14,8 @@ from sfumato.errors import SpecError
 from sfumato.privacy.charges import bound_epsilon, charges
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Release, total_mu_squared
-from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts
+from sfumato.privacy.tree.shape import DeviceClasses
 
 PUBLIC, CLOUD, EDGE = (Party("public"),), (Party("node", 0, 0),), (Party("node", 1, 0),)
 DELTA = 1e-5

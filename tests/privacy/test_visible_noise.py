@@ -19,16 +19,15 @@ from scipy import stats
 from sfumato import account, load_spec
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import bound_epsilon, charges
-from sfumato.privacy.draws.noise_outcomes import noise_outcomes
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
-from sfumato.privacy.losses.public_scales import of_public_scales
+from sfumato.privacy.losses.one_release import losses_of_public_scales
 from sfumato.privacy.losses.revealed_draws import RevealedDraws
 from sfumato.privacy.observers import Party
+from sfumato.privacy.public_draws import noise_outcomes
 from sfumato.privacy.release import DrawnNoise, DrawnReleases, Release, without_noise
-from sfumato.privacy.tree.device_classes import DeviceClasses
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.privacy.tree.facts import AggregationFacts
+from sfumato.privacy.tree.shape import DeviceClasses
 
 PUBLIC, CLOUD = Party("public"), Party("node", 0, 0)
 DELTA, RATE = 1e-3, 0.4
@@ -313,7 +312,7 @@ def test_one_scale_is_the_plain_release():
 @pytest.mark.parametrize("hidden", [True, False])
 def test_losses_of_thousands_of_nats_do_not_overflow(hidden):
     sampling = Sampling.poisson(0.6, hidden=hidden, scales=((0.5, 1.0), (0.5, 0.1)))
-    one = of_public_scales(2500.0, sampling, 0.5)
+    one = losses_of_public_scales(2500.0, sampling, 0.5)
     for level in (5.0, 1000.0, 1300.0):
         inner = level - math.log(0.6) + math.log1p(-0.4 * math.exp(-level)) if hidden else level
         exact = 0.3 * (stats.norm.sf(inner / 50 - 25) + stats.norm.sf(inner / 5 - 2.5))

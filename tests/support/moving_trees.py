@@ -10,7 +10,7 @@ from message_graph.trees import TreeAsMessages
 
 from sfumato.network.moves import trees_over_time
 from sfumato.privacy.observers import Party
-from sfumato.privacy.records import RecordReleases, noised_steps, releases_of
+from sfumato.privacy.records import RecordReleases, noised_steps, releases_by_batches
 from sfumato.privacy.release import Exposure
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec
@@ -145,7 +145,7 @@ class RoundByRound:
                 found.append(noised_steps(batches.step_multiplier, sum(map(len, batches.moves))))
                 continue
             for draw in compiled.flow(me, _renumbered(coalition, number_of)).draws:
-                found += releases_of(draw, batches, one_draw=bool(facts.steps[-1].resends[leaf]))
+                found += releases_by_batches(draw, batches, one_draw=bool(facts.steps[-1].resends[leaf]))
         return found
 
     def exposures(self, unit: int, coalition: tuple[Party, ...]) -> tuple[Exposure, Exposure]:

@@ -6,8 +6,8 @@ import numpy as np
 from random_tree_facts import LEVELS, make_ledger
 
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts
+from sfumato.privacy.tree.shape import DeviceClasses
 
 
 def random_ledger(rng):

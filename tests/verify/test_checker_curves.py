@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.verify.composition import composed_epsilon, masses_on_grid
 from sfumato.verify.draws import stated_term
 from sfumato.verify.epsilon import epsilon_of_mixture, recomputed_epsilon

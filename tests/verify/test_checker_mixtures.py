@@ -14,13 +14,12 @@ from random_tree_facts import coalitions, ledgers, make_ledger, mixed_ledgers
 
 from sfumato.privacy.certificate import _plain
 from sfumato.privacy.charges import charges
-from sfumato.privacy.draws.sampling import Sampling
-from sfumato.privacy.noise_law import NoiseLaw
 from sfumato.privacy.observers import Party
-from sfumato.privacy.release import DrawnNoise, DrawnReleases, Exposure, Release
-from sfumato.privacy.tree.device_classes import DeviceClasses
+from sfumato.privacy.release import DrawnNoise, DrawnReleases, Exposure, NoiseLaw, Release
+from sfumato.privacy.sampling import Sampling
 from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.privacy.tree.releases import TreeReleases
+from sfumato.privacy.tree.shape import DeviceClasses
 from sfumato.verify.drawn_noise import chances_of_larger_mu, mixture_problems, noise_of_drawn_others
 from sfumato.verify.draws import read_draw
 from sfumato.verify.spec_tree import certainty_problems

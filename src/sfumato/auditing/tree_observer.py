@@ -20,8 +20,8 @@ from torch import Tensor
 
 from sfumato.auditing.harness import TARGET, ObservationKey, Observations
 from sfumato.network.tree import Tree
-from sfumato.privacy.hops import Hop
 from sfumato.privacy.observers import Party
+from sfumato.privacy.received import Hop
 from sfumato.schedule.faults.dropouts import threshold_of
 from sfumato.spec.faults import Faults
 

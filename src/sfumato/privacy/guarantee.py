@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sfumato.privacy.neighbours import Neighbours
+from sfumato.privacy.sampling import Neighbours
 
 
 @dataclass(frozen=True)

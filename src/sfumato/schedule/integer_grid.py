@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
-from sfumato.privacy.draws.batches import BatchFacts
+from sfumato.privacy.records import BatchFacts
 from sfumato.radio.secagg_traffic import RING_BITS
 from sfumato.schedule.tree import TreePlan
 from sfumato.schedule.tree_facts import hops_of

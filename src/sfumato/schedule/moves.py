@@ -14,7 +14,7 @@ import numpy as np
 from sfumato.errors import SpecError
 from sfumato.network.moves import trace_of, trees_over_time
 from sfumato.network.tree import Tree
-from sfumato.privacy.draws.batches import BatchFacts
+from sfumato.privacy.records import BatchFacts
 from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation

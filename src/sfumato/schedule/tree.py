@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
-from sfumato.privacy.hops import Hop
 from sfumato.privacy.observers import Party
+from sfumato.privacy.received import Hop
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air.power_control import AirPlan, air_of

@@ -7,11 +7,11 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
-from sfumato.privacy.draws.batches import BatchFacts
-from sfumato.privacy.hops import Hop
-from sfumato.privacy.tree.device_classes import DeviceClasses
+from sfumato.privacy.received import Hop
+from sfumato.privacy.records import BatchFacts
 from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.privacy.tree.releases import TreeReleases
+from sfumato.privacy.tree.shape import DeviceClasses
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air.power_control import AirPlan, air_of
 from sfumato.schedule.faults.dropouts import shares_that_unmask, survival

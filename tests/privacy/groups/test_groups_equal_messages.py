@@ -15,7 +15,7 @@ from oracle_random_groups import (
 )
 
 from sfumato.errors import SpecError
-from sfumato.privacy.groups.exposed_set import cheapest
+from sfumato.privacy.groups.exposed_set import cheapest_set
 from sfumato.privacy.groups.received_sums import ReceivedSums
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import GroupStructure
@@ -38,7 +38,7 @@ def compare(ledger, unit, coalition, rng):
             kind = int(kinds.of[party.index])
             members[kind] = members.get(kind, 0) + 1
     view = ReceivedSums(ledger, problem, ledger._worst_view(coalition), members)
-    found = cheapest(problem, view.price)
+    found = cheapest_set(problem, view.price)
     assert_equal(fast_between, graph.between(unit, coalition, ledger.block_ends[found.blocks].tolist()))
     some = np.array([rng.randint(a, b) for a, b in zip(problem.seen, problem.reach, strict=True)])
     fast = view.exposure("min-cost", some)

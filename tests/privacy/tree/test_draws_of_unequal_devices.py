@@ -11,8 +11,8 @@ from scipy.stats import binom
 from sfumato.privacy.charges import bound_epsilon, charges
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts
+from sfumato.privacy.tree.shape import DeviceClasses
 
 DEVICES, ROUNDS, DELTA = 20, 400, 1e-4
 PUBLIC = (Party("public"),)

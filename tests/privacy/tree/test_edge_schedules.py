@@ -11,7 +11,7 @@ from random_tree_facts import charged, make_ledger
 from scheduled_trees import random_ledger, random_pair
 
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.elections import with_elections
+from sfumato.privacy.tree.elections import flow_and_cut_with_elections
 from sfumato.privacy.tree.facts import AggregationFacts
 
 LONG = 4000
@@ -32,7 +32,7 @@ def equal_to_the_general_form(number):
     if rng.random() < 0.3:
         ledger = replace(ledger, elections=1.0)
     unit, coalition = random_pair(rng, ledger)
-    general = with_elections(TreeAsMessages(ledger), unit, coalition, ledger.leaf_classes)
+    general = flow_and_cut_with_elections(TreeAsMessages(ledger), unit, coalition, ledger.leaf_classes)
     for mine, theirs in zip(ledger.exposures(unit, coalition), general, strict=True):
         assert_equal(mine, theirs)
 

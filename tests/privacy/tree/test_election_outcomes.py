@@ -14,10 +14,11 @@ import pytest
 from one_aggregation import Aggregation
 from random_tree_facts import make_ledger
 
-from sfumato.privacy.charges import bound_epsilon, is_surely_within, noise_scale_for
+from sfumato.privacy.charges import bound_epsilon, is_surely_within
 from sfumato.privacy.losses import gaussian
+from sfumato.privacy.noise_scale import noise_scale_for
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.election_outcomes import elected_outcomes
+from sfumato.privacy.tree.elections import elected_outcomes
 from sfumato.privacy.tree.exposures import TreeExposures
 from sfumato.privacy.tree.facts import AggregationFacts
 

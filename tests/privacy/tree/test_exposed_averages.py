@@ -16,7 +16,7 @@ from message_graph.vectors import Sum
 from random_tree_facts import make_ledger
 
 from sfumato.accounting import account
-from sfumato.privacy.exposed_sets import divergence
+from sfumato.privacy.divergence import divergence
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import total_mu_squared
 from sfumato.privacy.tree import exposed_averages
@@ -113,7 +113,9 @@ def compared(numbers, neighbours="zero-out"):
         known = min(total_mu_squared(e.releases, neighbours) for e in (flow, cut))
         assert spent >= least * (1 - 1e-9), (number, spent, least)
         assert spent <= known
-        bound = exposed_averages._Stretches(ledger._exposures, unit, coalition, neighbours).least()
+        bound = exposed_averages._Stretches(
+            ledger._exposures.pair(unit, tuple(coalition)), neighbours
+        ).least()
         assert bound <= least * (1 + 1e-9), (number, bound, least)
         if math.isfinite(least) and math.isfinite(found.gap):
             assert spent <= least * found.gap * (1 + 2e-6), (number, spent, least, found.gap)
@@ -201,7 +203,7 @@ def test_draws(kind, seen):
     cheapest = min(divergence(e.draws[0]) for e in (flow, cut, found))
     assert divergence(found.draws[0]) == cheapest
     assert flow.draws[0].amplifies == (not seen)
-    bound = exposed_averages._Stretches(ledger._exposures, 0, (observer,), "zero-out").least()
+    bound = exposed_averages._Stretches(ledger._exposures.pair(0, (observer,)), "zero-out").least()
     assert total_mu_squared(found.releases, "zero-out") == pytest.approx(bound)
     # what is not amplified costs more than the least, amplified; of one of two drawn the two cost the same
     assert (found.gap > 1) == (kind == "poisson" and not seen)

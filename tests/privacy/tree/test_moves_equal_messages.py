@@ -18,8 +18,8 @@ from moving_trees import (
 
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.moving import MovingReleases
+from sfumato.privacy.tree.moving_pairs import RoundKinds
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.privacy.tree.round_kinds import RoundKinds
 from sfumato.schedule import moves
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec

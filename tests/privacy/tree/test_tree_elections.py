@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from one_aggregation import Aggregation
 from random_tree_facts import coalitions, make_ledger, mixed_ledgers
 
-from sfumato.privacy.charges import bound_epsilon, noise_scale_for
+from sfumato.privacy.charges import bound_epsilon
 from sfumato.privacy.losses import gaussian
+from sfumato.privacy.noise_scale import noise_scale_for
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts
+from sfumato.privacy.tree.shape import DeviceClasses
 
 DELTA = 1e-3
 

@@ -19,10 +19,9 @@ from random_tree_facts import ledgers, make_ledger
 from sfumato.accounting import account
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import bound_epsilon, charges
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
 from sfumato.privacy.observers import Party
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.run_folder.reader import write_ledger
 from sfumato.schedule.resolve import resolve

@@ -15,7 +15,7 @@ from random_tree_facts import coalitions, ledgers, mixed_ledgers
 
 from sfumato.errors import SpecError
 from sfumato.privacy.release import total_mu_squared
-from sfumato.privacy.tree.elections import with_elections
+from sfumato.privacy.tree.elections import flow_and_cut_with_elections
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.spec.load import load_spec
@@ -25,7 +25,7 @@ def both_ways(ledger, unit, coalition):
     """The exposures of a pair, computed fast, and from a graph of messages."""
     members, graph = tuple(dict.fromkeys(coalition)), TreeAsMessages(ledger)
     fast = ledger.exposures(unit, members)
-    general = with_elections(graph, unit, members, ledger.leaf_classes)
+    general = flow_and_cut_with_elections(graph, unit, members, ledger.leaf_classes)
     if len(fast) == 3:  # the cheapest set, which the general form does not search for
         exposed = [number - 1 for number in fast[2].exposed]
         general += (graph.between(unit, members, exposed),)

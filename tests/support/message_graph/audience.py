@@ -1,7 +1,7 @@
 """Which vectors a coalition receives, and which draws it sees: one rule for trees, groups and the air.
 
 A coalition receives a sum whose audience a member belongs to, and a vector sent to a member by itself, unless
-it travels within a sum and too few of the senders collude to take it apart (`privacy.hops`).
+it travels within a sum and too few of the senders collude to take it apart (`privacy.received`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from message_graph.vectors import Cohort, Delivery, Key, MessageGraph
-from sfumato.privacy.draws.amplification import hides_draw
-from sfumato.privacy.hops import hides_messages
 from sfumato.privacy.observers import Party
+from sfumato.privacy.received import hides_draw, hides_messages
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The noise that other senders add to a sum whenever a Poisson draw takes them.
 
-They are drawn independently of the unit, so who they are is a public draw (`privacy.noise_outcomes`). Their
+They are drawn independently of the unit, so who they are is a public draw (`privacy.public_draws`). Their
 noise counts in a sum where it reaches the sum unseen, and where nothing but messages and noise depends on who
 is drawn: all that is drawn is sent, nothing is rounded after its noise, and the channel is the same.
 """

@@ -15,11 +15,11 @@ from message_graph.drawn_noise import NoiseOfOthers
 from message_graph.innovations import Coordinate, Innovation, Innovations
 from message_graph.noise import SureNoise
 from message_graph.vectors import Cohort, Key, Message, MessageGraph, Sum
-from sfumato.privacy.draws.amplification import fixed_draw, noise_is_draw_independent
-from sfumato.privacy.draws.sampling import Sampling
+from sfumato.privacy.divergence import cheaper_split
 from sfumato.privacy.observers import Party
+from sfumato.privacy.received import fixed_draw, noise_is_draw_independent
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, merged_draws
-from sfumato.privacy.split_sums import cheaper_split
+from sfumato.privacy.sampling import Sampling
 
 
 class _Charged(NamedTuple):

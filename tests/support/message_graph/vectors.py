@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from sfumato.privacy.hops import Hop
 from sfumato.privacy.observers import Party
+from sfumato.privacy.received import Hop
 
 Key: TypeAlias = Hashable
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.privacy.losses.tradeoff_region import allowed_tpr
+from sfumato.privacy.losses.gaussian import allowed_tpr
 from sfumato.report import formatting as text
 from sfumato.report.figures.audits import audit_figure
 from sfumato.report.figures.curves import LEGEND, MARGIN

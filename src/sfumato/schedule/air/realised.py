@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import EnvelopeError
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.release import Exposure
+from sfumato.privacy.sampling import Neighbours
 from sfumato.schedule.air.power_control import AirPlan, AirTransmission
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.network.tree import Tree
-from sfumato.privacy.hops import Hop
+from sfumato.privacy.received import Hop
 from sfumato.radio.costs import Attempts
 from sfumato.random import Stream, generator
 from sfumato.schedule.faults.elections import succession_of

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
+from sfumato.privacy.declared_releases import PairCharge
 from sfumato.privacy.observers import Party
-from sfumato.privacy.pair_charge import PairCharge
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air.power_control import AirPlan

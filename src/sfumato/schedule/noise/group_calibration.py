@@ -14,9 +14,9 @@ import numpy as np
 
 from sfumato.errors import SpecError
 from sfumato.network.groups import FloatArray
+from sfumato.privacy.declared_releases import PairCharge
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
-from sfumato.privacy.pair_charge import PairCharge
 from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.noise.least_noise import Verdict, least_noise
 from sfumato.schedule.rows.observers import is_of_kind, parse_observer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sfumato.errors import SpecError
-from sfumato.privacy.noise_law import GAUSSIAN, NoiseLaw
+from sfumato.privacy.release import GAUSSIAN, NoiseLaw
 from sfumato.spec.document import Spec
 
 _PLACE = "privacy.mechanism"

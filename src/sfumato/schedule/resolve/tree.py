@@ -13,7 +13,7 @@ from sfumato.errors import SpecError
 from sfumato.network import tree as federation
 from sfumato.network.inlining import inlined
 from sfumato.network.tree import Tree, trust_as_written, with_trust
-from sfumato.privacy.draws.batches import BatchFacts
+from sfumato.privacy.records import BatchFacts
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.radio.channels import Channels
 from sfumato.schedule.adaptive_clip import adaptive_clip_notes, check_adaptive_clip

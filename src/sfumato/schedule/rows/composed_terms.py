@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from sfumato.privacy.charges import Composition
-from sfumato.privacy.draws.sampling import Sampling
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
 from sfumato.privacy.release import Release
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.rounding import number
 
 _MOST_TERMS = 6
 _MOST_MOVES = 3
+_figure = lru_cache(maxsize=1024)(number)  # as text; many rows have the same terms
 
 
 def composed_terms(way: Composition, *, in_groups: bool) -> str:
@@ -68,7 +69,7 @@ def _vector(release: Release, *, in_groups: bool) -> str:
 
 def _multiplier(term: GaussianTerm) -> str:
     by_chance = term.sampling is not None and (term.sampling.scales or term.sampling.seen_scales)
-    return f" at multiplier {number(term.multiplier)}{' at least' if by_chance else ''}"
+    return f" at multiplier {_figure(term.multiplier)}{' at least' if by_chance else ''}"
 
 
 def _moved(term: GaussianTerm) -> str:
@@ -80,12 +81,12 @@ def _moved(term: GaussianTerm) -> str:
         return f", each moved with probability {_moves(sampling)}"
     seen = "unseen" if sampling.hidden else "seen"
     if sampling.kind == "fixed":
-        apart = _joined([number(distance) for distance in sampling.apart])
+        apart = _joined([_figure(distance) for distance in sampling.apart])
         return (
             f", each moved by a draw of {sampling.sample} of {sampling.population}, {seen} (by {apart} times "
             "that from where another device's message is)"
         )
-    said = f", each moved with probability {number(sampling.rate)}, {seen}"
+    said = f", each moved with probability {_figure(sampling.rate)}, {seen}"
     if sampling.shares_a_part:
         return said + _from_shared(dict.fromkeys(map(_share, sampling.apart)))
     return said
@@ -95,7 +96,7 @@ def _moves(sampling: Sampling) -> str:
     """How far a message moves, by the local step that first draws the record."""
     listed = sampling.moves[:_MOST_MOVES]
     found = [
-        number(chance) + (f" by {_share(between)} of that" if len(sampling.moves) > 1 else "")
+        _figure(chance) + (f" by {_share(between)} of that" if len(sampling.moves) > 1 else "")
         for chance, between, _ in listed
     ]
     if len(sampling.moves) > _MOST_MOVES:
@@ -114,7 +115,7 @@ def _from_shared(shares: Iterable[str]) -> str:
 
 
 def _share(of_move: float) -> str:
-    return "all" if of_move == 1 else number(of_move)
+    return "all" if of_move == 1 else _figure(of_move)
 
 
 def _joined(parts: Sequence[str]) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sfumato.privacy.declared_releases import DeclaredReleases
+from sfumato.privacy.declared_releases import DeclaredReleases, PairCharge
 from sfumato.privacy.observers import PairClass, Party
-from sfumato.privacy.pair_charge import PairCharge
 from sfumato.schedule.base import Plan
 from sfumato.spec.document import Spec
 

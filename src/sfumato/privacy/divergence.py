@@ -1,10 +1,12 @@
-"""A sum over a Poisson draw, charged message by message.
+"""Rényi divergences of order 2: by which exposed sets are compared, and whether a sum is charged as messages.
 
-Every device adds noise to its own message, and some senders of a sum start from hidden models that the unit's
-data have reached. The sum then moves if any of them, or the unit, is drawn. As a whole it is charged for all
-n of them at once, with probability 1 - (1 - q)^n. Somebody who received their messages one by one, and saw
-who is drawn, could compute the sum. So n messages, each charged with its own noise and with probability q,
-bound what the sum tells as well.
+They add up, sampling included; where nothing is sampled a divergence is μ², so that a set of releases of
+least cost has the least ε.
+
+*A sum over a Poisson draw, charged message by message* (docs/leakage.md). Every device adds noise to its own
+message, and some senders of a sum start from hidden models that the unit's data have reached. As a whole it
+is charged for all n who may move it at once, with probability 1 - (1 - q)^n. Their messages one by one, each
+with its own noise and with probability q, determine the sum, so they bound what it tells as well.
 
 Under ``replace`` n messages have the μ² of the sum if everybody is drawn, and less if somebody is not: then
 the messages never cost more. Under ``zero-out`` the unit's own part is half as long as each other one, and
@@ -18,7 +20,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from sfumato.privacy.release import Release
+from sfumato.privacy.release import DrawnReleases, Release, total_mu_squared
+from sfumato.privacy.sampling import Neighbours
 
 _LARGE = 20.0
 
@@ -83,3 +86,33 @@ def renyi_2_of_fixed_draw(square: float, rate: float) -> float:
     near = math.expm1(square)
     far = math.exp(4 * square) + math.exp(square) - 2 * math.exp(2 * square)
     return math.log1p(min(rate * near, rate**2 * (rate * near + (1 - rate) * far)))
+
+
+_ROUNDING = 1e-6
+
+
+def divergence(drawn: DrawnReleases, neighbours: Neighbours = "zero-out") -> float:
+    """Rényi divergence of order 2 of all releases that a kind of draw serves.
+
+    Args:
+        drawn: the releases.
+        neighbours: the relation. Draws that are hidden are priced as under zero-out.
+    """
+    square = total_mu_squared(drawn.releases, neighbours)
+    if drawn.sampling.kind == "all":
+        return drawn.count * square
+    if drawn.amplifies and drawn.sampling.kind == "fixed":
+        return drawn.count * renyi_2_of_fixed_draw(square, drawn.sampling.sample / drawn.sampling.population)
+    return drawn.count * renyi_2(square, drawn.sampling.rate**2 if drawn.amplifies else drawn.moved_rate)
+
+
+def times_the_least(cost: float, least: float) -> float:
+    """How many times what the cheapest set costs a set of ``cost`` costs at most; 1 if none is cheaper.
+
+    Args:
+        cost: of the set.
+        least: what every set costs at least.
+    """
+    if cost <= least * (1 + _ROUNDING):
+        return 1.0
+    return cost / least if least > 0 else math.inf

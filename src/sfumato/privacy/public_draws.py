@@ -1,23 +1,25 @@
-"""How much noise other drawn devices add to a round, as a public draw.
+"""Rounds that a public draw decides about: what an outcome reveals, and how often it happens.
 
-Who else is drawn is told to the observer, which can only help it. Given that, every release has the variance
-that is sure plus that of the others who are drawn, and the round is Gaussian with μ² = Σ s²/v. Under Poisson
-participation others are drawn independently of the unit, so who they are is a public draw that has nothing to
-do with the unit: the round is a visible mixture (`public_scales`). All rounding here is towards less noise.
+The outcome of a round is independent of all data, and the coalition sees it, which can only help it. So the
+divergence of the round is the sum of those of its outcomes, each times its probability
+(`sfumato.privacy.losses.one_release`): this is exact, and rounds compose. There are two such draws. *Who is
+elected* (`round_of_outcomes`, docs/hdp.md): given that, the draw of the participants may still be hidden.
+*Which others are drawn*, and add noise (`noise_outcomes`, docs/accounting.md): every release has the variance
+that is sure plus theirs, and the round is Gaussian with μ² = Σ s²/v. All rounding is towards less noise.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from sfumato.privacy.losses.gaussian import Array
 from sfumato.privacy.losses.revealed_draws import binomial_weights
-from sfumato.privacy.neighbours import Neighbours
-from sfumato.privacy.release import DrawnReleases
+from sfumato.privacy.release import DrawnReleases, total_mu_squared
+from sfumato.privacy.sampling import GaussianTerm, Neighbours, Sampling
 
 _MOST_OUTCOMES = 48
 _MOST_SUMS = (2048, 48)  # of one direction alone, and of each of two
@@ -104,3 +106,60 @@ def thinned_values(values: Array, weights: Array, most: int, representative: np.
     fewer = representative.reduceat(distinct[inner], starts)
     together = np.add.reduceat(added[inner], starts)
     return np.append(distinct[~inner], fewer), np.append(added[~inner], together)
+
+
+_MOST_HIDDEN, _MOST_SEEN = 48, 256
+Outcome = tuple[float, float]
+
+
+def round_of_outcomes(
+    draws: Sequence[DrawnReleases], chances: Sequence[float], neighbours: Neighbours
+) -> tuple[GaussianTerm, float]:
+    """The rounds as one term, and the probability that a round protects nothing.
+
+    Args:
+        draws: of a round, for each outcome; they are drawn at one rate, as often.
+        chances: the probability of each outcome.
+        neighbours: zero-out or replace.
+    """
+    hidden: list[Outcome] = []
+    seen: list[Outcome] = []
+    bare = 0.0
+    for chance, draw in zip(chances, draws, strict=True):
+        blind = draw.poisson_amplifies(neighbours)
+        rate = draw.sampling.rate if blind else draw.moved_rate
+        for share, square in _squares(draw, neighbours):
+            if math.isinf(square):
+                bare += chance * share * rate
+            elif blind:
+                hidden.append((chance * share, square))
+            else:
+                seen.append((chance * share * rate, square))
+    largest = max((square for _, square in hidden + seen), default=0.0)
+    if largest == 0:
+        return GaussianTerm(math.inf, draws[0].count), bare
+    scales = _scales(seen, largest, _MOST_HIDDEN if hidden else _MOST_SEEN)
+    sampling = Sampling.poisson(1.0, hidden=False, scales=scales)
+    if hidden:
+        unseen = _scales(hidden, largest, _MOST_HIDDEN)
+        apart = max(draw.apart(neighbours) for draw in draws)
+        sampling = Sampling.poisson(draws[0].sampling.rate, apart=apart, scales=unseen, seen_scales=scales)
+    return GaussianTerm(1 / math.sqrt(largest), draws[0].count, sampling), bare
+
+
+def _squares(draw: DrawnReleases, neighbours: Neighbours) -> Iterator[Outcome]:
+    """The possible values of μ² of a round with ``draw``, by the noise of others, and their probabilities."""
+    if draw.drawn_noise:
+        yield from noise_outcomes(draw, neighbours)
+    else:
+        yield 1.0, total_mu_squared(draw.releases, neighbours)
+
+
+def _scales(outcomes: Sequence[Outcome], largest: float, most: int) -> tuple[Outcome, ...]:
+    """``outcomes`` by their share of the largest μ; what tells nothing is left out."""
+    if not outcomes:
+        return ()
+    chances, squares = np.array(outcomes).T
+    squares, chances = thinned_values(squares, chances, most, np.maximum)
+    shares = np.sqrt(squares / largest)
+    return tuple((float(p), float(s)) for p, s in zip(chances, shares, strict=True) if s > 0)

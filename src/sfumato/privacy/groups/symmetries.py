@@ -1,27 +1,36 @@
 """Symmetries of a group structure: which kinds of workers are in the same position.
 
-A symmetry is a permutation of the groups that keeps their parameters and the number of workers of every kind,
-in every era. Equivalent positions are found by colour refinement with individualisation, as graph
+A symmetry is a permutation of the groups that keeps their parameters and the number of workers of every
+kind, in every era. Equivalent positions are found by colour refinement with individualisation, as graph
 isomorphism programs do; every symmetry found is checked before it is used, and where the search gives up,
 positions count as different. So classes may be too many, never too few. Classes are then checked once more
 against the structure itself: a class too few would give one worker another's ε.
+
+*Pairs of a unit and a coalition that symmetries map to each other* (`first_of_orbit`). A search among exposed
+sets that breaks ties by number, or that is cut short, may answer two mirrored pairs differently. So it is
+asked for one pair of every orbit only, the one whose position comes first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.groups.vector_clocks import IntArray, MembershipClasses
+from sfumato.privacy.groups.exposure_problem import ExposureProblem
+from sfumato.privacy.groups.received_sums import ReceivedSums
+from sfumato.privacy.groups.vector_clocks import IntArray, WorkerKinds
+from sfumato.privacy.received import CoalitionView
 
 _MOST_REFINEMENTS = 400
 _MOST_VERTICES = 3000
 _MOST_FIXED = 4
 
 
-def orbits(kinds: MembershipClasses, colours: Sequence[Hashable]) -> tuple[IntArray, IntArray]:
+def orbits(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[IntArray, IntArray]:
     """A number for every kind of worker and every group, equal only where a symmetry maps one to the other.
 
     Args:
@@ -41,7 +50,7 @@ def orbits(kinds: MembershipClasses, colours: Sequence[Hashable]) -> tuple[IntAr
 
 
 def symmetries(
-    kinds: MembershipClasses, colours: Sequence[Hashable]
+    kinds: WorkerKinds, colours: Sequence[Hashable]
 ) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
     """Symmetries that generate the others: the images of all groups, and of all kinds of workers.
 
@@ -78,7 +87,7 @@ def _joined(count: int, mappings: Sequence[Sequence[int]]) -> IntArray:
             return label
 
 
-def _about_kinds(kinds: MembershipClasses, of_groups: IntArray) -> list[Hashable]:
+def _about_kinds(kinds: WorkerKinds, of_groups: IntArray) -> list[Hashable]:
     """What symmetries keep of every kind: its size, and how many groups of each orbit it is in, every era."""
     orbit = of_groups.tolist()
     return [
@@ -87,9 +96,7 @@ def _about_kinds(kinds: MembershipClasses, of_groups: IntArray) -> list[Hashable
     ]
 
 
-def _about_groups(
-    kinds: MembershipClasses, colours: Sequence[Hashable], of_kinds: IntArray
-) -> list[Hashable]:
+def _about_groups(kinds: WorkerKinds, colours: Sequence[Hashable], of_kinds: IntArray) -> list[Hashable]:
     """What symmetries keep of every group: its colour, and how many kinds of each orbit it has, every era."""
     members: list[list[tuple[int, int]]] = [[] for _ in colours]
     for orbit, eras in zip(of_kinds.tolist(), kinds.groups, strict=True):
@@ -120,7 +127,7 @@ def _hashed(values: IntArray) -> npt.NDArray[np.uint64]:
 class _Search:
     """Groups are vertices 0..M-1, kinds of workers the vertices after; an edge is labelled with its era."""
 
-    def __init__(self, kinds: MembershipClasses, colours: Sequence[Hashable]) -> None:
+    def __init__(self, kinds: WorkerKinds, colours: Sequence[Hashable]) -> None:
         self.kinds, self.colours = kinds, colours
         self.groups = kinds.group_count
         self.left = _MOST_REFINEMENTS
@@ -230,3 +237,78 @@ class _Search:
             and all(size[kind] == size[image] for kind, image in enumerate(images))
             and all(self.colours[g] == self.colours[image] for g, image in enumerate(mapping))
         )
+
+
+_MOST_IMAGES = 2000
+
+
+class Position(NamedTuple):
+    """Where a unit and a coalition are, as far as exposed sets and their costs depend on it.
+
+    Attributes:
+        unit: the kind of the unit.
+        seen: groups whose releases the coalition sees, and in how many blocks.
+        masters: groups at whose masters it receives messages, and whether it receives single ones.
+        members: kinds of the coalition's devices, and how many of each there are.
+    """
+
+    unit: int
+    seen: tuple[tuple[int, int], ...]
+    masters: tuple[tuple[int, bool], ...]
+    members: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, scene: ExposureProblem, received: ReceivedSums) -> Position:
+        """The position of a problem and of how the coalition receives sums."""
+        groups = np.flatnonzero(scene.seen).tolist()
+        view = received.view
+        masters = [(group, (1, group) in view.single) for _, group in view.single | view.summed]
+        return cls(
+            scene.unit,
+            tuple((group, int(scene.seen[group])) for group in groups),
+            tuple(sorted(masters)),
+            tuple(sorted(received.members.items())),
+        )
+
+    def image(self, groups: Sequence[int], kinds: Sequence[int]) -> Position:
+        """The position after a symmetry."""
+        return Position(
+            kinds[self.unit],
+            tuple(sorted((groups[group], blocks) for group, blocks in self.seen)),
+            tuple(sorted((groups[group], single) for group, single in self.masters)),
+            tuple(sorted((kinds[kind], count) for kind, count in self.members)),
+        )
+
+    def problem(self, scene: ExposureProblem, images: Sequence[int]) -> ExposureProblem:
+        """``scene`` after the symmetry with these images of groups, which leads to this position."""
+        seen, reach = np.empty_like(scene.seen), np.empty_like(scene.reach)
+        seen[list(images)], reach[list(images)] = scene.seen, scene.reach
+        return replace(scene, unit=self.unit, seen=seen, reach=reach)
+
+    @property
+    def received(self) -> tuple[CoalitionView, dict[int, int]]:
+        """At which masters the coalition receives what, and its devices by kind."""
+        single = frozenset((1, group) for group, alone in self.masters if alone)
+        summed = frozenset((1, group) for group, alone in self.masters if not alone)
+        return CoalitionView(single, summed, single | summed, frozenset()), dict(self.members)
+
+
+def first_of_orbit(
+    position: Position, symmetries: Sequence[tuple[Sequence[int], Sequence[int]]], group_count: int
+) -> tuple[Position, tuple[int, ...]]:
+    """The first position of the orbit of ``position``, and the images of all groups on the way there.
+
+    An orbit of more than `_MOST_IMAGES` positions is not followed: then it is ``position`` itself.
+    """
+    unmoved = tuple(range(group_count))
+    known, left = {position: unmoved}, [position]
+    while left:
+        here = left.pop()
+        for groups, kinds in symmetries:
+            there = here.image(groups, kinds)
+            if there not in known:
+                known[there] = tuple(groups[group] for group in known[here])
+                left.append(there)
+        if len(known) > _MOST_IMAGES:
+            return position, unmoved
+    return min(known.items())
