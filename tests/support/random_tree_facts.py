@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 from hypothesis import strategies as st
-from sfumato.privacy.tree.device_classes import DeviceClasses
+from sfumato.privacy.tree.shape import DeviceClasses
 
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.facts import AggregationFacts
