@@ -14,6 +14,7 @@ imported.
     local_optimizer      checks of Adam and weight decay at local steps
     grouped_protocols    names of grouped protocols and of their variants
     base                 what every section shares; kinds of numbers
+    refusals             the form of refusals that stand in tables, and the search for the first that applies
     limits               the most that a spec may ask for
     names                names of levels and sites
     per_edge             counts that may differ from edge to edge
