@@ -25,8 +25,14 @@ from sfumato.schedule.base import Plan
 from sfumato.schedule.control.budget import Budget
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.rows.explanations import explain, is_covered_by_filter
-from sfumato.schedule.rows.observed_units import ObservedUnit, main_unit, unit_kinds
-from sfumato.schedule.rows.observers import is_of_kind, parse_coalition, parse_protected
+from sfumato.schedule.rows.observers import (
+    ObservedUnit,
+    is_of_kind,
+    main_unit,
+    parse_coalition,
+    parse_protected,
+    unit_kinds,
+)
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import LEAST_DELTA, LEAST_SHARE
 from sfumato.spec.privacy import OBSERVER_KINDS

@@ -21,7 +21,7 @@ from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.privacy.tree.round_kinds import RoundKinds
 from sfumato.schedule import batches, moves, tree_facts
 from sfumato.schedule import groups as group_schedule
-from sfumato.schedule.faults.dropouts import GuaranteedSurvivors
+from sfumato.schedule.participation import GuaranteedSurvivors
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sfumato.data.dataset_sizes import known_examples
 from sfumato.errors import DataError, SpecError
 from sfumato.privacy.draws.batches import SHUFFLED, BatchFacts
-from sfumato.schedule.learning_rate import momentum_gain
+from sfumato.schedule.local_steps import momentum_gain
 from sfumato.spec.document import Spec
 
 IntArray = npt.NDArray[np.int64]

@@ -17,10 +17,9 @@ from sfumato.network.tree import Tree
 from sfumato.privacy.draws.batches import BatchFacts
 from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.schedule.aggregation_schedule import Aggregation
+from sfumato.schedule.local_steps import Aggregation, per_edge
 from sfumato.schedule.noise.placement import NoisePlan, place_by_trust
 from sfumato.schedule.participation import participants_of
-from sfumato.schedule.per_edge import per_edge
 from sfumato.schedule.tree_facts import build_ledger
 from sfumato.spec.document import Spec
 from sfumato.spec.moves import Moves

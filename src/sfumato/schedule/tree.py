@@ -15,9 +15,8 @@ from sfumato.network.tree import Tree
 from sfumato.privacy.hops import Hop
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air.power_control import AirPlan, air_of
-from sfumato.schedule.learning_rate import learning_rate
+from sfumato.schedule.local_steps import Aggregation, learning_rate
 from sfumato.schedule.noise.placement import NoisePlan
 from sfumato.schedule.participation import Cohort
 from sfumato.spec.document import Spec

@@ -12,13 +12,10 @@ from sfumato.privacy.hops import Hop
 from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air.power_control import AirPlan, air_of
-from sfumato.schedule.faults.dropouts import shares_that_unmask, survival
-from sfumato.schedule.learning_rate import momentum_gain
-from sfumato.schedule.noise.law import law_of
-from sfumato.schedule.noise.placement import NoisePlan, raw_sensitivity
-from sfumato.schedule.participation import Cohort
+from sfumato.schedule.local_steps import Aggregation, momentum_gain
+from sfumato.schedule.noise.placement import NoisePlan, law_of, raw_sensitivity
+from sfumato.schedule.participation import Cohort, shares_that_unmask, survival
 from sfumato.spec.document import Spec
 
 FloatArray = npt.NDArray[np.float64]

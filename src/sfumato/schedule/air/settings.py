@@ -11,8 +11,8 @@ from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.radio.channels import radio_of
 from sfumato.rounding import number
-from sfumato.schedule.aggregation_schedule import of_training
 from sfumato.schedule.air.power_control import AirPlan
+from sfumato.schedule.local_steps import of_training
 from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.noise.placement import NoisePlan
 from sfumato.spec.document import Spec

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.random import Stream, generator
-from sfumato.schedule.aggregation_schedule import Aggregation
+from sfumato.schedule.local_steps import Aggregation
 from sfumato.schedule.participation import Cohort
 from sfumato.schedule.tree import TreePlan
 from sfumato.schedule.tree_facts import build_ledger

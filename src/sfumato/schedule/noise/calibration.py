@@ -14,9 +14,8 @@ from sfumato.network.tree import Tree
 from sfumato.privacy.observers import Party
 from sfumato.privacy.pair_charge import PairCharge
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.air.power_control import AirPlan
-from sfumato.schedule.learning_rate import momentum_gain
+from sfumato.schedule.local_steps import Aggregation, momentum_gain
 from sfumato.schedule.noise.placement import NoisePlan, place_by_trust
 from sfumato.schedule.rows.observers import is_of_kind, parse_observer
 from sfumato.spec.document import Spec

@@ -1,4 +1,4 @@
-"""Noise placed by zone and by level of a tree, and how much each device counts (hdp.txt; docs/hdp.md)."""
+"""Noise placed by zone and by level of a tree (hdp.txt; docs/hdp.md)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.data.dataset_sizes import device_examples
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.random import Stream, generator
 from sfumato.schedule.noise.placement import NoisePlan
-from sfumato.spec.document import Spec
 from sfumato.spec.privacy import Placement
-from sfumato.spec.training import CappedWeights
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -131,17 +128,3 @@ def _clients(tree: Tree, chosen: float | tuple[int, ...]) -> BoolArray:
         return np.isin(number, chosen)
     counts = np.floor(chosen * tree.devices + 0.5)
     return np.asarray(number < np.repeat(counts, tree.devices))
-
-
-def device_weights(spec: Spec, tree: Tree) -> FloatArray | None:
-    """Weight of every device, ``min(examples / cap, 1)``; ``None`` where all count alike.
-
-    The weights are public: whoever sees a message knows how it counts.
-
-    Raises:
-        SpecError: how many examples a device holds is not known before the data are read.
-    """
-    weights = spec.training.weights
-    if not isinstance(weights, CappedWeights):
-        return None
-    return np.minimum(device_examples(spec, tree) / weights.examples, 1.0)

@@ -18,12 +18,12 @@ from sfumato.privacy.draws.batches import BatchFacts
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.radio.channels import Channels
 from sfumato.schedule.adaptive_clip import adaptive_clip_notes, check_adaptive_clip
-from sfumato.schedule.aggregation_schedule import Aggregation, of_training
 from sfumato.schedule.air.power_control import AirPlan, air_of
 from sfumato.schedule.air.settings import air_notes, check_power, filled_up, settle_air
 from sfumato.schedule.batches import batch_facts, require_record_rates
 from sfumato.schedule.control.adaptive import check_control
 from sfumato.schedule.integer_grid import check_secure
+from sfumato.schedule.local_steps import Aggregation, of_training
 from sfumato.schedule.model_size import check_model_size
 from sfumato.schedule.moves import (
     Rounds,
@@ -45,10 +45,8 @@ from sfumato.schedule.noise.placement import (
 )
 from sfumato.schedule.noise.zone_placement import place_by_zone
 from sfumato.schedule.participation import Cohort, participants_of
-from sfumato.schedule.per_edge import with_listed_counts
 from sfumato.schedule.resolve.drift_correction import check_drift_correction
-from sfumato.schedule.resolve.protocol_defaults import apply_preset
-from sfumato.schedule.resolve.single_cluster import as_single_cluster
+from sfumato.schedule.resolve.protocol_defaults import apply_preset, as_single_cluster, with_listed_counts
 from sfumato.schedule.tree import TreePlan
 from sfumato.schedule.tree_facts import build_ledger
 from sfumato.spec.document import Spec

@@ -11,8 +11,7 @@ from sfumato.errors import SpecError
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import Party
 from sfumato.schedule.base import Parties, Plan
-from sfumato.schedule.rows.observed_units import main_unit
-from sfumato.schedule.rows.observers import is_of_kind, parse_coalition, parse_protected
+from sfumato.schedule.rows.observers import is_of_kind, main_unit, parse_coalition, parse_protected
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS
 
