@@ -27,12 +27,14 @@ of -1/2 and 1/2 has noise sigma_b and the sum of updates z_Delta C, ``s = (z / (
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from sfumato.errors import SpecError
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import AdaptiveNorm, Clip
+from sfumato.spec.refusals import Refusal
 
 PLACE = "privacy.clip.adapt"
 
@@ -55,28 +57,24 @@ def adaptive_clip_notes(spec: Spec) -> tuple[str, ...]:
     )
 
 
-def check_adaptive_clip(spec: Spec) -> None:
-    """Refuse an adapted norm beside what needs a fixed one.
+def _without(reason: str, applies: Callable[[Spec], object]) -> Refusal[Spec]:
+    return Refusal(applies, PLACE, None, f"must be left out here: {reason}")
 
-    Raises:
-        SpecError: there is such a section.
-    """
-    if adaptive_clip_of(spec) is None:
-        return
-    reasons = {
-        "control plans its rounds for one clip norm": spec.control is not None,
-        "compression would have to keep the indicator apart": spec.compression is not None,
-        "the power of the air is set for one clip norm": spec.sends_over_the_air,
-        "a round that is sent again is clipped twice, and would have two indicators": (
-            spec.training.global_update == "resend"
-        ),
-        "a mechanism of one's own may depend on the length of what it is given": (
-            spec.privacy.mechanism is not None
-        ),
-    }
-    for reason, holds in reasons.items():
-        if holds:
-            require_fixed_clip(spec, reason)
+
+ADAPTIVE_CLIP: tuple[Refusal[Spec], ...] = (
+    _without("control plans its rounds for one clip norm", lambda spec: spec.control is not None),
+    _without("compression would have to keep the indicator apart", lambda spec: spec.compression is not None),
+    _without("the power of the air is set for one clip norm", lambda spec: spec.sends_over_the_air),
+    _without(
+        "a round that is sent again is clipped twice, and would have two indicators",
+        lambda spec: spec.training.global_update == "resend",
+    ),
+    _without(
+        "a mechanism of one's own may depend on the length of what it is given",
+        lambda spec: spec.privacy.mechanism is not None,
+    ),
+)
+"""What needs a fixed norm."""
 
 
 def require_fixed_clip(spec: Spec, reason: str) -> None:

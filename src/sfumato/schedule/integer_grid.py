@@ -28,12 +28,9 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
-from sfumato.privacy.draws.batches import BatchFacts
 from sfumato.radio.secagg_traffic import RING_BITS
 from sfumato.schedule.tree import TreePlan
-from sfumato.schedule.tree_facts import hops_of
 from sfumato.secure_aggregation.quantisation import MOST_WRAPPING, QuantisationPlan, wrapping
-from sfumato.spec.document import Spec
 from sfumato.wire.errors import QuantisationError
 
 FloatArray = npt.NDArray[np.float64]
@@ -107,7 +104,7 @@ def message_lengths(plan: TreePlan, index: int, devices: IntArray, dimension: in
     if not plan.spec.privacy.clips_examples:
         return bounds
     rates, batch_size = plan.ledger.batches.rates, plan.spec.training.batch_size
-    assert rates is not None  # `check_secure` sees to it
+    assert rates is not None  # what is refused sees to it
     assert batch_size != "all"  # the spec's own checks do
     with np.errstate(divide="ignore"):
         records = np.where(rates > 0, np.ceil(batch_size / rates * (1 - 1e-9)), 1.0)[devices]
@@ -227,42 +224,3 @@ def _masked_sums(
         if secure[tier]:
             yield int(parties.max()), float(length.max()), math.sqrt(float(variance.max()))
         variance = variance + (facts.node_std[tier] * unit * weights[tier]) ** 2
-
-
-def check_secure(spec: Spec, tree: Tree, aggregations: int, batches: BatchFacts) -> None:
-    """Refuse secure aggregation where its sums would not be what the accountant is told.
-
-    Args:
-        spec: with the transport of every hop.
-        tree: of the topology.
-        aggregations: in a round.
-        batches: how devices draw them.
-
-    Raises:
-        SpecError: messages without a bound, or in floats; sums that hide nothing.
-    """
-    hops = hops_of(spec, tree)
-    if "secure-aggregation" not in hops:
-        return
-    if spec.privacy.clip is None:
-        raise SpecError("privacy.clip", None, "is required: a ring has room for bounded messages only")
-    if spec.privacy.clips_examples and batches.rates is None:
-        allowed = (
-            "must be update or step with secure-aggregation here: a ring has room for bounded messages only, "
-            f"and {batches.why_not_drawn}"
-        )
-        raise SpecError("privacy.clip.kind", "example", allowed)
-    if "air" in hops:
-        raise SpecError(
-            "transport", "air", "cannot be mixed with secure-aggregation: the air adds no integers"
-        )
-    if spec.compression is not None and spec.compression.bits is not None:
-        raise SpecError("compression.bits", spec.compression.bits, "secure aggregation has a grid of its own")
-    for tier, hop in enumerate(hops[:-1]):
-        if hop != "secure-aggregation":
-            continue
-        place = f"transport.{tree.tiers[tier + 1].name}_to_{tree.tiers[tier].name}"
-        if aggregations > 1:
-            raise SpecError(place, hop, "needs one aggregation a round: models that differ add up to no sum")
-        if int(tree.children[tier].min()) < 3:
-            raise SpecError(place, hop, "needs at least 3 below every node: of two, each knows the other's")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,14 +16,47 @@ from sfumato.privacy.hops import Hop
 from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.schedule.air.power_control import AirPlan, air_of
 from sfumato.schedule.local_steps import Aggregation, momentum_gain
 from sfumato.schedule.noise.placement import NoisePlan, law_of, raw_sensitivity
 from sfumato.schedule.participation import Cohort, shares_that_unmask, survival
 from sfumato.spec.document import Spec
 
+if TYPE_CHECKING:
+    from sfumato.schedule.air.power_control import AirPlan
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TreeRounds:
+    """What a round is made of, whoever adds noise, on every tree of a run.
+
+    Attributes:
+        spec: resolved, but for its noise.
+        trees: each from which round (from 0) on; several where devices move or trust changes.
+        aggregations: of one round.
+        batches: how devices draw them.
+    """
+
+    spec: Spec
+    trees: tuple[tuple[int, Tree], ...]
+    aggregations: tuple[Aggregation, ...]
+    batches: BatchFacts
+
+    @property
+    def tree(self) -> Tree:
+        """That of the first round."""
+        return self.trees[0][1]
+
+    @cached_property
+    def hops(self) -> tuple[Hop, ...]:
+        """How messages reach the nodes of each tier, the cloud first.
+
+        Raises:
+            SpecError: ``transport`` names a hop that is not there.
+        """
+        return hops_of(self.spec, self.tree)
 
 
 def _channel_std(air: AirPlan, message: FloatArray) -> tuple[FloatArray, ...]:
@@ -56,12 +93,12 @@ def build_ledger(
     batches: BatchFacts,
     noise: NoisePlan,
 ) -> TreeReleases:
-    """The facts of the protocol for the accountant.
+    """The facts of the protocol for the accountant."""
+    air = None
+    if spec.sends_over_the_air:
+        from sfumato.schedule.air.power_control import air_of  # which needs radios
 
-    Raises:
-        SpecError: clipped steps where the number of steps is private (``local_epochs``).
-    """
-    air = air_of(spec, tree, participants.drawn)
+        air = air_of(spec, tree, participants.drawn)
     steps = _steps(spec, tree, rounds, participants, noise, air)
     hops = hops_of(spec, tree)
     left = survival(spec.faults, hops[-1], participants.drawn, by_chance=participants.kind == "poisson")
@@ -133,7 +170,8 @@ def _steps(
     With clips of examples a "bound" is how far one example can move a message if nothing else changes, which
     the noise is a multiple of. It bounds no device's message: `law_of` sees to it that none is charged by it.
     """
-    per_step, resend = _clips_steps(spec), _resends(spec, tree)
+    clip, resend = spec.privacy.clip, spec.training.global_update == "resend"
+    per_step = clip is not None and clip.kind != "update"
     momentum = spec.training.momentum
     error_feedback = spec.compression is not None and spec.compression.error_feedback
     remembers = error_feedback or spec.training.keeps_variates
@@ -198,24 +236,3 @@ def _node_std(
         own = noise.node[last][:, last] * raw_sensitivity(tree, noise, last, last, message)
         found[last] = np.where(raw, own, found[last])
     return tuple(found)
-
-
-def _clips_steps(spec: Spec) -> bool:
-    clip, training = spec.privacy.clip, spec.training
-    per_step = clip is not None and clip.kind != "update"
-    if per_step and training.local_epochs is not None:
-        raise SpecError(
-            "privacy.clip.kind",
-            "step",
-            "needs local steps: the number of steps in an epoch is a device's own secret; use update",
-        )
-    return per_step
-
-
-def _resends(spec: Spec, tree: Tree) -> bool:
-    resend = spec.training.global_update == "resend"
-    if resend and tree.depth != 2:
-        raise SpecError(
-            "training.global_update", "resend", "is defined for edges under the cloud only; use increment"
-        )
-    return resend

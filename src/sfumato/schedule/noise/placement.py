@@ -1,9 +1,10 @@
-"""Who adds noise, how much, relative to what, of which law: placement by trust, multipliers by source."""
+"""Who adds noise, how much, relative to what, of which law: by trust, by a paper's formula, by source."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +12,11 @@ import numpy.typing as npt
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.privacy.noise_law import GAUSSIAN, NoiseLaw
+from sfumato.schedule.local_steps import Aggregation, momentum_gain
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import LEAST_SOURCE, MOST_SOURCE
-from sfumato.spec.privacy import NoiseBySource, SourceNoise
+from sfumato.spec.privacy import NoiseByFormula, NoiseBySource, SourceNoise
+from sfumato.spec.refusals import Refusal
 from sfumato.user_text import decimal
 
 FloatArray = npt.NDArray[np.float64]
@@ -72,6 +75,60 @@ def place_by_trust(tree: Tree, multipliers: Sequence[float | FloatArray]) -> Noi
             undecided &= ~stops
         np.maximum.at(node[aggregating][:, aggregating], paths[undecided, aggregating], each[undecided])
     return NoisePlan(device, node)
+
+
+def h2fdp_noise(
+    noise: NoiseByFormula, spec: Spec, tree: Tree, rounds: tuple[Aggregation, ...], examples_per_device: float
+) -> NoisePlan:
+    """The noise that H2FDP's (15) with Lemma 3.2 amounts to.
+
+    ``sigma = c2 q Delta sqrt(L ln(1/delta)) / epsilon`` with ``Delta = 2 eta tau G`` (``2 C`` where whole
+    updates are clipped), over ``s_c`` at a trusted edge. ``L`` is the number of global aggregations of all
+    training, or of the edge's own, ``q`` the batch size over the examples of a device. A multiplier is sigma
+    over the message's actual zero-out sensitivity: ``eta G`` times what the steps it holds can add up to.
+
+    In deeper trees than the paper's every tier is treated as its edges are: ``L`` counts the aggregations by
+    that tier. No claim is made then (`claims.h2fdp`).
+    """
+    training, share = spec.training, record_rate(spec, examples_per_device)
+    per_step = spec.privacy.clip is not None and spec.privacy.clip.kind == "step"
+
+    def multiplier(steps: int, releases: int) -> float:
+        stated = 2.0 * rounds[-1].step / momentum_gain(steps, training.momentum) if per_step else 2.0
+        sigma = noise.c2 * share * math.sqrt(releases * math.log(1 / spec.privacy.delta)) / noise.epsilon
+        return sigma * stated
+
+    held = np.stack([aggregation.steps_of(tree.leaf_count) for aggregation in rounds])
+    multipliers = []
+    for tier in range(tree.depth):
+        own = held[[a.tier == tier for a in rounds]]
+        steps, counts = own.max(axis=0, initial=0), (own > 0).sum(axis=0)
+        if tier == tree.depth - 1 > 0 and rounds[-1].edge_broadcasts:
+            counts = counts + np.array(rounds[-1].edge_broadcasts)
+            steps = np.where(rounds[-1].edge_broadcasts, np.maximum(steps, held[-1]), steps)
+        each = [
+            multiplier(max(int(most), 1), training.rounds * int(count))
+            for most, count in zip(steps, counts, strict=True)
+        ]
+        multipliers.append(np.array(each))
+    plan = place_by_trust(tree, multipliers)
+    if training.global_update == "resend" and tree.depth == 2 and per_step:
+        # a trusted edge's global message holds the whole round
+        for edge, own in enumerate(held.T):
+            whole = sum(momentum_gain(int(steps), training.momentum) for steps in own[own > 0])
+            plan.node[1][edge, 0] *= momentum_gain(int(own[-1]), training.momentum) / whole
+    return plan
+
+
+def record_rate(spec: Spec, examples_per_device: float) -> float:
+    """q of (15): the share of a device's examples that a batch holds."""
+    size = spec.training.batch_size
+    return 1.0 if size == "all" else min(1.0, size / examples_per_device)
+
+
+def dp_fedavg_device_factor(participants: float) -> float:
+    """DP-FedAvg's devices add ``C sigma / sqrt(r)`` each, and their sum sigma (Alg. 1 of PFELS)."""
+    return 1.0 / math.sqrt(participants)
 
 
 def raw_sensitivity(
@@ -189,47 +246,42 @@ def _parse_some(numbers: str, devices: int, *, place: str, owner: str) -> BoolAr
     return chosen
 
 
-def with_device_factor(plan: NoisePlan, factor: float) -> NoisePlan:
-    """``plan`` with the devices' own noise multiplied by ``factor``."""
-    return replace(plan, device=plan.device * factor)
-
-
-_PLACE = "privacy.mechanism"
-
-
 def law_of(spec: Spec) -> NoiseLaw:
     """The law of the noise that parties add: Gaussian, or of an unknown kind that is not composed.
 
-    Raises:
-        SpecError: a mechanism from outside the package does not go with another section.
+    No code that the spec names is run.
     """
-    mechanism, law = spec.privacy.mechanism, GAUSSIAN
-    if spec.privacy.clips_examples:
-        law = NoiseLaw(
-            "Gaussian",
-            "privacy.clip.kind: example bounds what single examples contribute, and leaves the message of a "
-            "whole device without a bound",
-            composed_for_records=True,
-        )
-    if mechanism is None:
-        return law
-    if mechanism.law != "gaussian":
-        law = NoiseLaw(mechanism.kind, "the accountant composes Gaussian noise only")
-    _refuse_what_does_not_fit(spec, mechanism.kind, law)
-    return law
+    mechanism = spec.privacy.mechanism
+    if mechanism is not None and mechanism.law != "gaussian":
+        return NoiseLaw(mechanism.kind, "the accountant composes Gaussian noise only")
+    if not spec.privacy.clips_examples:
+        return GAUSSIAN
+    return NoiseLaw(
+        "Gaussian",
+        "privacy.clip.kind: example bounds what single examples contribute, and leaves the message of a "
+        "whole device without a bound",
+        composed_for_records=True,
+    )
 
 
-def _refuse_what_does_not_fit(spec: Spec, name: str, law: NoiseLaw) -> None:
-    other = next((how for how in spec.transport.values() if how != "plain"), None)
-    if other is not None:
-        raise SpecError(_PLACE, name, f"goes with plain transport only; {other} has a mechanism of its own")
-    if spec.control is not None:
-        raise SpecError(
-            _PLACE, name, "must be left out with control, whose privacy filter is for Gaussian noise"
-        )
-    noise = spec.privacy.noise
-    stated = getattr(noise, "calibrated_from", None) or noise
-    if law.why_not_composed and stated.kind in ("target", "formula"):
-        raise SpecError(
-            "privacy.noise", stated.kind, f"must be a multiplier: the epsilon of {name} is not known"
-        )
+def _other_transport(spec: Spec) -> str | None:
+    return next((how for how in spec.transport.values() if how != "plain"), None)
+
+
+def _mechanism(spec: Spec) -> str:
+    assert spec.privacy.mechanism is not None  # who asks has seen to it
+    return spec.privacy.mechanism.kind
+
+
+MECHANISM: tuple[Refusal[Spec], ...] = (
+    Refusal(lambda spec: _other_transport(spec) is not None, "privacy.mechanism", _mechanism,
+            lambda spec: f"goes with plain transport only; {_other_transport(spec)} has a mechanism of its "
+                         "own"),
+    Refusal(lambda spec: spec.control is not None, "privacy.mechanism", _mechanism,
+            "must be left out with control, whose privacy filter is for Gaussian noise"),
+    Refusal(lambda spec: spec.privacy.requested_noise.kind in ("target", "formula")
+                         and law_of(spec).why_not_composed,
+            "privacy.noise", lambda spec: spec.privacy.requested_noise.kind,
+            lambda spec: f"must be a multiplier: the epsilon of {_mechanism(spec)} is not known"),
+)  # fmt: skip
+"""What a mechanism from outside the package does not go with."""

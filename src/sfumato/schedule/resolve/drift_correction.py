@@ -29,45 +29,54 @@ against which the cut bound does not charge; so SCAFFOLD goes with one aggregati
 
 from __future__ import annotations
 
-from sfumato.errors import SpecError
+from collections.abc import Callable
+
 from sfumato.families import family_of
 from sfumato.spec.document import Spec
+from sfumato.spec.refusals import Refusal
 
-PLACE = "training.drift_correction"
+
+def _without(reason: str, applies: Callable[[Spec], object]) -> Refusal[Spec]:
+    return Refusal(
+        applies,
+        "training.drift_correction",
+        lambda spec: spec.training.drift_correction.kind,
+        f"must be none here: {reason}",
+    )
 
 
-def check_drift_correction(spec: Spec, aggregations: int) -> None:
-    """Refuse what is not derived above.
+def _scaffold_without(reason: str, applies: Callable[[Spec], object]) -> Refusal[Spec]:
+    return _without(reason, lambda spec: spec.training.drift_correction.kind == "scaffold" and applies(spec))
 
-    Args:
-        spec: to be resolved.
-        aggregations: in a round.
 
-    Raises:
-        SpecError: a correction beside something that it does not go with.
-    """
-    training, clip = spec.training, spec.privacy.clip
-    kind = training.drift_correction.kind
-    if kind == "none":
-        return
-    reasons = {"control sets the step size by a theorem on plain steps": spec.control is not None}
-    if kind == "scaffold":
-        reasons |= {
-            "workers of several groups would need control variates for each": family_of(spec).name != "tree",
-            "it goes with one aggregation a round, from whose models control variates follow": aggregations
-            > 1,
-            "it needs local_steps: how many steps an epoch has is each device's own secret": (
-                training.local_steps is None
-            ),
-            "momentum makes an update more than the sum of its gradients": training.momentum > 0,
-            "a clip of steps or examples does not bound the correction; use clip kind update": (
-                clip is not None and clip.kind != "update"
-            ),
-            "its mean counts all devices alike, and weights do not": training.weights.kind != "uniform",
-            "devices whose message is lost would remember it": spec.faults is not None,
-            "compression leaves coordinates out of the mean": spec.compression is not None,
-            "over the air it is not derived": spec.sends_over_the_air,
-        }
-    for reason, holds in reasons.items():
-        if holds:
-            raise SpecError(PLACE, kind, f"must be none here: {reason}")
+DRIFT_CORRECTION: tuple[Refusal[Spec], ...] = (
+    _without("control sets the step size by a theorem on plain steps", lambda spec: spec.control is not None),
+    _scaffold_without(
+        "workers of several groups would need control variates for each",
+        lambda spec: family_of(spec).name != "tree",
+    ),
+    _scaffold_without(
+        "it needs local_steps: how many steps an epoch has is each device's own secret",
+        lambda spec: spec.training.local_steps is None,
+    ),
+    _scaffold_without(
+        "momentum makes an update more than the sum of its gradients",
+        lambda spec: spec.training.momentum > 0,
+    ),
+    _scaffold_without(
+        "a clip of steps or examples does not bound the correction; use clip kind update",
+        lambda spec: spec.privacy.clip is not None and spec.privacy.clip.kind != "update",
+    ),
+    _scaffold_without(
+        "its mean counts all devices alike, and weights do not",
+        lambda spec: spec.training.weights.kind != "uniform",
+    ),
+    _scaffold_without(
+        "devices whose message is lost would remember it", lambda spec: spec.faults is not None
+    ),
+    _scaffold_without(
+        "compression leaves coordinates out of the mean", lambda spec: spec.compression is not None
+    ),
+    _scaffold_without("over the air it is not derived", lambda spec: spec.sends_over_the_air),
+)
+"""What a correction does not go with: what is not derived above."""

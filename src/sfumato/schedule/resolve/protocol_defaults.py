@@ -5,8 +5,7 @@ PEDPFL is as H2FDP's paper compares with it: all devices form one untrusted clus
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -16,7 +15,9 @@ from sfumato.network.tree import Tree
 from sfumato.spec.document import Spec
 from sfumato.spec.per_edge import BY_TRUST, Written
 from sfumato.spec.privacy import NoNoise
-from sfumato.spec.topology import Tree, Trust
+from sfumato.spec.refusals import AT_KEY, Refusal, refuse_first
+from sfumato.spec.topology import Tree as WrittenTree
+from sfumato.spec.topology import Trust
 from sfumato.spec.training import FixedParticipation
 
 H2FDP_STEPS, H2FDP_EDGE_EVERY = 20, 5
@@ -24,23 +25,34 @@ WITHOUT_TRUST = ("hfl-dp", "pedpfl")
 """Protocols that trust nobody; they say so where a spec trusts somebody."""
 
 
-@dataclass(frozen=True)
-class Preset:
-    """A spec with its protocol's choices made, and what the user should hear about them."""
-
-    spec: Spec
-    notes: tuple[str, ...]
+def _hdp_is_given(key: str) -> Callable[[Spec], bool]:
+    return lambda spec: spec.protocol == "hdp" and getattr(spec.training, key) is not None
 
 
-def apply_preset(spec: Spec, depth: int) -> Preset:
-    """Make the choices that ``spec.protocol`` stands for (docs/concepts.md), on a tree of ``depth`` tiers.
+ONCE_A_ROUND = "must be left out: hdp aggregates once a round"
+PROTOCOL: tuple[Refusal[Spec], ...] = (
+    Refusal(lambda spec: getattr(spec.privacy.noise, "formula", "h2fdp") != "h2fdp"
+                         and "air" not in spec.transport.values(),
+            "privacy.noise.formula", AT_KEY, lambda spec: f"protocol {spec.protocol} uses formula h2fdp"),
+    Refusal(_hdp_is_given("edge_every"), "training.edge_every", AT_KEY, ONCE_A_ROUND),
+    Refusal(_hdp_is_given("aggregate_every"), "training.aggregate_every", AT_KEY, ONCE_A_ROUND),
+    Refusal(lambda spec: spec.protocol == "hdp" and spec.training.global_update != "increment",
+            "training.global_update", "resend", "must be increment: hdp aggregates once a round"),
+)  # fmt: skip
+"""What a protocol cannot honour: HDP aggregates once a round, all the way up."""
+
+
+def with_protocol_defaults(spec: Spec, depth: int) -> tuple[Spec, tuple[str, ...]]:
+    """The choices that ``spec.protocol`` stands for (docs/concepts.md), and what to hear of them.
+
+    Args:
+        spec: with its topology written out.
+        depth: of the tree, in tiers.
 
     Raises:
         SpecError: a section that the protocol cannot honour is there.
     """
-    _refuse_what_is_not_there(spec)
-    if spec.protocol == "hdp":
-        _check_hdp(spec)
+    refuse_first(spec, PROTOCOL)
     notes: list[str] = []
     privacy, trust, training = spec.privacy, spec.trust, spec.training
     if spec.protocol == "hfl" and privacy.noise.kind != "none":
@@ -61,33 +73,21 @@ def apply_preset(spec: Spec, depth: int) -> Preset:
         periods = {} if stated else {"edge_every": H2FDP_EDGE_EVERY}
         training = training.model_copy(update={"local_steps": H2FDP_STEPS, **periods})
         notes.append(f"local_steps is H2FDP's default, {H2FDP_STEPS}")
-    if (
-        isinstance(spec.topology, Tree)
-        and spec.topology.zones is not None
-        and spec.topology.zones.kind == "data"
-    ):
+    if getattr(getattr(spec.topology, "zones", None), "kind", None) == "data":
         notes.append("zones: data: a device's zone tells which label it holds most of; that is not accounted")
-    return Preset(
-        spec.model_copy(update={"privacy": privacy, "trust": trust, "training": training}), tuple(notes)
-    )
+    found = spec.model_copy(update={"privacy": privacy, "trust": trust, "training": training})
+    return found, tuple(notes)
 
 
-def _refuse_what_is_not_there(spec: Spec) -> None:
-    noise = spec.privacy.noise
-    if noise.kind == "formula" and noise.formula != "h2fdp" and "air" not in spec.transport.values():
-        raise SpecError(
-            "privacy.noise.formula", noise.formula, f"protocol {spec.protocol} uses formula h2fdp"
-        )
-
-
-def _check_hdp(spec: Spec) -> None:
-    """HDP aggregates once a round, all the way up."""
-    for key in ("edge_every", "aggregate_every"):
-        value = getattr(spec.training, key)
-        if value is not None:
-            raise SpecError(f"training.{key}", value, "must be left out: hdp aggregates once a round")
-    if spec.training.global_update != "increment":
-        raise SpecError("training.global_update", "resend", "must be increment: hdp aggregates once a round")
+ONE_CLUSTER: tuple[Refusal[Spec], ...] = (
+    Refusal(lambda spec: spec.elects_supernodes, "topology.supernodes", AT_KEY,
+            "must be fixed with protocol pedpfl"),
+    Refusal(lambda spec: getattr(spec.topology, "zones", None) is not None, "topology.zones",
+            lambda spec: spec.topology.zones.kind, "must be left out with pedpfl: one cluster"),
+    Refusal(lambda spec: hasattr(spec.data.partition, "edge"), "data.partition.edge", None,
+            "must be left out with pedpfl: one cluster"),
+)  # fmt: skip
+"""What is said about single edges of a tree whose devices form one cluster."""
 
 
 def as_single_cluster(spec: Spec) -> tuple[Spec, tuple[str, ...]]:
@@ -100,23 +100,18 @@ def as_single_cluster(spec: Spec) -> tuple[Spec, tuple[str, ...]]:
         SpecError: the tree is deeper, or something is said about single edges of it.
     """
     topology = spec.topology
-    if spec.protocol != "pedpfl" or not isinstance(topology, Tree):
+    if spec.protocol != "pedpfl" or not isinstance(topology, WrittenTree):
         return spec, ()
     counts = _devices(topology)
     if len(counts) == 1 and topology.edges is not None:
         return spec, ()
-    if topology.supernodes != "fixed":
-        raise SpecError("topology.supernodes", topology.supernodes, "must be fixed with protocol pedpfl")
-    if topology.zones is not None:
-        raise SpecError("topology.zones", topology.zones.kind, "must be left out with pedpfl: one cluster")
-    if hasattr(spec.data.partition, "edge"):
-        raise SpecError("data.partition.edge", None, "must be left out with pedpfl: one cluster")
-    one = Tree(edges=1, devices_per_edge=sum(counts))
+    refuse_first(spec, ONE_CLUSTER)
+    one = WrittenTree(edges=1, devices_per_edge=sum(counts))
     note = f"pedpfl: the {sum(counts)} devices of {len(counts)} edges form one cluster that is not trusted"
     return spec.model_copy(update={"topology": one}), (note,)
 
 
-def _devices(topology: Tree) -> list[int]:
+def _devices(topology: WrittenTree) -> list[int]:
     """Devices of every edge."""
     if topology.edges is not None:
         each = topology.devices_per_edge
