@@ -81,7 +81,7 @@ def test_the_last_trusted_party_before_the_first_untrusted_one_adds_the_noise(tr
 
 
 def facts_of(tree, plan, tiers):
-    """Aggregations by ``tiers`` with messages of bound 1, as `build_ledger` makes them."""
+    """Aggregations by ``tiers`` with messages of bound 1, as `tree_releases` makes them."""
     steps = []
     for number, tier in enumerate(tiers):
         message = 1.0 / tree.devices

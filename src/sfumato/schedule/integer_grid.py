@@ -4,16 +4,11 @@ A device quantises its share of the global average: its message times the weight
 the public denominator. So sums are exact at every tier, an average is a sum read in other units, and rounding
 happens in one place, before any noise. Devices and nodes add discrete Gaussians on the grid.
 
-Two things cost, and a little more noise pays for both, so that every multiplier is at least the ledger's
-(docs/hdp.md). *Rounding* makes a message longer: by `QuantisationPlan.inflation`, most for the shortest.
-*Discrete* Gaussians are no Gaussians: of `FEWEST_STEPS` steps and more, they and their sums are, up to a
-factor within exp(±1e-70) in every probability, randomised roundings of Gaussians whose variance is 9 steps²
-less; `HEADROOM` is more than that.
-
-Where gradients of steps or of examples are clipped, a record that is drawn into mini-batches moves a message
-by much less than its length. Rounded with the same random numbers, two messages that are r steps apart stay
-within r + √d steps (every coordinate moves by less than one more), so the shortest move decides how much more
-noise there is. That needs a message that is never clipped and never rounded again: there is room for all.
+Two things cost, and a little more noise pays for both, so that every multiplier is at least the ledger's:
+rounding makes a message, or what a record moves it by, longer (`IntegerGrid.inflation`), and discrete
+Gaussians of `FEWEST_STEPS` steps and more are roundings of slightly smaller Gaussians (`HEADROOM`). Where a
+record moves a message by single gradients, a message is never clipped and never rounded again: there is room
+for all. Derivations: docs/hdp.md, "Integers".
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from sfumato.schedule.local_steps import per_edge
 from sfumato.schedule.noise.placement import NoisePlan, place_by_trust
 from sfumato.schedule.participation import participants_of
 from sfumato.schedule.tree import TreePlan
-from sfumato.schedule.tree_facts import TreeRounds, build_ledger
+from sfumato.schedule.tree_facts import TreeRounds, tree_releases
 from sfumato.spec.document import Spec
 from sfumato.spec.moves import Moves
 from sfumato.spec.topology import Tree as WrittenTree
@@ -179,21 +179,13 @@ def noise_in(tree: Tree, noise: NoisePlan, trees: Trees) -> NoisePlan:
 
 def releases_over_time(rounds: TreeRounds, noise: NoisePlan) -> tuple[TreeReleases, ...]:
     """The facts of a round on every tree."""
-    spec, trees = rounds.spec, rounds.trees
     return tuple(
-        build_ledger(
-            spec,
-            tree,
-            rounds.aggregations,
-            participants_of(spec, tree),
-            rounds.batches,
-            noise_in(tree, noise, trees),
-        )
-        for _, tree in trees
+        tree_releases(rounds, tree, participants_of(rounds.spec, tree), noise_in(tree, noise, rounds.trees))
+        for _, tree in rounds.trees
     )
 
 
-def ledger_over_time(rounds: TreeRounds, releases: Sequence[TreeReleases]) -> MovingReleases:
+def moving_releases(rounds: TreeRounds, releases: Sequence[TreeReleases]) -> MovingReleases:
     """The facts of all rounds, from those of a round on every tree."""
     firsts = (first for first, _ in rounds.trees)
     return MovingReleases.over_time(tuple(zip(firsts, releases, strict=True)))

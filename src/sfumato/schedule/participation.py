@@ -32,7 +32,7 @@ _SMALLEST_UNMASKED = 4  # parties of the smallest session whose default threshol
 
 
 @dataclass(frozen=True)
-class Cohort:
+class TreeParticipants:
     """Who takes part in a round.
 
     Attributes:
@@ -74,7 +74,7 @@ def draw_participants(plan: TreePlan, number: int) -> npt.NDArray[np.int64]:
     return np.sort(np.concatenate(chosen)).astype(np.int64)
 
 
-def participants_of(spec: Spec, tree: Tree) -> Cohort:
+def participants_of(spec: Spec, tree: Tree) -> TreeParticipants:
     """How many devices of each leaf take part, and how they are chosen.
 
     Raises:
@@ -102,7 +102,7 @@ def participants_of(spec: Spec, tree: Tree) -> Cohort:
 
 def _weighed(
     spec: Spec, tree: Tree, kind: Literal["all", "poisson", "fixed"], rate: float, drawn: FloatArray
-) -> Cohort:
+) -> TreeParticipants:
     """What sums are divided by: ``q W``, or ``q W_min`` at least (hdp.txt, Algorithm 1, repaired).
 
     A clipped denominator is the weight of those drawn where that is more than ``q W_min``. It is one number
@@ -115,11 +115,11 @@ def _weighed(
         least, most = _drawn_weight(tree, kind, drawn, weights)
         least, most = np.maximum(floor, least), np.maximum(floor, most)
         moves = not np.allclose(least, most, rtol=1e-12, atol=0.0)
-        return Cohort(kind, rate, drawn, least, weights, most if moves else None)
+        return TreeParticipants(kind, rate, drawn, least, weights, most if moves else None)
     if weights is None:
-        return Cohort(kind, rate, drawn, drawn)
+        return TreeParticipants(kind, rate, drawn, drawn)
     whole = np.add.reduceat(weights, tree.first_device[:-1])
-    return Cohort(kind, rate, drawn, share * whole, weights)
+    return TreeParticipants(kind, rate, drawn, share * whole, weights)
 
 
 def _drawn_weight(

@@ -17,7 +17,7 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.local_steps import Aggregation, learning_rate
 from sfumato.schedule.noise.placement import NoisePlan
-from sfumato.schedule.participation import Cohort
+from sfumato.schedule.participation import TreeParticipants
 from sfumato.spec.document import Spec
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class TreePlan:
     spec: Spec
     tree: Tree
     aggregations: tuple[Aggregation, ...]
-    participants: Cohort
+    participants: TreeParticipants
     noise: NoisePlan
     ledger: TreeReleases
     notes: tuple[str, ...]

@@ -18,7 +18,7 @@ from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.local_steps import Aggregation, momentum_gain
 from sfumato.schedule.noise.placement import NoisePlan, law_of, raw_sensitivity
-from sfumato.schedule.participation import Cohort, shares_that_unmask, survival
+from sfumato.schedule.participation import TreeParticipants, shares_that_unmask, survival
 from sfumato.spec.document import Spec
 
 if TYPE_CHECKING:
@@ -85,21 +85,16 @@ def hops_of(spec: Spec, tree: Tree) -> tuple[Hop, ...]:
     return tuple(spec.transport.get(hop, "plain") for hop in hops)
 
 
-def build_ledger(
-    spec: Spec,
-    tree: Tree,
-    rounds: tuple[Aggregation, ...],
-    participants: Cohort,
-    batches: BatchFacts,
-    noise: NoisePlan,
+def tree_releases(
+    rounds: TreeRounds, tree: Tree, participants: TreeParticipants, noise: NoisePlan
 ) -> TreeReleases:
-    """The facts of the protocol for the accountant."""
-    air = None
+    """The facts of rounds on one of their trees, for the accountant."""
+    spec, air = rounds.spec, None
     if spec.sends_over_the_air:
         from sfumato.schedule.air.power_control import air_of  # which needs radios
 
         air = air_of(spec, tree, participants.drawn)
-    steps = _steps(spec, tree, rounds, participants, noise, air)
+    steps = _steps(rounds, tree, participants, noise, air)
     hops = hops_of(spec, tree)
     left = survival(spec.faults, hops[-1], participants.drawn, by_chance=participants.kind == "poisson")
     # the silent add no noise: with weak channels left out nobody is sure to be there
@@ -123,7 +118,7 @@ def build_ledger(
         all_nodes_always_send=left.all_nodes_always_send and (air is None or air.is_always_heard),
         elections=left.elections if spec.elects_supernodes else 0.0,
         noise_law=law_of(spec),
-        batches=batches,
+        batches=rounds.batches,
         rounds_after_noise=_rounds_messages(spec) and bool(noise.device.any()),
         unmask_thresholds=shares_that_unmask(spec.faults, tree, participants.drawn),
         searched_under=None if spec.control is not None else spec.privacy.neighbours,
@@ -140,7 +135,7 @@ def _sites(tree: Tree) -> IntArray | None:
     return None
 
 
-def _device_classes(tree: Tree, participants: Cohort, noise: NoisePlan) -> DeviceClasses | None:
+def _device_classes(tree: Tree, participants: TreeParticipants, noise: NoisePlan) -> DeviceClasses | None:
     """Devices of a leaf that are alike; ``None`` where all are, leaf by leaf.
 
     Where devices move, weights and noise of some devices only are refused (`schedule.moves`).
@@ -158,30 +153,26 @@ def _rounds_messages(spec: Spec) -> bool:
 
 
 def _steps(
-    spec: Spec,
-    tree: Tree,
-    rounds: tuple[Aggregation, ...],
-    participants: Cohort,
-    noise: NoisePlan,
-    air: AirPlan | None,
+    rounds: TreeRounds, tree: Tree, participants: TreeParticipants, noise: NoisePlan, air: AirPlan | None
 ) -> tuple[AggregationFacts, ...]:
     """What is sent and noised at every aggregation of a round.
 
     With clips of examples a "bound" is how far one example can move a message if nothing else changes, which
     the noise is a multiple of. It bounds no device's message: `law_of` sees to it that none is charged by it.
     """
+    spec, aggregations = rounds.spec, rounds.aggregations
     clip, resend = spec.privacy.clip, spec.training.global_update == "resend"
     per_step = clip is not None and clip.kind != "update"
     momentum = spec.training.momentum
     error_feedback = spec.compression is not None and spec.compression.error_feedback
     remembers = error_feedback or spec.training.keeps_variates
     steps = []
-    gains = _gains(tree, rounds, momentum)
-    for number, aggregation in enumerate(rounds):
+    gains = _gains(tree, aggregations, momentum)
+    for number, aggregation in enumerate(aggregations):
         sends = aggregation.takes_part(tree.leaf_count)
         bound = gains[number] if per_step else sends.astype(np.float64)
         fresh = np.zeros(tree.leaf_count, dtype=np.bool_)
-        if resend and number == len(rounds) - 1:
+        if resend and number == len(aggregations) - 1:
             fresh = tree.tiers[1].trusted & ((gains > 0).sum(axis=0) > 1)
             bound = np.where(fresh, gains.sum(axis=0) if per_step else 1.0, bound)
         share = bound / participants.count
@@ -203,9 +194,9 @@ def _steps(
     return tuple(steps)
 
 
-def _gains(tree: Tree, rounds: tuple[Aggregation, ...], momentum: float) -> FloatArray:
+def _gains(tree: Tree, aggregations: tuple[Aggregation, ...], momentum: float) -> FloatArray:
     """How far the local steps behind each message can go, in clip norms, ``[aggregations, leaves]``."""
-    steps = np.stack([aggregation.steps_of(tree.leaf_count) for aggregation in rounds])
+    steps = np.stack([aggregation.steps_of(tree.leaf_count) for aggregation in aggregations])
     found = np.zeros(steps.shape)
     for count in np.unique(steps[steps > 0]).tolist():
         found[steps == count] = momentum_gain(count, momentum)

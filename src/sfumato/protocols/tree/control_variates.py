@@ -1,4 +1,4 @@
-"""The control variates of SCAFFOLD: the server's, and one of every device (`schedule.resolve.drift_correction`)."""
+"""The control variates of SCAFFOLD: the server's, and one of every device (docs/accounting.md)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -157,7 +156,7 @@ def check_power(plan: NoisePlan, air: AirPlan) -> None:
     )
 
 
-def air_notes(plan: AirPlan) -> Sequence[str]:
+def air_notes(plan: AirPlan) -> tuple[str, ...]:
     """What the user should hear about sending over the air, once it is known who takes part."""
     std = plan.channels.noise_std
     notes = [
@@ -171,7 +170,7 @@ def air_notes(plan: AirPlan) -> Sequence[str]:
         )
     noise = plan.spec.privacy.requested_noise
     if not isinstance(noise, NoiseByFormula):
-        return notes
+        return tuple(notes)
     delta = plan.spec.privacy.delta
     rates = plan.participants / plan.tree.devices
     if (1.25 * rates <= delta).any():
@@ -185,4 +184,4 @@ def air_notes(plan: AirPlan) -> Sequence[str]:
             f"PFELS's Theorem 3 is proved for epsilon below 2 r/N = {domain:.4g} only; at {noise.epsilon:g} "
             "its claim is void (P1)"
         )
-    return notes
+    return tuple(notes)

@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from sfumato.random import Stream, generator
 from sfumato.schedule.local_steps import Aggregation
-from sfumato.schedule.participation import Cohort
+from sfumato.schedule.participation import TreeParticipants
 from sfumato.schedule.tree import TreePlan
-from sfumato.schedule.tree_facts import build_ledger
+from sfumato.schedule.tree_facts import TreeRounds, tree_releases
 from sfumato.spec.refusals import Refusal
 from sfumato.spec.training import ConstantRate
 
@@ -84,7 +84,7 @@ def draws_each(plan: TreePlan) -> bool:
     return plan.spec.control is not None and plan.spec.control.draw == "poisson"
 
 
-def _cohort(plan: TreePlan, count: FloatArray, number: int | None) -> Cohort:
+def _cohort(plan: TreePlan, count: FloatArray, number: int | None) -> TreeParticipants:
     """Who takes part, where ``count`` devices of each edge are wanted.
 
     A Poisson draw depends on no data and is made before anything of the round is chosen or sent: given the
@@ -92,13 +92,13 @@ def _cohort(plan: TreePlan, count: FloatArray, number: int | None) -> Cohort:
     """
     tree, rate = plan.tree, float(np.max(count / plan.tree.devices))
     if not draws_each(plan):
-        return Cohort("fixed", rate, count, count)
+        return TreeParticipants("fixed", rate, count, count)
     if number is None:
         raise ValueError("number: needed where every device is drawn by itself")
     draws = generator(plan.spec.seed, Stream.PARTICIPATION, number).random(tree.device_count)
     chosen = np.flatnonzero(draws < np.repeat(count / tree.devices, tree.devices)).astype(np.int64)
     drawn = np.bincount(tree.leaves_of(chosen), minlength=tree.leaf_count).astype(np.float64)
-    return Cohort("fixed", rate, drawn, count, cohort=chosen)
+    return TreeParticipants("fixed", rate, drawn, count, cohort=chosen)
 
 
 def round_plan(plan: TreePlan, setting: RoundSettings, number: int | None = None) -> TreePlan:
@@ -122,7 +122,8 @@ def round_plan(plan: TreePlan, setting: RoundSettings, number: int | None = None
     noise = plan.noise.scaled(
         np.full(tree.leaf_count, setting.noise), [np.full(tier.size, setting.noise) for tier in tree.tiers]
     )
-    ledger = build_ledger(spec, tree, aggregations, cohort, plan.ledger.batches, noise)
+    rounds = TreeRounds(spec, ((0, tree),), aggregations, plan.ledger.batches)
+    ledger = tree_releases(rounds, tree, cohort, noise)
     return replace(
         plan, spec=spec, aggregations=aggregations, participants=cohort, noise=noise, ledger=ledger
     )

@@ -7,7 +7,7 @@ and what is told.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,8 +28,9 @@ from sfumato.schedule.noise.least_noise import (
     verdict_on_factors,
     verdict_on_worst,
 )
-from sfumato.schedule.noise.placement import NoisePlan
-from sfumato.schedule.tree_facts import TreeRounds
+from sfumato.schedule.noise.placement import NoisePlan, place_by_trust
+from sfumato.schedule.participation import TreeParticipants
+from sfumato.schedule.tree_facts import TreeRounds, tree_releases
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import LEAST_SOURCE, MOST_SOURCE
 from sfumato.spec.privacy import OBSERVER_KINDS, NoiseByTarget
@@ -43,11 +44,7 @@ Told = tuple[str, ...]
 
 
 def calibrate_tree(
-    noise: NoiseByTarget,
-    rounds: TreeRounds,
-    start: NoisePlan,
-    build: Callable[[NoisePlan], TreeReleases],
-    air: AirPlan | None,
+    noise: NoiseByTarget, rounds: TreeRounds, participants: TreeParticipants, air: AirPlan | None
 ) -> tuple[NoisePlan, Told]:
     """Scale every source of one tree by itself until each unit's ε towards ``noise.towards`` is the target.
 
@@ -56,8 +53,7 @@ def calibrate_tree(
     Args:
         noise: the target.
         rounds: of the tree.
-        start: multipliers of 1 for every source.
-        build: the facts under some noise.
+        participants: of a round.
         air: the devices' uplink, where it is the air.
 
     Returns:
@@ -67,7 +63,8 @@ def calibrate_tree(
         SpecError: the observer does not exist, sees raw updates of every unit, or learns something that no
             noise hides (an elected supernode, or who takes part where that must be hidden).
     """
-    tree, spec, needed = rounds.tree, rounds.spec, np.empty(0)
+    tree, needed = rounds.tree, np.empty(0)
+    start = place_by_trust(tree, [1.0] * tree.depth)
     ends = np.cumsum([tree.leaf_count, *(tier.size for tier in tree.tiers)])
 
     def with_sizes(sizes: FloatArray) -> NoisePlan:
@@ -82,11 +79,11 @@ def calibrate_tree(
     def judged(sizes: FloatArray) -> Verdict:
         nonlocal needed
         plan = with_sizes(sizes)
-        ledger = build(plan)
+        ledger = tree_releases(rounds, tree, participants, plan)
         needed = _factors_of_leaves(ledger, noise, rounds)
         if air is not None:  # there is no less noise than the receiver's
             needed = np.where(plan.device.any(axis=1), needed, np.fmax(needed, 1.0))
-        tolerance = TOLERANCE if _is_sampled(ledger, spec) else _EXACT_TOLERANCE
+        tolerance = TOLERANCE if _is_sampled(ledger, rounds.spec) else _EXACT_TOLERANCE
         return verdict_on_factors(_factors_of_sources(rounds, needed), tolerance)
 
     found = with_sizes(least_noise(judged, np.ones(ends[-1])))
@@ -156,27 +153,28 @@ def _is_sampled(ledger: TreeReleases, spec: Spec) -> bool:
     return records or ledger.draw_kind != "all"
 
 
-def calibrate_over_time(
-    noise: NoiseByTarget, rounds: TreeRounds, start: NoisePlan, build: Callable[[NoisePlan], TreeReleases]
-) -> tuple[NoisePlan, Told]:
+def calibrate_over_time(noise: NoiseByTarget, rounds: TreeRounds) -> tuple[NoisePlan, Told]:
     """Scale all noise until the worst unit's ε of the whole run towards the observer is the target.
 
-    For trees that change over time; the arguments are those of `calibrate_tree`, ``build`` of all rounds.
-    Where factors are roots, only that of the pair with the largest ε is looked for: a root of a composition
-    takes as long as a dozen of them.
+    For trees that change over time; arguments and result are those of `calibrate_tree`. Where factors are
+    roots, only that of the pair with the largest ε is looked for: a root of a composition takes as long as a
+    dozen of them.
 
     Raises:
         SpecError: the observer does not exist or stands for nobody, is trusted with the raw updates of every
             unit, or sees who takes part where that must be hidden.
     """
+    from sfumato.schedule import moves
+
     spec, raw = rounds.spec, dict[int, int]()
+    start = moves.noise_under_any_trust(rounds.trees, lambda tree: place_by_trust(tree, [1.0] * tree.depth))
 
     def with_sizes(sizes: FloatArray) -> NoisePlan:
         everywhere = [np.full(tier.size, sizes[0]) for tier in rounds.tree.tiers]
         return start.scaled(everywhere[-1], everywhere)
 
     def judged(sizes: FloatArray) -> Verdict:
-        ledger = build(with_sizes(sizes))
+        ledger = moves.moving_releases(rounds, moves.releases_over_time(rounds, with_sizes(sizes)))
         counts = {found.unit: found.count for found in ledger.units_outside(frozenset())}
         pairs = pairs_towards(ledger, noise.towards, rounds.tree, where="this topology")
         charges = [charge_of(ledger, spec, unit, observer) for unit, observer in pairs]
@@ -230,13 +228,8 @@ def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray,
         spent = [pair.epsilon(delta) for pair in pairs]
         worst = max(spent)
 
-        def factor() -> float:
-            asked = [pairs[spent.index(worst)]] if worst > 0 else pairs
-            needed = max(pair.noise_scale(target, delta) for pair in asked)
-            _refuse_what_noise_does_not_change(needed, noise.towards, asked[0])
-            return needed
-
-        return verdict_on_worst(worst, target, factor)
+        asked = [pairs[spent.index(worst)]] if worst > 0 else pairs
+        return verdict_on_worst(worst, target, lambda: _factor_in_groups(asked, noise, delta))
 
     enough = float(least_noise(judged, np.array([first_trial(plan, target)]))[0])
     if not LEAST_SOURCE <= enough <= MOST_SOURCE:
@@ -278,19 +271,24 @@ def _charges_in_groups(plan: GroupPlan, towards: str) -> tuple[list[PairCharge],
     return [charge_of(plan.ledger, plan.spec, *pair) for pair in left], trusting
 
 
-def _refuse_what_noise_does_not_change(factor: float, towards: str, pair: PairCharge) -> None:
-    """Refuse a target that every noise meets, or none."""
+def _factor_in_groups(pairs: Sequence[PairCharge], noise: NoiseByTarget, delta: float) -> float:
+    """The least factor on all noise at which each of ``pairs`` meets the target.
+
+    Raises:
+        SpecError: every noise meets it, or none.
+    """
+    factor = max(pair.noise_scale(noise.epsilon, delta) for pair in pairs)
     if factor == 0:
-        raise SpecError(
-            FOR,
-            towards,
-            "learns so little that this epsilon needs no noise; name an observer that noise protects from",
+        allowed = (
+            "learns so little that this epsilon needs no noise; name an observer that noise protects from"
         )
+        raise SpecError(FOR, noise.towards, allowed)
     if math.isinf(factor):
-        who, whose = pair.ledger.party_name(pair.coalition[0]), f"device:{pair.device}"
-        raise SpecError(
-            FOR,
-            towards,
-            f"no noise gives {whose} this epsilon towards {who}, which sees something of it that is not "
-            "noised, or whether it takes part",
+        pair = pairs[0]
+        allowed = (
+            f"no noise gives device:{pair.device} this epsilon towards "
+            f"{pair.ledger.party_name(pair.coalition[0])}, which sees something of it that is not noised, or "
+            "whether it takes part"
         )
+        raise SpecError(FOR, noise.towards, allowed)
+    return factor

@@ -16,7 +16,6 @@ from sfumato.schedule.local_steps import Aggregation, momentum_gain
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import LEAST_SOURCE, MOST_SOURCE
 from sfumato.spec.privacy import NoiseByFormula, NoiseBySource, SourceNoise
-from sfumato.spec.refusals import Refusal
 from sfumato.user_text import decimal
 
 FloatArray = npt.NDArray[np.float64]
@@ -262,26 +261,3 @@ def law_of(spec: Spec) -> NoiseLaw:
         "whole device without a bound",
         composed_for_records=True,
     )
-
-
-def _other_transport(spec: Spec) -> str | None:
-    return next((how for how in spec.transport.values() if how != "plain"), None)
-
-
-def _mechanism(spec: Spec) -> str:
-    assert spec.privacy.mechanism is not None  # who asks has seen to it
-    return spec.privacy.mechanism.kind
-
-
-MECHANISM: tuple[Refusal[Spec], ...] = (
-    Refusal(lambda spec: _other_transport(spec) is not None, "privacy.mechanism", _mechanism,
-            lambda spec: f"goes with plain transport only; {_other_transport(spec)} has a mechanism of its "
-                         "own"),
-    Refusal(lambda spec: spec.control is not None, "privacy.mechanism", _mechanism,
-            "must be left out with control, whose privacy filter is for Gaussian noise"),
-    Refusal(lambda spec: spec.privacy.requested_noise.kind in ("target", "formula")
-                         and law_of(spec).why_not_composed,
-            "privacy.noise", lambda spec: spec.privacy.requested_noise.kind,
-            lambda spec: f"must be a multiplier: the epsilon of {_mechanism(spec)} is not known"),
-)  # fmt: skip
-"""What a mechanism from outside the package does not go with."""

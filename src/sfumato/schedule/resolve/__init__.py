@@ -5,7 +5,7 @@
     groups             the same as `tree` for overlapping groups
     group_refusals     what groups are refused with
     protocol_defaults  what the name of a protocol of trees settles; counts listed edge by edge
-    drift_correction   FedProx and SCAFFOLD: their account, and what they are refused with
+    shared_refusals    what both are refused with
 
 Imported by what is above ``schedule``; imports ``schedule`` and what ``schedule`` imports.
 """

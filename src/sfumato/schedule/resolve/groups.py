@@ -22,9 +22,7 @@ from sfumato.schedule.groups import BY_INTERVAL, HOP, GroupPlan
 from sfumato.schedule.model_size import check_model_size
 from sfumato.schedule.moves import changes_after_the_end
 from sfumato.schedule.noise.calibration import calibrate_groups
-from sfumato.schedule.noise.placement import MECHANISM
-from sfumato.schedule.resolve import group_refusals
-from sfumato.schedule.resolve.drift_correction import DRIFT_CORRECTION
+from sfumato.schedule.resolve import group_refusals, shared_refusals
 from sfumato.schedule.resolve.group_refusals import noises_messages
 from sfumato.spec.document import Spec
 from sfumato.spec.grouped_protocols import KIND_OF
@@ -79,12 +77,12 @@ def _refuse_what_does_not_fit(spec: Spec) -> None:
     if spec.model.kind == "mlp":
         check_model_size(spec)
     if spec.training.drift_correction.kind != "none":
-        refuse_first(spec, DRIFT_CORRECTION)
+        refuse_first(spec, shared_refusals.DRIFT_CORRECTION)
     refuse_first(spec, group_refusals.GROUPS)
     if spec.compression is not None:
         refuse_first(spec, group_refusals.COMPRESSION)
     if spec.privacy.mechanism is not None:
-        refuse_first(spec, MECHANISM)
+        refuse_first(spec, shared_refusals.MECHANISM)
 
 
 def _refuse_untrusted_masters(spec: Spec, trusted: BoolArray) -> None:

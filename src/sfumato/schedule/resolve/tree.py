@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,12 +13,10 @@ from sfumato.network import tree as federation
 from sfumato.network.inlining import inlined
 from sfumato.network.tree import Tree
 from sfumato.network.trust import as_written, with_trust
-from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.batches import batch_facts, require_record_rates
 from sfumato.schedule.local_steps import Aggregation, of_training
 from sfumato.schedule.noise.calibration import calibrate_over_time, calibrate_tree
 from sfumato.schedule.noise.placement import (
-    MECHANISM,
     NoisePlan,
     dp_fedavg_device_factor,
     from_sources,
@@ -27,15 +24,15 @@ from sfumato.schedule.noise.placement import (
     place_by_trust,
     to_sources,
 )
-from sfumato.schedule.participation import Cohort, participants_of
-from sfumato.schedule.resolve import tree_refusals
+from sfumato.schedule.participation import TreeParticipants, participants_of
+from sfumato.schedule.resolve import shared_refusals, tree_refusals
 from sfumato.schedule.resolve.protocol_defaults import (
     as_single_cluster,
     with_listed_counts,
     with_protocol_defaults,
 )
 from sfumato.schedule.tree import TreePlan
-from sfumato.schedule.tree_facts import TreeRounds, build_ledger
+from sfumato.schedule.tree_facts import TreeRounds, tree_releases
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import MAX_STATED
 from sfumato.spec.privacy import NoiseByFormula, NoiseByMultiplier, NoiseBySource, NoiseByTarget, Placement
@@ -65,10 +62,14 @@ def resolve_tree(spec: Spec) -> TreePlan:
     rounds = _what_rounds_are_made_of(spec, trees)
     _refuse_what_does_not_fit(rounds)
     participants = participants_of(spec, tree)
-    air, of_air = _air(spec, tree, participants)
+    air = _air(spec, tree, participants)
     noise, of_noise = _sized_noise(rounds, participants, air)
+    of_air = Told()
     if air is not None:
-        _check_power(noise, air)
+        from sfumato.schedule.air.settings import air_notes, check_power
+
+        check_power(noise, air)
+        of_air = air_notes(air)
     rounds = replace(rounds, spec=_frozen(spec, tree, noise, air))
     return _plan_of(rounds, participants, noise, (*notes, *of_noise, *of_air))
 
@@ -166,73 +167,46 @@ def _refuse_what_does_not_fit(rounds: TreeRounds) -> None:
 
         refuse_first(spec, ADAPTIVE_CLIP)
     if training.drift_correction.kind != "none":
-        from sfumato.schedule.resolve.drift_correction import DRIFT_CORRECTION
-
-        refuse_first(spec, DRIFT_CORRECTION)
+        refuse_first(spec, shared_refusals.DRIFT_CORRECTION)
     if training.drift_correction.kind == "scaffold":
         refuse_first(rounds, tree_refusals.SCAFFOLD)
     if training.local_epochs is not None or training.global_update == "resend":
         refuse_first(rounds, tree_refusals.LOCAL_WORK)
     if spec.privacy.mechanism is not None:
-        refuse_first(spec, MECHANISM)
+        refuse_first(spec, shared_refusals.MECHANISM)
 
 
-def _air(spec: Spec, tree: Tree, participants: Cohort) -> tuple[AirPlan | None, Told]:
+def _air(spec: Spec, tree: Tree, participants: TreeParticipants) -> AirPlan | None:
     """The air as the devices' uplink, where it is."""
     if not spec.sends_over_the_air:
-        return None, ()
+        return None
     from sfumato.schedule.air.power_control import air_of
-    from sfumato.schedule.air.settings import air_notes
 
-    air = air_of(spec, tree, participants.drawn)
-    assert air is not None  # the hop of the devices is settled
-    return air, tuple(air_notes(air))
+    return air_of(spec, tree, participants.drawn)
 
 
-def _check_power(noise: NoisePlan, air: AirPlan) -> None:
-    from sfumato.schedule.air.settings import check_power
-
-    check_power(noise, air)
-
-
-def _sized_noise(rounds: TreeRounds, participants: Cohort, air: AirPlan | None) -> tuple[NoisePlan, Told]:
+def _sized_noise(
+    rounds: TreeRounds, participants: TreeParticipants, air: AirPlan | None
+) -> tuple[NoisePlan, Told]:
     """Multipliers of every source that adds noise in any round, and what the user should hear of them."""
-    noise = rounds.spec.privacy.noise
-    if len(rounds.trees) > 1:
-        return _noise_over_time(rounds, participants)
-    if not isinstance(noise, NoiseByTarget):
+    noise, is_moving = rounds.spec.privacy.noise, len(rounds.trees) > 1
+    if isinstance(noise, NoiseByTarget):
+        require_record_rates(rounds.spec, rounds.tree.devices, rounds.batches)
+        if is_moving:
+            return calibrate_over_time(noise, rounds)
+        return calibrate_tree(noise, rounds, participants, air)
+    if not is_moving:
         return _stated_noise(rounds, rounds.tree, participants, air), ()
-    require_record_rates(rounds.spec, rounds.tree.devices, rounds.batches)
-    start = place_by_trust(rounds.tree, [1.0] * rounds.tree.depth)
-    return calibrate_tree(noise, rounds, start, partial(_facts, rounds, participants), air)
+    from sfumato.schedule.moves import noise_under_any_trust
+
+    return noise_under_any_trust(
+        rounds.trees, lambda tree: _stated_noise(rounds, tree, participants, None)
+    ), ()
 
 
-def _facts(rounds: TreeRounds, participants: Cohort, noise: NoisePlan) -> TreeReleases:
-    """What a round on the first tree releases."""
-    tree = rounds.tree
-    return build_ledger(rounds.spec, tree, rounds.aggregations, participants, rounds.batches, noise)
-
-
-def _noise_over_time(rounds: TreeRounds, participants: Cohort) -> tuple[NoisePlan, Told]:
-    """`_sized_noise` where devices move or trust changes."""
-    from sfumato.schedule import moves
-
-    noise = rounds.spec.privacy.noise
-    if not isinstance(noise, NoiseByTarget):
-        return moves.noise_under_any_trust(
-            rounds.trees, lambda tree: _stated_noise(rounds, tree, participants, None)
-        ), ()
-    require_record_rates(rounds.spec, rounds.tree.devices, rounds.batches)
-    start = moves.noise_under_any_trust(rounds.trees, lambda tree: place_by_trust(tree, [1.0] * tree.depth))
-    return calibrate_over_time(
-        noise,
-        rounds,
-        start,
-        lambda trial: moves.ledger_over_time(rounds, moves.releases_over_time(rounds, trial)),
-    )
-
-
-def _stated_noise(rounds: TreeRounds, tree: Tree, participants: Cohort, air: AirPlan | None) -> NoisePlan:
+def _stated_noise(
+    rounds: TreeRounds, tree: Tree, participants: TreeParticipants, air: AirPlan | None
+) -> NoisePlan:
     """Multipliers that follow from ``privacy.noise`` without a search."""
     spec, noise = rounds.spec, rounds.spec.privacy.noise
     match noise:
@@ -276,16 +250,16 @@ def _frozen(spec: Spec, tree: Tree, noise: NoisePlan, air: AirPlan | None) -> Sp
     return spec.model_copy(update=update)
 
 
-def _plan_of(rounds: TreeRounds, participants: Cohort, noise: NoisePlan, notes: Told) -> TreePlan:
+def _plan_of(rounds: TreeRounds, participants: TreeParticipants, noise: NoisePlan, notes: Told) -> TreePlan:
     """The plan of resolved rounds: in a network that moves with the plan of every tree."""
     spec, one_tree = rounds.spec, len(rounds.trees) == 1
     if one_tree:
-        ledger = _facts(rounds, participants, noise)
+        ledger = tree_releases(rounds, rounds.tree, participants, noise)
     else:
         from sfumato.schedule import moves
 
         releases = moves.releases_over_time(rounds, noise)
-        ledger = moves.ledger_over_time(rounds, releases)
+        ledger = moves.moving_releases(rounds, releases)
     if ledger.rounds_after_noise:
         notes = (
             *notes,

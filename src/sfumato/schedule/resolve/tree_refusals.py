@@ -129,4 +129,4 @@ SCAFFOLD: tuple[Refusal[TreeRounds], ...] = (
             "must be none here: it goes with one aggregation a round, from whose models control variates "
             "follow"),
 )  # fmt: skip
-"""Beside what `resolve.drift_correction` refuses."""
+"""Beside what is refused in `shared_refusals`."""
