@@ -22,7 +22,6 @@ from sfumato.privacy.observers import ASKED_FOR, PairClass, Party
 from sfumato.rounding import number as rounded
 from sfumato.rounding import range_text, upper_bound
 from sfumato.schedule.base import Plan
-from sfumato.schedule.control.budget import Budget
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.rows.explanations import explain, is_covered_by_filter
 from sfumato.schedule.rows.observers import (
@@ -243,6 +242,8 @@ def epsilon_of_spent(
         device: one of the units.
         coalition: the observers towards that unit, who pool what they know.
     """
+    from sfumato.schedule.control.budget import Budget
+
     budget = Budget.of(cast("TreePlan", plan))  # the checks of a spec allow control on trees only
     square = budget.most_spent(replace(budget.fresh(), spent=spent), device, coalition)
     if plan.spec.privacy.unit == "record" and plan.spec.privacy.neighbours != "replace":

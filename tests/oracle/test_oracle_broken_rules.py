@@ -169,7 +169,7 @@ BROKEN = {
         ),
         0,
         "cloud",
-        ((batches, "_answering", lambda *_: (0, 0.0)),),
+        ((batches, "_most_answering", lambda *_: (0, 0.0)),),
         record=True,
     ),
     "the rate of one of several steps": Broken(
@@ -181,7 +181,7 @@ BROKEN = {
         ),
         0,
         "cloud",
-        ((batches, "_moves", lambda *_: (1.0,)),),
+        ((batches, "_moved_shares", lambda *_: (1.0,)),),
         record=True,
     ),
     "a draw behind a hidden model": Broken(

@@ -94,7 +94,7 @@ def group_turnout(plan: GroupPlan, number: int) -> GroupTurnout | None:
     starts = np.searchsorted(seats.groups, np.arange(plan.groups.count + 1))
     for group in range(plan.groups.count):
         here = slice(int(starts[group]), int(starts[group + 1]))
-        phases = _phases(plan, number, group, seats.workers[here])
+        phases = _draw_dropout_phases(plan, number, group, seats.workers[here])
         parties = here.stop - here.start
         sent[here] = phases > Phase.MASK
         if plan.spec.transport.get(HOP) == "secure-aggregation" and parties > 1:
@@ -104,7 +104,7 @@ def group_turnout(plan: GroupPlan, number: int) -> GroupTurnout | None:
     return GroupTurnout(np.diff(starts), sent, received, formed, counts)
 
 
-def _phases(plan: GroupPlan, number: int, group: int, workers: IntArray) -> IntArray:
+def _draw_dropout_phases(plan: GroupPlan, number: int, group: int, workers: IntArray) -> IntArray:
     """The phase from which each of ``workers``, which ``group`` has drawn, says no more."""
     faults, members = plan.spec.faults, plan.groups.members_of(group)
     assert faults is not None

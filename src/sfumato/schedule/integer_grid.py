@@ -136,7 +136,7 @@ def ring_of(plan: TreePlan, number: int, index: int, devices: IntArray, dimensio
     leaf = np.repeat(np.arange(tree.leaf_count), tree.devices)
     lengths, noises = bounds * shares[leaf] * unit, stds * shares[leaf] * unit
     secure = tuple(hop == "secure-aggregation" for hop in plan.hops)
-    sums = list(_masked_sums(plan, index, secure, lengths, noises, unit, weights))
+    sums = list(_largest_masked_sums(plan, index, secure, lengths, noises, unit, weights))
     exponent = math.floor(math.log2(2.0**40 / lengths.max()))
     by_gradient = _moves_by_gradient(plan)
     moves = lengths
@@ -195,7 +195,7 @@ def average_weights(tree: Tree) -> tuple[FloatArray, ...]:
     return tuple(weights)
 
 
-def _masked_sums(
+def _largest_masked_sums(
     plan: TreePlan,
     index: int,
     secure: tuple[bool, ...],

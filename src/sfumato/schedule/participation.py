@@ -83,7 +83,7 @@ def participants_of(spec: Spec, tree: Tree) -> TreeParticipants:
     choice = spec.training.participation
     devices = tree.devices.astype(np.float64)
     if isinstance(choice, PoissonParticipation):
-        return _weighed(spec, tree, "poisson", choice.rate, devices * choice.rate)
+        return _with_denominators(spec, tree, "poisson", choice.rate, devices * choice.rate)
     if isinstance(choice, FixedParticipation):
         count = np.array(per_edge(choice.count, tree.leaf_count), dtype=np.float64)
         if (count > tree.devices).any():
@@ -96,11 +96,11 @@ def participants_of(spec: Spec, tree: Tree) -> TreeParticipants:
                 int(count[edge]),
                 f"must be at most the {int(tree.devices[edge])} devices of {where}",
             )
-        return _weighed(spec, tree, "fixed", float(np.max(count / devices)), count)
-    return _weighed(spec, tree, "all", 1.0, devices)
+        return _with_denominators(spec, tree, "fixed", float(np.max(count / devices)), count)
+    return _with_denominators(spec, tree, "all", 1.0, devices)
 
 
-def _weighed(
+def _with_denominators(
     spec: Spec, tree: Tree, kind: Literal["all", "poisson", "fixed"], rate: float, drawn: FloatArray
 ) -> TreeParticipants:
     """What sums are divided by: ``q W``, or ``q W_min`` at least (hdp.txt, Algorithm 1, repaired).
@@ -112,7 +112,7 @@ def _weighed(
     share, denominator = drawn / tree.devices, spec.training.denominator
     if isinstance(denominator, ClippedDenominator):
         floor = share * denominator.min_weight
-        least, most = _drawn_weight(tree, kind, drawn, weights)
+        least, most = _bounds_on_drawn_weight(tree, kind, drawn, weights)
         least, most = np.maximum(floor, least), np.maximum(floor, most)
         moves = not np.allclose(least, most, rtol=1e-12, atol=0.0)
         return TreeParticipants(kind, rate, drawn, least, weights, most if moves else None)
@@ -122,7 +122,7 @@ def _weighed(
     return TreeParticipants(kind, rate, drawn, share * whole, weights)
 
 
-def _drawn_weight(
+def _bounds_on_drawn_weight(
     tree: Tree, kind: Literal["all", "poisson", "fixed"], drawn: FloatArray, weights: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
     """The least and the most that the devices drawn in each leaf can weigh, ``[leaves]`` each."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,33 +57,13 @@ class TreeRounds:
         Raises:
             SpecError: ``transport`` names a hop that is not there.
         """
-        return hops_of(self.spec, self.tree)
-
-
-def _channel_std(air: AirPlan, message: FloatArray) -> tuple[FloatArray, ...]:
-    """What the receivers' noise leaves in the averages of every tier at least; see `AggregationFacts`.
-
-    Args:
-        air: the devices' uplink.
-        message: bound of a device's message times its weight in its leaf's average, for each leaf.
-    """
-    above = (np.zeros(tier.size) for tier in air.tree.tiers[:-1])
-    return (*above, message * air.multiplier)
-
-
-def hops_of(spec: Spec, tree: Tree) -> tuple[Hop, ...]:
-    """How messages reach the nodes of each tier, the cloud first.
-
-    Raises:
-        SpecError: ``transport`` names a hop that is not there.
-    """
-    names = [*(tier.name for tier in tree.tiers), "devices"]
-    hops = [f"{names[tier + 1]}_to_{names[tier]}" for tier in range(tree.depth)]
-    for hop in spec.transport:
-        if hop not in hops:
-            listed = ", ".join(reversed(hops))
-            raise SpecError(f"transport.{hop}", None, f"is no hop of this topology; hops are {listed}")
-    return tuple(spec.transport.get(hop, "plain") for hop in hops)
+        names = [*(tier.name for tier in self.tree.tiers), "devices"]
+        hops = [f"{lower}_to_{upper}" for upper, lower in pairwise(names)]
+        for hop in self.spec.transport:
+            if hop not in hops:
+                listed = ", ".join(reversed(hops))
+                raise SpecError(f"transport.{hop}", None, f"is no hop of this topology; hops are {listed}")
+        return tuple(self.spec.transport.get(hop, "plain") for hop in hops)
 
 
 def tree_releases(
@@ -94,8 +75,8 @@ def tree_releases(
         from sfumato.schedule.air.power_control import air_of  # which needs radios
 
         air = air_of(spec, tree, participants.drawn)
-    steps = _steps(rounds, tree, participants, noise, air)
-    hops = hops_of(spec, tree)
+    steps = _facts_of_aggregations(rounds, tree, participants, noise, air)
+    hops = rounds.hops
     left = survival(spec.faults, hops[-1], participants.drawn, by_chance=participants.kind == "poisson")
     # the silent add no noise: with weak channels left out nobody is sure to be there
     heard = air is None or air.everybody_sends
@@ -119,7 +100,9 @@ def tree_releases(
         elections=left.elections if spec.elects_supernodes else 0.0,
         noise_law=law_of(spec),
         batches=rounds.batches,
-        rounds_after_noise=_rounds_messages(spec) and bool(noise.device.any()),
+        rounds_after_noise=spec.compression is not None
+        and spec.compression.bits is not None
+        and bool(noise.device.any()),
         unmask_thresholds=shares_that_unmask(spec.faults, tree, participants.drawn),
         searched_under=None if spec.control is not None else spec.privacy.neighbours,
         sites=_sites(tree),
@@ -147,12 +130,7 @@ def _device_classes(tree: Tree, participants: TreeParticipants, noise: NoisePlan
     return DeviceClasses.of(tree.devices, participants.weights, noise.noisy)
 
 
-def _rounds_messages(spec: Spec) -> bool:
-    """Whether devices send few bits, so that messages are rounded after they are noised."""
-    return spec.compression is not None and spec.compression.bits is not None
-
-
-def _steps(
+def _facts_of_aggregations(
     rounds: TreeRounds, tree: Tree, participants: TreeParticipants, noise: NoisePlan, air: AirPlan | None
 ) -> tuple[AggregationFacts, ...]:
     """What is sent and noised at every aggregation of a round.
@@ -166,8 +144,9 @@ def _steps(
     momentum = spec.training.momentum
     error_feedback = spec.compression is not None and spec.compression.error_feedback
     remembers = error_feedback or spec.training.keeps_variates
+    silent_above = [np.zeros(tier.size) for tier in tree.tiers[:-1]]
     steps = []
-    gains = _gains(tree, aggregations, momentum)
+    gains = _steps_in_clip_norms(tree, aggregations, momentum)
     for number, aggregation in enumerate(aggregations):
         sends = aggregation.takes_part(tree.leaf_count)
         bound = gains[number] if per_step else sends.astype(np.float64)
@@ -185,7 +164,7 @@ def _steps(
                 noise.device[:, aggregation.tier] * bound,
                 _node_std(tree, noise, aggregation, share * (1.0 if participants.most is None else 2.0)),
                 fresh,
-                () if air is None else _channel_std(air, share),
+                () if air is None else (*silent_above, share * air.multiplier),
                 reveals_draw=remembers or (air is not None and not air.is_steady.all()),
                 takes_part=None if sends.all() else sends,
                 leaf_broadcasts=both if both.any() else None,
@@ -194,7 +173,7 @@ def _steps(
     return tuple(steps)
 
 
-def _gains(tree: Tree, aggregations: tuple[Aggregation, ...], momentum: float) -> FloatArray:
+def _steps_in_clip_norms(tree: Tree, aggregations: tuple[Aggregation, ...], momentum: float) -> FloatArray:
     """How far the local steps behind each message can go, in clip norms, ``[aggregations, leaves]``."""
     steps = np.stack([aggregation.steps_of(tree.leaf_count) for aggregation in aggregations])
     found = np.zeros(steps.shape)

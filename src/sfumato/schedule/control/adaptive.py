@@ -84,7 +84,7 @@ def draws_each(plan: TreePlan) -> bool:
     return plan.spec.control is not None and plan.spec.control.draw == "poisson"
 
 
-def _cohort(plan: TreePlan, count: FloatArray, number: int | None) -> TreeParticipants:
+def _draw_cohort(plan: TreePlan, count: FloatArray, number: int | None) -> TreeParticipants:
     """Who takes part, where ``count`` devices of each edge are wanted.
 
     A Poisson draw depends on no data and is made before anything of the round is chosen or sent: given the
@@ -114,7 +114,7 @@ def round_plan(plan: TreePlan, setting: RoundSettings, number: int | None = None
     update: dict[str, object] = {"local_steps": setting.steps, "edge_every": None}
     if plan.spec.training.local_epochs is not None:  # however many, they are one piece of work
         aggregations, update = plan.aggregations, {"local_epochs": setting.steps}
-    cohort = _cohort(plan, count, number)
+    cohort = _draw_cohort(plan, count, number)
     update["learning_rate"] = ConstantRate(initial=setting.rate)
     spec = plan.spec
     spec = spec.model_copy(update={"training": spec.training.model_copy(update=update)})

@@ -79,7 +79,7 @@ class Dropouts:
 def turnout_of(plan: TreePlan, number: int, index: int, devices: IntArray) -> Dropouts:
     """Who of ``devices`` (ascending) is left in aggregation ``index`` of round ``number``."""
     spec, tree = plan.spec, plan.tree
-    dropout_phase = _dropouts(spec.faults, spec.seed, number, index, devices, tree.device_count)
+    dropout_phase = _draw_dropout_phases(spec.faults, spec.seed, number, index, devices, tree.device_count)
     leaves = tree.leaves_of(devices)
     heard, formed = dropout_phase > Phase.MASK, plan.sends(index).copy()
     if plan.hops and plan.hops[-1] == "secure-aggregation" and spec.faults is not None:
@@ -88,7 +88,7 @@ def turnout_of(plan: TreePlan, number: int, index: int, devices: IntArray) -> Dr
             parties = here.stop - here.start
             if parties > 1 and not has_sum(dropout_phase[here], threshold_of(spec.faults, parties)):
                 formed[leaf], heard[here] = False, False
-    terms, failed = _terms(plan, number, index)
+    terms, failed = _draw_supernode_terms(plan, number, index)
     if failed.any():
         assert spec.faults is not None
         gone = np.bincount(leaves[heard & (dropout_phase < Phase.DONE)], minlength=tree.leaf_count) > 0
@@ -108,7 +108,7 @@ def has_sum(dropout_phase: IntArray, threshold: int) -> bool:
     return True
 
 
-def _dropouts(
+def _draw_dropout_phases(
     faults: Faults | None, seed: int, number: int, index: int, devices: IntArray, count: int
 ) -> IntArray:
     if faults is None or not any(faults.drop_rates):
@@ -125,7 +125,9 @@ def dropout_phases(faults: Faults, draws: FloatArray) -> IntArray:
     return dropout_phase
 
 
-def _terms(plan: TreePlan, number: int, index: int) -> tuple[tuple[tuple[int, ...], ...], IntArray]:
+def _draw_supernode_terms(
+    plan: TreePlan, number: int, index: int
+) -> tuple[tuple[tuple[int, ...], ...], IntArray]:
     """The supernodes of each leaf in order, and how many of them failed: all but the last, or all."""
     tree, spec = plan.tree, plan.spec
     failed = np.zeros(tree.leaf_count, dtype=np.int64)
@@ -240,10 +242,10 @@ def succession_of(seed: int, number: int, tree: Tree, zone: int) -> tuple[int, .
     """
     first, last = int(tree.first_device[zone]), int(tree.first_device[zone + 1])
     nonces = draw_nonces(last - first, generator(seed, Stream.ELECTION, number, zone).bytes)
-    session = digest(b"election", *(_bytes(value) for value in (seed, number, zone)))
+    session = digest(b"election", *(_as_bytes(value) for value in (seed, number, zone)))
     return tuple(first + place for place in succession(beacon(session, nonces), nonces))
 
 
-def _bytes(value: int) -> bytes:
+def _as_bytes(value: int) -> bytes:
     """Eight bytes, or as many as it takes: an audit's own seeds have 128 bits."""
     return value.to_bytes(max(8, -(-value.bit_length() // 8)), "big")

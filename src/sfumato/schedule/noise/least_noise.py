@@ -96,11 +96,11 @@ def least_noise(judge: Callable[[FloatArray], Verdict], first: FloatArray) -> Fl
             return enough
         trial = np.maximum(trial * verdict.factors(), too_little * (1 + TOLERANCE))
         if number >= _GUIDED_TRIALS or trial >= enough:
-            trial = _between(too_little, enough)
+            trial = _middle_of(too_little, enough)
     raise AssertionError("unreachable: the loop has no end of its own")
 
 
-def _between(too_little: FloatArray, enough: FloatArray) -> FloatArray:
+def _middle_of(too_little: FloatArray, enough: FloatArray) -> FloatArray:
     """A size between two, of which one may not be known yet (0 or infinite)."""
     if np.isinf(enough):
         return 2.0 * too_little

@@ -175,7 +175,9 @@ def to_sources(tree: Tree, plan: NoisePlan) -> tuple[SourceNoise, ...]:
                 tree.node_name(tier, int(index))
             )
     for leaf in np.flatnonzero(plan.device.any(axis=1)):
-        owner = f"{tree.node_name(tree.depth - 1, int(leaf))}/devices{_some_of(tree, plan, int(leaf))}"
+        owner = (
+            f"{tree.node_name(tree.depth - 1, int(leaf))}/devices{_name_noisy_devices(tree, plan, int(leaf))}"
+        )
         rows.setdefault(tuple(plan.device[leaf].tolist()), []).append(owner)
     for row, owners in rows.items():
         for multiplier in row:
@@ -214,7 +216,7 @@ def from_sources(tree: Tree, noise: NoiseBySource) -> NoisePlan:
                 device[index] = source.multipliers
                 if colon:
                     first, last = tree.first_device[index : index + 2]
-                    noisy[first:last] = _parse_some(
+                    noisy[first:last] = _parse_noisy_devices(
                         numbers, int(last - first), place=f"{place}.owners", owner=owner
                     )
             else:
@@ -223,7 +225,7 @@ def from_sources(tree: Tree, noise: NoiseBySource) -> NoisePlan:
     return NoisePlan(device, node, None if noisy.all() else noisy)
 
 
-def _some_of(tree: Tree, plan: NoisePlan, leaf: int) -> str:
+def _name_noisy_devices(tree: Tree, plan: NoisePlan, leaf: int) -> str:
     """``:0-4,7`` where only some devices of ``leaf`` add noise."""
     first, last = tree.first_device[leaf : leaf + 2]
     if plan.noisy is None or plan.noisy[first:last].all():
@@ -233,7 +235,7 @@ def _some_of(tree: Tree, plan: NoisePlan, leaf: int) -> str:
     return ":" + ",".join(f"{start}-{stop}" if stop > start else str(start) for start, stop in spans)
 
 
-def _parse_some(numbers: str, devices: int, *, place: str, owner: str) -> BoolArray:
+def _parse_noisy_devices(numbers: str, devices: int, *, place: str, owner: str) -> BoolArray:
     """The devices that ``0-4,7`` names, ``[devices]``."""
     chosen = np.zeros(devices, dtype=np.bool_)
     for span in numbers.split(","):

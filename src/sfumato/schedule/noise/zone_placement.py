@@ -48,18 +48,18 @@ def place_by_zone(
             placement.device_fraction,
             "are devices of every zone: leave out device, or device_fraction",
         )
-    own, edges = _zones(tree, placement, seed)
+    own, edges = _choose_zones(tree, placement, seed)
     tiers = sorted(set(aggregating))
     device[np.ix_(own, tiers)] = multiplier
     node[-1][np.ix_(edges, tiers)] = multiplier
-    for tier, chosen in _of_levels(tree, placement, seed):
+    for tier, chosen in _choose_aggregators(tree, placement, seed):
         above = np.array([t for t in tiers if t <= tier], dtype=np.int64)
         node[tier][np.ix_(np.asarray(chosen, dtype=np.int64), above)] = multiplier
     if placement.cloud:
         node[0][0, 0] = multiplier
     noisy = None
     if placement.device_fraction is not None:
-        noisy = _clients(tree, placement.device_fraction)
+        noisy = _choose_clients(tree, placement.device_fraction)
         here = np.logical_or.reduceat(noisy, tree.first_device[:-1])
         device[np.ix_(np.flatnonzero(here), np.asarray(tiers, dtype=np.int64))] = multiplier
         noisy |= np.repeat(~here, tree.devices)  # said of leaves that have noise only
@@ -67,7 +67,7 @@ def place_by_zone(
     return NoisePlan(device, node, noisy)
 
 
-def _zones(tree: Tree, placement: Placement, seed: int) -> tuple[list[int], list[int]]:
+def _choose_zones(tree: Tree, placement: Placement, seed: int) -> tuple[list[int], list[int]]:
     """Zones whose devices, and zones whose edges add noise."""
     zones = tree.leaf_count
     listed: dict[str, list[int]] = {}
@@ -98,7 +98,7 @@ def _zones(tree: Tree, placement: Placement, seed: int) -> tuple[list[int], list
     return listed.get("device", []), listed.get("edge", [])
 
 
-def _of_levels(tree: Tree, placement: Placement, seed: int) -> Iterator[tuple[int, list[int]]]:
+def _choose_aggregators(tree: Tree, placement: Placement, seed: int) -> Iterator[tuple[int, list[int]]]:
     """The tier of each level that is named, and which of its aggregators add noise."""
     tiers = {tier.name: number for number, tier in enumerate(tree.tiers) if number > 0}
     for name, chosen in placement.levels.items():
@@ -115,7 +115,7 @@ def _of_levels(tree: Tree, placement: Placement, seed: int) -> Iterator[tuple[in
         yield tier, sorted(drawn[: math.floor(chosen * size + 0.5)].tolist())
 
 
-def _clients(tree: Tree, chosen: float | tuple[int, ...]) -> BoolArray:
+def _choose_clients(tree: Tree, chosen: float | tuple[int, ...]) -> BoolArray:
     """Which devices add noise, ``[devices]``."""
     number = np.arange(tree.device_count) - np.repeat(tree.first_device[:-1], tree.devices)
     if isinstance(chosen, tuple):

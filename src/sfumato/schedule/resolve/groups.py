@@ -46,15 +46,15 @@ def resolve_groups(spec: Spec) -> GroupPlan:
     topology = spec.topology
     assert isinstance(topology, WrittenGroups)  # the spec's own checks see to it
     groups = build_groups(spec, topology)
-    eras = _eras(spec, topology, groups)
+    eras = _build_later_groups(spec, topology, groups)
     on_sites = check_population(spec, star(groups.workers))
     Channels.of_groups(spec, groups).check()
     trusted = trusted_masters(groups, spec.trust, seed=spec.seed)
     _refuse_untrusted_masters(spec, trusted)
     told = list(compression_notes(spec))
-    clips, multipliers = _clips(spec, groups, told), _multipliers(spec, groups, trusted, told)
+    clips, multipliers = _clip_norms(spec, groups, told), _stated_multipliers(spec, groups, trusted, told)
     kind, merge_every = KIND_OF[spec.protocol], spec.training.merge_every or 1
-    changes, more = changes_after_the_end(spec), _told_of_rounds(spec, topology, kind, merge_every)
+    changes, more = changes_after_the_end(spec), _notes_on_rounds(spec, topology, kind, merge_every)
     plan = GroupPlan(
         spec=spec,
         groups=groups,
@@ -63,13 +63,13 @@ def resolve_groups(spec: Spec) -> GroupPlan:
         merge_every=merge_every,
         clips=clips,
         multipliers=multipliers,
-        rates=_rates(spec, groups),
-        cohort=_cohort(spec, [groups, *(later for _, later in eras)]),
+        rates=_sampling_rates(spec, groups),
+        cohort=_cohort_sizes(spec, [groups, *(later for _, later in eras)]),
         trusted=trusted,
         notes=(*on_sites, *changes, *told, *more),
         eras=eras,
     )
-    return _frozen(_with_noise_for_a_target(plan))
+    return _with_choices_written(_with_noise_for_a_target(plan))
 
 
 def _refuse_what_does_not_fit(spec: Spec) -> None:
@@ -113,7 +113,7 @@ def _with_noise_for_a_target(plan: GroupPlan) -> GroupPlan:
     return replace(plan, multipliers=multipliers, notes=(*plan.notes, *told))
 
 
-def _told_of_rounds(spec: Spec, topology: WrittenGroups, kind: str, merge_every: int) -> Iterator[str]:
+def _notes_on_rounds(spec: Spec, topology: WrittenGroups, kind: str, merge_every: int) -> Iterator[str]:
     """What the user should hear of such a spec."""
     if spec.transport.get(HOP) == "secure-aggregation":
         missing = "the rounding" if spec.faults else "the rounding and the dropouts"
@@ -141,10 +141,12 @@ def build_groups(spec: Spec, topology: WrittenGroups) -> Groups:
     Raises:
         SpecError: a worker in no group, a group of one, labels not known, and the like.
     """
-    return structures.named(_without_names(spec, topology), topology.group_names, topology.worker_names)
+    return structures.named(
+        _build_unnamed_groups(spec, topology), topology.group_names, topology.worker_names
+    )
 
 
-def _without_names(spec: Spec, topology: WrittenGroups) -> Groups:
+def _build_unnamed_groups(spec: Spec, topology: WrittenGroups) -> Groups:
     count, workers = topology.groups, topology.devices
     if isinstance(count, tuple):
         return structures.listed(count, workers)
@@ -162,7 +164,7 @@ def _without_names(spec: Spec, topology: WrittenGroups) -> Groups:
             return structures.all_together(workers)
 
 
-def _eras(spec: Spec, topology: WrittenGroups, first: Groups) -> tuple[tuple[int, Groups], ...]:
+def _build_later_groups(spec: Spec, topology: WrittenGroups, first: Groups) -> tuple[tuple[int, Groups], ...]:
     """The later groups, from which round (from 0) on.
 
     Raises:
@@ -184,7 +186,7 @@ def _eras(spec: Spec, topology: WrittenGroups, first: Groups) -> tuple[tuple[int
     return tuple(found)
 
 
-def _clips(spec: Spec, groups: Groups, notes: list[str]) -> FloatArray:
+def _clip_norms(spec: Spec, groups: Groups, notes: list[str]) -> FloatArray:
     """The clip norm of every group; infinite where no update is clipped as a whole."""
     clip = spec.privacy.clip
     if clip is not None and KIND_OF[spec.protocol] == "ms-fedavg":
@@ -192,10 +194,10 @@ def _clips(spec: Spec, groups: Groups, notes: list[str]) -> FloatArray:
         clip = None
     if clip is None or clip.kind == "example":
         return np.full(groups.count, np.inf)
-    return _each(clip.norm, clip.norms, groups, "privacy.clip.norm")
+    return _one_per_group(clip.norm, clip.norms, groups, "privacy.clip.norm")
 
 
-def _multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: list[str]) -> FloatArray:
+def _stated_multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: list[str]) -> FloatArray:
     noise = spec.privacy.noise
     silent = np.zeros(groups.count)
     if KIND_OF[spec.protocol] == "ms-fedavg":
@@ -209,9 +211,9 @@ def _multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: list[str
         case NoiseByMultiplier(at="step"):  # every worker adds it to its gradients, and none to messages
             return silent
         case NoiseByMultiplier():
-            found = _each(noise.multiplier, noise.multipliers, groups, "privacy.noise.multiplier")
+            found = _one_per_group(noise.multiplier, noise.multipliers, groups, "privacy.noise.multiplier")
         case NoiseBySource():
-            found = _from_sources(noise, groups, trusted)
+            found = _multipliers_by_source(noise, groups, trusted)
         case _:  # a target, for which noise is found once everything else is settled
             return silent
     if not found.any():
@@ -219,14 +221,14 @@ def _multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: list[str
     return found
 
 
-def _rates(spec: Spec, groups: Groups) -> FloatArray:
+def _sampling_rates(spec: Spec, groups: Groups) -> FloatArray:
     choice = spec.training.participation
     if isinstance(choice, PoissonParticipation):
-        return _each(choice.rate, choice.rates, groups, "training.participation.rate")
+        return _one_per_group(choice.rate, choice.rates, groups, "training.participation.rate")
     return np.ones(groups.count)
 
 
-def _cohort(spec: Spec, structures: Sequence[Groups]) -> tuple[int, ...]:
+def _cohort_sizes(spec: Spec, structures: Sequence[Groups]) -> tuple[int, ...]:
     """How many workers every group draws; none where they are not a fixed number.
 
     Raises:
@@ -239,7 +241,7 @@ def _cohort(spec: Spec, structures: Sequence[Groups]) -> tuple[int, ...]:
     if isinstance(count, Mapping):
         raise SpecError(place, dict(count), "must be a number or a list in groups, which have no names")
     one, many = (count, None) if isinstance(count, int) else (0, count)
-    found = _each(one, many, structures[0], place).astype(np.int64)
+    found = _one_per_group(one, many, structures[0], place).astype(np.int64)
     fewest = np.min([groups.sizes for groups in structures], axis=0)
     for group in np.flatnonzero(found > fewest)[:1]:
         raise SpecError(
@@ -251,7 +253,7 @@ def _cohort(spec: Spec, structures: Sequence[Groups]) -> tuple[int, ...]:
     return tuple(found.tolist())
 
 
-def _each(one: float, many: Sequence[float] | None, groups: Groups, place: str) -> FloatArray:
+def _one_per_group(one: float, many: Sequence[float] | None, groups: Groups, place: str) -> FloatArray:
     if many is None:
         return np.full(groups.count, one)
     if len(many) != groups.count:
@@ -261,11 +263,11 @@ def _each(one: float, many: Sequence[float] | None, groups: Groups, place: str) 
     return np.asarray(many, dtype=np.float64)
 
 
-def _owner(group: int, trusted: bool) -> str:
+def _noise_owner_name(group: int, trusted: bool) -> str:
     return f"master:{group}" if trusted else f"master:{group}/devices"
 
 
-def _from_sources(noise: NoiseBySource, groups: Groups, trusted: BoolArray) -> FloatArray:
+def _multipliers_by_source(noise: NoiseBySource, groups: Groups, trusted: BoolArray) -> FloatArray:
     """One multiplier a group, by the owners that ``privacy.noise.sources`` names.
 
     Raises:
@@ -280,7 +282,7 @@ def _from_sources(noise: NoiseBySource, groups: Groups, trusted: BoolArray) -> F
             )
         for owner in source.owners:
             group = groups.find_master(owner.removesuffix("/devices"), place=f"{place}.owners")
-            wanted = _owner(group, bool(trusted[group]))
+            wanted = _noise_owner_name(group, bool(trusted[group]))
             if owner != wanted:
                 raise SpecError(f"{place}.owners", owner, f"must be {wanted}, as trust has it")
             if group in seen:
@@ -290,7 +292,7 @@ def _from_sources(noise: NoiseBySource, groups: Groups, trusted: BoolArray) -> F
     return found
 
 
-def _frozen(plan: GroupPlan) -> GroupPlan:
+def _with_choices_written(plan: GroupPlan) -> GroupPlan:
     """``plan`` with its choices written into its spec: what a run folder keeps."""
     spec, trusted, multipliers = plan.spec, plan.trusted, plan.multipliers
     update: dict[str, Any] = {"trust": Trust(trusted_aggregators=tuple(np.flatnonzero(trusted).tolist()))}
@@ -309,7 +311,9 @@ def _frozen(plan: GroupPlan) -> GroupPlan:
     if multipliers.any() and noise.kind in ("multiplier", "target", "sources"):
         owners: dict[float, list[str]] = {}
         for group in np.flatnonzero(multipliers):
-            owners.setdefault(float(multipliers[group]), []).append(_owner(int(group), bool(trusted[group])))
+            owners.setdefault(float(multipliers[group]), []).append(
+                _noise_owner_name(int(group), bool(trusted[group]))
+            )
         sources = tuple(SourceNoise(owners=tuple(who), multipliers=(value,)) for value, who in owners.items())
         origin = noise.calibrated_from if isinstance(noise, NoiseBySource) else noise
         written = NoiseBySource(sources=sources, calibrated_from=origin)

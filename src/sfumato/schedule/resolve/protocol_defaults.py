@@ -102,7 +102,7 @@ def as_single_cluster(spec: Spec) -> tuple[Spec, tuple[str, ...]]:
     topology = spec.topology
     if spec.protocol != "pedpfl" or not isinstance(topology, WrittenTree):
         return spec, ()
-    counts = _devices(topology)
+    counts = _devices_of_edges(topology)
     if len(counts) == 1 and topology.edges is not None:
         return spec, ()
     refuse_first(spec, ONE_CLUSTER)
@@ -111,7 +111,7 @@ def as_single_cluster(spec: Spec) -> tuple[Spec, tuple[str, ...]]:
     return spec.model_copy(update={"topology": one}), (note,)
 
 
-def _devices(topology: WrittenTree) -> list[int]:
+def _devices_of_edges(topology: WrittenTree) -> list[int]:
     """Devices of every edge."""
     if topology.edges is not None:
         each = topology.devices_per_edge
@@ -123,7 +123,7 @@ def _devices(topology: WrittenTree) -> list[int]:
     raise SpecError("topology", None, "must have edges directly under the cloud with protocol pedpfl")
 
 
-def listed(value: Written, tree: Tree, *, place: str) -> int | tuple[int, ...]:
+def list_count_by_edge(value: Written, tree: Tree, *, place: str) -> int | tuple[int, ...]:
     """``value`` with a number for each edge: the number itself where all edges have the same.
 
     Args:
@@ -136,7 +136,11 @@ def listed(value: Written, tree: Tree, *, place: str) -> int | tuple[int, ...]:
     """
     leaves, what = tree.leaf_count, tree.tiers[-1].name
     if isinstance(value, Mapping):
-        value = _by_trust(value, tree, place) if set(value) <= BY_TRUST else _by_name(value, tree, place)
+        value = (
+            _counts_by_trust(value, tree, place)
+            if set(value) <= BY_TRUST
+            else _counts_by_name(value, tree, place)
+        )
     if isinstance(value, int):
         return value
     if len(value) != leaves:
@@ -144,7 +148,7 @@ def listed(value: Written, tree: Tree, *, place: str) -> int | tuple[int, ...]:
     return value[0] if len(set(value)) == 1 else tuple(value)
 
 
-def _by_trust(value: Mapping[str, int], tree: Tree, place: str) -> tuple[int, ...]:
+def _counts_by_trust(value: Mapping[str, int], tree: Tree, place: str) -> tuple[int, ...]:
     trusted = tree.tiers[-1].trusted
     for kind, there in (("trusted", trusted.any()), ("untrusted", not trusted.all())):
         if there and kind not in value:
@@ -152,7 +156,7 @@ def _by_trust(value: Mapping[str, int], tree: Tree, place: str) -> tuple[int, ..
     return tuple(value["trusted" if mark else "untrusted"] for mark in trusted.tolist())
 
 
-def _by_name(value: Mapping[str, int], tree: Tree, place: str) -> tuple[int, ...]:
+def _counts_by_name(value: Mapping[str, int], tree: Tree, place: str) -> tuple[int, ...]:
     tier = tree.depth - 1
     names = {tree.node_name(tier, leaf): leaf for leaf in range(tree.leaf_count)}
     names |= {label: leaf for leaf, label in enumerate(tree.tiers[tier].labels)}
@@ -181,11 +185,11 @@ def with_listed_counts(spec: Spec, tree: Tree) -> Spec:
     if training.edge_every is not None:
         if tree.depth != 2 and not isinstance(training.edge_every, int):
             raise SpecError("training.edge_every", None, "goes with edges under the cloud")
-        update["edge_every"] = listed(training.edge_every, tree, place="training.edge_every")
+        update["edge_every"] = list_count_by_edge(training.edge_every, tree, place="training.edge_every")
     if training.edge_at_global is False:
         update["edge_at_global"] = None
     if isinstance(training.participation, FixedParticipation):
-        count = listed(training.participation.count, tree, place="training.participation.count")
+        count = list_count_by_edge(training.participation.count, tree, place="training.participation.count")
         update["participation"] = FixedParticipation(count=count)
     return spec.model_copy(update={"training": training.model_copy(update=update)}) if update else spec
 

@@ -62,7 +62,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
     rounds = _what_rounds_are_made_of(spec, trees)
     _refuse_what_does_not_fit(rounds)
     participants = participants_of(spec, tree)
-    air = _air(spec, tree, participants)
+    air = _uplink_over_the_air(spec, tree, participants)
     noise, of_noise = _sized_noise(rounds, participants, air)
     of_air = Told()
     if air is not None:
@@ -70,7 +70,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
 
         check_power(noise, air)
         of_air = air_notes(air)
-    rounds = replace(rounds, spec=_frozen(spec, tree, noise, air))
+    rounds = replace(rounds, spec=_with_noise_and_trust_written(spec, tree, noise, air))
     return _plan_of(rounds, participants, noise, (*notes, *of_noise, *of_air))
 
 
@@ -176,7 +176,7 @@ def _refuse_what_does_not_fit(rounds: TreeRounds) -> None:
         refuse_first(spec, shared_refusals.MECHANISM)
 
 
-def _air(spec: Spec, tree: Tree, participants: TreeParticipants) -> AirPlan | None:
+def _uplink_over_the_air(spec: Spec, tree: Tree, participants: TreeParticipants) -> AirPlan | None:
     """The air as the devices' uplink, where it is."""
     if not spec.sends_over_the_air:
         return None
@@ -233,7 +233,7 @@ def _stated_noise(
             return place_by_trust(tree, [0.0] * tree.depth)
 
 
-def _frozen(spec: Spec, tree: Tree, noise: NoisePlan, air: AirPlan | None) -> Spec:
+def _with_noise_and_trust_written(spec: Spec, tree: Tree, noise: NoisePlan, air: AirPlan | None) -> Spec:
     """``spec`` with every source's noise and all trust written out.
 
     Raises:

@@ -33,11 +33,11 @@ def parse_unit(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -> int
     if kind in ("", "device") and found is not None and found < parties.device_count:
         return found
     raise SpecError(
-        place, name, f"must be device:0 to device:{parties.device_count - 1}{_named(name, parties)}"
+        place, name, f"must be device:0 to device:{parties.device_count - 1}{_known_names(name, parties)}"
     )
 
 
-def _named(name: str, parties: Parties) -> str:
+def _known_names(name: str, parties: Parties) -> str:
     """For a refusal: the names of devices, where they have any."""
     names = parties.device_names
     if not names:
@@ -71,7 +71,9 @@ def parse_protected(
         if found is not None and found < parties.device_count:
             return "record", found
         last = parties.device_count - 1
-        allowed = f"must be device:0 to device:{last}, or record:0 to record:{last}{_named(number, parties)}"
+        allowed = (
+            f"must be device:0 to device:{last}, or record:0 to record:{last}{_known_names(number, parties)}"
+        )
         raise SpecError(place, name, allowed)
     device = parse_unit(name, parties, place=place)
     if name.startswith("device:"):

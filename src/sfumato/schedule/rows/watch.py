@@ -101,16 +101,16 @@ def check_watch(plan: Plan) -> None:
     Raises:
         SpecError: an observer in ``watch`` does not exist.
     """
-    _named(plan.spec, plan.parties)
+    _parties_in_watch(plan.spec, plan.parties)
 
 
 def watched_coalitions(spec: Spec, parties: Parties) -> tuple[tuple[Party, ...], ...]:
     """The coalitions of several parties that ``watch`` names, each once."""
-    several = {frozenset(named): named for named in _named(spec, parties) if len(set(named)) > 1}
+    several = {frozenset(named): named for named in _parties_in_watch(spec, parties) if len(set(named)) > 1}
     return tuple(several.values())
 
 
-def _named(spec: Spec, parties: Parties) -> list[tuple[Party, ...]]:
+def _parties_in_watch(spec: Spec, parties: Parties) -> list[tuple[Party, ...]]:
     """The parties and coalitions that ``watch`` names, without kinds of observers."""
     names = [name for name in spec.watch or () if name not in OBSERVER_KINDS]
     return [parse_coalition(name, parties, place="watch") for name in names]
