@@ -23,8 +23,14 @@ from sfumato.rounding import range_text, upper_bound
 from sfumato.schedule.base import Plan
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.rows.explanations import explain, is_covered_by_filter
-from sfumato.schedule.rows.observed_units import ObservedUnit, main_unit, unit_kinds
-from sfumato.schedule.rows.observers import is_of_kind, parse_coalition, parse_protected
+from sfumato.schedule.rows.observers import (
+    ObservedUnit,
+    is_of_kind,
+    main_unit,
+    parse_coalition,
+    parse_protected,
+    unit_kinds,
+)
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import LEAST_DELTA, LEAST_SHARE
 from sfumato.spec.privacy import OBSERVER_KINDS
@@ -237,7 +243,7 @@ def epsilon_of_spent(
         device: one of the units.
         coalition: the observers towards that unit, who pool what they know.
     """
-    from sfumato.schedule.control.budget import Budget  # control is rare
+    from sfumato.schedule.control.budget import Budget
 
     budget = Budget.of(cast("TreePlan", plan))  # the checks of a spec allow control on trees only
     square = budget.most_spent(replace(budget.fresh(), spent=spent), device, coalition)

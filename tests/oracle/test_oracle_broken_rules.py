@@ -21,7 +21,7 @@ from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.privacy.tree.moving_pairs import RoundKinds
 from sfumato.schedule import batches, moves, tree_facts
 from sfumato.schedule import groups as group_schedule
-from sfumato.schedule.faults.dropouts import GuaranteedSurvivors
+from sfumato.schedule.participation import GuaranteedSurvivors
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ BROKEN = {
         ),
         0,
         "cloud",
-        ((batches, "_answering", lambda *_: (0, 0.0)),),
+        ((batches, "_most_answering", lambda *_: (0, 0.0)),),
         record=True,
     ),
     "the rate of one of several steps": Broken(
@@ -178,7 +178,7 @@ BROKEN = {
         ),
         0,
         "cloud",
-        ((batches, "_moves", lambda *_: (1.0,)),),
+        ((batches, "_moved_shares", lambda *_: (1.0,)),),
         record=True,
     ),
     "a draw behind a hidden model": Broken(

@@ -20,7 +20,7 @@ from sfumato.learning.batches import BatchPlan
 from sfumato.learning.local_training import AdamMoments, LocalSGD
 from sfumato.learning.models import build_model
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.schedule.learning_rate import momentum_gain
+from sfumato.schedule.local_steps import momentum_gain
 from sfumato.spec import document
 from sfumato.spec.document import Spec
 from sfumato.verify.spec_facts import optimizer_problems

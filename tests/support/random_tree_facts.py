@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 from hypothesis import strategies as st
-from sfumato.privacy.tree.shape import DeviceClasses
 
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.privacy.tree.releases import TreeReleases
+from sfumato.privacy.tree.shape import DeviceClasses
 
 
 def make_ledger(fan_out, steps, *, kind="all", rate=1.0, participants=None, rounds=1, **more) -> TreeReleases:

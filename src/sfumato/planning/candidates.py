@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato.schedule.per_edge import per_edge
+from sfumato.schedule.local_steps import per_edge
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.base import numbers_in
 from sfumato.spec.document import Spec

@@ -16,7 +16,7 @@ from sfumato.privacy.groups.received_sums import ReceivedSums
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import GroupStructure
 from sfumato.privacy.observers import Party
-from sfumato.schedule.faults.dropouts import colluders_that_unmask, threshold_of
+from sfumato.schedule.participation import colluders_that_unmask, threshold_of
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.faults import Faults
 

@@ -25,7 +25,7 @@ from sfumato.privacy.groups.vector_clocks import GroupStructure
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.privacy.sampling import Sampling
-from sfumato.schedule.faults.dropouts import colluders_that_unmask
+from sfumato.schedule.participation import colluders_that_unmask
 from sfumato.spec.load import load_spec
 
 GOLDEN = TESTS / "golden" / "accounting.json"

@@ -18,8 +18,8 @@ from sfumato.errors import SpecError
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.privacy.observers import Party
 from sfumato.protocols.groups.base import GroupedProtocol
-from sfumato.schedule.faults.dropouts import colluders_that_unmask
 from sfumato.schedule.groups import GroupPlan
+from sfumato.schedule.participation import colluders_that_unmask
 from sfumato.schedule.resolve.groups import resolve_groups
 from sfumato.spec.load import load_spec
 from sfumato.verify.spec_facts import spec_problems

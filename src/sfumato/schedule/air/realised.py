@@ -103,9 +103,9 @@ class RealisedChannels:
             declared = float(facts.channel_std[-1][leaf]) ** 2
             variance = release.variance + share * (self._channel[:, index, :] - declared)
             each += np.where(variance > 0, release.sensitivity(neighbours) ** 2 / variance, np.inf)
-        return self._worst(each, alike)
+        return self._largest_over_devices(each, alike)
 
-    def _worst(self, each: FloatArray, alike: IntArray) -> tuple[float, int]:
+    def _largest_over_devices(self, each: FloatArray, alike: IntArray) -> tuple[float, int]:
         first = self.plan.tree.first_device
         best, times = 0.0, 0
         for leaf in alike:

@@ -1,4 +1,4 @@
-"""Whose messages get through in a round of groups, where workers drop out.
+"""Which workers the groups sample in a round, and whose messages get through where workers drop out.
 
 The draw follows from the seed, never from data: whoever asks draws the same, so a resumed run loses the same
 messages. Every group draws for its workers in a stream of its own, ``(round, group)``, a row for every worker
@@ -18,12 +18,48 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.random import Stream, generator
-from sfumato.schedule.faults.dropouts import DROPOUTS, PHASES, dropout_phases, has_sum, threshold_of
-from sfumato.schedule.group_assignments import GroupAssignments, draw_assignments
+from sfumato.schedule.faults.dropouts import DROPOUTS, PHASES, dropout_phases, has_sum
 from sfumato.schedule.groups import HOP, GroupPlan
+from sfumato.schedule.participation import threshold_of
 from sfumato.secure_aggregation.server import Phase
 
 IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class GroupAssignments:
+    """Who was sampled by which group; groups ascend, workers ascend inside a group.
+
+    Attributes:
+        workers: ``[assignments]``.
+        groups: ``[assignments]``.
+    """
+
+    workers: IntArray
+    groups: IntArray
+
+
+def draw_assignments(plan: GroupPlan, number: int) -> GroupAssignments:
+    """Who is sampled by which group in the round, or in the interval that begins with round, ``number``.
+
+    Every group draws from a stream of its own, ``(number, group)``.
+    """
+    chosen = []
+    for group in range(plan.groups.count):
+        members, rate = plan.groups.members_of(group), float(plan.rates[group])
+        if plan.drawn:
+            members = plan.drawn[group]
+        elif plan.cohort or rate < 1:
+            rng = generator(plan.spec.seed, Stream.PARTICIPATION, number, group)
+            if plan.cohort:
+                members = np.sort(rng.choice(members, size=plan.cohort[group], replace=False))
+            else:
+                members = members[rng.random(len(members)) < rate]
+        chosen.append(members)
+    sizes = [len(members) for members in chosen]
+    return GroupAssignments(np.concatenate(chosen), np.repeat(np.arange(len(chosen), dtype=np.int64), sizes))
+
+
 BoolArray = npt.NDArray[np.bool_]
 
 
@@ -58,7 +94,7 @@ def group_turnout(plan: GroupPlan, number: int) -> GroupTurnout | None:
     starts = np.searchsorted(seats.groups, np.arange(plan.groups.count + 1))
     for group in range(plan.groups.count):
         here = slice(int(starts[group]), int(starts[group + 1]))
-        phases = _phases(plan, number, group, seats.workers[here])
+        phases = _draw_dropout_phases(plan, number, group, seats.workers[here])
         parties = here.stop - here.start
         sent[here] = phases > Phase.MASK
         if plan.spec.transport.get(HOP) == "secure-aggregation" and parties > 1:
@@ -68,7 +104,7 @@ def group_turnout(plan: GroupPlan, number: int) -> GroupTurnout | None:
     return GroupTurnout(np.diff(starts), sent, received, formed, counts)
 
 
-def _phases(plan: GroupPlan, number: int, group: int, workers: IntArray) -> IntArray:
+def _draw_dropout_phases(plan: GroupPlan, number: int, group: int, workers: IntArray) -> IntArray:
     """The phase from which each of ``workers``, which ``group`` has drawn, says no more."""
     faults, members = plan.spec.faults, plan.groups.members_of(group)
     assert faults is not None

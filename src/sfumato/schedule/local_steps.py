@@ -1,18 +1,53 @@
-"""What happens when in a round of the tiered protocol: who aggregates after which local step."""
+"""The local steps of a round: how long each is, how far they go together, and who aggregates after which."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.schedule.per_edge import per_edge
-from sfumato.spec.training import Training
+from sfumato.spec.base import WrittenPerEdge
+from sfumato.spec.training import (
+    ConstantRate,
+    CosineRate,
+    ExponentialRate,
+    InverseSqrtRate,
+    StepRate,
+    Training,
+)
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+
+
+def learning_rate(training: Training, round_number: int) -> float:
+    """Step size in round ``round_number`` (from 0)."""
+    rate = training.learning_rate
+    match rate:
+        case ConstantRate():
+            return rate.initial
+        case InverseSqrtRate():
+            return rate.initial / math.sqrt(round_number + 1)
+        case ExponentialRate():
+            return float(rate.initial * rate.decay**round_number)
+        case StepRate():
+            return float(rate.initial * rate.decay ** (round_number // rate.every))
+        case CosineRate():
+            done = round_number / training.rounds  # `final` is what would come next, so it may be 0
+            return rate.final + (rate.initial - rate.final) * (1 + math.cos(math.pi * done)) / 2
+        case _:
+            return float(rate)
+
+
+def momentum_gain(steps: int, momentum: float) -> float:
+    """How far ``steps`` clipped steps of SGD with momentum can go, in steps times clip norm.
+
+    The buffer starts at zero: ``sum_j (steps - j) momentum**j``; ``steps`` without momentum.
+    """
+    return float(sum((steps - j) * momentum**j for j in range(steps)))
 
 
 @dataclass(frozen=True)
@@ -117,3 +152,9 @@ def of_training(training: Training, depth: int, edges: int = 1) -> tuple[Aggrega
         periods = per_edge(training.edge_every, edges)
         return edge_aggregations(steps, periods, edge_at_global=bool(training.edge_at_global))
     return aggregations(steps, (steps,) * (depth - 1))
+
+
+def per_edge(value: WrittenPerEdge, edges: int) -> tuple[int, ...]:
+    """One number for each edge, of a number for all or a list."""
+    assert not isinstance(value, Mapping)  # `listed` came before
+    return (value,) * edges if isinstance(value, int) else value
