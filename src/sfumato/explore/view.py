@@ -52,14 +52,9 @@ class View:
     network: Network
 
     @cached_property
-    def privacy(self) -> dict[str, Any]:
-        """What ``account --json`` prints."""
-        return self.report.to_dict()
-
-    @cached_property
     def matrix(self) -> Matrix:
         """Classes of devices towards observers, as in reports."""
-        return build_matrix(self.privacy["guarantees"], labels_for(self.network))
+        return build_matrix(self.report.guarantees, labels_for(self.network))
 
     @cached_property
     def noise(self) -> tuple[NoiseRow, ...]:

@@ -58,9 +58,8 @@ def per_worker(
         for kind in found:
             unit, worst = int(ledger.kinds.first[kind]), (math.nan, None)
             for pair in shorter.pair_classes(unit):
-                if pair.observer.kind != "device" or (
-                    threat_model == 2 and ledger.shares_group(pair.relation)
-                ):
+                asked = ("other-device",) if threat_model == 2 else ("peer", "other-device")
+                if pair.relation.kind not in asked:
                     continue
                 exposures = shorter.exposures(unit, (pair.observer,))
                 epsilon = math.inf

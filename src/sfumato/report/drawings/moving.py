@@ -1,92 +1,27 @@
-"""A network that moves: who was under which edge in which round, and what units and observers are called."""
+"""A network that moves: who was under which edge in which round."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from sfumato.network.tree import IntArray, Tree
+from sfumato.network.tree import IntArray
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import PALETTE, TRUSTED, Figure
 from sfumato.report.results.network import Network
-from sfumato.report.results.observer_labels import Column, Row, TreeLabels
+from sfumato.report.results.tree_labels import edges_over_time
 
 _MOST_DEVICES = 60
 _MOST_MARKS = 4_000
 _PIXELS = 17
 
 
-@dataclass(frozen=True)
-class MovingLabels(TreeLabels):
-    """Labels where devices move: a unit by the edges that it is under, in turn."""
-
-    @cached_property
-    def _places(self) -> IntArray:
-        """The edge of every device, ``[eras, devices]``."""
-        return _places(self.network)
-
-    def _row(self, unit: str, sites: Sequence[str]) -> Row:
-        """Devices that are under the same edges in the same rounds."""
-        device = self._device(unit)
-        if device is None:
-            return Row((1 << 60, unit), unit, "")
-        alike = np.flatnonzero((self._places == self._places[:, [device]]).all(axis=0)).tolist()
-        name = self.tree.tiers[-1].name
-        visited = ", ".join(str(edge) for edge in _in_turn(self._places[:, device])[:12])
-        more = " …" if len(_in_turn(self._places[:, device])) > 12 else ""
-        title = f"device {device}" if len(alike) == 1 else f"device {device} and {len(alike) - 1} like it"
-        return Row((alike[0], ""), title, f"{name} {visited}{more}")
-
-    def _party(self, unit: str, observer: str) -> Column:
-        device, other = self._device(unit), self._device(observer)
-        kind, _, number = observer.partition(":")
-        if device is None:
-            return super()._party(unit, observer)
-        mine, name = self._places[:, device], self.tree.tiers[-1].name
-        if other is not None:
-            if (mine == self._places[:, other]).any():
-                return Column((0, ""), f"peers (ever under the same {name})")
-            return Column((20, ""), "devices elsewhere")
-        if kind == name and number.isdecimal():
-            if int(number) in mine.tolist():
-                own = text.pluralise(name)
-                if self._is_trusted_by(device, int(number)):
-                    return Column((2, ""), f"trusted {own} it is ever under")
-                return Column((1, ""), f"untrusted {own} it is ever under", own_aggregator=True)
-            return Column((22, ""), f"{text.pluralise(name)} elsewhere")
-        return super()._party(unit, observer)
-
-    def _is_trusted_by(self, device: int, edge: int) -> bool:
-        """Whether the edge is trusted in some round in which the device is under it."""
-        trees = zip(self.network.trees, self._places[:, device], strict=True)
-        return any(place == edge and bool(tree.tiers[-1].trusted[edge]) for (_, tree), place in trees)
-
-
-def tree_labels(network: Network, tree: Tree) -> TreeLabels:
-    """The labels of a tree, which may move."""
-    return MovingLabels(network, tree) if network.trees else TreeLabels(network, tree)
-
-
-def _in_turn(places: IntArray) -> list[int]:
-    """The edges that a device is under, one after the other."""
-    kept = np.flatnonzero(np.diff(places, prepend=-1))
-    return [int(edge) for edge in places[kept]]
-
-
-def _places(network: Network) -> IntArray:
-    everybody = np.arange(network.trees[0][1].device_count)
-    return np.stack([tree.leaves_of(everybody) for _, tree in network.trees])
-
-
 def moved_sentence(network: Network) -> list[str]:
     """How many devices change their edge; nothing where none can."""
     if not network.trees:
         return []
-    places, name = _places(network), network.trees[0][1].tiers[-1].name
+    places, name = edges_over_time(network), network.trees[0][1].tiers[-1].name
     moved, count = int((places != places[0]).any(axis=0).sum()), places.shape[1]
     return [
         f"{text.whole(moved)} of {text.whole(count)} {text.pluralise('device', count)} change their {name}."
@@ -97,7 +32,7 @@ def places_figure(network: Network) -> Figure | None:
     """Who was under which edge, and which edges were trusted, in which round; ``None`` if nothing changes."""
     if not network.trees:
         return None
-    trees, places = network.trees, _places(network)
+    trees, places = network.trees, edges_over_time(network)
     name, edges = trees[0][1].tiers[-1].name, trees[0][1].leaf_count
     shown = places[:, :_MOST_DEVICES]
     starts = [first + 1 for first, _ in trees]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sfumato.privacy.declared_releases import DeclaredReleases
-from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.observers import PairClass, Party, Relation
 from sfumato.privacy.pair_charge import PairCharge
 from sfumato.schedule.base import Plan
 from sfumato.spec.document import Spec
@@ -19,7 +19,7 @@ class ObservedUnit:
         kind: ``device``, or ``record`` for any one record of the device.
         device: its number.
         coalition: who observes it.
-        relation: how observer and unit are placed, for people.
+        relation: how observer and unit are placed.
         stands_for: equivalent ordered pairs that it represents; no unit of them has a larger ε.
         least: of these units, the device whose records are drawn least often, where not all are drawn alike.
         sites: numbers of the sites that these units are at, where a user named any.
@@ -28,7 +28,7 @@ class ObservedUnit:
     kind: str
     device: int
     coalition: tuple[Party, ...]
-    relation: str
+    relation: Relation
     stands_for: int
     least: int | None = None
     sites: tuple[int, ...] = ()

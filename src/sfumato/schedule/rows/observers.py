@@ -5,7 +5,7 @@ from __future__ import annotations
 from sfumato.arguments import Argument, ErrorPlace
 from sfumato.errors import SpecError
 from sfumato.network.tree import MOST_SITES
-from sfumato.privacy.observers import PairClass, Party, edge_kind
+from sfumato.privacy.observers import ObserverKind, PairClass, Party
 from sfumato.schedule.base import Parties
 from sfumato.spec.base import closest
 from sfumato.spec.limits import MAX_COALITION
@@ -13,6 +13,10 @@ from sfumato.spec.privacy import Unit
 from sfumato.user_text import decimal
 
 _UNIT, _OBSERVER = Argument("unit"), Argument("observer")
+_UNIONS: dict[str, tuple[ObserverKind, ...]] = {
+    "edge": ("own-edge", "other-edge"),
+    "device": ("peer", "other-device"),
+}
 
 
 def parse_unit(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -> int:
@@ -123,11 +127,4 @@ def is_of_kind(pair: PairClass, kind: str) -> bool:
     one that is no peer.
     Whether the unit trusts it with raw updates is another question (`Plan.trusts`).
     """
-    if kind in ("edge", "own-edge", "other-edge"):
-        edge = edge_kind(pair.relation)
-        return edge is not None and kind in ("edge", edge)
-    if kind in ("device", "peer", "other-device"):
-        is_peer = pair.relation in ("peer", "device in a common group")
-        found = "peer" if is_peer else "other-device"
-        return pair.observer.kind == "device" and kind in ("device", found)
-    return pair.relation == kind
+    return pair.relation.kind in _UNIONS.get(kind, (kind,))
