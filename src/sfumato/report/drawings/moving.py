@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from sfumato.network.tree import IntArray
 from sfumato.report import formatting as text
-from sfumato.report.figures.figure import PALETTE, TRUSTED, Figure
+from sfumato.report.figures.figure import PALETTE, TRUSTED, Figure, Json
 from sfumato.report.results.network import Network
 from sfumato.report.results.tree_labels import edges_over_time
 
@@ -23,9 +21,7 @@ def moved_sentence(network: Network) -> list[str]:
         return []
     places, name = edges_over_time(network), network.trees[0][1].tiers[-1].name
     moved, count = int((places != places[0]).any(axis=0).sum()), places.shape[1]
-    return [
-        f"{text.whole(moved)} of {text.whole(count)} {text.pluralise('device', count)} change their {name}."
-    ]
+    return [f"{text.whole(moved)} of {text.how_many(count, 'device')} change their {name}."]
 
 
 def places_figure(network: Network) -> Figure | None:
@@ -38,11 +34,8 @@ def places_figure(network: Network) -> Figure | None:
     starts = [first + 1 for first, _ in trees]
     bounds = [start - 0.5 for start in [*starts, network.rounds + 1]]
     count = places.shape[1]
-    shorter = (
-        f" The first {_MOST_DEVICES} of {text.whole(count)} devices are shown."
-        if count > _MOST_DEVICES
-        else ""
-    )
+    first = f" The first {_MOST_DEVICES} of {text.whole(count)} devices are shown."
+    shorter = first if count > _MOST_DEVICES else ""
     said = (
         f"{moved_sentence(network)[0]} "
         f"Each row is a device, each colour an {name}, named in the cell. A square marks rounds in which "
@@ -69,24 +62,14 @@ def places_figure(network: Network) -> Figure | None:
     )  # fmt: skip
 
 
-def _cells(shown: IntArray, bounds: list[float], edges: int, name: str) -> dict[str, Any]:
-    steps = [
-        [position, PALETTE[edge % len(PALETTE)]]
-        for edge in range(edges)
-        for position in (edge / edges, (edge + 1) / edges)
-    ]
+def _cells(shown: IntArray, bounds: list[float], edges: int, name: str) -> Json:
+    ends = [(edge, position / edges) for edge in range(edges) for position in (edge, edge + 1)]
+    steps = [[position, PALETTE[edge % len(PALETTE)]] for edge, position in ends]
     small = shown.shape[0] <= 40 and shown.shape[1] <= 40
-    return {
-        "type": "heatmap",
-        "x": bounds,
-        "y": list(range(shown.shape[1])),
-        "z": shown.T.tolist(),
-        "zmin": -0.5,
-        "zmax": edges - 0.5,
-        "colorscale": steps,
-        "showscale": False,
-        "xgap": 1 if small else 0,
-        "ygap": 1,
+    scale = {"zmin": -0.5, "zmax": edges - 0.5, "colorscale": steps, "showscale": False}
+    return scale | {
+        **{"type": "heatmap", "x": bounds, "y": list(range(shown.shape[1])), "z": shown.T.tolist()},
+        **{"xgap": 1 if small else 0, "ygap": 1},
         "text": [[str(edge) for edge in row] for row in shown.T.tolist()],
         "texttemplate": "%{text}" if small else "",
         "textfont": {"color": "#FFFFFF", "size": 11},
@@ -94,7 +77,7 @@ def _cells(shown: IntArray, bounds: list[float], edges: int, name: str) -> dict[
     }
 
 
-def _trusted_marks(network: Network, shown: IntArray, bounds: list[float]) -> list[dict[str, Any]]:
+def _trusted_marks(network: Network, shown: IntArray, bounds: list[float]) -> list[Json]:
     """A square in every cell whose edge is trusted then."""
     x, y = list[float](), list[int]()
     for era, (_, tree) in enumerate(network.trees):
@@ -106,9 +89,7 @@ def _trusted_marks(network: Network, shown: IntArray, bounds: list[float]) -> li
         return []
     line = {"color": "#FFFFFF", "width": 1.2}
     mark = {"symbol": "square", "size": 8, "color": TRUSTED, "line": line}
-    return [
-        {"type": "scatter", "mode": "markers", "x": x, "y": y, "marker": mark, "hoverinfo": "skip"},
-    ]
+    return [{"type": "scatter", "mode": "markers", "x": x, "y": y, "marker": mark, "hoverinfo": "skip"}]
 
 
 def _table(network: Network, places: IntArray, starts: list[int], name: str) -> str:
