@@ -19,7 +19,7 @@ PACKAGE = Path(sf.__file__).parent
 SHELL_COMMANDS = {  # pages that a person reads, with commands to be typed
     "explore/edited_spec.py",
     "explore/jobs.py",
-    "report/results/baseline.py",
+    "report/results/cost_of_privacy.py",
     "report/statement/content.py",
 }
 

@@ -8,7 +8,7 @@ import pytest
 import sfumato as sf
 from sfumato.cli import main
 from sfumato.findings import empty_sums
-from sfumato.report.results.run_findings import findings_of_run
+from sfumato.report.results.summary import findings_of_run
 from sfumato.run_folder.reader import load_run, read_ledger
 from sfumato.schedule.faults.dropouts import Attendance, lost_sums
 from sfumato.schedule.group_participation import group_turnout

@@ -174,7 +174,7 @@ def test_groups_start_from_hidden_models_of_their_own_unit_at_merging_steps():
         hidden = sum(part.count for part in releases if not part.moves)
         if len(mine) == 1:
             assert hidden == 0
-        kinds.add((len(mine), pair.relation, hidden > 0))
+        kinds.add((len(mine), pair.relation.words, hidden > 0))
         assert epsilon(plan, f"record:{pair.unit}", name) <= epsilon(sure, f"record:{pair.unit}", name)
     assert (2, "device in a common group", True) in kinds
 
@@ -518,6 +518,6 @@ def test_rows_of_one_record_have_the_rate_of_its_own_device():
     spec = sf.load_spec("quickstart", list(UNEVEN))
     rarest = int(np.argmin(resolve(spec).ledger.batches.rates[3:])) + 3
     report = sf.account(spec, unit=f"record:{rarest}")
-    (row,) = (row for row in report.guarantees if row.relation == "peer")
+    (row,) = (row for row in report.guarantees if row.relation.words == "peer")
     assert row.stands_for > 1
     assert row.epsilon == epsilon(report.plan, row.unit, row.observer)

@@ -17,7 +17,7 @@ from sfumato.notebook import block
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import Guarantee, number, smallest
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.observers import ASKED_FOR, PairClass, Party
+from sfumato.privacy.observers import ASKED_FOR, TOWARDS_ASKED_FOR, PairClass, Party
 from sfumato.rounding import number as rounded
 from sfumato.rounding import range_text, upper_bound
 from sfumato.schedule.base import Plan
@@ -92,7 +92,7 @@ class PrivacyReport:
         titles = ("relation", "unit", "observer", epsilon, *ranged, "pairs", "why")
         rows = [
             (
-                *(r.relation, name(r.unit), name(r.observer), upper_bound(r.epsilon)),
+                *(r.relation.words, name(r.unit), name(r.observer), upper_bound(r.epsilon)),
                 *(range_text(r.epsilon_range) for _ in ranged),
                 *(f"{r.stands_for:,}", r.why),
             )
@@ -228,7 +228,7 @@ def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve:
 
 def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds: int) -> float:
     """Epsilon of one pair after the first ``rounds`` rounds; of a record where that is the unit."""
-    watched = ObservedUnit(main_unit(plan.spec), device, coalition, "watched", 1)
+    watched = ObservedUnit(main_unit(plan.spec), device, coalition, ASKED_FOR, 1)
     return watched.charge(plan, plan.ledger.after(rounds)).epsilon(plan.spec.privacy.delta)
 
 
@@ -304,8 +304,8 @@ def _some(
     members = {party.index for party in coalition if party.kind == "device"}
     for kind in unit_kinds(plan):
         for units in plan.ledger.units_outside(members, apart=_tells_sites_apart(plan, kind)):
-            observed = ObservedUnit(kind, units.unit, coalition, "", units.count, units.least, units.sites)
-            yield unit_guarantee(plan, observed, delta=delta, curve=curve)
+            asked = units.unit, coalition, TOWARDS_ASKED_FOR, units.count, units.least, units.sites
+            yield unit_guarantee(plan, ObservedUnit(kind, *asked), delta=delta, curve=curve)
 
 
 def _of_kind(plan: Plan, unit: str | None, observer: str, delta: float, curve: bool) -> Iterable[Guarantee]:

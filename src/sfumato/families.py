@@ -129,7 +129,7 @@ TREE = Family(
     audit_record=Part("sfumato.auditing.record_trials:tree_record_trials"),
     summary=Part("sfumato.cli.show_tree:TreeSummary"),
     shape=Part("sfumato.report.results.network:tree_shape"),
-    labels=Part("sfumato.report.drawings.moving:tree_labels"),
+    labels=Part("sfumato.report.results.tree_labels:tree_labels"),
     figure=Part("sfumato.report.drawings.topology_figure:tree_figure"),
 )
 

@@ -17,7 +17,6 @@ from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.figures import heatmaps, network_figure
 from sfumato.explore.view import view_of
 from sfumato.report import formatting as text
-from sfumato.run_folder.reader import as_epsilon
 
 DEEP = sf.load_spec("three-tier").model_dump(mode="json", by_alias=True, exclude_none=True)
 
@@ -25,11 +24,11 @@ DEEP = sf.load_spec("three-tier").model_dump(mode="json", by_alias=True, exclude
 @pytest.mark.parametrize("document", [TREE, GROUPS, SITES, STAR, DEEP], ids=lambda one: one["name"])
 def test_every_cell_is_the_largest_that_account_says(document):
     setting = edited(document)
-    rows = sf.account(sf.load_spec(document)).to_dict()["guarantees"]
+    rows = sf.account(sf.load_spec(document)).guarantees
     cells = view_of(setting).matrix.cells.values()
-    shown = sorted((g["unit"], g["observer"], as_epsilon(g["epsilon"])) for c in cells for g in c.guarantees)
-    assert shown == sorted((row["unit"], row["observer"], as_epsilon(row["epsilon"])) for row in rows)
-    assert all(cell.epsilon == max(as_epsilon(g["epsilon"]) for g in cell.guarantees) for cell in cells)
+    shown = sorted((g.unit, g.observer, g.epsilon) for c in cells for g in c.guarantees)
+    assert shown == sorted((row.unit, row.observer, row.epsilon) for row in rows)
+    assert all(cell.epsilon == max(g.epsilon for g in cell.guarantees) for cell in cells)
 
 
 def test_the_heatmap_and_its_table_print_these_figures():
@@ -66,7 +65,7 @@ def test_trust_turns_and_turns_back(document, party):
     assert trust.trusted_names(view_of(there)) == trust.trusted_names(before) ^ {party}
     back = trust.toggled(there, view_of(there), party)
     assert trust.trusted_names(view_of(back)) == trust.trusted_names(before)
-    assert view_of(back).privacy["guarantees"] == before.privacy["guarantees"]
+    assert view_of(back).report.guarantees == before.report.guarantees
 
 
 def test_a_drawn_share_of_trust_becomes_a_list_with_one_less():
@@ -142,7 +141,9 @@ def test_the_command_prints_the_same_figures(capsys, tmp_path, monkeypatch):
     words_of = shlex.split(setting.command())
     assert words_of[:3] == ["sfumato", "account", "small.yaml"]
     assert main([*words_of[1:], "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["guarantees"] == view_of(setting).privacy["guarantees"]
+    assert json.loads(capsys.readouterr().out)["guarantees"] == [
+        row.to_dict() for row in view_of(setting).report.guarantees
+    ]
 
 
 def test_the_yaml_is_the_setting():

@@ -11,7 +11,6 @@ from explore_specs import TREE
 
 import sfumato as sf
 from sfumato.report import formatting as text
-from sfumato.run_folder.reader import as_epsilon
 from sfumato.user_text import parse_yaml
 
 pytestmark = pytest.mark.needs("chromium", "explore", "playwright")
@@ -33,7 +32,7 @@ def cells(page: Any) -> set[str]:
 def said_by_account(*overrides: str) -> set[str]:
     """The largest ε of every cell that `account` makes of the spec."""
     rows = sf.account(sf.load_spec(TREE, overrides)).to_dict()["guarantees"]
-    return {text.epsilon(as_epsilon(row["epsilon"])) for row in rows}
+    return {text.epsilon(float(row["epsilon"])) for row in rows}
 
 
 def click_party(page: Any, number: str) -> None:

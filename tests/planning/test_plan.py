@@ -38,7 +38,7 @@ def worst(spec, kind):
     concerns = {
         "edge": lambda g: g.observer.split(":")[0] in ("edge", "region", "cabinet"),
         "device": lambda g: g.observer.startswith("device:"),
-    }.get(kind, lambda g: g.relation == kind)
+    }.get(kind, lambda g: g.relation.words == kind)
     return max(g.epsilon for g in rows if concerns(g) and math.isfinite(g.epsilon))
 
 
@@ -205,7 +205,7 @@ def test_the_cut_bound_is_used_where_it_needs_less_noise():
     overrides = ["topology.edges=10", "topology.devices_per_edge=1", "trust={cloud: true}"]
     spec = sf.load_spec("h2fdp-fmnist", overrides)
     planned = sf.plan(spec, {"public": 1.0})
-    row = next(g for g in sf.account(reloaded(planned)).guarantees if g.relation == "public")
+    row = next(g for g in sf.account(reloaded(planned)).guarantees if g.relation.words == "public")
     assert (row.bound, row.bounds["flow"].epsilon) == ("cut", math.inf)
     assert row.epsilon == pytest.approx(1.0, rel=WITHIN)
     units = sum(planned.plan.message_scale(k) ** 2 for k in range(200))

@@ -51,7 +51,7 @@ def judged(planned, kind):
     """The largest ε towards ``kind`` that account reports of the spec as a file brings it back."""
     relation = {"peer": "device in a common group", "edge": "master"}[kind]
     again = sf.load_spec(yaml.safe_load(sf.dump_spec(planned.spec)))
-    rows = [row for row in sf.account(again).guarantees if relation in row.relation and not row.trusted]
+    rows = [row for row in sf.account(again).guarantees if relation in row.relation.words and not row.trusted]
     return max(row.epsilon for row in rows)
 
 

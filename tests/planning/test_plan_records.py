@@ -35,7 +35,7 @@ def of_file(planned):
 
 
 def worst(report, relation):
-    rows = [g for g in report.guarantees if g.relation == relation]
+    rows = [g for g in report.guarantees if g.relation.words == relation]
     assert all(row.unit.startswith("record:") for row in rows)
     return max(g.epsilon for g in rows)
 

@@ -11,8 +11,7 @@ from air_specs import FADING
 from report_factory import metrics, quickstart_spec
 
 from sfumato import run
-from sfumato.report.results.baseline import is_it_worth_it
-from sfumato.report.results.privacy_words import cost_of_privacy
+from sfumato.report.results.cost_of_privacy import cost_of_privacy, is_it_worth_it
 from sfumato.report.results.series import load_series
 from sfumato.spec.load import load_spec
 

@@ -1,6 +1,7 @@
 """Runs whose figures cannot be compared are shown with a notice; others without."""
 
 import math
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -8,14 +9,15 @@ from typing import Any
 import pytest
 from report_factory import claim, guarantee, make_folder, metrics, quickstart_spec
 
+from sfumato.privacy.claim import Claim
 from sfumato.radio.channels import radio_of
 from sfumato.report import compare
 from sfumato.report.figures.claims import claims_sentence, claims_table
-from sfumato.report.figures.curves import cost_figures
+from sfumato.report.figures.costs import cost_figures
 from sfumato.report.page.sections import page_of
 from sfumato.report.results.comparability import notices, radio_model
-from sfumato.report.results.run_findings import findings_of_run
 from sfumato.report.results.series import load_series
+from sfumato.report.results.summary import findings_of_run
 from sfumato.spec.load import load_spec
 from sfumato.spec.radio import AirRadio
 
@@ -130,22 +132,26 @@ def test_energies_of_two_radios_have_no_axis_in_common(tmp_path: Path) -> None:
     assert all(title.endswith("× noise") for title in titles["gains"])
 
 
+def told(*figures: float, **facts: str) -> Claim:
+    return Claim.from_dict(claim(*figures, **facts))
+
+
 def test_reasons_of_claims_are_told_once_with_whom_they_are_about() -> None:
     claims = [
-        claim(1.0, 8.0, observer="cloud", why="all see it (H1); only the cloud"),
-        claim(1.0, 9.0, observer="public", why="all see it (H1)."),
+        told(1.0, 8.0, observer="cloud", why="all see it (H1); only the cloud"),
+        told(1.0, 9.0, observer="public", why="all see it (H1)."),
     ]
     shown = unescape(claims_table(claims, " (δ = 1e-5)"))
     assert "<li>All see it (H1).</li><li>For device:0 towards cloud: only the cloud.</li>" in shown
     assert "docs/errata.md" in shown
-    assert "errata" not in claims_table([claim(1.0, 8.0, why="no code")])
-    twice = [claims[0] | {"source": "one round"}, claims[0] | {"source": "all rounds", "why": "late"}]
+    assert "errata" not in claims_table([told(1.0, 8.0, why="no code")])
+    twice = [replace(claims[0], source="one round"), replace(claims[0], source="all rounds", why="late")]
     assert "<li>For all rounds, device:0 towards cloud: late.</li>" in claims_table(twice)
 
 
 def test_claims_at_few_observers_are_told_one_by_one() -> None:
     claims = [
-        claim(9.0, value, unit=unit, observer=observer, why="")
+        told(9.0, value, unit=unit, observer=observer, why="")
         for value, unit, observer in (
             (8.0, "device:0", "public"), (24.9, "device:0", "cloud"), (30.0, "device:40", "cloud"),
         )

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 from report_factory import metrics, quickstart_spec
 
-from sfumato.report.figures.accuracy_vs_cost import accuracy_vs_cost_figures
-from sfumato.report.figures.curves import cost_figures
-from sfumato.report.figures.even_costs import even_costs_table
+from sfumato.report.figures.costs import accuracy_vs_cost_figures, cost_figures, even_costs_table
 from sfumato.report.results.series import load_series
 
 Make = Callable[..., Path]

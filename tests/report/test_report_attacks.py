@@ -16,7 +16,7 @@ from sfumato.durable_files import hash_file
 from sfumato.errors import RunError
 from sfumato.privacy.losses.gaussian import allowed_tpr
 from sfumato.report import write_report
-from sfumato.report.figures.images import png
+from sfumato.report.figures.attacks import png
 from sfumato.report.results.attack_findings import guaranteed_epsilon, observers_of
 from sfumato.run_folder.manifest import FileRecord, record_files
 from sfumato.run_folder.reader import load_run

@@ -34,7 +34,7 @@ def moving_spec(**trust: Any) -> dict[str, Any]:
 def test_own_edges_are_told_apart_by_trust(unit: str, edge: int, title: str) -> None:
     column = labels_for(read_network(moving_spec())).column(unit, f"edge:{edge}")
     assert column.title == title
-    assert column.own_aggregator == ("untrusted" in title)
+    assert (column.kind == "own-edge") == ("ever under" in title)
 
 
 def test_who_moves_is_said() -> None:

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from report_factory import guarantee, metrics, quickstart_privacy, quickstart_spec
 
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.report.results.matrix import MOST, build_matrix
 from sfumato.report.results.network import GroupNetwork, read_network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.series import load_series
 from sfumato.report.results.summary import matrix_of, protection_sentences, protocol_warnings, score_sentence
+from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 
 Make = Callable[..., Path]
 RING: dict[str, Any] = {"kind": "groups", "structure": "ring", "groups": 4, "devices": 100}
@@ -62,7 +64,7 @@ def test_observers_of_a_deep_tree(observer: str, title: str) -> None:
     names = labels_for(read_network(spec_with(DEEP, {})))
     column = names.column("device:0", observer)
     assert column.title == title
-    assert column.own_aggregator == (observer == "cabinet:0")
+    assert (column.kind == "own-edge") == (observer in ("cabinet:0", "region:0"))
 
 
 def test_observers_run_from_near_to_far() -> None:
@@ -114,7 +116,7 @@ def test_a_star() -> None:
     row = names.row("device:7")
     assert (row.title, row.detail) == ("1,000 devices under the cloud", "cloud trusted, noise at cloud")
     assert names.column("device:7", "device:8").title == "other devices"
-    assert not names.column("device:7", "cloud").own_aggregator
+    assert names.column("device:7", "cloud").kind == "cloud"
 
 
 def test_a_ring_of_groups() -> None:
@@ -196,7 +198,7 @@ def test_noise_of_nothing_is_no_noise() -> None:
 
 def test_the_matrix_keeps_the_worst_of_a_cell() -> None:
     names = labels_for(read_network(quickstart_spec()))
-    matrix = build_matrix(quickstart_privacy()["guarantees"], names)
+    matrix = build_matrix(RecordedPrivacy.from_dict(quickstart_privacy()).guarantees, names)
     titles = [column.title for column in matrix.columns]
     assert titles == [
         "peers (same edge)",
@@ -207,7 +209,7 @@ def test_the_matrix_keeps_the_worst_of_a_cell() -> None:
         "public",
     ]
     cell = matrix.cells[1, titles.index("edges elsewhere")]
-    assert [(g["observer"], g["epsilon"]) for g in cell.guarantees] == [("edge:0", 6.4), ("edge:2", 6.3)]
+    assert [(g.observer, g.epsilon) for g in cell.guarantees] == [("edge:0", 6.4), ("edge:2", 6.3)]
     assert (cell.epsilon, cell.pairs) == (6.4, 320)
     assert matrix.cells[0, 1].epsilon == math.inf
 
@@ -218,7 +220,7 @@ def test_a_large_matrix_keeps_what_is_weakest() -> None:
     first = [e * (e + 1) // 2 for e in range(1000)]
     rows = [guarantee(f"device:{first[e]}", "cloud", 1.0 + e) for e in range(1000)]
     rows += [guarantee("device:0", f"edge:{e},edge:{e + 1}", 5.0 + e) for e in range(100)]
-    matrix = build_matrix(rows, names)
+    matrix = build_matrix([Guarantee.from_dict(row, 1e-5) for row in rows], names)
     assert len(matrix.rows) == len(matrix.columns) == MOST
     assert matrix.rows[-1].title == f"{1001 - MOST} more classes"
     assert matrix.columns[-1].title == f"{102 - MOST} more"
@@ -272,9 +274,5 @@ def test_a_record_is_a_row_of_its_own_beside_its_device() -> None:
     assert (record.title, record.detail) == (f"one record of {device.title}", device.detail)
     assert device.order < record.order < names.row("device:40").order
     assert names.column("record:40", "edge:1") == names.column("device:40", "edge:1")
-    assert build_matrix(
-        [guarantee("device:1", "cloud", 2.0), guarantee("record:1", "cloud", 1.0)], names
-    ).rows == (
-        device,
-        record,
-    )
+    rows = [guarantee("device:1", "cloud", 2.0), guarantee("record:1", "cloud", 1.0)]
+    assert build_matrix([Guarantee.from_dict(row, 1e-5) for row in rows], names).rows == (device, record)

@@ -11,9 +11,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.cli import main
-from sfumato.report.statement.content import statement_of
+from sfumato.report.statement.content import Statement
 from sfumato.report.statement.page import statement_page
 from sfumato.rounding import upper_bound
+from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 
 ROOT = Path(__file__).parents[2]
 SPEC: dict[str, Any] = {
@@ -44,10 +45,10 @@ class Text(HTMLParser):
         self.tags.add(tag)
 
 
-def made(spec: Any) -> dict[str, Any]:
+def made(spec: Any) -> Statement:
     report = sf.account(spec)
     resolved = report.plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return statement_of(resolved, report.to_dict(), source="a plan", versions={"sfumato": "0"})
+    return Statement(resolved, RecordedPrivacy.from_dict(report.to_dict()), "a plan", {"sfumato": "0"})
 
 
 def test_of_a_plan(tmp_path, capsys):
@@ -75,7 +76,7 @@ def test_of_a_plan(tmp_path, capsys):
 
 
 def test_the_largest_of_each_relation():
-    found = made(sf.load_spec(SPEC))
+    found = made(sf.load_spec(SPEC)).to_dict()
     by_relation = {(row["observer_is"], row["trusted_by_the_unit"]): row for row in found["largest"]}
     assert by_relation["own edge", True]["epsilon"] == "inf"
     assert by_relation["own edge", True]["pairs_without_a_guarantee"] == 3
@@ -89,7 +90,7 @@ def test_the_largest_of_each_relation():
 def test_who_receives_raw_updates_without_being_trusted_is_not_called_harmless():
     """HDP's placements do not ask whom devices trust."""
     found = made(sf.load_spec(ROOT / "examples" / "hdp" / "c7.yaml", ["training.rounds=2"]))
-    assert found["trust"]["trusted_with_raw_updates"] == []
+    assert found.trusted == []
     words = Text(statement_page(found)).words
     assert "No aggregator is declared as trusted" in words
     assert "90 pairs of a unit and an observer have no guarantee" in words
@@ -101,7 +102,7 @@ def test_other_networks(name):
     found = made(sf.load_spec(ROOT / "tests" / "spec" / "specs" / f"{name}.yaml", ["training.rounds=2"]))
     words = Text(statement_page(found)).words
     assert ("The receivers' own noise is counted" in words) == (name == "pfels")
-    assert found["name"] in words
+    assert found.spec["name"] in words
 
 
 def test_both_units_and_another_relation():
@@ -120,8 +121,8 @@ def test_an_auditor_reads_the_verdict_first():
     statement = made(sf.load_spec(SPEC))
     words = Text(statement_page(statement)).words
     short = words.partition("In short")[2].partition("What is protected")[0]
-    (cloud,) = [row for row in statement["largest"] if row["observer_is"] == "cloud"]
-    assert f"Towards the cloud no device's ε exceeds {upper_bound(float(cloud['epsilon']))}" in short
+    (cloud,) = [row for row in statement.largest if row.observer == "cloud"]
+    assert f"Towards the cloud no device's ε exceeds {upper_bound(cloud.worst.epsilon)}" in short
     assert (
         "No guarantee (∞) for 3 pairs of a device and an observer: own edge, trusted with raw updates."
         in short

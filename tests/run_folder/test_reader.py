@@ -23,7 +23,6 @@ from sfumato.run_folder.reader import (
     MODEL_FILE,
     add_hashes,
     archive_hashes,
-    as_epsilon,
     load_run,
     read_ledger,
     write_ledger,
@@ -78,8 +77,7 @@ def test_what_is_written_is_read(folder: Path) -> None:
     assert yaml.safe_load(run.spec_text) == SPEC
     assert run.observers == ("cloud", "edge:3")
     pd.testing.assert_frame_equal(run.metrics, frame())
-    assert run.privacy["guarantees"][0]["epsilon"] == "inf"
-    assert as_epsilon(run.privacy["guarantees"][0]["epsilon"]) == math.inf
+    assert run.privacy.guarantees[0].epsilon == math.inf
     assert read_ledger(folder) == {"atoms": [{"variance": "inf"}], "hashes": HASHES}
     assert torch.load(folder / MODEL_FILE, weights_only=True)["weight"].tolist() == [1, 1, 1]
     assert load_run(str(folder)).path == folder
@@ -242,6 +240,19 @@ def test_a_damaged_file_is_named(
     with pytest.raises(error, match=message) as caught:
         load_run(folder)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("observer", "kind"),
+    [("cloud", "peer"), ("edge:0", "cloud"), ("public", "other-edge"), ("edge:0", "own edge")],
+)
+def test_a_row_whose_kind_is_not_that_of_its_observer_is_refused(folder, observer: str, kind: str) -> None:
+    """Else a figure towards the cloud could stand under another name."""
+    row = PRIVACY["guarantees"][0] | {"observer": observer, "observer_kind": kind}
+    write_privacy(folder, PRIVACY | {"guarantees": [row]}, HASHES)
+    listed(folder)
+    with pytest.raises(RunError, match=r"privacy\.json: cannot be read: .*observer_kind"):
+        load_run(folder)
 
 
 def test_metrics_of_something_else_are_refused(folder: Path) -> None:

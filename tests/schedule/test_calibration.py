@@ -21,7 +21,7 @@ KINDS = {
     "cloud": lambda g: g.observer == "cloud",
     "public": lambda g: g.observer == "public",
     "edge": lambda g: g.observer.startswith("edge:"),
-    "peer": lambda g: g.relation == "peer",
+    "peer": lambda g: g.relation.words == "peer",
     "device": lambda g: g.observer.startswith("device:"),
 }
 UNEQUAL = ["topology.devices_per_edge=[2, 3, 9, 4, 4]", "trust.trusted_edges=[0, 3]"]

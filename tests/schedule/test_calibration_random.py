@@ -66,12 +66,12 @@ def check(number: int) -> str:
         report = account(load_spec(spec))
     except SpecError:  # any other exception fails the test
         return "refused"
-    found = [g for g in report.guarantees if is_concerned(towards, g.observer, g.relation)]
+    found = [g for g in report.guarantees if is_concerned(towards, g.observer, g.relation.words)]
     finite = [g.epsilon for g in found if math.isfinite(g.epsilon)]
     assert max(finite, default=0) <= target * (1 + 1e-9), (number, towards, target, max(finite))
     trusted = {"own edge": spec["trust"]["trusted_edges"] > 0, "cloud": spec["trust"]["cloud"]}
     for row in found:  # nobody but who is trusted with raw updates may be beyond a target
-        assert math.isfinite(row.epsilon) or trusted.get(row.relation), (number, row)
+        assert math.isfinite(row.epsilon) or trusted.get(row.relation.words), (number, row)
     return "met" if finite else "out of reach"
 
 

@@ -327,7 +327,7 @@ class TestWhichPairs:
                 kind = "peer" if met else "device elsewhere"
             kinds[kind].append(report.epsilon(0, name))
         for kind, figures in kinds.items():
-            found = [row for row in rows if row.relation == kind]
+            found = [row for row in rows if row.relation.words == kind]
             assert sum(row.stands_for for row in found) == len(figures)
             figures.sort()
             stated = sorted(row.epsilon for row in found for _ in range(row.stands_for))
@@ -337,7 +337,9 @@ class TestWhichPairs:
 
     def test_of_one_unit_every_edge_has_a_row(self):
         report = sf.account(load_spec(VISITS), unit="device:0")
-        edges = {row.observer: row.relation for row in report.guarantees if row.observer.startswith("edge")}
+        edges = {
+            row.observer: row.relation.words for row in report.guarantees if row.observer.startswith("edge")
+        }
         assert edges == {f"edge:{e}": "own edge" for e in range(3)}
 
     def test_own_and_other_edges_are_those_of_any_round(self):

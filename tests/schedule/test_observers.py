@@ -11,7 +11,7 @@ from places import ROOT, TESTS
 
 from sfumato.accounting import account, pair_guarantee
 from sfumato.errors import SpecError
-from sfumato.privacy.observers import edge_kind
+from sfumato.privacy.observers import Relation
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.rows.observers import is_of_kind
 from sfumato.schedule.rows.watch import worst_pair
@@ -93,10 +93,13 @@ def test_a_device_is_a_peer_or_another_device(spec) -> None:
         assert kinds == {"device", "peer" if near else "other-device"}
 
 
-def test_a_pair_that_was_asked_for_is_of_no_kind_of_edge() -> None:
-    assert [
-        edge_kind(relation) for relation in ("asked for", "", "cloud", "peer", "device, 2 groups away")
-    ] == [None] * 5
+@pytest.mark.parametrize("spec", ["quickstart", "three-tier", "dp-fedavg", RING], ids=str)
+def test_a_relation_is_read_from_its_words_as_it_was(spec) -> None:
+    """Folders that were written before rows said ``observer_kind`` have the words only."""
+    plan = resolve(load_spec(spec))
+    found = {pair.relation for pair in plan.ledger.pair_classes()}
+    assert {Relation.of_words(relation.words) for relation in found} == found
+    assert {Relation.of_words(words).kind for words in ("asked for", "")} == {"asked-for"}
 
 
 @pytest.mark.parametrize(
@@ -124,7 +127,7 @@ def test_devices_that_are_raw_to_a_trusted_edge_are_counted(spec, changes, raw) 
     if not resolve(loaded).classes_share_trust:
         assert not any(row.trusted for row in account(loaded).guarantees)
         return
-    lowest = [row for row in account(loaded).guarantees if row.relation in ("own edge", "own cabinet")]
+    lowest = [row for row in account(loaded).guarantees if row.relation.words in ("own edge", "own cabinet")]
     assert sum(row.stands_for for row in lowest if row.trusted and np.isinf(row.epsilon)) == raw
 
 
@@ -160,7 +163,7 @@ def test_an_account_towards_a_kind_has_its_rows_of_the_whole_account(kind):
         "other-device": {"device elsewhere"},
         "device": {"peer", "device elsewhere"},
     }[kind]
-    wanted = [row for row in whole.guarantees if row.relation in relations and not row.trusted]
+    wanted = [row for row in whole.guarantees if row.relation.words in relations and not row.trusted]
     assert list(account(spec, observer=kind).guarantees) == wanted
     of_one = account(spec, unit="device:0", observer=kind).guarantees
     assert {row.unit for row in of_one} == {"device:0"}

@@ -99,7 +99,7 @@ def test_one_unit_of_a_class_of_its_own_is_charged_exactly():
     sums = [turnout_of(plan, n, 0, np.arange(6)).received.sum() for n in range(ROUNDS)]
     expected = sum(1 / (1.1**2 * n) for n in sums if n)
     assert len(set(sums)) > 1
-    public = next(p for p in plan.ledger.pair_classes() if p.relation == "public")
+    public = next(p for p in plan.ledger.pair_classes() if p.relation.words == "public")
     assert turnout.square(public, ROUNDS) == pytest.approx(expected)
 
 
@@ -116,7 +116,7 @@ def test_of_all_rounds_the_worst_count():
     squares = sorted((1 / (1.1**2 * n) for n in sums if n), reverse=True)
     assert squares[0] > squares[-1]
     turnout = RealisedDropouts.of(plan, ROUNDS)
-    public = next(p for p in plan.ledger.pair_classes() if p.relation == "public")
+    public = next(p for p in plan.ledger.pair_classes() if p.relation.words == "public")
     for times in range(len(squares) + 1):
         assert turnout.square(public, times) == pytest.approx(sum(squares[:times]))
 

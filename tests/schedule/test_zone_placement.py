@@ -93,7 +93,7 @@ def test_the_table_covers_every_kind_of_unit_and_the_plan_freezes(case, tmp_path
     path.write_text(dump_spec(plan.spec), encoding="utf-8")
     for again in (resolve(plan.spec), resolve(load_spec(path, ["seed=5"]))):
         assert again.ledger.to_dict() == plan.ledger.to_dict()
-    assert [e.relation for e in plan.ledger.pair_classes()].count("public") == len(units(plan))
+    assert [e.relation.words for e in plan.ledger.pair_classes()].count("public") == len(units(plan))
 
 
 def test_secure_aggregation_among_zones_hides_the_zones_from_the_cloud():
@@ -382,7 +382,7 @@ def test_a_million_devices_in_a_thousand_rounds():
     report = account(plan_of)
     total = 10**6 * (1000 + 2 + 10**6 - 1)
     assert sum(row.stands_for for row in report.guarantees) == total
-    public = next(row for row in report.guarantees if row.relation == "public")
+    public = next(row for row in report.guarantees if row.relation.words == "public")
     assert f"{Z * math.sqrt(500_001):.4g}" in public.why
 
 

@@ -92,7 +92,7 @@ def malicious() -> dict[str, Any]:
     spec = quickstart_spec(name=ATTACK, protocol=ATTACK, data={"source": ATTACK}, model={"kind": ATTACK})
     spec["versions"] = {ATTACK: ATTACK}
     frame = metrics(4, epsilons={ATTACK: 2.0, f"{ATTACK}:0": math.inf})
-    row = {"method": ATTACK, "bound": ATTACK, "neighbours": ATTACK, "releases": ATTACK}
+    row = {"method": ATTACK, "bound": ATTACK, "neighbours": ATTACK, "relation": ATTACK}
     rows = [
         guarantee("device:0", ATTACK, 2.0, why=ATTACK) | row,
         guarantee(ATTACK, "cloud", math.inf, why=ATTACK),

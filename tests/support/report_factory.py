@@ -22,8 +22,11 @@ RAW = "the edge is trusted and receives the raw update, by design"
 def guarantee(
     unit: str, observer: str, epsilon: float, stands_for: int = 1, why: str = "", **more: Any
 ) -> dict[str, Any]:
+    kind = "coalition" if "," in observer else observer.partition(":")[0]
+    relation = {"cloud": "cloud", "public": "public", "device": "device elsewhere"}.get(kind, "")
     row = {
-        "unit": unit, "observer": observer, "stands_for": stands_for, "neighbours": "zero-out",
+        "unit": unit, "observer": observer, "relation": relation, "stands_for": stands_for,
+        "neighbours": "zero-out",
         "epsilon": epsilon, "releases": 30, "bound": "flow", "method": "pld",
         "why": why or "noise of the edge is on everything it sends",
     }  # fmt: skip

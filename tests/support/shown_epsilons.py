@@ -35,10 +35,9 @@ from sfumato.explore.view import view_of
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import PairClass
 from sfumato.report.compare import compare
-from sfumato.report.statement.content import statement_of
+from sfumato.report.statement.content import Statement
 from sfumato.report.statement.page import statement_page
 from sfumato.rounding import upper_bound
-from sfumato.run_folder.reader import as_epsilon
 from sfumato.schedule.rows.observers import is_of_kind, parse_observer
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS
@@ -246,7 +245,7 @@ def _sweep(found: Found, truth: Truth, spec: Spec, folder: Path) -> None:
     write_accounting(spec, folder)
     result = result_of(folder)
     assert result is not None
-    stated = {name: as_epsilon(value) for name, value in result["epsilon"].items()}
+    stated = {name: float(value) for name, value in result["epsilon"].items()}
     found.same("sweep", "result.json", stated, {name: e for name, (_, e) in truth.by_name.items()})
 
 
@@ -280,9 +279,7 @@ def _trusts(truth: Truth, unit: str, observer: str) -> bool:
 
 def _run(found: Found, truth: Truth, run: sf.Run, *, verified: bool) -> None:
     folder, report, spec = run.folder, truth.report, truth.report.plan.spec
-    said = {
-        (row["unit"], row["observer"]): as_epsilon(row["epsilon"]) for row in folder.privacy["guarantees"]
-    }
+    said = {(row.unit, row.observer): row.epsilon for row in folder.privacy.guarantees}
     found.same("privacy.json", "rows", said, {(r.unit, r.observer): r.epsilon for r in report.guarantees})
     _notebook(found, run._repr_html_(), report.guarantees)
     last = run.metrics.iloc[-1]
@@ -290,9 +287,7 @@ def _run(found: Found, truth: Truth, run: sf.Run, *, verified: bool) -> None:
         name.removeprefix("epsilon:"): float(last[name]) for name in last.index if name.startswith("epsilon:")
     }
     logged = json.loads((folder.path / "rounds.jsonl").read_text().splitlines()[-1])["metrics"]
-    in_log = {
-        name.removeprefix("epsilon:"): as_epsilon(e) for name, e in logged.items() if "epsilon:" in name
-    }
+    in_log = {name.removeprefix("epsilon:"): float(e) for name, e in logged.items() if "epsilon:" in name}
     found.same("rounds.jsonl", "columns", in_log, shown)
     truth.choose_as(shown)
     if spec.control is None:
@@ -350,10 +345,11 @@ def _report(found: Found, truth: Truth, run: sf.Run) -> None:
 def _statement(found: Found, truth: Truth, run: sf.Run, *, verified: bool) -> None:
     folder = run.folder
     if verified:
-        document = _of_run(folder.path)
-        found.same("statement", "mismatches", ": 0 mismatches" in document["verified"], True)
+        statement = _of_run(folder.path)
+        found.same("statement", "mismatches", ": 0 mismatches" in statement.verified, True)
     else:
-        document = statement_of(folder.spec_dict, folder.privacy, source="A run", versions={})
+        statement = Statement(folder.spec_dict, folder.privacy, "A run", {})
+    document = statement.to_dict()
     for row in document["largest"]:
         kind, whom = row["unit"], row["observer_is"]
         if whom in ("cloud", "public"):
@@ -362,7 +358,7 @@ def _statement(found: Found, truth: Truth, run: sf.Run, *, verified: bool) -> No
                 for unit in truth.units(kind, whom)
                 if _trusts(truth, unit, whom) == row["trusted_by_the_unit"]
             ]
-            found.same("statement", f"{kind} towards the {whom}", as_epsilon(row["epsilon"]), max(wanted))
+            found.same("statement", f"{kind} towards the {whom}", float(row["epsilon"]), max(wanted))
     names = truth.report.plan.parties.site_names
     lines = {(one["site"], one["unit"]): one["epsilon"] for one in document["sites"]}
     for (site, kind), towards in lines.items():
@@ -371,7 +367,7 @@ def _statement(found: Found, truth: Truth, run: sf.Run, *, verified: bool) -> No
             if observer in ("cloud", "public"):
                 units = list(_at(truth, names.index(site), kind))
                 wanted = max(truth.own(unit, observer) for unit in units)
-                found.same("statement", f"{site} towards the {observer}", as_epsilon(epsilon), wanted)
+                found.same("statement", f"{site} towards the {observer}", float(epsilon), wanted)
     if document["sites"]:
         missing = [
             (site, kind)
@@ -380,7 +376,7 @@ def _statement(found: Found, truth: Truth, run: sf.Run, *, verified: bool) -> No
             if (site, kind) not in lines
         ]
         found.same("statement", "sites without a line", missing, [])
-    page = statement_page(document)
+    page = statement_page(statement)
     for row in truth.report.guarantees[:20]:
         found.same("statement", f"ε of {row.unit}", f">{upper_bound(row.epsilon)}<" in page, True)
 

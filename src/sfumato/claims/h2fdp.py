@@ -37,7 +37,7 @@ def _is_semi_honest(plan: TreePlan, pair: PairClass) -> bool:
         path = plan.tree.paths[plan.tree.leaf_of(pair.unit)]
         own = path[pair.observer.tier] == pair.observer.index
         return bool(own) and not plan.tree.tiers[pair.observer.tier].trusted[pair.observer.index]
-    return pair.observer.kind == "public" or pair.relation == "peer"
+    return pair.relation.kind in ("public", "peer")
 
 
 def _claim(plan: TreePlan, pair: PairClass, unit: str, claimed: float, delta: float, condition: str) -> Claim:

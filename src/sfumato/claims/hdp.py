@@ -137,12 +137,12 @@ def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
 
 def _claimed_noisers(plan: TreePlan, pair: PairClass, noisers: Noisers) -> float:
     """The number under the root of what is claimed towards this observer; 0 where nothing is."""
-    if pair.relation in ("cloud", "public"):
+    if pair.relation.kind in ("cloud", "public"):
         return noisers.total
-    if pair.relation == "peer":
+    if pair.relation.kind == "peer":
         return noisers.total if plan.ledger.elections else 0.0
     facts, classes, leaf = plan.ledger.steps[-1], plan.ledger.classes, plan.tree.leaf_of(pair.unit)
-    own = pair.observer.kind == "node" and pair.relation.startswith("own")
+    own = pair.relation.kind == "own-edge"
     all_noisy = all(classes.variance(facts.device_std)[number] > 0 for number in classes.of_leaf(leaf))
     return float(plan.participants.drawn[leaf]) if own and all_noisy else 0.0
 
@@ -151,15 +151,15 @@ def _why(plan: TreePlan, pair: PairClass, claimed: float, rigorous: float) -> st
     if rigorous <= claimed * (1 + 1e-9):
         return "this observer meets only the sum of all noise; every noiser has to be honest (D1)."
     reasons = []
-    if pair.relation == "cloud":
+    if pair.relation.kind == "cloud":
         reasons.append(
             "the cloud meets the sum of the zones before its own noise, which protects nobody from it (D1)"
             if plan.ledger.hop(0) != "plain"
             else "the cloud meets every zone's message before the sum, with that zone's noise only (D1, D3)"
         )
-    elif pair.relation == "peer":
+    elif pair.relation.kind == "peer":
         reasons.append("a device that is elected supernode meets the zone's sum before the zone's noise (D6)")
-    elif pair.relation != "public":
+    elif pair.relation.kind != "public":
         reasons.append(
             "without secure aggregation the supernode meets every device's message by itself, with no noise "
             "but the device's own (D3)"

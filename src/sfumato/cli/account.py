@@ -114,21 +114,17 @@ def _print(report: PrivacyReport) -> None:
 UNITS = {"device": "a device (all its data)", "record": "a record (any one example of a device)"}
 
 
-def _kind(row: Guarantee) -> str:
-    return row.unit.partition(":")[0]
-
-
 def _units(rows: Sequence[Guarantee]) -> list[str]:
     """What the units of ``rows`` are."""
-    kinds = {_kind(row) for row in rows}
+    kinds = {row.unit_kind for row in rows}
     return [what for kind, what in UNITS.items() if kind in kinds]
 
 
 def _grouped(rows: Sequence[Guarantee]) -> list[list[Guarantee]]:
     """Rows by the relation of observer and unit; groups and rows with the largest ε first, devices first."""
     groups: dict[tuple[str, str], list[Guarantee]] = {}
-    for row in sorted(rows, key=lambda row: (_kind(row), -row.epsilon)):
-        groups.setdefault((_kind(row), row.relation), []).append(row)
+    for row in sorted(rows, key=lambda row: (row.unit_kind, -row.epsilon)):
+        groups.setdefault((row.unit_kind, row.relation.words), []).append(row)
     return list(groups.values())
 
 
@@ -143,7 +139,7 @@ def _constants(rows: Sequence[Guarantee]) -> str:
 def _guarantees(groups: Sequence[Sequence[Guarantee]], titled: Title) -> Table:
     rows = [row for group in groups for row in group]
     varying = [name for name in VARYING if len({getattr(row, name) for row in rows}) > 1]
-    related = ["relation"] if any(row.relation for row in rows) else []
+    related = ["relation"] if any(row.relation.words for row in rows) else []
     ranged = ["ε of its units"] if any(row.epsilon_range for row in rows) else []
     shown = table(
         *related,
@@ -159,7 +155,7 @@ def _guarantees(groups: Sequence[Sequence[Guarantee]], titled: Title) -> Table:
     for group in groups:
         for place, row in enumerate(group):
             shown.add_row(
-                *([row.relation if place == 0 else ""] if related else []),
+                *([row.relation.words if place == 0 else ""] if related else []),
                 titled(row.unit),
                 titled(row.observer),
                 upper_bound(row.epsilon),

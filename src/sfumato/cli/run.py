@@ -135,9 +135,8 @@ def _play(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> None:
 def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     from sfumato.report.figures.control import stop_reasons
     from sfumato.report.results.network import read_network
-    from sfumato.report.results.run_findings import findings_of_run
     from sfumato.report.results.series import load_series
-    from sfumato.report.results.summary import raw_to_trusted_edge, some_are_raw
+    from sfumato.report.results.summary import findings_of_run
     from sfumato.run_folder.headline import headline_of
     from sfumato.run_folder.reader import REPORT_FILE
     from sfumato.simulation.run_progress import watched_epsilons
@@ -161,12 +160,12 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     if epsilons:
         # with adaptive control the guarantee is the budget, not the privacy loss so far
         what = "privacy loss so far; the guarantee is the budget that account prints: " if ended else ""
-        delta = f" (δ = {number(series.first.privacy['delta'])})"
+        delta = f" (δ = {number(series.first.privacy.delta)})"
         # with both units the columns are about devices
         both = " of a device" if series.first.spec_dict["privacy"].get("unit") == "both" else ""
         out.print(what + ", ".join(watched_epsilons(epsilons)) + both + delta)
-    raw = raw_to_trusted_edge(series.first.privacy)
-    if some_are_raw(raw):
+    raw = series.first.privacy.raw_to_trusted_edge
+    if raw:
         out.print(f"raw to a trusted edge: {raw} devices")
     for finding in findings_of_run(series.first):
         out.print(f"finding: {finding}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,7 @@ from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from sfumato.report.statement.content import Statement
 
 Source = Annotated[
     str, typer.Argument(metavar="SPEC|RUN", help="A YAML file, the name of a built-in spec, or a run folder.")
@@ -44,40 +44,40 @@ def statement(
     is_run = spec not in builtin_names() and holds_run(Path(spec))
     found = _of_run(Path(spec)) if is_run else _of_spec(spec)
     write_text(page, statement_page(found))
-    write_json(page.with_suffix(".json"), found)
+    write_json(page.with_suffix(".json"), found.to_dict())
     print(page)
     print(page.with_suffix(".json"))
 
 
-def _of_spec(source: str) -> Mapping[str, Any]:
+def _of_spec(source: str) -> Statement:
     from sfumato.accounting import account
-    from sfumato.report.statement.content import statement_of
+    from sfumato.report.statement.content import Statement
+    from sfumato.run_folder.recorded_privacy import RecordedPrivacy
     from sfumato.spec.frozen import versions
 
     loaded = read_spec(source, None)
     with locating_errors(source):
         report = account(loaded)
     resolved = report.plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return statement_of(resolved, report.to_dict(), source="A plan, before any run", versions=versions())
+    privacy = RecordedPrivacy.from_dict(report.to_dict())
+    return Statement(resolved, privacy, "A plan, before any run", versions())
 
 
-def _of_run(folder: Path) -> Mapping[str, Any]:
-    from sfumato.report.statement.content import statement_of
+def _of_run(folder: Path) -> Statement:
+    from sfumato.report.statement.content import Statement
     from sfumato.run_folder.reader import load_run
     from sfumato.verify.checker import check_run
 
     run = load_run(folder)
     state = "finished" if run.finished else "not finished"
     outcome = check_run(folder)
-    found = statement_of(
-        run.spec_dict, run.privacy, source=f"A run ({state})", versions=run.spec_dict.get("versions") or {}
-    )
     verified = (
         f"sfumato verify recomputed {outcome.finite:,} finite bounds of {outcome.rows:,} guarantees from the "
         f"certificates of the run: {len(outcome.problems):,} mismatches."
     )
     files = {name: record.sha256 for name, record in sorted(run.manifest.files.items()) if name in _FILES}
-    return {**found, "verified": verified, "hashes": {**found["hashes"], **files}}
+    versions = run.spec_dict.get("versions") or {}
+    return Statement(run.spec_dict, run.privacy, f"A run ({state})", versions, verified, files)
 
 
 _FILES = ("spec.yaml", "privacy.json", "ledger.json", "model.pt", "groups.pt")

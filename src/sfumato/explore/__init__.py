@@ -5,7 +5,6 @@
     trust.py          whom to trust, and the changes that do so
     controls.py       the numbers of a spec that the page can change
     edits.py          what a change, a click or a plan makes of a setting
-    spelling.py       how messages name what was entered
     words.py          figures and differences in sentences and tables
     figures.py        the drawings, which are those of reports
     accuracy.py       how accurate finished runs of a setting were

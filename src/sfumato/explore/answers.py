@@ -7,7 +7,7 @@ from typing import Any
 from dash import Output, html, no_update
 
 from sfumato.explore import page, words
-from sfumato.explore.controls import NAMES, controls_of, participation_of
+from sfumato.explore.controls import NAMES, Control, controls_of, participation_of
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.edits import Choices, EditResult
 from sfumato.explore.figures import as_plotly, heatmaps, network_figure
@@ -38,24 +38,19 @@ CONTROLS: dict[str, Any] = {
         for name in NAMES
     },
 }
+_WORDS = ("summary", "numbers", "facts", "noise", "notes", "command", "differences")
 FIGURES = {
     "figures": Output("figures", "data"),
-    "summary": Output("summary", "children"),
     "network_text": Output("network-frame", "aria-label"),
     "network_caption": Output("network-caption", "children"),
     "heatmap_text": Output("heatmap-frame", "aria-label"),
     "kept_text": Output("kept-heatmap-frame", "aria-label"),
     "heatmap_caption": Output("heatmap-caption", "children"),
-    "numbers": Output("numbers", "children"),
-    "facts": Output("facts", "children"),
-    "noise": Output("noise", "children"),
-    "notes": Output("notes", "children"),
     "coalition": Output("coalition-said", "children"),
-    "command": Output("command", "children"),
-    "differences": Output("differences", "children"),
     "kept_side": Output("kept-side", "hidden"),
     "now_title": Output("now-title", "children"),
     "sides": Output("sides", "className"),
+    **{name: Output(name, "children") for name in _WORDS},
 }
 
 
@@ -112,17 +107,14 @@ def _standing(setting: EditedSpec) -> dict[str, Any]:
         "click": None,
         "participation": kind,
         "no_participation": not kind,
-        "controls": {
-            name: {
-                "number": None if one is None else one.value,
-                "slider": None if one is None else one.position,
-                "label": "" if one is None else one.label,
-                "hidden": one is None,
-            }
-            for name in NAMES
-            for one in [numbers.get(name)]
-        },
+        "controls": {name: _of_control(numbers.get(name)) for name in NAMES},
     }
+
+
+def _of_control(one: Control | None) -> dict[str, Any]:
+    if one is None:
+        return {"number": None, "slider": None, "label": "", "hidden": True}
+    return {"number": one.value, "slider": one.position, "label": one.label, "hidden": False}
 
 
 def _news(now: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]:
@@ -142,14 +134,11 @@ def figures(setting: EditedSpec, other: EditedSpec | None, choices: Choices) -> 
     heatmap, beside = heatmaps(view, kept)
     command = setting.command()
     report = view.report
-    noise = [(row.parties, row.where, f"×{text.number(row.multiplier)}") for row in view.noise]
+    noise = [(parties, where, f"×{text.number(multiplier)}") for parties, where, multiplier in view.noise]
     described = "The network is not drawn." if network is None else network.description
+    notes = [f"Finding: {finding.text}." for finding in report.findings]
     return {
-        "figures": {
-            "network": as_plotly(network),
-            "heatmap": as_plotly(heatmap),
-            "kept-heatmap": as_plotly(beside),
-        },
+        "figures": dict(zip(page.GRAPHS, map(as_plotly, (network, heatmap, beside)), strict=False)),
         "summary": words.summary(view),
         "network_text": described,
         "network_caption": described if network is None else network.caption,
@@ -161,10 +150,7 @@ def figures(setting: EditedSpec, other: EditedSpec | None, choices: Choices) -> 
         "noise": page.table(("adds noise", "at", "noise multiplier"), noise, "Noise by party")
         if noise
         else html.P("No party adds noise of its own."),
-        "notes": page.lines([
-            *(f"Finding: {finding.text}." for finding in report.findings),
-            *map(text.sentence, report.notes),
-        ]),
+        "notes": page.lines([*notes, *map(text.sentence, report.notes)]),
         "coalition": words.asked(view, choices.unit, choices.coalition),
         "command": ["The same figures in a terminal: ", html.Code(command)] if command else "",
         "differences": page.lines(words.differences(kept, view)) if kept else [],

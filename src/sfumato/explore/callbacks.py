@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# Dash has no types of its own
+# mypy: disable-error-code="untyped-decorator"
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ def register(app: Dash, runs: Path) -> None:
     _register_drawings(app)
     _register_kept(app)
 
+    @app.callback(Output("estimate", "children"), Input("setting", "data"), Input("job-said", "children"))
     def show_estimate(setting: str | None, _said: str) -> Any:
         if setting is None:
             return no_update
@@ -36,20 +39,12 @@ def register(app: Dash, runs: Path) -> None:
             return html.P(str(error))
         return [html.P(found[0]), html.Ul(page.lines(found[1:]))] if found[1:] else html.P(found[0])
 
-    app.callback(Output("estimate", "children"), Input("setting", "data"), Input("job-said", "children"))(
-        show_estimate
-    )
+    saved = Output("download", "data"), Input("save", "n_clicks"), State("setting", "data")
 
+    @app.callback(*saved, prevent_initial_call=True)
     def save(_clicks: int, setting: str) -> Any:
         chosen = EditedSpec.from_json(setting)
         return dcc.send_string(chosen.yaml(), f"{chosen.spec().name}.yaml")
-
-    app.callback(
-        Output("download", "data"),
-        Input("save", "n_clicks"),
-        State("setting", "data"),
-        prevent_initial_call=True,
-    )(save)
 
 
 def _register_edit(app: Dash) -> None:
@@ -59,10 +54,7 @@ def _register_edit(app: Dash) -> None:
         "buttons": {name: Input(name, "n_clicks") for name in _BUTTONS},
         "sliders": {name: Input(f"{name}-slider", "value") for name in NAMES},
         "numbers": {name: Input(f"{name}-number", "value") for name in NAMES},
-        "trusted": Input("trusted", "value"),
-        "participation": Input("participation", "value"),
-        "unit": Input("unit", "value"),
-        "coalition": Input("coalition", "value"),
+        **{name: Input(name, "value") for name in ("trusted", "participation", "unit", "coalition")},
         "kept": Input("kept", "data"),
         "mode": State("click", "value"),
         "targets": State("targets", "value"),
@@ -70,33 +62,23 @@ def _register_edit(app: Dash) -> None:
         "first": State("first", "data"),
     }
     busy = [(Output("busy", "hidden"), False, True)]
-
-    def edit(**given: Any) -> dict[str, Any]:
-        try:
-            return answered(given)
-        except SfumatoError as error:
-            return {
-                "controls": answers.refused(str(error)),
-                "figures": dict.fromkeys(answers.FIGURES, no_update),
-            }
-
-    def answered(given: dict[str, Any]) -> dict[str, Any]:
-        _require_values_of_the_page(given)
-        setting = EditedSpec.from_json(given["setting"] or given["first"])
-        kept = EditedSpec.from_json(given["kept"]) if given["kept"] else None
-        if given["setting"] is None:  # the page has just been opened
-            found = EditResult(setting, choices_of(setting))
-        else:
-            found = _edited(setting, kept, cause_of(ctx.triggered_prop_ids.values()), given)
-        return {
-            "controls": answers.controls(found, given),
-            "figures": dict.fromkeys(answers.FIGURES, no_update)
-            if found.problem
-            else answers.figures(found.setting, kept, found.choices),
-        }
-
     outputs = {"controls": answers.CONTROLS, "figures": answers.FIGURES}
-    app.callback(output=outputs, inputs=inputs, running=busy)(edit)
+
+    @app.callback(output=outputs, inputs=inputs, running=busy)
+    def edit(**given: Any) -> dict[str, Any]:
+        as_it_was = dict.fromkeys(answers.FIGURES, no_update)
+        try:
+            _require_values_of_the_page(given)
+            setting = EditedSpec.from_json(given["setting"] or given["first"])
+            kept = EditedSpec.from_json(given["kept"]) if given["kept"] else None
+            if given["setting"] is None:  # the page has just been opened
+                found = EditResult(setting, choices_of(setting))
+            else:
+                found = _edited(setting, kept, cause_of(ctx.triggered_prop_ids.values()), given)
+            shown = as_it_was if found.problem else answers.figures(found.setting, kept, found.choices)
+            return {"controls": answers.controls(found, given), "figures": shown}
+        except SfumatoError as error:
+            return {"controls": answers.refused(str(error)), "figures": as_it_was}
 
 
 def _require_values_of_the_page(given: dict[str, Any]) -> None:
@@ -150,12 +132,10 @@ def _edited(setting: EditedSpec, kept: EditedSpec | None, cause: str, given: dic
         coalition=given["coalition"] or "",
     )
     if cause == "network":
-        if not given["clicked"]:
+        party = given["clicked"]["points"][0].get("customdata") if given["clicked"] else None
+        if not party:
             return EditResult(setting, choices)
-        party = given["clicked"]["points"][0].get("customdata")
-        return (
-            with_click(setting, choices, str(party), given["mode"]) if party else EditResult(setting, choices)
-        )
+        return with_click(setting, choices, str(party), given["mode"])
     name, _, kind = cause.rpartition("-")
     position = given["sliders"].get(name) if kind == "slider" else None
     slider = None if position is None else (name, float(position))
@@ -174,19 +154,13 @@ def _register_drawings(app: Dash) -> None:
 
 
 def _register_kept(app: Dash) -> None:
+    outputs = Output("kept", "data"), Output("forget", "hidden"), Output("return", "hidden")
+    inputs = Input("keep", "n_clicks"), Input("forget", "n_clicks"), State("setting", "data")
+
+    @app.callback(*outputs, *inputs, prevent_initial_call=True)
     def keep(_keep: int, _forget: int, setting: str) -> Any:
         kept = ctx.triggered_id == "keep"
         return (setting if kept else None), not kept, not kept
-
-    app.callback(
-        Output("kept", "data"),
-        Output("forget", "hidden"),
-        Output("return", "hidden"),
-        Input("keep", "n_clicks"),
-        Input("forget", "n_clicks"),
-        State("setting", "data"),
-        prevent_initial_call=True,
-    )(keep)
 
 
 def _draw(name: str) -> str:

@@ -66,17 +66,15 @@ def _noise(spec: Spec) -> Iterator[Control]:
     if spec.protocol in WITHOUT_NOISE:
         return
     if noise.kind == "target":
-        yield Control(
-            "noise", "privacy.noise.epsilon", f"ε target towards {noise.towards}", noise.epsilon, 0.1, 100.0
-        )
+        label = f"ε target towards {noise.towards}"
+        yield Control("noise", "privacy.noise.epsilon", label, noise.epsilon, 0.1, 100.0)
     elif noise.kind == "formula":
         label = f"ε in the formula of {noise.formula}"
         yield Control("noise", "privacy.noise.epsilon", label, noise.epsilon, 0.1, 100.0)
     elif noise.kind == "multiplier" and noise.multipliers is None:
         where = " at every local step" if noise.at == "step" else ""
-        yield Control(
-            "noise", "privacy.noise.multiplier", f"noise multiplier{where}", noise.multiplier, 0.05, 50.0
-        )
+        label = f"noise multiplier{where}"
+        yield Control("noise", "privacy.noise.multiplier", label, noise.multiplier, 0.05, 50.0)
 
 
 def _training(spec: Spec) -> Iterator[Control]:
@@ -92,9 +90,8 @@ def _training(spec: Spec) -> Iterator[Control]:
         most = max(2.0, 10.0 ** math.ceil(math.log10(max(part.count, 2))))
         yield Control("count", "training.participation.count", label, part.count, 1, most, whole=True)
     if isinstance(training.batch_size, int):
-        yield Control(
-            "batch", "training.batch_size", "examples in a batch", training.batch_size, 1, 1000, whole=True
-        )
+        label, size = "examples in a batch", training.batch_size
+        yield Control("batch", "training.batch_size", label, size, 1, 1000, whole=True)
 
 
 def participation_of(spec: Spec) -> str:
@@ -116,9 +113,5 @@ def with_participation(setting: EditedSpec, spec: Spec, kind: str) -> EditedSpec
     """``setting`` with another kind of participation: at first probability 1/2, or one device."""
     if kind == participation_of(spec):
         return setting
-    chosen: dict[str, Any] = {"kind": kind}
-    if kind == "poisson":
-        chosen["rate"] = 0.5
-    elif kind == "fixed":
-        chosen["count"] = 1
-    return setting.with_change("training.participation", chosen)
+    more: dict[str, dict[str, Any]] = {"poisson": {"rate": 0.5}, "fixed": {"count": 1}}
+    return setting.with_change("training.participation", {"kind": kind} | more.get(kind, {}))

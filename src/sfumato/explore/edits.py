@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from sfumato.arguments import Argument, spelled_by
+from sfumato.arguments import Argument, PythonSpelling, spelled_by
 from sfumato.errors import SfumatoError, SpecError
 from sfumato.explore.controls import controls_of, participation_of, with_participation, with_value
 from sfumato.explore.edited_spec import EditedSpec, renamed
-from sfumato.explore.spelling import PageSpelling
 from sfumato.explore.trust import toggled, trusted_names, unchangeable, with_trusted
 from sfumato.explore.view import view_of
 from sfumato.planning import plan
@@ -20,6 +19,14 @@ CLICKS = {
     COALITION: "adds a party to the coalition, or removes it",
     UNIT: "chooses the device that is protected",
 }
+
+
+class PageSpelling(PythonSpelling):
+    """How messages on the page name what a person entered: ``training.rounds``, the key of the spec."""
+
+    def argument(self, argument: Argument) -> str:
+        """The key, or where there is none the name."""
+        return argument.key or super().argument(argument)
 
 
 @dataclass(frozen=True)
@@ -168,8 +175,7 @@ def _targets(text: str) -> dict[str, float]:
         except ValueError:
             number = 0.0
         if not observer or observer in found or not number > 0:
-            raise SpecError(
-                Argument("targets"), part, "must be OBSERVER=EPSILON, each observer once, e.g. cloud=2"
-            )
+            allowed = "must be OBSERVER=EPSILON, each observer once, e.g. cloud=2"
+            raise SpecError(Argument("targets"), part, allowed)
         found[observer] = number
     return found

@@ -54,7 +54,7 @@ def heatmaps(view: View, kept: View | None) -> tuple[Figure | None, Figure | Non
     """The heatmap of the setting, and that of the kept one on the same colour scale."""
     views = [view] if kept is None else [view, kept]
     finite = finite_epsilons([one.matrix for one in views])
-    drawn = [heatmap_figure(one.matrix, one.privacy, finite) for one in views]
+    drawn = [heatmap_figure(one.matrix, one.report.guarantees, one.report.delta, finite) for one in views]
     return drawn[0], drawn[1] if kept is not None else None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# Dash has no types of its own
+# mypy: disable-error-code="untyped-decorator"
 from typing import Any
 
 from dash import Dash, Input, Output, State, ctx, html
@@ -17,6 +19,16 @@ from sfumato.report import formatting as text
 def register_jobs(app: Dash, jobs: Jobs) -> None:
     """Connect the buttons with ``jobs``, and the curves with what a run has written."""
 
+    pressed: dict[str, Any] = {name: Input(name, "n_clicks") for name in ("start", "pilot")}
+    started = {
+        "job": Output("job", "data"),
+        "idle": Output("tick", "disabled"),
+        "problem": Output("job-problem", "children"),
+        "no_problem": Output("job-problem", "hidden"),
+    }
+    asked = pressed | {name: State(name, "data") for name in ("setting", "job")}
+
+    @app.callback(output=started, inputs=asked, prevent_initial_call=True)
     def start(setting: str, job: int | None, **_clicks: int) -> dict[str, Any]:
         try:
             view = view_of(EditedSpec.from_json(setting))
@@ -28,49 +40,28 @@ def register_jobs(app: Dash, jobs: Jobs) -> None:
             return {"job": job, "idle": job is None, "problem": str(error), "no_problem": False}
         return {"job": started.number, "idle": False, "problem": "", "no_problem": True}
 
-    app.callback(
-        output={
-            "job": Output("job", "data"),
-            "idle": Output("tick", "disabled"),
-            "problem": Output("job-problem", "children"),
-            "no_problem": Output("job-problem", "hidden"),
-        },
-        inputs={
-            "start": Input("start", "n_clicks"),
-            "pilot": Input("pilot", "n_clicks"),
-            "setting": State("setting", "data"),
-            "job": State("job", "data"),
-        },
-        prevent_initial_call=True,
-    )(start)
+    followed = {
+        "said": Output("job-said", "children"),
+        "figures": Output("live-figures", "data"),
+        "hidden": Output("curves", "hidden"),
+        "accuracy": Output("accuracy-curve-frame", "aria-label"),
+        "epsilon": Output("epsilon-curve-frame", "aria-label"),
+        "link": Output("report-link", "children"),
+        "no_stop": Output("stop", "hidden"),
+        "busy": Output("start", "disabled"),
+        "busy_pilot": Output("pilot", "disabled"),
+        "idle": Output("tick", "disabled", allow_duplicate=True),
+    }
+    events = {"ticks": Input("tick", "n_intervals"), "job": Input("job", "data")}
+    events |= {"stop": Input("stop", "n_clicks")}
 
+    @app.callback(output=followed, inputs=events, prevent_initial_call=True)
     def follow(job: int | None, **_events: int) -> dict[str, Any]:
         if job is None or job not in jobs:
             return _nothing()
         if "stop" in ctx.triggered_prop_ids.values():  # a tick of the clock may be among them
             jobs[job].stop()
         return _followed(jobs[job])
-
-    app.callback(
-        output={
-            "said": Output("job-said", "children"),
-            "figures": Output("live-figures", "data"),
-            "hidden": Output("curves", "hidden"),
-            "accuracy": Output("accuracy-curve-frame", "aria-label"),
-            "epsilon": Output("epsilon-curve-frame", "aria-label"),
-            "link": Output("report-link", "children"),
-            "no_stop": Output("stop", "hidden"),
-            "busy": Output("start", "disabled"),
-            "busy_pilot": Output("pilot", "disabled"),
-            "idle": Output("tick", "disabled", allow_duplicate=True),
-        },
-        inputs={
-            "ticks": Input("tick", "n_intervals"),
-            "job": Input("job", "data"),
-            "stop": Input("stop", "n_clicks"),
-        },
-        prevent_initial_call=True,
-    )(follow)
 
 
 def _nothing() -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sfumato.accounting import PrivacyReport, account, pair_guarantee
 from sfumato.errors import SpecError
@@ -22,15 +22,8 @@ from sfumato.spec.document import Spec
 _KEPT = 16  # settings whose figures are kept
 
 
-@dataclass(frozen=True)
-class NoiseRow:
-    """The noise of parties that add equally much.
-
-    Attributes:
-        parties: who adds it, in words.
-        where: at which aggregations.
-        multiplier: noise standard deviation over the sensitivity.
-    """
+class NoiseRow(NamedTuple):
+    """The noise of parties that add equally much: who, at which aggregations, and its multiplier."""
 
     parties: str
     where: str
@@ -52,19 +45,27 @@ class View:
     network: Network
 
     @cached_property
-    def privacy(self) -> dict[str, Any]:
-        """What ``account --json`` prints."""
-        return self.report.to_dict()
-
-    @cached_property
     def matrix(self) -> Matrix:
         """Classes of devices towards observers, as in reports."""
-        return build_matrix(self.privacy["guarantees"], labels_for(self.network))
+        return build_matrix(self.report.guarantees, labels_for(self.network))
 
     @cached_property
-    def noise(self) -> tuple[NoiseRow, ...]:
+    def noise(self) -> list[NoiseRow]:
         """Who adds how much noise."""
-        return tuple(_noise_rows(self))
+        step = self.report.plan.spec.privacy.step_noise
+        if step:
+            return [NoiseRow("every device", "every local step", step)]
+        found: dict[tuple[float, ...], list[str]] = {}
+        for owner, multipliers in self.network.noise.items():
+            found.setdefault(multipliers, []).append(_owner(self.network.titled(owner)))
+        rows = []
+        for multipliers, owners in found.items():
+            alike = len(set(multipliers)) == 1
+            names = ["every aggregation"] if alike else _levels(self.network.shape, len(multipliers))
+            for where, multiplier in zip(names, multipliers, strict=not alike):
+                if multiplier > 0:
+                    rows.append(NoiseRow(text.join_names(owners, 6), where, multiplier))
+        return rows
 
     @cached_property
     def cost(self) -> TrainingCost | str:
@@ -104,26 +105,6 @@ def _view(setting: str) -> View:
     report = account(spec)
     resolved: Mapping[str, Any] = report.plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
     return View(spec, report, read_network(resolved))
-
-
-def _noise_rows(view: View) -> list[NoiseRow]:
-    """The sources of the resolved spec, those of equal multipliers in one row."""
-    step = view.report.plan.spec.privacy.step_noise
-    if step:
-        return [NoiseRow("every device", "every local step", step)]
-    found: dict[tuple[float, ...], list[str]] = {}
-    for owner, multipliers in view.network.noise.items():
-        found.setdefault(multipliers, []).append(_owner(view.network.titled(owner)))
-    rows = []
-    for multipliers, owners in found.items():
-        if len(set(multipliers)) == 1:
-            rows.append(NoiseRow(text.join_names(owners, 6), "every aggregation", multipliers[0]))
-            continue
-        names = _levels(view.network.shape, len(multipliers))
-        for where, multiplier in zip(names, multipliers, strict=True):
-            if multiplier > 0:
-                rows.append(NoiseRow(text.join_names(owners, 6), where, multiplier))
-    return rows
 
 
 def _owner(owner: str) -> str:

@@ -14,8 +14,7 @@ from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
 from sfumato.report.results.comparability import energy_text, stated_radio
 from sfumato.report.results.matrix import Matrix
-from sfumato.report.results.summary import raw_to_trusted_edge
-from sfumato.run_folder.reader import as_epsilon
+from sfumato.run_folder.recorded_privacy import RawDevices
 from sfumato.spec.diff import changes
 from sfumato.spec.document import Spec
 
@@ -40,7 +39,7 @@ def largest(matrix: Matrix) -> dict[str, float]:
     found: dict[str, float] = {}
     for (_, column), cell in matrix.cells.items():
         title = matrix.columns[column].title
-        values = [as_epsilon(g["epsilon"]) for g in cell.guarantees if not g.get("trusted")]
+        values = [g.epsilon for g in cell.guarantees if not g.trusted]
         if values:
             found[title] = max(*values, found.get(title, 0.0))
     return {column.title: found[column.title] for column in matrix.columns if column.title in found}
@@ -52,13 +51,14 @@ def summary(view: View) -> str:
     if not parts:
         return "The spec has no guarantees."
     who = "Largest ε{} towards observers that the device does not trust"
-    return f"{who.format(text.at_delta(view.privacy))}: {', '.join(parts)}."
+    return f"{who.format(text.at_delta(view.report.delta))}: {', '.join(parts)}."
 
 
 def facts(view: View) -> list[tuple[str, str]]:
     """Names and values of what a setting costs."""
     grouped = view.network.family is not None and view.network.family.devices_observe
-    raw = raw_to_trusted_edge(view.privacy)
+    plan = view.report.plan
+    raw = str(RawDevices(plan.raw_to_trusted_edge, plan.parties.device_count))
     rows = [(f"Raw to a trusted {'master, workers' if grouped else 'edge, devices'}", raw)]
     cost = view.cost
     if isinstance(cost, str):
@@ -86,7 +86,7 @@ def numbers(view: View) -> tuple[list[str], list[list[str]], str]:
         rows.append([name, *("–" if cell is None else text.epsilon(cell.epsilon) for cell in cells)])
     headings = ["class of device", *(column.title for column in matrix.columns)]
     caption = (
-        f"Largest ε{text.at_delta(view.privacy)} of each class of device towards each kind of observer; "
+        f"Largest ε{text.at_delta(view.report.delta)} of each class of device towards each kind of observer; "
         "∞: no guarantee, –: no such pair"
     )
     return headings, rows, caption

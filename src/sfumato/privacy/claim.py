@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,3 +54,21 @@ class Claim:
         if self.surrogate_epsilon is not None:
             row["surrogate_epsilon"] = number(self.surrogate_epsilon)
         return row
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> Claim:
+        """The claim in a row of ``privacy.json``.
+
+        Raises:
+            KeyError: a key is missing.
+            TypeError: a value is of another kind.
+            ValueError: the same.
+        """
+        return cls(
+            source=str(row["source"]),
+            unit=str(row["unit"]),
+            observer=str(row["observer"]),
+            claimed_epsilon=float(row["claimed_epsilon"]),
+            rigorous_epsilon=float(row["rigorous_epsilon"]),
+            why=str(row.get("why", "")),
+        )

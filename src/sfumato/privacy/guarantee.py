@@ -1,12 +1,16 @@
-"""A guarantee says everything that a guarantee must say: unit, observer, relation, bound, method, delta."""
+"""A guarantee says everything that a guarantee must say: unit, observer, relation, bound, method, delta.
+
+`Guarantee.to_dict` is a row of ``privacy.json``, and `Guarantee.from_dict` reads one.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from sfumato.privacy.observers import Relation
 from sfumato.privacy.sampling import Neighbours
 
 
@@ -19,7 +23,7 @@ class EpsilonBound:
         releases: number of releases that it charges.
         method: how they were composed: gdp or pld.
         neighbours: the neighbouring relation.
-        how: which draw amplifies what, for people.
+        how: which draw amplifies what, for people; empty where it was read from a folder.
         exposed: which releases it charges, where these were searched for (`Exposure.exposed`).
         gap: how far they may be from the cheapest ones (`Exposure.gap`).
     """
@@ -28,7 +32,7 @@ class EpsilonBound:
     releases: int
     method: str
     neighbours: Neighbours
-    how: str
+    how: str = ""
     exposed: tuple[int, ...] = ()
     gap: float | None = None
 
@@ -51,7 +55,7 @@ class Guarantee:
         delta: the probability of failure.
         bound: name of the smallest of ``bounds``.
         bounds: every bound computed.
-        relation: how observer and unit are placed, for people.
+        relation: how observer and unit are placed.
         why: one sentence.
         curve: pairs of delta and epsilon, where asked for.
         trusted: whether every unit that the row stands for is known to trust the observer, or one of the
@@ -68,13 +72,23 @@ class Guarantee:
     delta: float
     bound: str
     bounds: Mapping[str, EpsilonBound]
-    relation: str
+    relation: Relation
     why: str
-    curve: Sequence[tuple[float, float]] = field(default=())
+    curve: Sequence[tuple[float, float]] = ()
     trusted: bool = False
     as_seen_by: str = ""
     least_epsilon: float = math.nan
     sites: tuple[str, ...] = ()
+
+    @property
+    def unit_kind(self) -> str:
+        """``device``, or ``record`` for any one record of a device."""
+        return self.unit.partition(":")[0]
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether there is no guarantee because the observer is trusted with raw updates."""
+        return self.trusted and self.epsilon == math.inf
 
     @property
     def epsilon_range(self) -> tuple[float, float] | None:
@@ -106,7 +120,8 @@ class Guarantee:
         row: dict[str, Any] = {
             "unit": self.unit,
             "observer": self.observer,
-            "relation": self.relation,
+            "relation": self.relation.words,
+            "observer_kind": self.relation.kind,
             "stands_for": self.stands_for,
             "neighbours": self.neighbours,
             "epsilon": number(self.epsilon),
@@ -126,6 +141,43 @@ class Guarantee:
         if self.curve:
             row["curve"] = [{"delta": d, "epsilon": number(e)} for d, e in self.curve]
         return row
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any], delta: float) -> Guarantee:
+        """The guarantee in a row of ``privacy.json``, at the δ of its file; its curve is left out.
+
+        Earlier versions left out some keys. A row states method and neighbours of its smallest bound only, so
+        all of its bounds have these.
+
+        Raises:
+            KeyError: a key is missing.
+            TypeError: a value is of another kind.
+            ValueError: the same.
+        """
+        name, epsilon = str(row.get("bound", "flow")), float(row["epsilon"])
+        neighbours: Neighbours = row.get("neighbours", "–")
+        method = str(row.get("method", "–"))
+        stated = row.get("bounds", {}) | {name: {"epsilon": epsilon, "releases": row.get("releases", 0)}}
+        bounds = {
+            bound: EpsilonBound(float(one["epsilon"]), int(one["releases"]), method, neighbours)
+            for bound, one in stated.items()
+        }
+        words, observer = str(row.get("relation", "")), str(row["observer"])
+        kind = row.get("observer_kind")
+        return cls(
+            unit=str(row["unit"]),
+            observer=observer,
+            stands_for=int(row["stands_for"]),
+            delta=delta,
+            bound=name,
+            bounds=bounds,
+            relation=Relation.of_words(words) if kind is None else Relation.read(kind, words, observer),
+            why=str(row.get("why", "")),
+            trusted=bool(row.get("trusted", False)),
+            as_seen_by=str(row.get("as_seen_by", "")),
+            least_epsilon=float(row.get("epsilon_range", [math.nan])[0]),
+            sites=tuple(map(str, row.get("sites", ()))),
+        )
 
 
 def number(value: float) -> float | str:

@@ -1,10 +1,20 @@
-"""Who observes whom: names for observers, and for kinds of pairs that are alike."""
+"""Who observes whom: observers, how they are placed towards a unit, and pairs that are alike."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
+
+ObserverKind: TypeAlias = Literal[
+    "cloud", "public", "own-edge", "other-edge", "peer", "other-device", "asked-for"
+]
+"""How an observer is placed towards a unit, for programs.
+
+An edge is an aggregator of any level below the cloud, whatever its name; in groups, a master. It is the
+unit's own if it is ever above the unit. A peer is a device that is ever under the same edge, or in a common
+group. ``asked-for``: a caller named the observer, or several, and nothing is said of how they are placed.
+"""
 
 
 @dataclass(frozen=True)
@@ -23,13 +33,74 @@ class Party:
 
 
 @dataclass(frozen=True)
+class Relation:
+    """How an observer is placed towards a unit.
+
+    Attributes:
+        kind: for programs.
+        words: for people, e.g. ``own cabinet``.
+    """
+
+    kind: ObserverKind
+    words: str
+
+    @classmethod
+    def edge(cls, name: str, elsewhere: str = "") -> Relation:
+        """An aggregator called ``name``: the unit's own, or one that is ``elsewhere``."""
+        return cls("other-edge", f"{name}{elsewhere}") if elsewhere else cls("own-edge", f"own {name}")
+
+    @classmethod
+    def device(cls, elsewhere: str) -> Relation:
+        """A device that is no peer of the unit."""
+        return cls("other-device", f"device{elsewhere}")
+
+    @classmethod
+    def read(cls, kind: str, words: str, observer: str) -> Relation:
+        """The relation in a folder.
+
+        Raises:
+            ValueError: there is no such kind, or it is not that of an ``observer`` called cloud or public.
+        """
+        is_named = {kind, observer} & {"cloud", "public"}
+        known: tuple[ObserverKind, ...] = get_args(ObserverKind)
+        for one in known:
+            if one == kind and (kind in ("asked-for", observer) or not is_named):
+                return cls(one, words)
+        raise ValueError(f"observer_kind: {kind!r} is not what {observer!r} can be")
+
+    @classmethod
+    def of_words(cls, words: str) -> Relation:
+        """The relation in a folder that was written before `kind` was: its words told the two apart."""
+        who = words.replace(",", " ").partition(" ")[0]
+        found: ObserverKind
+        match who:
+            case "cloud" | "public" | "peer":
+                found = who
+            case "own":
+                found = "own-edge"
+            case "device":
+                found = "peer" if words == PEER_IN_A_GROUP.words else "other-device"
+            case _:
+                found = "asked-for" if words in ("", ASKED_FOR.words) else "other-edge"
+        return cls(found, words)
+
+
+CLOUD, PUBLIC, PEER = Relation("cloud", "cloud"), Relation("public", "public"), Relation("peer", "peer")
+PEER_IN_A_GROUP = Relation("peer", "device in a common group")
+ASKED_FOR = Relation("asked-for", "asked for")
+"""Of a pair that a caller named."""
+TOWARDS_ASKED_FOR = Relation("asked-for", "")
+"""Of every class of units and the observers that a caller named."""
+
+
+@dataclass(frozen=True)
 class PairClass:
     """Equivalent ordered pairs of a unit and an observer, by one whose unit is the worst.
 
     Attributes:
         unit: the device; as a record, one of those that are drawn most often.
         observer: towards whom.
-        relation: how the two are placed, for people.
+        relation: how the two are placed.
         pair_count: how many pairs there are.
         least: the device whose records are drawn least often, where not all are drawn alike.
         sites: numbers of the sites that the units are at, where a user named any.
@@ -37,29 +108,10 @@ class PairClass:
 
     unit: int
     observer: Party
-    relation: str
+    relation: Relation
     pair_count: int
     least: int | None = None
     sites: tuple[int, ...] = ()
-
-
-ASKED_FOR = "asked for"
-"""The relation of a pair that a caller named, which says nothing of how the two are placed."""
-_NO_EDGES = ("", ASKED_FOR, "cloud", "public", "peer", "device")
-
-
-def edge_kind(relation: str) -> str | None:
-    """``own-edge`` or ``other-edge``: whether an aggregator below the cloud is above the unit; else ``None``.
-
-    An edge is an aggregator of any level below the cloud, whatever its name; in groups, a master.
-
-    Args:
-        relation: of observer and unit, as a `PairClass` has it.
-    """
-    if relation.startswith("own "):
-        return "own-edge"
-    who = relation if relation == ASKED_FOR else relation.replace(",", " ").partition(" ")[0]
-    return None if who in _NO_EDGES else "other-edge"
 
 
 def covering(classes: Iterable[PairClass], pairs: int) -> Iterator[PairClass]:

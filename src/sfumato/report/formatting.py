@@ -5,11 +5,15 @@ from __future__ import annotations
 import html
 import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sfumato.rounding import lower_bound, range_text, upper_bound
-from sfumato.rounding import number as rounded
+from sfumato import rounding
+from sfumato.privacy.guarantee import Guarantee
+
+number = rounding.number  # to the nearest
+epsilon = rounding.upper_bound  # a guaranteed one; no guarantee is ∞
+lower_epsilon = rounding.lower_bound  # one that an audit has shown
 
 
 def escape(value: object) -> str:
@@ -27,32 +31,14 @@ def wrapped(value: object, width: int = 60) -> str:
     return "<br>".join(label(line) for line in textwrap.wrap(str(value), width))
 
 
-def epsilon(value: float) -> str:
-    """A guaranteed epsilon, an upper bound, with the digits it has everywhere; no guarantee is ∞."""
-    return upper_bound(value)
+def epsilon_range(row: Guarantee) -> str:
+    """The least and the largest ε of the units of a row, where these differ."""
+    return rounding.range_text(row.epsilon_range) or "–"
 
 
-def epsilon_range(row: Mapping[str, Any]) -> str:
-    """The least and the largest ε of the units of a row of ``privacy.json``, where these differ."""
-    found = row.get("epsilon_range")
-    return range_text([math.inf if end == "inf" else float(end) for end in found]) if found else "–"
-
-
-def lower_epsilon(value: float) -> str:
-    """An epsilon that an audit has shown, a lower bound."""
-    return lower_bound(value)
-
-
-def number(value: float) -> str:
-    """Any other number, rounded to the nearest; a dash for NaN."""
-    return rounded(value)
-
-
-def at_delta(privacy: Mapping[str, Any]) -> str:
-    """`` (δ = 1e-5)``: what stands beside every epsilon of ``privacy.json``; empty where it is not known."""
-    delta = privacy.get("delta")
-    known = isinstance(delta, int | float) and not isinstance(delta, bool)
-    return f" (δ = {number(delta)})" if known and delta is not None else ""
+def at_delta(delta: float) -> str:
+    """`` (δ = 1e-5)``: what stands beside every ε; empty where δ is not known."""
+    return "" if math.isnan(delta) else f" (δ = {number(delta)})"
 
 
 def sentence(said: str) -> str:
@@ -61,9 +47,19 @@ def sentence(said: str) -> str:
     return f"{first}{said[1:].rstrip('.')}."
 
 
+def title(name: str) -> str:
+    """``name`` with its first letter large."""
+    return f"{name[:1].upper()}{name[1:]}"
+
+
 def whole(value: float) -> str:
     """A whole number, with commas between thousands."""
     return f"{int(value):,}"
+
+
+def how_many(count: int, name: str) -> str:
+    """``1 pair`` or ``1,000 pairs``."""
+    return f"{whole(count)} {pluralise(name, count)}"
 
 
 def percent(value: float) -> str:
@@ -97,11 +93,10 @@ def join_names(names: Sequence[str], most: int = 4) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
 
 
-def unit_of(row: Mapping[str, Any]) -> str:
-    """The unit of a row of ``privacy.json``, with the named sites that the row stands for."""
-    unit, sites = str(row["unit"]), row.get("sites") or ()
-    is_named = list(sites) == [unit.partition(":")[2]]
-    return f"{unit} ({join_names(sites)})" if sites and not is_named else unit
+def unit_of(row: Guarantee) -> str:
+    """The unit of a row, with the named sites that the row stands for."""
+    is_named = list(row.sites) == [row.unit.partition(":")[2]]
+    return f"{row.unit} ({join_names(row.sites)})" if row.sites and not is_named else row.unit
 
 
 def pluralise(name: str, count: int = 2) -> str:
@@ -109,6 +104,11 @@ def pluralise(name: str, count: int = 2) -> str:
     if count == 1:
         return name
     return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+
+
+def paragraphs(lines: Iterable[str]) -> str:
+    """Plain lines as HTML paragraphs."""
+    return "".join(f"<p>{escape(line)}</p>" for line in lines)
 
 
 def table(

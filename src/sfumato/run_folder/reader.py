@@ -30,6 +30,7 @@ from sfumato.errors import RunError, SpecError
 from sfumato.run_folder.lock import only_writer
 from sfumato.run_folder.manifest import MANIFEST_FILE, FileRecord, Manifest, read_manifest, record_files
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX, METRICS_FILE, read_metrics, table_of
+from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 from sfumato.run_folder.rounds_log import read_rounds
 from sfumato.run_folder.seal import CHECKPOINT_FILE, read_seal
 from sfumato.spec.document import SPEC_HASH
@@ -47,8 +48,6 @@ TENSORBOARD_FOLDER = "tensorboard"
 
 _HASHES_RECORD = "archive/sfumato.json"
 _READ = (SPEC_FILE, METRICS_FILE, PRIVACY_FILE, LEDGER_FILE, MODEL_FILE, GROUPS_FILE)
-_GUARANTEE_KEYS = ("unit", "observer", "stands_for", "epsilon")
-_CLAIM_KEYS = ("source", "unit", "observer", "claimed_epsilon", "rigorous_epsilon", "holds")
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class RunFolder:
         spec_dict: the parsed text, not validated again.
         metrics: one row for each round; ``epsilon:OBSERVER`` columns may contain infinities, and a column
             that does not apply (accuracy in a round without evaluation) contains NaN.
-        privacy: ``privacy.json`` without its hashes; an infinite ε is ``"inf"`` (``as_epsilon`` reads both).
+        privacy: what ``privacy.json`` says.
         manifest: of the folder.
     """
 
@@ -69,7 +68,7 @@ class RunFolder:
     spec_text: str
     spec_dict: dict[str, Any]
     metrics: pd.DataFrame
-    privacy: dict[str, Any]
+    privacy: RecordedPrivacy
     manifest: Manifest
 
     def __repr__(self) -> str:
@@ -98,11 +97,6 @@ class RunFolder:
         return tuple(n.removeprefix(EPSILON_PREFIX) for n in names if n.startswith(EPSILON_PREFIX))
 
 
-def as_epsilon(value: float | str) -> float:
-    """An ε of ``privacy.json``, a number or ``"inf"``, as a number."""
-    return float(value)
-
-
 def load_run(path: str | Path) -> RunFolder:
     """Reads a run folder after its files have been checked.
 
@@ -121,8 +115,9 @@ def load_run(path: str | Path) -> RunFolder:
     manifest = _checked_manifest(folder)
     spec_text, spec = _read_spec(folder / SPEC_FILE)
     check_same_run(folder / SPEC_FILE, spec.get("hashes"), manifest.spec)
-    privacy = _read_privacy(folder / PRIVACY_FILE)
-    check_same_run(folder / PRIVACY_FILE, privacy.pop("hashes", None), manifest.spec)
+    document = read_json(folder / PRIVACY_FILE)
+    privacy = RecordedPrivacy.from_dict(document, folder / PRIVACY_FILE)
+    check_same_run(folder / PRIVACY_FILE, document.get("hashes"), manifest.spec)
     check_same_run(folder / LEDGER_FILE, read_ledger(folder).get("hashes"), manifest.spec)
     _check_model(folder, manifest)
     return RunFolder(folder, spec_text, spec, _metrics(folder, manifest), privacy, manifest)
@@ -329,27 +324,3 @@ def _read_spec(path: Path) -> tuple[str, dict[str, Any]]:
     if not isinstance(rounds, int):
         raise SpecError(f"{path}: training.rounds", rounds, "must be a whole number")
     return text, spec
-
-
-def _read_privacy(path: Path) -> dict[str, Any]:
-    privacy = read_json(path)
-    _check_rows(path, privacy, "guarantees", _GUARANTEE_KEYS, ("epsilon",))
-    _check_rows(path, privacy, "claims", _CLAIM_KEYS, ("claimed_epsilon", "rigorous_epsilon"))
-    return privacy
-
-
-def _check_rows(
-    path: Path, privacy: dict[str, Any], section: str, keys: tuple[str, ...], epsilons: tuple[str, ...]
-) -> None:
-    rows = privacy.get(section)
-    if not isinstance(rows, list):
-        raise RunError(f"{path}: {section} must be a list")
-    for number, row in enumerate(rows):
-        missing = [key for key in keys if not isinstance(row, dict) or key not in row]
-        if missing:
-            raise RunError(f"{path}: {section}[{number}] lacks {', '.join(missing)}")
-        for key in epsilons:
-            try:
-                as_epsilon(row[key])
-            except (TypeError, ValueError):
-                raise RunError(f'{path}: {section}[{number}].{key} must be a number or "inf"') from None

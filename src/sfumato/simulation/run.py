@@ -35,7 +35,6 @@ from sfumato.run_folder.reader import (
     REPORT_FILE,
     SPEC_FILE,
     RunFolder,
-    as_epsilon,
     load_run,
     read_ledger,
 )
@@ -103,19 +102,13 @@ class Run:
 
     def _repr_html_(self) -> str:
         privacy = self.folder.privacy
-        rows = sorted(privacy["guarantees"], key=lambda row: -as_epsilon(row["epsilon"]))
+        rows = sorted(privacy.guarantees, key=lambda row: -row.epsilon)
         return block(
             repr(self)[1:-1],
-            ("relation", "unit", "observer", f"ε (δ = {number(privacy['delta'])})", "pairs"),
+            ("relation", "unit", "observer", f"ε (δ = {number(privacy.delta)})", "pairs"),
             [
-                (
-                    r["relation"],
-                    r["unit"],
-                    r["observer"],
-                    upper_bound(as_epsilon(r["epsilon"])),
-                    f"{r['stands_for']:,}",
-                )
-                for r in rows
+                (row.relation.words, row.unit, row.observer, upper_bound(row.epsilon), f"{row.stands_for:,}")
+                for row in rows
             ],
         )
 

@@ -20,7 +20,7 @@ from sfumato.rounding import number
 from sfumato.run_folder.headline import Headline, headline_of
 from sfumato.run_folder.manifest import FileRecord, read_manifest, record_files
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
-from sfumato.run_folder.reader import REPORT_FILE, as_epsilon, read_json, write_json
+from sfumato.run_folder.reader import REPORT_FILE, read_json, write_json
 from sfumato.sweeps.grid import as_yaml
 from sfumato.sweeps.key_words import key_words
 from sfumato.sweeps.point_result import LAST, SCORES, TOTALS, result_of
@@ -154,7 +154,7 @@ def collect(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
                 row |= {name: result.get(name) for name in FACTS}
                 observers |= dict.fromkeys(result["epsilon"])
                 for name, value in result["epsilon"].items():
-                    row[f"{EPSILON_PREFIX}{name}"] = as_epsilon(value)
+                    row[f"{EPSILON_PREFIX}{name}"] = float(value)
             rows.append(row)
     keys = [key for key, _ in request.points[0].values if key != "seed"]
     epsilons = [f"{EPSILON_PREFIX}{observer}" for observer in observers]

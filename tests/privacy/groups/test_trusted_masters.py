@@ -266,7 +266,7 @@ def test_rows_towards_trusted_masters_are_marked_and_the_others_are_not():
     own = {
         (row.unit, row.observer): (row.trusted, row.epsilon)
         for row in report.guarantees
-        if row.relation == "own master"
+        if row.relation.words == "own master"
     }
     assert own == {
         ("device:0", "master:0"): (True, math.inf),

@@ -325,8 +325,8 @@ def test_h9(c2, neighbours, own, cloud):
     spec = load_spec("h2fdp-fmnist", overrides)
     report = account(spec)
     printed = 0.0051 if neighbours == "zero-out" else 0.051  # H9 rounds a slightly pessimistic grid
-    untrusted = {g.relation: g for g in report.guarantees if g.unit == "device:0"}
-    trusted = {g.relation: g for g in report.guarantees if g.unit == "device:5"}
+    untrusted = {g.relation.words: g for g in report.guarantees if g.unit == "device:0"}
+    trusted = {g.relation.words: g for g in report.guarantees if g.unit == "device:5"}
     assert round(untrusted["own edge"].epsilon, 1) == own
     assert untrusted["cloud"].epsilon == pytest.approx(cloud, abs=printed)
     assert untrusted["public"].epsilon <= untrusted["cloud"].epsilon

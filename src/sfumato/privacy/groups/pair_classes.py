@@ -15,7 +15,7 @@ from sfumato.privacy.declared_releases import UnitClass
 from sfumato.privacy.groups.received_sums import charged_apart_from_names
 from sfumato.privacy.groups.symmetries import orbits, symmetries
 from sfumato.privacy.groups.vector_clocks import UNREACHED
-from sfumato.privacy.observers import PairClass, Party, covering
+from sfumato.privacy.observers import PEER_IN_A_GROUP, PairClass, Party, Relation, covering
 
 if TYPE_CHECKING:
     from sfumato.privacy.groups.releases import GroupReleases
@@ -122,24 +122,26 @@ class GroupPairs:
                 members = np.flatnonzero(self.ledger.kinds.of == kind)
                 yield Party("device", 0, int(members[members != unit][0])), count
 
-    def _is_trusted(self, relation: str, party: Party) -> bool:
+    def _is_trusted(self, relation: Relation, party: Party) -> bool:
         """Whether ``party`` is a master that the unit sends raw updates to: they may be ∞ for other reasons
         as well."""
-        return relation == "own master" and not self.ledger.noised_by_devices(party.index)
+        return relation.kind == "own-edge" and not self.ledger.noised_by_devices(party.index)
 
-    def _relation(self, unit_kind: int, party: Party) -> str:
-        who = "master" if party.kind == "node" else "device"
+    def _relation(self, unit_kind: int, party: Party) -> Relation:
+        is_master = party.kind == "node"
         theirs = (
             tuple((party.index,) for _ in self.ledger.eras)
-            if party.kind == "node"
+            if is_master
             else self.ledger.kinds.groups[self.ledger.kinds.of[party.index]]
         )
         own = self.ledger.kinds.groups[unit_kind]
         if any(set(a) & set(b) for a, b in zip(own, theirs, strict=True)):
-            return "own master" if who == "master" else "device in a common group"
+            return Relation.edge("master") if is_master else PEER_IN_A_GROUP
         if len(self.ledger.eras) > 1:
-            return f"{who} in no common group"
-        hops = int(self.ledger.hops_between(unit_kind)[np.ix_(own[0], theirs[0])].min(initial=UNREACHED))
-        if hops == UNREACHED:
-            return f"{who}, not connected"
-        return f"{who}, {hops} {'group' if hops == 1 else 'groups'} away"
+            place = " in no common group"
+        else:
+            away = self.ledger.hops_between(unit_kind)[np.ix_(own[0], theirs[0])]
+            hops = int(away.min(initial=UNREACHED))
+            place = f", {hops} {'group' if hops == 1 else 'groups'} away"
+            place = ", not connected" if hops == UNREACHED else place
+        return Relation.edge("master", place) if is_master else Relation.device(place)

@@ -64,9 +64,9 @@ def _worst_worker(
 ) -> tuple[float, Party | None]:
     """The curious worker who learns most about ``unit``, and the epsilon."""
     worst: tuple[float, Party | None] = math.nan, None
+    kinds = ("other-device",) if threat_model == 2 else ("peer", "other-device")
     for pair in ledger.pair_classes(unit):
-        is_trusted = threat_model == 2 and ledger.shares_group(pair.relation)
-        if pair.observer.kind == "device" and not is_trusted:
+        if pair.relation.kind in kinds:
             exposures = ledger.exposures(unit, (pair.observer,))
             bounds = (ledger.bound_epsilon(one, delta=delta, neighbours=neighbours) for one in exposures)
             epsilon = min(bound.epsilon for bound in bounds)

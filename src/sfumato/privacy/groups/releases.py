@@ -364,7 +364,3 @@ class GroupReleases(GroupFacts):
             sites=np.arange(self.device_count) if self.named else None,
             apart=apart,
         )
-
-    def shares_group(self, relation: str) -> bool:
-        """Whether ``relation`` of a pair class means a common group: trusted under Threat model 2."""
-        return relation in ("own master", "device in a common group")

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.privacy.declared_releases import UnitClass, unit_classes
-from sfumato.privacy.observers import PairClass, Party, covering
+from sfumato.privacy.observers import CLOUD, PEER, PUBLIC, PairClass, Party, Relation, covering
 from sfumato.privacy.records import RecordReleases
 from sfumato.privacy.release import Exposure, Release, total_mu_squared
 from sfumato.privacy.sampling import Neighbours
@@ -213,20 +213,20 @@ class MovingPairs:
     def _of_class(self, unit: int, units: int, *, each: bool) -> Iterator[PairClass]:
         """The pairs of a unit and those like it; ``each``: with every edge by itself."""
         facts, number = self.kinds[0].releases, int(self.of_device[unit])
-        yield PairClass(unit, Party("public"), "public", units)
-        yield PairClass(unit, Party("node", 0, 0), "cloud", units)
+        yield PairClass(unit, Party("public"), PUBLIC, units)
+        yield PairClass(unit, Party("node", 0, 0), CLOUD, units)
         mine = self._places[:, unit]
         name = facts.names[1]
         edges = [Party("node", 1, edge) for edge in range(facts.leaf_count)]
         above = np.isin(np.arange(facts.leaf_count), mine)
         ones = np.ones(len(edges), dtype=np.int64)
-        own, other = f"own {name}", f"{name} elsewhere"
+        own, other = Relation.edge(name), Relation.edge(name, " elsewhere")
         yield from self._classes(unit, units, edges, ones, above, (own, other), each=each)
         devices, counts = self._others(number, unit)
         if devices:
             places = self._places[:, [party.index for party in devices]]
             together = (places == mine[:, None]).any(axis=0)
-            told = ("peer", "device elsewhere")
+            told = (PEER, Relation.device(" elsewhere"))
             yield from self._classes(unit, units, devices, counts, together, told, each=False)
 
     def _others(self, number: int, unit: int) -> tuple[list[Party], IntArray]:
@@ -246,7 +246,7 @@ class MovingPairs:
         parties: Sequence[Party],
         counts: IntArray,
         near: npt.NDArray[np.bool_],
-        relations: tuple[str, str],
+        relations: tuple[Relation, Relation],
         *,
         each: bool,
     ) -> Iterator[PairClass]:

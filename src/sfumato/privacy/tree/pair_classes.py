@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.privacy.declared_releases import UnitClass, unit_classes
-from sfumato.privacy.observers import PairClass, Party, covering
+from sfumato.privacy.observers import CLOUD, PEER, PUBLIC, PairClass, Party, Relation, covering
 from sfumato.privacy.tree.facts import TreeFacts
 
 IntArray = npt.NDArray[np.int64]
@@ -143,22 +143,22 @@ class TreePairs:
     def _observers_of(self, unit: int, units: int) -> Iterator[PairClass]:
         facts, leaf = self.facts, self.facts.leaf_of(unit)
         path = facts.paths[leaf]
-        yield PairClass(unit, Party("public"), "public", units)
+        yield PairClass(unit, Party("public"), PUBLIC, units)
         for tier in range(facts.depth):
-            relation = "cloud" if tier == 0 else f"own {facts.names[tier]}"
+            relation = CLOUD if tier == 0 else Relation.edge(facts.names[tier])
             yield PairClass(unit, Party("node", tier, int(path[tier])), relation, units)
         for number in facts.classes.of_leaf(leaf):
             peers = int(facts.classes.count[number]) - (number == facts.class_of(unit))
             if peers:
                 peer = next(int(d) for d in facts.classes.members(number, 2) if d != unit)
-                yield PairClass(unit, Party("device", 0, peer), "peer", units * peers)
+                yield PairClass(unit, Party("device", 0, peer), PEER, units * peers)
         for common in range(facts.depth - 1):
             yield from self._elsewhere(unit, path, common, units)
 
     def _elsewhere(self, unit: int, path: IntArray, common: int, units: int) -> Iterator[PairClass]:
         """Observers whose lowest common ancestor with the unit is ``path[common]``."""
         facts, names = self.facts, self.facts.names
-        place = "elsewhere" if common == 0 else f"in another {names[common + 1]} of its {names[common]}"
+        place = " elsewhere" if common == 0 else f" in another {names[common + 1]} of its {names[common]}"
         for tier in range(common + 1, facts.depth):
             ancestors = np.arange(len(facts.parents[tier]))
             for t in range(tier, common + 1, -1):
@@ -168,14 +168,11 @@ class TreePairs:
             orbits = self.orbits[tier][nodes]
             for orbit in np.unique(orbits):
                 alike = nodes[orbits == orbit]
-                yield PairClass(
-                    unit,
-                    Party("node", tier, int(alike[0])),
-                    f"{names[tier]} {place}",
-                    units * len(alike),
-                )
+                node, edge = Party("node", tier, int(alike[0])), Relation.edge(names[tier], place)
+                yield PairClass(unit, node, edge, units * len(alike))
                 if tier == facts.depth - 1:
                     for number in facts.classes.of_leaf(int(alike[0])):
                         first = int(facts.classes.members(number, 1)[0])
                         count = int(facts.classes.count[number]) * len(alike)
-                        yield PairClass(unit, Party("device", 0, first), f"device {place}", units * count)
+                        device = Party("device", 0, first)
+                        yield PairClass(unit, device, Relation.device(place), units * count)

@@ -49,11 +49,10 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
     if hidden:
         words = f"… and {text.whole(hidden)} more {text.pluralise('group', hidden)}"
         canvas.word(slots - 1, -76, words, xanchor="right", xshift=-48)
-    masters = f"{text.whole(int(shape.trusted.sum()))} of {text.whole(groups.count)}"
+    masters = f"{text.whole(int(shape.trusted.sum()))} of {text.how_many(groups.count, 'master')}"
     said = (
-        f"{text.whole(groups.count)} {text.pluralise('group', groups.count)} of {text.whole(groups.workers)} "
-        "workers; a worker of two groups is drawn in both. Trusted with raw updates: "
-        f"{masters} {text.pluralise('master', groups.count)}. {noise_said(network)}"
+        f"{text.how_many(groups.count, 'group')} of {text.whole(groups.workers)} workers; a worker of two "
+        f"groups is drawn in both. Trusted with raw updates: {masters}. {noise_said(network)}"
     )
     if shape.changes:
         rounds = text.join_names([text.whole(number) for number in shape.changes])
@@ -68,12 +67,8 @@ def _worker(groups: Groups, members: IntArray, noise: list[str], number: int) ->
     worker = int(members[number])
     mine = groups.groups_of(worker).tolist()
     named = list(map(groups.group_title, mine))
-    device = f"device:{worker}"
-    return (
-        device,
-        groups.titled(device),
-        [f"in {text.pluralise('group', len(mine))} {text.join_names(named)}", *noise],
-    )
+    device, where = f"device:{worker}", f"in {text.pluralise('group', len(mine))} {text.join_names(named)}"
+    return device, groups.titled(device), [where, *noise]
 
 
 def _bridges(canvas: Canvas, groups: Groups, slots: int) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
-from sfumato.network.groups import FloatArray, Groups
+from sfumato.network.groups import BoolArray, FloatArray, Groups
 from sfumato.report import formatting as text
-from sfumato.report.figures.figure import NEUTRAL, Figure
+from sfumato.report.figures.figure import NEUTRAL, Figure, Json
 from sfumato.report.figures.worker_heatmap import BUTTONS
 from sfumato.report.results.grouped_run import GroupedRun
 
@@ -19,6 +19,8 @@ _MOST_GROUPS = 60
 _MOST_SOURCES = 24
 _SCALE = [[0.0, "#D55E00"], [0.35, "#F0A35E"], [0.7, "#F6D9B8"], [1.0, "#F4F4F2"]]
 _HEIGHT = 480.0
+Places: TypeAlias = list[tuple[float, float]]
+"""Where the groups in the drawing are."""
 
 
 def group_graph_figure(run: GroupedRun) -> Figure:
@@ -29,19 +31,15 @@ def group_graph_figure(run: GroupedRun) -> Figure:
     every, rounds = run.ledger.merge_every, run.ledger.rounds
     sources = order[:_MOST_SOURCES]
     arrivals = {source: 1 + every * groups.distances[source][order] for source in sources}
-    views = [_nodes(groups, order, places, source, arrivals[source], rounds) for source in sources]
-    described, explained, linked = _captions(groups, len(order), every, rounds)
+    views = [_nodes(groups, order, source, arrivals[source], rounds) for source in sources]
+    said, linked = _said(groups, len(order), every, rounds)
+    not_counted = " A path that passes through the worker itself does not count." if linked else ""
+    drawn = [_edges(groups, order, places), _node_trace(places, views[0]), _name_trace(groups, order, places)]
     return Figure(
         title="The group graph, and how releases spread",
-        caption=described
-        + explained
-        + (" A path that passes through the worker itself does not count." if linked else ""),
-        description=described + explained,
-        data=[
-            _edges(groups, order, places),
-            _node_trace(places, views[0]),
-            _name_trace(groups, order, places),
-        ],
+        caption=said + not_counted,
+        description=said,
+        data=drawn,
         layout=_layout(groups, places, _labels(groups, order, places), sources, views),
         table=_table(groups, order, sources, arrivals, rounds),
         kind="spread",
@@ -49,54 +47,41 @@ def group_graph_figure(run: GroupedRun) -> Figure:
     )
 
 
-def _node_trace(places: Sequence[tuple[float, float]], view: dict[str, Any]) -> dict[str, Any]:
+def _on_nodes(places: Places, mode: str, hover: str, font: Json) -> Json:
+    """Marks or words on the nodes."""
+    points = {"x": [x for x, _ in places], "y": [y for _, y in places]}
+    look = {"mode": mode, "hoverinfo": hover, "cliponaxis": False, "textfont": font}
+    return {"type": "scatter"} | points | look
+
+
+def _node_trace(places: Places, view: Json) -> Json:
     """The nodes as they look for the first group of the menu."""
-    return {
-        "type": "scatter",
-        "mode": "markers+text",
-        "hoverinfo": "text",
-        "cliponaxis": False,
-        "textposition": "bottom center",
-        "textfont": {"size": 12},
-        "x": [x for x, _ in places],
-        "y": [y for _, y in places],
-    } | {"hovertext": view["hovertext"][0], "text": view["text"][0], "marker": view["marker"][0]}
+    first = {name: view[name][0] for name in ("hovertext", "text", "marker")}
+    nodes = _on_nodes(places, "markers+text", "text", {"size": 12})
+    return nodes | first | {"textposition": "bottom center"}
 
 
 def _name(groups: Groups, group: int) -> str:
     return text.label(groups.group_title(group))
 
 
-def _name_trace(
-    groups: Groups, order: Sequence[int], places: Sequence[tuple[float, float]]
-) -> dict[str, Any]:
+def _name_trace(groups: Groups, order: Sequence[int], places: Places) -> Json:
     """The name or number of each group, written on its node."""
-    return {
-        "type": "scatter",
-        "mode": "text",
-        "hoverinfo": "skip",
-        "cliponaxis": False,
-        "textfont": {"size": 11 if len(order) > 24 else 13, "color": "#1D2126"},
-        "x": [x for x, _ in places],
-        "y": [y for _, y in places],
-        "text": [f"<b>{_name(groups, g)}</b>" for g in order],
-    }
+    font = {"size": 11 if len(order) > 24 else 13, "color": "#1D2126"}
+    return _on_nodes(places, "text", "skip", font) | {"text": [f"<b>{_name(groups, g)}</b>" for g in order]}
 
 
 def _layout(
-    groups: Groups,
-    places: Sequence[tuple[float, float]],
-    labels: list[dict[str, Any]],
-    sources: Sequence[int],
-    views: Sequence[dict[str, Any]],
-) -> dict[str, Any]:
+    groups: Groups, places: Places, labels: list[Json], sources: Sequence[int], views: Sequence[Json]
+) -> Json:
     """Ranges that hold all nodes, and the menu of groups."""
     xs, ys = [x for x, _ in places], [y for _, y in places]
-    layout: dict[str, Any] = {
+    hidden = {"visible": False, "fixedrange": True}
+    layout: Json = {
         "height": _HEIGHT if max(ys) > min(ys) else 260,
         "margin": {"l": 8, "r": 8, "t": 52, "b": 30},
-        "xaxis": {"visible": False, "fixedrange": True, "range": [min(xs) - 0.35, max(xs) + 0.35]},
-        "yaxis": {"visible": False, "fixedrange": True, "range": [min(ys) - 0.4, max(ys) + 0.3]},
+        "xaxis": hidden | {"range": [min(xs) - 0.35, max(xs) + 0.35]},
+        "yaxis": hidden | {"range": [min(ys) - 0.4, max(ys) + 0.3]},
         "annotations": labels,
         "showlegend": False,
         "hovermode": "closest",
@@ -110,35 +95,40 @@ def _layout(
     return layout
 
 
-def _captions(groups: Groups, drawn: int, every: int, rounds: int) -> tuple[str, str, bool]:
+def _said(groups: Groups, drawn: int, every: int, rounds: int) -> tuple[str, bool]:
     """What the graph holds, what its numbers mean, and whether any two groups share workers."""
     hidden = groups.count - drawn
     pairs = int((groups.shared.toarray()[np.triu_indices(groups.count, 1)] > 0).sum())
-    described = (
-        f"{text.whole(groups.count)} {text.pluralise('group', groups.count)} of "
-        f"{text.whole(groups.workers)} workers, {text.whole(pairs)} {text.pluralise('pair', pairs)} with "
+    said = (
+        f"{text.how_many(groups.count, 'group')} of "
+        f"{text.whole(groups.workers)} workers, {text.how_many(pairs, 'pair')} with "
         f"workers in common{f' ({text.whole(hidden)} more groups are not drawn)' if hidden else ''}. "
     )
     if pairs == 0:
-        return described, "No two groups share a worker: nothing travels from one to another.", False
+        return f"{said}No two groups share a worker: nothing travels from one to another.", False
     if every == 1:
-        explained = (
+        said += (
             "Groups merge in every round: what a group releases in round 1 reaches groups d links away in "
-            f"round 1 + d (under the node: that round; of {rounds})."
+            "round 1 + d"
         )
     else:
-        explained = (
+        said += (
             f"Groups merge every {every} rounds, so what a group releases in round 1 is in the models from "
-            f"which groups d links away train in round 1 + {every}d (under the node: that round; of "
-            f"{rounds})."
+            f"which groups d links away train in round 1 + {every}d"
         )
-    return described, explained, True
+    return f"{said} (under the node: that round; of {rounds}).", True
+
+
+def _linked(groups: Groups) -> BoolArray:
+    """Which two groups share workers, ``[M, M]``."""
+    linked = groups.shared.toarray() > 0
+    np.fill_diagonal(linked, False)
+    return np.asarray(linked)
 
 
 def _order(groups: Groups) -> list[int]:
     """Groups in the order of a walk along the graph, so that neighbours are next to each other."""
-    linked = groups.shared.toarray() > 0
-    np.fill_diagonal(linked, False)
+    linked = _linked(groups)
     degrees = linked.sum(axis=1)
     left, order = set(range(groups.count)), []
     while left:
@@ -153,10 +143,9 @@ def _order(groups: Groups) -> list[int]:
     return order
 
 
-def _places(groups: Groups, order: Sequence[int]) -> list[tuple[float, float]]:
+def _places(groups: Groups, order: Sequence[int]) -> Places:
     """Positions on a line if the graph is a path, otherwise on an ellipse."""
-    linked = groups.shared.toarray() > 0
-    np.fill_diagonal(linked, False)
+    linked = _linked(groups)
     degrees = linked.sum(axis=1)
     path = len(order) <= 12 and int(degrees.max()) <= 2 and int((degrees == 1).sum()) == 2
     path = path and all(linked[a, b] for a, b in pairwise(order))
@@ -166,7 +155,7 @@ def _places(groups: Groups, order: Sequence[int]) -> list[tuple[float, float]]:
     return [(2.0 * math.cos(a), 1.0 * math.sin(a)) for a in angles]
 
 
-def _edges(groups: Groups, order: Sequence[int], places: Sequence[tuple[float, float]]) -> dict[str, Any]:
+def _edges(groups: Groups, order: Sequence[int], places: Places) -> Json:
     at = dict(zip(order, places, strict=True))
     x: list[float | None] = []
     y: list[float | None] = []
@@ -187,9 +176,7 @@ def _links(groups: Groups, order: Sequence[int]) -> list[tuple[int, int, int]]:
     ]
 
 
-def _labels(
-    groups: Groups, order: Sequence[int], places: Sequence[tuple[float, float]]
-) -> list[dict[str, Any]]:
+def _labels(groups: Groups, order: Sequence[int], places: Places) -> list[Json]:
     """The number of workers that two groups share, if there is room for it."""
     links = _links(groups, order)
     if len(links) > 16:
@@ -212,11 +199,10 @@ def _labels(
 def _nodes(
     groups: Groups,
     order: Sequence[int],
-    places: Sequence[tuple[float, float]],
     source: int,
     arrivals: FloatArray,
     rounds: int,
-) -> dict[str, Any]:
+) -> Json:
     """The properties of nodes that the menu changes: colours, texts below, hover texts."""
     big = len(order) <= 24
     words, hovers, colours = [], [], []
@@ -239,15 +225,8 @@ def _nodes(
         colours.append(0.0 if group == source else late)
     largest = float(groups.sizes.max())
     sizes = [(22 if not big else 30) + 18 * math.sqrt(float(groups.sizes[g]) / largest) * big for g in order]
-    marker = {
-        "size": sizes,
-        "color": colours,
-        "cmin": 0,
-        "cmax": 1,
-        "colorscale": _SCALE,
-        "line": {"color": "#5B6470", "width": 1.2},
-        "opacity": 1,
-    }
+    marker = {"size": sizes, "color": colours, "cmin": 0, "cmax": 1, "colorscale": _SCALE, "opacity": 1}
+    marker |= {"line": {"color": "#5B6470", "width": 1.2}}
     return {"text": [words], "hovertext": [hovers], "marker": [marker]}
 
 
@@ -261,10 +240,7 @@ def _table(
     at = {group: i for i, group in enumerate(order)}
     return text.table(
         ["released by", *(f"group {_name(groups, g)}" for g in head)],
-        [
-            (f"group {_name(groups, s)}", *(said(float(arrivals[s][at[g]])) for g in head))
-            for s in sorted(sources)
-        ],
+        [(f"group {_name(groups, s)}", *(said(arrivals[s][at[g]]) for g in head)) for s in sorted(sources)],
         caption="Epoch in which a group first trains from models that hold another's first release",
         numeric=tuple(range(1, len(head) + 1)),
     )

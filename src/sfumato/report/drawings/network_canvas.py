@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sfumato.report import formatting as text
-from sfumato.report.figures.figure import NEUTRAL, NOISE, RAW, SECURE, TRUSTED, Figure
+from sfumato.report.figures.figure import NEUTRAL, NOISE, RAW, SECURE, TRUSTED, Figure, Json
 from sfumato.report.results.network import Network
 
 MOST_LEAVES = 20  # leaves in one row
@@ -21,7 +21,7 @@ _WIDTH = 900.0  # width of a figure in pixels; determines how many dots are in o
 _DOT = 15.0  # pixels from dot to dot
 _LEAST_WIDTH = 680  # in a narrower drawing marks would overlap
 TRUST_WORDS = {True: "trusted with raw updates", False: "not trusted"}
-_MARKS: dict[str, tuple[str, dict[str, Any]]] = {
+_MARKS: dict[str, tuple[str, Json]] = {
     "trusted": ("trusted with raw updates", {"symbol": "square", "size": 26, "color": TRUSTED}),
     "untrusted": (
         "not trusted",
@@ -37,7 +37,7 @@ _MARKS: dict[str, tuple[str, dict[str, Any]]] = {
         {"symbol": "diamond", "size": 12, "color": NOISE, "line": {"color": "#6B4B00", "width": 1}},
     ),
 }
-_LINKS: dict[str, tuple[str, dict[str, Any]]] = {
+_LINKS: dict[str, tuple[str, Json]] = {
     "raw": ("raw updates go up", {"color": RAW, "width": 2}),
     "noised": ("noised updates go up", {"color": NEUTRAL, "width": 1.5, "dash": "dot"}),
     "secure": ("only the sum arrives (secure aggregation)", {"color": SECURE, "width": 3}),
@@ -52,7 +52,7 @@ class Canvas:
 
     marks: dict[str, list[tuple[float, float, str, str, str]]] = field(default_factory=dict)
     links: dict[str, list[tuple[float, float, float, float]]] = field(default_factory=dict)
-    words: list[dict[str, Any]] = field(default_factory=list)
+    words: list[Json] = field(default_factory=list)
 
     def mark(
         self,
@@ -62,7 +62,7 @@ class Canvas:
         title: str,
         lines: Sequence[str],
         inside: str = "",
-        party: str | None = None,
+        party: str = "",
     ) -> None:
         """A party: ``title`` and ``lines`` appear under the pointer, ``party`` is its name for observers."""
         hover = "<br>".join([f"<b>{text.label(title)}</b>", *(text.label(line) for line in lines)])
@@ -112,27 +112,22 @@ def fitting(name: str, slots: int) -> str:
 def noise_said(network: Network) -> str:
     """The parties that add noise, counted by kind."""
     if not network.noise:
-        return "No party adds noise." + (
-            " The received signals contain the receivers' noise." if network.over_air else ""
-        )
+        received = " The received signals contain the receivers' noise."
+        return f"No party adds noise.{received if network.over_air else ''}"
     counts: dict[tuple[str, bool], list[str]] = {}
     for owner in network.noise:
         party, _, devices = owner.partition("/")
         counts.setdefault((party.partition(":")[0], bool(devices)), []).append(party)
     said = []
     for (kind, at_devices), parties in counts.items():
-        who = (
-            "the cloud"
-            if kind == "cloud"
-            else f"{text.whole(len(parties))} {text.pluralise(kind, len(parties))}"
-        )
+        who = "the cloud" if kind == "cloud" else text.how_many(len(parties), kind)
         said.append(f"the devices under {who}" if at_devices else who)
     return f"Noise is added by {text.join_names(said, 9)}."
 
 
 def canvas_figure(canvas: Canvas, slots: int, low: float, said: str, top: float = -44.0) -> Figure:
     """What is on ``canvas``, from ``top`` to ``low`` (pixels), as a figure with the caption ``said``."""
-    data: list[dict[str, Any]] = []
+    data: list[Json] = []
     for kind, (name, line) in _LINKS.items():
         ends = canvas.links.get(kind, [])
         if ends:

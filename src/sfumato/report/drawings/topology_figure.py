@@ -50,8 +50,8 @@ def tree_figure(network: Network, tree: Tree) -> Figure:
                 _below(canvas, network, tree, depth, index, x, places[depth + 1], children[depth][index])
     bottom = (tree.depth - 1) * _ROW
     low = max(_devices(canvas, network, tree, leaf, x, bottom, len(order)) for leaf, x in places[-1].items())
-    tiers = [f"{text.whole(tier.size)} {text.pluralise(tier.name, tier.size)}" for tier in tree.tiers[1:]]
-    devices = f"{text.whole(tree.device_count)} {text.pluralise('device', tree.device_count)}"
+    tiers = [text.how_many(tier.size, tier.name) for tier in tree.tiers[1:]]
+    devices = text.how_many(tree.device_count, "device")
     said = f"{text.join_names(['the cloud', *tiers, devices], 9)}; {_trust_said(tree)} {noise_said(network)}"
     return canvas_figure(canvas, len(order), low, said)
 
@@ -89,11 +89,8 @@ def _representatives(every: Sequence[int], most: int, look: Callable[[int], obje
 
 def _appearance(network: Network, tree: Tree, depth: int, index: int) -> object:
     name = tree.node_name(depth, index)
-    return (
-        bool(tree.tiers[depth].trusted[index]),
-        network.adds_noise(name),
-        network.adds_noise(f"{name}/devices"),
-    )
+    noises = network.adds_noise(name), network.adds_noise(f"{name}/devices")
+    return bool(tree.tiers[depth].trusted[index]), *noises
 
 
 def _node(canvas: Canvas, network: Network, tree: Tree, depth: int, index: int, x: float, slots: int) -> None:
@@ -104,7 +101,7 @@ def _node(canvas: Canvas, network: Network, tree: Tree, depth: int, index: int, 
     title = tier.labels[index] if tier.labels else name
     noise = _multipliers(network, tree, name)
     lines = [name] if title != name else []
-    lines += [TRUST_WORDS[trusted], f"{text.whole(below)} {text.pluralise(kind, below)} below", *noise]
+    lines += [TRUST_WORDS[trusted], f"{text.how_many(below, kind)} below", *noise]
     is_named = depth > 0 and title != name
     inside = str(index) if depth and not is_named else ""
     canvas.mark("trusted" if trusted else "untrusted", x, y, title, lines, inside, name)
@@ -181,10 +178,7 @@ def _multipliers(network: Network, tree: Tree, owner: str) -> list[str]:
 
 
 def _trust_said(tree: Tree) -> str:
-    parts = [
-        f"{text.whole(int(t.trusted.sum()))} of {text.whole(t.size)} {text.pluralise(t.name, t.size)}"
-        for t in tree.tiers[1:]
-    ]
+    parts = [f"{text.whole(int(t.trusted.sum()))} of {text.how_many(t.size, t.name)}" for t in tree.tiers[1:]]
     cloud = "the cloud" if tree.tiers[0].trusted[0] else ""
     if not any(tier.trusted.any() for tier in tree.tiers):
         return "no party is trusted with raw updates."

@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+import base64
 import math
+import struct
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sfumato.privacy.losses.gaussian import allowed_tpr
 from sfumato.report import formatting as text
-from sfumato.report.figures.audits import audit_figure
-from sfumato.report.figures.curves import LEGEND, MARGIN
-from sfumato.report.figures.figure import NEUTRAL, NO_GUARANTEE, Figure, colour, faded, log_ticks, tick_label
-from sfumato.report.figures.images import image_element
+from sfumato.report.figures.figure import (
+    LEGEND,
+    MARGIN,
+    NEUTRAL,
+    NO_GUARANTEE,
+    TRUSTED,
+    Bars,
+    Figure,
+    Json,
+    colour,
+    faded,
+    log_ticks,
+    paired_bars,
+    tick_label,
+)
 from sfumato.report.page.html import PlacedFigures, bullet_list
 from sfumato.report.results.attack_findings import (
+    AttackCurve,
+    Interval,
     ObserverFindings,
     Reconstructions,
     guaranteed_epsilon,
     verdict,
 )
-from sfumato.run_folder.reader import RunFolder, as_epsilon
+from sfumato.run_folder.reader import RunFolder
 
 _MOST_PICTURES = 8
+_MOST_AUDITS = 20
 _NO_LIMIT = 0.99
 _LEVELS = {
     "record": ("Membership of examples", "is this example in the device's data?"),
@@ -37,70 +55,91 @@ _SCORES = {"ssim": "SSIM", "psnr": "PSNR", "mse": "MSE", "lpips": "LPIPS"}
 def attacks_part(run: RunFolder, observers: Sequence[ObserverFindings], figures: PlacedFigures) -> str:
     """HTML of one run: a verdict, and audits drawn; of attacks a table, and what each observer has found."""
     notes = list(dict.fromkeys(note for one in observers for note in one.notes))
-    drawn = audit_figure(observers, text.at_delta(run.privacy))
+    drawn = _audit_figure(observers, text.at_delta(run.privacy.delta))
     parts = [f'<p class="lead">{text.escape(verdict(observers))}</p>', figures.place(drawn) if drawn else ""]
-    if attackers := [one for one in observers if one.curves or one.reconstructions is not None]:
+    if attackers := [one for one in observers if one.is_attacked]:
         parts += [_overview(run, attackers), *(_observer(run, one, figures) for one in attackers)]
     return "".join([*parts, bullet_list(notes) if notes else ""])
 
 
-def _overview(run: RunFolder, observers: Sequence[ObserverFindings]) -> str:
-    rows = []
-    for one in observers:
-        lower = max((as_epsilon(finding["lower"]) for finding in one.audits), default=math.nan)
-        rows.append(
-            (
-                one.title,
-                text.epsilon(guaranteed_epsilon(run, one)),
-                text.lower_epsilon(lower),
-                *(_best(one, level) for level in _LEVELS),
-                _mean_ssim(one.reconstructions),
-            )
-        )
-    titles = [
-        "observer",
-        "guaranteed ε",
-        "empirical ε (lower bound)",
-        "examples found",
-        "devices found",
-        "labels found",
-        "SSIM",
+def _audit_figure(observers: Sequence[ObserverFindings], delta: str) -> Figure | None:
+    """Bars of the lower bound that each audit has shown, beside the guaranteed ε; ``None`` without audits."""
+    found = [(one.title, audit) for one in observers for audit in one.audits][:_MOST_AUDITS]
+    if not found:
+        return None
+    shown, promised = [max(0.0, one.lower) for _, one in found], [one.upper for _, one in found]
+    texts = list(map(text.lower_epsilon, shown)), list(map(text.epsilon, promised))
+    labels = [
+        f"{text.wrapped(one.unit, 30)}<br><span style='font-size:11px'>towards "
+        f"{text.wrapped(name, 36)}</span>"
+        for name, one in found
     ]
+    hues = [TRUSTED if one.holds else NO_GUARANTEE for _, one in found]
+    bars = Bars("shown", hues, shown, texts[0]), Bars("promised", [NEUTRAL] * len(found), promised, texts[1])
+    data, layout = paired_bars(labels, bars, below=40, right=64)
+    rows = [
+        (one.unit, name, text.lower_epsilon(one.lower), text.epsilon(one.upper), "yes" if one.holds else "no")
+        for name, one in found
+    ]
+    return Figure(
+        title="Shown by the audit, beside what is promised",
+        caption=(
+            "Blue: the ε that attacks on worst-case data have shown at least. Grey: the guaranteed "
+            f"ε{delta}, striped where there is none. A guarantee is refuted where the blue bar is longer."
+        ),
+        description=" ".join(
+            f"{one.unit} towards {name}: shown {low}, promised {high}."
+            for (name, one), low, high in zip(found, *texts, strict=True)
+        ),
+        data=data,
+        layout=layout,
+        table=text.table(
+            ["unit", "observer", "shown ε, at least", "promised ε, at most", "holds"],
+            rows,
+            caption="Audits",
+            numeric=(2, 3),
+        ),
+        kind="audits",
+    )
+
+
+def _overview(run: RunFolder, observers: Sequence[ObserverFindings]) -> str:
+    rows = [
+        (
+            one.title,
+            text.epsilon(guaranteed_epsilon(run, one)),
+            text.lower_epsilon(max((audit.lower for audit in one.audits), default=math.nan)),
+            *(text.percent(one.best(level)) for level in _LEVELS),
+            _mean_ssim(one.reconstructions),
+        )
+        for one in observers
+    ]
+    found = ["examples found", "devices found", "labels found"]
+    titles = ["observer", "guaranteed ε", "empirical ε (lower bound)", *found, "SSIM"]
     kept = [number for number in range(len(titles)) if number < 2 or {row[number] for row in rows} != {"–"}]
     shown = [[row[number] for number in kept] for row in rows]
     levels = text.join_names([titles[number].removesuffix(" found") for number in kept if 3 <= number <= 5])
     said = [
-        f"The accountant's ε{text.at_delta(run.privacy)}",
+        f"The accountant's ε{text.at_delta(run.privacy.delta)}",
         "the lower bound of an audit" if 2 in kept else "",
         f"true-positive rate of the best attack on {levels} at 1 % false positives" if levels else "",
         "mean SSIM of images" if 6 in kept else "",
         "–: not measured" if any("–" in row for row in shown) else "",
     ]
-    return text.table(
-        [titles[number] for number in kept],
-        shown,
-        caption="; ".join(filter(None, said)),
-        numeric=tuple(range(1, len(kept))),
-    )
-
-
-def _best(one: ObserverFindings, level: str) -> str:
-    rows = [row for row in one.curves if row["level"] == level]
-    return text.percent(max((row["tpr_at"]["0.01"]["value"] for row in rows), default=math.nan))
+    caption, numeric = "; ".join(filter(None, said)), tuple(range(1, len(kept)))
+    return text.table([titles[number] for number in kept], shown, caption=caption, numeric=numeric)
 
 
 def _mean_ssim(pictures: Reconstructions | None) -> str:
-    scores = [] if pictures is None else [image["scores"].get("ssim") for image in pictures.images]
-    known = [float(score) for score in scores if score is not None]
+    known = (
+        [] if pictures is None else [one.scores["ssim"] for one in pictures.images if "ssim" in one.scores]
+    )
     return text.number(sum(known) / len(known)) if known else "–"
 
 
 def _observer(run: RunFolder, one: ObserverFindings, figures: PlacedFigures) -> str:
-    drawn = [
-        figures.place(_curve_figure(level, rows))
-        for level in _LEVELS
-        if (rows := [row for row in one.curves if row["level"] == level])
-    ]
+    by_level = {level: [curve for curve in one.curves if curve.level == level] for level in _LEVELS}
+    drawn = [figures.place(_curve_figure(level, curves)) for level, curves in by_level.items() if curves]
     parts = [f"<h3>As {text.escape(one.title)}</h3>", bullet_list(_said(run, one))]
     if drawn:
         parts.append(f'<div class="panels">{"".join(drawn)}</div>')
@@ -111,58 +150,56 @@ def _observer(run: RunFolder, one: ObserverFindings, figures: PlacedFigures) -> 
 
 def _said(run: RunFolder, one: ObserverFindings) -> list[str]:
     """Sentences about the guarantee, the audits, and attacks above the guarantee."""
-    epsilon = guaranteed_epsilon(run, one)
+    epsilon, delta = guaranteed_epsilon(run, one), text.at_delta(run.privacy.delta)
     said = []
     if math.isinf(epsilon):
         said.append("There is no guarantee towards this observer (ε = ∞).")
     elif not math.isnan(epsilon):
-        said.append(f"Guarantee: no device's ε exceeds {text.epsilon(epsilon)}{text.at_delta(run.privacy)}.")
-    for finding in one.audits:
-        verdict = "the guarantee holds" if finding["holds"] else "THE GUARANTEE IS REFUTED"
+        said.append(f"Guarantee: no device's ε exceeds {text.epsilon(epsilon)}{delta}.")
+    for audit in one.audits:
+        verdict = "the guarantee holds" if audit.holds else "THE GUARANTEE IS REFUTED"
         said.append(
-            f"Audit of {finding['unit']}: the empirical ε is at least "
-            f"{text.lower_epsilon(as_epsilon(finding['lower']))}, the guaranteed ε is "
-            f"{text.epsilon(as_epsilon(finding['upper']))}{text.at_delta(run.privacy)}; {verdict}."
+            f"Audit of {audit.unit}: the empirical ε is at least {text.lower_epsilon(audit.lower)}, the "
+            f"guaranteed ε is {text.epsilon(audit.upper)}{delta}; {verdict}."
         )
-    above = [row for row in one.curves if row["exceeds_bound"]]
-    if above:
-        names = [f"{row['attack']} ({row['level']})" for row in above]
-        said.append(f"ABOVE THE GUARANTEE: {text.join_names(names)}.")
-    return said
+    above = [f"{curve.attack} ({curve.level})" for curve in one.curves if curve.exceeds_bound]
+    return [*said, f"ABOVE THE GUARANTEE: {text.join_names(above)}."] if above else said
 
 
-def _curve_figure(level: str, rows: Sequence[Mapping[str, Any]]) -> Figure:
+def _curve_figure(level: str, curves: Sequence[AttackCurve]) -> Figure:
     """ROC curves on logarithmic axes, with the region that (ε, δ) forbids."""
-    name, question = _LEVELS[level]
-    members, others, bound = rows[0]["members"], rows[0]["others"], rows[0]["bound"]
-    epsilon = as_epsilon(bound["epsilon"])
-    floor = 10.0 ** math.floor(math.log10(min(0.5 / others, 0.5 / members)))
+    (name, question), bound = _LEVELS[level], curves[0]
+    floor = 10.0 ** math.floor(math.log10(min(0.5 / bound.others, 0.5 / bound.members)))
     grid = np.geomspace(floor, 1, 121)
-    is_bounded = level != "label" and math.isfinite(epsilon)
-    data = _forbidden(grid, epsilon, float(bound["delta"]), floor) if is_bounded else []
-    best = max(rows, key=lambda row: (row["tpr_at"]["0.01"]["value"], row["auc"]["value"]))
-    data += _band(best, colour(rows.index(best)), floor)
-    data += [_line(row, colour(number), floor) for number, row in enumerate(rows)]
-    data.append(
-        _trace("guessing", grid, grid, {"color": NEUTRAL, "dash": "dot", "width": 1.5}, "linear", False)
-    )
+    is_bounded = level != "label" and math.isfinite(bound.epsilon)
+    data = _forbidden(grid, bound, floor) if is_bounded else []
+    best = max(curves, key=lambda one: (one.found, one.auc.value))
+    data += _band(best, colour(curves.index(best)), floor)
+    for number, one in enumerate(curves):
+        line = {"color": colour(number), "width": 2, "shape": "hv"}
+        data.append(
+            _trace(one.attack, *_steps(one, "tpr", floor), line, hovertemplate="%{y:.3g} at %{x:.3g}")
+        )
+    guessing = {"color": NEUTRAL, "dash": "dot", "width": 1.5, "shape": "linear"}
+    data.append(_trace("guessing", grid, grid, guessing, hoverinfo="skip"))
     if is_bounded:
-        words = _about_the_limit(epsilon, float(bound["delta"]), str(bound["neighbours"]), floor)
-    elif math.isinf(epsilon):
+        words = _about_the_limit(bound, floor)
+    elif math.isinf(bound.epsilon):
         words = ". There is no guarantee, so every curve is possible"
     else:
         words = ". ε does not bound this curve, because common labels can be guessed without the run"
     return Figure(
         title=f"{name}: {question}",
         caption=(
-            f"{text.whole(members)} members, {text.whole(others)} non-members. Both axes are logarithmic; a "
-            f"rate of zero is drawn at the left edge. Band: 95 % interval of “{best['attack']}”{words}."
+            f"{text.whole(bound.members)} members, {text.whole(bound.others)} non-members. Both axes are "
+            "logarithmic; a rate of zero is drawn at the left edge. Band: 95 % interval of "
+            f"“{best.attack}”{words}."
         ),
         description=f"{name}. "
         + " ".join(
-            f"{row['attack']}: {text.percent(row['tpr_at']['0.01']['value'])} true positives at 1 % false "
-            f"ones, area {row['auc']['value']:.3f}."
-            for row in rows
+            f"{one.attack}: {text.percent(one.found)} true positives at 1 % false ones, area "
+            f"{one.auc.value:.3f}."
+            for one in curves
         ),
         data=data,
         layout={
@@ -174,115 +211,109 @@ def _curve_figure(level: str, rows: Sequence[Mapping[str, Any]]) -> Figure:
             "xaxis": _axis("false-positive rate", floor),
             "yaxis": _axis("true-positive rate", floor),
         },
-        table=_numbers(rows),
+        table=text.table(
+            ["attack", "TPR at FPR 0.1 %", "TPR at FPR 1 %", "AUC"],
+            [(one.attack, *map(_interval, (*one.at_low_rates, one.auc))) for one in curves],
+            caption="With 95 % intervals",
+            numeric=(1, 2, 3),
+        ),
         kind=f"roc-{level}",
     )
 
 
-def _about_the_limit(epsilon: float, delta: float, neighbours: str, floor: float) -> str:
+def _about_the_limit(bound: AttackCurve, floor: float) -> str:
     """What the red line is, and whether any curve could cross it."""
-    which = f"ε = {text.epsilon(epsilon)} (δ = {text.number(delta)}, relation {neighbours})"
-    if neighbours == "replace":
+    stated = f"δ = {text.number(bound.delta)}, relation {bound.neighbours}"
+    which = f"ε = {text.epsilon(bound.epsilon)} ({stated})"
+    if bound.neighbours == "replace":
         which += ", as these attacks tell a member from another in its place"
-    if float(allowed_tpr(np.array([floor]), epsilon=epsilon, delta=delta)[0]) > _NO_LIMIT:
+    if float(allowed_tpr(np.array([floor]), epsilon=bound.epsilon, delta=bound.delta)[0]) > _NO_LIMIT:
         return f". The limit set by {which}, is at 100 % everywhere: no attack drawn here can refute it"
     return f". Shaded: the region that {which}, excludes; with few trials a curve may enter it by chance"
 
 
-def _axis(title: str, floor: float) -> dict[str, Any]:
+def _axis(title: str, floor: float) -> Json:
     ticks = log_ticks(floor, 1.0)
-    return {
-        "title": {"text": title},
-        "type": "log",
-        "range": [math.log10(floor), 0.05],
-        "tickvals": ticks,
-        "ticktext": [tick_label(100 * tick) + " %" for tick in ticks],
-    }
+    named = {"tickvals": ticks, "ticktext": [tick_label(100 * tick) + " %" for tick in ticks]}
+    return {"title": {"text": title}, "type": "log", "range": [math.log10(floor), 0.05]} | named
 
 
-def _trace(
-    name: str, x: Any, y: Any, line: Mapping[str, Any], shape: str, hover: bool, **more: Any
-) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": text.label(name),
-        "x": [float(value) for value in x],
-        "y": [float(value) for value in y],
-        "line": {**line, "shape": shape},
-        **({"hovertemplate": "%{y:.3g} at %{x:.3g}"} if hover else {"hoverinfo": "skip"}),
-        **more,
-    }
+def _trace(name: str, x: Any, y: Any, line: Mapping[str, Any], **more: Any) -> Json:
+    points = {"x": [float(value) for value in x], "y": [float(value) for value in y], "line": line}
+    return {"type": "scatter", "mode": "lines", "name": text.label(name), **points, **more}
 
 
-def _forbidden(grid: Any, epsilon: float, delta: float, floor: float) -> list[dict[str, Any]]:
-    limit = np.maximum(allowed_tpr(grid, epsilon=epsilon, delta=delta), floor)
-    above = np.full_like(grid, 2.0)
-    edge = {"color": NO_GUARANTEE, "width": 1.5}
+def _unseen(x: Any, y: Any, shape: str, **more: Any) -> Json:
+    """The edge of a filled region."""
+    return _trace("", x, y, {"width": 0, "shape": shape}, hoverinfo="skip", showlegend=False, **more)
+
+
+def _forbidden(grid: Any, bound: AttackCurve, floor: float) -> list[Json]:
+    limit = np.maximum(allowed_tpr(grid, epsilon=bound.epsilon, delta=bound.delta), floor)
+    edge = {"color": NO_GUARANTEE, "width": 1.5, "shape": "linear"}
+    fill = {"fill": "tonexty", "fillcolor": faded(NO_GUARANTEE, 0.1)}
     return [
-        _trace("", grid, limit, {"width": 0}, "linear", False, showlegend=False),
-        _trace(
-            "", grid, above, {"width": 0}, "linear", False,
-            showlegend=False, fill="tonexty", fillcolor=faded(NO_GUARANTEE, 0.1),
-        ),
-        _trace("limit set by ε", grid, limit, edge, "linear", False),
-    ]  # fmt: skip
-
-
-def _steps(row: Mapping[str, Any], column: str, floor: float) -> tuple[Any, Any]:
-    """A curve as steps from the left edge to the right edge; zero is drawn at the edge."""
-    x = np.append(np.maximum(row["curve"]["fpr"], floor), 1.0)
-    y = np.maximum(row["curve"][column], floor)
-    return x, np.append(y, y[-1])
-
-
-def _line(row: Mapping[str, Any], hue: str, floor: float) -> dict[str, Any]:
-    x, y = _steps(row, "tpr", floor)
-    return _trace(row["attack"], x, y, {"color": hue, "width": 2}, "hv", True)
-
-
-def _band(row: Mapping[str, Any], hue: str, floor: float) -> list[dict[str, Any]]:
-    x, low = _steps(row, "tpr_low", floor)
-    _, high = _steps(row, "tpr_high", floor)
-    fill = {"fill": "tonexty", "fillcolor": faded(hue, 0.15)}
-    return [
-        _trace("", x, low, {"width": 0}, "hv", False, showlegend=False),
-        _trace("", x, high, {"width": 0}, "hv", False, showlegend=False, **fill),
+        _unseen(grid, limit, "linear"),
+        _unseen(grid, np.full_like(grid, 2.0), "linear", **fill),
+        _trace("limit set by ε", grid, limit, edge, hoverinfo="skip"),
     ]
 
 
-def _numbers(rows: Sequence[Mapping[str, Any]]) -> str:
-    return text.table(
-        ["attack", "TPR at FPR 0.1 %", "TPR at FPR 1 %", "AUC"],
-        [(row["attack"], *(_interval(e) for e in (*row["tpr_at"].values(), row["auc"]))) for row in rows],
-        caption="With 95 % intervals",
-        numeric=(1, 2, 3),
-    )
+def _steps(one: AttackCurve, column: str, floor: float) -> tuple[Any, Any]:
+    """A curve as steps from the left edge to the right edge; zero is drawn at the edge."""
+    x = np.append(np.maximum(one.curve["fpr"], floor), 1.0)
+    y = np.maximum(one.curve[column], floor)
+    return x, np.append(y, y[-1])
 
 
-def _interval(estimate: Mapping[str, float]) -> str:
-    return f"{estimate['value']:.3f} [{estimate['low']:.3f}, {estimate['high']:.3f}]"
+def _band(one: AttackCurve, hue: str, floor: float) -> list[Json]:
+    fill = {"fill": "tonexty", "fillcolor": faded(hue, 0.15)}
+    low, high = _steps(one, "tpr_low", floor), _steps(one, "tpr_high", floor)
+    return [_unseen(*low, "hv"), _unseen(*high, "hv", **fill)]
+
+
+def _interval(estimate: Interval) -> str:
+    return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
 
 
 def _gallery(pictures: Reconstructions) -> str:
     """Originals and reconstructions side by side, with scores."""
     cards = []
     for number, image in enumerate(pictures.images[:_MOST_PICTURES]):
-        target = str(image["target"])
         views = "".join(
-            f"<div>{image_element(array[number], f'{_COLUMNS[name]}, {target}')}"
+            f"<div>{image_element(array[number], f'{_COLUMNS[name]}, {image.target}')}"
             f"<small>{text.escape(_COLUMNS[name])}</small></div>"
             for name, array in pictures.arrays.items()
         )
-        words = " · ".join(filter(None, [target, str(image["attack"]), _scores(image["scores"])]))
+        known = {title: image.scores[key] for key, title in _SCORES.items() if key in image.scores}
+        scores = ", ".join(f"{title} {text.number(value)}" for title, value in known.items())
+        words = " · ".join(filter(None, [image.target, image.attack, scores]))
         cards.append(f'<li><div class="views">{views}</div><p>{text.escape(words)}</p></li>')
     left = len(pictures.images) - len(cards)
     more = f"<p>{text.whole(left)} more are in the run folder.</p>" if left > 0 else ""
     return f'<h4>Reconstructions</h4><ul class="gallery">{"".join(cards)}</ul>{more}'
 
 
-def _scores(scores: Mapping[str, Any]) -> str:
-    known = [
-        (label, as_epsilon(scores[key])) for key, label in _SCORES.items() if scores.get(key) is not None
-    ]
-    return ", ".join(f"{label} {'∞' if math.isinf(value) else text.number(value)}" for label, value in known)
+def image_element(image: npt.NDArray[np.floating], description: str) -> str:
+    """An ``img`` element that holds its image.
+
+    Args:
+        image: ``[C, H, W]``, 1 or 3 channels from 0 to 1; other values are clipped.
+        description: plain text.
+    """
+    data = base64.b64encode(png(image)).decode("ascii")
+    return f'<img alt="{text.escape(description)}" src="data:image/png;base64,{data}">'
+
+
+def png(image: npt.NDArray[np.floating]) -> bytes:
+    """A PNG file of an image, as of `image_element`; written without an image library."""
+    channels, height, width = image.shape
+    pixels = np.nan_to_num(np.clip(image, 0, 1) * 255).round().astype(np.uint8).transpose(1, 2, 0)
+    # every line begins with its filter: none
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], axis=1)
+    header = struct.pack(">IIBBBBB", width, height, 8, {1: 0, 3: 2}[channels], 0, 0, 0)
+    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in parts
+    )

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sfumato.report import formatting as text
-from sfumato.report.figures.curves import line, over_legend
-from sfumato.report.figures.figure import Figure, colour, round_axis
-from sfumato.report.results.series import Curve, Series
+from sfumato.report.figures.curves import RunCurve, curve_figure
+from sfumato.report.figures.figure import Figure
+from sfumato.report.results.series import Series
 from sfumato.run_folder.reader import read_ledger
 
 
-@dataclass(frozen=True)
-class _ControlVariable:
+class _ControlVariable(NamedTuple):
     """A quantity that control chooses: its metrics columns with their names, its title and its axis."""
 
     name: str
@@ -51,32 +50,27 @@ def stop_reasons(one: Series) -> list[str]:
 
 
 def _figure(series: Sequence[Series], kind: _ControlVariable) -> Figure | None:
-    found: list[tuple[int, str, Curve]] = []
+    found: list[RunCurve] = []
     for i, one in enumerate(series):
         for column, part in kind.columns:
             curve = one.curve(column)
             if len(curve.rounds):
                 name = " → ".join(filter(None, [one.name if len(series) > 1 else "", part])) or kind.title
-                found.append((i if len(series) > 1 else len(found), name, curve))
+                found.append(RunCurve(i if len(series) > 1 else len(found), name, curve))
     if not found:
         return None
-    last = max(float(curve.rounds[-1]) for *_, curve in found)
-    data = [trace for i, name, curve in found for trace in line(curve, name, colour(i))]
-    return Figure(
+    last = max(float(one.curve.rounds[-1]) for one in found)
+    ends = (
+        f"{one.name}: {one.curve.mean[0]:.3g} in the first round, {one.last:.3g} in the last."
+        for one in found
+    )
+    return curve_figure(
+        found,
         title=kind.title,
         caption=f"Chosen by adaptive control before each round; the last is round {last:.0f}.",
-        description=f"{kind.title} over rounds. "
-        + " ".join(
-            f"{name}: {curve.mean[0]:.3g} in the first round, {curve.mean[-1]:.3g} in the last."
-            for _, name, curve in found
-        ),
-        data=data,
-        layout=over_legend(300, data, -0.28)
-        | {
-            "showlegend": len(found) > 1,
-            "hovermode": "x unified",
-            "xaxis": round_axis(r for *_, curve in found for r in curve.rounds),
-            "yaxis": {"title": {"text": kind.axis}, "rangemode": "tozero"},
-        },
+        description=f"{kind.title} over rounds. {' '.join(ends)}",
+        y_axis={"title": {"text": kind.axis}, "rangemode": "tozero"},
+        height=300,
+        legend_at=-0.28,
         kind=f"control-{kind.name}",
     )

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from sfumato.election.odds import expected_terms, probability_elected, probability_of_terms
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
-from sfumato.report.figures.curves import over_legend
-from sfumato.report.figures.figure import Figure, colour, faded
+from sfumato.report.figures.figure import Figure, Json, colour, faded, over_legend
 from sfumato.report.results.series import Series
 from sfumato.run_folder.reader import RunFolder, read_ledger
 
@@ -47,24 +47,19 @@ def supernode_terms(run: RunFolder) -> SupernodeTerms | None:
     devices = tuple(int(count) for count in ledger["devices_per_leaf"])
     zones = [zone for number in supernodes for zone in number[0]]
     served = np.bincount([device for zone in zones for device in zone], minlength=sum(devices))
-    epsilon, unelected = _epsilons(run.privacy, np.repeat(np.arange(len(devices)), devices))
+    epsilon, unelected = _epsilons(run.privacy.guarantees)
     failures = sum(len(zone) - 1 for zone in zones)
     return SupernodeTerms(devices, len(supernodes), tuple(served.tolist()), failures, epsilon, unelected)
 
 
-def _epsilons(privacy: Mapping[str, Any], zone_of: np.typing.NDArray[np.int64]) -> tuple[float, float]:
+def _epsilons(guarantees: Sequence[Guarantee]) -> tuple[float, float]:
     """Largest ε towards another client of the zone, and ε of that unit towards the public."""
-    rows = {(row["unit"], row["observer"]): float(row["epsilon"]) for row in privacy["guarantees"]}
-    near = {
-        pair: epsilon
-        for pair, epsilon in rows.items()
-        if all(name.startswith("device:") for name in pair)
-        and zone_of[int(pair[0][7:])] == zone_of[int(pair[1][7:])]
-    }
+    near = [row for row in guarantees if row.unit_kind == "device" and row.relation.kind == "peer"]
     if not near:
         return math.nan, math.nan
-    unit, observer = max(near, key=lambda pair: near[pair])
-    return near[unit, observer], rows.get((unit, "public"), math.nan)
+    worst = max(near, key=lambda row: row.epsilon)
+    public = (row.epsilon for row in guarantees if (row.unit, row.observer) == (worst.unit, "public"))
+    return worst.epsilon, next(public, math.nan)
 
 
 def elections_table(terms: SupernodeTerms) -> str:
@@ -74,16 +69,11 @@ def elections_table(terms: SupernodeTerms) -> str:
     for size in sorted(set(terms.devices)):
         alike = np.flatnonzero(np.array(terms.devices) == size)
         found = served[np.isin(zones, alike)]
-        rows.append(
-            (
-                text.whole(size),
-                text.whole(len(alike)),
-                text.percent(probability_elected(size, terms.rounds)),
-                f"{expected_terms(size, terms.rounds):.1f}",
-                f"{found.min()} to {found.max()}",
-                text.percent(float((found > 0).mean())),
-            )
-        )
+        chance, expected = probability_elected(size, terms.rounds), expected_terms(size, terms.rounds)
+        rows.append((
+            text.whole(size), text.whole(len(alike)), text.percent(chance), f"{expected:.1f}",
+            f"{found.min()} to {found.max()}", text.percent(float((found > 0).mean())),
+        ))  # fmt: skip
     return text.table(
         ["devices in a zone", "zones", "probability to serve at least once", "expected terms", "terms served",
          "devices that served"],
@@ -117,7 +107,7 @@ def elections_figure(series: Sequence[Series]) -> Figure | None:
     found = [(one, terms) for one in series if (terms := supernode_terms(one.first)) is not None]
     if not found:
         return None
-    data: list[dict[str, Any]] = []
+    data: list[Json] = []
     for number, (one, terms) in enumerate(found):
         name = f"{one.name}: " if len(series) > 1 else ""
         counts = np.bincount(terms.served)
@@ -154,7 +144,7 @@ def elections_parts(series: Sequence[Series]) -> list[tuple[Series, str]]:
     return [
         (
             one,
-            f"<p>{text.escape(elections_summary(terms, text.at_delta(one.first.privacy)))}</p>"
+            f"<p>{text.escape(elections_summary(terms, text.at_delta(one.first.privacy.delta)))}</p>"
             f"{elections_table(terms)}",
         )
         for one, terms in found

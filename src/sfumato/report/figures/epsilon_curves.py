@@ -10,8 +10,17 @@ from typing import Any
 import numpy as np
 
 from sfumato.report import formatting as text
-from sfumato.report.figures.curves import mode_of, over_legend, thinned
-from sfumato.report.figures.figure import DASHES, Figure, colour, log_axis, needs_log_axis, round_axis
+from sfumato.report.figures.figure import (
+    DASHES,
+    Figure,
+    Json,
+    colour,
+    epsilon_axis,
+    mode_of,
+    over_legend,
+    round_axis,
+    thinned,
+)
 from sfumato.report.results.network import read_network
 from sfumato.report.results.series import FloatArray, Series
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
@@ -65,7 +74,7 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
         return None
     data = _epsilon_traces(lines, several=len(series) > 1)
     units = text.join_names(sorted({line.unit for line in lines}))
-    deltas = text.join_names(list(dict.fromkeys(text.number(one.first.privacy["delta"]) for one in series)))
+    deltas = text.join_names(list(dict.fromkeys(text.number(one.first.privacy.delta) for one in series)))
     return Figure(
         title="ε over rounds",
         caption=(
@@ -102,45 +111,32 @@ def _spent(lines: Sequence[_EpsilonLine]) -> str:
     )
 
 
-def _epsilon_traces(lines: Sequence[_EpsilonLine], *, several: bool) -> list[dict[str, Any]]:
+def _epsilon_traces(lines: Sequence[_EpsilonLine], *, several: bool) -> list[Json]:
     """Traces of finite values, and of infinite ones on the second y axis, a height of its own each."""
     observers = list(dict.fromkeys(line.observer for line in lines))
-    data: list[dict[str, Any]] = []
+    data: list[Json] = []
     height = 0
     for line in lines:
         name = f"{line.run} → {line.observer}" if several else line.observer
         at = observers.index(line.observer)
-        style = {
-            "color": colour(line.index if several else at),
-            "dash": DASHES[at % len(DASHES)],
-            "width": 2,
-        }
-        is_infinite = np.isinf(line.values)
+        style = {"color": colour(line.index if several else at), "dash": DASHES[at % len(DASHES)], "width": 2}
         marker = {"color": style["color"], "size": 6}
-        common = {"type": "scatter", "legendgroup": name, "mode": mode_of(line.rounds), "line": style}
+        common: Json = {"type": "scatter", "legendgroup": name, "mode": mode_of(line.rounds)}
+        common |= {"line": style, "marker": marker}
+        is_infinite = np.isinf(line.values)
         if not is_infinite.all():
-            data.append(common | {
-                "name": text.label(name),
-                "x": line.rounds[~is_infinite].tolist(),
-                "y": line.values[~is_infinite].tolist(),
-                "text": [text.epsilon(float(value)) for value in line.values[~is_infinite]],
-                "hovertemplate": "ε = %{text}",
-                "marker": marker,
-            })  # fmt: skip
+            rounds, values = line.rounds[~is_infinite].tolist(), line.values[~is_infinite].tolist()
+            texts = {"text": list(map(text.epsilon, values)), "hovertemplate": "ε = %{text}"}
+            data.append(common | {"name": text.label(name), "x": rounds, "y": values} | texts)
         if is_infinite.any():
-            data.append(common | {
-                "name": f"{text.label(name)}: ∞",
-                "x": line.rounds[is_infinite].tolist(),
-                "y": [height] * int(is_infinite.sum()),
-                "yaxis": "y2",
-                "hovertemplate": "ε = ∞",
-                "marker": marker,
-            })  # fmt: skip
+            rounds = line.rounds[is_infinite].tolist()
+            strip = {"y": [height] * len(rounds), "yaxis": "y2", "hovertemplate": "ε = ∞"}
+            data.append(common | {"name": f"{text.label(name)}: ∞", "x": rounds} | strip)
             height += 1
     return data
 
 
-def _epsilon_layout(lines: Sequence[_EpsilonLine], data: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _epsilon_layout(lines: Sequence[_EpsilonLine], data: Sequence[Mapping[str, Any]]) -> Json:
     """A y axis for finite values, and above it a strip for infinite ones, where there are any."""
     finite = [float(v) for line in lines for v in line.values if math.isfinite(v)]
     infinite = sum(bool(np.isinf(line.values).any()) for line in lines)
@@ -156,17 +152,11 @@ def _epsilon_layout(lines: Sequence[_EpsilonLine], data: Sequence[Mapping[str, A
         layout["yaxis2"] = {
             "domain": [1.0 - strip, 1.0],
             "range": [-0.7, infinite - 0.3],
-            "tickvals": [(infinite - 1) / 2],
-            "ticktext": ["∞"],
-            "tickfont": {"size": 18},
-            "showgrid": False,
-            "zeroline": False,
-            "fixedrange": True,
+            **{"tickvals": [(infinite - 1) / 2], "ticktext": ["∞"], "tickfont": {"size": 18}},
+            **{"showgrid": False, "zeroline": False, "fixedrange": True},
         }
     if finite:
-        layout["yaxis"] = {"title": {"text": "ε so far"}, "domain": [0, top], "rangemode": "tozero"}
-        if needs_log_axis(finite):
-            layout["yaxis"] |= log_axis(finite)
+        layout["yaxis"] = epsilon_axis(finite, "ε so far") | {"domain": [0, top]}
     else:
         layout["xaxis"]["anchor"] = "y2"
     return layout

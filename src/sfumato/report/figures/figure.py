@@ -1,13 +1,17 @@
-"""A figure: Plotly's JSON with title, caption, description for screen readers and table; axes, colours."""
+"""A figure: Plotly's JSON, title, caption, description for screen readers and table; axes and colours."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
 
 from sfumato.report import formatting as text
+
+Json: TypeAlias = dict[str, Any]
 
 # Okabe and Ito's palette, distinguishable with any colour vision; without yellow and black, and with the
 # light colours darker, so that each has a contrast of 3 : 1 to white and to the dark page (WCAG 2.2, 1.4.11).
@@ -19,6 +23,9 @@ NOISE = "#B87F00"
 RAW = "#D55E00"
 SECURE = "#009E73"
 NEUTRAL = "#8A8F98"
+LEGEND: Json = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.24, "yanchor": "top"}
+MARGIN = {"l": 64, "r": 16, "t": 30, "b": 56}
+_LEGEND_LINE = 20  # px
 
 
 @dataclass(frozen=True)
@@ -39,8 +46,8 @@ class Figure:
     title: str
     caption: str
     description: str
-    data: list[dict[str, Any]]
-    layout: dict[str, Any]
+    data: list[Json]
+    layout: Json
     table: str = ""
     kind: str = "plot"
     min_width: int = 300
@@ -63,7 +70,7 @@ def needs_log_axis(values: Iterable[float]) -> bool:
     return bool(positive) and max(positive) > 30 * min(positive)
 
 
-def log_axis(values: Iterable[float]) -> dict[str, Any]:
+def log_axis(values: Iterable[float]) -> Json:
     """A log axis that contains the positive, finite ``values``, with ticks at round numbers."""
     positive = [v for v in values if v > 0 and math.isfinite(v)]
     low, high = math.log10(min(positive)), math.log10(max(positive))
@@ -93,10 +100,96 @@ def tick_label(value: float) -> str:
     return f"{value:g}" if 1e-3 <= value < 1e5 else text.number(value)
 
 
-def round_axis(rounds: Iterable[float]) -> dict[str, Any]:
+def epsilon_axis(values: Iterable[float], title: str = "ε") -> Json:
+    """The axis of some ε, logarithmic where they span much."""
+    known = list(values)
+    return {"title": {"text": title}, "rangemode": "tozero"} | (
+        log_axis(known) if needs_log_axis(known) else {}
+    )
+
+
+def round_axis(rounds: Iterable[float]) -> Json:
     """The x axis over rounds; with few rounds, a tick for each and a margin at both ends."""
     known = list(rounds)
-    axis: dict[str, Any] = {"title": {"text": "round"}, "tickformat": "d"}
+    axis: Json = {"title": {"text": "round"}, "tickformat": "d"}
     if known and max(known) - min(known) < 10:
         axis |= {"dtick": 1, "range": [min(known) - 0.5, max(known) + 0.5]}
     return axis
+
+
+def over_legend(height: int, data: Sequence[Mapping[str, Any]], y: float = -0.24) -> Json:
+    """Height, margins and legend; a longer legend makes the figure higher, to leave room for axis titles."""
+    entries = sum("name" in trace for trace in data)
+    legend = LEGEND | {"y": y, "tracegroupgap": 0, "maxheight": 1}
+    return {"height": height + _LEGEND_LINE * max(0, entries - 2), "margin": MARGIN, "legend": legend}
+
+
+def mode_of(rounds: Sequence[float] | np.ndarray[Any, Any]) -> str:
+    """Markers on a line of few rounds."""
+    return "lines+markers" if len(rounds) <= 30 else "lines"
+
+
+def thinned(*columns: np.ndarray[Any, Any], most: int = 50) -> list[tuple[float, ...]]:
+    """At most ``most`` rows, evenly spaced, including the last one."""
+    count = len(columns[0])
+    kept = range(count) if count <= most else np.unique(np.linspace(0, count - 1, most).round().astype(int))
+    return [tuple(float(column[i]) for column in columns) for i in kept]
+
+
+class Bars(NamedTuple):
+    """Bars of one kind: of each its colour, its ε, and the ε as text."""
+
+    name: str
+    colours: Sequence[str]
+    values: Sequence[float]
+    texts: Sequence[str]
+
+
+def paired_bars(
+    labels: Sequence[str],
+    pair: tuple[Bars, Bars],
+    *,
+    below: int,
+    right: int,
+    endless_colour: str | None = None,
+) -> tuple[list[Json], Json]:
+    """Two horizontal bars for each label, as data and layout; a bar for an infinite ε is striped.
+
+    Args:
+        labels: one for each two bars.
+        pair: the bars.
+        below: room below the bars, in pixels.
+        right: margin, in pixels.
+        endless_colour: of bars for an infinite ε; ``None``: their own.
+    """
+    finite = [value for bars in pair for value in bars.values if 0 < value < math.inf]
+    is_log = needs_log_axis(finite)
+    beyond = (max(finite, default=1.0) or 1.0) * (2 if is_log else 1.15)  # length of a bar for an infinite ε
+    places, height = list(range(len(labels))), below + 62 * len(labels)
+    data: list[Json] = []
+    for name, colours, values, texts in pair:
+        endless = [value == math.inf for value in values]
+        hues = [
+            endless_colour or own if no_end else own for own, no_end in zip(colours, endless, strict=True)
+        ]
+        pattern = {"shape": ["/" if no_end else "" for no_end in endless]}
+        lengths = [beyond if no_end else value for value, no_end in zip(values, endless, strict=True)]
+        data.append({
+            "type": "bar", "orientation": "h", "name": name, "y": places, "x": lengths, "text": list(texts),
+            "textposition": "outside", "cliponaxis": False, "hoverinfo": "text",
+            "hovertext": [f"{name}: ε = {shown}" for shown in texts],
+            "marker": {"color": hues, "pattern": pattern},
+        })  # fmt: skip
+    axis: Json = {"title": {"text": "ε"}, "fixedrange": True}
+    axis |= log_axis([*finite, beyond]) if is_log else {"rangemode": "tozero"}
+    named = {"tickvals": places, "ticktext": list(labels), "autorange": "reversed", "automargin": True}
+    layout = {
+        "height": height + 90,
+        "barmode": "group",
+        "bargap": 0.35,
+        "margin": {"l": 8, "r": right, "t": 8, "b": 76},
+        "xaxis": axis,
+        "yaxis": named | {"showgrid": False, "fixedrange": True},
+        "legend": {"orientation": "h", "x": 0, "y": -58 / height, "yanchor": "top"},
+    }
+    return data, layout

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
-from sfumato.report.figures.figure import NO_GUARANTEE, Figure, log_ticks, tick_label
+from sfumato.report.figures.figure import NO_GUARANTEE, Figure, Json, log_ticks, tick_label
 from sfumato.report.results.matrix import Cell, Matrix
-from sfumato.run_folder.reader import as_epsilon
+from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 
 _MOST_TABLE_ROWS = 400
 # ColorBrewer's Blues from the second step on: readable in print and without colour vision.
@@ -22,8 +22,17 @@ def finite_epsilons(matrices: Sequence[Matrix]) -> list[float]:
     return [c.epsilon for matrix in matrices for c in matrix.cells.values() if 0 < c.epsilon < math.inf]
 
 
-def heatmap_figure(matrix: Matrix, privacy: Mapping[str, Any], finite: Sequence[float]) -> Figure | None:
-    """The matrix drawn, with a colour scale over ``finite``; ``None`` where the run has no guarantees."""
+def heatmap_figure(
+    matrix: Matrix, guarantees: Sequence[Guarantee], delta: float, finite: Sequence[float]
+) -> Figure | None:
+    """The matrix drawn, with a colour scale over ``finite``; ``None`` where the run has no guarantees.
+
+    Args:
+        matrix: of the guarantees.
+        guarantees: for the table of numbers.
+        delta: of every ε.
+        finite: ε that the scale contains.
+    """
     if not matrix.cells:
         return None
     upright = len(matrix.columns) <= 7
@@ -36,141 +45,120 @@ def heatmap_figure(matrix: Matrix, privacy: Mapping[str, Any], finite: Sequence[
     return Figure(
         title="ε by class of device and observer",
         caption=(
-            f"ε{text.at_delta(privacy)} of {_unit(privacy)} of each class (row) towards each observer "
+            f"ε{text.at_delta(delta)} of {_unit(guarantees)} of each class (row) towards each observer "
             "(column), over the whole training. "
             "A cell that stands for several pairs shows the largest ε. Lighter is more private; ∞ means no "
             f"guarantee{_without(matrix)}. An empty cell: there is no such pair, or another row stands "
             "for it."
         ),
         description=" ".join(described[:40] + [f"And {len(described) - 40} more."] * (len(described) > 40)),
-        data=_traces(matrix, privacy, finite),
+        data=_traces(matrix, delta, finite),
         layout=_layout(matrix, columns, upright=upright),
-        table=guarantee_table(privacy),
+        table=_guarantee_table(guarantees, delta),
         kind="heatmap",
         min_width=(240 + 96 * len(columns)) if upright else (300 + 30 * len(columns)),
     )
 
 
-def _unit(privacy: Mapping[str, Any]) -> str:
-    kinds = sorted({str(row["unit"]).partition(":")[0] for row in privacy["guarantees"]})
+def _unit(guarantees: Sequence[Guarantee]) -> str:
+    kinds = sorted({row.unit_kind for row in guarantees})
     return " or ".join(f"a {kind}" for kind in kinds)
 
 
 def _without(matrix: Matrix) -> str:
     """What the colours of cells without a guarantee say."""
-    trusted = {_is_trusted(cell) for cell in matrix.cells.values() if cell.epsilon == math.inf}
+    trusted = {cell.trusts_all for cell in matrix.cells.values() if cell.epsilon == math.inf}
     if trusted == {True}:
         return ": the observer is trusted with raw updates"
     return " (grey: the observer is trusted with raw updates)" if trusted == {True, False} else ""
 
 
-def _traces(matrix: Matrix, privacy: Mapping[str, Any], finite: Sequence[float]) -> list[dict[str, Any]]:
+def _traces(matrix: Matrix, delta: float, finite: Sequence[float]) -> list[Json]:
     """Cells with a finite ε on a logarithmic colour scale; without a guarantee: red, or grey for trust."""
     low, high = _ends(finite)
     width = len(matrix.columns)
-    common: dict[str, Any] = {
-        "type": "heatmap",
-        "x": list(range(width)),
-        "y": list(range(len(matrix.rows))),
-        "xgap": 3,
-        "ygap": 3,
-        "hoverinfo": "text",
-        "texttemplate": "%{text}",
-        "textfont": {"size": 14 if width <= 14 else 9},
-    }
+    common: Json = {"type": "heatmap", "x": list(range(width)), "y": list(range(len(matrix.rows)))}
+    common |= {"xgap": 3, "ygap": 3, "hoverinfo": "text", "texttemplate": "%{text}"}
     epsilons = [cell.epsilon for cell in matrix.cells.values()]
-    traces = [
-        common
-        | _cells(
-            matrix, privacy, lambda c: None if c.epsilon == math.inf else math.log10(max(c.epsilon, low))
-        )
-        | {
-            "zmin": math.log10(low),
-            "zmax": math.log10(high),
-            "colorscale": _SCALE,
-            "showscale": min(epsilons) < math.inf,
-            "colorbar": _colorbar(low, high),
-        }
-    ]
+    scale = {"zmin": math.log10(low), "zmax": math.log10(high), "colorscale": _SCALE}
+    bar = {"showscale": min(epsilons) < math.inf, "colorbar": _colorbar(low, high)}
+    cells = _cells(matrix, delta, lambda c: math.log10(max(c.epsilon, low)) if c.epsilon < math.inf else None)
+    traces = [common | cells | scale | bar | {"textfont": {"size": 14 if width <= 14 else 9}}]
     if math.inf in epsilons:
-        traces.append(
-            common
-            | _cells(matrix, privacy, lambda c: float(_is_trusted(c)) if c.epsilon == math.inf else None)
-            | {
-                "zmin": 0,
-                "zmax": 1,
-                "colorscale": [[0, NO_GUARANTEE], [0.5, NO_GUARANTEE], [0.5, _TRUSTING], [1, _TRUSTING]],
-                "showscale": False,
-                "textfont": {"size": 24 if width <= 14 else 13, "color": "#FFFFFF"},
-            }
-        )
+        cells = _cells(matrix, delta, lambda c: float(c.trusts_all) if c.epsilon == math.inf else None)
+        colours = [[0, NO_GUARANTEE], [0.5, NO_GUARANTEE], [0.5, _TRUSTING], [1, _TRUSTING]]
+        scale = {"zmin": 0, "zmax": 1, "colorscale": colours, "showscale": False}
+        font = {"size": 24 if width <= 14 else 13, "color": "#FFFFFF"}
+        traces.append(common | cells | scale | {"textfont": font})
     return traces
 
 
-def _layout(matrix: Matrix, columns: Sequence[str], *, upright: bool) -> dict[str, Any]:
+def _layout(matrix: Matrix, columns: Sequence[str], *, upright: bool) -> Json:
     """Names of columns above the matrix, names of rows left of it."""
     rows = len(matrix.rows)
-    axis = {
-        "showgrid": False,
-        "zeroline": False,
-        "automargin": True,
-        "fixedrange": True,
-        "ticks": "",
-        "ticklabelstandoff": 6,
-        "showline": False,
-    }
+    axis = {"showgrid": False, "zeroline": False, "automargin": True, "fixedrange": True, "ticks": ""}
+    axis |= {"ticklabelstandoff": 6, "showline": False}
+    across = {"side": "top", "tickvals": list(range(len(columns))), "ticktext": list(columns)}
+    down = {"autorange": "reversed", "tickvals": list(range(rows))}
     return {
         "height": (120 if upright else 200) + rows * (52 if rows <= 12 else 38),
         "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
-        "xaxis": axis
-        | {
-            "side": "top",
-            "tickvals": list(range(len(columns))),
-            "ticktext": list(columns),
-            "tickangle": 0 if upright else -90,
-        },
-        "yaxis": axis
-        | {
-            "autorange": "reversed",
-            "tickvals": list(range(rows)),
-            "ticktext": [_row_label(row.title, row.detail) for row in matrix.rows],
-        },
+        "xaxis": axis | across | {"tickangle": 0 if upright else -90},
+        "yaxis": axis | down | {"ticktext": [_row_label(row.title, row.detail) for row in matrix.rows]},
     }
 
 
-def guarantee_table(privacy: Mapping[str, Any]) -> str:
-    """The guarantees in privacy.json, the largest ε first."""
-    rows = sorted(privacy["guarantees"], key=lambda g: as_epsilon(g["epsilon"]), reverse=True)
+def _guarantee_table(guarantees: Sequence[Guarantee], delta: float) -> str:
+    """The guarantees, the largest ε first."""
+    rows = sorted(guarantees, key=lambda g: -g.epsilon)
     left = len(rows) - _MOST_TABLE_ROWS
-    more = (
-        f" (the {_MOST_TABLE_ROWS} with the largest ε; {text.whole(left)} more are in privacy.json)"
-        if left > 0
-        else ""
-    )
-    ranged = ["ε of its units"] if any("epsilon_range" in g for g in rows) else []
+    listed = f"the {_MOST_TABLE_ROWS} with the largest ε; {text.whole(left)} more are in privacy.json"
+    more = f" ({listed})" if left > 0 else ""
+    ranged = ["ε of its units"] if any(g.epsilon_range for g in rows) else []
     return text.table(
         ["unit", "observer", "pairs", "neighbours", "ε", *ranged, "releases", "bound", "method", "why"],
         [
             (
-                text.unit_of(g), g["observer"], text.whole(g["stands_for"]), g.get("neighbours", "–"),
-                text.epsilon(as_epsilon(g["epsilon"])), *(text.epsilon_range(g) for _ in ranged),
-                g.get("releases", "–"), g.get("bound", "–"), g.get("method", "–"), g.get("why", ""),
+                text.unit_of(g), g.observer, text.whole(g.stands_for), g.neighbours, text.epsilon(g.epsilon),
+                *(text.epsilon_range(g) for _ in ranged), g.releases, g.bound, g.method, g.why,
             )
             for g in rows[:_MOST_TABLE_ROWS]
         ],
-        caption=f"The worst pair of every class of pairs{more}; ε{text.at_delta(privacy)}",
+        caption=f"The worst pair of every class of pairs{more}; ε{text.at_delta(delta)}",
         numeric=(2, 4, *(5 for _ in ranged), 5 + len(ranged)),
     )  # fmt: skip
 
 
-def _is_trusted(cell: Cell) -> bool:
-    """Whether only observers that are trusted with raw updates are without a guarantee."""
-    return all(g.get("trusted") for g in cell.guarantees if as_epsilon(g["epsilon"]) == math.inf)
+def after_run_table(privacy: RecordedPrivacy) -> str:
+    """A folded table of the pairs whose ε after the run differs from the guarantee; empty where none does."""
+    rows = []
+    for place, after in privacy.after_run.items():
+        row = privacy.guarantees[place]
+        before, since = text.epsilon(row.epsilon), text.epsilon(after.epsilon)
+        if before != since:
+            rows.append((row.unit, row.observer, before, since, after.participations))
+    if not rows:
+        return ""
+    table = text.table(
+        ["devices like", "observer", "guaranteed ε", "ε after the run", "rounds took part"],
+        rows,
+        caption=f"Pairs whose ε after the run differs from the guarantee{text.at_delta(privacy.delta)}",
+        numeric=(2, 3, 4),
+    )
+    words = (
+        "The guarantee is made before the run, when nobody knows who will be drawn or elected. After the run "
+        "it is known, and a draw hides nothing any more: ε is larger for devices that took part, or whose "
+        "peers were elected, more often than expected, and smaller for the others. These figures apply to "
+        "this run only."
+    )
+    return (
+        "<details><summary>ε after the run, where it differs from the guarantee</summary>"
+        f"<p>{text.escape(words)}</p>{table}</details>"
+    )
 
 
-def _cells(
-    matrix: Matrix, privacy: Mapping[str, Any], z_of: Callable[[Cell], float | None]
-) -> dict[str, Any]:
+def _cells(matrix: Matrix, delta: float, colour_of: Callable[[Cell], float | None]) -> Json:
+    """Colours, texts and hover texts of all cells; empty where there is no cell, or it has no colour."""
     z: list[list[float | None]] = []
     texts: list[list[str]] = []
     hovers: list[list[str]] = []
@@ -178,11 +166,11 @@ def _cells(
         line: list[tuple[float | None, str, str]] = []
         for c, column in enumerate(matrix.columns):
             cell = matrix.cells.get((r, c))
-            value = None if cell is None else z_of(cell)
+            value = None if cell is None else colour_of(cell)
             if cell is None or value is None:
                 line.append((None, "", ""))
             else:
-                hover = _hover(cell, f"{row.title} → {column.title}", privacy)
+                hover = _hover(cell, f"{row.title} → {column.title}", delta)
                 line.append((value, text.epsilon(cell.epsilon), hover))
         z.append([entry[0] for entry in line])
         texts.append([entry[1] for entry in line])
@@ -190,21 +178,20 @@ def _cells(
     return {"z": z, "text": texts, "hovertext": hovers}
 
 
-def _hover(cell: Cell, title: str, privacy: Mapping[str, Any]) -> str:
+def _hover(cell: Cell, title: str, delta: float) -> str:
     worst = cell.guarantees[0]
     facts = [
-        f"unit {text.label(text.unit_of(worst))}, observer {text.label(worst['observer'])}",
-        f"releases {text.label(worst.get('releases', '–'))} · bound {text.label(worst.get('bound', '–'))} · "
-        f"method {text.label(worst.get('method', '–'))}",
-        f"neighbours {text.label(worst.get('neighbours', '–'))} · δ {text.label(privacy.get('delta', '–'))}",
+        f"unit {text.label(text.unit_of(worst))}, observer {text.label(worst.observer)}",
+        f"releases {worst.releases} · bound {text.label(worst.bound)} · method {text.label(worst.method)}",
+        f"neighbours {text.label(worst.neighbours)} · δ {'–' if math.isnan(delta) else delta}",
         f"stands for {text.whole(cell.pairs)} pair{'s' if cell.pairs != 1 else ''}",
     ]
-    least = min(as_epsilon((g.get("epsilon_range") or [g["epsilon"]])[0]) for g in cell.guarantees)
+    least = min((g.epsilon_range or (g.epsilon,))[0] for g in cell.guarantees)
     if least < cell.epsilon:
         several = f"worst of {len(cell.guarantees)} classes of pairs" if len(cell.guarantees) > 1 else "worst"
         facts.append(f"{several}; the least ε is {text.epsilon(least)}")
-    if worst.get("why"):
-        facts.append(f"<i>{text.wrapped(worst['why'])}</i>")
+    if worst.why:
+        facts.append(f"<i>{text.wrapped(worst.why)}</i>")
     return "<br>".join([f"<b>{text.label(title)}</b>", f"ε = {text.epsilon(cell.epsilon)}", *facts])
 
 
@@ -219,16 +206,10 @@ def _ends(finite: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def _colorbar(low: float, high: float) -> dict[str, Any]:
+def _colorbar(low: float, high: float) -> Json:
     inside = log_ticks(low, high)
-    return {
-        "title": {"text": "ε"},
-        "tickvals": [math.log10(s) for s in inside],
-        "ticktext": [tick_label(s) for s in inside],
-        "thickness": 12,
-        "outlinewidth": 0,
-        "len": 1,
-    }
+    ticks = {"tickvals": [math.log10(s) for s in inside], "ticktext": [tick_label(s) for s in inside]}
+    return {"title": {"text": "ε"}, "thickness": 12, "outlinewidth": 0, "len": 1} | ticks
 
 
 def _row_label(title: str, detail: str) -> str:

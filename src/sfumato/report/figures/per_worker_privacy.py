@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from sfumato.privacy.groups.per_worker import PerWorker, per_worker
 from sfumato.report import formatting as text
-from sfumato.report.figures.figure import Figure, colour, faded, log_axis, needs_log_axis
+from sfumato.report.figures.figure import (
+    LEGEND,
+    MARGIN,
+    Figure,
+    Json,
+    colour,
+    faded,
+    log_axis,
+    needs_log_axis,
+)
 from sfumato.report.results.grouped_run import GroupedRun
 
 _MOST_ROUNDS = 12
@@ -21,8 +29,7 @@ _MODELS: tuple[tuple[Literal[1, 2], str], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class _RoundSpread:
+class _RoundSpread(NamedTuple):
     """ε over workers after one round, under one threat model.
 
     Attributes:
@@ -51,7 +58,7 @@ def per_worker_privacy_figure(run: GroupedRun) -> Figure | None:
     if not at_rounds:
         return None
     spreads = [(name, _spreads(run, at_rounds, model)) for model, name in _MODELS]
-    data, notes, finite = list[dict[str, Any]](), list[str](), list[float]()
+    data, notes, finite = list[Json](), list[str](), list[float]()
     for number, (name, spread) in enumerate(spreads):
         last = spread[-1]
         drawn = [one for one in spread if math.isfinite(one.least)]
@@ -75,9 +82,8 @@ def per_worker_privacy_figure(run: GroupedRun) -> Figure | None:
         caption=(
             f"ε (δ = {text.number(run.delta)}) of all data of a worker towards the single worker that learns "
             "the most about it: per-worker privacy (PwP) of the DP-OGL paper, equation (15), with the exact "
-            "leakage. "
-            "If all other workers observe, that is its Threat model 1; if those of other groups do, 2. "
-            "Line: the worst worker; dashed: the median; band: all workers that have a guarantee. "
+            "leakage. If all other workers observe, that is its Threat model 1; if those of other groups do, "
+            "2. Line: the worst worker; dashed: the median; band: all workers that have a guarantee. "
             + " ".join(notes)
         ).strip(),
         description="Per-worker privacy over rounds. " + " ".join(described),
@@ -93,12 +99,12 @@ def per_worker_privacy_figure(run: GroupedRun) -> Figure | None:
     )
 
 
-def _layout(last_round: int, finite: Sequence[float], message: str) -> dict[str, Any]:
+def _layout(last_round: int, finite: Sequence[float], message: str) -> Json:
     """Axes over rounds and ε; with a ``message``, only that: there is nothing to draw."""
-    layout: dict[str, Any] = {
+    layout: Json = {
         "height": 380,
-        "margin": {"l": 64, "r": 16, "t": 30, "b": 56},
-        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.2, "yanchor": "top"},
+        "margin": MARGIN,
+        "legend": LEGEND | {"y": -0.2},
         "hovermode": "x unified",
         "xaxis": {"title": {"text": "round"}, "tickformat": "d", "range": [0, last_round * 1.02]},
         "yaxis": {"title": {"text": "ε, worst observer"}, "rangemode": "tozero"},
@@ -153,41 +159,19 @@ def _spread(found: Sequence[PerWorker], at: int, round_number: int) -> _RoundSpr
     return _RoundSpread(round_number, float(finite[0]), middle, float(finite[-1]), unprotected)
 
 
-def _band(drawn: Sequence[_RoundSpread], name: str, hex_colour: str) -> list[dict[str, Any]]:
-    x = [one.round_number for one in drawn]
+def _band(drawn: Sequence[_RoundSpread], name: str, hue: str) -> list[Json]:
     low, middle, high = ([one.values[i] for one in drawn] for i in range(3))
-    common = {"type": "scatter", "x": x, "legendgroup": name}
-    marker = {"color": hex_colour, "size": 6}
+    common: Json = {"type": "scatter", "x": [one.round_number for one in drawn], "legendgroup": name}
+    common |= {"mode": "lines", "hovertemplate": "%{text}"}
+
+    def line(what: str, values: list[float], look: Json) -> Json:
+        texts = list(map(text.epsilon, values))
+        return common | {"name": f"{name}, {what}", "y": values, "text": texts} | look
+
+    worst: Json = {"mode": "lines+markers", "fill": "tonexty", "fillcolor": faded(hue, 0.16)}
+    worst |= {"line": {"color": hue, "width": 2}, "marker": {"color": hue, "size": 6}}
     return [
-        common
-        | {
-            "mode": "lines",
-            "y": low,
-            "text": list(map(text.epsilon, low)),
-            "line": {"width": 0.5, "color": hex_colour},
-            "showlegend": False,
-            "hovertemplate": "%{text}",
-            "name": f"{name}, least",
-        },
-        common
-        | {
-            "mode": "lines+markers",
-            "y": high,
-            "text": list(map(text.epsilon, high)),
-            "fill": "tonexty",
-            "fillcolor": faded(hex_colour, 0.16),
-            "line": {"color": hex_colour, "width": 2},
-            "marker": marker,
-            "name": f"{name}, worst worker",
-            "hovertemplate": "%{text}",
-        },
-        common
-        | {
-            "mode": "lines",
-            "y": middle,
-            "text": list(map(text.epsilon, middle)),
-            "line": {"color": hex_colour, "width": 1.5, "dash": "dash"},
-            "name": f"{name}, median",
-            "hovertemplate": "%{text}",
-        },
+        line("least", low, {"line": {"width": 0.5, "color": hue}, "showlegend": False}),
+        line("worst worker", high, worst),
+        line("median", middle, {"line": {"color": hue, "width": 1.5, "dash": "dash"}}),
     ]

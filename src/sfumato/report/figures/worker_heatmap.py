@@ -9,30 +9,18 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sfumato.report import formatting as text
-from sfumato.report.figures.figure import NO_GUARANTEE, Figure, log_ticks, needs_log_axis, tick_label
+from sfumato.report.figures.figure import NO_GUARANTEE, Figure, Json, log_ticks, needs_log_axis, tick_label
 from sfumato.report.results.grouped_run import GroupedRun, WorkerPair
 
 Pairs: TypeAlias = list[list[WorkerPair | None]]
 """By target and observer; ``None`` where there is no such pair."""
 
-_SCALE = [
-    [0.0, "#F7FBFF"],
-    [0.2, "#DEEBF7"],
-    [0.4, "#9ECAE1"],
-    [0.6, "#4292C6"],
-    [0.8, "#08519C"],
-    [1.0, "#08306B"],
-]
-BUTTONS: dict[str, Any] = {
-    "bgcolor": "#F4F4F2",
-    "bordercolor": "#9AA1AA",
-    "borderwidth": 1,
-    "font": {"color": "#1D2126", "size": 12},
-    "showactive": True,
-    "xanchor": "left",
-    "yanchor": "bottom",
-    "x": 0,
-    "pad": {"t": 0, "b": 8, "l": 0, "r": 0},
+_COLOURS = ("#F7FBFF", "#DEEBF7", "#9ECAE1", "#4292C6", "#08519C", "#08306B")
+_SCALE = [[step / 5, colour] for step, colour in enumerate(_COLOURS)]
+BUTTONS: Json = {
+    **{"bgcolor": "#F4F4F2", "bordercolor": "#9AA1AA", "borderwidth": 1, "showactive": True},
+    **{"font": {"color": "#1D2126", "size": 12}, "pad": {"t": 0, "b": 8, "l": 0, "r": 0}},
+    **{"xanchor": "left", "yanchor": "bottom", "x": 0},
 }
 
 
@@ -52,8 +40,7 @@ def worker_heatmap_figure(run: GroupedRun) -> Figure:
         title="ε between any two workers",
         caption=(
             "What the worker of a column can learn at most about all data of the worker of a row"
-            f"{classes}, as ε at δ = {text.number(run.delta)}; Fig. 4 of "
-            "the paper. "
+            f"{classes}, as ε at δ = {text.number(run.delta)}; Fig. 4 of the paper. "
             "Darker cells have a larger ε, red cells no guarantee; the diagonal is empty."
             + (
                 " The buttons switch to the paper's claims, in the colours of the exact values: a cell that "
@@ -74,9 +61,7 @@ def worker_heatmap_figure(run: GroupedRun) -> Figure:
     )
 
 
-def _traces(
-    pairs: Pairs, view: str, names: Sequence[str], log_from: float | None
-) -> Iterator[dict[str, Any]]:
+def _traces(pairs: Pairs, view: str, names: Sequence[str], log_from: float | None) -> Iterator[Json]:
     """The cells of one view with a finite ε, and in red those without a guarantee.
 
     Args:
@@ -90,83 +75,53 @@ def _traces(
     kind = "exact" if view == "exact" else "claimed"
     hover = f"about %{{y}}<br>observer %{{x}}<br>ε = <b>%{{text}}</b> ({kind})<br>%{{customdata}}"
     common = {
-        "type": "heatmap",
-        "x": list(names),
-        "y": list(names),
-        "visible": view == "exact",
-        "hoverongaps": False,
-        "xgap": gap,
-        "ygap": gap,
-        "hovertemplate": f"{hover}<extra></extra>",
-        "name": view,
+        **{"type": "heatmap", "name": view, "x": list(names), "y": list(names), "xgap": gap, "ygap": gap},
+        **{"visible": view == "exact", "hoverongaps": False, "hovertemplate": f"{hover}<extra></extra>"},
     }
     colours = values if log_from is None else np.log10(np.maximum(values, log_from))
     finite = _cells(np.where(np.isinf(values), np.nan, colours), values, pairs, view)
     yield common | finite | {"coloraxis": "coloraxis"}
     if np.isinf(values).any():
-        red = {
-            "zmin": 0,
-            "zmax": 1,
-            "colorscale": [[0, NO_GUARANTEE], [1, NO_GUARANTEE]],
-            "showscale": False,
-        }
+        colorscale = [[0, NO_GUARANTEE], [1, NO_GUARANTEE]]
+        red = {"zmin": 0, "zmax": 1, "colorscale": colorscale, "showscale": False}
         yield common | _cells(np.where(np.isinf(values), 1.0, np.nan), values, pairs, view) | red
 
 
-def _layout(
-    run: GroupedRun, names: Sequence[str], scaled: list[float], data: Sequence[dict[str, Any]]
-) -> dict[str, Any]:
+def _layout(run: GroupedRun, names: Sequence[str], scaled: list[float], data: Sequence[Json]) -> Json:
     """Axes with a few workers' numbers, the colour scale, and a button for every view."""
     ticks, workers = _ticks(len(names)), run.drawn_workers.tolist()
-    axis = {
-        "type": "category",
-        "tickvals": [names[t] for t in ticks],
-        "ticktext": [run.worker_title(workers[t]) for t in ticks],
-        "tickangle": 0,
-        "showgrid": False,
-        "constrain": "domain",
-        "fixedrange": False,
-        "showline": False,
-        "showspikes": False,
-    }
-    layout: dict[str, Any] = {
+    titles = [run.worker_title(workers[t]) for t in ticks]
+    axis = {"type": "category", "tickvals": [names[t] for t in ticks], "ticktext": titles, "tickangle": 0}
+    axis |= {"constrain": "domain", "fixedrange": False}
+    axis |= dict.fromkeys(("showgrid", "showline", "showspikes"), False)
+    down = {"title": {"text": "worker that ε is about"}, "scaleanchor": "x", "autorange": "reversed"}
+    layout: Json = {
         "height": 660,
         "margin": {"l": 64, "r": 16, "t": 56 if run.claims else 16, "b": 56},
         "xaxis": axis | {"title": {"text": "observer (another worker)"}},
-        "yaxis": axis
-        | {"title": {"text": "worker that ε is about"}, "scaleanchor": "x", "autorange": "reversed"},
+        "yaxis": axis | down,
         "coloraxis": _colours(scaled, needs_log_axis(scaled)),
     }
     if run.claims:
+        shown = {view: [trace["name"] == view for trace in data] for view in ["exact", *run.claims]}
         buttons = [
-            {
-                "label": text.label(_label(view)),
-                "method": "restyle",
-                "args": [{"visible": [trace["name"] == view for trace in data]}],
-            }
-            for view in ["exact", *run.claims]
+            {"label": text.label(_label(view)), "method": "restyle", "args": [{"visible": visible}]}
+            for view, visible in shown.items()
         ]
-        layout["updatemenus"] = [
-            BUTTONS | {"type": "buttons", "direction": "right", "y": 1.01, "buttons": buttons}
-        ]
+        row = {"type": "buttons", "direction": "right", "y": 1.01, "buttons": buttons}
+        layout["updatemenus"] = [BUTTONS | row]
     return layout
 
 
 def _pair(run: GroupedRun, unit: int, observer: int) -> WorkerPair | None:
-    return None if unit == observer and _alone(run, unit) else run.pair(*_apart(run, unit, observer))
-
-
-def _alone(run: GroupedRun, unit: int) -> bool:
-    """Whether the diagonal cell is empty: for a single worker, or one without others of the same groups."""
-    return run.draws_every_worker or int(run.ledger.kinds.size[run.ledger.kinds.of[unit]]) == 1
-
-
-def _apart(run: GroupedRun, unit: int, observer: int) -> tuple[int, int]:
-    """The pair of a cell; on the diagonal of classes, two different workers of the class."""
-    if unit != observer:
-        return unit, observer
-    members = np.flatnonzero(run.ledger.kinds.of == run.ledger.kinds.of[unit])
-    return unit, int(members[members != unit][0])
+    """The pair of a cell; on the diagonal two workers of the same groups, if it stands for several."""
+    if unit == observer:
+        others = np.flatnonzero(run.ledger.kinds.of == run.ledger.kinds.of[unit])
+        others = others[others != unit]
+        if run.draws_every_worker or not len(others):
+            return None
+        observer = int(others[0])
+    return run.pair(unit, observer)
 
 
 def _values(pairs: Pairs, view: str) -> Any:
@@ -178,7 +133,7 @@ def _values(pairs: Pairs, view: str) -> Any:
     return np.array([[value(pair) for pair in row] for row in pairs], dtype=float)
 
 
-def _cells(z: Any, epsilons: Any, pairs: Pairs, view: str) -> dict[str, Any]:
+def _cells(z: Any, epsilons: Any, pairs: Pairs, view: str) -> Json:
     """Values, texts and hover texts of all cells; empty for NaN."""
     blank = np.isnan(z)
     return {
@@ -234,9 +189,9 @@ def _ticks(count: int) -> list[int]:
     return list(range(0, count, step))
 
 
-def _colours(scaled: list[float], log: bool) -> dict[str, Any]:
+def _colours(scaled: list[float], log: bool) -> Json:
     """A colour scale over ``scaled`` that spans at least a third of the largest value."""
-    bar: dict[str, Any] = {"title": {"text": "ε"}, "thickness": 12, "outlinewidth": 0, "len": 1}
+    bar: Json = {"title": {"text": "ε"}, "thickness": 12, "outlinewidth": 0, "len": 1}
     positive = [v for v in scaled if v > 0]
     if log:
         low, high = min(positive), max(positive)
@@ -250,7 +205,7 @@ def _colours(scaled: list[float], log: bool) -> dict[str, Any]:
 
 def _table(run: GroupedRun, kinds: list[int]) -> str:
     """One row for every pair of sets of groups, the largest ε first."""
-    rows, seen = [], set()
+    rows = []
     for a in kinds:
         for b in kinds:
             if a == b and int(run.ledger.kinds.size[a]) == 1:
@@ -259,27 +214,15 @@ def _table(run: GroupedRun, kinds: list[int]) -> str:
             members = np.flatnonzero(run.ledger.kinds.of == b)
             pair = run.pair(unit, int(members[members != unit][0]))
             groups = [text.join_names(list(map(str, run.groups_of(int(w)))), 6) for w in (unit, members[0])]
-            if (a, b) not in seen:
-                rows.append((pair.epsilon, groups, pair))
-            seen.add((a, b))
+            rows.append((pair.epsilon, groups, pair))
     rows.sort(key=lambda row: -row[0])
     left = len(rows) - 100
+    titles = ("groups of the worker", "of the observer", "distance", "releases", "bound", "ε")
     return text.table(
-        [
-            "groups of the worker",
-            "of the observer",
-            "distance",
-            "releases",
-            "bound",
-            "ε",
-            *(f"ε, {_label(name)}" for name in run.claims),
-        ],
+        [*titles, *(f"ε, {_label(name)}" for name in run.claims)],
         [
             (
-                *groups,
-                "–" if pair.hops is None else pair.hops,
-                text.whole(pair.releases),
-                pair.bound,
+                *groups, "–" if pair.hops is None else pair.hops, text.whole(pair.releases), pair.bound,
                 text.epsilon(pair.epsilon),
                 *(text.number(pair.claimed[n]) if n in pair.claimed else "–" for n in run.claims),
             )
@@ -288,4 +231,4 @@ def _table(run: GroupedRun, kinds: list[int]) -> str:
         caption=f"ε by the groups of both workers (δ = {text.number(run.delta)})"
         + (f" (the 100 with the largest ε; {left} more)" if left > 0 else ""),
         numeric=tuple(range(2, 6 + len(run.claims))),
-    )
+    )  # fmt: skip

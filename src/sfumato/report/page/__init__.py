@@ -2,9 +2,9 @@
 
 Imported by ``report`` and what is above it; imports ``report`` and what ``report`` imports.
 
-    after_run      ε after the run, where it differs from the guarantee
-    comparison     several runs: which is best at what, and where their specs differ
-    first_screen   the first screen: who learns what, at what cost, is it worth it
-    html           the HTML page and its figures
-    sections       the report of runs: its sections in order
+    comparison       several runs: which is best at what, and where their specs differ
+    first_screen     the first screen: who learns what, at what cost, is it worth it
+    html             the HTML page and its figures
+    sections         the report of runs: its sections in order
+    who_adds_noise   who adds how much noise, who takes part and what is clipped
 """

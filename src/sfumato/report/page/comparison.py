@@ -11,6 +11,7 @@ from sfumato.report.results.comparability import asks_for_energy, energy_text
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import Summary, has_edges, score_text
 from sfumato.run_folder.headline import headline_of
+from sfumato.run_folder.recorded_privacy import RawDevices
 from sfumato.spec.diff import differing
 
 _ALIKE = ("rounds", "seeds")  # left out where all runs are alike
@@ -90,10 +91,8 @@ def _shortened(shown: str) -> str:
 
 def _raw_to_cloud(one: Series, summary: Summary) -> str:
     """In a star: all devices, where they trust the cloud."""
-    raw = one.first.privacy.get("raw_to_trusted_edge")
-    if not (summary.cloud_is_trusted and isinstance(raw, Mapping)):
-        return "–"
-    return f"{text.whole(raw['of'])} of {text.whole(raw['of'])}"
+    raw = one.first.privacy.raw_to_trusted_edge
+    return str(RawDevices(raw.of, raw.of)) if summary.cloud_is_trusted and raw is not None else "–"
 
 
 def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
@@ -108,12 +107,10 @@ def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
         energy_text(one.first.spec_dict, summary.energy_j) if asked else "–"
         for summary, one in zip(summaries, series, strict=True)
     ]
+    finals = [score_text(score, one, named=mixed) for score, one in zip(scores, series, strict=True)]
     columns: list[tuple[str, list[str]]] = [
         ("run", [s.run for s in summaries]),
-        (
-            "final score" if mixed else f"final {scores[0].name}",
-            [score_text(score, one, named=mixed) for score, one in zip(scores, series, strict=True)],
-        ),
+        ("final score" if mixed else f"final {scores[0].name}", finals),
         ("ε, public", [text.epsilon(s.epsilon_public) for s in summaries]),
         ("ε, cloud", [text.epsilon(s.epsilon_cloud) for s in summaries]),
         ("ε, own-edge", [text.epsilon(s.epsilon_own_edge) for s in summaries]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sfumato.findings import LARGE_EPSILON
 from sfumato.report import formatting as text
@@ -14,32 +14,28 @@ from sfumato.report.figures.control import stop_reasons
 from sfumato.report.page.comparison import best_runs, comparison
 from sfumato.report.page.html import of_run
 from sfumato.report.results.attack_findings import attacked_run, observers_of, verdict
-from sfumato.report.results.baseline import is_it_worth_it
 from sfumato.report.results.comparability import asks_for_energy, incomparable, radio_model
+from sfumato.report.results.cost_of_privacy import cost_of_privacy, is_it_worth_it
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import read_network
-from sfumato.report.results.privacy_words import cost_of_privacy
-from sfumato.report.results.run_findings import findings_of_run
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import (
     Summary,
     about_records,
+    findings_of_run,
     has_edges,
     protection_sentences,
     protocol_warnings,
     score_sentence,
     score_text,
-    some_are_raw,
     unprotected_finding,
 )
 from sfumato.run_folder.headline import headline_of
-from sfumato.run_folder.reader import as_epsilon
 
 _NO_ENERGY = '<p class="facts">Energy and time to transmit are shown for a spec that describes its radio.</p>'
 
 
-@dataclass(frozen=True)
-class _Tile:
+class _Tile(NamedTuple):
     """A name and a value; ``warns``: it looks like a finding."""
 
     name: str
@@ -95,7 +91,7 @@ def _who_learns(one: Series, matrix: Matrix) -> list[str]:
     attacked = attacked_run(one)
     tried = [] if attacked is None else [verdict(observers_of(attacked))]
     moved = moved_sentence(read_network(one.first.spec_dict))
-    return [*moved, *protection_sentences(one, matrix), *claims_sentence(one.first.privacy["claims"]), *tried]
+    return [*moved, *protection_sentences(one, matrix), *claims_sentence(one.first.privacy.claims), *tried]
 
 
 def _answers(one: Series, summary: Summary, matrix: Matrix) -> str:
@@ -118,20 +114,13 @@ def _answers(one: Series, summary: Summary, matrix: Matrix) -> str:
         f'<p class="facts">{text.escape(_about_epsilons(one, summary))}</p>',
         _tiles(_epsilons(one, summary)),
     ]
-    columns = [
-        (
-            "Who learns what",
-            [*epsilons, _paragraphs(_who_learns(one, matrix))],
-        ),
-        ("At what cost", [_tiles(costs), "" if asked or math.isnan(summary.energy_j) else _NO_ENERGY]),
-        (
-            "Is it worth it",
-            [_tiles([_Tile(f"Final {score.name}", score_text(score, one))]), _paragraphs(worth), shown],
-        ),
-    ]
-    blocks = "".join(
-        f"<div><h3>{text.escape(title)}</h3>{''.join(content)}</div>" for title, content in columns
-    )
+    final = _tiles([_Tile(f"Final {score.name}", score_text(score, one))])
+    columns = {
+        "Who learns what": [*epsilons, _paragraphs(_who_learns(one, matrix))],
+        "At what cost": [_tiles(costs), "" if asked or math.isnan(summary.energy_j) else _NO_ENERGY],
+        "Is it worth it": [final, _paragraphs(worth), shown],
+    }
+    blocks = "".join(f"<div><h3>{title}</h3>{''.join(content)}</div>" for title, content in columns.items())
     return f'<div class="answers">{blocks}</div>{_findings(one, matrix)}'
 
 
@@ -149,13 +138,9 @@ def _energy(one: Series, energy_j: float) -> _Tile:
 
 def _towards_devices(one: Series) -> float:
     """The largest ε towards another single device; NaN without such a row."""
-    found = [
-        as_epsilon(row["epsilon"])
-        for run in one.runs
-        for row in run.privacy["guarantees"]
-        if str(row["observer"]).startswith("device:") and "," not in str(row["observer"])
-    ]
-    return max(found, default=math.nan)
+    rows = (row for run in one.runs for row in run.privacy.guarantees)
+    near = (row.epsilon for row in rows if row.relation.kind in ("peer", "other-device"))
+    return max(near, default=math.nan)
 
 
 def _epsilons(one: Series, summary: Summary) -> list[_Tile]:
@@ -170,7 +155,7 @@ def _epsilons(one: Series, summary: Summary) -> list[_Tile]:
         ("other workers" if grouped else "other devices", _towards_devices(one)),
     ]
     tiles = [_Tile(name, text.epsilon(value), value > LARGE_EPSILON) for name, value in found]
-    if has_edges(one) and some_are_raw(summary.raw_to_trusted_edge):
+    if has_edges(one) and one.first.privacy.raw_to_trusted_edge:
         tiles.insert(2, _Tile(f"its own {edge}, if trusted", "∞"))
     return [_Tile("the cloud", "∞ (trusted)"), *tiles[1:]] if summary.cloud_is_trusted else tiles
 
@@ -179,7 +164,7 @@ def _about_epsilons(one: Series, summary: Summary) -> str:
     """What the tiles of ε are."""
     grouped = not math.isnan(summary.epsilon_peers)
     kind = "record" if about_records(one.first) else "worker" if grouped else "device"
-    return f"The largest ε of a {kind}{text.at_delta(one.first.privacy)} towards"
+    return f"The largest ε of a {kind}{text.at_delta(one.first.privacy.delta)} towards"
 
 
 def _tiles(tiles: Iterable[_Tile]) -> str:

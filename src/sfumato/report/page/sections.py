@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,18 @@ from sfumato.report import formatting as text
 from sfumato.report.drawings.group_graph import group_graph_figure
 from sfumato.report.drawings.moving import places_figure
 from sfumato.report.drawings.topology_figure import topology_figure
-from sfumato.report.figures.accuracy_vs_cost import accuracy_vs_cost_figures
 from sfumato.report.figures.attacks import attacks_part
 from sfumato.report.figures.claims import claims_figure, claims_table
 from sfumato.report.figures.coalitions import coalitions_part
 from sfumato.report.figures.control import control_figures
-from sfumato.report.figures.curves import cost_figures, personal_figure, score_figures
+from sfumato.report.figures.costs import accuracy_vs_cost_figures, cost_figures, even_costs_table
+from sfumato.report.figures.curves import personal_figure, score_figures
 from sfumato.report.figures.elections import elections_figure, elections_parts
 from sfumato.report.figures.epsilon_curves import epsilon_figure
-from sfumato.report.figures.even_costs import even_costs_table
 from sfumato.report.figures.figure import Figure
-from sfumato.report.figures.heatmap import finite_epsilons, heatmap_figure
+from sfumato.report.figures.heatmap import after_run_table, finite_epsilons, heatmap_figure
 from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
 from sfumato.report.figures.worker_heatmap import worker_heatmap_figure
-from sfumato.report.page.after_run import after_the_run
 from sfumato.report.page.first_screen import first_screen
 from sfumato.report.page.html import (
     PlacedFigures,
@@ -35,13 +34,13 @@ from sfumato.report.page.html import (
     section,
     shared_script,
 )
+from sfumato.report.page.who_adds_noise import noise_of, noise_part, training_of
 from sfumato.report.results.attack_findings import attacked_run, observers_of
+from sfumato.report.results.cost_of_privacy import adds_noise
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import read_network
-from sfumato.report.results.privacy_words import adds_noise
 from sfumato.report.results.series import Series, load_series
 from sfumato.report.results.summary import matrix_of, reasons_without_guarantee, summarise
-from sfumato.report.results.who_adds_noise import noise_of, noise_part, training_of
 from sfumato.run_folder.reader import add_text
 
 _NOT_ACCOUNTED = (
@@ -126,26 +125,18 @@ def _over_rounds(series: Sequence[Series], figures: PlacedFigures) -> str:
 
 
 def _who_learns(one: Series, matrix: Matrix, finite: Sequence[float], figures: PlacedFigures) -> str:
-    figure = heatmap_figure(matrix, _by_name(one), finite)
+    privacy, titled = one.first.privacy, read_network(one.first.spec_dict).titled
+    rows = [replace(g, unit=titled(g.unit), observer=titled(g.observer)) for g in privacy.guarantees]
+    figure = heatmap_figure(matrix, rows, privacy.delta, finite)
     if figure is None:
         return placeholder("The run has no guarantees.")
-    notes = [text.sentence(note) for note in one.first.privacy.get("notes", ())]
+    notes = [text.sentence(note) for note in privacy.notes]
     reasons = reasons_without_guarantee(matrix)
     parts = [figures.place(figure), bullet_list(notes) if notes else ""]
     if reasons:
         listed = bullet_list(reasons)
         parts.append(f"<details open><summary>Why pairs have no guarantee</summary>{listed}</details>")
-    return "".join([*parts, after_the_run(one.first.privacy)])
-
-
-def _by_name(one: Series) -> dict[str, Any]:
-    """What ``privacy.json`` says, with parties by the names that the topology gives them."""
-    titled = read_network(one.first.spec_dict).titled
-    rows = [
-        row | {"unit": titled(str(row["unit"])), "observer": titled(str(row["observer"]))}
-        for row in one.first.privacy["guarantees"]
-    ]
-    return one.first.privacy | {"guarantees": rows}
+    return "".join([*parts, after_run_table(privacy)])
 
 
 def _attacked(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
@@ -219,11 +210,11 @@ def _published_claims(series: Sequence[Series], figures: PlacedFigures) -> list[
 
 
 def _claims(one: Series, figures: PlacedFigures) -> str | None:
-    claims: list[Mapping[str, Any]] = one.first.privacy["claims"]
-    figure = claims_figure(claims)
+    privacy = one.first.privacy
+    figure = claims_figure(privacy.claims)
     if figure is None:
         return None
-    return figures.place(figure) + claims_table(claims, text.at_delta(one.first.privacy))
+    return figures.place(figure) + claims_table(privacy.claims, text.at_delta(privacy.delta))
 
 
 def _costs(series: Sequence[Series], figures: PlacedFigures) -> str:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from sfumato.report import formatting as text
-from sfumato.report.figures.figure import NO_GUARANTEE, log_axis, needs_log_axis
+from sfumato.report.figures.figure import NO_GUARANTEE, Json, log_axis, needs_log_axis
 from sfumato.report.results.series import Mean
 from sfumato.run_folder.headline import HEADLINES
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
@@ -43,7 +42,7 @@ class ObjectiveAxis:
 
     name: str
     size: float
-    layout: dict[str, Any]
+    layout: Json
     infinite: float
 
     @classmethod
@@ -55,7 +54,7 @@ class ObjectiveAxis:
             size, unit = text.scale(max(one.value for one in finite), UNITS[name])
         spreads = [(one.value / size, np.nan_to_num(one.half_width) / size) for one in finite]
         ends = [value + sign * spread for value, spread in spreads for sign in (-1, 1)] or [0.0, 1.0]
-        layout: dict[str, Any] = {"title": {"text": f"{title_of(name)}, {unit}" if unit else title_of(name)}}
+        layout: Json = {"title": {"text": f"{title_of(name)}, {unit}" if unit else title_of(name)}}
         if name == ACCURACY:
             room = 0.06 * (max(ends) - min(ends)) + 0.02
             limits = [max(0.0, min(ends) - room), min(1.0, max(ends) + room)]
@@ -63,11 +62,8 @@ class ObjectiveAxis:
             shown = {"range": limits, "tickvals": ticks, "ticktext": [f"{tick:.0%}" for tick in ticks]}
             return cls(name, size, layout | shown, math.nan)
         values = [value for value, _ in spreads]
-        is_log = min(ends) > 0 and (
-            needs_log_axis(values)
-            # each doubling of ε is a step of its own
-            or (name.startswith(EPSILON_PREFIX) and max(values) >= _SPREAD * min(values))
-        )
+        doubles = name.startswith(EPSILON_PREFIX) and bool(values) and max(values) >= _SPREAD * min(values)
+        is_log = min(ends) > 0 and (needs_log_axis(values) or doubles)  # each doubling of ε is a step
         if is_log:
             layout |= log_axis(ends)
         else:
@@ -96,7 +92,7 @@ def _ticks(low: float, high: float) -> list[float]:
     return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def strip_line(axis: ObjectiveAxis, which: str) -> list[dict[str, Any]]:
+def strip_line(axis: ObjectiveAxis, which: str) -> list[Json]:
     """A line between the finite values and the infinite ones."""
     if math.isnan(axis.infinite):
         return []
@@ -104,14 +100,6 @@ def strip_line(axis: ObjectiveAxis, which: str) -> list[dict[str, Any]]:
     at = (end - low) / (1 + _STRIP) + low
     other = "y" if which == "x" else "x"
     position = 10**at if axis.layout.get("type") == "log" else at
-    return [
-        {
-            "type": "line",
-            f"{which}0": position,
-            f"{which}1": position,
-            f"{other}0": 0,
-            f"{other}1": 1,
-            f"{other}ref": "paper",
-            "line": {"color": NO_GUARANTEE, "width": 1, "dash": "dash"},
-        }
-    ]
+    line = {"color": NO_GUARANTEE, "width": 1, "dash": "dash"}
+    ends = {f"{which}0": position, f"{which}1": position, f"{other}0": 0, f"{other}1": 1}
+    return [{"type": "line", f"{other}ref": "paper", "line": line} | ends]

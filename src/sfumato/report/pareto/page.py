@@ -6,10 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sfumato.report import formatting as text
-from sfumato.report.figures.figure import NEUTRAL, PALETTE, Figure
+from sfumato.report.figures.figure import LEGEND, MARGIN, NEUTRAL, PALETTE, Figure, Json
 from sfumato.report.page.html import (
     PlacedFigures,
     bullet_list,
@@ -36,27 +35,19 @@ _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "x")
 def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
     """Draw ``swept`` into one self-contained HTML file; returns ``out``."""
     figures = PlacedFigures()
-    drawn = [
-        figures.place(_plane(swept, across, up, with_legend=number == 0))
-        for number, (across, up) in enumerate(planes(swept))
-    ]
-    panels = f'<div class="panels">{"".join(drawn)}</div>' if drawn else ""
-    nothing = placeholder(
-        "A front needs two of accuracy, ε, energy and delay that differ from point to point."
-    )
+    drawn = [_plane(swept, *plane, with_legend=number == 0) for number, plane in enumerate(planes(swept))]
+    panels = f'<div class="panels">{"".join(map(figures.place, drawn))}</div>'
+    nothing = "A front needs two of accuracy, ε, energy and delay that differ from point to point."
     sections = [
         headline(swept),
-        section("Pareto fronts", [panels or nothing]),
+        section("Pareto fronts", [panels if drawn else placeholder(nothing)]),
         section("All points", [_table(swept)]),
     ]
     if swept.failures:
         sections.append(section("Failures", [bullet_list([f"{who}: {why}" for who, why in swept.failures])]))
     facts = " · ".join([*swept.facts, f"swept: {', '.join(swept.keys)}"])
-    subtitle = f'<p class="facts">{text.escape(facts)}</p>'
-    html = render_page(
-        f"{swept.title}: sweep", subtitle, sections, figures, shared=script_of_sweep(out.parent)
-    )
-    write_text(out, html)
+    subtitle, shared = f'<p class="facts">{text.escape(facts)}</p>', script_of_sweep(out.parent)
+    write_text(out, render_page(f"{swept.title}: sweep", subtitle, sections, figures, shared=shared))
     return out
 
 
@@ -71,11 +62,9 @@ def _table(swept: ParetoPage) -> str:
     on = pareto_front(swept.points, names)
     rows = [
         (
-            *point.labels,
-            point.seeds,
+            *(*point.labels, point.seeds),
             *(describe_objective(point, name) for name in names),
-            point.raw_to_trusted_edge,
-            "yes" if best else "",
+            *(point.raw_to_trusted_edge, "yes" if best else ""),
         )
         for point, best in zip(swept.points, on, strict=True)
     ]
@@ -96,24 +85,22 @@ def _plane(swept: ParetoPage, across: str, up: str, *, with_legend: bool) -> Fig
     The legend is the same in every figure of the page, so one has it.
     """
     points = [
-        point
-        for point in swept.points
-        if not math.isnan(value_of(point, across)) and not math.isnan(value_of(point, up))
+        point for point in swept.points if not math.isnan(value_of(point, across) + value_of(point, up))
     ]
     on = pareto_front(points, (across, up))
     x = ObjectiveAxis.of(across, [point.objectives[across] for point in points])
     y = ObjectiveAxis.of(up, [point.objectives[up] for point in points])
     look = _MarkerStyle.of(swept.keys, points)
     data = [_stairs(points, on, x, y)]
-    for hex_colour in dict.fromkeys(look.colour(point) for point in points):
-        mine = [(one, best) for one, best in zip(points, on, strict=True) if look.colour(one) == hex_colour]
+    for hue in dict.fromkeys(map(look.colour, points)):
+        mine = [(one, best) for one, best in zip(points, on, strict=True) if look.colour(one) == hue]
         data.append(_dots(swept, mine, x, y, look))
     data += look.legend() if with_legend else []
     best = [swept.named(point) for point, kept in zip(points, on, strict=True) if kept]
-    layout: dict[str, Any] = {
+    layout = {
         "height": 430,
-        "margin": {"l": 64, "r": 16, "t": 16, "b": 56},
-        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.2, "yanchor": "top"},
+        "margin": MARGIN | {"t": 16},
+        "legend": LEGEND | {"y": -0.2},
         "showlegend": with_legend and bool(look.colours),
         "hovermode": "closest",
         "xaxis": x.layout,
@@ -125,7 +112,7 @@ def _plane(swept: ParetoPage, across: str, up: str, *, with_legend: bool) -> Fig
     first = title_of(up)
     bars = " Bars: 95 % interval of the mean over seeds." if any(point.seeds > 1 for point in points) else ""
     return Figure(
-        title=f"{first[:1].upper() + first[1:] if up in SCORES else first} against {title_of(across)}",
+        title=f"{text.title(first) if up in SCORES else first} against {title_of(across)}",
         caption=f"Filled markers, joined by a line: the Pareto front.{bars}{strip}{as_first}",
         description=f"{title_of(up)} against {title_of(across)} of {len(points)} points. On the front: "
         f"{text.join_names(best, 8)}.",
@@ -160,21 +147,15 @@ class _MarkerStyle:
     def symbol(self, point: SweptPoint) -> str:
         return self.symbols.get(point.labels[self.at[1]], _SYMBOLS[0])
 
-    def legend(self) -> list[dict[str, Any]]:
-        entries = [
-            (self.keys[0], value, hex_colour, _SYMBOLS[0]) for value, hex_colour in self.colours.items()
-        ]
+    def legend(self) -> list[Json]:
+        entries = [(self.keys[0], value, hue, _SYMBOLS[0]) for value, hue in self.colours.items()]
         entries += [(self.keys[1], value, NEUTRAL, symbol) for value, symbol in self.symbols.items()]
+        unseen = {"type": "scatter", "mode": "markers", "x": [None], "y": [None]}
         return [
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": text.label(f"{key} = {value}"),
-                "x": [None],
-                "y": [None],
-                "marker": {"color": hex_colour, "symbol": symbol, "size": 10},
-            }
-            for key, value, hex_colour, symbol in entries
+            unseen
+            | {"name": text.label(f"{key} = {value}")}
+            | {"marker": {"color": hue, "symbol": symbol, "size": 10}}
+            for key, value, hue, symbol in entries
         ]
 
 
@@ -188,58 +169,40 @@ def _dots(
     x: ObjectiveAxis,
     y: ObjectiveAxis,
     look: _MarkerStyle,
-) -> dict[str, Any]:
-    hex_colour = look.colour(mine[0][0])
+) -> Json:
+    hue = look.colour(mine[0][0])
 
-    def spread(axis: ObjectiveAxis) -> dict[str, Any]:
+    def spread(axis: ObjectiveAxis) -> Json:
         widths = [point.objectives[axis.name].half_width / axis.size for point, _ in mine]
         if all(map(math.isnan, widths)):
             return {}
         known = [0.0 if math.isnan(width) else width for width in widths]
-        return {"type": "data", "array": known, "thickness": 1, "width": 3, "color": hex_colour}
+        return {"type": "data", "array": known, "thickness": 1, "width": 3, "color": hue}
 
+    def hover(point: SweptPoint) -> str:
+        values = (f"{title_of(name)}: {describe_objective(point, name)}" for name in (y.name, x.name))
+        return "<br>".join([*map(text.label, swept.named(point).split(", ")), *values])
+
+    symbols = [look.symbol(point) + ("" if best else "-open") for point, best in mine]
+    marker = {"color": hue, "symbol": symbols, "line": {"width": 1.5, "color": hue}}
     return {
-        "type": "scatter",
-        "mode": "markers",
-        "showlegend": False,
+        **{"type": "scatter", "mode": "markers", "showlegend": False},
         "x": [x.place(value_of(point, x.name)) for point, _ in mine],
         "y": [y.place(value_of(point, y.name)) for point, _ in mine],
-        "error_x": spread(x),
-        "error_y": spread(y),
-        "marker": {
-            "color": hex_colour,
-            "size": [11 if best else 9 for _, best in mine],
-            "symbol": [look.symbol(point) + ("" if best else "-open") for point, best in mine],
-            "line": {"width": 1.5, "color": hex_colour},
-        },
+        **{"error_x": spread(x), "error_y": spread(y)},
+        "marker": marker | {"size": [11 if best else 9 for _, best in mine]},
         "hovertemplate": "%{hovertext}<extra></extra>",
-        "hovertext": [
-            "<br>".join(
-                [
-                    *(text.label(part) for part in swept.named(point).split(", ")),
-                    *(f"{title_of(name)}: {describe_objective(point, name)}" for name in (y.name, x.name)),
-                ]
-            )
-            for point, _ in mine
-        ],
+        "hovertext": [hover(point) for point, _ in mine],
     }
 
 
-def _stairs(
-    points: Sequence[SweptPoint], on: Sequence[bool], x: ObjectiveAxis, y: ObjectiveAxis
-) -> dict[str, Any]:
+def _stairs(points: Sequence[SweptPoint], on: Sequence[bool], x: ObjectiveAxis, y: ObjectiveAxis) -> Json:
     """The line through the finite points of the front."""
     places = sorted(
         (x.place(value_of(point, x.name)), y.place(value_of(point, y.name)))
         for point, best in zip(points, on, strict=True)
         if best and math.isfinite(value_of(point, x.name)) and math.isfinite(value_of(point, y.name))
     )
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [at for at, _ in places],
-        "y": [at for _, at in places],
-        "line": {"color": NEUTRAL, "width": 1.2, "dash": "dot", "shape": "hv"},
-        "hoverinfo": "skip",
-        "showlegend": False,
-    }
+    line = {"color": NEUTRAL, "width": 1.2, "dash": "dot", "shape": "hv"}
+    points_of_line = {"x": [at for at, _ in places], "y": [at for _, at in places], "line": line}
+    return {"type": "scatter", "mode": "lines", "hoverinfo": "skip", "showlegend": False} | points_of_line

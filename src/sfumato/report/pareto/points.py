@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from sfumato.report import formatting as text
 from sfumato.report.pareto.axis import SCORES, UNITS
 from sfumato.report.results.series import Mean
@@ -71,15 +73,11 @@ def pareto_front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tup
     A point without a value of one of the objectives is not on the front. With several seeds, means are
     compared.
     """
-    costs = [tuple(cost_of(point, name) for name in objectives) for point in points]
-
-    def beaten(mine: tuple[float, ...]) -> bool:
-        return any(
-            other != mine and all(theirs <= own for theirs, own in zip(other, mine, strict=True))
-            for other in costs
-        )
-
-    return tuple(not any(map(math.isnan, mine)) and not beaten(mine) for mine in costs)
+    costs = np.array([[cost_of(point, name) for name in objectives] for point in points])
+    costs = costs.reshape(len(points), len(objectives))
+    no_worse = (costs[:, None, :] <= costs[None, :, :]).all(axis=2)
+    beats = no_worse & (costs[:, None, :] < costs[None, :, :]).any(axis=2)
+    return tuple((~beats.any(axis=0) & ~np.isnan(costs).any(axis=1)).tolist())
 
 
 def cost_of(point: SweptPoint, name: str) -> float:

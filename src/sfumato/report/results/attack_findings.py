@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,22 +15,101 @@ from sfumato.errors import RunError
 from sfumato.report.formatting import join_names, number, percent, sentence
 from sfumato.report.results.network import read_network
 from sfumato.report.results.series import Series
-from sfumato.run_folder.reader import ATTACKS_FOLDER, RunFolder, as_epsilon, read_json
+from sfumato.run_folder.reader import ATTACKS_FOLDER, RunFolder, read_json
 
 AUDIT_FILE = "audit.json"
 _PLACE = f"{ATTACKS_FOLDER}/"
+_LOW_RATES = ("0.001", "0.01")  # false-positive rates at which results state the true-positive rate
+
+
+class AuditedUnit(NamedTuple):
+    """What an audit found: the empirical ``lower`` bound of ε, and the guaranteed ``upper`` one."""
+
+    unit: str
+    lower: float
+    upper: float
+    holds: bool
+
+
+class Interval(NamedTuple):
+    """An estimate with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, found: Mapping[str, float]) -> Interval:
+        """An estimate in a file."""
+        return cls(float(found["value"]), float(found["low"]), float(found["high"]))
 
 
 @dataclass(frozen=True)
-class Reconstructions:
-    """Reconstructed images and their originals.
+class AttackCurve:
+    """The ROC curve of one attack on records, devices or labels.
 
     Attributes:
-        images: target, attack and scores of each image.
-        arrays: pixels from 0 to 1, ``[I, C, H, W]``: originals, reconstructions, and the baseline if any.
+        level: ``record``, ``device`` or ``label``.
+        attack: its name.
+        epsilon: the guaranteed ε of whom it attacks, under ``neighbours``, at ``delta``.
+        delta: of that ε.
+        neighbours: of that ε.
+        exceeds_bound: whether the curve is above the guarantee.
+        members: number of trials.
+        others: number of trials of non-members.
+        at_low_rates: the true-positive rates at 0.1 % and 1 % false positives.
+        auc: the area under the curve.
+        curve: arrays ``fpr``, ``tpr``, ``tpr_low``, ``tpr_high``.
     """
 
-    images: list[Mapping[str, Any]]
+    level: str
+    attack: str
+    epsilon: float
+    delta: float
+    neighbours: str
+    exceeds_bound: bool
+    members: int
+    others: int
+    at_low_rates: tuple[Interval, ...]
+    auc: Interval
+    curve: Mapping[str, Sequence[float]]
+
+    @property
+    def found(self) -> float:
+        """The true-positive rate at 1 % false positives."""
+        return self.at_low_rates[1].value
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> AttackCurve:
+        """A row of ``results``."""
+        bound, rates = row["bound"], tuple(Interval.of(row["tpr_at"][rate]) for rate in _LOW_RATES)
+        stated = float(bound["epsilon"]), float(bound["delta"]), str(bound["neighbours"])
+        trials = bool(row["exceeds_bound"]), int(row["members"]), int(row["others"])
+        level, attack = str(row["level"]), str(row["attack"])
+        return cls(level, attack, *stated, *trials, rates, Interval.of(row["auc"]), row["curve"])
+
+
+class ReconstructedImage(NamedTuple):
+    """Whose image it is, by which attack, and how near to the original, by the name of the score."""
+
+    target: str
+    attack: str
+    scores: Mapping[str, float]
+
+    @classmethod
+    def from_dict(cls, image: Mapping[str, Any]) -> ReconstructedImage:
+        """A row of ``images``; scores that were not computed are left out."""
+        scores = {name: float(value) for name, value in image["scores"].items() if value is not None}
+        return cls(str(image["target"]), str(image["attack"]), scores)
+
+
+class Reconstructions(NamedTuple):
+    """Reconstructed images and their originals.
+
+    ``arrays`` has pixels from 0 to 1, ``[I, C, H, W]``: originals, reconstructions, and the baseline if any.
+    """
+
+    images: list[ReconstructedImage]
     arrays: Mapping[str, npt.NDArray[np.float32]]
 
 
@@ -42,7 +121,7 @@ class ObserverFindings:
         name: a party, or a coalition joined by commas.
         title: the same with sites by their names.
         audits: findings of ``sfumato audit`` about it.
-        curves: rows of membership and property results.
+        curves: of membership and property attacks.
         guaranteed_epsilons: the guaranteed ε in the results of attacks.
         notes: of the attacks.
         reconstructions: of an inversion.
@@ -50,11 +129,20 @@ class ObserverFindings:
 
     name: str
     title: str
-    audits: list[Mapping[str, Any]] = field(default_factory=list)
-    curves: list[Mapping[str, Any]] = field(default_factory=list)
+    audits: list[AuditedUnit] = field(default_factory=list)
+    curves: list[AttackCurve] = field(default_factory=list)
     guaranteed_epsilons: list[float] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     reconstructions: Reconstructions | None = None
+
+    @property
+    def is_attacked(self) -> bool:
+        """Whether there are results of attacks, not of audits only."""
+        return bool(self.curves) or self.reconstructions is not None
+
+    def best(self, level: str) -> float:
+        """The largest true-positive rate at 1 % false positives; NaN where none was measured."""
+        return max((curve.found for curve in self.curves if curve.level == level), default=math.nan)
 
 
 def attacked_run(one: Series) -> RunFolder | None:
@@ -85,17 +173,19 @@ def observers_of(run: RunFolder) -> list[ObserverFindings]:
         try:
             document = read_json(path)
             if path.name == AUDIT_FILE:
-                for finding in document["findings"]:
-                    as_epsilon(finding["upper"]), as_epsilon(finding["lower"]), finding["unit"]
-                    about(finding["observer"]).audits.append(finding)
+                for row in document["findings"]:
+                    bounds = float(row["lower"]), float(row["upper"])
+                    about(row["observer"]).audits.append(
+                        AuditedUnit(str(row["unit"]), *bounds, bool(row["holds"]))
+                    )
                 continue
             observer = about(document["observer"])
             observer.notes += [note for note in document["notes"] if note not in observer.notes]
             if document["kind"] == "inversion":
                 observer.reconstructions = _pictures(path, document)
             else:
-                observer.curves += document["results"]
-                observer.guaranteed_epsilons.append(as_epsilon(document["promised"]["epsilon"]))
+                observer.curves += map(AttackCurve.from_dict, document["results"])
+                observer.guaranteed_epsilons.append(float(document["promised"]["epsilon"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"{path}: is not the result of an attack or an audit: {error!r}") from None
     return [found[name] for name in sorted(found)]
@@ -110,23 +200,21 @@ def _results(run: RunFolder) -> list[str]:
 
 def guaranteed_epsilon(run: RunFolder, observer: ObserverFindings) -> float:
     """The largest guaranteed ε towards this observer; NaN if no row names it."""
-    stated = [
-        as_epsilon(row["epsilon"]) for row in run.privacy["guarantees"] if row["observer"] == observer.name
-    ]
-    stated += [as_epsilon(finding["upper"]) for finding in observer.audits]
+    stated = [row.epsilon for row in run.privacy.guarantees if row.observer == observer.name]
+    stated += [audit.upper for audit in observer.audits]
     return max([*stated, *observer.guaranteed_epsilons], default=math.nan)
 
 
 def verdict(observers: Sequence[ObserverFindings]) -> str:
     """Whether audits and attacks agree with the guarantees, in one sentence."""
-    refuted = [one.title for one in observers if not all(finding["holds"] for finding in one.audits)]
-    above = [one.title for one in observers if any(row["exceeds_bound"] for row in one.curves)]
+    refuted = [one.title for one in observers if not all(audit.holds for audit in one.audits)]
+    above = [one.title for one in observers if any(curve.exceeds_bound for curve in one.curves)]
     if refuted:
         return f"THE GUARANTEE IS REFUTED by an audit, towards {join_names(refuted)}."
     if above:
         return f"An attack is ABOVE THE GUARANTEE, towards {join_names(above)}."
     audited = [one.title for one in observers if one.audits]
-    attacked = [one.title for one in observers if one.curves or one.reconstructions is not None]
+    attacked = [one.title for one in observers if one.is_attacked]
     said = [f"no audit refutes the guarantee towards {join_names(audited)}"] if audited else []
     beyond = "it" if audited else "the guarantee"
     said += [f"no attack as {join_names(attacked)} goes beyond {beyond}"] if attacked else []
@@ -135,16 +223,12 @@ def verdict(observers: Sequence[ObserverFindings]) -> str:
 
 def _best_rates(observers: Sequence[ObserverFindings]) -> str:
     """What the best attacks find, in a sentence; empty where none was measured."""
-    found = []
-    for level, what in (("record", "examples"), ("device", "devices"), ("label", "labels")):
-        rates = [
-            float(row["tpr_at"]["0.01"]["value"])
-            for one in observers
-            for row in one.curves
-            if row["level"] == level
-        ]
-        found += [f"{percent(max(rates))} of {what}"] if rates else []
-    areas = [float(row["auc"]["value"]) for one in observers for row in one.curves]
+    rates = {
+        what: [rate for one in observers if not math.isnan(rate := one.best(level))]
+        for level, what in (("record", "examples"), ("device", "devices"), ("label", "labels"))
+    }
+    found = [f"{percent(max(known))} of {what}" for what, known in rates.items() if known]
+    areas = [curve.auc.value for one in observers for curve in one.curves]
     if not found:
         return ""
     best = f"the largest area under a curve is {number(max(areas))}, where guessing has 0.5"
@@ -155,7 +239,7 @@ def _pictures(path: Path, document: Mapping[str, Any]) -> Reconstructions:
     with np.load(path.with_suffix(".npz"), allow_pickle=False) as file:
         names = [name for name in ("originals", "reconstructions", "guesses") if name in file]
         shown = {name: np.asarray(file[name], dtype=np.float32) for name in names}
-    images = list(document["images"])
+    images = list(map(ReconstructedImage.from_dict, document["images"]))
     sizes = {len(images), *(len(array) for array in shown.values())}
     if {"originals", "reconstructions"} - set(shown) or len(sizes) > 1:
         raise ValueError("the images and the scores do not belong together")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,11 +20,8 @@ def radio_model(spec: Mapping[str, Any]) -> str:
     """``gains`` or ``link budget``: the radio of a spec, which has a unit of energy of its own."""
     radio = spec.get("radio")
     if isinstance(radio, Mapping):
-        return (
-            "gains"
-            if radio.get("preset") == "pfels" or any(key in radio for key in _GAINS)
-            else "link budget"
-        )
+        by_gains = radio.get("preset") == "pfels" or any(key in radio for key in _GAINS)
+        return "gains" if by_gains else "link budget"
     return "gains" if spec.get("protocol") in AIR_PROTOCOLS else "link budget"
 
 
@@ -54,8 +52,8 @@ def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:
     if len(set(radios)) > 1:
         said.append(
             "The energies here are of different radio models: by gains the unit is the squared signal "
-            "relative to "
-            "the receiver's noise, by a link budget the joule. They cannot be compared with each other."
+            "relative to the receiver's noise, by a link budget the joule. They cannot be compared with each "
+            "other."
         )
     return said
 
@@ -63,9 +61,7 @@ def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:
 def incomparable(series: Sequence[Series]) -> list[str]:
     """`notices` of several runs."""
     runs = [run for one in series for run in one.runs]
-    deltas = [
-        float(run.privacy["delta"]) for run in runs if isinstance(run.privacy.get("delta"), int | float)
-    ]
+    deltas = [run.privacy.delta for run in runs if not math.isnan(run.privacy.delta)]
     measured = [run for run in runs if "energy_j" in run.metrics and run.metrics["energy_j"].notna().any()]
     return notices(deltas, [radio_model(run.spec_dict) for run in measured])
 

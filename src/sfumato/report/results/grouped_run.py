@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -17,9 +16,10 @@ from sfumato.network.groups import IntArray
 from sfumato.privacy.groups.received_sums import charged_apart_from_names
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import UNREACHED
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
-from sfumato.run_folder.reader import SPEC_FILE, RunFolder, as_epsilon
+from sfumato.run_folder.reader import SPEC_FILE, RunFolder
 from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.resolve.groups import resolve_groups
 from sfumato.spec.load import load_spec
@@ -61,7 +61,7 @@ class GroupedRun:
 
     plan: GroupPlan
     delta: float
-    rows: tuple[Mapping[str, Any], ...]
+    rows: tuple[Guarantee, ...]
 
     @property
     def ledger(self) -> GroupReleases:
@@ -120,7 +120,7 @@ class GroupedRun:
         exposures = self.ledger.exposures(unit, (Party("device", 0, observer),))
         row = self._recorded.get(_exposure_key(exposures))
         if row is not None:
-            found = as_epsilon(row["epsilon"]), int(row["releases"]), str(row["bound"])
+            found = row.epsilon, row.releases, row.bound
         else:
             neighbours = self.plan.spec.privacy.neighbours
             judged = [
@@ -151,12 +151,12 @@ class GroupedRun:
         return None if nearest == UNREACHED else nearest
 
     @cached_property
-    def _recorded(self) -> dict[object, Mapping[str, Any]]:
+    def _recorded(self) -> dict[object, Guarantee]:
         """The rows of privacy.json about two workers, by the releases that they charge."""
-        found: dict[object, Mapping[str, Any]] = {}
+        found: dict[object, Guarantee] = {}
         for row in self.rows:
-            unit, observer = _device(row.get("unit")), _device(row.get("observer"))
-            if unit is None or observer is None or "releases" not in row or "bound" not in row:
+            unit, observer = _device(row.unit), _device(row.observer)
+            if unit is None or observer is None:
                 continue
             if max(unit, observer) < self.ledger.device_count and unit != observer:
                 exposures = self.ledger.exposures(unit, (Party("device", 0, observer),))
@@ -170,14 +170,12 @@ def grouped_run(run: RunFolder) -> GroupedRun | None:
         plan = resolve_groups(load_spec(run.path / SPEC_FILE))
     except (SfumatoError, OSError):
         return None
-    delta = run.privacy.get("delta")
-    if not isinstance(delta, float) or not 0 < delta < 1:
-        delta = plan.spec.privacy.delta
-    return GroupedRun(plan, delta, tuple(run.privacy["guarantees"]))
+    delta = run.privacy.delta
+    return GroupedRun(plan, delta if 0 < delta < 1 else plan.spec.privacy.delta, run.privacy.guarantees)
 
 
-def _device(name: object) -> int | None:
-    kind, _, number = str(name).partition(":")
+def _device(name: str) -> int | None:
+    kind, _, number = name.partition(":")
     return decimal(number) if kind == "device" else None
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.report.results.observer_labels import Column, ObserverLabels, Row
-from sfumato.run_folder.reader import as_epsilon
 
 MOST = 18
-Guarantee = Mapping[str, Any]
 _Entry = TypeVar("_Entry", Row, Column)
 
 
@@ -23,12 +23,17 @@ class Cell:
     @property
     def epsilon(self) -> float:
         """The largest ε."""
-        return as_epsilon(self.guarantees[0]["epsilon"])
+        return self.guarantees[0].epsilon
 
     @property
     def pairs(self) -> int:
         """The number of ordered pairs of unit and observer that the cell stands for."""
-        return sum(int(g["stands_for"]) for g in self.guarantees)
+        return sum(g.stands_for for g in self.guarantees)
+
+    @property
+    def trusts_all(self) -> bool:
+        """Whether all observers without a guarantee are trusted with raw updates."""
+        return all(g.trusted for g in self.guarantees if g.epsilon == math.inf)
 
 
 @dataclass(frozen=True)
@@ -45,23 +50,15 @@ def build_matrix(guarantees: Iterable[Guarantee], naming: ObserverLabels) -> Mat
 
     Rows and columns with the largest ε are kept; columns of single observers are kept before coalitions.
     """
-    placed = [
-        (
-            naming.row(str(g["unit"]), tuple(g.get("sites") or ())),
-            naming.column(str(g["unit"]), str(g["observer"])),
-            g,
-        )
-        for g in guarantees
-    ]
+    placed = [(naming.row(g.unit, g.sites), naming.column(g.unit, g.observer), g) for g in guarantees]
     weakest_rows: dict[Row, float] = {}
     weakest_columns: dict[Column, float] = {}
     for row, column, g in placed:
-        epsilon = as_epsilon(g["epsilon"])
-        weakest_rows[row] = max(epsilon, weakest_rows.get(row, 0.0))
-        weakest_columns[column] = max(epsilon, weakest_columns.get(column, 0.0))
+        weakest_rows[row] = max(g.epsilon, weakest_rows.get(row, 0.0))
+        weakest_columns[column] = max(g.epsilon, weakest_columns.get(column, 0.0))
     rows, row_rest = _weakest(weakest_rows, lambda row: weakest_rows[row])
     columns, column_rest = _weakest(
-        weakest_columns, lambda column: (not column.coalition, weakest_columns[column])
+        weakest_columns, lambda column: (not column.is_coalition, weakest_columns[column])
     )
     if row_rest:
         rows.append(Row((1 << 61, ""), f"{row_rest} more classes", "each with a smaller or equal worst ε"))
@@ -73,14 +70,8 @@ def build_matrix(guarantees: Iterable[Guarantee], naming: ObserverLabels) -> Mat
     for row, column, g in placed:
         at = row_at.get(row, len(rows) - 1), column_at.get(column, len(columns) - 1)
         cells.setdefault(at, []).append(g)
-    return Matrix(
-        tuple(rows),
-        tuple(columns),
-        {
-            at: Cell(tuple(sorted(found, key=lambda g: as_epsilon(g["epsilon"]), reverse=True)))
-            for at, found in cells.items()
-        },
-    )
+    ordered = {at: sorted(found, key=lambda g: -g.epsilon) for at, found in cells.items()}
+    return Matrix(tuple(rows), tuple(columns), {at: Cell(tuple(found)) for at, found in ordered.items()})
 
 
 def _weakest(entries: Iterable[_Entry], rank: Callable[[_Entry], Any]) -> tuple[list[_Entry], int]:

@@ -12,17 +12,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
 
 from sfumato.network.groups import BoolArray, Groups
-from sfumato.network.tree import MOST_SITES, Tree
-from sfumato.report.formatting import join_names, pluralise, whole
+from sfumato.privacy.observers import ObserverKind
+from sfumato.report.formatting import how_many, join_names, pluralise, whole
 from sfumato.report.results.network import GroupNetwork, Network
 from sfumato.user_text import decimal
-
-Key: TypeAlias = tuple[object, ...]
 
 
 @dataclass(frozen=True)
@@ -36,12 +33,29 @@ class Row:
 
 @dataclass(frozen=True)
 class Column:
-    """The relation of an observer to a unit: ``order`` is the sort key, from near to far."""
+    """How observers are placed towards a unit.
+
+    Attributes:
+        order: the sort key, from near to far.
+        title: in words.
+        kind: for programs.
+        in_a_sentence: the title as a sentence says it after "towards"; empty where it is the same.
+    """
 
     order: tuple[int, str]
     title: str
-    own_aggregator: bool = False
-    coalition: bool = False
+    kind: ObserverKind = "asked-for"
+    in_a_sentence: str = ""
+
+    @property
+    def is_coalition(self) -> bool:
+        """Whether several observers pool what they know."""
+        return self.order[0] == _COALITION
+
+    @property
+    def towards(self) -> str:
+        """``towards their own edge``."""
+        return f"towards {self.in_a_sentence or self.title}"
 
 
 class ObserverLabels(abc.ABC):
@@ -63,11 +77,11 @@ class ObserverLabels(abc.ABC):
         """The relation of ``observer`` to ``unit``."""
         unit = _device_of(unit)
         if observer == "cloud":
-            return Column((9_000, ""), "cloud")
+            return Column((9_000, ""), "cloud", "cloud", "the cloud")
         if observer == "public":
-            return Column((9_001, ""), "public")
+            return Column((9_001, ""), "public", "public", "the public")
         if "," in observer:
-            return Column((9_003, observer), f"coalition {self._members(observer)}", coalition=True)
+            return Column((_COALITION, observer), f"coalition {self._members(observer)}")
         return self._party(unit, observer)
 
     def _members(self, coalition: str) -> str:
@@ -92,149 +106,10 @@ class PlainLabels(ObserverLabels):
 
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
         """The unit itself."""
-        return Row((_index(unit) or 0, unit), unit, "")
+        return Row((index_of(unit) or 0, unit), unit, "")
 
     def _party(self, unit: str, observer: str) -> Column:
-        return _by_kind(observer)
-
-
-@dataclass(frozen=True)
-class TreeLabels(ObserverLabels):
-    """Labels for a tree: units by trust, size and noise on their path, observers by common ancestors."""
-
-    network: Network
-    tree: Tree
-
-    def _row(self, unit: str, sites: Sequence[str]) -> Row:
-        """Devices with the same trust, sizes and noise on their path as ``unit``; of ``sites`` alone."""
-        device = self._device(unit)
-        if device is None:
-            return Row((1 << 60, unit), unit, "")
-        leaf = self.tree.leaf_of(device)
-        leaves = self._classes[self._signature(leaf)]
-        if sites and self.tree.depth > 1:
-            labels = self.tree.tiers[-1].labels
-            leaves = [place for place in leaves if labels and labels[place] in sites] or leaves
-        size = int(self.tree.devices[leaves].sum())
-        devices = f"{whole(size)} {pluralise('device', size)}"
-        details = [self._trust(leaf) if self.network.noise else "", self._noise(leaf)]
-        if self.tree.depth == 1:
-            names = sites or self.tree.device_names
-            if 0 < len(names) <= _MOST_NAMES:
-                devices = join_names(names)
-            elif sites:
-                devices = f"{whole(len(sites))} {pluralise('device', len(sites))}"
-            return Row(
-                (device if sites else 0, ""), f"{devices} under the cloud", ", ".join(filter(None, details))
-            )
-        return Row(
-            (leaves[0], ""), f"{devices} under {self._leaves(leaves)}", ", ".join(filter(None, details))
-        )
-
-    def _party(self, unit: str, observer: str) -> Column:
-        device = self._device(unit)
-        if device is None:
-            return _by_kind(observer)
-        deepest = self.tree.depth - 1
-        path = self.tree.paths[self.tree.leaf_of(device)]
-        other = self._device(observer)
-        if other is not None:
-            common = _common(path, self.tree.paths[self.tree.leaf_of(other)])
-            near = 10 * (deepest - common)
-            if deepest == 0:
-                return Column((near, ""), "other devices")
-            if common == deepest:
-                return Column((near, ""), f"peers (same {self.tree.tiers[-1].name})")
-            return Column((near, ""), f"devices {self._elsewhere(common)}")
-        kind, _, number = observer.partition(":")
-        for depth, tier in enumerate(self.tree.tiers):
-            index = decimal(number)
-            if depth and tier.name == kind and index is not None and index < tier.size:
-                above = self._ancestors(depth, index)
-                common = _common(path, above)
-                if common == depth:
-                    return Column((10 * (deepest - depth) + 1, ""), f"own {kind}", depth == deepest)
-                order = 10 * (deepest - common) + 2 + deepest - depth
-                return Column((order, ""), f"{pluralise(kind)} {self._elsewhere(common)}")
-        return _by_kind(observer)
-
-    def _members(self, coalition: str) -> str:
-        return super()._members(self.tree.titled(coalition))
-
-    def _leaves(self, leaves: Sequence[int]) -> str:
-        """Names of the sites, where they have any and are few; else numbers."""
-        labels, name = self.tree.tiers[-1].labels, self.tree.tiers[-1].name
-        if labels and len(leaves) <= MOST_SITES:
-            return join_names([labels[leaf] for leaf in leaves])
-        return f"{name if len(leaves) == 1 else pluralise(name)} {_ranges(leaves)}"
-
-    def _elsewhere(self, common: int) -> str:
-        return "elsewhere" if common == 0 else f"elsewhere in the {self.tree.tiers[common].name}"
-
-    def _device(self, name: str) -> int | None:
-        index = _index(name)
-        known = name.startswith("device:") and index is not None and index < self.tree.device_count
-        return index if known else None
-
-    def _ancestors(self, depth: int, index: int) -> list[int]:
-        path = [index]
-        for parents in self.tree.parents[depth:0:-1]:
-            path.append(int(parents[path[-1]]))
-        return path[::-1]
-
-    @cached_property
-    def _classes(self) -> dict[Key, list[int]]:
-        classes: dict[Key, list[int]] = {}
-        for leaf in range(self.tree.leaf_count):
-            classes.setdefault(self._signature(leaf), []).append(leaf)
-        return classes
-
-    def _signature(self, leaf: int) -> Key:
-        noise = self.network.noise
-        if not noise:
-            return ()  # without noise, trust and size make no difference
-        steps: list[object] = []
-        for depth in range(1, self.tree.depth):
-            index = int(self.tree.paths[leaf, depth])
-            name = self.tree.node_name(depth, index)
-            size = int(self.tree.children[depth][index])
-            steps += [
-                bool(self.tree.tiers[depth].trusted[index]),
-                size,
-                noise.get(name),
-                noise.get(f"{name}/devices"),
-            ]
-        return tuple(steps)
-
-    def _trust(self, leaf: int) -> str:
-        path = self.tree.paths[leaf]
-        marks = [
-            (tier.name, bool(tier.trusted[path[depth]]))
-            for depth, tier in enumerate(self.tree.tiers)
-            if depth
-        ][::-1]
-        if not marks:
-            return "cloud trusted" if self.tree.tiers[0].trusted[0] else ""
-        if len({trusted for _, trusted in marks}) == 1:
-            who = marks[0][0] if len(marks) == 1 else "all above"
-            return f"{who} {'trusted' if marks[0][1] else 'untrusted'}"
-        return ", ".join(f"{name} {'trusted' if trusted else 'untrusted'}" for name, trusted in marks)
-
-    def _noise(self, leaf: int) -> str:
-        path, last = self.tree.paths[leaf], self.tree.depth - 1
-        places = (
-            ["device"]
-            if self.network.adds_noise(f"{self.tree.node_name(last, int(path[last]))}/devices")
-            else []
-        )
-        places += [
-            tier.name
-            for depth, tier in reversed(list(enumerate(self.tree.tiers)))
-            if self.network.adds_noise(self.tree.node_name(depth, int(path[depth])))
-        ]
-        if self.network.over_air:
-            places.append("receiver")
-        return f"noise at {join_names(places)}" if places else "no noise"
+        return by_kind(observer)
 
 
 def group_labels(network: Network, shape: GroupNetwork) -> ObserverLabels:
@@ -260,12 +135,12 @@ class GroupLabels(ObserverLabels):
         if not held:
             return Row((1 << 60, unit), unit, "")
         count = len(sites) or self._counts[key]
-        title = f"{whole(count)} {pluralise('worker', count)} in {_groups(len(held))}"
+        title = f"{how_many(count, 'worker')} in {how_many(len(held), 'group')}"
         sizes = join_names([whole(size) for size in sorted(set(held))])
         detail = f"of {sizes} workers{trust}"
-        if self.groups.worker_names and count <= _MOST_NAMES:
+        if self.groups.worker_names and count <= MOST_NAMES:
             names = list(sites) or self._named(key)
-            title, detail = join_names(names), f"in {_groups(len(held))} {detail}"
+            title, detail = join_names(names), f"in {how_many(len(held), 'group')} {detail}"
         return Row((len(held), f"{held}{trust}{'|'.join(sites)}"), title, detail)
 
     def _named(self, key: tuple[tuple[int, ...], str]) -> list[str]:
@@ -280,27 +155,31 @@ class GroupLabels(ObserverLabels):
     def _party(self, unit: str, observer: str) -> Column:
         mine, theirs = self._groups_of(unit), self._groups_of(observer)
         if not mine:
-            return _by_kind(observer)
+            return by_kind(observer)
         if observer.startswith("master:"):
-            master = _index(observer)
+            master = index_of(observer)
             if master not in mine:
-                return Column((500, ""), "other masters")
+                return Column((500, ""), "other masters", "other-edge")
             if self._all_alike:
-                return Column((1, ""), "own master", True)
+                return Column((1, ""), "own master", "own-edge", "their own master")
             if self.trusted[master]:
-                return Column((2, ""), "own master, trusted with raw updates")
-            return Column((1, ""), "own master, not trusted", True)
+                words = "own master, trusted with raw updates"
+                return Column((2, ""), words, "own-edge", "their own master")
+            words = "own master, not trusted"
+            return Column((1, ""), words, "own-edge", f"their {words}")
         if not theirs:
-            return _by_kind(observer)
+            return by_kind(observer)
         nearest = float(self.groups.distances[np.ix_(mine, theirs)].min())
         if math.isinf(nearest):
-            return Column((400, ""), "workers out of reach")
+            return Column((400, ""), "workers out of reach", "other-device")
         if nearest == 0:
-            return Column((0, ""), "workers of the same group")
-        return Column((10 + int(nearest), ""), f"workers {_groups(int(nearest))} away")
+            return Column((0, ""), "workers of the same group", "peer")
+        return Column(
+            (10 + int(nearest), ""), f"workers {how_many(int(nearest), 'group')} away", "other-device"
+        )
 
     def _groups_of(self, name: str) -> list[int]:
-        index = _index(name)
+        index = index_of(name)
         known = name.startswith("device:") and index is not None and index < self.groups.workers
         return self.groups.groups_of(index).tolist() if known and index is not None else []
 
@@ -326,7 +205,8 @@ class GroupLabels(ObserverLabels):
 
 
 _RECORD = "record:"
-_MOST_NAMES = 4  # of devices, in the label of a class
+_COALITION = 9_003  # in the order of columns
+MOST_NAMES = 4  # of devices, in the label of a class
 
 
 def _device_of(unit: str) -> str:
@@ -334,39 +214,13 @@ def _device_of(unit: str) -> str:
     return f"device:{unit.removeprefix(_RECORD)}" if unit.startswith(_RECORD) else unit
 
 
-def _by_kind(observer: str) -> Column:
+def by_kind(observer: str) -> Column:
+    """Where the unit is not known, observers of one kind are alike."""
     kind = observer.partition(":")[0]
     title = "other devices" if kind == "device" else pluralise(kind) if ":" in observer else observer
     return Column((9_002, title), title)
 
 
-def _index(name: str) -> int | None:
+def index_of(name: str) -> int | None:
+    """3 of ``edge:3``."""
     return decimal(name.partition(":")[2])
-
-
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Depth of the nearest common ancestor of two paths from the cloud down."""
-    depth = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        depth += 1
-    return depth - 1
-
-
-def _ranges(indices: Sequence[int], most: int = 4) -> str:
-    """``0–3, 7``; with more than ``most`` ranges, the number of the remaining indices."""
-    runs: list[list[int]] = []
-    for index in indices:
-        if runs and index == runs[-1][1] + 1:
-            runs[-1][1] = index
-        else:
-            runs.append([index, index])
-    names = [str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a}–{b}" for a, b in runs]
-    if len(names) <= most:
-        return ", ".join(names)
-    return f"{', '.join(names[: most - 1])} and {whole(sum(b - a + 1 for a, b in runs[most - 1 :]))} more"
-
-
-def _groups(count: int) -> str:
-    return "1 group" if count == 1 else f"{count} groups"

@@ -2,6 +2,6 @@
 
 Imported by ``report`` and what is above it; imports ``report`` and what ``report`` imports.
 
-    content   what a privacy statement says, as JSON
+    content   what a privacy statement says, and its JSON
     page      the statement as a page for an auditor
 """

@@ -1,22 +1,27 @@
-"""What a privacy statement says, as one JSON document: from a resolved spec and its guarantees.
+"""What a privacy statement says: of a resolved spec and its guarantees.
 
-`sfumato.report.statement.page` writes it as HTML. An auditor reads who is protected against whom, under which
+`sfumato.report.statement.page` writes it as HTML, `Statement.to_dict` as JSON.
+
+An auditor reads who is protected against whom, under which
 assumptions, by how much, whose noise does it, and which versions and files this is about.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from sfumato.network.tree import Tree
-from sfumato.privacy.guarantee import number
+from sfumato.privacy.guarantee import Guarantee, number
 from sfumato.report.formatting import unit_of
-from sfumato.report.results.network import GroupNetwork, read_network
-from sfumato.report.results.who_adds_noise import noise_of, training_of
-from sfumato.run_folder.reader import as_epsilon
+from sfumato.report.page.who_adds_noise import noise_of, training_of
+from sfumato.report.results.network import GroupNetwork, Network, read_network
+from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 from sfumato.spec.document import SPEC_HASH, fingerprint
 
 STATEMENT_FORMAT = 1
@@ -58,124 +63,199 @@ NOT_COVERED = (
 )
 
 
-def statement_of(
-    spec: Mapping[str, Any], privacy: Mapping[str, Any], *, source: str, versions: Mapping[str, str]
-) -> dict[str, Any]:
-    """The statement.
+_LEFT_OUT = ("bounds", "as_seen_by", "curve")  # of the rows of ``privacy.json``
 
-    Args:
-        spec: resolved, as `spec.yaml` of a run folder has it.
-        privacy: as `privacy.json` has it.
-        source: what it is made from: a spec before a run, or a run folder.
-        versions: of the packages on which the figures depend.
+
+@dataclass(frozen=True)
+class RelatedPairs:
+    """All guarantees of one kind of unit towards observers of one relation; those that it trusts apart.
+
+    Attributes:
+        guarantees: at least one.
+        for_example: unit and observer of the largest ε.
     """
-    rows = [
-        {key: row[key] for key in _ROW if key in row} | {"epsilon": row["epsilon"]}
-        for row in privacy["guarantees"]
-    ]
-    hashes = {name: value for name, value in (spec.get("hashes") or {}).items() if name != SPEC_HASH}
-    return {
-        "format": STATEMENT_FORMAT,
-        "name": str(spec["name"]),
-        "source": source,
-        "protocol": str(spec["protocol"]),
-        "units": {unit: UNITS[unit] for unit in _units(rows)},
-        "neighbours": _relation(spec),
-        "delta": privacy["delta"],
-        "guarantees": rows,
-        "largest": list(_largest(rows, read_network(spec).titled)),
-        "sites": list(_sites(rows)),
-        "threat_model": list(THREATS),
-        "trust": _trust(spec, privacy),
-        "noise": noise_of(spec),
-        "training": training_of(spec),
-        "findings": [str(finding["text"]) for finding in privacy.get("findings", ())],
-        "notes": [str(note) for note in privacy.get("notes", ())],
-        "not_covered": list(NOT_COVERED),
-        "versions": dict(versions),
-        "hashes": {SPEC_HASH: fingerprint(spec), **hashes},
-    }
 
+    guarantees: tuple[Guarantee, ...]
+    for_example: str
 
-_ROW = (
-    "unit",
-    "observer",
-    "relation",
-    "stands_for",
-    "epsilon_range",
-    "sites",
-    "neighbours",
-    "releases",
-    "bound",
-    "method",
-    "trusted",
-    "why",
-)
+    @property
+    def worst(self) -> Guarantee:
+        """The guarantee with the largest ε."""
+        return max(self.guarantees, key=lambda row: row.epsilon)
 
+    @property
+    def pairs(self) -> int:
+        """The number of pairs of a unit and an observer."""
+        return sum(row.stands_for for row in self.guarantees)
 
-def _units(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    found = {str(row["unit"]).partition(":")[0] for row in rows}
-    return [unit for unit in UNITS if unit in found]
+    @property
+    def unprotected(self) -> int:
+        """How many of them have no guarantee."""
+        return sum(row.stands_for for row in self.guarantees if row.epsilon == math.inf)
 
+    @property
+    def largest_finite(self) -> float | None:
+        """The largest ε of the others, if there are any."""
+        return max((row.epsilon for row in self.guarantees if row.epsilon < math.inf), default=None)
 
-def _relation(spec: Mapping[str, Any]) -> dict[str, str]:
-    name = str(spec["privacy"].get("neighbours", "zero-out"))
-    return {"relation": name, "meaning": RELATIONS[name]}
+    @property
+    def observer(self) -> str:
+        """The observers in words."""
+        return _whom(self.worst)
 
-
-def _largest(rows: Sequence[Mapping[str, Any]], titled: Callable[[str], str]) -> Iterator[dict[str, Any]]:
-    """The largest ε of each unit and relation of observer and unit; observers that it trusts apart."""
-    groups: dict[tuple[str, str, bool], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        key = str(row["unit"]).partition(":")[0], str(row["relation"]), bool(row.get("trusted", False))
-        groups.setdefault(key, []).append(row)
-    for (unit, relation, trusted), found in groups.items():
-        worst = max(found, key=lambda row: as_epsilon(row["epsilon"]))
-        finite = [as_epsilon(row["epsilon"]) for row in found if as_epsilon(row["epsilon"]) < np.inf]
-        yield {
-            "unit": unit,
-            "observer_is": relation,
-            "trusted_by_the_unit": trusted,
-            "epsilon": worst["epsilon"],
-            "largest_finite_epsilon": max(finite, default=None),
-            "for_example": f"{unit_of({**worst, 'unit': titled(worst['unit'])})} towards "
-            f"{titled(worst['observer'])}",
-            "method": worst["method"],
-            "pairs": sum(int(row["stands_for"]) for row in found),
-            "pairs_without_a_guarantee": sum(
-                int(row["stands_for"]) for row in found if as_epsilon(row["epsilon"]) == np.inf
-            ),
-            "why": worst["why"],
+    def to_dict(self) -> dict[str, Any]:
+        """The row of ``largest``."""
+        worst = self.worst
+        return {
+            "unit": worst.unit_kind,
+            "observer_is": worst.relation.words,
+            "trusted_by_the_unit": worst.trusted,
+            "epsilon": number(worst.epsilon),
+            "largest_finite_epsilon": self.largest_finite,
+            "for_example": self.for_example,
+            "method": worst.method,
+            "pairs": self.pairs,
+            "pairs_without_a_guarantee": self.unprotected,
+            "why": worst.why,
         }
 
 
-def _sites(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The largest ε of the units of every named site, by unit and relation, the largest first."""
-    found: dict[tuple[str, str], dict[str, float]] = {}
-    for row in rows:
-        trusted = ", trusted with raw updates" if row.get("trusted", False) else ""
-        for site in row.get("sites", ()):
-            largest = found.setdefault((str(site), str(row["unit"]).partition(":")[0]), {})
-            whom = f"{row['relation']}{trusted}"
-            largest[whom] = max(as_epsilon(row["epsilon"]), largest.get(whom, 0.0))
-    for (site, unit), towards in sorted(found.items(), key=lambda one: -max(one[1].values())):
-        yield {"site": site, "unit": unit, "epsilon": {whom: number(e) for whom, e in towards.items()}}
+@dataclass(frozen=True)
+class SiteEpsilons:
+    """The largest ε of the units of one kind at a named site, by the observers in words."""
+
+    site: str
+    unit: str
+    epsilon: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row of ``sites``."""
+        epsilons = {whom: number(value) for whom, value in self.epsilon.items()}
+        return {"site": self.site, "unit": self.unit, "epsilon": epsilons}
 
 
-def _trust(spec: Mapping[str, Any], privacy: Mapping[str, Any]) -> dict[str, Any]:
-    """Who is trusted with raw updates, and how many devices send theirs to one of them."""
-    shape = read_network(spec).shape
-    trusted: list[str] | None = None
-    if isinstance(shape, Tree):
-        tiers = enumerate(shape.tiers)
-        trusted = [
-            shape.titled(shape.node_name(t, int(i)))
-            for t, tier in tiers
-            for i in np.flatnonzero(tier.trusted)
-        ]
-    elif isinstance(shape, GroupNetwork):
-        trusted = [shape.groups.titled(f"master:{group}") for group in np.flatnonzero(shape.trusted)]
-    return {
-        "trusted_with_raw_updates": trusted,
-        "raw_to_trusted_edge": privacy.get("raw_to_trusted_edge"),
-    }
+@dataclass(frozen=True)
+class Statement:
+    """A privacy statement.
+
+    Attributes:
+        spec: resolved, as ``spec.yaml`` of a run folder has it.
+        privacy: the guarantees, and what belongs to them.
+        source: what it is made from: a spec before a run, or a run folder.
+        versions: of the packages on which the figures depend.
+        verified: what a verification of the run found; empty before a run.
+        files: hashes of the files of the run.
+    """
+
+    spec: Mapping[str, Any]
+    privacy: RecordedPrivacy
+    source: str
+    versions: Mapping[str, str]
+    verified: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def _network(self) -> Network:
+        return read_network(self.spec)
+
+    @property
+    def units(self) -> dict[str, str]:
+        """What the units are, by kind."""
+        kinds = {row.unit_kind for row in self.privacy.guarantees}
+        return {kind: what for kind, what in UNITS.items() if kind in kinds}
+
+    @property
+    def neighbours(self) -> str:
+        """The neighbouring relation."""
+        return str(self.spec["privacy"].get("neighbours", "zero-out"))
+
+    @cached_property
+    def largest(self) -> tuple[RelatedPairs, ...]:
+        """The guarantees by kind of unit, relation and trust."""
+        groups: dict[tuple[str, str, bool], list[Guarantee]] = {}
+        for row in self.privacy.guarantees:
+            groups.setdefault((row.unit_kind, row.relation.words, row.trusted), []).append(row)
+        return tuple(RelatedPairs(tuple(rows), self._example(rows)) for rows in groups.values())
+
+    def _example(self, rows: list[Guarantee]) -> str:
+        worst, titled = max(rows, key=lambda row: row.epsilon), self._network.titled
+        return f"{unit_of(replace(worst, unit=titled(worst.unit)))} towards {titled(worst.observer)}"
+
+    @cached_property
+    def sites(self) -> tuple[SiteEpsilons, ...]:
+        """The named sites, that with the largest ε first."""
+        found: dict[tuple[str, str], dict[str, float]] = {}
+        for row in self.privacy.guarantees:
+            for site in row.sites:
+                largest = found.setdefault((site, row.unit_kind), {})
+                largest[_whom(row)] = max(row.epsilon, largest.get(_whom(row), 0.0))
+        ordered = sorted(found.items(), key=lambda one: -max(one[1].values()))
+        return tuple(SiteEpsilons(site, unit, towards) for (site, unit), towards in ordered)
+
+    @cached_property
+    def noise(self) -> dict[str, Any]:
+        """Who adds how much noise."""
+        return noise_of(self.spec)
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """Rounds, steps and participation."""
+        return training_of(self.spec)
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Of the spec, what it reads, and the files of the run."""
+        inputs = {name: value for name, value in (self.spec.get("hashes") or {}).items() if name != SPEC_HASH}
+        return {SPEC_HASH: fingerprint(self.spec), **inputs, **self.files}
+
+    @cached_property
+    def trusted(self) -> list[str] | None:
+        """Who is trusted with raw updates; ``None`` where the network is not known."""
+        shape = self._network.shape
+        if isinstance(shape, Tree):
+            return [
+                shape.titled(shape.node_name(t, int(i)))
+                for t, tier in enumerate(shape.tiers)
+                for i in np.flatnonzero(tier.trusted)
+            ]
+        if isinstance(shape, GroupNetwork):
+            return [shape.groups.titled(f"master:{group}") for group in np.flatnonzero(shape.trusted)]
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The statement as JSON."""
+        raw = self.privacy.raw_to_trusted_edge
+        return {
+            "format": STATEMENT_FORMAT,
+            "name": str(self.spec["name"]),
+            "source": self.source,
+            "protocol": str(self.spec["protocol"]),
+            "units": self.units,
+            "neighbours": {"relation": self.neighbours, "meaning": RELATIONS[self.neighbours]},
+            "delta": self.privacy.delta,
+            "guarantees": list(self._rows()),
+            "largest": [row.to_dict() for row in self.largest],
+            "sites": [row.to_dict() for row in self.sites],
+            "threat_model": list(THREATS),
+            "trust": {
+                "trusted_with_raw_updates": self.trusted,
+                "raw_to_trusted_edge": None if raw is None else vars(raw),
+            },
+            "noise": self.noise,
+            "training": self.training,
+            "findings": list(self.privacy.findings),
+            "notes": list(self.privacy.notes),
+            "not_covered": list(NOT_COVERED),
+            "versions": dict(self.versions),
+            "hashes": self.hashes,
+        } | ({"verified": self.verified} if self.verified else {})
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        """The rows of ``privacy.json`` without what a reader does not need."""
+        for row in self.privacy.guarantees:
+            yield {key: value for key, value in row.to_dict().items() if key not in _LEFT_OUT}
+
+
+def _whom(row: Guarantee) -> str:
+    """The observer of a row in words."""
+    return f"{row.relation.words}, trusted with raw updates" if row.trusted else row.relation.words

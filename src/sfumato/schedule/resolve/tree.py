@@ -11,7 +11,7 @@ from sfumato.data.dataset_sizes import check_population, mean_examples
 from sfumato.errors import SpecError
 from sfumato.network import tree as federation
 from sfumato.network.inlining import inlined
-from sfumato.network.tree import Tree, with_trust
+from sfumato.network.tree import Tree, trust_as_written, with_trust
 from sfumato.schedule.batches import batch_facts, require_record_rates
 from sfumato.schedule.local_steps import Aggregation, of_training
 from sfumato.schedule.noise.calibration import calibrate_over_time, calibrate_tree

@@ -8,7 +8,7 @@ from sfumato.arguments import Argument, ErrorPlace
 from sfumato.errors import SpecError
 from sfumato.network.tree import MOST_SITES
 from sfumato.privacy.declared_releases import DeclaredReleases, PairCharge
-from sfumato.privacy.observers import PairClass, Party, edge_kind
+from sfumato.privacy.observers import ObserverKind, PairClass, Party, Relation
 from sfumato.schedule.base import Parties, Plan
 from sfumato.spec.base import closest
 from sfumato.spec.document import Spec
@@ -17,6 +17,10 @@ from sfumato.spec.privacy import Unit
 from sfumato.user_text import decimal
 
 _UNIT, _OBSERVER = Argument("unit"), Argument("observer")
+_UNIONS: dict[str, tuple[ObserverKind, ...]] = {
+    "edge": ("own-edge", "other-edge"),
+    "device": ("peer", "other-device"),
+}
 
 
 def parse_unit(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -> int:
@@ -129,14 +133,7 @@ def is_of_kind(pair: PairClass, kind: str) -> bool:
     one that is no peer.
     Whether the unit trusts it with raw updates is another question (`Plan.trusts`).
     """
-    if kind in ("edge", "own-edge", "other-edge"):
-        edge = edge_kind(pair.relation)
-        return edge is not None and kind in ("edge", edge)
-    if kind in ("device", "peer", "other-device"):
-        is_peer = pair.relation in ("peer", "device in a common group")
-        found = "peer" if is_peer else "other-device"
-        return pair.observer.kind == "device" and kind in ("device", found)
-    return pair.relation == kind
+    return pair.relation.kind in _UNIONS.get(kind, (kind,))
 
 
 @dataclass(frozen=True)
@@ -147,7 +144,7 @@ class ObservedUnit:
         kind: ``device``, or ``record`` for any one record of the device.
         device: its number.
         coalition: who observes it.
-        relation: how observer and unit are placed, for people.
+        relation: how observer and unit are placed.
         stands_for: equivalent ordered pairs that it represents; no unit of them has a larger ε.
         least: of these units, the device whose records are drawn least often, where not all are drawn alike.
         sites: numbers of the sites that these units are at, where a user named any.
@@ -156,7 +153,7 @@ class ObservedUnit:
     kind: str
     device: int
     coalition: tuple[Party, ...]
-    relation: str
+    relation: Relation
     stands_for: int
     least: int | None = None
     sites: tuple[int, ...] = ()

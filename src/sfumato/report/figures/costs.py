@@ -1,0 +1,246 @@
+"""Costs: over rounds, against accuracy, and a table of those that grow in proportion to the rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sfumato.report import formatting as text
+from sfumato.report.figures.curves import RunCurve, curve_figure, score_axis
+from sfumato.report.figures.figure import DASHES, Figure, log_axis, needs_log_axis
+from sfumato.report.results.comparability import energy_text, energy_units, radio_model, unasked_columns
+from sfumato.report.results.series import Curve, FloatArray, Series
+from sfumato.run_folder.headline import Headline, headline_of
+
+USES = ((1.0, ""), (1e3, "thousand"), (1e6, "million"), (1e9, "billion"))
+_SAME = 0.01  # of a value
+_UNEVEN = 0.05  # of all costs, by which they may differ from a straight line
+
+
+def grows_evenly(one: Series, *columns: str) -> bool:
+    """Whether the cumulative cost, the sum of ``columns``, is a straight line over the rounds."""
+    curves = [one.curve(column, cumulative=True) for column in columns]
+    curves = [curve for curve in curves if len(curve.rounds)]
+    if not curves or any(len(curve.rounds) != len(curves[0].rounds) for curve in curves):
+        return False
+    total = np.sum([curve.mean for curve in curves], axis=0)
+    line = np.arange(1, len(total) + 1) / len(total)
+    return bool(total[-1] > 0 and np.abs(total / total[-1] - line).max() <= _UNEVEN)
+
+
+def costs_are_alike(series: Sequence[Series], *columns: str) -> bool:
+    """Whether a round costs the same in all rounds of all runs, about."""
+    if not all(grows_evenly(one, *columns) for one in series):
+        return False
+    each = [one.total(*columns).value / max(1, one.rounds_played) for one in series]
+    return max(each) <= (1 + _UNEVEN) * min(each)
+
+
+def stays_the_same(one: Series, column: str) -> bool:
+    """Whether ``column`` has one value in all rounds in which it is not zero."""
+    values = one.curve(column).mean
+    if len(one.runs) > 1 or not len(values):
+        return False
+    found = values[values != 0]
+    return not len(found) or bool(np.ptp(found) <= _SAME * np.abs(found).max())
+
+
+def even_costs_table(one: Series) -> str:
+    """What a round takes and what all of them do, where the costs of a run grow evenly; values that stay."""
+    spec, rounds, rows = one.first.spec_dict, max(1, one.rounds_played), list[tuple[str, str, str]]()
+    for name, column, units in (
+        ("traffic up", "bytes_up", text.BYTES),
+        ("traffic down", "bytes_down", text.BYTES),
+        ("energy to transmit", "energy_j", ()),
+        ("time to transmit", "delay_s", text.SECONDS),
+        ("time of the simulation", "wall_time_s", text.SECONDS),
+    ):
+        if column in unasked_columns([one]):
+            continue
+        if grows_evenly(one, column) or column == "wall_time_s":
+            total = one.total(column).value
+            both = (total / rounds, total)
+            a_round, all_rounds = (text.quantity(x, units) if units else energy_text(spec, x) for x in both)
+            rows.append((name, a_round, all_rounds))
+    for name, column, form in (
+        ("clipped messages", "clip_fraction", text.percent),
+        ("noise in the global model, standard deviation", "noise_std", text.number),
+    ):
+        if stays_the_same(one, column):
+            values = one.curve(column).mean
+            rows.append((name, form(float(values.max())), "about the same" + _where(values)))
+    if not rows:
+        return ""
+    caption = (
+        "Costs that are about the same in every round, and values that do not change. Clipping, noise and "
+        "time are measured by the simulator only."
+    )
+    return text.table(["", "a round", f"all {rounds} rounds"], rows, caption=caption, numeric=(1, 2))
+
+
+def _where(values: FloatArray) -> str:
+    """In which rounds, where some have none of it."""
+    some = int(np.count_nonzero(values))
+    return "" if some in (0, len(values)) else f" in {text.whole(some)} rounds, else 0"
+
+
+def cost_figures(series: Sequence[Series]) -> list[Figure]:
+    """Traffic, energy, delay, wall time, diagnostics; what was not measured is left out.
+
+    Of a single run, what grows evenly or stays the same is left out too: `even_costs_table` has it.
+    """
+    joules = energy_units(series)
+    figures = [
+        _cost(series, ["bytes_up", "bytes_down"], "Traffic", text.BYTES, kind="bytes",
+              caption="Cumulative traffic of all messages, up (solid) and down (dashed)."),
+        None if joules is None else _cost(series, ["energy_j"], "Energy", joules, kind="energy",
+              caption=f"Cumulative energy of all transmissions.{_own_unit(series)}"),
+        _cost(series, ["delay_s"], "Time to transmit", text.SECONDS, kind="delay",
+              caption="Cumulative duration of all transmissions, by radio and wire, without computing time."),
+        None if len(series) == 1 else _cost(series, ["wall_time_s"], "Wall time", text.SECONDS, kind="wall",
+              caption="Cumulative time of the simulation; it depends on the machine, not on a deployment."),
+        _cost(series, ["clip_fraction"], "Clipped messages", ((0.01, "%"),), kind="clip", cumulative=False,
+              caption="Share of updates (or gradients) that were clipped; measured by the simulator only."),
+        _cost(series, ["noise_std"], "Noise", ((1.0, ""),), kind="noise", cumulative=False,
+              caption="Standard deviation of the noise that a round leaves in the global model: it follows "
+              "the learning rate and how many take part, too. Measured by the simulator only."),
+    ]  # fmt: skip
+    return [figure for figure in figures if figure is not None]
+
+
+def _own_unit(series: Sequence[Series]) -> str:
+    """A note on the unit of energy for a radio that is given by gains (docs/radio.md)."""
+    if {radio_model(one.first.spec_dict) for one in series} != {"gains"}:
+        return ""
+    return (
+        " The radio is given by gains and SNR limits: the unit is the squared signal relative to the "
+        "receiver's noise, not the joule."
+    )
+
+
+def _cost(
+    series: Sequence[Series],
+    columns: Sequence[str],
+    title: str,
+    units: Sequence[tuple[float, str]],
+    *,
+    kind: str,
+    caption: str,
+    cumulative: bool = True,
+) -> Figure | None:
+    found = [
+        (i, one.name, column, one.curve(column, cumulative=cumulative))
+        for i, one in enumerate(series)
+        for column in columns
+        if column not in unasked_columns(series)
+    ]
+    found = [entry for entry in found if len(entry[3].rounds)]
+    if not found:
+        return None
+    even = all(grows_evenly(one, column) for one in series for column in columns)
+    if cumulative and kind != "wall" and even:
+        return None  # the totals say it
+    if not cumulative and len(series) == 1 and all(stays_the_same(series[0], column) for column in columns):
+        return None
+    size, unit = text.scale(max(float(np.abs(entry[3].mean).max()) for entry in found), units)
+    drawn = []
+    for i, run, column, curve in found:
+        direction = {"bytes_up": "up", "bytes_down": "down"}.get(column, "")
+        name = " ".join(filter(None, [run if len(series) > 1 else "", direction])) or run
+        scaled = Curve(curve.rounds, curve.mean / size, curve.low / size, curve.high / size)
+        drawn.append(RunCurve(i, name, scaled, DASHES[columns.index(column)]))
+    axis_title = f"{title.lower()}, {unit}" if unit else title.lower()
+    ends = (f"{one.name}: {text.number(one.last)} {unit} in the last round." for one in drawn)
+    return curve_figure(
+        drawn,
+        title=title,
+        caption=caption,
+        description=f"{title} over rounds. {' '.join(ends)}",
+        y_axis={"title": {"text": axis_title}, "rangemode": "tozero"},
+        height=300,
+        legend_at=-0.32,
+        kind=kind,
+    )
+
+
+class _CostMeasure(NamedTuple):
+    """A cost: the metrics columns that add up to it, its title and its units."""
+
+    name: str
+    columns: tuple[str, ...]
+    title: str
+    units: Sequence[tuple[float, str]]
+
+
+_COST_MEASURES = (
+    _CostMeasure("energy", ("energy_j",), "energy", text.JOULES),
+    _CostMeasure("delay", ("delay_s",), "time to transmit", text.SECONDS),
+    _CostMeasure("bytes", ("bytes_up", "bytes_down"), "traffic", text.BYTES),
+    _CostMeasure("uses", ("channel_uses",), "uses of subcarriers", USES),
+)
+
+
+def accuracy_vs_cost_figures(series: Sequence[Series]) -> list[Figure]:
+    """A figure of the headline score for every cost that was measured in a run with evaluations.
+
+    Costs that grow evenly, by the same in every run, are left out: their figures would be that of accuracy
+    over rounds with another axis.
+    """
+    scores = dict.fromkeys(headline_of(one.first.metrics) for one in series)
+    unasked = set(unasked_columns(series))
+    asked = [kind for kind in _COST_MEASURES if unasked.isdisjoint(kind.columns)]
+    drawn = [_accuracy_vs_cost(series, kind, score) for score in scores for kind in asked]
+    return [figure for figure in drawn if figure is not None]
+
+
+def _accuracy_vs_cost(series: Sequence[Series], kind: _CostMeasure, score: Headline) -> Figure | None:
+    judged = [(i, one) for i, one in enumerate(series) if headline_of(one.first.metrics) == score]
+    curves = [(i, one.name, _against(one, kind, score)) for i, one in judged]
+    curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds)]
+    units = energy_units(series) if kind.name == "energy" else kind.units
+    if units is None or costs_are_alike(series, *kind.columns):
+        return None
+    spent = [float(cost) for *_, curve in curves for cost in curve.rounds if cost > 0]
+    if not spent:
+        return None
+    size, unit = text.scale(max(spent), units)
+    scaled = [
+        RunCurve(i, name, Curve(curve.rounds / size, curve.mean, curve.low, curve.high))
+        for i, name, curve in curves
+    ]
+    across = " ".join(filter(None, [f"cumulative {kind.title},", unit])).rstrip(",")
+    axis = {"title": {"text": across}, "rangemode": "tozero"}
+    if needs_log_axis(float(one.curve.rounds[-1]) for one in scaled):  # the final costs are far apart
+        axis |= log_axis(cost / size for cost in spent)
+    title = text.title(score.name)
+    costs = (text.quantity(float(one.curve.rounds[-1]) * size, units) for one in scaled)
+    ends = (
+        f"{one.name}: {score.text(one.last)} for {cost}." for one, cost in zip(scaled, costs, strict=True)
+    )
+    return curve_figure(
+        scaled,
+        title=f"{title} against {kind.title}",
+        caption=f"{title} on held-out data over the cumulative {kind.title}; measured by the simulator only.",
+        description=f"{title} against {kind.title}. {' '.join(ends)}",
+        x_axis=axis,
+        y_axis=score_axis(score, scaled),
+        height=340,
+        legend_at=-0.28,
+        kind=f"spending-{kind.name}",
+    )
+
+
+def _against(one: Series, kind: _CostMeasure, score: Headline) -> Curve:
+    """A score over cumulative cost (in place of rounds), at the rounds with an evaluation."""
+    accuracy = one.curve(score.column)
+    totals = [one.curve(column, cumulative=True) for column in kind.columns]
+    rounds = accuracy.rounds
+    for total in totals:
+        rounds = np.intersect1d(rounds, total.rounds)
+    at = np.searchsorted(accuracy.rounds, rounds)
+    cost = np.zeros(len(rounds))
+    for total in totals:
+        cost = cost + total.mean[np.searchsorted(total.rounds, rounds)]
+    return Curve(cost, accuracy.mean[at], accuracy.low[at], accuracy.high[at])

@@ -1,0 +1,125 @@
+"""What privacy costs in accuracy: a run beside one without noise that is otherwise the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from sfumato.errors import SfumatoError
+from sfumato.report.formatting import percent, title
+from sfumato.report.results.comparability import sends_over_the_air
+from sfumato.report.results.series import Series, load_series
+from sfumato.run_folder.manifest import MANIFEST_FILE
+from sfumato.run_folder.reader import SPEC_FILE
+from sfumato.spec.used_keys import AIR_PROTOCOLS, WITHOUT_NOISE
+
+_MOST_FOLDERS = 50  # the most recent ones
+_SAME = ("data", "model", "topology", "training", "compression", "faults")
+
+
+def cost_of_privacy(series: Sequence[Series]) -> list[str]:
+    """Accuracy that each run with noise ends below one without any that is otherwise the same."""
+    silent = [one for one in series if not has_noise(one)]
+    said = []
+    for one in series:
+        reached = one.final("accuracy").value
+        beside = [other for other in silent if _same(one, other)] if has_noise(one) else []
+        finals = [(other.final("accuracy").value, other) for other in beside]
+        measured = [(value, other) for value, other in finals if not math.isnan(value)]
+        if math.isnan(reached) or not measured:
+            continue
+        best, other = max(measured, key=lambda pair: pair[0])
+        points = 100 * (best - reached)
+        on_air = sends_over_the_air(one.first.spec_dict)
+        what = "noise, the receiver's included," if on_air else "privacy"
+        cost = f"{title(what)} costs {points:.1f} points of accuracy"
+        cost = cost if points >= 0.05 else f"No cost of {what} is seen"
+        seeds = " (one seed each)" if len(one.runs) == len(other.runs) == 1 else ""
+        said.append(
+            f"{cost}: {one.name} ends at {percent(reached)}, and {other.name}, which has no noise, at "
+            f"{percent(best)}{seeds}."
+        )
+    return said
+
+
+def adds_noise(one: Series) -> bool:
+    """Whether anybody adds noise in a run."""
+    spec = one.first.spec_dict
+    noise = spec.get("privacy", {}).get("noise") or {}
+    kind = noise.get("kind") if isinstance(noise, Mapping) else noise
+    return spec["protocol"] not in WITHOUT_NOISE and kind not in (None, "none")
+
+
+def has_noise(one: Series) -> bool:
+    """Whether there is any noise in what is averaged: over the air the receiver's is, whatever is added."""
+    return adds_noise(one) or sends_over_the_air(one.first.spec_dict)
+
+
+def _same(one: Series, other: Series) -> bool:
+    """Whether two runs differ in privacy only, as far as accuracy goes."""
+    if one.rounds_played != other.rounds_played:
+        return False
+    return all(_agree(one.first.spec_dict.get(name), other.first.spec_dict.get(name)) for name in _SAME)
+
+
+def _agree(one: Any, other: Any) -> bool:
+    """Whether two sections say the same, as far as both say anything: earlier versions knew fewer keys."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return all(_agree(one[key], other[key]) for key in one.keys() & other.keys())
+    return bool(one == other)
+
+
+def is_it_worth_it(one: Series) -> tuple[list[str], str]:
+    """What privacy costs in accuracy, by a run in a folder beside this one; else how to find out.
+
+    Returns:
+        Sentences, and the commands to find out, in the folder that holds the run; empty where it is known.
+    """
+    if not has_noise(one):
+        return [], ""
+    for folder in _folders_beside(one):
+        try:
+            (other,) = load_series([folder])
+        except (SfumatoError, OSError, ValueError):
+            continue  # damaged, or being written
+        if all(run.finished for run in other.runs):
+            named = replace(other, name=f"the run in the folder {folder.name} beside it")
+            if said := cost_of_privacy([one, named]):
+                return said[:1], ""
+    folder = one.folder.resolve()
+    spec = one.first.path.resolve().relative_to(folder.parent) / SPEC_FILE
+    settings = " ".join(f"--set {setting}" for setting in _without_noise(one.first.spec_dict))
+    command = (
+        f"sfumato run {quote(spec.as_posix())} {settings} "
+        f"--out {quote(f'{folder.name}-without-noise')}\nsfumato report {quote(folder.name)}"
+    )
+    unknown = (
+        "What privacy costs in accuracy is not known: there is no such run without noise beside this one."
+    )
+    if sends_over_the_air(one.first.spec_dict):
+        unknown += " Over the air the receiver's noise stays, so that run sends its messages one by one."
+    how = "These commands, in the folder that holds the run, train it and write this report again:"
+    return [f"{unknown} {how}"], command
+
+
+def _without_noise(spec: Mapping[str, Any]) -> list[str]:
+    """The settings with which nobody adds noise to what ``spec`` trains, nor does a receiver."""
+    settings = ["privacy.noise=none"]
+    if spec["protocol"] in AIR_PROTOCOLS:
+        settings.append("protocol=dp-fedavg")
+    over_air = [hop for hop, kind in (spec.get("transport") or {}).items() if kind == "air"]
+    settings += [f"transport.{hop}=plain" for hop in over_air]
+    return settings + (["air=null"] if spec.get("air") else [])
+
+
+def _folders_beside(one: Series) -> Iterator[Path]:
+    """Folders beside that of ``one`` in which there are runs, or seeds of one, the most recent first."""
+    own = one.folder.resolve()
+    seeds = {path.parent.parent for path in own.parent.glob(f"*/seed-*/{MANIFEST_FILE}")}
+    folders = {path.parent for path in own.parent.glob(f"*/{MANIFEST_FILE}")} | seeds
+    recent = sorted(folders - {own}, key=lambda folder: folder.stat().st_mtime_ns, reverse=True)
+    yield from recent[:_MOST_FOLDERS]
