@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from sfumato.arguments import Argument
-from sfumato.claims.of_plan import claims_of
+from sfumato.claims import claims_of
 from sfumato.data.given import given, with_given
 from sfumato.errors import SpecError
 from sfumato.families import family_of
@@ -200,7 +200,7 @@ def account(
         rows = list(_some(plan, unit, observer, chosen, curve))
     else:
         rows = list(_all(plan, chosen, curve))
-    worst = () if unit is not None or observer is not None else _coalitions(plan, chosen)
+    worst = () if unit is not None or observer is not None else family_of(plan.spec).coalitions(plan, chosen)
     return PrivacyReport(spec.name, chosen, tuple(rows), claims_of(plan, chosen), plan.notes, plan, worst)
 
 
@@ -255,17 +255,10 @@ def with_participations(
         rounds: that were played.
         parameters: of the model.
     """
-    ex_post = family_of(report.plan.spec).ex_post
-    if ex_post is None or report.plan.spec.privacy.unit == "record":
-        return report  # in groups nobody who sees a draw is protected by less than the row says
-    found = ex_post(report.plan, report.delta, participations, rounds, parameters)
+    if report.plan.spec.privacy.unit == "record":
+        return report
+    found = family_of(report.plan.spec).ex_post(report.plan, report.delta, participations, rounds, parameters)
     return replace(report, ex_post=found) if found else report
-
-
-def _coalitions(plan: Plan, delta: float) -> tuple[Coalition, ...]:
-    """The worst coalitions of clients, for one unit of every class, where the threat model names them."""
-    worst = family_of(plan.spec).coalitions
-    return () if worst is None else worst(plan, delta)
 
 
 def _all(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:

@@ -64,7 +64,7 @@ class AttackContext:
             RunError: the run is damaged.
         """
         folder = load_run_to_add(run)
-        attacked: AttackedRun = family_of(load_spec(folder.path / SPEC_FILE)).attacked(folder)
+        attacked = family_of(load_spec(folder.path / SPEC_FILE)).attacked(folder)
         plan = attacked.plan
         view = view_of(plan, folder, observer)
         inputs = TrainingInputs.of(plan)

@@ -14,7 +14,6 @@ from sfumato.accounting import pair_guarantee, unit_kinds
 from sfumato.arguments import Argument
 from sfumato.auditing.canaries import OneRun, one_run_audit
 from sfumato.auditing.claimed_curves import claimed_curves
-from sfumato.auditing.registry import harness_for
 from sfumato.auditing.report import AuditReport, Finding, LowerBound
 from sfumato.auditing.tradeoff import (
     ComposedCurves,
@@ -155,9 +154,7 @@ def _attack_on_record(
     """With Poisson mini-batches the record's own draws are played; else it counts as in every message."""
     bound = guarantee.bounds[guarantee.bound]
     hidden = guarantee.bound != "flow"  # the observer does not receive all that the device trains from
-    scores: TrialScores | None = family_of(plan.spec).audit_record(
-        plan, device, coalition, bound.neighbours, hidden, trials
-    )
+    scores = family_of(plan.spec).audit_record(plan, device, coalition, bound.neighbours, hidden, trials)
     if scores is None:
         return _attack_on_messages(plan, ("record", device), coalition, "replace", trials, error)
     charged = parse_coalition(guarantee.as_seen_by or guarantee.observer, plan.parties)
@@ -175,7 +172,7 @@ def _attack_on_messages(
 ) -> tuple[LowerBound, OneRun | None]:
     """A target whose every message differs between the two worlds."""
     delta, seed = plan.spec.privacy.delta, plan.spec.seed
-    harness = harness_for(plan, protected[1], coalition)
+    harness = family_of(plan.spec).audit(plan, protected[1], coalition)
     passed_on = harness.passed_on(neighbours, trials=trials, seed=seed)
     if passed_on is not None:
         return _lower_bound(passed_on, claimed_curves(plan, protected, coalition), delta, error), None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sfumato.claims.rigorous import claimed_units, rigorous_bound
+from sfumato.claims import claimed_units, rigorous_bound
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.observers import PairClass
 from sfumato.schedule.tree import TreePlan

@@ -11,7 +11,6 @@ import numpy as np
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.families import family_of
-from sfumato.planning.round_costs import RoundCosts
 from sfumato.radio.costs import Cost
 from sfumato.schedule.base import Plan
 from sfumato.schedule.model_size import parameter_count
@@ -51,7 +50,7 @@ def training_cost(plan: Plan) -> TrainingCost:
     if parameters is None:
         allowed = f"its size is known only in a run, so its cost cannot be planned: use {PLAN_NOISE}"
         raise SpecError("model.kind", spec.model.kind, allowed)
-    costs: RoundCosts = family_of(spec).round_costs(plan, parameters)
+    costs = family_of(spec).round_costs(plan, parameters)
     if not len(costs.rounds):
         return TrainingCost(0.0, 0.0, 0.0, 0.0)
     places = np.unique(np.linspace(0, len(costs.rounds) - 1, _MOST_ROUNDS).round().astype(int))

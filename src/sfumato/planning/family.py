@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from sfumato.families import family_of
 from sfumato.spec.document import Spec
 
 if TYPE_CHECKING:
@@ -60,9 +59,3 @@ class PlannedFamily(Protocol):
 
     def refuse_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
         """Raise the SpecError that says which targets need more than the noise that is allowed."""
-
-
-def planning_of(spec: Spec) -> PlannedFamily:
-    """The part of the family of ``spec`` that knows about plans."""
-    part: PlannedFamily = family_of(spec).planning()
-    return part

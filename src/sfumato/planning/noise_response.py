@@ -24,9 +24,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from sfumato.families import family_of
 from sfumato.planning.composed_response import ComposedResponse, record_response
 from sfumato.planning.convex_program import Constraint
-from sfumato.planning.family import planning_of
 from sfumato.planning.sources import NoiseSource, with_intensities
 from sfumato.planning.targets import ObservedPair
 from sfumato.planning.unit_charge import pair_charge
@@ -166,7 +166,7 @@ def measure_response(plan: Plan, sources: Sequence[NoiseSource]) -> PlanResponse
 
 def global_variance(plan: Plan) -> float:
     """Variance per coordinate of all noise that the training leaves in the global model (`PlannedFamily`)."""
-    return planning_of(plan.spec).variance(plan)
+    return family_of(plan.spec).planning().variance(plan)
 
 
 def _release_response(

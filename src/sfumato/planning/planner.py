@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 from sfumato.errors import SpecError
+from sfumato.families import family_of
 from sfumato.planning.allocate import Allocation, BindingConstraint
 from sfumato.planning.certification import guarantees
 from sfumato.planning.convex_program import solver
 from sfumato.planning.cost_search import Minimize, cheapest_training
-from sfumato.planning.family import planning_of
 from sfumato.planning.problem import pose_problem, resolve_to_plan
 from sfumato.planning.result import (
     MetTarget,
@@ -61,7 +61,7 @@ def plan(spec: Spec, targets: Mapping[str, float], *, minimize: Minimize = "nois
 def _plan_noise(spec: Spec, requested: PlanTargets, options: tuple[Option, ...]) -> PlannedSpec:
     """The plan of least noise for the participation and the round length of ``spec``."""
     problem = pose_problem(spec, requested.targets)
-    family = planning_of(spec)
+    family = family_of(spec).planning()
     made, found = family.planned(problem, requested.targets)
     if global_noise_rms(made) > requested.max_noise * (1 + 1e-6):
         family.refuse_noise(problem, requested)
@@ -97,7 +97,7 @@ def _price(binding: BindingConstraint) -> float:
 
 
 def _planned_sources(plan: Plan) -> tuple[PlannedSource, ...]:
-    noise, family = plan.spec.privacy.noise, planning_of(plan.spec)
+    noise, family = plan.spec.privacy.noise, family_of(plan.spec).planning()
     assert isinstance(noise, NoiseBySource)  # a planned spec lists its sources
     return tuple(
         PlannedSource(row.owners, family.level_name(plan, level), multiplier)
@@ -115,7 +115,7 @@ def _scaled_own_noise(spec: Spec, targets: Sequence[EpsilonTarget]) -> float:
         own = resolve_to_plan(spec)
     except SpecError:  # its own target cannot be met
         return math.nan
-    return planning_of(spec).own_noise(own, targets)
+    return family_of(spec).planning().own_noise(own, targets)
 
 
 def _kinds_without_target(named: Set[str]) -> list[str]:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sfumato.errors import SpecError
+from sfumato.families import family_of
 from sfumato.planning.allocate import PairTarget
 from sfumato.planning.certification import is_trusted
 from sfumato.planning.conflict import refuse_raw
-from sfumato.planning.family import planning_of
 from sfumato.planning.sources import (
     NoiseSource,
     names_noisers,
@@ -58,7 +58,7 @@ def pose_problem(spec: Spec, targets: Sequence[EpsilonTarget]) -> PlanProblem:
     """
     base = resolve_to_plan(with_noise(spec, unit_noise(spec.privacy.noise)))
     named = _named_parties(base, targets)
-    family = planning_of(spec)
+    family = family_of(spec).planning()
     sources = family.sources(base, named)
     extra = () if names_noisers(spec.privacy.noise) else family.extra_sources(base, named)
     pair_targets, notes = _pair_targets(base, sources, targets)
@@ -73,7 +73,7 @@ def resolve_to_plan(spec: Spec) -> Plan:
     Raises:
         SpecError: the spec is wrong, or plans do not support its protocol.
     """
-    planning_of(spec).check(spec)
+    family_of(spec).planning().check(spec)
     if spec.privacy.clip is None:
         raise SpecError("privacy.clip", None, "is required: the noise is a multiple of the clip norm")
     if spec.privacy.clips_examples and spec.privacy.unit != "record":
@@ -104,7 +104,7 @@ def _pair_targets(
     Raises:
         SpecError: no noise meets a target.
     """
-    family, kept, notes = planning_of(plan.spec), list[PairTarget](), list[str]()
+    family, kept, notes = family_of(plan.spec).planning(), list[PairTarget](), list[str]()
     stated = {target: [PairTarget(target, pair) for pair in pairs_of(plan, target)] for target in targets}
     unattainable = set(
         family.unattainable(plan, sources, [one for pairs in stated.values() for one in pairs])

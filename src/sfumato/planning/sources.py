@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import SpecError
-from sfumato.planning.family import planning_of
+from sfumato.families import family_of
 from sfumato.schedule.base import Plan
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.document import Spec
@@ -45,7 +45,7 @@ def with_noise(spec: Spec, noise: Noise) -> Spec:
 
 def with_intensities(plan: Plan, sources: Iterable[NoiseSource], intensities: FloatArray) -> Plan:
     """The plan in which each of ``sources`` has the given intensity and no other party adds noise."""
-    levels = planning_of(plan.spec).levels(plan)
+    levels = family_of(plan.spec).planning().levels(plan)
     rows: defaultdict[str, list[float]] = defaultdict(lambda: [0.0] * levels)
     for source, intensity in zip(sources, intensities, strict=True):
         for owner in source.owners:

@@ -27,6 +27,6 @@ def resolve(spec: Spec) -> Plan:
         SpecError: sections that do not fit each other or the data, or a protocol this version does not run.
     """
     require_spec(spec)
-    plan: Plan = family_of(spec).resolve(spec)
+    plan = family_of(spec).resolve(spec)
     check_watch(plan)
     return plan
