@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from sfumato.data.partition import Partition
     from sfumato.engine.base import Engine
     from sfumato.network.tree import Tree
+    from sfumato.planning.costs import RoundCosts
     from sfumato.planning.family import PlannedFamily
-    from sfumato.planning.round_costs import RoundCosts
     from sfumato.privacy.claim import Claim
     from sfumato.privacy.neighbours import Neighbours
     from sfumato.privacy.observers import Party
@@ -84,7 +84,7 @@ class Family(ABC):
         self, plan: Plan, delta: float, participations: IntArray, rounds: int, parameters: int
     ) -> tuple[ExPost | None, ...]:
         """What each row of an account amounts to after a run; empty if nothing was left to chance."""
-        return ()
+        return ()  # in groups nobody who sees a draw is protected by less than the row says
 
     @abstractmethod
     def planning(self) -> PlannedFamily:
@@ -192,9 +192,9 @@ class _TreeFamily(Family):
         return TreePlanning()
 
     def round_costs(self, plan: Plan, parameters: int) -> RoundCosts:
-        from sfumato.planning.round_costs import of_tree
+        from sfumato.planning.costs import tree_round_costs
 
-        return of_tree(_tree_plan(plan), parameters)
+        return tree_round_costs(_tree_plan(plan), parameters)
 
     def protocol(
         self, plan: Plan, engine: Engine, partition: Partition, parameters: int, listener: Listener | None
@@ -287,9 +287,9 @@ class _GroupFamily(Family):
         return GroupPlanning()
 
     def round_costs(self, plan: Plan, parameters: int) -> RoundCosts:
-        from sfumato.planning.round_costs import of_groups
+        from sfumato.planning.costs import group_round_costs
 
-        return of_groups(_group_plan(plan), parameters)
+        return group_round_costs(_group_plan(plan), parameters)
 
     def protocol(
         self, plan: Plan, engine: Engine, partition: Partition, parameters: int, listener: Listener | None

@@ -12,8 +12,7 @@ from sfumato.planning import group_descent
 from sfumato.planning.exposure_response import responses_of
 from sfumato.planning.noise_response import global_variance, measure_response
 from sfumato.planning.problem import pose_problem, resolve_to_plan
-from sfumato.planning.targets import EpsilonTarget, ObservedPair
-from sfumato.planning.unit_charge import pair_charge
+from sfumato.planning.targets import EpsilonTarget, observed_pair, pair_charge
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.schedule.resolve import resolve
@@ -140,7 +139,7 @@ def test_a_held_set_answers_what_a_ledger_would(overrides):
     response = measure_response(problem.base, problem.sources)
     intensities = np.array([3.0, 5.0, 4.0]) ** 2
     made = group_descent.with_intensities(problem.base, problem.sources, intensities)
-    pair = ObservedPair(6, (Party("device", 0, 12),), 1)
+    pair = observed_pair(made, 6, (Party("device", 0, 12),), 1)
     for exposure in pair_charge(made, pair).exposures:
         expected = made.ledger.bound_epsilon(exposure, delta=1e-5, neighbours="zero-out").epsilon
         found = min(way.epsilon(intensities) for way in responses_of(response, pair, exposure))

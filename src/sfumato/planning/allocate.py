@@ -22,8 +22,9 @@ from sfumato.planning.composed_response import ComposedResponse
 from sfumato.planning.convex_program import Constraint, Optimum, minimise_variance
 from sfumato.planning.noise_response import BoundResponse, PlanResponse, measure_response
 from sfumato.planning.sources import NoiseSource
-from sfumato.planning.targets import EpsilonTarget, ObservedPair
+from sfumato.planning.targets import EpsilonTarget
 from sfumato.schedule.base import Plan
+from sfumato.schedule.rows.observed_units import ObservedUnit
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -39,7 +40,7 @@ class PairTarget:
     """``target`` for one of the pairs it is about."""
 
     target: EpsilonTarget
-    pair: ObservedPair
+    pair: ObservedUnit
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.planning.convex_program import Constraint
-from sfumato.planning.variances import any_without_noise, linear_variances
 from sfumato.privacy.charges import Composition, composed, scale_for
 from sfumato.privacy.losses.gaussian_terms import GaussianTerm
 from sfumato.privacy.neighbours import Neighbours
@@ -29,6 +28,29 @@ IntArray = npt.NDArray[np.int64]
 
 _NEAR = 1.3  # how far from the target, as a factor, the tangent of ε may be taken
 _STEP = 0.05  # of ln Q, for the tangent: well above the error of a composition
+# Relative to the noise of all sources, a coefficient this small is rounding error. Leaving it out is safe:
+# the planned noise is then a little larger.
+_ROUNDING = 1e-11
+_FIXED_ROUNDING = 1e-9
+
+
+def linear_variances(variances: FloatArray, raised: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Variance per intensity ``[releases, sources]``, and the variance that no source adds ``[releases]``.
+
+    Args:
+        variances: with every source at intensity 1, ``[releases]``.
+        raised: the same with one source after the other at intensity 2, ``[releases, sources]``.
+    """
+    slopes = raised - variances[:, None]
+    slopes[slopes < _ROUNDING * variances[:, None]] = 0.0
+    fixed = variances - slopes.sum(axis=1)
+    fixed[fixed < _FIXED_ROUNDING * variances] = 0.0
+    return slopes, fixed
+
+
+def any_without_noise(per_intensity: FloatArray, fixed: FloatArray) -> bool:
+    """Whether a release of such variances has no noise at any intensities."""
+    return bool(((per_intensity.sum(axis=1) + fixed) == 0).any())
 
 
 @dataclass(frozen=True, eq=False)

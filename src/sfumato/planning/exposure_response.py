@@ -13,17 +13,16 @@ from typing import Protocol, cast
 
 import numpy as np
 
-from sfumato.planning.composed_response import ComposedResponse, record_response
+from sfumato.planning.composed_response import ComposedResponse, linear_variances, record_response
 from sfumato.planning.noise_response import PlanResponse
-from sfumato.planning.targets import ObservedPair
-from sfumato.planning.unit_charge import pair_charge
-from sfumato.planning.variances import linear_variances
+from sfumato.planning.targets import pair_charge
 from sfumato.privacy.charges import charges
 from sfumato.privacy.losses.gaussian_terms import GaussianTerm
 from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import DrawnReleases, Exposure
 from sfumato.schedule.base import Plan
+from sfumato.schedule.rows.observed_units import ObservedUnit
 
 
 class ChoosesSets(Protocol):
@@ -34,12 +33,12 @@ class ChoosesSets(Protocol):
 
 
 def responses_of(
-    response: PlanResponse, pair: ObservedPair, exposure: Exposure
+    response: PlanResponse, pair: ObservedUnit, exposure: Exposure
 ) -> Iterator[ComposedResponse]:
     """One response for each sound way to charge ``pair`` for the set of ``exposure``."""
     base, *probes = (_ledger(plan) for plan in (response.base, *response.probes))
-    held = base.exposure_like(exposure, pair.unit, pair.coalition)
-    probed = [ledger.exposure_like(exposure, pair.unit, pair.coalition) for ledger in probes]
+    held = base.exposure_like(exposure, pair.device, pair.coalition)
+    probed = [ledger.exposure_like(exposure, pair.device, pair.coalition) for ledger in probes]
     delta = response.base.spec.privacy.delta
     record = pair_charge(response.base, pair).record
     neighbours: Neighbours = "replace" if record is not None else response.base.spec.privacy.neighbours

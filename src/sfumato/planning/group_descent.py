@@ -31,8 +31,7 @@ from sfumato.planning.exposure_response import responses_of
 from sfumato.planning.noise_response import PlanResponse, measure_response
 from sfumato.planning.problem import PlanProblem
 from sfumato.planning.sources import NoiseSource, with_intensities, with_noise
-from sfumato.planning.targets import TARGETS, EpsilonTarget
-from sfumato.planning.unit_charge import noise_scale, pair_charge
+from sfumato.planning.targets import TARGETS, EpsilonTarget, noise_scale, pair_charge
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.rounding import number as as_text
 from sfumato.schedule.base import Plan

@@ -14,8 +14,7 @@ from sfumato.planning.allocate import Allocation, PairTarget
 from sfumato.planning.group_descent import least_scaled, planned_groups
 from sfumato.planning.problem import PlanProblem
 from sfumato.planning.sources import NoiseSource
-from sfumato.planning.targets import NOISE_TARGET, TARGETS, EpsilonTarget, PlanTargets
-from sfumato.planning.unit_charge import guarantee, pair_charge
+from sfumato.planning.targets import NOISE_TARGET, TARGETS, EpsilonTarget, PlanTargets, guarantee, pair_charge
 from sfumato.privacy.observers import Party
 from sfumato.rounding import number
 from sfumato.schedule.base import Plan

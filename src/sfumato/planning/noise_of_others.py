@@ -18,10 +18,10 @@ from sfumato.planning.allocate import Allocation
 from sfumato.planning.certification import guarantees
 from sfumato.planning.noise_response import global_variance, measure_response
 from sfumato.planning.sources import NoiseSource, with_intensities
-from sfumato.planning.targets import EpsilonTarget, pairs_of
-from sfumato.planning.unit_charge import noise_scale, pair_charge, protects_records
+from sfumato.planning.targets import EpsilonTarget, noise_scale, pair_charge, pairs_of
 from sfumato.schedule.base import Plan
 from sfumato.schedule.noise.least_noise import Verdict, least_noise
+from sfumato.schedule.rows.observed_units import main_unit
 
 FloatArray = npt.NDArray[np.float64]
 _TOLD = (
@@ -32,7 +32,7 @@ _TOLD = (
 
 def counts_noise_of_others(plan: Plan, targets: Sequence[EpsilonTarget]) -> bool:
     """Whether account counts noise that is there by chance towards anybody whom ``targets`` name."""
-    return not protects_records(plan) and any(
+    return main_unit(plan.spec) == "device" and any(
         draw.drawn_noise
         for target in targets
         for pair in pairs_of(plan, target)

@@ -25,16 +25,20 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.families import family_of
-from sfumato.planning.composed_response import ComposedResponse, record_response
+from sfumato.planning.composed_response import (
+    ComposedResponse,
+    any_without_noise,
+    linear_variances,
+    record_response,
+)
 from sfumato.planning.convex_program import Constraint
 from sfumato.planning.sources import NoiseSource, with_intensities
-from sfumato.planning.targets import ObservedPair
-from sfumato.planning.unit_charge import pair_charge
-from sfumato.planning.variances import any_without_noise, linear_variances
+from sfumato.planning.targets import pair_charge
 from sfumato.privacy.charges import noise_scale_for
 from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.release import Exposure, Release
 from sfumato.schedule.base import Plan
+from sfumato.schedule.rows.observed_units import ObservedUnit
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -122,7 +126,7 @@ class PlanResponse:
         found = np.array([global_variance(probe) - start for probe in self.probes])
         return np.asarray(np.maximum(found, _LEAST_WEIGHT * found.mean()))
 
-    def bound_responses(self, pair: ObservedPair) -> tuple[BoundResponse, ...]:
+    def bound_responses(self, pair: ObservedUnit) -> tuple[BoundResponse, ...]:
         """One response for each sound way to charge ``pair``.
 
         A record can be charged as if its whole device were replaced, and where its draws count, by them. Not

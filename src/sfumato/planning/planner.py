@@ -21,9 +21,17 @@ from sfumato.planning.result import (
     Untargeted,
     global_noise_rms,
 )
-from sfumato.planning.targets import EpsilonTarget, ObservedPair, PlanTargets, parse_targets
-from sfumato.planning.unit_charge import guarantee, is_sampled, pair_charge
+from sfumato.planning.targets import (
+    EpsilonTarget,
+    PlanTargets,
+    guarantee,
+    is_sampled,
+    observed_pair,
+    pair_charge,
+    parse_targets,
+)
 from sfumato.schedule.base import Plan
+from sfumato.schedule.rows.observed_units import ObservedUnit
 from sfumato.schedule.rows.observers import is_of_kind
 from sfumato.spec.document import Spec, require_spec
 from sfumato.spec.privacy import OBSERVER_KINDS, NoiseBySource
@@ -136,13 +144,13 @@ def _untargeted(plan: Plan, targets: Sequence[EpsilonTarget]) -> Iterator[Untarg
     are listed.
     """
     kinds = _kinds_without_target({target.observer for target in targets})
-    found: defaultdict[str, list[ObservedPair]] = defaultdict(list)
+    found: defaultdict[str, list[ObservedUnit]] = defaultdict(list)
     for pair in plan.ledger.pair_classes():
         for kind in kinds:
             if is_of_kind(pair, kind) and not (
                 plan.classes_share_trust and plan.trusts(pair.observer, pair.unit)
             ):
-                found[kind].append(ObservedPair(pair.unit, (pair.observer,), pair.pair_count))
+                found[kind].append(observed_pair(plan, pair.unit, (pair.observer,), pair.pair_count))
     for kind, pairs in found.items():
         if not is_sampled(plan):
             yield Untargeted(kind, max(guarantee(plan, pair).epsilon for pair in pairs))

@@ -114,14 +114,14 @@ def _pair_targets(
         kept += [pair_target for pair_target in pair_targets if pair_target not in raw]
         if not raw:
             continue
-        exposed = {pair_target.pair.unit for pair_target in raw}
-        first = min(raw, key=lambda pair_target: pair_target.pair.unit)
+        exposed = {pair_target.pair.device for pair_target in raw}
+        first = min(raw, key=lambda pair_target: pair_target.pair.device)
         trusted = all(is_trusted(plan, pair_target.pair) for pair_target in raw)
         is_kind = target.observer in OBSERVER_KINDS
         devices = family.devices_like(plan, exposed, alike=is_kind)
         if not (trusted and is_kind and len(raw) < len(pair_targets)):
             observer = _observer_of(plan, first)
-            refuse_raw(target, first.pair.unit, observer, trusted=trusted, how_many=devices)
+            refuse_raw(target, first.pair.device, observer, trusted=trusted, how_many=devices)
         notes.append(
             f"{target.observer} is trusted with the raw updates of {devices} devices: "
             f"{target} does not apply to them"

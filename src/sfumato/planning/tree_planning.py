@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from typing import NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.planning.allocate import Allocation, PairTarget, unattainable_pair_targets
@@ -16,15 +18,16 @@ from sfumato.planning.noise_of_others import with_noise_of_others
 from sfumato.planning.noise_response import measure_response
 from sfumato.planning.problem import PlanProblem
 from sfumato.planning.sources import NoiseSource
-from sfumato.planning.targets import TARGETS, EpsilonTarget, PlanTargets, pairs_of
-from sfumato.planning.tree_sources import extra_sources, sources_of
-from sfumato.planning.unit_charge import is_sampled, noise_scale
+from sfumato.planning.targets import TARGETS, EpsilonTarget, PlanTargets, is_sampled, noise_scale, pairs_of
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.schedule.base import Plan
 from sfumato.schedule.rows.explanations import is_covered_by_filter
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
+from sfumato.spec.privacy import NoiseBySource
+
+IntArray = npt.NDArray[np.int64]
 
 
 class TreePlanning:
@@ -49,17 +52,36 @@ class TreePlanning:
         return "global" if level == 0 else plan.tree.tiers[level].name
 
     def sources(self, plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """See `tree_sources.sources_of`; drawn participants in a network that moves are refused."""
+        """The sources that add noise; drawn participants in a network that moves are refused."""
         if plan.is_sampled:
             plan.require_one_tree(
                 "with participants drawn, rounds of several trees amount to no single signal-to-noise ratio; "
                 "noise: {epsilon, for} sizes one multiplier over all rounds"
             )
-        return sources_of(plan, named)
+        noise = plan.spec.privacy.noise
+        assert isinstance(noise, NoiseBySource)  # a resolved spec with noise lists its sources
+        classes = _exchangeable_classes(plan, named)
+        alike: defaultdict[tuple[Hashable, str, int], list[str]] = defaultdict(list)
+        for row in noise.sources:
+            for owner in row.owners:
+                name, _, what = owner.partition("/")
+                tier, index = plan.tree.find_node(name, place="privacy.noise.sources")
+                for level in np.flatnonzero(row.multipliers):
+                    alike[(tier, int(classes[tier][index])), what, int(level)].append(owner)
+        return tuple(NoiseSource(tuple(owners), level) for (_, _, level), owners in alike.items())
 
     def extra_sources(self, plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """See `tree_sources.extra_sources`."""
-        return extra_sources(plan, named)
+        """Trusted aggregators, at further levels."""
+        there = {(owner, s.level) for s in self.sources(plan, named) for owner in s.owners}
+        classes = _exchangeable_classes(plan, named)
+        alike: defaultdict[tuple[int, int, int], list[str]] = defaultdict(list)
+        for tier, nodes in enumerate(plan.tree.tiers):
+            for index in np.flatnonzero(nodes.trusted):
+                owner = plan.tree.node_name(tier, int(index))
+                for level in range(tier + 1):
+                    if (owner, level) not in there:
+                        alike[tier, int(classes[tier][index]), level].append(owner)
+        return tuple(NoiseSource(tuple(owners), level) for (_, _, level), owners in alike.items())
 
     def variance(self, plan: TreePlan) -> float:
         """The noise of every aggregation in the global average, summed over the rounds.
@@ -121,3 +143,40 @@ class TreePlanning:
     def refuse_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
         """See `conflict.refuse_noise`."""
         refuse_noise(problem.base, problem.sources, problem.extra, problem.pair_targets, requested)
+
+
+def _exchangeable_classes(plan: TreePlan, named: frozenset[Party]) -> tuple[IntArray, ...]:
+    """A class number for every node, by tier: equal only if a symmetry fixing ``named`` exchanges them.
+
+    Where devices move or trust changes, no two edges are taken as alike.
+    """
+    tree = plan.tree
+    orbits = np.arange(tree.leaf_count) if plan.eras else plan.ledger.leaf_classes
+    numbers: dict[Hashable, int] = {}
+
+    def number(key: Hashable) -> int:
+        return numbers.setdefault(key, len(numbers))
+
+    devices = {tree.leaf_of(p.index) for p in named if p.kind == "device"}
+    nodes = {(p.tier, p.index) for p in named if p.kind == "node"}
+
+    def colour(tier: int, index: int, below: Hashable) -> int:
+        mark = index if (tier, index) in nodes else -1
+        return number((tier, bool(tree.tiers[tier].trusted[index]), mark, below))
+
+    last = tree.depth - 1
+    below = [
+        colour(last, leaf, (int(orbit), leaf if leaf in devices else -1)) for leaf, orbit in enumerate(orbits)
+    ]
+    subtrees = [below]
+    for tier in range(last - 1, -1, -1):
+        children: list[list[int]] = [[] for _ in range(tree.tiers[tier].size)]
+        for child, parent in enumerate(tree.parents[tier + 1]):
+            children[int(parent)].append(below[child])
+        below = [colour(tier, index, tuple(sorted(each))) for index, each in enumerate(children)]
+        subtrees.append(below)
+    found: list[IntArray] = []
+    for tier, own in enumerate(subtrees[::-1]):
+        above = found[-1][tree.parents[tier]] if tier else np.zeros(1, dtype=np.int64)
+        found.append(np.array([number(("path", int(a), c)) for a, c in zip(above, own, strict=True)]))
+    return tuple(found)
