@@ -324,7 +324,7 @@ class _GroupFamily(Family):
     ) -> TrialScores | None:
         from sfumato.auditing.record_trials import group_record_trials
 
-        return group_record_trials(_group_plan(plan), unit, coalition, neighbours, hidden, trials)
+        return group_record_trials(_group_plan(plan), unit, coalition, neighbours, trials)
 
     def summary(self, plan: Plan) -> PlanSummary:
         from sfumato.cli.show_groups import GroupSummary

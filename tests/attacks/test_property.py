@@ -8,8 +8,9 @@ import pytest
 import torch
 from member_worlds import played, scenes
 
+from sfumato.attacks import attack
 from sfumato.attacks.attack_context import AttackContext
-from sfumato.attacks.property import attack_by_property, measure_properties, row_scores
+from sfumato.attacks.property import measure_properties, row_scores
 from sfumato.attacks.results import measurements
 from sfumato.attacks.roc import ROC
 from sfumato.attacks.shadow_models import ShadowDevices
@@ -62,7 +63,7 @@ def test_where_all_devices_hold_all_labels_nothing_is_measured(tmp_path: Path) -
         topology={"kind": "tree", "edges": 2, "devices_per_edge": 2},
         training={"rounds": 1, "steps_per_round": 1, "edge_every": 1},
     )
-    result = attack_by_property(run, "edge:0")
+    result = attack(run, observer="edge:0", kind="property", progress=False)
     assert result["results"] == []
     assert "every device holds every label" in result["notes"][0]
     assert json.loads((run / "attacks" / "property-edge-0.json").read_text("utf-8")) == result

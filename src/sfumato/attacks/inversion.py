@@ -19,9 +19,16 @@ import torch
 from torch import Tensor
 
 from sfumato.arguments import Argument
-from sfumato.attacks.class_mean_baseline import class_means, compare_with_baseline
 from sfumato.attacks.gradient_matching import Reconstruction
-from sfumato.attacks.image_metrics import lpips_score, match_to_originals, mse, psnr, ssim
+from sfumato.attacks.image_metrics import (
+    class_means,
+    compare_with_baseline,
+    lpips_score,
+    match_to_originals,
+    mse,
+    psnr,
+    ssim,
+)
 from sfumato.attacks.inversion_problem import MOST_UNKNOWN, AttackerKnowledge, InversionProblem
 from sfumato.attacks.inversion_targets import InversionTarget, targets_of
 from sfumato.attacks.label_recovery import label_accuracy

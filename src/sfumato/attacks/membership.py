@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +18,7 @@ import torch
 
 from sfumato.attacks.attack_context import AttackContext
 from sfumato.attacks.observations import Observation
-from sfumato.attacks.results import AttackMeasurement, measurements, write_result
+from sfumato.attacks.results import AttackMeasurement, measurements
 from sfumato.attacks.roc import ROC, pooled
 from sfumato.attacks.shadow_models import LikelihoodRatio
 from sfumato.engine.threads import intra_op_threads
@@ -35,25 +33,6 @@ MOST_RECORDS = 50
 PAIRS_OF_SHADOWS = 8
 TWINS = 8
 _RECORDS, _DEVICES = 10, 11
-
-
-def attack_by_membership(run: Path, observer: str, progress: Progress = silent) -> dict[str, Any]:
-    """Attack a run's recorded view; the result is also written to its folder.
-
-    Args:
-        run: the run folder.
-        observer: a party or a coalition whose view was recorded.
-        progress: called with the number of targets that are done.
-
-    Returns:
-        ``attacks/membership-OBSERVER.json`` (docs/attacks.md).
-
-    Raises:
-        SpecError: there is no such view, or it contains nothing to attack.
-        RunError: the run is damaged.
-    """
-    context = AttackContext.of_run(run, observer)
-    return write_result(run, "membership", context, measure_membership(context, progress))
 
 
 @intra_op_threads(1)

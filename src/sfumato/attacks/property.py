@@ -6,9 +6,6 @@ the non-members. If every device holds every label, nothing is measured.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -16,7 +13,7 @@ from torch import Tensor
 
 from sfumato.attacks.attack_context import AttackContext
 from sfumato.attacks.observations import Observation
-from sfumato.attacks.results import AttackMeasurement, measurements, write_result
+from sfumato.attacks.results import AttackMeasurement, measurements
 from sfumato.attacks.roc import ROC
 from sfumato.attacks.shadow_models import LikelihoodRatio, ShadowDevices
 from sfumato.engine.threads import intra_op_threads
@@ -24,25 +21,6 @@ from sfumato.learning.parameters import ParameterLayout
 from sfumato.progress import Progress, silent, track
 
 FloatArray = npt.NDArray[np.float64]
-
-
-def attack_by_property(run: Path, observer: str, progress: Progress = silent) -> dict[str, Any]:
-    """Attack a run's recorded view; the result is also written to its folder.
-
-    Args:
-        run: the run folder.
-        observer: a party or a coalition whose view was recorded.
-        progress: called with the number of targets that are done.
-
-    Returns:
-        ``attacks/property-OBSERVER.json`` (docs/attacks.md).
-
-    Raises:
-        SpecError: there is no such view, or it contains nothing to attack.
-        RunError: the run is damaged.
-    """
-    context = AttackContext.of_run(run, observer)
-    return write_result(run, "property", context, measure_properties(context, progress))
 
 
 @intra_op_threads(1)

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from sfumato.auditing.group_observer import GroupObserver
 from sfumato.auditing.harness import ElectionOutcome, Observations, TargetDraw
-from sfumato.auditing.linking_workers import LinkedTraining, Links, can_be_played
+from sfumato.auditing.linking_workers import LinkedTraining, Links, can_be_played, with_dimension
 from sfumato.auditing.tradeoff import TrialScores
-from sfumato.auditing.wide_groups import with_dimension
 from sfumato.auditing.worst_case_engine import WorstCaseEngine, one_example_per_device
 from sfumato.errors import SpecError
 from sfumato.privacy.neighbours import Neighbours

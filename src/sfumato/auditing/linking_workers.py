@@ -18,6 +18,7 @@ observers receive: a wrong one lowers the power of the test and never its soundn
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,7 +34,6 @@ from sfumato.auditing.harness import Observations
 from sfumato.auditing.likelihood_ratio import fit_test
 from sfumato.auditing.tradeoff import Scores, TrialScores
 from sfumato.auditing.trials import FITTING_TRIALS, null_update, rows_of
-from sfumato.auditing.wide_groups import with_dimension, with_everybody
 from sfumato.auditing.worst_case_engine import Answer, WorstCaseEngine, one_example_per_device
 from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
@@ -221,3 +221,16 @@ class LinkedTraining:
             state, _ = protocol.run_round(state)
         found = {key: vector for of_group in observer.observations for key, vector in of_group.items()}
         return found, passing.middles
+
+
+def with_dimension(plan: GroupPlan, coordinates: int) -> GroupPlan:
+    """``plan`` for a model of ``coordinates`` parameters, each bounded by the clip norm; same noise."""
+    if plan.spec.privacy.clips_examples:
+        return plan  # nothing clips whole messages
+    factor = math.sqrt(coordinates)
+    return replace(plan, clips=plan.clips * factor, multipliers=plan.multipliers / factor)
+
+
+def with_everybody(plan: GroupPlan) -> GroupPlan:
+    """``plan`` with all workers in every sum: who is drawn is decided trial by trial."""
+    return replace(plan, rates=np.ones_like(plan.rates), cohort=())

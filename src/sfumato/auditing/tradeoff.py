@@ -33,7 +33,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
-from sfumato.auditing import confidence
 from sfumato.privacy.accountant import PrivacyCurve, compose
 from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.losses import gaussian
@@ -300,6 +299,34 @@ def _rate_bounds(scores: Scores, thresholds: npt.ArrayLike, error: float) -> tup
     """Lower bounds of hit rates, upper bounds of false-alarm rates; each threshold up to ``error``."""
     false, hits = scores.rates(thresholds)
     return (
-        confidence.lower(hits, len(scores.sent), error=error / 2),
-        confidence.upper(false, len(scores.null), error=error / 2),
+        least_probability(hits, len(scores.sent), error=error / 2),
+        largest_probability(false, len(scores.null), error=error / 2),
     )
+
+
+def least_probability(hits: npt.ArrayLike, trials: int, *, error: float) -> FloatArray:
+    """Lower bound of a probability, wrong with probability at most ``error`` (Clopper and Pearson 1934).
+
+    Args:
+        hits: number of trials in which the event happened.
+        trials: number of independent trials.
+        error: in (0, 1).
+    """
+    k = _checked(hits, trials, error)
+    with np.errstate(invalid="ignore"):
+        found = special.betaincinv(k, trials - k + 1, error)
+    return np.where(k == 0, 0.0, found)
+
+
+def largest_probability(hits: npt.ArrayLike, trials: int, *, error: float) -> FloatArray:
+    """Upper bound of a probability, wrong with probability at most ``error``; see `least_probability`."""
+    return 1.0 - least_probability(trials - _checked(hits, trials, error), trials, error=error)
+
+
+def _checked(hits: npt.ArrayLike, trials: int, error: float) -> FloatArray:
+    k = np.asarray(hits, dtype=np.float64)
+    if not (trials > 0 and np.all((k >= 0) & (k <= trials))):
+        raise ValueError(f"hits: got {k.tolist()} of {trials} trials; must be 0 to trials, of one or more")
+    if not 0 < error < 1:
+        raise ValueError(f"error: got {error}; must be in (0, 1)")
+    return k
