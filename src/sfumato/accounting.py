@@ -12,8 +12,6 @@ from sfumato.claims import claims_of
 from sfumato.data.given import given, with_given
 from sfumato.errors import SpecError
 from sfumato.families import family_of
-from sfumato.findings import Finding, findings_before
-from sfumato.notebook import block
 from sfumato.privacy.certificate import CertifiedPair, certificates_of
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import Guarantee, number, smallest
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
+    from sfumato.findings import Finding
     from sfumato.privacy.declared_releases import DeclaredReleases
     from sfumato.schedule.rows.coalitions import Coalition
     from sfumato.schedule.rows.ex_post import ExPost
@@ -72,6 +71,8 @@ class PrivacyReport:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Facts worth a warning."""
+        from sfumato.findings import findings_before
+
         return findings_before(self.plan, self.delta, self.guarantees)
 
     def __repr__(self) -> str:
@@ -82,6 +83,8 @@ class PrivacyReport:
         )
 
     def _repr_html_(self) -> str:
+        from sfumato.notebook import block
+
         name = self.plan.parties.titled
         ranged = ["ε of its units"] if any(row.epsilon_range for row in self.guarantees) else []
         epsilon = f"ε (δ = {rounded(self.delta)})"

@@ -209,9 +209,9 @@ class _TreeFamily(Family):
         return TreeObserverPosition(_tree_plan(plan), coalition)
 
     def attacked(self, run: RunFolder) -> AttackedRun:
-        from sfumato.attacks.observations import attacked_tree
+        from sfumato.attacks.observations import load_attacked_tree
 
-        return attacked_tree(run)
+        return load_attacked_tree(run)
 
     def audit(self, plan: Plan, unit: int, coalition: Sequence[Party]) -> AuditHarness:
         from sfumato.auditing.tree import tree_harness
@@ -304,9 +304,9 @@ class _GroupFamily(Family):
         return GroupObserverPosition(_group_plan(plan), coalition)
 
     def attacked(self, run: RunFolder) -> AttackedRun:
-        from sfumato.attacks.group_observations import attacked_groups
+        from sfumato.attacks.group_observations import load_attacked_groups
 
-        return attacked_groups(run)
+        return load_attacked_groups(run)
 
     def audit(self, plan: Plan, unit: int, coalition: Sequence[Party]) -> AuditHarness:
         from sfumato.auditing.groups import GroupHarness

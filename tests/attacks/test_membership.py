@@ -12,7 +12,7 @@ from scipy import stats
 import sfumato as sf
 from sfumato.accounting import pair_guarantee
 from sfumato.attacks.attack_context import AttackContext
-from sfumato.attacks.membership import lira_scores, measure_membership, member_split
+from sfumato.attacks.membership import lira_scores, measure_membership, split_members
 from sfumato.attacks.results import AttackMeasurement
 from sfumato.attacks.roc import ROC
 from sfumato.errors import SpecError
@@ -43,7 +43,7 @@ def test_members_and_others_are_balanced_and_disjoint(bare: AttackContext) -> No
     held = {int(r) for d in range(everybody.partition.devices) for r in everybody.partition.indices(d)}
     assert not set(everybody.own) & set(everybody.candidates)
     for target in bare.targets:
-        split = member_split(bare, target)
+        split = split_members(bare, target)
         assert len(split.members) == len(split.non_members) > 0
         assert set(split.members) <= set(everybody.partition.indices(target))
         assert not set(split.non_members) & held

@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from sfumato.auditing import one_run
-from sfumato.auditing.one_shot import between_normals, epsilon_estimate
+from sfumato.auditing.one_shot import epsilon_between_normals, epsilon_estimate
 from sfumato.privacy.losses import gaussian
 
 
@@ -58,12 +58,12 @@ def test_delta_costs_something_and_grows_with_canaries() -> None:
 def test_the_best_of_several_numbers_of_guesses_pays_for_the_choice() -> None:
     scores = np.arange(200.0)
     coins = scores >= 100
-    whole = one_run.from_scores(scores, coins, delta=1e-5, error=0.05, shares=1)
+    whole = one_run.epsilon_from_scores(scores, coins, delta=1e-5, error=0.05, shares=1)
     assert whole == pytest.approx(
         one_run.epsilon_lower(canaries=200, guesses=200, right=200, delta=1e-5, error=0.05)
     )
-    assert 0 < one_run.from_scores(scores, coins, delta=1e-5, error=0.05) < whole
-    assert one_run.from_scores(scores, ~coins, delta=1e-5, error=0.05) == 0
+    assert 0 < one_run.epsilon_from_scores(scores, coins, delta=1e-5, error=0.05) < whole
+    assert one_run.epsilon_from_scores(scores, ~coins, delta=1e-5, error=0.05) == 0
 
 
 def test_guesses_must_add_up() -> None:
@@ -73,10 +73,10 @@ def test_guesses_must_add_up() -> None:
 
 @pytest.mark.parametrize("mu", [0.3, 1.0, 4.0])
 def test_equal_variances_give_the_gaussian_mechanism(mu: float) -> None:
-    assert between_normals(mu, 1.0, delta=1e-5) == pytest.approx(
+    assert epsilon_between_normals(mu, 1.0, delta=1e-5) == pytest.approx(
         gaussian.epsilon(delta=1e-5, mu=mu), rel=1e-6
     )
-    assert between_normals(mu, 1 + 1e-7, delta=1e-5) == pytest.approx(
+    assert epsilon_between_normals(mu, 1 + 1e-7, delta=1e-5) == pytest.approx(
         gaussian.epsilon(delta=1e-5, mu=mu), rel=1e-4
     )
 
@@ -85,7 +85,7 @@ def test_equal_variances_give_the_gaussian_mechanism(mu: float) -> None:
 def test_unequal_variances_agree_with_summing_densities(mean: float, std: float) -> None:
     x = np.linspace(-40, 40, 800_001)
     p, q = stats.norm.pdf(x), stats.norm.pdf(x, mean, std)
-    epsilon = between_normals(mean, std, delta=1e-3)
+    epsilon = epsilon_between_normals(mean, std, delta=1e-3)
     step = x[1] - x[0]
     deltas = [np.maximum(a - np.exp(epsilon) * b, 0).sum() * step for a, b in ((p, q), (q, p))]
     assert max(deltas) == pytest.approx(1e-3, rel=1e-3)

@@ -126,7 +126,7 @@ def test_no_other_multipliers_have_less_noise():
         for two in (0.7, 1.0, 1.4):
             noise = f"privacy.noise={{multiplier: [1.0, {one}, {two}]}}"
             start = resolve(chain((9, 6, 4), noise, rounds=8))
-            least = min(least, global_variance(group_descent.least_scaled(start, stated)))
+            least = min(least, global_variance(group_descent.scale_to_targets(start, stated)))
     assert planned.noise**2 <= least * (1 + 1e-3)
     assert not planned.notes
 

@@ -43,7 +43,7 @@ def ssim(images: Tensor, originals: Tensor) -> FloatArray:
     window fits; on smaller images the widest odd window that does.
     """
     channels = images.shape[1]
-    window = _window(min(_WINDOW, *images.shape[2:])).repeat(channels, 1, 1, 1)
+    window = _gaussian_window(min(_WINDOW, *images.shape[2:])).repeat(channels, 1, 1, 1)
     x, y = images.double(), originals.double()
 
     def local(values: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ def ssim(images: Tensor, originals: Tensor) -> FloatArray:
     return np.asarray(value.flatten(1).mean(dim=1).numpy())
 
 
-def _window(width: int) -> Tensor:
+def _gaussian_window(width: int) -> Tensor:
     width -= 1 - width % 2
     offsets = torch.arange(width, dtype=torch.float64) - width // 2
     line = torch.exp(-(offsets**2) / (2 * _SIGMA**2))
@@ -90,13 +90,13 @@ def lpips_score() -> tuple[Callable[[Tensor, Tensor], FloatArray] | None, str]:
 
     def score(images: Tensor, originals: Tensor) -> FloatArray:
         with torch.no_grad():
-            pairs = [_as_lpips_takes(batch) for batch in (images, originals)]
+            pairs = [_scaled_for_lpips(batch) for batch in (images, originals)]
             return np.asarray(network(*pairs).flatten().double().numpy())
 
     return score, f"AlexNet from {_LPIPS_BACKBONE}, linear weights of the package lpips; lower is closer"
 
 
-def _as_lpips_takes(images: Tensor) -> Tensor:
+def _scaled_for_lpips(images: Tensor) -> Tensor:
     """Three channels from -1 to 1, at least 64 pixels a side: AlexNet cannot process smaller images."""
     colour = images.float().expand(-1, 3, -1, -1) * 2 - 1
     scale = max(1, -(-64 // min(images.shape[2:])))

@@ -26,7 +26,7 @@ FloatArray = npt.NDArray[np.float64]
 @intra_op_threads(1)
 def measure_properties(context: AttackContext, progress: Progress = silent) -> tuple[AttackMeasurement, ...]:
     """All property attacks on the observations of ``context``; none if all devices hold all labels."""
-    truth = context.population.label_sets[list(context.targets)]
+    truth = context.population.labels_held[list(context.targets)]
     if truth.all() or not truth.any():
         return ()
     by_shadows, by_rows = np.zeros(truth.shape), np.zeros(truth.shape)
@@ -34,7 +34,7 @@ def measure_properties(context: AttackContext, progress: Progress = silent) -> t
         for observation in context.observations[target]:
             shadow_devices = context.attacker.shadow_devices(observation)
             by_shadows[row] += shadow_scores(observation, shadow_devices)
-            by_rows[row] += row_scores(
+            by_rows[row] += last_layer_scores(
                 observation, shadow_devices, context.layout, context.population.classes
             )
     scores = {"shadow devices": by_shadows, "last layer": by_rows}
@@ -58,7 +58,7 @@ def shadow_scores(observation: Observation, shadow_devices: ShadowDevices) -> Fl
     return scores
 
 
-def row_scores(
+def last_layer_scores(
     observation: Observation, shadow_devices: ShadowDevices, layout: ParameterLayout, classes: int
 ) -> FloatArray:
     """Movement of each label's last-layer row in the direction of devices with the label ``[classes]``.
@@ -69,8 +69,8 @@ def row_scores(
     everywhere for a model whose last layer does not have one row for each label.
     """
     usual = observation.share * (observation.other_devices + 1) * shadow_devices.mean
-    seen = _rows(observation.end - observation.start - usual, layout, classes)
-    known = _rows(shadow_devices.updates - shadow_devices.mean, layout, classes)
+    seen = _last_layer_rows(observation.end - observation.start - usual, layout, classes)
+    known = _last_layer_rows(shadow_devices.updates - shadow_devices.mean, layout, classes)
     if seen is None or known is None:
         return np.zeros(classes)
     scores = np.zeros(classes)
@@ -81,7 +81,7 @@ def row_scores(
     return scores
 
 
-def _rows(flat: Tensor, layout: ParameterLayout, classes: int) -> Tensor | None:
+def _last_layer_rows(flat: Tensor, layout: ParameterLayout, classes: int) -> Tensor | None:
     """The last layer's weights, and biases if it has any, by label: ``[..., classes, inputs]``."""
     named = layout.unflatten(flat)
     prefix = layout.names[-1].rpartition(".")[0]

@@ -102,7 +102,7 @@ class ROC:
         value = float(np.trapezoid(self.tpr, self.fpr))
         value = min(1.0, max(0.0, value))
         room = math.log(2 / ERROR) / min(self.members, self.non_members)
-        return Estimate(value, *_chernoff(value, room))
+        return Estimate(value, *_chernoff_interval(value, room))
 
     def tpr_at(self, rate: float) -> Estimate:
         """True-positive rate at the loosest threshold whose measured false-positive rate is within ``rate``.
@@ -164,12 +164,12 @@ class ROC:
         return kept.astype(np.int64)
 
 
-def pooled(curves: Sequence[tuple[FloatArray, FloatArray]]) -> ROC:
+def pooled_roc(curves: Sequence[tuple[FloatArray, FloatArray]]) -> ROC:
     """The curve of all trials of several targets, from the scores of members and non-members of each."""
     return ROC.of(np.concatenate([a for a, _ in curves]), np.concatenate([b for _, b in curves]))
 
 
-def _chernoff(value: float, room: float) -> tuple[float, float]:
+def _chernoff_interval(value: float, room: float) -> tuple[float, float]:
     """The interval of means whose relative entropy from ``value`` is at most ``room``."""
 
     def excess(mean: float) -> float:

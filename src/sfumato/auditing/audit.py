@@ -83,8 +83,8 @@ def audit(
         # the checks of a spec allow control on trees only
         plan = with_realised_rounds(cast("TreePlan", plan), settings)
     found: dict[tuple[str, str], MonitoredPair] = {}
-    for pair in _pairs(plan, observers):
-        pair = _most_often_there(cast("TreePlan", plan), pair) if settings else pair
+    for pair in _pairs_to_attack(plan, observers):
+        pair = _with_most_participations(cast("TreePlan", plan), pair) if settings else pair
         found.setdefault((pair.unit, pair.observer), pair)
     with progress_bars(wanted=progress) as bars:
         findings = tuple(
@@ -130,12 +130,7 @@ def audit_pair(
 
 
 def _attack_on_device(
-    plan: Plan,
-    device: int,
-    coalition: tuple[Party, ...],
-    guarantee: Guarantee,
-    trials: int,
-    error: float,
+    plan: Plan, device: int, coalition: tuple[Party, ...], guarantee: Guarantee, trials: int, error: float
 ) -> tuple[LowerBound, OneRun | None]:
     if plan.spec.privacy.clips_examples:
         allowed = "must be update or step to audit a whole device, which has no guarantee with example"
@@ -145,12 +140,7 @@ def _attack_on_device(
 
 
 def _attack_on_record(
-    plan: Plan,
-    device: int,
-    coalition: tuple[Party, ...],
-    guarantee: Guarantee,
-    trials: int,
-    error: float,
+    plan: Plan, device: int, coalition: tuple[Party, ...], guarantee: Guarantee, trials: int, error: float
 ) -> tuple[LowerBound, OneRun | None]:
     """With Poisson mini-batches the record's own draws are played; else it counts as in every message."""
     bound = guarantee.bounds[guarantee.bound]
@@ -174,17 +164,17 @@ def _attack_on_messages(
     """A target whose every message differs between the two worlds."""
     delta, seed = plan.spec.privacy.delta, plan.spec.seed
     harness = family_of(plan.spec).audit(plan, protected[1], coalition)
-    passed_on = harness.passed_on(neighbours, trials=trials, seed=seed)
+    passed_on = harness.scores_through_others(neighbours, trials=trials, seed=seed)
     if passed_on is not None:
         return _lower_bound(passed_on, _claimed_curves(plan, protected, coalition), delta, error), None
     scores, rounds = simulate_trials(harness, neighbours, trials=trials, seed=seed)
-    curves = _known_curves(rounds, neighbours, alike=plan.rounds_are_alike)
+    curves = _curves_of_known_family(rounds, neighbours, alike=plan.rounds_are_alike)
     curves = curves or _claimed_curves(plan, protected, coalition)
     one_run = one_run_audit(harness, rounds, neighbours, delta=delta, error=ONE_RUN_ERROR, seed=seed)
     return _lower_bound(scores, curves, delta, error), one_run
 
 
-def _pairs(plan: Plan, observers: Sequence[str]) -> list[MonitoredPair]:
+def _pairs_to_attack(plan: Plan, observers: Sequence[str]) -> list[MonitoredPair]:
     """The worst pair of every kind of unit and every observer; with clipped examples devices have none."""
 
     def guarantee(unit: str, observer: str) -> Guarantee:
@@ -207,7 +197,7 @@ def _pairs(plan: Plan, observers: Sequence[str]) -> list[MonitoredPair]:
     return pairs
 
 
-def _most_often_there(plan: TreePlan, pair: MonitoredPair) -> MonitoredPair:
+def _with_most_participations(plan: TreePlan, pair: MonitoredPair) -> MonitoredPair:
     """``pair`` with the device of the same leaf that took part in most rounds: it spent most of the budget.
 
     All devices of a leaf but members of the coalition stand alike to it.
@@ -221,7 +211,7 @@ def _most_often_there(plan: TreePlan, pair: MonitoredPair) -> MonitoredPair:
     return replace(pair, unit=f"{kind}:{max(alike, key=lambda d: rounds[d])}")
 
 
-def _known_curves(
+def _curves_of_known_family(
     rounds: Sequence[RoundTests], neighbours: Neighbours, *, alike: bool
 ) -> TradeOffCurves | None:
     """The trade-off curves that the accountant may claim; ``None`` if their family is not known.

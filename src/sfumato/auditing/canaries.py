@@ -89,7 +89,7 @@ def one_run_audit(
             for fitted, vectors in zip(learned.tests[0], of_mate, strict=True):
                 seen[row] += fitted.combine(vectors, _DIMENSIONS)
     along = (seen * directions).sum(axis=1)
-    lower = one_run.from_scores(along, coins, delta=delta, error=error)
+    lower = one_run.epsilon_from_scores(along, coins, delta=delta, error=error)
     lengths = np.linalg.norm(seen, axis=1)
     sent = coins & (lengths > 0)
     if sent.sum() < _LEAST_TO_ESTIMATE:  # too few to fit a variance

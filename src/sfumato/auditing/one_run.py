@@ -65,7 +65,7 @@ def epsilon_lower(*, canaries: int, guesses: int, right: int, delta: float, erro
     return low
 
 
-def from_scores(
+def epsilon_from_scores(
     scores: npt.ArrayLike, put_in: npt.ArrayLike, *, delta: float, error: float, shares: int = 10
 ) -> float:
     """The bound from one score per canary, larger if the canary was likely in: the best of several cuts.

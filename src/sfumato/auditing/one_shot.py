@@ -34,10 +34,10 @@ def epsilon_estimate(cosines: npt.ArrayLike, dimension: int, *, delta: float) ->
         raise ValueError(f"cosines: got {len(values)}; must be two or more")
     mean = float(values.mean()) * math.sqrt(dimension)
     std = float(values.std(ddof=1)) * math.sqrt(dimension)
-    return between_normals(mean, std, delta=delta)
+    return epsilon_between_normals(mean, std, delta=delta)
 
 
-def between_normals(mean: float, std: float, *, delta: float) -> float:
+def epsilon_between_normals(mean: float, std: float, *, delta: float) -> float:
     """Smallest ε ≥ 0 at which N(0, 1) and N(mean, std²) are (ε, delta)-indistinguishable, both ways."""
 
     def excess(epsilon: float) -> float:
@@ -76,13 +76,13 @@ def _hockey_stick(mean_p: float, std_p: float, mean_q: float, std_q: float, epsi
             pieces = [(-math.inf, low), (high, math.inf)] if a > 0 else [(low, high)]
     total = 0.0
     for start, stop in pieces:
-        total += _mass(start, stop, mean_p, std_p)
-        log_q = math.log(max(_mass(start, stop, mean_q, std_q), 1e-300))
+        total += _probability_between(start, stop, mean_p, std_p)
+        log_q = math.log(max(_probability_between(start, stop, mean_q, std_q), 1e-300))
         total -= math.exp(min(epsilon + log_q, 700.0))
     return max(0.0, total)
 
 
-def _mass(start: float, stop: float, mean: float, std: float) -> float:
+def _probability_between(start: float, stop: float, mean: float, std: float) -> float:
     """P(start < X < stop) for a normal X, without cancelling in the upper tail."""
     low, high = (start - mean) / std, (stop - mean) / std
     if low > 0:

@@ -14,15 +14,10 @@ from torch import Tensor
 from sfumato.auditing.groups import GroupHarness
 from sfumato.auditing.harness import AuditHarness, Observations, TargetDraw
 from sfumato.auditing.mixture_ratio import MixtureRatioTest, fit_mixture_test
-from sfumato.auditing.record_canary import (
-    ListedMessages,
-    RecordCanary,
-    record_of_groups,
-    record_of_tree,
-)
+from sfumato.auditing.record_canary import ListedMessages, RecordCanary, canary_of_groups, canary_of_tree
 from sfumato.auditing.tradeoff import Scores, TrialScores
 from sfumato.auditing.tree import TreeHarness, tree_harness
-from sfumato.auditing.trials import FITTING_TRIALS, rows_of
+from sfumato.auditing.trials import FITTING_TRIALS, observation_matrix
 from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
 from sfumato.random import Stream, generator, seed_at
@@ -48,15 +43,12 @@ class _Round:
     shifts: Observations
 
     def scores(
-        self,
-        draw: TargetDraw,
-        listed: tuple[ListedMessages, ListedMessages],
-        part: npt.NDArray[np.bool_],
+        self, draw: TargetDraw, listed: tuple[ListedMessages, ListedMessages], part: npt.NDArray[np.bool_]
     ) -> FloatArray:
         """Scores of the trials that are not fitted with."""
         keys = tuple(sorted({*self.present, *self.absent}))
-        there = rows_of(self.present, keys, FITTING_TRIALS + len(part))
-        away = rows_of(self.absent, keys, FITTING_TRIALS + len(part)) if draw.rate < 1 else there
+        there = observation_matrix(self.present, keys, FITTING_TRIALS + len(part))
+        away = observation_matrix(self.absent, keys, FITTING_TRIALS + len(part)) if draw.rate < 1 else there
         test = self._fit(draw, listed, keys, there[:, :FITTING_TRIALS], away[:, :FITTING_TRIALS])
         return test.scores(np.where(part, there[:, FITTING_TRIALS:], away[:, FITTING_TRIALS:]), part)
 
@@ -69,18 +61,13 @@ class _Round:
         absent: FloatArray,
     ) -> MixtureRatioTest:
         other, present = (len(world.chances) for world in listed)
-        moved = rows_of(self.shifts, keys, other + present)
+        moved = observation_matrix(self.shifts, keys, other + present)
         shifts = moved[:, :other], moved[:, other:]
         return fit_mixture_test(undrawn, absent, shifts, (listed[0].chances, listed[1].chances), draw)
 
 
 def tree_record_trials(
-    plan: TreePlan,
-    unit: int,
-    coalition: Sequence[Party],
-    neighbours: Neighbours,
-    hidden: bool,
-    trials: int,
+    plan: TreePlan, unit: int, coalition: Sequence[Party], neighbours: Neighbours, hidden: bool, trials: int
 ) -> TrialScores | None:
     """Attack one record of ``unit``; ``None`` where it counts as being in every message.
 
@@ -99,14 +86,14 @@ def tree_record_trials(
     Raises:
         SpecError: the plan cannot be audited.
     """
-    harness, canary = tree_harness(plan, unit, coalition), record_of_tree(plan, unit, neighbours)
+    harness, canary = tree_harness(plan, unit, coalition), canary_of_tree(plan, unit, neighbours)
     if canary is None:
         return None
     answers = hidden and not plan.spec.privacy.clips_examples
 
     def scores_of_round(number: int, at: int, trial: _Trials) -> Iterator[FloatArray]:
         outcomes, messages = harness.outcomes(number, at), trial.messages(canary)
-        above = _recognised_above(harness, number, at, canary) if answers else ()
+        above = _answer_thresholds(harness, number, at, canary) if answers else ()
         present = partial(harness.simulate, answers=above)
         found = _simulate(harness, present, number, at, canary, messages, trial.listed)
         part = trial.rng.random(len(trial.with_record)) < outcomes[0].draws[0].rate
@@ -118,17 +105,13 @@ def tree_record_trials(
 
 
 def group_record_trials(
-    plan: GroupPlan,
-    unit: int,
-    coalition: Sequence[Party],
-    neighbours: Neighbours,
-    trials: int,
+    plan: GroupPlan, unit: int, coalition: Sequence[Party], neighbours: Neighbours, trials: int
 ) -> TrialScores | None:
     """Attack one record of ``unit``, whose device answers to nothing that it receives.
 
     See `tree_record_trials`; there are no offices, and each group of the unit draws for itself.
     """
-    harness, canary = GroupHarness(plan, unit, coalition), record_of_groups(plan, unit, neighbours)
+    harness, canary = GroupHarness(plan, unit, coalition), canary_of_groups(plan, unit, neighbours)
     if canary is None:
         return None
 
@@ -174,7 +157,7 @@ def _scores_of_rounds(
 ) -> TrialScores:
     """The scores of all rounds added up; ``scores_of_round`` takes a number and a seed."""
     rng = generator(seed, Stream.AUDIT, 6)
-    listed = canary.listed(rng, answers=answers)
+    listed = canary.likeliest_messages(rng, answers=answers)
     shared = _Trials(rng, listed, np.tile(np.repeat([False, True], trials), 2))
     totals = np.zeros(len(shared.with_record))
     for number in range(rounds):
@@ -228,7 +211,7 @@ def _undrawn(canary: RecordCanary, messages: int) -> Tensor:
     return torch.full((messages, FITTING_TRIALS), canary.undrawn)
 
 
-def _recognised_above(
+def _answer_thresholds(
     harness: TreeHarness, number: int, seed: int, canary: RecordCanary
 ) -> tuple[float, ...]:
     """For each message, halfway between the models before it without the record and with it.
@@ -236,12 +219,12 @@ def _recognised_above(
     Infinite where the model does not depend on the device's messages before.
     """
     quiet = _undrawn(canary, len(canary.weights))
-    before = harness.started_from(number, signs=quiet, seed=seed)
+    before = harness.models_before_messages(number, signs=quiet, seed=seed)
     found = []
     for index, models in enumerate(before):
         drawn = quiet.clone()
         if index:
             drawn[index - 1] = 1.0
-        apart = float((harness.started_from(number, signs=drawn, seed=seed)[index] - models).mean())
+        apart = float((harness.models_before_messages(number, signs=drawn, seed=seed)[index] - models).mean())
         found.append(float(models.mean()) + apart / 2 if apart > 0 else np.inf)
     return tuple(found)

@@ -69,8 +69,7 @@ def _print_version(wanted: bool) -> None:
 def _global(
     debug: Annotated[bool, DEBUG] = False,
     _version: Annotated[
-        bool,
-        typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version),
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
     pass
@@ -92,23 +91,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
             typer.main.get_command(app_of(arguments))(args=arguments, prog_name="sfumato")
     except SystemExit as done:
         if command_was_exited(done):
-            return _failed(done, f"code that was called failed: {describe_error(done)}", 1, debug=debug)
+            return _report(done, f"code that was called failed: {describe_error(done)}", 1, debug=debug)
         return done.code if isinstance(done.code, int) else int(done.code is not None)
     except SfumatoError as error:
-        return _failed(error, str(error), error.exit_status, debug=debug)
+        return _report(error, str(error), error.exit_status, debug=debug)
     except KeyboardInterrupt as error:
-        return _failed(error, "interrupted", 130, debug=debug)
+        return _report(error, "interrupted", 130, debug=debug)
     except MemoryError as error:
-        return _failed(error, _out_of_memory(error), 1, debug=debug)
+        return _report(error, _describe_memory_error(error), 1, debug=debug)
     except OSError as error:
-        return _failed(error, _of_the_system(error), 1, debug=debug)
+        return _report(error, _describe_system_error(error), 1, debug=debug)
     except Exception as error:
         if user_code_location(error) is not None:
-            return _failed(error, f"code that was called failed: {describe_error(error)}", 1, debug=debug)
+            return _report(error, f"code that was called failed: {describe_error(error)}", 1, debug=debug)
         if "can't allocate memory" in str(error) or "out of memory" in str(error):
-            return _failed(error, _out_of_memory(error), 1, debug=debug)
+            return _report(error, _describe_memory_error(error), 1, debug=debug)
         hint = "" if debug else " (run again with --debug for a traceback)"
-        return _failed(error, f"internal error: {type(error).__name__}: {error}{hint}", 1, debug=debug)
+        return _report(error, f"internal error: {type(error).__name__}: {error}{hint}", 1, debug=debug)
     return 0
 
 
@@ -125,17 +124,17 @@ def _terminated_as_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _of_the_system(error: OSError) -> str:
+def _describe_system_error(error: OSError) -> str:
     """The operating system's error in one line."""
     return reason(error) if error.filename is None else f"{error.filename}: {reason(error)}"
 
 
-def _out_of_memory(error: BaseException) -> str:
+def _describe_memory_error(error: BaseException) -> str:
     said = " ".join(str(error).split())[:200]
     return f"this does not fit into the machine's memory{': ' if said else ''}{said}"
 
 
-def _failed(error: BaseException, message: str, status: int, *, debug: bool) -> int:
+def _report(error: BaseException, message: str, status: int, *, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
     lines = message.split("\n") if isinstance(error, SpecProblemsError) else [message]

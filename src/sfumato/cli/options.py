@@ -51,11 +51,7 @@ def folder_named(text: str) -> Path:
 
 Debug = Annotated[bool, DEBUG]
 
-_OPTIONS = {
-    "observers": "--observer",
-    "overrides": "--set",
-    "targets": "--target",
-}
+_OPTIONS = {"observers": "--observer", "overrides": "--set", "targets": "--target"}
 """Arguments whose options have other names; all others are ``--name``."""
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sfumato.cli.console import console, count, key_value_table, table
+from sfumato.cli.console import console, count, empty_table, key_value_table
 from sfumato.cli.options import Debug, Set, SpecSource
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.rounding import number
@@ -46,7 +46,7 @@ def show(
 
         with locating_errors(spec, changes):
             found = play_pilot(loaded)
-        norms = table("quantile", "norm", right=("norm",))
+        norms = empty_table("quantile", "norm", right=("norm",))
         for quantile, norm in found.quantiles.items():
             norms.add_row(f"{quantile:g}", number(norm))
         out.print()

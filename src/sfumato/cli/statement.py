@@ -42,14 +42,14 @@ def statement(
     if page.suffix != ".html":
         raise SpecError(Argument("out"), str(page), "must end with .html; the JSON is written beside it")
     is_run = spec not in builtin_names() and holds_run(Path(spec))
-    found = _of_run(Path(spec)) if is_run else _of_spec(spec)
+    found = _statement_of_run(Path(spec)) if is_run else _statement_of_spec(spec)
     write_text(page, statement_page(found))
     write_json(page.with_suffix(".json"), found)
     print(page)
     print(page.with_suffix(".json"))
 
 
-def _of_spec(source: str) -> Mapping[str, Any]:
+def _statement_of_spec(source: str) -> Mapping[str, Any]:
     from sfumato.accounting import account
     from sfumato.report.statement.content import statement_of
     from sfumato.spec.frozen import versions
@@ -61,7 +61,7 @@ def _of_spec(source: str) -> Mapping[str, Any]:
     return statement_of(resolved, report.to_dict(), source="A plan, before any run", versions=versions())
 
 
-def _of_run(folder: Path) -> Mapping[str, Any]:
+def _statement_of_run(folder: Path) -> Mapping[str, Any]:
     from sfumato.report.statement.content import statement_of
     from sfumato.run_folder.reader import load_run
     from sfumato.verify.checker import check_run

@@ -21,11 +21,11 @@ def guarantees(plan: Plan, target: EpsilonTarget) -> Iterator[tuple[ObservedUnit
     """The guarantees of the pairs that ``target`` is about, without observers trusted with raw updates."""
     for pair in pairs_of(plan, target):
         row = guarantee(plan, pair)
-        if math.isfinite(row.epsilon) or not is_trusted(plan, pair):
+        if math.isfinite(row.epsilon) or not has_trusted_member(plan, pair):
             yield pair, row
 
 
-def is_trusted(plan: Plan, pair: ObservedUnit) -> bool:
+def has_trusted_member(plan: Plan, pair: ObservedUnit) -> bool:
     """Whether some member of the coalition is trusted with the unit's raw updates, or was in some rounds."""
     return any(plan.ever_trusts(party, pair.device) for party in pair.coalition)
 

@@ -19,11 +19,11 @@ from sfumato.errors import SpecError
 from sfumato.families import require_tree
 from sfumato.planning.allocate import allocate
 from sfumato.planning.candidates import Candidate, candidates_of
-from sfumato.planning.conflict import refuse_noise
+from sfumato.planning.conflict import refuse_too_much_noise
 from sfumato.planning.costs import PLAN_NOISE, TrainingCost, training_cost
 from sfumato.planning.problem import PlanProblem, pose_problem, resolve_to_plan
 from sfumato.planning.result import Option
-from sfumato.planning.sources import unit_noise, with_noise
+from sfumato.planning.sources import noise_of_unit_multipliers, with_noise
 from sfumato.planning.targets import PlanTargets
 from sfumato.schedule.learning_rate import momentum_gain
 from sfumato.schedule.tree import TreePlan
@@ -52,7 +52,7 @@ def cheapest_training(
     if spec.control is not None:
         allowed = "must be noise with control, which chooses participation and the length of rounds itself"
         raise SpecError(Argument("minimize"), minimize, allowed)
-    own = cast("TreePlan", resolve_to_plan(with_noise(spec, unit_noise(spec.privacy.noise))))
+    own = cast("TreePlan", resolve_to_plan(with_noise(spec, noise_of_unit_multipliers(spec.privacy.noise))))
     if not spec.counts_radio:
         raise SpecError("radio", "none", f"has no {minimize} to minimise: give a radio, or use {PLAN_NOISE}")
     if own.air is not None and minimize == "energy":
@@ -71,7 +71,7 @@ def cheapest_training(
     kept = [w for w in evaluated if is_allowed(w.option)]
     if not kept:
         problem = min(evaluated, key=lambda w: w.option.noise).problem
-        refuse_noise(problem.base, problem.sources, problem.extra, problem.pair_targets, requested)
+        refuse_too_much_noise(problem.base, problem.sources, problem.extra, problem.pair_targets, requested)
     best = min(kept, key=lambda w: (_cost(w.option.cost, minimize), w.option.noise))
     options = tuple(replace(w.option, allowed=w in kept, chosen=w is best) for w in evaluated)
     return best.candidate.spec, options

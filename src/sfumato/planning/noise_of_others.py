@@ -60,12 +60,12 @@ def with_noise_of_others(
     if not found.binding_constraints or not counts_noise_of_others(made, targets):
         return made, found
     notes = (*found.notes, _TOLD)
-    intensities = _least(plan, found.response.sources, found.intensities, targets)
+    intensities = _least_confirmed(plan, found.response.sources, found.intensities, targets)
     quieter = with_intensities(plan, found.response.sources, intensities)
     spent = global_variance(quieter)
     best = quieter, replace(found, intensities=intensities, variance=spent, notes=notes)
     if len(sources) > 1:
-        equal = _least(plan, sources, np.full(len(sources), float(intensities.max())), targets)
+        equal = _least_confirmed(plan, sources, np.full(len(sources), float(intensities.max())), targets)
         alike = with_intensities(plan, sources, equal)
         if global_variance(alike) < spent:
             response = measure_response(plan, sources)
@@ -74,7 +74,7 @@ def with_noise_of_others(
     return best
 
 
-def _least(
+def _least_confirmed(
     plan: Plan, sources: Sequence[NoiseSource], intensities: FloatArray, targets: Sequence[EpsilonTarget]
 ) -> FloatArray:
     """``intensities``, scaled to the least factor that account confirms."""

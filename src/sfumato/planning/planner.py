@@ -70,10 +70,10 @@ def _plan_noise(spec: Spec, requested: PlanTargets, options: tuple[Option, ...])
     """The plan of least noise for the participation and the round length of ``spec``."""
     problem = pose_problem(spec, requested.targets)
     family = family_of(spec).planning()
-    made, found = family.planned(problem, requested.targets)
+    made, found = family.plan_least_noise(problem, requested.targets)
     if global_noise_rms(made) > requested.max_noise * (1 + 1e-6):
-        family.refuse_noise(problem, requested)
-    others = tuple(_untargeted(made, requested.targets))
+        family.refuse_too_much_noise(problem, requested)
+    others = tuple(_epsilons_without_target(made, requested.targets))
     bare = ", ".join(other.observer_kind for other in others if math.isinf(other.epsilon))
     warning = (f"there is no guarantee towards {bare}: no target names this",) if bare else ()
     return PlannedSpec(
@@ -137,7 +137,7 @@ def _kinds_without_target(named: Set[str]) -> list[str]:
     return [kind for kind in OBSERVER_KINDS if kind not in named | hidden]
 
 
-def _untargeted(plan: Plan, targets: Sequence[EpsilonTarget]) -> Iterator[Untargeted]:
+def _epsilons_without_target(plan: Plan, targets: Sequence[EpsilonTarget]) -> Iterator[Untargeted]:
     """The largest ε towards every kind of observer in the network that no target names.
 
     If participants or records are sampled, ε takes long to compute: then only kinds without any guarantee

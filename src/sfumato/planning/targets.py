@@ -95,9 +95,7 @@ def pairs_of(plan: Plan, target: EpsilonTarget) -> list[ObservedUnit]:
         ]
     if not found:
         raise SpecError(
-            TARGETS.at(str(target)),
-            None,
-            "names no pair of a unit and an observer in this network",
+            TARGETS.at(str(target)), None, "names no pair of a unit and an observer in this network"
         )
     return found
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.planning.allocate import Allocation, PairTarget, unattainable_pair_targets
-from sfumato.planning.certification import certified_plan, is_trusted
-from sfumato.planning.conflict import refuse_noise
+from sfumato.planning.certification import certified_plan, has_trusted_member
+from sfumato.planning.conflict import refuse_too_much_noise
 from sfumato.planning.noise_of_others import with_noise_of_others
 from sfumato.planning.noise_response import measure_response
 from sfumato.planning.problem import PlanProblem
@@ -35,7 +35,7 @@ class TreePlanning:
 
     models = "the global model"
 
-    def check(self, spec: Spec) -> None:
+    def refuse_unsupported(self, spec: Spec) -> None:
         """Refuse protocols without noise, and elections."""
         if spec.protocol == "hfl":
             raise SpecError("protocol", "hfl", "adds no noise; plan for h2fdp, the same protocol with noise")
@@ -43,7 +43,7 @@ class TreePlanning:
             allowed = "cannot be planned; plan with fixed supernodes"
             raise SpecError("topology.supernodes", "elected", allowed)
 
-    def levels(self, plan: TreePlan) -> int:
+    def level_count(self, plan: TreePlan) -> int:
         """The tiers that aggregate."""
         return plan.tree.depth
 
@@ -91,13 +91,13 @@ class TreePlanning:
         rounds = ((plan.at(number), number) for number in range(plan.spec.training.rounds))
         return math.fsum(sum(one.global_noise) * plan.message_scale(number) ** 2 for one, number in rounds)
 
-    def unattainable(
+    def unattainable_targets(
         self, plan: TreePlan, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
     ) -> list[PairTarget]:
         """See `allocate.unattainable_pair_targets`."""
         return unattainable_pair_targets(measure_response(plan, sources), pair_targets)
 
-    def devices_like(self, plan: TreePlan, units: set[int], *, alike: bool) -> int:
+    def count_devices(self, plan: TreePlan, units: set[int], *, alike: bool) -> int:
         """The number of devices under the leaves of ``units``, or of all leaves of their classes.
 
         Where devices move: of those that are always under the same leaves as one of ``units``.
@@ -110,7 +110,9 @@ class TreePlanning:
         wanted = np.isin(orbits, orbits[leaves]) if alike else np.isin(np.arange(tree.leaf_count), leaves)
         return int(tree.devices[wanted].sum())
 
-    def planned(self, problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
+    def plan_least_noise(
+        self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
+    ) -> tuple[Plan, Allocation]:
         """See `certification` and `noise_of_others`. With control the schedule is that of the budget.
 
         Raises:
@@ -136,13 +138,13 @@ class TreePlanning:
         for target in targets:
             for pair in pairs_of(plan, target):
                 needed = noise_scale(plan, pair, target.epsilon)
-                if math.isfinite(needed) or not is_trusted(plan, pair):
+                if math.isfinite(needed) or not has_trusted_member(plan, pair):
                     factor = max(factor, needed)
         return math.sqrt(self.variance(plan)) * factor if math.isfinite(factor) else math.nan
 
-    def refuse_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
-        """See `conflict.refuse_noise`."""
-        refuse_noise(problem.base, problem.sources, problem.extra, problem.pair_targets, requested)
+    def refuse_too_much_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
+        """See `conflict.refuse_too_much_noise`."""
+        refuse_too_much_noise(problem.base, problem.sources, problem.extra, problem.pair_targets, requested)
 
 
 def _exchangeable_classes(plan: TreePlan, named: frozenset[Party]) -> tuple[IntArray, ...]:
@@ -154,7 +156,7 @@ def _exchangeable_classes(plan: TreePlan, named: frozenset[Party]) -> tuple[IntA
     orbits = np.arange(tree.leaf_count) if plan.eras else plan.ledger.leaf_classes
     numbers: dict[Hashable, int] = {}
 
-    def number(key: Hashable) -> int:
+    def class_number(key: Hashable) -> int:
         return numbers.setdefault(key, len(numbers))
 
     devices = {tree.leaf_of(p.index) for p in named if p.kind == "device"}
@@ -162,7 +164,7 @@ def _exchangeable_classes(plan: TreePlan, named: frozenset[Party]) -> tuple[IntA
 
     def colour(tier: int, index: int, below: Hashable) -> int:
         mark = index if (tier, index) in nodes else -1
-        return number((tier, bool(tree.tiers[tier].trusted[index]), mark, below))
+        return class_number((tier, bool(tree.tiers[tier].trusted[index]), mark, below))
 
     last = tree.depth - 1
     below = [
@@ -178,5 +180,5 @@ def _exchangeable_classes(plan: TreePlan, named: frozenset[Party]) -> tuple[IntA
     found: list[IntArray] = []
     for tier, own in enumerate(subtrees[::-1]):
         above = found[-1][tree.parents[tier]] if tier else np.zeros(1, dtype=np.int64)
-        found.append(np.array([number(("path", int(a), c)) for a, c in zip(above, own, strict=True)]))
+        found.append(np.array([class_number(("path", int(a), c)) for a, c in zip(above, own, strict=True)]))
     return tuple(found)
