@@ -209,9 +209,10 @@ class _TreeFamily(Family):
         return TreeObserverPosition(_tree_plan(plan), coalition)
 
     def attacked(self, run: RunFolder) -> AttackedRun:
-        from sfumato.attacks.observations import load_attacked_tree
+        from sfumato.attacks.observations import AttackedTree
+        from sfumato.attacks.views import plan_of_run
 
-        return load_attacked_tree(run)
+        return AttackedTree(plan_of_run(run))
 
     def audit(self, plan: Plan, unit: int, coalition: Sequence[Party]) -> AuditHarness:
         from sfumato.auditing.tree import tree_harness

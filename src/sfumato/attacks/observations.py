@@ -16,10 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from sfumato.attacks.views import RecordedView, RoundVectors, plan_of_run, replay_rounds
+from sfumato.attacks.views import RecordedView, RoundVectors, replay_rounds
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
-from sfumato.run_folder.reader import RunFolder
 from sfumato.schedule.base import Plan
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
@@ -142,11 +141,6 @@ class AttackedTree:
                     exposed = exposures[unit] if played is plan else played.ledger.exposures(unit, members)[0]
                     found[unit] += _observations_of_round(played, vectors, model, number, unit, exposed)
         return {unit: tuple(observations) for unit, observations in found.items()}
-
-
-def load_attacked_tree(run: RunFolder) -> AttackedTree:
-    """See `plan_of_run`."""
-    return AttackedTree(plan_of_run(run))
 
 
 def spread_evenly(numbers: Sequence[int], most: int) -> frozenset[int]:

@@ -16,7 +16,7 @@
     record_trials.py      thousands of trials with and without a record
     mixture_ratio.py      the log-likelihood ratio of a round where hidden draws decide what is sent
     tradeoff.py           lower bounds on ε and μ from the scores of trials
-    canaries.py           one run with many canaries; uses one_run.py (a bound) and one_shot.py (an estimate)
+    canaries.py           one run with many canaries: a bound and an estimate
 
 May be imported by ``sfumato.attacks``, ``sfumato.cli`` and ``sfumato``; imports ``sfumato.protocols`` and
 what lies below it.

@@ -16,9 +16,8 @@
     noise_of_others.py  less noise where that of others who are drawn counts
     problem.py         what a plan starts from, and targets that no noise can meet
     conflict.py        messages about targets that cannot all be met
-    candidates.py      participation and round lengths to choose from
     costs.py           energy, delay and bytes of a training, before it is played
-    cost_search.py     the candidate of least energy or delay whose noise is allowed
+    cost_search.py     participation and round length of least energy or delay with allowed noise
     result.py          the planned spec with its figures
 
 May be imported by ``sfumato.cli`` and ``sfumato``; imports ``sfumato.accounting`` and what lies below it.

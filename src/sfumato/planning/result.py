@@ -57,7 +57,7 @@ class PlannedSource:
 
 @dataclass(frozen=True)
 class Option:
-    """A participation and a round length that were compared (`candidates.candidates_of`).
+    """A participation and a round length that were compared (`cost_search.candidates_of`).
 
     Attributes:
         participation: devices of every edge (of the star) in a round.
