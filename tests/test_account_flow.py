@@ -33,7 +33,7 @@ STATIONS = (
     "privacy.tree.exposures",
     "privacy.accountant",
     "privacy.guarantee",
-    "claims.of_plan",
+    "claims.__init__",
 )
 
 PROGRAM = """

@@ -12,7 +12,7 @@ import pytest
 import sfumato as sf
 from sfumato.arguments import Argument, Call, spelled_by
 from sfumato.cli import main
-from sfumato.cli.spelling import OptionSpelling
+from sfumato.cli.options import OptionSpelling
 from sfumato.errors import SpecError
 
 PACKAGE = Path(sf.__file__).parent

@@ -1,4 +1,4 @@
-"""One record a family of topologies: every part exists, is imported late, and nobody else asks."""
+"""One class a family of topologies: parts are imported late, and nobody else asks which family a spec is."""
 
 from __future__ import annotations
 
@@ -11,18 +11,11 @@ from typing import get_args
 import pytest
 
 import sfumato as sf
-from sfumato.families import FAMILIES, GROUPS, TREE, Part, family_of, family_of_topology
-from sfumato.protocols.registry import state_of
+from sfumato.families import FAMILIES, GROUPS, TREE, family_of, family_of_topology
 from sfumato.spec.document import Protocol
 from sfumato.spec.topology import Groups, Star, Tree
 
 SOURCE = Path(sf.__file__).parent
-PARTS = [
-    (family, name, part)
-    for family in FAMILIES
-    for name, part in vars(family).items()
-    if isinstance(part, Part)
-]
 # Words by which a module asks what family a plan or a spec is of.
 QUESTIONS = {
     "a plan's class": r"isinstance\([^()]*\b(TreePlan|GroupPlan)\b",
@@ -34,17 +27,6 @@ QUESTIONS = {
 }
 # The one exception: the accountant of groups does not know specs, and names its own four kinds.
 ALLOWED = {("privacy/groups/facts.py", "a list of protocols")}
-
-
-@pytest.mark.parametrize(("family", "name", "part"), PARTS, ids=lambda value: getattr(value, "name", None))
-def test_every_part_exists(family, name, part):
-    assert callable(part.load()), (family.name, name)
-
-
-def test_states_are_called_what_checkpoints_call_them():
-    for family in FAMILIES:
-        for kind in family.states:
-            assert state_of(kind).kind == kind
 
 
 def test_every_protocol_and_topology_has_one_family():
@@ -87,6 +69,16 @@ def test_the_questions_are_found_where_they_are_asked():
     assert before.keys() == QUESTIONS.keys()
     for question, line in before.items():
         assert re.search(QUESTIONS[question], line), question
+
+
+def test_loading_the_families_loads_no_part_of_them():
+    program = (
+        "import sys, sfumato.families\n"
+        "loaded = {name for name in sys.modules if name.startswith('sfumato')}\n"
+        "own = {'sfumato', 'sfumato.families', 'sfumato.errors', 'sfumato.arguments'}\n"
+        "assert loaded <= own, loaded - own\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
 def test_accounting_loads_no_torch_and_no_part_that_trains_or_draws():

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
-from sfumato.attacks.class_mean_baseline import compare_with_baseline
+from sfumato.attacks.image_metrics import compare_with_baseline
 from sfumato.run_folder.reader import MODEL_FILE
 
 EDGE = "edge:0"

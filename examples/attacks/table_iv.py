@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
-from sfumato.attacks.class_mean_baseline import compare_with_baseline
+from sfumato.attacks.image_metrics import compare_with_baseline
 from sfumato.rounding import upper_bound
 from sfumato.run_folder.reader import MODEL_FILE
 

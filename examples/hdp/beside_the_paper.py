@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 import sfumato as sf
-from sfumato.claims.hdp import old_conversion
+from sfumato.claims.hdp import epsilon_by_old_conversion
 from sfumato.report.results.series import Mean, mean
 from sfumato.rounding import upper_bound
 
@@ -110,7 +110,7 @@ def third_table() -> None:
     reported = {"CIFAR-10": (500, (2.48, 7.48, 24.80)), "EMNIST": (3383, (0.30, 0.96, 3.06))}
     rows = []
     for data, (clients, figures) in reported.items():
-        of_one = old_conversion(1.0, 100 / clients, 200, 1e-5)
+        of_one = epsilon_by_old_conversion(1.0, 100 / clients, 200, 1e-5)
         for (name, placement), paper, noisers in zip(PLACEMENTS.items(), figures, (100, 10, 1), strict=True):
             rows.append(
                 [data, name, f"{paper:g}", f"{of_one / noisers**0.5:.2f}", *_rigorous(clients, placement)]

@@ -19,28 +19,26 @@ if TYPE_CHECKING:
     from sfumato.sweeps.runner import sweep
 
 _HOMES = {
-    "AuditReport": "sfumato.auditing",
-    "DataError": "sfumato.errors",
-    "EnvelopeError": "sfumato.errors",
-    "MissingExtraError": "sfumato.errors",
-    "PlannedSpec": "sfumato.planning",
-    "PrivacyReport": "sfumato.accounting",
-    "RunError": "sfumato.errors",
-    "SfumatoError": "sfumato.errors",
-    "Spec": "sfumato.spec.document",
-    "SpecError": "sfumato.errors",
-    "Sweep": "sfumato.sweeps.results",
-    "account": "sfumato.accounting",
-    "attack": "sfumato.attacks",
-    "audit": "sfumato.auditing",
-    "dump_spec": "sfumato.spec.load",
-    "load_run": "sfumato.run_folder.reader",
-    "load_spec": "sfumato.spec.load",
-    "load_sweep": "sfumato.sweeps.results",
-    "plan": "sfumato.planning",
-    "run": "sfumato.simulation.run",
-    "sweep": "sfumato.sweeps.runner",
+    "sfumato.accounting": ("PrivacyReport", "account"),
+    "sfumato.attacks": ("attack",),
+    "sfumato.auditing": ("AuditReport", "audit"),
+    "sfumato.errors": (
+        "DataError",
+        "EnvelopeError",
+        "MissingExtraError",
+        "RunError",
+        "SfumatoError",
+        "SpecError",
+    ),
+    "sfumato.planning": ("PlannedSpec", "plan"),
+    "sfumato.run_folder.reader": ("load_run",),
+    "sfumato.simulation.run": ("run",),
+    "sfumato.spec.document": ("Spec",),
+    "sfumato.spec.load": ("dump_spec", "load_spec"),
+    "sfumato.sweeps.results": ("Sweep", "load_sweep"),
+    "sfumato.sweeps.runner": ("sweep",),
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AuditReport",
@@ -71,9 +69,9 @@ def __getattr__(name: str) -> Any:
     """Import what is asked for, when it is: ``import sfumato`` alone loads nothing heavy."""
     if name == "__version__":
         return import_module("importlib.metadata").version("sfumato")
-    if name not in _HOMES:
+    if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(import_module(_HOME_OF[name]), name)
     globals()[name] = value
     return value
 

@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from sfumato.arguments import Argument
-from sfumato.claims.of_plan import claims_of
+from sfumato.claims import claims_of
 from sfumato.data.given import given, with_given
 from sfumato.errors import SpecError
 from sfumato.families import family_of
-from sfumato.findings import Finding, findings_before
-from sfumato.notebook import block
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import Guarantee, number, smallest
 from sfumato.privacy.losses import gaussian
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
+    from sfumato.findings import Finding
     from sfumato.privacy.declared_releases import DeclaredReleases
     from sfumato.schedule.rows.coalitions import Coalition
     from sfumato.schedule.rows.ex_post import ExPost
@@ -76,6 +75,8 @@ class PrivacyReport:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Facts worth a warning."""
+        from sfumato.findings import findings_before
+
         return findings_before(self.plan, self.delta, self.guarantees)
 
     def __repr__(self) -> str:
@@ -86,6 +87,8 @@ class PrivacyReport:
         )
 
     def _repr_html_(self) -> str:
+        from sfumato.notebook import block
+
         name = self.plan.parties.titled
         ranged = ["ε of its units"] if any(row.epsilon_range for row in self.guarantees) else []
         epsilon = f"ε (δ = {rounded(self.delta)})"
@@ -206,7 +209,7 @@ def account(
         rows = list(_some(plan, unit, observer, chosen, curve))
     else:
         rows = list(_all(plan, chosen, curve))
-    worst = () if unit is not None or observer is not None else _coalitions(plan, chosen)
+    worst = () if unit is not None or observer is not None else family_of(plan.spec).coalitions(plan, chosen)
     return PrivacyReport(spec.name, chosen, tuple(rows), claims_of(plan, chosen), plan.notes, plan, worst)
 
 
@@ -263,17 +266,10 @@ def with_participations(
         rounds: that were played.
         parameters: of the model.
     """
-    ex_post = family_of(report.plan.spec).ex_post
-    if ex_post is None or report.plan.spec.privacy.unit == "record":
-        return report  # in groups nobody who sees a draw is protected by less than the row says
-    found = ex_post(report.plan, report.delta, participations, rounds, parameters)
+    if report.plan.spec.privacy.unit == "record":
+        return report
+    found = family_of(report.plan.spec).ex_post(report.plan, report.delta, participations, rounds, parameters)
     return replace(report, ex_post=found) if found else report
-
-
-def _coalitions(plan: Plan, delta: float) -> tuple[Coalition, ...]:
-    """The worst coalitions of clients, for one unit of every class, where the threat model names them."""
-    worst = family_of(plan.spec).coalitions
-    return () if worst is None else worst(plan, delta)
 
 
 def _all(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:

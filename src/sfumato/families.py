@@ -1,103 +1,151 @@
-"""The families of topologies, and where the parts of each live: the only module that asks which one it is.
+"""The families of topologies, and the parts of each: the only module that asks which one it is.
 
-A *family* is a kind of topology with all that knows about it: trees (a star is one), overlapping groups.
-Its record names every part as ``module:name``. A part is imported when it is first called, so that accounting
-for a spec loads neither torch nor the parts that train, audit, print or draw. To add a family, write its
-parts and one record here.
+A *family* is a kind of topology: trees (a star is one), overlapping groups. Its class has a method for every
+part that knows about it. A method imports the part when it is called, so that accounting for a spec loads
+neither torch nor what trains, audits, prints or draws. To add a family, write its parts and a class here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sfumato.errors import SpecError
 
+if TYPE_CHECKING:
+    from sfumato.attacks.observations import AttackedRun
+    from sfumato.auditing.harness import AuditHarness
+    from sfumato.auditing.tradeoff import TrialScores
+    from sfumato.cli.plan_summary import PlanSummary
+    from sfumato.data.partition import Partition
+    from sfumato.engine.base import Engine
+    from sfumato.network.tree import Tree
+    from sfumato.planning.costs import RoundCosts
+    from sfumato.planning.family import PlannedFamily
+    from sfumato.privacy.claim import Claim
+    from sfumato.privacy.observers import Party
+    from sfumato.privacy.sampling import Neighbours
+    from sfumato.protocols.base import FederatedProtocol
+    from sfumato.protocols.message_hooks import Listener
+    from sfumato.protocols.view_recorder import ObserverPosition
+    from sfumato.report.figures.figure import Figure
+    from sfumato.report.results.network import GroupNetwork, Network
+    from sfumato.report.results.observer_labels import ObserverLabels
+    from sfumato.run_folder.reader import RunFolder
+    from sfumato.schedule.base import Plan
+    from sfumato.schedule.groups import GroupPlan
+    from sfumato.schedule.rows.coalitions import Coalition
+    from sfumato.schedule.rows.ex_post import ExPost
+    from sfumato.schedule.tree import IntArray, TreePlan
+    from sfumato.spec.document import Spec
+    from sfumato.spec.topology import Topology, Trust
 
-@dataclass(frozen=True)
-class Part:
-    """A function or class of some module, imported when it is first called.
 
-    Attributes:
-        home: ``module:name``.
-    """
+class Family(ABC):
+    """A kind of topology and the parts that know about it.
 
-    home: str
-
-    def load(self) -> Any:
-        """The function or class itself."""
-        module, _, name = self.home.partition(":")
-        return getattr(import_module(module), name)
-
-    def __call__(self, *arguments: Any) -> Any:
-        """What the function or class makes of ``arguments``."""
-        return self.load()(*arguments)
-
-
-@dataclass(frozen=True)
-class Family:
-    """A kind of topology and the parts that know about it; ``None`` for a part that the family lacks.
+    The plans, networks and topologies that its methods receive are those of specs of this family.
 
     Attributes:
         name: ``tree`` or ``groups``.
         protocols: for every protocol, the kinds of topology it runs on (``topology.kind``), its own first.
         keys: keys of a spec that mean something to this family only.
         devices_observe: whether other devices are the observers that matter most, and so are summed up.
-        resolve: ``(spec) -> Plan``: random choices made, noise sized (schedule/).
-        claims: ``(plan, delta)``: what papers claim about a plan (claims/).
-        planning: ``()``: its noise sources, and the search for their least noise (planning/).
-        coalitions: ``(plan, delta)``: the worst coalition of every size that the threat model names.
-        ex_post_facts: ``(plan, rounds, parameters)``: how the rounds of a run went, for its folder.
-        ex_post: ``(plan, delta, participations, rounds, parameters)``: what an account's rows amount to then.
-        round_costs: ``(plan, parameters)``: what its rounds cost, before any is played (planning/).
-        protocol: ``(plan, engine, partition, parameters, listener)``: who plays a plan (protocols/).
-        states: the protocol's states by the name that checkpoints give them.
-        position: ``(plan, coalition)``: where a coalition stands, to record what it receives.
-        attacked: ``(run folder)``: a run as attacks on recorded views see it (attacks/).
-        audit: ``(plan, unit, coalition)``: rounds played again, for an audit of one pair (auditing/).
-        audit_record: ``(plan, unit, coalition, neighbours, hidden, trials)``: the scores of an attack on a
-            record that is drawn into batches; ``None`` for one that counts as being in every message.
-        summary: ``(plan)``: what ``show`` prints (cli/).
-        shape: ``(topology, trust, seed)``: who there is in a run folder's spec (report/).
-        labels: ``(network, shape)``: what a report calls units and observers.
-        figure: ``(network, shape)``: the network drawn.
-        leakage: ``(run)``: a run's releases worker by worker, for figures of their own.
     """
 
-    name: str
-    protocols: dict[str, tuple[str, ...]]
-    keys: tuple[str, ...]
-    devices_observe: bool
-    resolve: Part
-    claims: Part
-    planning: Part
-    round_costs: Part
-    protocol: Part
-    states: Mapping[str, Part]
-    position: Part
-    attacked: Part
-    audit: Part
-    audit_record: Part
-    summary: Part
-    shape: Part
-    labels: Part
-    figure: Part
-    coalitions: Part | None = None
-    ex_post_facts: Part | None = None
-    ex_post: Part | None = None
-    leakage: Part | None = None
+    name: ClassVar[str]
+    protocols: ClassVar[dict[str, tuple[str, ...]]]
+    keys: ClassVar[tuple[str, ...]]
+    devices_observe: ClassVar[bool]
 
     @property
     def topologies(self) -> tuple[str, ...]:
         """Its kinds of topology (``topology.kind``)."""
         return tuple(sorted({kind for kinds in self.protocols.values() for kind in kinds}))
 
+    @abstractmethod
+    def resolve(self, spec: Spec) -> Plan:
+        """The plan of a spec: random choices made, noise sized."""
 
-TREE = Family(
-    name="tree",
-    protocols={
+    @abstractmethod
+    def claims(self, plan: Plan, delta: float) -> tuple[Claim, ...]:
+        """What papers claim about a plan."""
+
+    def coalitions(self, plan: Plan, delta: float) -> tuple[Coalition, ...]:
+        """The worst coalition of every size that the threat model names."""
+        return ()
+
+    def ex_post_facts(self, plan: Plan, rounds: int, parameters: int) -> dict[str, object]:
+        """How the first ``rounds`` rounds of a run went, for its folder."""
+        return {}
+
+    def ex_post(
+        self, plan: Plan, delta: float, participations: IntArray, rounds: int, parameters: int
+    ) -> tuple[ExPost | None, ...]:
+        """What each row of an account amounts to after a run; empty if nothing was left to chance."""
+        return ()  # in groups nobody who sees a draw is protected by less than the row says
+
+    @abstractmethod
+    def planning(self) -> PlannedFamily:
+        """Its noise sources, and the search for their least noise."""
+
+    @abstractmethod
+    def round_costs(self, plan: Plan, parameters: int) -> RoundCosts:
+        """What the rounds of a plan cost, before any is played."""
+
+    @abstractmethod
+    def protocol(
+        self, plan: Plan, engine: Engine, partition: Partition, parameters: int, listener: Listener | None
+    ) -> FederatedProtocol[Any]:
+        """Who plays a plan."""
+
+    @abstractmethod
+    def position(self, plan: Plan, coalition: tuple[Party, ...]) -> ObserverPosition:
+        """Where a coalition stands, to record what it receives."""
+
+    @abstractmethod
+    def attacked(self, run: RunFolder) -> AttackedRun:
+        """A run as attacks on recorded views see it."""
+
+    @abstractmethod
+    def audit(self, plan: Plan, unit: int, coalition: Sequence[Party]) -> AuditHarness:
+        """Rounds played again, for an audit of one pair."""
+
+    @abstractmethod
+    def audit_record(
+        self,
+        plan: Plan,
+        unit: int,
+        coalition: Sequence[Party],
+        neighbours: Neighbours,
+        hidden: bool,
+        trials: int,
+    ) -> TrialScores | None:
+        """Scores of an attack on a record drawn into batches; ``None`` for one that is in every message."""
+
+    @abstractmethod
+    def summary(self, plan: Plan) -> PlanSummary:
+        """What ``show`` prints."""
+
+    @abstractmethod
+    def shape(self, topology: Topology, trust: Trust, seed: int) -> Tree | GroupNetwork:
+        """Who there is in a run folder's spec."""
+
+    @abstractmethod
+    def labels(self, network: Network) -> ObserverLabels:
+        """What a report calls units and observers."""
+
+    @abstractmethod
+    def figure(self, network: Network) -> Figure:
+        """The network drawn."""
+
+
+class _TreeFamily(Family):
+    """Trees, and stars, which are trees of one level."""
+
+    name = "tree"
+    protocols: ClassVar[dict[str, tuple[str, ...]]] = {
         "h2fdp": ("tree",),
         "hfl": ("tree",),
         "hfl-dp": ("tree",),
@@ -107,59 +155,221 @@ TREE = Family(
         "pfels": ("star", "tree"),
         "wfl-p": ("star", "tree"),
         "wfl-pdp": ("star", "tree"),
-    },
-    keys=("air", "control"),
-    devices_observe=False,
-    resolve=Part("sfumato.schedule.resolve.tree:resolve_tree"),
-    claims=Part("sfumato.claims.of_plan:tree_claims"),
-    planning=Part("sfumato.planning.tree_planning:TreePlanning"),
-    round_costs=Part("sfumato.planning.round_costs:of_tree"),
-    coalitions=Part("sfumato.schedule.rows.coalitions:tolerated_coalitions"),
-    ex_post_facts=Part("sfumato.schedule.rows.ex_post:realised_facts"),
-    ex_post=Part("sfumato.schedule.rows.ex_post:ex_post"),
-    protocol=Part("sfumato.protocols.tree.choice:tree_protocol"),
-    states={
-        "tiered": Part("sfumato.protocols.tree.state:TreeState"),
-        "clip-adapted": Part("sfumato.protocols.tree.adaptive_clip:AdaptedState"),
-        "controlled": Part("sfumato.protocols.adaptive.state:AdaptiveState"),
-    },
-    position=Part("sfumato.protocols.view_recorder:TreeObserverPosition"),
-    attacked=Part("sfumato.attacks.observations:attacked_tree"),
-    audit=Part("sfumato.auditing.tree:tree_harness"),
-    audit_record=Part("sfumato.auditing.record_trials:tree_record_trials"),
-    summary=Part("sfumato.cli.show_tree:TreeSummary"),
-    shape=Part("sfumato.report.results.network:tree_shape"),
-    labels=Part("sfumato.report.results.tree_labels:tree_labels"),
-    figure=Part("sfumato.report.drawings.topology_figure:tree_figure"),
-)
+    }
+    keys = ("air", "control")
+    devices_observe = False
 
-GROUPS = Family(
-    name="groups",
-    protocols={
+    def resolve(self, spec: Spec) -> Plan:
+        from sfumato.schedule.resolve.tree import resolve_tree
+
+        return resolve_tree(spec)
+
+    def claims(self, plan: Plan, delta: float) -> tuple[Claim, ...]:
+        from sfumato.claims import tree_claims
+
+        return tree_claims(_tree_plan(plan), delta)
+
+    def coalitions(self, plan: Plan, delta: float) -> tuple[Coalition, ...]:
+        from sfumato.schedule.rows.coalitions import tolerated_coalitions
+
+        return tolerated_coalitions(_tree_plan(plan), delta)
+
+    def ex_post_facts(self, plan: Plan, rounds: int, parameters: int) -> dict[str, object]:
+        from sfumato.schedule.rows.ex_post import realised_facts
+
+        return realised_facts(_tree_plan(plan), rounds, parameters)
+
+    def ex_post(
+        self, plan: Plan, delta: float, participations: IntArray, rounds: int, parameters: int
+    ) -> tuple[ExPost | None, ...]:
+        from sfumato.schedule.rows.ex_post import ex_post
+
+        return ex_post(_tree_plan(plan), delta, participations, rounds, parameters)
+
+    def planning(self) -> PlannedFamily:
+        from sfumato.planning.tree_planning import TreePlanning
+
+        return TreePlanning()
+
+    def round_costs(self, plan: Plan, parameters: int) -> RoundCosts:
+        from sfumato.planning.costs import tree_round_costs
+
+        return tree_round_costs(_tree_plan(plan), parameters)
+
+    def protocol(
+        self, plan: Plan, engine: Engine, partition: Partition, parameters: int, listener: Listener | None
+    ) -> FederatedProtocol[Any]:
+        from sfumato.protocols.tree.choice import tree_protocol
+
+        return tree_protocol(_tree_plan(plan), engine, partition, parameters, listener)
+
+    def position(self, plan: Plan, coalition: tuple[Party, ...]) -> ObserverPosition:
+        from sfumato.protocols.view_recorder import TreeObserverPosition
+
+        return TreeObserverPosition(_tree_plan(plan), coalition)
+
+    def attacked(self, run: RunFolder) -> AttackedRun:
+        from sfumato.attacks.observations import AttackedTree
+        from sfumato.attacks.views import plan_of_run
+
+        return AttackedTree(plan_of_run(run))
+
+    def audit(self, plan: Plan, unit: int, coalition: Sequence[Party]) -> AuditHarness:
+        from sfumato.auditing.tree import tree_harness
+
+        return tree_harness(_tree_plan(plan), unit, coalition)
+
+    def audit_record(
+        self,
+        plan: Plan,
+        unit: int,
+        coalition: Sequence[Party],
+        neighbours: Neighbours,
+        hidden: bool,
+        trials: int,
+    ) -> TrialScores | None:
+        from sfumato.auditing.record_trials import tree_record_trials
+
+        return tree_record_trials(_tree_plan(plan), unit, coalition, neighbours, hidden, trials)
+
+    def summary(self, plan: Plan) -> PlanSummary:
+        from sfumato.cli.show_tree import TreeSummary
+
+        return TreeSummary(_tree_plan(plan))
+
+    def shape(self, topology: Topology, trust: Trust, seed: int) -> Tree | GroupNetwork:
+        from sfumato.report.results.network import tree_shape
+        from sfumato.spec.topology import Groups
+
+        assert not isinstance(topology, Groups)
+        return tree_shape(topology, trust, seed)
+
+    def labels(self, network: Network) -> ObserverLabels:
+        from sfumato.network.tree import Tree
+        from sfumato.report.results.tree_labels import tree_labels
+
+        assert isinstance(network.shape, Tree)
+        return tree_labels(network, network.shape)
+
+    def figure(self, network: Network) -> Figure:
+        from sfumato.network.tree import Tree
+        from sfumato.report.drawings.topology_figure import tree_figure
+
+        assert isinstance(network.shape, Tree)
+        return tree_figure(network, network.shape)
+
+
+class _GroupFamily(Family):
+    """Overlapping groups."""
+
+    name = "groups"
+    protocols: ClassVar[dict[str, tuple[str, ...]]] = {
         "dp-ogl": ("groups",),
         "dp-ogl+": ("groups",),
         "dp-ogl-local": ("groups",),
         "ms-fedavg": ("groups",),
-    },
-    keys=("trust.trusted_aggregators", "training.merge_every"),
-    devices_observe=True,
-    resolve=Part("sfumato.schedule.resolve.groups:resolve_groups"),
-    claims=Part("sfumato.claims.dp_ogl:ogl_claims"),
-    planning=Part("sfumato.planning.group_planning:GroupPlanning"),
-    round_costs=Part("sfumato.planning.round_costs:of_groups"),
-    protocol=Part("sfumato.protocols.groups.base:GroupedProtocol"),
-    states={"grouped": Part("sfumato.protocols.groups.state:GroupedState")},
-    position=Part("sfumato.protocols.view_recorder:GroupObserverPosition"),
-    attacked=Part("sfumato.attacks.group_observations:attacked_groups"),
-    audit=Part("sfumato.auditing.groups:GroupHarness"),
-    audit_record=Part("sfumato.auditing.record_trials:group_record_trials"),
-    summary=Part("sfumato.cli.show_groups:GroupSummary"),
-    shape=Part("sfumato.report.results.network:group_shape"),
-    labels=Part("sfumato.report.results.observer_labels:group_labels"),
-    figure=Part("sfumato.report.drawings.group_figure:group_figure"),
-    leakage=Part("sfumato.report.results.grouped_run:grouped_run"),
-)
+    }
+    keys = ("trust.trusted_aggregators", "training.merge_every")
+    devices_observe = True
 
+    def resolve(self, spec: Spec) -> Plan:
+        from sfumato.schedule.resolve.groups import resolve_groups
+
+        return resolve_groups(spec)
+
+    def claims(self, plan: Plan, delta: float) -> tuple[Claim, ...]:
+        from sfumato.claims.dp_ogl import ogl_claims
+
+        return ogl_claims(_group_plan(plan), delta)
+
+    def planning(self) -> PlannedFamily:
+        from sfumato.planning.group_planning import GroupPlanning
+
+        return GroupPlanning()
+
+    def round_costs(self, plan: Plan, parameters: int) -> RoundCosts:
+        from sfumato.planning.costs import group_round_costs
+
+        return group_round_costs(_group_plan(plan), parameters)
+
+    def protocol(
+        self, plan: Plan, engine: Engine, partition: Partition, parameters: int, listener: Listener | None
+    ) -> FederatedProtocol[Any]:
+        from sfumato.protocols.groups.base import GroupedProtocol
+
+        return GroupedProtocol(_group_plan(plan), engine, partition, parameters, listener)
+
+    def position(self, plan: Plan, coalition: tuple[Party, ...]) -> ObserverPosition:
+        from sfumato.protocols.view_recorder import GroupObserverPosition
+
+        return GroupObserverPosition(_group_plan(plan), coalition)
+
+    def attacked(self, run: RunFolder) -> AttackedRun:
+        from sfumato.attacks.group_observations import load_attacked_groups
+
+        return load_attacked_groups(run)
+
+    def audit(self, plan: Plan, unit: int, coalition: Sequence[Party]) -> AuditHarness:
+        from sfumato.auditing.groups import GroupHarness
+
+        return GroupHarness(_group_plan(plan), unit, coalition)
+
+    def audit_record(
+        self,
+        plan: Plan,
+        unit: int,
+        coalition: Sequence[Party],
+        neighbours: Neighbours,
+        hidden: bool,
+        trials: int,
+    ) -> TrialScores | None:
+        from sfumato.auditing.record_trials import group_record_trials
+
+        return group_record_trials(_group_plan(plan), unit, coalition, neighbours, trials)
+
+    def summary(self, plan: Plan) -> PlanSummary:
+        from sfumato.cli.show_groups import GroupSummary
+
+        return GroupSummary(_group_plan(plan))
+
+    def shape(self, topology: Topology, trust: Trust, seed: int) -> Tree | GroupNetwork:
+        from sfumato.report.results.network import group_shape
+        from sfumato.spec.topology import Groups
+
+        assert isinstance(topology, Groups)
+        return group_shape(topology, trust, seed)
+
+    def labels(self, network: Network) -> ObserverLabels:
+        from sfumato.report.results.network import GroupNetwork
+        from sfumato.report.results.observer_labels import group_labels
+
+        assert isinstance(network.shape, GroupNetwork)
+        return group_labels(network, network.shape)
+
+    def figure(self, network: Network) -> Figure:
+        from sfumato.report.drawings.group_figure import group_figure
+        from sfumato.report.results.network import GroupNetwork
+
+        assert isinstance(network.shape, GroupNetwork)
+        return group_figure(network, network.shape)
+
+
+def _tree_plan(plan: Plan) -> TreePlan:
+    from sfumato.schedule.tree import TreePlan
+
+    assert isinstance(plan, TreePlan)
+    return plan
+
+
+def _group_plan(plan: Plan) -> GroupPlan:
+    from sfumato.schedule.groups import GroupPlan
+
+    assert isinstance(plan, GroupPlan)
+    return plan
+
+
+TREE: Family = _TreeFamily()
+GROUPS: Family = _GroupFamily()
 FAMILIES = (TREE, GROUPS)
 _OF_TOPOLOGY = {kind: family for family in FAMILIES for kind in family.topologies}
 
@@ -169,7 +379,7 @@ def family_of_topology(kind: object) -> Family | None:
     return _OF_TOPOLOGY.get(kind) if isinstance(kind, str) else None
 
 
-def family_of(spec: Any) -> Family:
+def family_of(spec: Spec) -> Family:
     """The family of a spec."""
     return _OF_TOPOLOGY[spec.topology.kind]
 
@@ -179,7 +389,7 @@ def topologies_of(protocol: str) -> tuple[str, ...]:
     return next(family.protocols[protocol] for family in FAMILIES if protocol in family.protocols)
 
 
-def require_tree(spec: Any, allowed: str) -> None:
+def require_tree(spec: Spec, allowed: str) -> None:
     """Refuse a spec of another family than trees.
 
     Raises:

@@ -57,14 +57,14 @@ def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
         "learning-rate": odd_learning_rate(plan),
         "radio-power": odd_radio_power(plan),
     }
-    return _present(found)
+    return _findings(found)
 
 
 def findings_before(plan: Plan, delta: float, guarantees: Iterable[Guarantee]) -> tuple[Finding, ...]:
     """What can be said before a run."""
     large = large_epsilon(guarantees)
     found = {"epsilon": None if large is None else plan.parties.titled(large)}
-    return (*findings_of_plan(plan, delta), *_present(found))
+    return (*findings_of_plan(plan, delta), *_findings(found))
 
 
 def findings_after(
@@ -86,7 +86,7 @@ def findings_after(
     """
     clip = idle_clip(clip_fractions) if adds_noise else None
     guessing = accuracy_at_chance(accuracy, classes_of(source))
-    return _present({"clip": clip, "accuracy": guessing, "lost-sums": empty_sums(lost_sums)})
+    return _findings({"clip": clip, "accuracy": guessing, "lost-sums": empty_sums(lost_sums)})
 
 
 def large_delta(delta: float, devices: int) -> str | None:
@@ -210,5 +210,5 @@ def classes_of(source: str) -> int | None:
     return BUILT_IN[source].facts.classes if source in BUILT_IN else None
 
 
-def _present(found: dict[str, str | None]) -> tuple[Finding, ...]:
+def _findings(found: dict[str, str | None]) -> tuple[Finding, ...]:
     return tuple(Finding(kind, text) for kind, text in found.items() if text is not None)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from sfumato.attacks.class_mean_baseline import class_means, compare_with_baseline
+from sfumato.attacks.image_metrics import class_means, compare_with_baseline
 
 FALSE_ALARM = 1e-6
 

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from sfumato.attacks.closed_form import (
-    class_images,
     first_layer_gradients,
     first_linear,
     invert_one_example,
     is_softmax_regression,
-    rescaled,
+    mean_image_of_each_label,
+    rescale_rows,
 )
 
 CLASSES, FEATURES = 6, 40
@@ -53,7 +53,7 @@ def test_a_sum_of_devices_gives_the_mean_image_of_every_class() -> None:
     weight, bias = first_layer_gradients(gradient(model, (pixels - mean) / std, labels), model)
     assert bias is not None
     even = torch.full((CLASSES,), 1 / CLASSES)
-    found = class_images(weight, bias, even, labels, mean, std)
+    found = mean_image_of_each_label(weight, bias, even, labels, mean, std)
     torch.testing.assert_close(found[0], pixels[0], atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(found[3], pixels[3], atol=1e-5, rtol=1e-4)
     both = pixels[1:3].mean(dim=0)
@@ -67,8 +67,8 @@ def test_without_a_bias_the_row_of_the_label_is_the_image_up_to_its_range() -> N
     model = softmax_model(bias=False)
     weight, bias = first_layer_gradients(gradient(model, image, torch.tensor([3])), model)
     assert bias is None
-    torch.testing.assert_close(rescaled(-weight[[3]]), image, atol=1e-5, rtol=1e-4)
-    assert torch.equal(rescaled(torch.full((1, 4), 0.7)), torch.zeros(1, 4))
+    torch.testing.assert_close(rescale_rows(-weight[[3]]), image, atol=1e-5, rtol=1e-4)
+    assert torch.equal(rescale_rows(torch.full((1, 4), 0.7)), torch.zeros(1, 4))
 
 
 def test_which_models_these_are() -> None:

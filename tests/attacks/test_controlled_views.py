@@ -81,7 +81,10 @@ def test_inversion_looks_for_the_batches_of_the_round(tmp_path: Path) -> None:
     run = recorded(tmp_path, "edge:1")
     folder = load_run_to_add(run)
     plan, view = plan_of_run(folder), load_view(folder, "edge:1")
-    found, settings = list(inversion._targets(plan, TrainingInputs.of(plan), view)), settings_of_run(run)
+    found, settings = (
+        list(inversion._targets_of_first_rounds(plan, TrainingInputs.of(plan), view)),
+        settings_of_run(run),
+    )
     assert settings[0].steps != 8  # the spec's own
     ends = [aggregation.step for aggregation in respaced(settings[0].steps, 1)]
     assert {int(t.batches.steps.max()) for n, t in found if n == 0} == {ends[0], ends[1] - ends[0]}

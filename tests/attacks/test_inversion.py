@@ -15,8 +15,7 @@ from view_worlds import WORLDS, spec_of, zones
 
 import sfumato as sf
 from sfumato.attacks import inversion_problem
-from sfumato.attacks.class_mean_baseline import compare_with_baseline
-from sfumato.attacks.image_metrics import ssim
+from sfumato.attacks.image_metrics import compare_with_baseline, ssim
 from sfumato.attacks.inversion import attack_by_inversion
 from sfumato.cli import main
 from sfumato.cli.attack_table import print_attack

@@ -9,9 +9,10 @@ import torch
 from member_worlds import played, scenes
 from scipy import stats
 
+import sfumato as sf
 from sfumato.accounting import pair_guarantee
 from sfumato.attacks.attack_context import AttackContext
-from sfumato.attacks.membership import attack_by_membership, lira_scores, measure_membership, member_split
+from sfumato.attacks.membership import lira_scores, measure_membership, split_members
 from sfumato.attacks.results import AttackMeasurement
 from sfumato.attacks.roc import ROC
 from sfumato.errors import SpecError
@@ -42,7 +43,7 @@ def test_members_and_others_are_balanced_and_disjoint(bare: AttackContext) -> No
     held = {int(r) for d in range(everybody.partition.devices) for r in everybody.partition.indices(d)}
     assert not set(everybody.own) & set(everybody.candidates)
     for target in bare.targets:
-        split = member_split(bare, target)
+        split = split_members(bare, target)
         assert len(split.members) == len(split.non_members) > 0
         assert set(split.members) <= set(everybody.partition.indices(target))
         assert not set(split.non_members) & held
@@ -131,7 +132,10 @@ def test_looks_tell_who_is_in_them_and_how_much_noise(noised: Mapping[str, Attac
 def test_same_run_same_result(tmp_path: Path) -> None:
     small = {"topology": {"kind": "tree", "edges": 2, "devices_per_edge": 3}, "training": {"rounds": 1}}
     run = played(tmp_path / "run", ("edge:0",), multiplier=1.0, **small)
-    first, again = attack_by_membership(run, "edge:0"), attack_by_membership(run, "edge:0")
+    first, again = (
+        sf.attack(run, observer="edge:0", kind="membership", progress=False),
+        sf.attack(run, observer="edge:0", kind="membership", progress=False),
+    )
     assert first == again
     assert json.loads((run / "attacks" / "membership-edge-0.json").read_text("utf-8")) == first
     assert first["targets"] == ["device:0", "device:1", "device:2"]
@@ -141,7 +145,7 @@ def test_same_run_same_result(tmp_path: Path) -> None:
     assert first["promised"] == {"epsilon": promised, "delta": 1e-5, "neighbours": "zero-out"}
     assert first["results"][0]["bound"]["epsilon"] > promised
     with pytest.raises(SpecError, match=r"record_views=\['cloud'\]"):
-        attack_by_membership(run, "cloud")
+        sf.attack(run, observer="cloud", kind="membership", progress=False)
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.0, 2.0])

@@ -3,8 +3,7 @@ from pathlib import Path
 import pytest
 from member_worlds import played
 
-from sfumato.attacks.membership import attack_by_membership
-from sfumato.attacks.property import attack_by_property
+from sfumato.attacks import attack
 from sfumato.cli.attack_table import print_attack
 
 
@@ -14,9 +13,9 @@ def test_results_fit_a_terminal(
     monkeypatch.setenv("COLUMNS", "80")
     small = {"topology": {"kind": "tree", "edges": 2, "devices_per_edge": 3}, "training": {"rounds": 1}}
     run = played(tmp_path / "run", ("edge:0",), multiplier=4.0, **small)
-    found = attack_by_membership(run, "edge:0")
+    found = attack(run, observer="edge:0", kind="membership", progress=False)
     print_attack(found, str)
-    print_attack(attack_by_property(run, "edge:0"), str)
+    print_attack(attack(run, observer="edge:0", kind="property", progress=False), str)
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 80
     assert "membership as edge:0: 3 devices attacked, 1 round recorded" in " ".join(printed.split())

@@ -8,8 +8,9 @@ import pytest
 import torch
 from member_worlds import played, scenes
 
+from sfumato.attacks import attack
 from sfumato.attacks.attack_context import AttackContext
-from sfumato.attacks.property import attack_by_property, measure_properties, row_scores
+from sfumato.attacks.property import last_layer_scores, measure_properties
 from sfumato.attacks.results import measurements
 from sfumato.attacks.roc import ROC
 from sfumato.attacks.shadow_models import ShadowDevices
@@ -28,7 +29,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Mapping[float | None, Atta
 
 def test_bare_updates_give_labels_away(seen: Mapping[float | None, AttackContext]) -> None:
     context = seen[None]
-    truth = context.population.label_sets[list(context.targets)]
+    truth = context.population.labels_held[list(context.targets)]
     found = measure_properties(context)
     assert {one.attack for one in found} == {"shadow devices", "last layer"}
     for one in found:
@@ -62,7 +63,7 @@ def test_where_all_devices_hold_all_labels_nothing_is_measured(tmp_path: Path) -
         topology={"kind": "tree", "edges": 2, "devices_per_edge": 2},
         training={"rounds": 1, "steps_per_round": 1, "edge_every": 1},
     )
-    result = attack_by_property(run, "edge:0")
+    result = attack(run, observer="edge:0", kind="property", progress=False)
     assert result["results"] == []
     assert "every device holds every label" in result["notes"][0]
     assert json.loads((run / "attacks" / "property-edge-0.json").read_text("utf-8")) == result
@@ -86,7 +87,7 @@ def test_rows_are_found_with_and_without_bias(seen: Mapping[float | None, Attack
         end=updates[1],
         share=1.0,
     )
-    scores = row_scores(observation, ShadowDevices(updates, holds), layout, classes)
+    scores = last_layer_scores(observation, ShadowDevices(updates, holds), layout, classes)
     assert scores.argmax() == 1
     # a model whose last layer has no row a label gives no score
-    assert not row_scores(observation, ShadowDevices(updates, holds), layout, classes + 1).any()
+    assert not last_layer_scores(observation, ShadowDevices(updates, holds), layout, classes + 1).any()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from sfumato.attacks.roc import ROC, pooled
+from sfumato.attacks.roc import ROC, pooled_roc
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.losses.gaussian import allowed_tpr
 
@@ -140,7 +140,7 @@ def test_the_allowed_region_is_that_of_differential_privacy(epsilon: float, delt
 
 
 def test_targets_are_pooled() -> None:
-    roc = pooled([(np.array([1.0]), np.array([0.0])), (np.array([2.0]), np.array([3.0]))])
+    roc = pooled_roc([(np.array([1.0]), np.array([0.0])), (np.array([2.0]), np.array([3.0]))])
     assert (roc.members, roc.non_members, roc.auc.value) == (2, 2, 0.5)
 
 

@@ -58,7 +58,7 @@ def test_example_2_is_attacked_and_no_more_is_shown_than_there_is() -> None:
 def test_error_rates_are_those_of_the_middle_between_the_worlds() -> None:
     """Two hidden releases of one half a clip norm's noise each; then one message of plus or minus a clip."""
     harness = GroupHarness(example_2(), 0, (Party("device", 0, 2),))
-    scores = harness.passed_on("zero-out", trials=TRIALS, seed=5)
+    scores = harness.scores_through_others("zero-out", trials=TRIALS, seed=5)
     assert scores is not None
     right = ndtr(np.sqrt(2) / 4)  # two contributions at multiplier 2, from the middle
     hits = right * ndtr(0.5) + (1 - right) * ndtr(-0.5)

@@ -2,13 +2,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sfumato.auditing import one_run
-from sfumato.auditing.one_shot import between_normals, epsilon_estimate
+from sfumato.auditing.canaries import (
+    epsilon_between_normals,
+    epsilon_estimate,
+    epsilon_from_scores,
+    epsilon_refuted_by_guesses,
+    probability_of_guesses,
+)
 from sfumato.privacy.losses import gaussian
 
 
 def test_pure_dp_bound_is_that_of_randomised_response() -> None:
-    chance = one_run.probability_of_guesses(canaries=100, guesses=80, right=60, epsilon=1.0, delta=0.0)
+    chance = probability_of_guesses(canaries=100, guesses=80, right=60, epsilon=1.0, delta=0.0)
     assert chance == pytest.approx(stats.binom.sf(59, 80, 1 / (1 + np.exp(-1))))
 
 
@@ -17,7 +22,7 @@ def test_randomised_response_is_not_refuted_more_often_than_stated() -> None:
     rng = np.random.default_rng(0)
     right = rng.binomial(canaries, 1 / (1 + np.exp(-epsilon)), size=times)
     found = [
-        one_run.epsilon_lower(canaries=canaries, guesses=canaries, right=int(v), delta=0.0, error=error)
+        epsilon_refuted_by_guesses(canaries=canaries, guesses=canaries, right=int(v), delta=0.0, error=error)
         for v in right
     ]
     assert sum(value > epsilon for value in found) <= 75  # 40 expected at most; chance of more below 1e-6
@@ -38,7 +43,9 @@ def test_no_mechanism_with_failures_is_refuted_more_often_than_stated(
     else:
         chances = stats.binom.pmf(right, canaries, delta + (1 - delta) * rate)
     refuted = [
-        one_run.epsilon_lower(canaries=canaries, guesses=canaries, right=int(v), delta=delta, error=error)
+        epsilon_refuted_by_guesses(
+            canaries=canaries, guesses=canaries, right=int(v), delta=delta, error=error
+        )
         > epsilon
         for v in right
     ]
@@ -47,10 +54,10 @@ def test_no_mechanism_with_failures_is_refuted_more_often_than_stated(
 
 def test_delta_costs_something_and_grows_with_canaries() -> None:
     bounds = [
-        one_run.epsilon_lower(canaries=m, guesses=100, right=100, delta=1e-5, error=0.05)
+        epsilon_refuted_by_guesses(canaries=m, guesses=100, right=100, delta=1e-5, error=0.05)
         for m in (100, 1_000, 10_000)
     ]
-    free = one_run.epsilon_lower(canaries=100, guesses=100, right=100, delta=0.0, error=0.05)
+    free = epsilon_refuted_by_guesses(canaries=100, guesses=100, right=100, delta=0.0, error=0.05)
     assert free == pytest.approx(-np.log(0.05**-0.01 - 1), rel=1e-4)
     assert free > bounds[0] > bounds[1] > bounds[2]
 
@@ -58,25 +65,25 @@ def test_delta_costs_something_and_grows_with_canaries() -> None:
 def test_the_best_of_several_numbers_of_guesses_pays_for_the_choice() -> None:
     scores = np.arange(200.0)
     coins = scores >= 100
-    whole = one_run.from_scores(scores, coins, delta=1e-5, error=0.05, shares=1)
+    whole = epsilon_from_scores(scores, coins, delta=1e-5, error=0.05, shares=1)
     assert whole == pytest.approx(
-        one_run.epsilon_lower(canaries=200, guesses=200, right=200, delta=1e-5, error=0.05)
+        epsilon_refuted_by_guesses(canaries=200, guesses=200, right=200, delta=1e-5, error=0.05)
     )
-    assert 0 < one_run.from_scores(scores, coins, delta=1e-5, error=0.05) < whole
-    assert one_run.from_scores(scores, ~coins, delta=1e-5, error=0.05) == 0
+    assert 0 < epsilon_from_scores(scores, coins, delta=1e-5, error=0.05) < whole
+    assert epsilon_from_scores(scores, ~coins, delta=1e-5, error=0.05) == 0
 
 
 def test_guesses_must_add_up() -> None:
     with pytest.raises(ValueError, match="descend"):
-        one_run.probability_of_guesses(canaries=5, guesses=6, right=1, epsilon=1.0, delta=0.0)
+        probability_of_guesses(canaries=5, guesses=6, right=1, epsilon=1.0, delta=0.0)
 
 
 @pytest.mark.parametrize("mu", [0.3, 1.0, 4.0])
 def test_equal_variances_give_the_gaussian_mechanism(mu: float) -> None:
-    assert between_normals(mu, 1.0, delta=1e-5) == pytest.approx(
+    assert epsilon_between_normals(mu, 1.0, delta=1e-5) == pytest.approx(
         gaussian.epsilon(delta=1e-5, mu=mu), rel=1e-6
     )
-    assert between_normals(mu, 1 + 1e-7, delta=1e-5) == pytest.approx(
+    assert epsilon_between_normals(mu, 1 + 1e-7, delta=1e-5) == pytest.approx(
         gaussian.epsilon(delta=1e-5, mu=mu), rel=1e-4
     )
 
@@ -85,7 +92,7 @@ def test_equal_variances_give_the_gaussian_mechanism(mu: float) -> None:
 def test_unequal_variances_agree_with_summing_densities(mean: float, std: float) -> None:
     x = np.linspace(-40, 40, 800_001)
     p, q = stats.norm.pdf(x), stats.norm.pdf(x, mean, std)
-    epsilon = between_normals(mean, std, delta=1e-3)
+    epsilon = epsilon_between_normals(mean, std, delta=1e-3)
     step = x[1] - x[0]
     deltas = [np.maximum(a - np.exp(epsilon) * b, 0).sum() * step for a, b in ((p, q), (q, p))]
     assert max(deltas) == pytest.approx(1e-3, rel=1e-3)

@@ -20,7 +20,7 @@ from oracle_random_trees import random_tree
 from pydantic import ValidationError
 
 from sfumato.auditing import audit_pair
-from sfumato.auditing.report import Finding
+from sfumato.auditing.report import AuditedPair
 from sfumato.errors import SpecError
 from sfumato.schedule.base import Plan
 from sfumato.schedule.resolve import resolve
@@ -55,7 +55,7 @@ def plans(seed: int, count: int) -> Iterator[tuple[Plan, int, str]]:
         yield plan, unit, observer
 
 
-def audited(seed: int, count: int, trials: int) -> Iterator[tuple[Plan, Finding]]:
+def audited(seed: int, count: int, trials: int) -> Iterator[tuple[Plan, AuditedPair]]:
     for plan, unit, observer in plans(seed, count):
         yield plan, audit_pair(plan, f"device:{unit}", observer, trials=trials, error=ERROR / count)
 

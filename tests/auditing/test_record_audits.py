@@ -14,7 +14,7 @@ import sfumato
 from sfumato.auditing import audit_pair
 from sfumato.auditing.harness import TargetDraw
 from sfumato.auditing.mixture_ratio import fit_mixture_test
-from sfumato.auditing.record_canary import RecordCanary, record_of_tree
+from sfumato.auditing.record_canary import RecordCanary, canary_of_tree
 from sfumato.cli import main
 from sfumato.data.partition import Partition
 from sfumato.errors import SpecError
@@ -143,7 +143,7 @@ def tree(plan: Plan) -> TreePlan:
 def test_the_canary_is_drawn_as_the_runtime_draws_records() -> None:
     """Messages of the canary against those that the batches of 12 x 100 devices amount to."""
     plan = tree(records_plan("step", training={"momentum": 0.5}))
-    canary = record_of_tree(plan, 0, "zero-out")
+    canary = canary_of_tree(plan, 0, "zero-out")
     assert canary is not None
     assert canary.weights[0] == pytest.approx((1.5 / 2.5, 1 / 2.5))
     played, rest = canary.sample(np.random.default_rng(1), 1200)
@@ -166,12 +166,12 @@ def test_the_canary_is_drawn_as_the_runtime_draws_records() -> None:
 
 def test_listed_messages_are_those_of_two_worlds() -> None:
     canary = RecordCanary(0.25, ((0.5, 0.5), (1.0,)), "step", "zero-out")
-    other, present = canary.listed(np.random.default_rng(0), answers=False)
+    other, present = canary.likeliest_messages(np.random.default_rng(0), answers=False)
     assert other.sent.T.tolist() == [[-1.0, -1.0]]
     chances = {tuple(sent): chance for sent, chance in zip(present.sent.T, present.chances, strict=True)}
     assert chances[-1.0, -1.0] == pytest.approx(0.75**3, abs=0.01)
     assert chances[0.0, 1.0] == pytest.approx(0.75 * 0.25**2, abs=0.01)
-    _, answered = canary.listed(np.random.default_rng(0), answers=True)
+    _, answered = canary.likeliest_messages(np.random.default_rng(0), answers=True)
     assert (0.0, -1.0) not in set(map(tuple, answered.sent.T))
 
 

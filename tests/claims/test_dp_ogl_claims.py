@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from places import TESTS
 
+from sfumato.claims import claims_of
 from sfumato.claims.dp_ogl_counts import (
     BY_RDP,
     BY_TEXT,
@@ -19,7 +20,6 @@ from sfumato.claims.dp_ogl_counts import (
     paper_sources,
 )
 from sfumato.claims.dp_ogl_theorem2 import Theorem2
-from sfumato.claims.of_plan import claims_of
 from sfumato.privacy.claim import Claim
 from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.resolve import resolve

@@ -8,7 +8,7 @@ import pytest
 from places import ROOT
 
 from sfumato.accounting import account, pair_guarantee
-from sfumato.claims.hdp import noisers_of, old_conversion
+from sfumato.claims.hdp import epsilon_by_old_conversion, noisers_of
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.rows.coalitions import tolerated_sizes, worst_coalitions
 from sfumato.spec.load import load_spec
@@ -23,7 +23,7 @@ def report(case, *overrides):
 
 def test_the_papers_conversion_gives_its_table_three():
     """CIFAR: 24.80, and over sqrt(10) and sqrt(100); MATH, section 4 (7.48 is a misprint for 7.84)."""
-    epsilon = old_conversion(1.0, 0.2, 200, 1e-5)
+    epsilon = epsilon_by_old_conversion(1.0, 0.2, 200, 1e-5)
     assert epsilon == pytest.approx(24.807, abs=1e-3)
     assert math.floor(100 * epsilon) == 2480
     assert epsilon / math.sqrt(10) == pytest.approx(7.84, abs=5e-3)
@@ -33,7 +33,7 @@ def test_the_papers_conversion_gives_its_table_three():
 def test_the_conversion_without_sampling_is_close_to_its_closed_form():
     rho = 50 / (2 * 4.0**2)
     closed = rho + 2 * math.sqrt(rho * math.log(1e5))
-    assert closed <= old_conversion(4.0, 1.0, 50, 1e-5) <= 1.02 * closed
+    assert closed <= epsilon_by_old_conversion(4.0, 1.0, 50, 1e-5) <= 1.02 * closed
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_table_one_as_the_text_counts_it(case, total):
     found = report(case)
     noisers = noisers_of(found.plan)
     assert (noisers.case, noisers.total) == (case.upper(), total)
-    each = old_conversion(1.1, 1.0, 20, 1e-5)
+    each = epsilon_by_old_conversion(1.1, 1.0, 20, 1e-5)
     for claim in (c for c in found.claims if "Table I" in c.source):
         assert claim.claimed_epsilon == pytest.approx(each / math.sqrt(total))
         rigorous = found.epsilon(claim.unit, claim.observer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from air_specs import CONSTANT, air_spec
 
-from sfumato.claims.pfels_bound import advised_ratio, terms
+from sfumato.claims.pfels_bound import advised_ratio, bound_terms
 from sfumato.schedule.resolve.tree import resolve_tree
 
 
@@ -16,7 +16,7 @@ def test_terms_are_those_of_23_in_units_of_c1() -> None:
     beta = a / step
     compression = 8 * (step * smooth * 1 + 3 / 2) * (1 - ratio) / r
     privacy = 4 * smooth * k / (step * r**3) / beta**2
-    assert terms(ratio, d, r, a**-2) == pytest.approx((compression, privacy))
+    assert bound_terms(ratio, d, r, a**-2) == pytest.approx((compression, privacy))
 
 
 def test_a_good_channel_is_to_send_all_and_a_bad_one_little() -> None:

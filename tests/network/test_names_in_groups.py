@@ -12,12 +12,14 @@ import pytest
 from typer.testing import CliRunner
 
 import sfumato as sf
-from sfumato.cli import app
+from sfumato.cli import app_of
 from sfumato.errors import SpecError
 from sfumato.report.drawings.topology_figure import topology_figure
 from sfumato.report.results.network import read_network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.spec.load import load_spec
+
+ACCOUNT = app_of(["account"])
 
 WORKERS = ["charite", "bonn", "ulm", "kiel", "jena"]
 SPEC: dict[str, Any] = {
@@ -67,13 +69,13 @@ def test_names_change_nothing_but_words() -> None:
 
 
 def test_people_read_names_and_programs_numbers(spec: Path) -> None:
-    text = CliRunner().invoke(app, ["account", str(spec)], env={"COLUMNS": "160"}).output
+    text = CliRunner().invoke(ACCOUNT, ["account", str(spec)], env={"COLUMNS": "160"}).output
     assert "north is trusted with raw updates of charite" in text
     assert "device:" not in text
     assert "master:" not in text
-    raw = json.loads(CliRunner().invoke(app, ["account", str(spec), "--json"]).output)
+    raw = json.loads(CliRunner().invoke(ACCOUNT, ["account", str(spec), "--json"]).output)
     assert {row["unit"] for row in raw["guarantees"]} <= {f"device:{n}" for n in range(5)}
-    one = CliRunner().invoke(app, ["account", str(spec), "--unit", "ulm", "--observer", "jena"]).output
+    one = CliRunner().invoke(ACCOUNT, ["account", str(spec), "--unit", "ulm", "--observer", "jena"]).output
     assert "ulm" in one
     assert "jena" in one
 

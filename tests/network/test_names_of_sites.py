@@ -9,13 +9,15 @@ import pytest
 from typer.testing import CliRunner
 
 import sfumato as sf
-from sfumato.cli import app
+from sfumato.cli import app_of
 from sfumato.errors import SpecError
 from sfumato.network.tree import from_spec
 from sfumato.report.results.network import read_network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.spec.load import load_spec
+
+ACCOUNT = app_of(["account"])
 
 SPEC = """
 name: named
@@ -84,7 +86,7 @@ def test_devices_of_a_star_have_names(tmp_path: Path) -> None:
     report = sf.account(load_spec(STAR))
     assert report.epsilon("bonn", "cloud") == report.epsilon(1, "cloud") > 0
     assert report.epsilon("bonn", "charite,cloud") == report.epsilon(1, "device:0,cloud") > 0
-    said = CliRunner().invoke(app, ["account", _written(tmp_path, STAR)], env={"COLUMNS": "160"}).output
+    said = CliRunner().invoke(ACCOUNT, ["account", _written(tmp_path, STAR)], env={"COLUMNS": "160"}).output
     assert "charite" in said
     assert "device:" not in said
     run = sf.run(load_spec(STAR), out=tmp_path / "run")
@@ -160,11 +162,11 @@ def test_text_is_titled_name_by_name(spec: Path) -> None:
 
 
 def test_people_read_names_and_programs_numbers(spec: Path) -> None:
-    text = CliRunner().invoke(app, ["account", str(spec), "--set", "trust.trusted=[charite]"]).output
+    text = CliRunner().invoke(ACCOUNT, ["account", str(spec), "--set", "trust.trusted=[charite]"]).output
     assert "charite is trusted with raw updates of device:0" in text
     assert "oslo" in text
     assert "edge:2" not in text
-    raw = CliRunner().invoke(app, ["account", str(spec), "--json"]).output
+    raw = CliRunner().invoke(ACCOUNT, ["account", str(spec), "--json"]).output
     assert "edge:2" in {row["observer"] for row in json.loads(raw)["guarantees"]}
 
 

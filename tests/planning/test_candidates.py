@@ -7,7 +7,7 @@ from places import EXAMPLES
 
 import sfumato as sf
 from sfumato.errors import SpecError
-from sfumato.planning.candidates import candidates_of
+from sfumato.planning.cost_search import candidates_of
 from sfumato.planning.costs import training_cost
 from sfumato.schedule.resolve import resolve
 

@@ -12,8 +12,7 @@ from sfumato.planning import group_descent
 from sfumato.planning.exposure_response import responses_of
 from sfumato.planning.noise_response import global_variance, measure_response
 from sfumato.planning.problem import pose_problem, resolve_to_plan
-from sfumato.planning.targets import EpsilonTarget, ObservedPair
-from sfumato.planning.unit_charge import pair_charge
+from sfumato.planning.targets import EpsilonTarget, observed_pair, pair_charge
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.schedule.resolve import resolve
@@ -127,7 +126,7 @@ def test_no_other_multipliers_have_less_noise():
         for two in (0.7, 1.0, 1.4):
             noise = f"privacy.noise={{multiplier: [1.0, {one}, {two}]}}"
             start = resolve(chain((9, 6, 4), noise, rounds=8))
-            least = min(least, global_variance(group_descent.least_scaled(start, stated)))
+            least = min(least, global_variance(group_descent.scale_to_targets(start, stated)))
     assert planned.noise**2 <= least * (1 + 1e-3)
     assert not planned.notes
 
@@ -140,7 +139,7 @@ def test_a_held_set_answers_what_a_ledger_would(overrides):
     response = measure_response(problem.base, problem.sources)
     intensities = np.array([3.0, 5.0, 4.0]) ** 2
     made = group_descent.with_intensities(problem.base, problem.sources, intensities)
-    pair = ObservedPair(6, (Party("device", 0, 12),), 1)
+    pair = observed_pair(made, 6, (Party("device", 0, 12),), 1)
     for exposure in pair_charge(made, pair).exposures:
         expected = made.ledger.bound_epsilon(exposure, delta=1e-5, neighbours="zero-out").epsilon
         found = min(way.epsilon(intensities) for way in responses_of(response, pair, exposure))

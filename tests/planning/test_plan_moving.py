@@ -14,7 +14,6 @@ from sfumato.errors import SpecError
 from sfumato.planning.noise_response import global_variance
 from sfumato.planning.sources import with_intensities
 from sfumato.planning.tree_planning import TreePlanning
-from sfumato.planning.tree_sources import sources_of
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.release import total_mu_squared
 from sfumato.schedule.resolve.tree import resolve_tree
@@ -44,7 +43,7 @@ def spec(**changes: Any) -> sf.Spec:
 def least_by_hand(loaded: sf.Spec, kind: str, epsilon: float) -> float:
     """The least variance at which every pair of every unit has at most this ε, by a general solver."""
     base = resolve_tree(loaded)
-    sources = sources_of(base, frozenset())
+    sources = TreePlanning().sources(base, frozenset())
 
     def plan_at(logs: np.ndarray) -> Any:
         return with_intensities(base, sources, np.exp(logs))

@@ -10,8 +10,7 @@ import sfumato as sf
 from sfumato.errors import SpecError
 from sfumato.planning.result import global_noise_rms
 from sfumato.planning.sources import NoiseSource, with_intensities
-from sfumato.planning.targets import EpsilonTarget, pairs_of
-from sfumato.planning.unit_charge import noise_scale
+from sfumato.planning.targets import EpsilonTarget, noise_scale, pairs_of
 from sfumato.schedule.resolve import resolve
 
 pytestmark = [pytest.mark.needs("plan"), pytest.mark.usefixtures("coarse_losses")]

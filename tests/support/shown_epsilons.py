@@ -28,7 +28,7 @@ import sfumato as sf
 from sfumato.accounting import PrivacyReport, account, main_unit, unit_kinds
 from sfumato.cli import account as account_command
 from sfumato.cli import run as run_command
-from sfumato.cli.statement import _of_run
+from sfumato.cli.statement import _statement_of_run
 from sfumato.explore import words
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.view import view_of
@@ -222,7 +222,7 @@ def _console_of_account(found: Found, report: PrivacyReport) -> None:
         account_command._print(report)
     lines = [line.split() for line in said.getvalue().splitlines()]
     titled = report.plan.parties.titled
-    groups = account_command._grouped(report.guarantees)
+    groups = account_command._rows_by_relation(report.guarantees)
     each = max(1, account_command.MOST_ROWS // max(1, len(groups)))
     for row in (row for group in groups for row in group[:each]):
         what = [titled(row.unit), *titled(row.observer).split(), upper_bound(row.epsilon)]
@@ -345,7 +345,7 @@ def _report(found: Found, truth: Truth, run: sf.Run) -> None:
 def _statement(found: Found, truth: Truth, run: sf.Run, *, verified: bool) -> None:
     folder = run.folder
     if verified:
-        statement = _of_run(folder.path)
+        statement = _statement_of_run(folder.path)
         found.same("statement", "mismatches", ": 0 mismatches" in statement.verified, True)
     else:
         statement = Statement(folder.spec_dict, folder.privacy, "A run", {})

@@ -365,7 +365,7 @@ class TestWorker:
                 signal.raise_signal(signal.SIGTERM)
                 saved.append("all")
 
-        before = signal.signal(signal.SIGTERM, worker._stop)
+        before = signal.signal(signal.SIGTERM, worker._interrupt)
         try:
             with pytest.raises((BrokenPipeError, KeyboardInterrupt)), closing(replies()) as said:
                 worker._print_all(said, Answers())

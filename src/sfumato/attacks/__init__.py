@@ -15,15 +15,13 @@
     gradient_matching.py    inversion by gradient matching (DLG, iDLG, cosine)
     closed_form.py          inversion in closed form, for a linear first layer
     label_recovery.py       labels from gradients
-    class_mean_baseline.py  the baseline of class means, and paired tests against it
-    image_metrics.py        MSE, PSNR, SSIM, LPIPS, and matching of images
+    image_metrics.py        MSE, PSNR, SSIM, LPIPS, matching of images, and the baseline of class means
 
 May be imported by ``sfumato.cli`` and ``sfumato``; imports ``sfumato.simulation`` and ``sfumato.auditing``.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -56,9 +54,18 @@ def attack(run: str | Path, *, observer: str, kind: AttackKind, progress: bool =
         raise SpecError(Argument("kind"), kind, ", ".join(KINDS))
     with progress_bars(wanted=progress) as bars:
         done = bars.counter(f"{kind} as {observer}")
-        attack_by = getattr(import_module(f"sfumato.attacks.{kind}"), f"attack_by_{kind}")
-        found: dict[str, Any] = attack_by(Path(run), observer, done)
-    return found
+        if kind == "inversion":
+            from sfumato.attacks.inversion import attack_by_inversion
+
+            return attack_by_inversion(Path(run), observer, done)
+        from sfumato.attacks.attack_context import AttackContext
+        from sfumato.attacks.membership import measure_membership
+        from sfumato.attacks.property import measure_properties
+        from sfumato.attacks.results import write_result
+
+        context = AttackContext.of_run(Path(run), observer)
+        measure = measure_membership if kind == "membership" else measure_properties
+        return write_result(Path(run), kind, context, measure(context, done))
 
 
 __all__ = ["KINDS", "attack"]

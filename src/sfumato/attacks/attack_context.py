@@ -13,7 +13,7 @@ from torch import Tensor
 from sfumato.arguments import Argument
 from sfumato.attacks.observations import AttackedRun, Observation
 from sfumato.attacks.shadow_models import Attacker, Population
-from sfumato.attacks.views import RecordedView, view_of
+from sfumato.attacks.views import RecordedView, load_view_by_name
 from sfumato.errors import SpecError
 from sfumato.families import family_of
 from sfumato.learning.parameters import ParameterLayout
@@ -64,9 +64,9 @@ class AttackContext:
             RunError: the run is damaged.
         """
         folder = load_run_to_add(run)
-        attacked: AttackedRun = family_of(load_spec(folder.path / SPEC_FILE)).attacked(folder)
+        attacked = family_of(load_spec(folder.path / SPEC_FILE)).attacked(folder)
         plan = attacked.plan
-        view = view_of(plan, folder, observer)
+        view = load_view_by_name(plan, folder, observer)
         inputs = TrainingInputs.of(plan)
         model = inputs.model
         population = Population.of(inputs.data, inputs.partition, plan.spec.seed)
@@ -100,7 +100,7 @@ class AttackContext:
     @cached_property
     def _nearest_devices(self) -> tuple[int, ...]:
         """Devices nearest to the observer in the network; at most `MOST_TARGETS`, drawn at random."""
-        near = self.attacked.near(self.coalition)
+        near = self.attacked.nearby_devices(self.coalition)
         members = [party.index for party in self.coalition if party.kind == "device"]
         near[members] = False
         near &= self.population.partition.sizes > 0

@@ -57,13 +57,13 @@ def invert_one_example(weight: Tensor, bias: Tensor) -> Tensor:
     return weight[row] / (bias[row] if bias[row].abs() > _LEAST else _LEAST)
 
 
-def rescaled(rows: Tensor) -> Tensor:
+def rescale_rows(rows: Tensor) -> Tensor:
     """Every row ``[U, D]`` rescaled to the range from 0 to 1."""
     low, high = rows.amin(dim=1, keepdim=True), rows.amax(dim=1, keepdim=True)
     return (rows - low) / (high - low).clamp(min=_LEAST)
 
 
-def class_images(
+def mean_image_of_each_label(
     weight: Tensor, bias: Tensor, expected: Tensor, labels: Tensor, mean: Tensor, std: Tensor
 ) -> Tensor:
     """Mean image of every label, in pixels from 0 to 1: ``[U, D]``, one row for each label.

@@ -56,12 +56,12 @@ class Simulation:
         for step in range(len(features)):
             slope = grad(self._loss)(flat, features[step], targets[step], weights[step])
             if self.sgd.step_clip is not None:
-                slope = _clipped(slope, self.sgd.step_clip)
+                slope = _clipped_to_norm(slope, self.sgd.step_clip)
             velocity = self.sgd.momentum * velocity + slope
             trains = (weights[step].sum() > 0).to(flat.dtype)  # devices take unequal numbers of steps
             flat = flat - self.sgd.learning_rate * trains * velocity
         update = flat - self.start
-        return update if self.clip is None else _clipped(update, self.clip)
+        return update if self.clip is None else _clipped_to_norm(update, self.clip)
 
     def _loss(self, flat: Tensor, features: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         parameters = ParameterLayout.of(self.model).unflatten(flat)
@@ -70,7 +70,7 @@ class Simulation:
         return (losses * weights).sum()
 
 
-def _clipped(vector: Tensor, norm: float) -> Tensor:
+def _clipped_to_norm(vector: Tensor, norm: float) -> Tensor:
     return vector * (norm / torch.sqrt(vector.square().sum() + _TINY)).clamp(max=1.0)
 
 

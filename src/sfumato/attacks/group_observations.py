@@ -17,8 +17,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.attacks.observations import Observation, evenly
-from sfumato.attacks.views import RecordedView, RoundVectors, check_training
+from sfumato.attacks.observations import Observation, spread_evenly
+from sfumato.attacks.views import RecordedView, RoundVectors, require_known_training
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
 from sfumato.run_folder.reader import SPEC_FILE, RunFolder
@@ -50,10 +50,10 @@ class AttackedGroups:
         longer = clip.model_copy(update={"norm": clip.norm * math.sqrt(self.plan.merge_every)})
         return spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"clip": longer})})
 
-    def near(self, coalition: Sequence[Party]) -> BoolArray:
+    def nearby_devices(self, coalition: Sequence[Party]) -> BoolArray:
         """See `AttackedRun`: workers of the groups that are seen."""
         found = np.zeros(self.plan.groups.workers, dtype=np.bool_)
-        for group in self._seen(coalition):
+        for group in self._seen_groups(coalition):
             found[self.plan.groups.members_of(group)] = True
         return found
 
@@ -67,13 +67,12 @@ class AttackedGroups:
         rounds: int,
     ) -> dict[int, tuple[Observation, ...]]:
         """See `AttackedRun`. An observer that sees a group's draws leaves out rounds without the worker."""
-        plan, seen = self.plan, self._seen(coalition)
-        there = {n: self._present(n) for n in view.rounds if plan.releases_after(n)}
-        told = {g for g in seen if Party("node", 1, g) in coalition or self._knows_session(g, coalition)}
+        plan, seen = self.plan, self._seen_groups(coalition)
+        there = {n: self._senders_of_round(n) for n in view.rounds if plan.releases_after(n)}
+        told = {g for g in seen if Party("node", 1, g) in coalition or self._is_in_secure_sum(g, coalition)}
         wanted = {
-            (unit, group): evenly(
-                [n for n, of_round in there.items() if group not in told or (unit, group) in of_round],
-                rounds,
+            (unit, group): spread_evenly(
+                [n for n, of_round in there.items() if group not in told or (unit, group) in of_round], rounds
             )
             for unit in units
             for group in plan.groups.groups_of(unit).tolist()
@@ -85,12 +84,12 @@ class AttackedGroups:
             vectors = view.vectors(number)
             for (unit, group), numbers in wanted.items():
                 if number in numbers:
-                    found[unit] += self._of_group(vectors, models, number, unit, group)
+                    found[unit] += self._observation_in_group(vectors, models, number, unit, group)
             for group in seen:
                 models[group] = vectors.get((0, "broadcast", 1, group), models[group])
         return {unit: tuple(observations) for unit, observations in found.items()}
 
-    def _of_group(
+    def _observation_in_group(
         self, vectors: RoundVectors, models: dict[int, Tensor], number: int, unit: int, group: int
     ) -> Iterator[Observation]:
         """What is seen of the message of ``unit`` to ``group`` in a round that ends with a release."""
@@ -117,32 +116,32 @@ class AttackedGroups:
         steps = (plan.spec.training.local_steps or 1) * (plan.merge_every if plan.by_interval else 1)
         yield Observation(unit, began, 0, steps, start, start + moved, share, max(0.0, others), std)
 
-    def _present(self, number: int) -> set[tuple[int, int]]:
+    def _senders_of_round(self, number: int) -> set[tuple[int, int]]:
         """Workers and groups with a message in the sum of a round that ends with a release."""
         plan = self.plan
         seats = draw_assignments(plan, plan.interval_start(number) if plan.by_interval else number)
         kept = without_lost(seats, group_turnout(plan, number))
         return set(zip(kept.workers.tolist(), kept.groups.tolist(), strict=True))
 
-    def _seen(self, coalition: Sequence[Party]) -> tuple[int, ...]:
+    def _seen_groups(self, coalition: Sequence[Party]) -> tuple[int, ...]:
         view = self.plan.ledger.view(coalition, 1)
         return tuple(sorted(group for _, group in view.averages))
 
-    def _knows_session(self, group: int, coalition: Sequence[Party]) -> bool:
+    def _is_in_secure_sum(self, group: int, coalition: Sequence[Party]) -> bool:
         """Whether a member is a party of the group's secure sums, who know each other."""
         inside = self.plan.groups.members_of(group)
         masked = self.plan.ledger.transport != "plain"
         return masked and any(party.kind == "device" and party.index in inside for party in coalition)
 
 
-def attacked_groups(run: RunFolder) -> AttackedGroups:
+def load_attacked_groups(run: RunFolder) -> AttackedGroups:
     """The plan of a run, if attacks support it.
 
     Raises:
         SpecError: they do not.
     """
     plan = resolve_groups(load_spec(run.path / SPEC_FILE))
-    spec = check_training(plan.spec)
+    spec = require_known_training(plan.spec)
     if not plan.noises_every_update:
         allowed = "must be dp-ogl or dp-ogl-local to attack a run over groups"
         raise SpecError("protocol", spec.protocol, allowed)

@@ -1,15 +1,20 @@
-"""Similarity of reconstructions and originals: MSE, PSNR, SSIM, LPIPS, and the matching within a batch."""
+"""Similarity of reconstructions and originals: MSE, PSNR, SSIM, LPIPS, and the matching within a batch.
+
+What they are worth is told by a baseline, the mean image of the class, with a paired test against it.
+"""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy import stats
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn.functional import conv2d
@@ -38,7 +43,7 @@ def ssim(images: Tensor, originals: Tensor) -> FloatArray:
     window fits; on smaller images the widest odd window that does.
     """
     channels = images.shape[1]
-    window = _window(min(_WINDOW, *images.shape[2:])).repeat(channels, 1, 1, 1)
+    window = _gaussian_window(min(_WINDOW, *images.shape[2:])).repeat(channels, 1, 1, 1)
     x, y = images.double(), originals.double()
 
     def local(values: Tensor) -> Tensor:
@@ -53,7 +58,7 @@ def ssim(images: Tensor, originals: Tensor) -> FloatArray:
     return np.asarray(value.flatten(1).mean(dim=1).numpy())
 
 
-def _window(width: int) -> Tensor:
+def _gaussian_window(width: int) -> Tensor:
     width -= 1 - width % 2
     offsets = torch.arange(width, dtype=torch.float64) - width // 2
     line = torch.exp(-(offsets**2) / (2 * _SIGMA**2))
@@ -85,14 +90,57 @@ def lpips_score() -> tuple[Callable[[Tensor, Tensor], FloatArray] | None, str]:
 
     def score(images: Tensor, originals: Tensor) -> FloatArray:
         with torch.no_grad():
-            pairs = [_as_lpips_takes(batch) for batch in (images, originals)]
+            pairs = [_scaled_for_lpips(batch) for batch in (images, originals)]
             return np.asarray(network(*pairs).flatten().double().numpy())
 
     return score, f"AlexNet from {_LPIPS_BACKBONE}, linear weights of the package lpips; lower is closer"
 
 
-def _as_lpips_takes(images: Tensor) -> Tensor:
+def _scaled_for_lpips(images: Tensor) -> Tensor:
     """Three channels from -1 to 1, at least 64 pixels a side: AlexNet cannot process smaller images."""
     colour = images.float().expand(-1, 3, -1, -1) * 2 - 1
     scale = max(1, -(-64 // min(images.shape[2:])))
     return colour.repeat_interleave(scale, dim=2).repeat_interleave(scale, dim=3)
+
+
+def class_means(images: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """The mean image of every class ``[classes, C, H, W]``; of a class without any, that of all images.
+
+    Args:
+        images: public, ``[N, C, H, W]``.
+        labels: int64 ``[N]``.
+        classes: number of classes.
+    """
+    means = images.mean(dim=0).repeat(classes, *[1] * (images.ndim - 1))
+    for label in torch.unique(labels).tolist():
+        means[label] = images[labels == label].mean(dim=0)
+    return means
+
+
+@dataclass(frozen=True)
+class BaselineComparison:
+    """An attack compared with the baseline, paired by image.
+
+    Attributes:
+        attack: mean score of the attack.
+        guess: mean score of the baseline.
+        p_better: p-value of "the attack is no better", Wilcoxon's signed-rank test, one-sided.
+        p_worse: p-value of "the attack is no worse".
+        images: number of images.
+    """
+
+    attack: float
+    guess: float
+    p_better: float
+    p_worse: float
+    images: int
+
+
+def compare_with_baseline(attack: FloatArray, guess: FloatArray) -> BaselineComparison:
+    """Paired comparison of scores of which higher is better, each ``[I]``."""
+    gaps = attack - guess
+    p_better = p_worse = 1.0
+    if np.any(gaps != 0):
+        p_better = float(stats.wilcoxon(gaps, alternative="greater").pvalue)
+        p_worse = float(stats.wilcoxon(gaps, alternative="less").pvalue)
+    return BaselineComparison(float(attack.mean()), float(guess.mean()), p_better, p_worse, len(gaps))

@@ -19,13 +19,20 @@ import torch
 from torch import Tensor
 
 from sfumato.arguments import Argument
-from sfumato.attacks.class_mean_baseline import class_means, compare_with_baseline
 from sfumato.attacks.gradient_matching import Reconstruction
-from sfumato.attacks.image_metrics import lpips_score, match_to_originals, mse, psnr, ssim
+from sfumato.attacks.image_metrics import (
+    class_means,
+    compare_with_baseline,
+    lpips_score,
+    match_to_originals,
+    mse,
+    psnr,
+    ssim,
+)
 from sfumato.attacks.inversion_problem import MOST_UNKNOWN, AttackerKnowledge, InversionProblem
 from sfumato.attacks.inversion_targets import InversionTarget, targets_of
 from sfumato.attacks.label_recovery import label_accuracy
-from sfumato.attacks.views import RecordedView, plan_of_run, replay_rounds, view_of
+from sfumato.attacks.views import RecordedView, load_view_by_name, plan_of_run, replay_rounds
 from sfumato.data.builtin_datasets import BUILT_IN, scaling
 from sfumato.durable_files import replacing
 from sfumato.engine.threads import intra_op_threads
@@ -98,7 +105,7 @@ def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -
     """
     attacked = load_run_to_add(run)
     plan = plan_of_run(attacked)
-    view = view_of(plan, attacked, observer)
+    view = load_view_by_name(plan, attacked, observer)
     if plan.spec.training.batches == "poisson":
         allowed = "inversion needs to know how large batches are; Poisson mini-batches are drawn in secret"
         raise SpecError("training.batches", "poisson", allowed)
@@ -118,7 +125,7 @@ def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -
     score, about = lpips_score()
     scorer = _InversionScorer(plan, inputs, score)
     results: list[list[InversionResult]] = []
-    for round_number, target in track(list(_targets(plan, inputs, view)), progress):
+    for round_number, target in track(list(_targets_of_first_rounds(plan, inputs, view)), progress):
         with intra_op_threads(1):
             results.append(list(scorer.attacks(round_number, target)))
         if sum(len(ways[0].labels) for ways in results) >= MOST_IMAGES:
@@ -127,11 +134,11 @@ def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -
         raise SpecError(Argument("observer"), observer, "received nothing that depends on any device")
     result, pictures = _result_and_images(plan, view, results)
     result["notes"].append(f"LPIPS: {about}.")
-    _write(run, view.observer, result, pictures)
+    _write_result(run, view.observer, result, pictures)
     return result
 
 
-def _targets(
+def _targets_of_first_rounds(
     plan: TreePlan, inputs: TrainingInputs, view: RecordedView
 ) -> Iterator[tuple[int, InversionTarget]]:
     """The targets of the first rounds, at most `MOST_TARGETS`; drawn at random if a round has more."""
@@ -180,7 +187,7 @@ class _InversionScorer:
         key = (_KEY, round_number, int(target.devices[0]))
         rng = generator(spec.seed, Stream.ATTACK, *key)
         began = time.monotonic()
-        for attack, found in problem.solutions(rng):
+        for attack, found in problem.reconstructions(rng):
             seconds = time.monotonic() - began
             yield self._result(
                 f"{target.description}, round {round_number + 1}", attack, found, target, seconds
@@ -228,7 +235,7 @@ def _result_and_images(
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The result as JSON, and for every target the images of the attack with the best explanation."""
     chosen = [min(ways, key=lambda way: way.mismatch) for ways in results]
-    beside = compare_with_baseline(_all(chosen, "ssim"), _all(chosen, "ssim", guess=True))
+    beside = compare_with_baseline(_all_scores(chosen, "ssim"), _all_scores(chosen, "ssim", guess=True))
     images = [
         {
             "target": one.target,
@@ -250,7 +257,7 @@ def _result_and_images(
         "targets": [one.target for one in chosen],
         "results": [_summary_row("best explanation", chosen)]
         + [_summary_row(name, ways) for name, ways in by_attack.items()],
-        "guess": _means(chosen, guess=True),
+        "guess": _mean_scores(chosen, guess=True),
         "beside_guess": {"score": "ssim", **asdict(beside)},
         "images": images,
         "notes": _notes(results),
@@ -263,13 +270,13 @@ def _result_and_images(
     return result, pictures
 
 
-def _all(chosen: Sequence[InversionResult], score: str, *, guess: bool = False) -> FloatArray:
+def _all_scores(chosen: Sequence[InversionResult], score: str, *, guess: bool = False) -> FloatArray:
     return np.concatenate([(one.guess_scores if guess else one.scores)[score] for one in chosen])
 
 
-def _means(chosen: Sequence[InversionResult], *, guess: bool = False) -> dict[str, float | str]:
+def _mean_scores(chosen: Sequence[InversionResult], *, guess: bool = False) -> dict[str, float | str]:
     """Mean scores over all images."""
-    return {name: number(float(_all(chosen, name, guess=guess).mean())) for name in chosen[0].scores}
+    return {name: number(float(_all_scores(chosen, name, guess=guess).mean())) for name in chosen[0].scores}
 
 
 def _summary_row(name: str, ways: Sequence[InversionResult]) -> dict[str, Any]:
@@ -277,7 +284,7 @@ def _summary_row(name: str, ways: Sequence[InversionResult]) -> dict[str, Any]:
     return {
         "attack": name,
         "images": count,
-        "scores": _means(ways),
+        "scores": _mean_scores(ways),
         "label_accuracy": sum(way.label_accuracy * len(way.labels) for way in ways) / count,
         "mismatch": float(np.mean([way.mismatch for way in ways])),
         "seconds_a_target": float(np.mean([way.seconds for way in ways])),
@@ -297,7 +304,7 @@ def _notes(results: Sequence[Sequence[InversionResult]]) -> list[str]:
     return notes
 
 
-def _write(run: Path, observer: str, result: dict[str, Any], pictures: dict[str, Tensor]) -> None:
+def _write_result(run: Path, observer: str, result: dict[str, Any], pictures: dict[str, Tensor]) -> None:
     name = f"{ATTACKS_FOLDER}/inversion-{slug(observer)}"
     arrays = {name: part.float().numpy() for name, part in pictures.items()}
     with adding_files(run) as files:

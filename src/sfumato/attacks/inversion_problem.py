@@ -13,12 +13,12 @@ from torch.func import functional_call
 from torch.nn.functional import one_hot
 
 from sfumato.attacks.closed_form import (
-    class_images,
     first_layer_gradients,
     first_linear,
     invert_one_example,
     is_softmax_regression,
-    rescaled,
+    mean_image_of_each_label,
+    rescale_rows,
 )
 from sfumato.attacks.gradient_matching import (
     FeatureBounds,
@@ -146,7 +146,7 @@ class InversionProblem:
         if self.task.update_clip is None and self.task.layer_norms is None and sgd.step_clip is None:
             return gradient
         # for a label that no example has, the signal equals the prediction; this gives the clipping factor
-        signal = self._signal(gradient)
+        signal = self._label_signal(gradient)
         above = signal > _LEAST
         factor = (self.expected[above] / signal[above]).min() if above.any() else torch.tensor(1.0)
         return gradient * factor.clamp(min=1.0)
@@ -156,15 +156,15 @@ class InversionProblem:
         """Mean prediction of the model that devices start from ``[classes]``."""
         return self.knowledge.predictions(self.target.start)
 
-    def _signal(self, gradient: Tensor) -> Tensor:
+    def _label_signal(self, gradient: Tensor) -> Tensor:
         return label_signal(gradient, self.knowledge.model, self.knowledge.classes)
 
     @cached_property
     def labels(self) -> Tensor:
         """Recovered, ascending ``[U]``."""
-        return recover_labels(self._signal(self.gradient), self.unknown, self.expected)
+        return recover_labels(self._label_signal(self.gradient), self.unknown, self.expected)
 
-    def solutions(self, rng: np.random.Generator) -> Iterator[tuple[str, Reconstruction]]:
+    def reconstructions(self, rng: np.random.Generator) -> Iterator[tuple[str, Reconstruction]]:
         """Every attack that applies, with its reconstruction."""
         simulate, seen, classes = self.simulate, self.target.update, self.knowledge.classes
         bounds, shape = self.knowledge.feature_bounds, self.shape
@@ -210,12 +210,12 @@ class InversionProblem:
         if bias is None and not is_softmax_regression(public.model):
             return None
         if bias is None:
-            images = rescaled(-weight[self.labels]).view(self.shape)
+            images = rescale_rows(-weight[self.labels]).view(self.shape)
         elif self.unknown == 1:
             images = public.pixels(invert_one_example(weight, bias).view(self.shape))
         else:
             size = self.shape[1:]
-            images = class_images(
+            images = mean_image_of_each_label(
                 weight * self.unknown,
                 bias * self.unknown,
                 self.expected,

@@ -73,12 +73,12 @@ def targets_of(
         number: of the round.
         coalition: the colluding observers.
     """
-    found = list(_targets(plan, partition, vectors, model, number, coalition))
+    found = list(_all_targets(plan, partition, vectors, model, number, coalition))
     fewest = min((len(target.devices) for target in found), default=0)
     return tuple(target for target in found if len(target.devices) == fewest)
 
 
-def _targets(
+def _all_targets(
     plan: TreePlan,
     partition: Partition,
     vectors: RoundVectors,
@@ -123,7 +123,7 @@ def _targets(
                     if mine is not None:
                         update = update - mine * float(shares[place] / plan.weights_of(chosen)[place])
             yield InversionTarget(
-                _describe(plan, kind, tier, party),
+                _describe_vector(plan, kind, tier, party),
                 update,
                 start,
                 chosen[others],
@@ -145,7 +145,7 @@ def _steps_between(batches: BatchPlan, first: int, last: int, plan: TreePlan) ->
     return batches.between(first, last)
 
 
-def _describe(plan: TreePlan, kind: str, tier: int, party: int) -> str:
+def _describe_vector(plan: TreePlan, kind: str, tier: int, party: int) -> str:
     if tier == plan.tree.depth:
         return f"message of device:{party}"
     node = plan.ledger.party_name(Party("node", tier, party))

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +18,8 @@ import torch
 
 from sfumato.attacks.attack_context import AttackContext
 from sfumato.attacks.observations import Observation
-from sfumato.attacks.results import AttackMeasurement, measurements, write_result
-from sfumato.attacks.roc import ROC, pooled
+from sfumato.attacks.results import AttackMeasurement, measurements
+from sfumato.attacks.roc import ROC, pooled_roc
 from sfumato.attacks.shadow_models import LikelihoodRatio
 from sfumato.engine.threads import intra_op_threads
 from sfumato.progress import Progress, silent, track
@@ -37,25 +35,6 @@ TWINS = 8
 _RECORDS, _DEVICES = 10, 11
 
 
-def attack_by_membership(run: Path, observer: str, progress: Progress = silent) -> dict[str, Any]:
-    """Attack a run's recorded view; the result is also written to its folder.
-
-    Args:
-        run: the run folder.
-        observer: a party or a coalition whose view was recorded.
-        progress: called with the number of targets that are done.
-
-    Returns:
-        ``attacks/membership-OBSERVER.json`` (docs/attacks.md).
-
-    Raises:
-        SpecError: there is no such view, or it contains nothing to attack.
-        RunError: the run is damaged.
-    """
-    context = AttackContext.of_run(run, observer)
-    return write_result(run, "membership", context, measure_membership(context, progress))
-
-
 @intra_op_threads(1)
 def measure_membership(context: AttackContext, progress: Progress = silent) -> tuple[AttackMeasurement, ...]:
     """All membership attacks on the observations of ``context``."""
@@ -65,14 +44,14 @@ def measure_membership(context: AttackContext, progress: Progress = silent) -> t
         records.append(_record_scores(context, target, observations))
         devices.append(_device_scores(context, target, observations))
     return (
-        *measurements(context, "record", _pooled(records)),
-        *measurements(context, "device", _pooled(devices)),
+        *measurements(context, "record", _pooled_curves(records)),
+        *measurements(context, "device", _pooled_curves(devices)),
     )
 
 
-def _pooled(targets: Sequence[Mapping[str, Scores]]) -> dict[str, ROC]:
+def _pooled_curves(targets: Sequence[Mapping[str, Scores]]) -> dict[str, ROC]:
     """One curve for each attack, from the trials of all targets."""
-    return {attack: pooled([scores[attack] for scores in targets]) for attack in targets[0]}
+    return {attack: pooled_roc([scores[attack] for scores in targets]) for attack in targets[0]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +72,7 @@ class MemberSplit:
         return np.concatenate([self.members, self.non_members])
 
 
-def member_split(context: AttackContext, target: int) -> MemberSplit:
+def split_members(context: AttackContext, target: int) -> MemberSplit:
     """Members and non-members for one device, at most `MOST_RECORDS` each."""
     rng = generator(context.plan.spec.seed, Stream.ATTACK, _RECORDS, target)
     others, members = context.population.matched_candidates(context.population.partition.indices(target), rng)
@@ -105,7 +84,7 @@ def _record_scores(
     context: AttackContext, target: int, observations: Sequence[Observation]
 ) -> dict[str, Scores]:
     """Scores of members and non-members among examples, by attack."""
-    split = member_split(context, target)
+    split = split_members(context, target)
     size, count = len(context.population.partition.indices(target)), len(split.members)
     threshold, online, offline = (np.zeros(2 * count) for _ in range(3))
     for number, observation in enumerate(observations):
@@ -117,11 +96,7 @@ def _record_scores(
         with_it, without = lira_scores(seen, context.attacker.confidences(models, split.rows), inside)
         online += with_it
         offline += without
-    found = {
-        "loss threshold": threshold,
-        "LiRA, offline": offline,
-        "LiRA, online": online,
-    }
+    found = {"loss threshold": threshold, "LiRA, offline": offline, "LiRA, online": online}
     return {attack: (scores[:count], scores[count:]) for attack, scores in found.items()}
 
 
@@ -164,13 +139,13 @@ def lira_scores(
         Online: log-likelihood with the example minus that without it, ``[R]``. Offline: distance above the
         mean of models without the example, in standard deviations, ``[R]``.
     """
-    mean_in, spread_in = _fitted(shadows, inside)
-    mean_out, spread_out = _fitted(shadows, ~inside)
+    mean_in, spread_in = _fitted_gaussians(shadows, inside)
+    mean_out, spread_out = _fitted_gaussians(shadows, ~inside)
     z_in, z_out = (seen - mean_in) / spread_in, (seen - mean_out) / spread_out
     return (z_out**2 - z_in**2) / 2 + np.log(spread_out / spread_in), z_out
 
 
-def _fitted(values: FloatArray, mask: npt.NDArray[np.bool_]) -> tuple[FloatArray, float]:
+def _fitted_gaussians(values: FloatArray, mask: npt.NDArray[np.bool_]) -> tuple[FloatArray, float]:
     """Mean of every column over its mask, and one standard deviation around them for all columns."""
     counts = mask.sum(axis=0)
     means = np.where(mask, values, 0.0).sum(axis=0) / counts
@@ -185,8 +160,8 @@ def _device_scores(
     rng = generator(context.plan.spec.seed, Stream.ATTACK, _DEVICES, target)
     everybody = context.population
     mine = everybody.partition.indices(target)
-    asked = (mine, everybody.label_matched(mine, everybody.candidates, rng))
-    twins = [everybody.label_matched(mine, everybody.own, rng) for _ in range(TWINS)]
+    asked = (mine, everybody.rows_of_same_labels(mine, everybody.candidates, rng))
+    twins = [everybody.rows_of_same_labels(mine, everybody.own, rng) for _ in range(TWINS)]
     scores = np.zeros((2, 2))
     for number, observation in enumerate(observations):
         shadow_devices = context.attacker.shadow_devices(observation)

@@ -16,10 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from sfumato.attacks.views import RecordedView, RoundVectors, plan_of_run, replay_rounds
+from sfumato.attacks.views import RecordedView, RoundVectors, replay_rounds
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
-from sfumato.run_folder.reader import RunFolder
 from sfumato.schedule.base import Plan
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
@@ -63,7 +62,7 @@ class AttackedRun(Protocol):
     def spec_of(self, number: int) -> Spec:
         """The spec by which devices trained in a round."""
 
-    def near(self, coalition: Sequence[Party]) -> npt.NDArray[np.bool_]:
+    def nearby_devices(self, coalition: Sequence[Party]) -> npt.NDArray[np.bool_]:
         """The devices nearest to ``coalition`` in the network, members included, ``[devices]``."""
 
     def observations(
@@ -100,7 +99,7 @@ class AttackedTree:
         """See `AttackedRun`."""
         return self.plan.at(number).spec
 
-    def near(self, coalition: Sequence[Party]) -> npt.NDArray[np.bool_]:
+    def nearby_devices(self, coalition: Sequence[Party]) -> npt.NDArray[np.bool_]:
         """See `AttackedRun`: devices below its members, or under the same leaf as they are."""
         tree = self.plan.tree
         found = np.zeros(tree.device_count, dtype=np.bool_)
@@ -129,7 +128,7 @@ class AttackedTree:
         present = {number: set(draw_participants(plan.at(number), number).tolist()) for number in view.rounds}
         wanted = {
             # an observer that does not see the draw cannot leave out rounds without the device
-            unit: evenly(
+            unit: spread_evenly(
                 [n for n in view.rounds if exposures[unit].draw_hidden or unit in present[n]], rounds
             )
             for unit in units
@@ -140,23 +139,18 @@ class AttackedTree:
             for unit in units:
                 if number in wanted[unit]:
                     exposed = exposures[unit] if played is plan else played.ledger.exposures(unit, members)[0]
-                    found[unit] += _of_round(played, vectors, model, number, unit, exposed)
+                    found[unit] += _observations_of_round(played, vectors, model, number, unit, exposed)
         return {unit: tuple(observations) for unit, observations in found.items()}
 
 
-def attacked_tree(run: RunFolder) -> AttackedTree:
-    """See `plan_of_run`."""
-    return AttackedTree(plan_of_run(run))
-
-
-def evenly(numbers: Sequence[int], most: int) -> frozenset[int]:
+def spread_evenly(numbers: Sequence[int], most: int) -> frozenset[int]:
     """At most so many of ``numbers``, the first and the last among them."""
     if len(numbers) <= most:
         return frozenset(numbers)
     return frozenset(numbers[at] for at in np.linspace(0, len(numbers) - 1, most).round().astype(int))
 
 
-def _of_round(
+def _observations_of_round(
     plan: TreePlan, vectors: RoundVectors, model: Tensor, number: int, unit: int, exposure: Exposure
 ) -> Iterator[Observation]:
     """The observations of one device in one round, which began with ``model``."""
@@ -166,10 +160,10 @@ def _of_round(
     for place, index in enumerate(plan.ledger.steps_of(leaf)):
         aggregation = plan.aggregations[index]
         variance += exposure.releases[place].variance * plan.message_scale(number) ** 2
-        found = _finest(vectors, index, aggregation.tier, tree.depth, path, unit)
+        found = _finest_vector(vectors, index, aggregation.tier, tree.depth, path, unit)
         if found is not None:
             tier, vector = found
-            share, beside = _weight(plan, unit, leaf, path, tier)
+            share, beside = _weight_and_others(plan, unit, leaf, path, tier)
             end = known + vector if tier == tree.depth else vector
             yield Observation(
                 unit, number, since, aggregation.step, known, end, share, beside, math.sqrt(variance)
@@ -179,7 +173,7 @@ def _of_round(
             known, since, variance = told, aggregation.step, 0.0
 
 
-def _finest(
+def _finest_vector(
     vectors: RoundVectors, index: int, top: int, depth: int, path: Sequence[int], unit: int
 ) -> tuple[int, Tensor] | None:
     """The lowest tier with a vector that contains the unit's message, and that vector."""
@@ -194,7 +188,9 @@ def _finest(
     return None
 
 
-def _weight(plan: TreePlan, unit: int, leaf: int, path: Sequence[int], tier: int) -> tuple[float, float]:
+def _weight_and_others(
+    plan: TreePlan, unit: int, leaf: int, path: Sequence[int], tier: int
+) -> tuple[float, float]:
     """Weight of the unit's update in the vector at ``tier``, and the expected number of others in it."""
     tree, own = plan.tree, float(plan.weights_of(np.array([unit]))[0])
     if tier == tree.depth:

@@ -6,9 +6,6 @@ the non-members. If every device holds every label, nothing is measured.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -16,7 +13,7 @@ from torch import Tensor
 
 from sfumato.attacks.attack_context import AttackContext
 from sfumato.attacks.observations import Observation
-from sfumato.attacks.results import AttackMeasurement, measurements, write_result
+from sfumato.attacks.results import AttackMeasurement, measurements
 from sfumato.attacks.roc import ROC
 from sfumato.attacks.shadow_models import LikelihoodRatio, ShadowDevices
 from sfumato.engine.threads import intra_op_threads
@@ -26,29 +23,10 @@ from sfumato.progress import Progress, silent, track
 FloatArray = npt.NDArray[np.float64]
 
 
-def attack_by_property(run: Path, observer: str, progress: Progress = silent) -> dict[str, Any]:
-    """Attack a run's recorded view; the result is also written to its folder.
-
-    Args:
-        run: the run folder.
-        observer: a party or a coalition whose view was recorded.
-        progress: called with the number of targets that are done.
-
-    Returns:
-        ``attacks/property-OBSERVER.json`` (docs/attacks.md).
-
-    Raises:
-        SpecError: there is no such view, or it contains nothing to attack.
-        RunError: the run is damaged.
-    """
-    context = AttackContext.of_run(run, observer)
-    return write_result(run, "property", context, measure_properties(context, progress))
-
-
 @intra_op_threads(1)
 def measure_properties(context: AttackContext, progress: Progress = silent) -> tuple[AttackMeasurement, ...]:
     """All property attacks on the observations of ``context``; none if all devices hold all labels."""
-    truth = context.population.label_sets[list(context.targets)]
+    truth = context.population.labels_held[list(context.targets)]
     if truth.all() or not truth.any():
         return ()
     by_shadows, by_rows = np.zeros(truth.shape), np.zeros(truth.shape)
@@ -56,7 +34,7 @@ def measure_properties(context: AttackContext, progress: Progress = silent) -> t
         for observation in context.observations[target]:
             shadow_devices = context.attacker.shadow_devices(observation)
             by_shadows[row] += shadow_scores(observation, shadow_devices)
-            by_rows[row] += row_scores(
+            by_rows[row] += last_layer_scores(
                 observation, shadow_devices, context.layout, context.population.classes
             )
     scores = {"shadow devices": by_shadows, "last layer": by_rows}
@@ -80,7 +58,7 @@ def shadow_scores(observation: Observation, shadow_devices: ShadowDevices) -> Fl
     return scores
 
 
-def row_scores(
+def last_layer_scores(
     observation: Observation, shadow_devices: ShadowDevices, layout: ParameterLayout, classes: int
 ) -> FloatArray:
     """Movement of each label's last-layer row in the direction of devices with the label ``[classes]``.
@@ -91,8 +69,8 @@ def row_scores(
     everywhere for a model whose last layer does not have one row for each label.
     """
     usual = observation.share * (observation.other_devices + 1) * shadow_devices.mean
-    seen = _rows(observation.end - observation.start - usual, layout, classes)
-    known = _rows(shadow_devices.updates - shadow_devices.mean, layout, classes)
+    seen = _last_layer_rows(observation.end - observation.start - usual, layout, classes)
+    known = _last_layer_rows(shadow_devices.updates - shadow_devices.mean, layout, classes)
     if seen is None or known is None:
         return np.zeros(classes)
     scores = np.zeros(classes)
@@ -103,7 +81,7 @@ def row_scores(
     return scores
 
 
-def _rows(flat: Tensor, layout: ParameterLayout, classes: int) -> Tensor | None:
+def _last_layer_rows(flat: Tensor, layout: ParameterLayout, classes: int) -> Tensor | None:
     """The last layer's weights, and biases if it has any, by label: ``[..., classes, inputs]``."""
     named = layout.unflatten(flat)
     prefix = layout.names[-1].rpartition(".")[0]

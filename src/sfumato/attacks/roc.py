@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize, special
 
-from sfumato.auditing import confidence
+from sfumato.auditing.tradeoff import largest_probability, least_probability
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -102,7 +102,7 @@ class ROC:
         value = float(np.trapezoid(self.tpr, self.fpr))
         value = min(1.0, max(0.0, value))
         room = math.log(2 / ERROR) / min(self.members, self.non_members)
-        return Estimate(value, *_chernoff(value, room))
+        return Estimate(value, *_chernoff_interval(value, room))
 
     def tpr_at(self, rate: float) -> Estimate:
         """True-positive rate at the loosest threshold whose measured false-positive rate is within ``rate``.
@@ -112,8 +112,8 @@ class ROC:
         """
         at = int(np.flatnonzero(self.false_positives <= rate * self.non_members)[-1])
         hits = int(self.true_positives[at])
-        low = float(confidence.lower(hits, self.members, error=ERROR / 2))
-        high = float(confidence.upper(hits, self.members, error=ERROR / 2))
+        low = float(least_probability(hits, self.members, error=ERROR / 2))
+        high = float(largest_probability(hits, self.members, error=ERROR / 2))
         return Estimate(hits / self.members, low, high)
 
     def exceeds(self, *, epsilon: float, delta: float, error: float) -> bool:
@@ -131,8 +131,8 @@ class ROC:
         if math.isinf(epsilon):
             return False
         each = error / (self.members + self.non_members)
-        tpr_low = confidence.lower(self.true_positives, self.members, error=each)
-        fpr_high = confidence.upper(self.false_positives, self.non_members, error=each)
+        tpr_low = least_probability(self.true_positives, self.members, error=each)
+        fpr_high = largest_probability(self.false_positives, self.non_members, error=each)
         factor = math.exp(min(epsilon, 700.0))  # beyond any rate
         above = tpr_low > factor * fpr_high + delta
         below = 1 - fpr_high > factor * (1 - tpr_low) + delta
@@ -141,8 +141,8 @@ class ROC:
     def to_dict(self) -> dict[str, Any]:
         """The object in the JSON file: corners of the curve with 95 % bands, AUC and rates."""
         at = self._corners()
-        low = confidence.lower(self.true_positives[at], self.members, error=ERROR / 2)
-        high = confidence.upper(self.true_positives[at], self.members, error=ERROR / 2)
+        low = least_probability(self.true_positives[at], self.members, error=ERROR / 2)
+        high = largest_probability(self.true_positives[at], self.members, error=ERROR / 2)
         return {
             "members": self.members,
             "others": self.non_members,
@@ -164,12 +164,12 @@ class ROC:
         return kept.astype(np.int64)
 
 
-def pooled(curves: Sequence[tuple[FloatArray, FloatArray]]) -> ROC:
+def pooled_roc(curves: Sequence[tuple[FloatArray, FloatArray]]) -> ROC:
     """The curve of all trials of several targets, from the scores of members and non-members of each."""
     return ROC.of(np.concatenate([a for a, _ in curves]), np.concatenate([b for _, b in curves]))
 
 
-def _chernoff(value: float, room: float) -> tuple[float, float]:
+def _chernoff_interval(value: float, room: float) -> tuple[float, float]:
     """The interval of means whose relative entropy from ``value`` is at most ``room``."""
 
     def excess(mean: float) -> float:

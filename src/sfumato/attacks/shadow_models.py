@@ -86,7 +86,7 @@ class Population:
             found.append(theirs[:count])
         return np.concatenate(found), np.concatenate(partners)
 
-    def label_matched(self, rows: IntArray, among: IntArray, rng: np.random.Generator) -> IntArray:
+    def rows_of_same_labels(self, rows: IntArray, among: IntArray, rng: np.random.Generator) -> IntArray:
         """As many rows of ``among`` as ``rows``, of the same labels; with repetitions if there are too few.
 
         For a label that ``among`` lacks, rows of any label are used.
@@ -99,7 +99,7 @@ class Population:
         return np.concatenate(found)
 
     @property
-    def label_sets(self) -> npt.NDArray[np.bool_]:
+    def labels_held(self) -> npt.NDArray[np.bool_]:
         """Whether each device holds each label, ``[devices, classes]``."""
         held = np.zeros((self.partition.devices, self.classes), dtype=np.bool_)
         for device in range(self.partition.devices):
@@ -198,7 +198,7 @@ class Attacker:
     def _make_shadow_devices(self, observation: Observation) -> ShadowDevices:
         everybody = self.population
         rng = generator(self.spec.seed, Stream.ATTACK, 1, observation.round, observation.last_step)
-        usual = max(1, round(float(everybody.label_sets.sum(axis=1).mean())))
+        usual = max(1, round(float(everybody.labels_held.sum(axis=1).mean())))
         size = max(1, round(float(everybody.partition.sizes.mean())))
         own = everybody.labels[everybody.own]
         present = np.unique(own)

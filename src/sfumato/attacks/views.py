@@ -87,11 +87,11 @@ def plan_of_run(run: RunFolder) -> TreePlan:
     require_tree(spec, "an inversion needs a run over a tree or a star")
     plan = resolve_tree(spec)
     plan.require_one_tree("attacks follow one tree through all rounds")
-    check_training(plan.spec)
+    require_known_training(plan.spec)
     return plan if spec.control is None else with_realised_rounds(plan, settings_of_run(run.path))
 
 
-def check_training(spec: Spec) -> Spec:
+def require_known_training(spec: Spec) -> Spec:
     """``spec``, if attacks know what devices do in such a training.
 
     Raises:
@@ -131,7 +131,7 @@ def replay_rounds(
         memory, model = server.step(memory, model, vectors[last, "broadcast", 0, 0] - model)
 
 
-def view_of(plan: Plan, run: RunFolder, observer: str) -> RecordedView:
+def load_view_by_name(plan: Plan, run: RunFolder, observer: str) -> RecordedView:
     """`load_view` of an observer that may be called by the names of sites.
 
     Raises:
@@ -165,7 +165,7 @@ def load_view(run: RunFolder, observer: str) -> RecordedView:
     at = folder / VIEWS_FOLDER / slug(name)
     if run.metrics.empty:
         raise RunError(f"{at}: contains no round yet")
-    hashes = _hashes(run, slug(name))
+    hashes = _hashes_by_round(run, slug(name))
     files = [round_file(slug(name), number) for number in range(len(run.metrics))]
     lost = [n + 1 for n, file in enumerate(files) if n not in hashes or not (folder / file).is_file()]
     if lost:
@@ -177,7 +177,7 @@ def load_view(run: RunFolder, observer: str) -> RecordedView:
     return RecordedView(folder, name, tuple(hashes[number] for number in range(len(files))))
 
 
-def _hashes(run: RunFolder, folder: str) -> dict[int, str]:
+def _hashes_by_round(run: RunFolder, folder: str) -> dict[int, str]:
     """SHA-256 of the views in ``folder`` by round, from 0; of an unfinished run from its log of rounds."""
     if run.finished:
         views = ((VIEW_FILE.fullmatch(name), record) for name, record in run.manifest.files.items())

@@ -3,12 +3,10 @@
     audit.py              `audit`, `audit_pair`: the lower bounds of a spec
     report.py             the findings of an audit, also as JSON
     harness.py            `AuditHarness`: the interface of a protocol that is replayed with a target
-    registry.py           the harness of a plan, by its type
     tree.py groups.py     harnesses of trees and of overlapping groups
     air.py                rounds over the air whose coordinates are independent
     tree_observer.py      the vectors that a coalition receives in a tree
     group_observer.py     the vectors that a coalition receives in groups
-    wide_groups.py        plans of groups with as many parameters as trials
     linking_workers.py    a whole training of groups in which workers pass on what they learn
     elections.py          the offices that members of a coalition may hold, with probabilities
     worst_case_engine.py  an engine whose devices send given updates
@@ -18,15 +16,13 @@
     record_trials.py      thousands of trials with and without a record
     mixture_ratio.py      the log-likelihood ratio of a round where hidden draws decide what is sent
     tradeoff.py           lower bounds on ε and μ from the scores of trials
-    claimed_curves.py     the trade-off curve that the accountant claims for a pair
-    confidence.py         exact confidence bounds of a probability
-    canaries.py           one run with many canaries; uses one_run.py (a bound) and one_shot.py (an estimate)
+    canaries.py           one run with many canaries: a bound and an estimate
 
 May be imported by ``sfumato.attacks``, ``sfumato.cli`` and ``sfumato``; imports ``sfumato.protocols`` and
 what lies below it.
 """
 
 from sfumato.auditing.audit import audit, audit_pair
-from sfumato.auditing.report import AuditReport, Finding, LowerBound
+from sfumato.auditing.report import AuditedPair, AuditReport, LowerBound
 
-__all__ = ["AuditReport", "Finding", "LowerBound", "audit", "audit_pair"]
+__all__ = ["AuditReport", "AuditedPair", "LowerBound", "audit", "audit_pair"]

@@ -84,7 +84,7 @@ class AirTreePlan(TreePlan):
         return self.played
 
 
-def require_playable(plan: TreePlan) -> None:
+def require_independent_coordinates(plan: TreePlan) -> None:
     """Refuse what makes messages over the air other than clipped updates of a known length.
 
     Raises:
@@ -100,7 +100,7 @@ def require_playable(plan: TreePlan) -> None:
         raise SpecError("model.kind", plan.spec.model.kind, allowed)
 
 
-def over_the_air(plan: TreePlan, real: TreePlan, scale: float) -> TreePlan:
+def with_amplitudes_of(plan: TreePlan, real: TreePlan, scale: float) -> TreePlan:
     """``plan`` with the amplitudes of ``real``, whose longest message is ``scale`` times as short."""
     air, size = real.air, parameter_count(real.spec)
     if air is None or size is None:

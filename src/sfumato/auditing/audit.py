@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -13,9 +13,7 @@ import numpy as np
 from sfumato.accounting import pair_guarantee, unit_kinds
 from sfumato.arguments import Argument
 from sfumato.auditing.canaries import OneRun, one_run_audit
-from sfumato.auditing.claimed_curves import claimed_curves
-from sfumato.auditing.registry import harness_for
-from sfumato.auditing.report import AuditReport, Finding, LowerBound
+from sfumato.auditing.report import AuditedPair, AuditReport, LowerBound
 from sfumato.auditing.tradeoff import (
     ComposedCurves,
     GaussianMixtureCurves,
@@ -28,8 +26,10 @@ from sfumato.auditing.trials import RoundTests, simulate_trials
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.families import family_of
+from sfumato.privacy.charges import Composition, charges, composed
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import Party
+from sfumato.privacy.records import RecordCharge
 from sfumato.privacy.sampling import Neighbours
 from sfumato.progress import track
 from sfumato.progress_bars import progress_bars
@@ -83,8 +83,8 @@ def audit(
         # the checks of a spec allow control on trees only
         plan = with_realised_rounds(cast("TreePlan", plan), settings)
     found: dict[tuple[str, str], MonitoredPair] = {}
-    for pair in _pairs(plan, observers):
-        pair = _most_often_there(cast("TreePlan", plan), pair) if settings else pair
+    for pair in _pairs_to_attack(plan, observers):
+        pair = _with_most_participations(cast("TreePlan", plan), pair) if settings else pair
         found.setdefault((pair.unit, pair.observer), pair)
     with progress_bars(wanted=progress) as bars:
         findings = tuple(
@@ -97,7 +97,7 @@ def audit(
 @intra_op_threads(1)
 def audit_pair(
     plan: Plan, unit: str, observer: str, *, trials: int = TRIALS, error: float = ERROR
-) -> Finding:
+) -> AuditedPair:
     """Attack one unit as one observer or coalition.
 
     Args:
@@ -117,7 +117,7 @@ def audit_pair(
     coalition = parse_coalition(observer, plan.parties)
     attack = _attack_on_record if kind == "record" else _attack_on_device
     lower, one_run = attack(plan, target, coalition, guarantee, trials, error)
-    return Finding(
+    return AuditedPair(
         unit=guarantee.unit,
         observer=guarantee.observer,
         neighbours=guarantee.bounds[guarantee.bound].neighbours,
@@ -130,12 +130,7 @@ def audit_pair(
 
 
 def _attack_on_device(
-    plan: Plan,
-    device: int,
-    coalition: tuple[Party, ...],
-    guarantee: Guarantee,
-    trials: int,
-    error: float,
+    plan: Plan, device: int, coalition: tuple[Party, ...], guarantee: Guarantee, trials: int, error: float
 ) -> tuple[LowerBound, OneRun | None]:
     if plan.spec.privacy.clips_examples:
         allowed = "must be update or step to audit a whole device, which has no guarantee with example"
@@ -145,23 +140,16 @@ def _attack_on_device(
 
 
 def _attack_on_record(
-    plan: Plan,
-    device: int,
-    coalition: tuple[Party, ...],
-    guarantee: Guarantee,
-    trials: int,
-    error: float,
+    plan: Plan, device: int, coalition: tuple[Party, ...], guarantee: Guarantee, trials: int, error: float
 ) -> tuple[LowerBound, OneRun | None]:
     """With Poisson mini-batches the record's own draws are played; else it counts as in every message."""
     bound = guarantee.bounds[guarantee.bound]
     hidden = guarantee.bound != "flow"  # the observer does not receive all that the device trains from
-    scores: TrialScores | None = family_of(plan.spec).audit_record(
-        plan, device, coalition, bound.neighbours, hidden, trials
-    )
+    scores = family_of(plan.spec).audit_record(plan, device, coalition, bound.neighbours, hidden, trials)
     if scores is None:
         return _attack_on_messages(plan, ("record", device), coalition, "replace", trials, error)
     charged = parse_coalition(guarantee.as_seen_by or guarantee.observer, plan.parties)
-    curves = claimed_curves(plan, ("record", device), charged)
+    curves = _claimed_curves(plan, ("record", device), charged)
     return _lower_bound(scores, curves, plan.spec.privacy.delta, error), None
 
 
@@ -175,18 +163,18 @@ def _attack_on_messages(
 ) -> tuple[LowerBound, OneRun | None]:
     """A target whose every message differs between the two worlds."""
     delta, seed = plan.spec.privacy.delta, plan.spec.seed
-    harness = harness_for(plan, protected[1], coalition)
-    passed_on = harness.passed_on(neighbours, trials=trials, seed=seed)
+    harness = family_of(plan.spec).audit(plan, protected[1], coalition)
+    passed_on = harness.scores_through_others(neighbours, trials=trials, seed=seed)
     if passed_on is not None:
-        return _lower_bound(passed_on, claimed_curves(plan, protected, coalition), delta, error), None
+        return _lower_bound(passed_on, _claimed_curves(plan, protected, coalition), delta, error), None
     scores, rounds = simulate_trials(harness, neighbours, trials=trials, seed=seed)
-    curves = _known_curves(rounds, neighbours, alike=plan.rounds_are_alike)
-    curves = curves or claimed_curves(plan, protected, coalition)
+    curves = _curves_of_known_family(rounds, neighbours, alike=plan.rounds_are_alike)
+    curves = curves or _claimed_curves(plan, protected, coalition)
     one_run = one_run_audit(harness, rounds, neighbours, delta=delta, error=ONE_RUN_ERROR, seed=seed)
     return _lower_bound(scores, curves, delta, error), one_run
 
 
-def _pairs(plan: Plan, observers: Sequence[str]) -> list[MonitoredPair]:
+def _pairs_to_attack(plan: Plan, observers: Sequence[str]) -> list[MonitoredPair]:
     """The worst pair of every kind of unit and every observer; with clipped examples devices have none."""
 
     def guarantee(unit: str, observer: str) -> Guarantee:
@@ -209,7 +197,7 @@ def _pairs(plan: Plan, observers: Sequence[str]) -> list[MonitoredPair]:
     return pairs
 
 
-def _most_often_there(plan: TreePlan, pair: MonitoredPair) -> MonitoredPair:
+def _with_most_participations(plan: TreePlan, pair: MonitoredPair) -> MonitoredPair:
     """``pair`` with the device of the same leaf that took part in most rounds: it spent most of the budget.
 
     All devices of a leaf but members of the coalition stand alike to it.
@@ -223,7 +211,7 @@ def _most_often_there(plan: TreePlan, pair: MonitoredPair) -> MonitoredPair:
     return replace(pair, unit=f"{kind}:{max(alike, key=lambda d: rounds[d])}")
 
 
-def _known_curves(
+def _curves_of_known_family(
     rounds: Sequence[RoundTests], neighbours: Neighbours, *, alike: bool
 ) -> TradeOffCurves | None:
     """The trade-off curves that the accountant may claim; ``None`` if their family is not known.
@@ -256,6 +244,43 @@ def _known_curves(
     if not all(fitted.test.noise_is_draw_independent for fitted in telling):
         return None
     return ComposedCurves.subsampled(len(telling), draw.rate)
+
+
+def _claimed_curves(
+    plan: Plan, protected: tuple[str, int], coalition: Sequence[Party]
+) -> ComposedCurves | None:
+    """The curve that the accountant composes, with the noise scaled; ``None`` if it claims no finite ε.
+
+    With elections the curve is a mixture that depends on what members receive in office and out of it; with
+    denominators that depend on the draw no two rounds are alike; a record may be drawn at any local step. In
+    these cases the accountant's own curve is tested: the lower bound exceeds its ε only if the curve is
+    refuted.
+
+    Args:
+        plan: that is audited.
+        protected: ``device`` or ``record``, and the number of the device.
+        coalition: the colluding observers.
+    """
+    delta = plan.spec.privacy.delta
+    found = [
+        (composed(charge.terms, charge.neighbours, delta - charge.failure_probability)[0], charge)
+        for charge in _compositions(plan, *protected, coalition)
+        if charge.failure_probability < delta
+    ]
+    epsilon, best = min(found, key=lambda pair: pair[0], default=(math.inf, None))
+    if best is None or not 0 < epsilon < math.inf:
+        return None
+    return ComposedCurves(best.terms, best.neighbours, best.failure_probability)
+
+
+def _compositions(plan: Plan, kind: str, device: int, coalition: Sequence[Party]) -> Iterable[Composition]:
+    """Every way in which the accountant charges the pair."""
+    ledger, neighbours = plan.ledger, plan.spec.privacy.neighbours
+    exposures = ledger.exposures(device, coalition)
+    if kind == "device":
+        return (way for exposure in exposures for way in charges(exposure, neighbours))
+    charge = RecordCharge.of(ledger, device, coalition, neighbours=neighbours)
+    return (way for exposure in exposures for way in charge.ways(exposure))
 
 
 def _lower_bound(

@@ -1,12 +1,29 @@
 """One run with many canaries: a fair coin decides whether each exchangeable device sends its own direction.
 
-It gives a rigorous but small lower bound (`one_run`) and an estimate (`one_shot`), without replaying
-thousands of trainings. The messages of other canaries hide a canary as noise does; with few canaries, or in
-few dimensions, both results are weak.
+It gives a rigorous but small lower bound on ε and an estimate, without replaying thousands of trainings. The
+messages of other canaries hide a canary as noise does; with few canaries, or in few dimensions, both results
+are weak.
+
+*The bound* (Steinke, Nasr and Jagielski 2023). Each of m canaries is put in or left out by a fair coin. The
+auditor sees the run's output, guesses ``r`` of the coins and abstains on the rest. If the run is (ε, δ)-DP in
+every canary, then the chance of ``v`` or more right guesses is at most
+
+    β + 2 m δ max_{1≤i≤m} (P[v > W ≥ v − i] / i),   β = P[W ≥ v],   W ~ Binomial(r, 1/(1 + e^{−ε}))
+
+(their Theorem 5.2). The largest ε that this refutes at the stated error is the bound. The canaries are in one
+run and need not be independent. The bound is far below that of as many independent trials, because each
+canary adds to what hides the others.
+
+*The estimate* (Andrew et al. 2023). In d dimensions a random direction has a cosine of about N(0, 1/d) with
+anything that does not depend on it. Cosines of what an observer saw with the directions that were put in are
+fitted by N(m, s²), and ε is that of distinguishing the two normals. It is exact for a Gaussian mechanism as d
+and the number of canaries grow. At finite d, or for other mechanisms, it may be too small or too large, so it
+is never compared with an upper bound.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +31,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy import optimize, special, stats
 
-from sfumato.auditing import one_run, one_shot
 from sfumato.auditing.harness import AuditHarness
 from sfumato.auditing.trials import RoundTests, null_update
 from sfumato.privacy.guarantee import number
@@ -26,6 +43,7 @@ FloatArray = npt.NDArray[np.float64]
 _DIMENSIONS = 4096
 _FEWEST_CANARIES, _MOST_CANARIES = 20, 200
 _LEAST_TO_ESTIMATE = 64
+_LARGEST_BOUND, _LARGEST_ESTIMATE = 100.0, 1e4
 
 
 @dataclass(frozen=True)
@@ -89,10 +107,156 @@ def one_run_audit(
             for fitted, vectors in zip(learned.tests[0], of_mate, strict=True):
                 seen[row] += fitted.combine(vectors, _DIMENSIONS)
     along = (seen * directions).sum(axis=1)
-    lower = one_run.from_scores(along, coins, delta=delta, error=error)
+    lower = epsilon_from_scores(along, coins, delta=delta, error=error)
     lengths = np.linalg.norm(seen, axis=1)
     sent = coins & (lengths > 0)
     if sent.sum() < _LEAST_TO_ESTIMATE:  # too few to fit a variance
         return OneRun(mates, lower, error, None)
     cosines = along[sent] / lengths[sent]
-    return OneRun(mates, lower, error, one_shot.epsilon_estimate(cosines, _DIMENSIONS, delta=delta))
+    return OneRun(mates, lower, error, epsilon_estimate(cosines, _DIMENSIONS, delta=delta))
+
+
+def probability_of_guesses(*, canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
+    """Bound on the chance of ``right`` or more right guesses under (epsilon, delta)-DP.
+
+    Args:
+        canaries: m, the number of canaries.
+        guesses: r, the number of coins that are guessed.
+        right: v, the number of right guesses.
+        epsilon: ε ≥ 0.
+        delta: δ in [0, 1].
+
+    Raises:
+        ValueError: not 0 ≤ right ≤ guesses ≤ canaries.
+    """
+    if not 0 <= right <= guesses <= canaries:
+        raise ValueError(f"right, guesses, canaries: got {right}, {guesses}, {canaries}; must not descend")
+    rate = 1 / (1 + math.exp(-epsilon))
+    beta = float(stats.binom.sf(right - 1, guesses, rate))
+    if right == 0 or delta == 0:
+        return beta
+    below = stats.binom.pmf(np.arange(right - 1, -1, -1), guesses, rate)
+    worst = float((np.cumsum(below) / np.arange(1, right + 1)).max())
+    return min(1.0, beta + 2 * canaries * delta * worst)
+
+
+def epsilon_refuted_by_guesses(
+    *, canaries: int, guesses: int, right: int, delta: float, error: float
+) -> float:
+    """Largest ε that the guesses refute at ``error``; 0 where they refute none."""
+
+    def refuted(epsilon: float) -> bool:
+        chance = probability_of_guesses(
+            canaries=canaries, guesses=guesses, right=right, epsilon=epsilon, delta=delta
+        )
+        return chance <= error
+
+    low, high = 0.0, _LARGEST_BOUND
+    if not refuted(low):
+        return 0.0
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return low
+
+
+def epsilon_from_scores(
+    scores: npt.ArrayLike, put_in: npt.ArrayLike, *, delta: float, error: float, shares: int = 10
+) -> float:
+    """The bound from one score per canary, larger if the canary was likely in: the best of several cuts.
+
+    The highest scores are guessed to be in and as many of the lowest to be out. ``error`` is divided by the
+    number of cuts that are tried, so that the best bound may be reported.
+
+    Args:
+        scores: ``[m]``.
+        put_in: bool ``[m]``.
+        delta: δ.
+        error: of the whole statement.
+        shares: how many numbers of guesses are tried, evenly spaced up to all canaries.
+    """
+    values, coins = np.asarray(scores, dtype=np.float64), np.asarray(put_in, dtype=np.bool_)
+    order, half = np.argsort(values), len(values) // 2
+    best = 0.0
+    for share in range(1, shares + 1):
+        each = max(1, half * share // shares)
+        right = int(coins[order[-each:]].sum() + (~coins[order[:each]]).sum())
+        best = max(
+            best,
+            epsilon_refuted_by_guesses(
+                canaries=len(values), guesses=2 * each, right=right, delta=delta, error=error / shares
+            ),
+        )
+    return best
+
+
+def epsilon_estimate(cosines: npt.ArrayLike, dimension: int, *, delta: float) -> float:
+    """ε at ``delta`` of N(0, 1/d) against the normal that fits ``cosines``.
+
+    Args:
+        cosines: of the observation with every canary that was put in, ``[canaries]``, two or more.
+        dimension: d.
+        delta: in (0, 1).
+
+    Raises:
+        ValueError: fewer than two canaries.
+    """
+    values = np.asarray(cosines, dtype=np.float64)
+    if len(values) < 2:
+        raise ValueError(f"cosines: got {len(values)}; must be two or more")
+    mean = float(values.mean()) * math.sqrt(dimension)
+    std = float(values.std(ddof=1)) * math.sqrt(dimension)
+    return epsilon_between_normals(mean, std, delta=delta)
+
+
+def epsilon_between_normals(mean: float, std: float, *, delta: float) -> float:
+    """Smallest ε ≥ 0 at which N(0, 1) and N(mean, std²) are (ε, delta)-indistinguishable, both ways."""
+
+    def excess(epsilon: float) -> float:
+        there = _hockey_stick(0.0, 1.0, mean, std, epsilon)
+        back = _hockey_stick(mean, std, 0.0, 1.0, epsilon)
+        return max(there, back) - delta
+
+    if std == 0:
+        return math.inf
+    if excess(0.0) <= 0:
+        return 0.0
+    high = 1.0
+    while excess(high) > 0:
+        high *= 2
+        if high > _LARGEST_ESTIMATE:
+            return math.inf
+    return float(optimize.brentq(excess, 0.0, high, xtol=1e-9))
+
+
+def _hockey_stick(mean_p: float, std_p: float, mean_q: float, std_q: float, epsilon: float) -> float:
+    """sup_A P(A) − e^ε Q(A): over the set where log p − log q > ε, which a quadratic bounds."""
+    # log p − log q − ε = a x² + b x + c
+    a = 0.5 / std_q**2 - 0.5 / std_p**2
+    b = mean_p / std_p**2 - mean_q / std_q**2
+    c = 0.5 * (mean_q / std_q) ** 2 - 0.5 * (mean_p / std_p) ** 2 + math.log(std_q / std_p) - epsilon
+    if abs(a) < 1e-12 * max(1 / std_p**2, 1 / std_q**2):
+        if b == 0:
+            return max(0.0, 1 - math.exp(epsilon)) if c > 0 else 0.0
+        pieces = [(-c / b, math.inf)] if b > 0 else [(-math.inf, -c / b)]
+    else:
+        square = b * b - 4 * a * c
+        if square <= 0:
+            pieces = [(-math.inf, math.inf)] if a > 0 else []
+        else:
+            low, high = sorted(((-b - math.sqrt(square)) / (2 * a), (-b + math.sqrt(square)) / (2 * a)))
+            pieces = [(-math.inf, low), (high, math.inf)] if a > 0 else [(low, high)]
+    total = 0.0
+    for start, stop in pieces:
+        total += _probability_between(start, stop, mean_p, std_p)
+        log_q = math.log(max(_probability_between(start, stop, mean_q, std_q), 1e-300))
+        total -= math.exp(min(epsilon + log_q, 700.0))
+    return max(0.0, total)
+
+
+def _probability_between(start: float, stop: float, mean: float, std: float) -> float:
+    """P(start < X < stop) for a normal X, without cancelling in the upper tail."""
+    low, high = (start - mean) / std, (stop - mean) / std
+    if low > 0:
+        low, high = -high, -low
+    return float(special.ndtr(high) - special.ndtr(low))

@@ -18,13 +18,12 @@ from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.privacy.observers import Party
 
-Parties = tuple[Party, ...]
 _MOST_ZONES = 4
 
 
 def coalition_outcomes(
-    tree: Tree, unit: int, coalition: Parties, terms: Sequence[Sequence[int]]
-) -> list[tuple[float, Parties]]:
+    tree: Tree, unit: int, coalition: tuple[Party, ...], terms: Sequence[Sequence[int]]
+) -> list[tuple[float, tuple[Party, ...]]]:
     """The coalition with every set of offices that its devices may hold, with the probability of each.
 
     The first entry is the coalition without any office. A member ``edge:c`` stands for the device other than
@@ -51,7 +50,7 @@ def coalition_outcomes(
             members += (Party("node", last, zone), *(h for h in holders if h not in members))
     devices = Counter(tree.leaf_of(p.index) for p in coalition if p.kind == "device")
     chances = {
-        zone: _probability(int(tree.devices[zone]), count, len(terms[zone]))
+        zone: _probability_of_office(int(tree.devices[zone]), count, len(terms[zone]))
         for zone, count in sorted(devices.items())
         if zone not in named
     }
@@ -71,5 +70,5 @@ def coalition_outcomes(
     return found
 
 
-def _probability(devices: int, members: int, serving: int) -> float:
+def _probability_of_office(devices: int, members: int, serving: int) -> float:
     return 1 - math.comb(devices - members, serving) / math.comb(devices, serving)

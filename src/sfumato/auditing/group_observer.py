@@ -57,24 +57,24 @@ class GroupObserver:
         """Record what members send, and the messages of interest that a member receives as their master."""
         known = self._workers | (self._senders if index in self._masters - self._summed else set())
         for row in np.flatnonzero(np.isin(senders, list(known))):
-            self._keep(number, index, "sent", int(senders[row]), vectors[int(row)])
+            self._record(number, index, "sent", int(senders[row]), vectors[int(row)])
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
         """Record the sums that masters in the coalition receive."""
         for group in self._masters:
-            self._keep(number, group, "received", group, values[group])
+            self._record(number, group, "received", group, values[group])
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
         """Record the models that members receive."""
         for group in self._models:
-            self._keep(number, group, "broadcast", group, values[group])
+            self._record(number, group, "broadcast", group, values[group])
 
     @property
     def observations(self) -> tuple[Observations, ...]:
         """The vectors received in each recorded group, by round (from 0), tier, kind and sender."""
         return tuple(self._observations.values())
 
-    def _keep(self, number: int, group: int, how: str, who: int, vector: Tensor) -> None:
+    def _record(self, number: int, group: int, how: str, who: int, vector: Tensor) -> None:
         if group in self._observations:
             whose = TARGET if how == "sent" and {who} == self._senders else who
             self._observations[group][number - self._began, 1, how, whose] = (

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from sfumato.auditing.group_observer import GroupObserver
 from sfumato.auditing.harness import ElectionOutcome, Observations, TargetDraw
-from sfumato.auditing.linking_workers import LinkedTraining, Links, can_be_played
+from sfumato.auditing.linking_workers import LinkedTraining, Links, can_be_simulated, with_dimension
 from sfumato.auditing.tradeoff import TrialScores
-from sfumato.auditing.wide_groups import with_dimension
 from sfumato.auditing.worst_case_engine import WorstCaseEngine, one_example_per_device
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
@@ -125,7 +124,7 @@ class GroupHarness:
         # in DP-OGL+ the updates of a worker in the rounds of an interval add up to one message
         parts = self._length if plan.kind == "dp-ogl+" else 1
         each = torch.from_numpy(bounds / parts).float()[:, None] * updates
-        summed = self._groups_of_sums(seats)
+        summed = self._groups_seen_as_sums(seats)
         observers = [
             GroupObserver(plan.groups, summed, {int(unit)}, self._coalition, began, self._groups)
             for unit in units
@@ -143,20 +142,20 @@ class GroupHarness:
             state, _ = protocol.run_round(state)
         return tuple(observer.observations for observer in observers)
 
-    def passed_on(self, neighbours: Neighbours, *, trials: int, seed: int) -> TrialScores | None:
-        """See `AuditHarness.passed_on`."""
+    def scores_through_others(self, neighbours: Neighbours, *, trials: int, seed: int) -> TrialScores | None:
+        """See `AuditHarness.scores_through_others`."""
         workers = [party.index for party in self._coalition if party.kind == "device"]
         seen = {party.index for party in self._coalition if party.kind == "node"}
         seen |= {int(group) for worker in workers for group in self._plan.groups.groups_of(worker)}
         links = Links.of(self._plan, self._unit)
-        played = links.reach(seen) and can_be_played(self._plan, neighbours)
+        played = links.reach(seen) and can_be_simulated(self._plan, neighbours)
         if not played or seen & set(self._groups.tolist()):
             return None
-        summed = self._groups_of_sums(draw_assignments(self._plan, 0))
+        summed = self._groups_seen_as_sums(draw_assignments(self._plan, 0))
         training = LinkedTraining(self._plan, links, self._unit, self._coalition, tuple(sorted(seen)), summed)
-        return training.trials(neighbours, trials=trials, seed=seed)
+        return training.score_trials(neighbours, trials=trials, seed=seed)
 
-    def _groups_of_sums(self, seats: GroupAssignments) -> frozenset[int]:
+    def _groups_seen_as_sums(self, seats: GroupAssignments) -> frozenset[int]:
         """Groups whose masters receive only sums: fewer members than the threshold that removes masks."""
         if not self._summed:
             return frozenset()

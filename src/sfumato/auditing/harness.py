@@ -106,7 +106,7 @@ class AuditHarness(Protocol):
             For every device and every draw, the observations in the first outcome.
         """
 
-    def passed_on(self, neighbours: Neighbours, *, trials: int, seed: int) -> TrialScores | None:
+    def scores_through_others(self, neighbours: Neighbours, *, trials: int, seed: int) -> TrialScores | None:
         """Scores of a whole training in which others pass on what they learn of the unit.
 
         Args:

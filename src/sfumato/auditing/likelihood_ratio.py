@@ -107,13 +107,13 @@ def fit_test(
         removed: whether it is removed under the null hypothesis.
     """
     shift = (sent - null).mean(axis=1)
-    weights = _direction(shift, np.atleast_2d(np.cov(null)))
+    weights = _most_powerful_weights(shift, np.atleast_2d(np.cov(null)))
     least = abs(float(weights @ shift)) / _LARGEST_RATIO  # without noise the ratio stays finite
-    absent_at, out_at, sent_at = (_normal(weights @ x, least) for x in (absent, null, sent))
+    absent_at, out_at, sent_at = (_fitted_normal(weights @ x, least) for x in (absent, null, sent))
     return LikelihoodRatioTest(weights, absent_at, out_at, sent_at, rate, draw_visible, removed)
 
 
-def _direction(shift: FloatArray, covariance: FloatArray) -> FloatArray:
+def _most_powerful_weights(shift: FloatArray, covariance: FloatArray) -> FloatArray:
     """w; if the shift has a component in directions without noise, only that component."""
     size = np.sqrt(np.diag(covariance)) + np.abs(shift)
     if not np.abs(shift).max(initial=0.0) > _NO_NOISE * size.max(initial=0.0):
@@ -127,7 +127,7 @@ def _direction(shift: FloatArray, covariance: FloatArray) -> FloatArray:
     return np.asarray(vectors[:, ~silent] @ (along[~silent] / values[~silent]) / size)
 
 
-def _normal(values: FloatArray, least: float) -> tuple[float, float]:
+def _fitted_normal(values: FloatArray, least: float) -> tuple[float, float]:
     return float(values.mean()), max(float(values.std()), least)
 
 

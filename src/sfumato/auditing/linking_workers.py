@@ -18,6 +18,7 @@ observers receive: a wrong one lowers the power of the test and never its soundn
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,8 +33,7 @@ from sfumato.auditing.group_observer import GroupObserver
 from sfumato.auditing.harness import Observations
 from sfumato.auditing.likelihood_ratio import fit_test
 from sfumato.auditing.tradeoff import Scores, TrialScores
-from sfumato.auditing.trials import FITTING_TRIALS, null_update, rows_of
-from sfumato.auditing.wide_groups import with_dimension, with_everybody
+from sfumato.auditing.trials import FITTING_TRIALS, null_update, observation_matrix
 from sfumato.auditing.worst_case_engine import Answer, WorstCaseEngine, one_example_per_device
 from sfumato.privacy.observers import Party
 from sfumato.privacy.sampling import Neighbours
@@ -88,7 +88,7 @@ class Links:
         return bool(self.active[:, np.isin(self.groups, list(seen))].any())
 
 
-def can_be_played(plan: GroupPlan, neighbours: Neighbours) -> bool:
+def can_be_simulated(plan: GroupPlan, neighbours: Neighbours) -> bool:
     """Whether messages are clipped, and who is not drawn can be played as one that sends a zero."""
     if not plan.noises_every_update or plan.spec.privacy.clips_examples:
         return False
@@ -97,7 +97,7 @@ def can_be_played(plan: GroupPlan, neighbours: Neighbours) -> bool:
     return by_masters or not (drawn or neighbours == "remove")
 
 
-class PassingOn:
+class LinkingMessages:
     """What the unit and linking workers send in one simulation of the whole training; it listens to models.
 
     Args:
@@ -122,9 +122,9 @@ class PassingOn:
         bounds = np.where(np.isfinite(plan.bounds), plan.bounds, 1.0)[links.groups]
         self._bounds = torch.from_numpy(bounds).float()
 
-    def answers(self) -> Iterator[Answer]:
+    def messages_by_release(self) -> Iterator[Answer]:
         """One for every release."""
-        return (partial(self._messages, release) for release in range(self._plan.release_count))
+        return (partial(self._messages_of_release, release) for release in range(self._plan.release_count))
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
         """Nothing is learned from single messages."""
@@ -136,7 +136,7 @@ class PassingOn:
         """Keep every group's model, which its own workers know."""
         self._models = values.clone()
 
-    def _messages(self, release: int, models: Tensor, updates: Tensor) -> Tensor:
+    def _messages_of_release(self, release: int, models: Tensor, updates: Tensor) -> Tensor:
         links = self._links
         sent = torch.zeros_like(updates)
         sent[self._is_unit] = self._signs
@@ -148,9 +148,9 @@ class PassingOn:
                 self.middles[release, row] = torch.stack([(first + second) / 2, torch.sign(second - first)])
             middle, side = self.middles[release, row]
             sent[row] = side * torch.sign(found - middle)
-        return sent * self._bounds[:, None] * self._drawn(release)
+        return sent * self._bounds[:, None] * self._drawn_seats(release)
 
-    def _drawn(self, release: int) -> Tensor:
+    def _drawn_seats(self, release: int) -> Tensor:
         """Which seats are drawn in which trials ``[r, P]``; every group draws for itself."""
         plan, groups, trials = self._plan, self._links.groups, len(self._signs)
         found = np.ones((len(groups), trials), dtype=np.float32)
@@ -185,33 +185,33 @@ class LinkedTraining:
     seen: tuple[int, ...]
     summed: frozenset[int]
 
-    def trials(self, neighbours: Neighbours, *, trials: int, seed: int) -> TrialScores:
+    def score_trials(self, neighbours: Neighbours, *, trials: int, seed: int) -> TrialScores:
         """Scores of ``trials`` held-out trials and as many tests in each world."""
         other = null_update(neighbours)
         worlds = torch.tensor([other, 1.0]).repeat_interleave(_FITTING_TRIALS)
-        _, middles = self._play(worlds, None, seed_at(seed, Stream.AUDIT, 8, 0))
+        _, middles = self._simulate(worlds, None, seed_at(seed, Stream.AUDIT, 8, 0))
         fitted = seed_at(seed, Stream.AUDIT, 8, 1)  # the same noise and draws in both worlds
-        null, sent = (self._play(world, middles, fitted)[0] for world in worlds.chunk(2))
+        null, sent = (self._simulate(world, middles, fitted)[0] for world in worlds.chunk(2))
         keys = tuple(sorted(null))
-        rows = [rows_of(world, keys, _FITTING_TRIALS) for world in (null, sent)]
+        rows = [observation_matrix(world, keys, _FITTING_TRIALS) for world in (null, sent)]
         test = fit_test(rows[0], *rows, rate=1.0, draw_visible=False)
         signs = torch.tensor([other, 1.0]).repeat_interleave(trials).repeat(2)
-        seen, _ = self._play(signs, middles, seed_at(seed, Stream.AUDIT, 8, 2))
-        scores = test.scores(rows_of(seen, keys, len(signs)), np.ones(len(signs), dtype=np.bool_))
+        seen, _ = self._simulate(signs, middles, seed_at(seed, Stream.AUDIT, 8, 2))
+        scores = test.scores(observation_matrix(seen, keys, len(signs)), np.ones(len(signs), dtype=np.bool_))
         out, there, judged_out, judged_there = scores.reshape(4, trials)
         return TrialScores(Scores(out, there), Scores(judged_out, judged_there))
 
-    def _play(self, signs: Tensor, middles: Tensor | None, seed: int) -> tuple[Observations, Tensor]:
+    def _simulate(self, signs: Tensor, middles: Tensor | None, seed: int) -> tuple[Observations, Tensor]:
         """What the coalition receives in the groups that it sees, and the middles."""
         wide = with_everybody(with_dimension(self.plan, len(signs)))
         played = replace(wide, spec=wide.spec.model_copy(update={"seed": seed}))
-        passing = PassingOn(self.plan, self.links, self.unit, signs, middles, seed)
+        passing = LinkingMessages(self.plan, self.links, self.unit, signs, middles, seed)
         others = set(self.links.workers.tolist()) - {self.unit}
         observer = GroupObserver(played.groups, self.summed, others, self.coalition, 0, self.seen)
         silence = torch.zeros(len(self.links.seats), len(signs))
         protocol = GroupedProtocol(
             played,
-            WorstCaseEngine(self.links.seats, repeat(silence), answers=passing.answers()),
+            WorstCaseEngine(self.links.seats, repeat(silence), answers=passing.messages_by_release()),
             one_example_per_device(played.groups.workers),
             len(signs),
             listener=ListenerGroup([passing, observer]),
@@ -221,3 +221,16 @@ class LinkedTraining:
             state, _ = protocol.run_round(state)
         found = {key: vector for of_group in observer.observations for key, vector in of_group.items()}
         return found, passing.middles
+
+
+def with_dimension(plan: GroupPlan, coordinates: int) -> GroupPlan:
+    """``plan`` for a model of ``coordinates`` parameters, each bounded by the clip norm; same noise."""
+    if plan.spec.privacy.clips_examples:
+        return plan  # nothing clips whole messages
+    factor = math.sqrt(coordinates)
+    return replace(plan, clips=plan.clips * factor, multipliers=plan.multipliers / factor)
+
+
+def with_everybody(plan: GroupPlan) -> GroupPlan:
+    """``plan`` with all workers in every sum: who is drawn is decided trial by trial."""
+    return replace(plan, rates=np.ones_like(plan.rates), cohort=())

@@ -48,7 +48,7 @@ class MixtureRatioTest:
             return np.zeros(observed.shape[1])
         y = self.projection @ observed - self.undrawn[:, None]
         other, present = (
-            _log_mixture(y, shifts, chances)
+            _log_mixture_ratio(y, shifts, chances)
             for shifts, chances in zip(self.shifts, self.chances, strict=True)
         )
         if self.draw.rate == 1 or self.draw.visible:
@@ -75,7 +75,7 @@ def fit_mixture_test(
         chances: probabilities of these messages.
         draw: of the device.
     """
-    projection = _projection(undrawn, np.concatenate(shifts, axis=1))
+    projection = _whitening_projection(undrawn, np.concatenate(shifts, axis=1))
     centre = (projection @ undrawn).mean(axis=1)
     away = projection @ absent - centre[:, None]
     law = away.mean(axis=1), np.atleast_2d(np.cov(away)) if len(away) else np.zeros((0, 0))
@@ -83,7 +83,7 @@ def fit_mixture_test(
     return MixtureRatioTest(projection, centre, (other, present), chances, law, draw)
 
 
-def _projection(undrawn: FloatArray, shifts: FloatArray) -> FloatArray:
+def _whitening_projection(undrawn: FloatArray, shifts: FloatArray) -> FloatArray:
     """Whitens the observations and keeps the space in which the shifts lie, ``[r, d]``."""
     covariance = np.atleast_2d(np.cov(undrawn))
     size = np.sqrt(np.diag(covariance)) + np.abs(shifts).max(axis=1, initial=0.0)
@@ -95,7 +95,7 @@ def _projection(undrawn: FloatArray, shifts: FloatArray) -> FloatArray:
     return np.asarray(basis[:, told].T @ white)
 
 
-def _log_mixture(y: FloatArray, shifts: FloatArray, chances: FloatArray) -> FloatArray:
+def _log_mixture_ratio(y: FloatArray, shifts: FloatArray, chances: FloatArray) -> FloatArray:
     """ln of the density of a mixture of standard normals over that of one at 0, ``[trials]``."""
     logs = y.T @ shifts + (np.log(chances) - (shifts**2).sum(axis=0) / 2)
     return np.asarray(special.logsumexp(logs, axis=1))

@@ -88,7 +88,9 @@ class RecordCanary:
                 present[row] += 2 * moved
         return present, other
 
-    def listed(self, rng: np.random.Generator, *, answers: bool) -> tuple[ListedMessages, ListedMessages]:
+    def likeliest_messages(
+        self, rng: np.random.Generator, *, answers: bool
+    ) -> tuple[ListedMessages, ListedMessages]:
         """The likeliest messages of a round in the two worlds; the other world first.
 
         With ``answers`` the device recognises in the models that it receives that the record was drawn.
@@ -100,7 +102,7 @@ class RecordCanary:
         return ListedMessages.of(other), ListedMessages.of(present)
 
 
-def record_of_tree(plan: TreePlan, unit: int, neighbours: Neighbours) -> RecordCanary | None:
+def canary_of_tree(plan: TreePlan, unit: int, neighbours: Neighbours) -> RecordCanary | None:
     """A record of ``unit`` as a canary; ``None`` where it counts as being in every message.
 
     The rate is computed from the spec and the sizes of the data, not taken from the ledger that is audited.
@@ -110,7 +112,7 @@ def record_of_tree(plan: TreePlan, unit: int, neighbours: Neighbours) -> RecordC
     """
     spec, training = plan.spec, plan.spec.training
     _require_plain_steps(spec)
-    rate, clip = _rate(spec, plan.tree.devices, unit), _clip_kind(spec)
+    rate, clip = _record_rate(spec, plan.tree.devices, unit), _clip_kind(spec)
     if rate is None:
         return None
     again = (one.ledger.steps[-1].resends[one.tree.leaf_of(unit)] for one in plan.structures)
@@ -120,11 +122,11 @@ def record_of_tree(plan: TreePlan, unit: int, neighbours: Neighbours) -> RecordC
             "clipped as a whole, which makes its coordinates dependent"
         )
         raise SpecError("training.global_update", "resend", allowed)
-    weights = tuple(_weights(a.local_steps, training.momentum) for a in plan.aggregations)
+    weights = tuple(_step_weights(a.local_steps, training.momentum) for a in plan.aggregations)
     return RecordCanary(rate, weights, clip, neighbours)
 
 
-def record_of_groups(plan: GroupPlan, unit: int, neighbours: Neighbours) -> RecordCanary | None:
+def canary_of_groups(plan: GroupPlan, unit: int, neighbours: Neighbours) -> RecordCanary | None:
     """A record of ``unit`` as a canary in its message to one group; it is drawn anew for each of them.
 
     ``None`` where it counts as being in every message: in DP-OGL+ the models that a message is trained from
@@ -132,11 +134,11 @@ def record_of_groups(plan: GroupPlan, unit: int, neighbours: Neighbours) -> Reco
     """
     spec, training = plan.spec, plan.spec.training
     _require_plain_steps(spec)
-    rate = _rate(spec, plan.places, unit)
+    rate = _record_rate(spec, plan.places, unit)
     if rate is None or plan.kind == "dp-ogl+":
         return None
     steps = (training.local_steps or 1) * (plan.merge_every if plan.by_interval else 1)
-    return RecordCanary(rate, (_weights(steps, training.momentum),), _clip_kind(spec), neighbours)
+    return RecordCanary(rate, (_step_weights(steps, training.momentum),), _clip_kind(spec), neighbours)
 
 
 def _require_plain_steps(spec: Spec) -> None:
@@ -161,7 +163,7 @@ def _clip_kind(spec: Spec) -> str:
     return "update" if spec.privacy.clip is None else spec.privacy.clip.kind
 
 
-def _rate(spec: Spec, places: npt.NDArray[np.int64], unit: int) -> float | None:
+def _record_rate(spec: Spec, places: npt.NDArray[np.int64], unit: int) -> float | None:
     """Probability that a record of ``unit`` is in a local step; ``None`` where it is not drawn."""
     if spec.training.batches != "poisson":
         return None
@@ -175,7 +177,7 @@ def _rate(spec: Spec, places: npt.NDArray[np.int64], unit: int) -> float | None:
     return min(1.0, spec.training.batch_size / max(1, int(sizes[unit])))
 
 
-def _weights(steps: int, momentum: float) -> tuple[float, ...]:
+def _step_weights(steps: int, momentum: float) -> tuple[float, ...]:
     """What each of so many local steps weighs in their sum."""
     gains = [momentum_gain(left, momentum) for left in range(steps, -1, -1)]
     return tuple((gains[j] - gains[j + 1]) / gains[0] for j in range(steps))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -11,17 +12,12 @@ import torch
 from torch import Tensor
 
 from sfumato.auditing.groups import GroupHarness
-from sfumato.auditing.harness import Observations, TargetDraw
+from sfumato.auditing.harness import AuditHarness, Observations, TargetDraw
 from sfumato.auditing.mixture_ratio import MixtureRatioTest, fit_mixture_test
-from sfumato.auditing.record_canary import (
-    ListedMessages,
-    RecordCanary,
-    record_of_groups,
-    record_of_tree,
-)
+from sfumato.auditing.record_canary import ListedMessages, RecordCanary, canary_of_groups, canary_of_tree
 from sfumato.auditing.tradeoff import Scores, TrialScores
 from sfumato.auditing.tree import TreeHarness, tree_harness
-from sfumato.auditing.trials import FITTING_TRIALS, rows_of
+from sfumato.auditing.trials import FITTING_TRIALS, observation_matrix
 from sfumato.privacy.observers import Party
 from sfumato.privacy.sampling import Neighbours
 from sfumato.random import Stream, generator, seed_at
@@ -47,15 +43,12 @@ class _Round:
     shifts: Observations
 
     def scores(
-        self,
-        draw: TargetDraw,
-        listed: tuple[ListedMessages, ListedMessages],
-        part: npt.NDArray[np.bool_],
+        self, draw: TargetDraw, listed: tuple[ListedMessages, ListedMessages], part: npt.NDArray[np.bool_]
     ) -> FloatArray:
         """Scores of the trials that are not fitted with."""
         keys = tuple(sorted({*self.present, *self.absent}))
-        there = rows_of(self.present, keys, FITTING_TRIALS + len(part))
-        away = rows_of(self.absent, keys, FITTING_TRIALS + len(part)) if draw.rate < 1 else there
+        there = observation_matrix(self.present, keys, FITTING_TRIALS + len(part))
+        away = observation_matrix(self.absent, keys, FITTING_TRIALS + len(part)) if draw.rate < 1 else there
         test = self._fit(draw, listed, keys, there[:, :FITTING_TRIALS], away[:, :FITTING_TRIALS])
         return test.scores(np.where(part, there[:, FITTING_TRIALS:], away[:, FITTING_TRIALS:]), part)
 
@@ -68,65 +61,69 @@ class _Round:
         absent: FloatArray,
     ) -> MixtureRatioTest:
         other, present = (len(world.chances) for world in listed)
-        moved = rows_of(self.shifts, keys, other + present)
+        moved = observation_matrix(self.shifts, keys, other + present)
         shifts = moved[:, :other], moved[:, other:]
         return fit_mixture_test(undrawn, absent, shifts, (listed[0].chances, listed[1].chances), draw)
 
 
 def tree_record_trials(
-    plan: TreePlan,
-    unit: int,
-    coalition: Sequence[Party],
-    neighbours: Neighbours,
-    hidden: bool,
-    trials: int,
+    plan: TreePlan, unit: int, coalition: Sequence[Party], neighbours: Neighbours, hidden: bool, trials: int
 ) -> TrialScores | None:
     """Attack one record of ``unit``; ``None`` where it counts as being in every message.
+
+    Every trial draws the local steps that the record is in, whether its device takes part, and the offices of
+    the coalition. Everything else that is public follows from one seed.
 
     Args:
         plan: the plan that is audited.
         unit: the record's device.
         coalition: the colluding observers.
         neighbours: ``zero-out`` or ``replace``.
-        hidden: whether the guarantee allows for models that the coalition does not receive.
-        trials: of each kind.
+        hidden: whether the guarantee allows for models that the coalition does not receive. The device then
+            answers to what earlier messages of a round left in the models that it receives.
+        trials: held out, and of the test, in each world.
 
     Raises:
         SpecError: the plan cannot be audited.
     """
-    harness, canary = tree_harness(plan, unit, coalition), record_of_tree(plan, unit, neighbours)
+    harness, canary = tree_harness(plan, unit, coalition), canary_of_tree(plan, unit, neighbours)
     if canary is None:
         return None
     answers = hidden and not plan.spec.privacy.clips_examples
-    return simulate_record_trials(harness, canary, trials=trials, seed=plan.spec.seed, answers=answers)
 
-
-def simulate_record_trials(
-    harness: TreeHarness, canary: RecordCanary, *, trials: int, seed: int, answers: bool
-) -> TrialScores:
-    """Simulate all rounds with the record and in the other world, held-out and test trials of each.
-
-    Every trial draws the local steps that the record is in, whether its device takes part, and the offices of
-    the coalition. Everything else that is public follows from one seed.
-
-    Args:
-        harness: with the record's device as the target.
-        canary: the record.
-        trials: of each kind.
-        seed: of everything random.
-        answers: whether the device answers to what earlier messages of a round left in the models that it
-            receives; of use where the observer does not receive these.
-    """
-
-    def played(number: int, at: int, trial: _Trials) -> Iterator[FloatArray]:
-        outcomes = harness.outcomes(number, at)
-        found = _simulate(harness, number, at, canary, trial.messages(canary), trial.listed, answers=answers)
+    def scores_of_round(number: int, at: int, trial: _Trials) -> Iterator[FloatArray]:
+        outcomes, messages = harness.outcomes(number, at), trial.messages(canary)
+        above = _answer_thresholds(harness, number, at, canary) if answers else ()
+        present = partial(harness.simulate, answers=above)
+        found = _simulate(harness, present, number, at, canary, messages, trial.listed)
         part = trial.rng.random(len(trial.with_record)) < outcomes[0].draws[0].rate
         held = trial.rng.choice(len(outcomes), size=len(part), p=[o.probability for o in outcomes])
-        for place, (outcome, of_outcome) in enumerate(zip(outcomes, found, strict=True)):
+        for place, (outcome, (of_outcome,)) in enumerate(zip(outcomes, found, strict=True)):
             yield np.where(held == place, of_outcome.scores(outcome.draws[0], trial.listed, part), 0.0)
 
-    return _scored(harness.rounds, canary, trials, seed, played, answers=answers)
+    return _scores_of_rounds(harness.rounds, canary, trials, plan.spec.seed, scores_of_round, answers=answers)
+
+
+def group_record_trials(
+    plan: GroupPlan, unit: int, coalition: Sequence[Party], neighbours: Neighbours, trials: int
+) -> TrialScores | None:
+    """Attack one record of ``unit``, whose device answers to nothing that it receives.
+
+    See `tree_record_trials`; there are no offices, and each group of the unit draws for itself.
+    """
+    harness, canary = GroupHarness(plan, unit, coalition), canary_of_groups(plan, unit, neighbours)
+    if canary is None:
+        return None
+
+    def scores_of_round(number: int, at: int, trial: _Trials) -> Iterator[FloatArray]:
+        draws = harness.outcomes(number, at)[0].draws
+        messages = np.concatenate([trial.messages(canary) for _ in draws])  # drawn for each group anew
+        (found,) = _simulate(harness, harness.simulate, number, at, canary, messages, trial.listed)
+        for draw, of_group in zip(draws, found, strict=True):
+            part = trial.rng.random(len(trial.with_record)) < draw.rate
+            yield of_group.scores(draw, trial.listed, part)
+
+    return _scores_of_rounds(harness.rounds, canary, trials, plan.spec.seed, scores_of_round, answers=False)
 
 
 @dataclass(frozen=True)
@@ -149,127 +146,85 @@ class _Trials:
         return np.where(self.with_record, present, other)
 
 
-def _scored(
+def _scores_of_rounds(
     rounds: int,
     canary: RecordCanary,
     trials: int,
     seed: int,
-    played: Callable[[int, int, _Trials], Iterator[FloatArray]],
+    scores_of_round: Callable[[int, int, _Trials], Iterator[FloatArray]],
     *,
     answers: bool,
 ) -> TrialScores:
-    """The scores of all rounds added up; ``played`` gives those of a round, of its number and its seed."""
+    """The scores of all rounds added up; ``scores_of_round`` takes a number and a seed."""
     rng = generator(seed, Stream.AUDIT, 6)
-    listed = canary.listed(rng, answers=answers)
+    listed = canary.likeliest_messages(rng, answers=answers)
     shared = _Trials(rng, listed, np.tile(np.repeat([False, True], trials), 2))
     totals = np.zeros(len(shared.with_record))
     for number in range(rounds):
-        for scores in played(number, seed_at(seed, Stream.AUDIT, 1, number), shared):
+        for scores in scores_of_round(number, seed_at(seed, Stream.AUDIT, 1, number), shared):
             totals += scores
     out, sent, judged_out, judged_sent = totals.reshape(4, trials)
     return TrialScores(Scores(out, sent), Scores(judged_out, judged_sent))
 
 
 def _simulate(
-    harness: TreeHarness,
+    harness: AuditHarness,
+    simulate_present: Callable[..., tuple[tuple[Observations, ...], ...]],
     number: int,
     seed: int,
     canary: RecordCanary,
     messages: FloatArray,
     listed: Sequence[ListedMessages],
-    *,
-    answers: bool,
-) -> tuple[_Round, ...]:
-    """One round, for every outcome of its elections."""
-    quiet = torch.full((len(messages), FITTING_TRIALS), canary.undrawn)
-    signs = torch.cat([quiet, torch.from_numpy(messages).float()], dim=1)
-    above = _recognised_above(harness, number, seed, quiet) if answers else ()
-    present = harness.simulate(number, taking_part=True, signs=signs, seed=seed, answers=above)
-    sampled = any(outcome.draws[0].rate < 1 for outcome in harness.outcomes(number, seed))
+) -> tuple[tuple[_Round, ...], ...]:
+    """One round or interval, for every outcome of its elections and every draw.
+
+    Args:
+        harness: with the record's device as the target.
+        simulate_present: simulates the trials in which the device takes part.
+        number: of the round or interval.
+        seed: of everything random.
+        canary: the record.
+        messages: of the trials, ``[messages, n]``; in groups one for each group of the unit.
+        listed: the likeliest messages in the two worlds.
+    """
+    signs = torch.cat([_undrawn(canary, len(messages)), torch.from_numpy(messages).float()], dim=1)
+    present = simulate_present(number, taking_part=True, signs=signs, seed=seed)
+    sampled = any(draw.rate < 1 for outcome in harness.outcomes(number, seed) for draw in outcome.draws)
     absent = harness.simulate(number, taking_part=False, signs=signs, seed=seed) if sampled else present
     every = torch.from_numpy(np.concatenate([world.sent for world in listed], axis=1)).float()
+    every = every.expand(len(messages), -1)
     moved = harness.simulate(number, taking_part=True, signs=every, seed=seed)
     still = harness.simulate(
         number, taking_part=True, signs=torch.full_like(every, canary.undrawn), seed=seed
     )
     return tuple(
-        _Round(there, away, {key: one[key] - two[key] for key in one})
-        for (there,), (away,), (one,), (two,) in zip(present, absent, moved, still, strict=True)
+        tuple(
+            _Round(there, away, {key: one[key] - two[key] for key in one})
+            for there, away, one, two in zip(*of_outcome, strict=True)
+        )
+        for of_outcome in zip(present, absent, moved, still, strict=True)
     )
 
 
-def group_record_trials(
-    plan: GroupPlan,
-    unit: int,
-    coalition: Sequence[Party],
-    neighbours: Neighbours,
-    hidden: bool,
-    trials: int,
-) -> TrialScores | None:
-    """Attack one record of ``unit``, whose device answers to nothing that it receives.
-
-    ``None`` where the record counts as being in every message.
-
-    Args:
-        plan: the plan that is audited.
-        unit: the record's device.
-        coalition: the colluding observers.
-        neighbours: ``zero-out`` or ``replace``.
-        hidden: of no use here.
-        trials: of each kind.
-
-    Raises:
-        SpecError: the plan cannot be audited.
-    """
-    harness, canary = GroupHarness(plan, unit, coalition), record_of_groups(plan, unit, neighbours)
-    if canary is None:
-        return None
-
-    def played(number: int, at: int, trial: _Trials) -> Iterator[FloatArray]:
-        draws = harness.outcomes(number, at)[0].draws
-        messages = np.concatenate([trial.messages(canary) for _ in draws])  # drawn for each group anew
-        found = _in_groups(harness, number, at, canary, messages, trial.listed)
-        for draw, of_group in zip(draws, found, strict=True):
-            part = trial.rng.random(len(trial.with_record)) < draw.rate
-            yield of_group.scores(draw, trial.listed, part)
-
-    return _scored(harness.rounds, canary, trials, plan.spec.seed, played, answers=False)
+def _undrawn(canary: RecordCanary, messages: int) -> Tensor:
+    """What the device sends where the record is in no step, to fit tests with."""
+    return torch.full((messages, FITTING_TRIALS), canary.undrawn)
 
 
-def _in_groups(
-    harness: GroupHarness,
-    number: int,
-    seed: int,
-    canary: RecordCanary,
-    messages: FloatArray,
-    listed: Sequence[ListedMessages],
-) -> tuple[_Round, ...]:
-    """One round or interval, for each of the unit's groups; ``messages`` are ``[groups, n]``."""
-    quiet = torch.full((len(messages), FITTING_TRIALS), canary.undrawn)
-    signs = torch.cat([quiet, torch.from_numpy(messages).float()], dim=1)
-    every = torch.from_numpy(np.concatenate([world.sent for world in listed], axis=1)).float()
-    still = torch.full_like(every, canary.undrawn)
-    (present,) = harness.simulate(number, taking_part=True, signs=signs, seed=seed)
-    (absent,) = harness.simulate(number, taking_part=False, signs=signs, seed=seed)
-    (one,) = harness.simulate(number, taking_part=True, signs=every.expand(len(messages), -1), seed=seed)
-    (two,) = harness.simulate(number, taking_part=True, signs=still.expand(len(messages), -1), seed=seed)
-    return tuple(
-        _Round(there, away, {key: moved[key] - kept[key] for key in moved})
-        for there, away, moved, kept in zip(present, absent, one, two, strict=True)
-    )
-
-
-def _recognised_above(harness: TreeHarness, number: int, seed: int, quiet: Tensor) -> tuple[float, ...]:
+def _answer_thresholds(
+    harness: TreeHarness, number: int, seed: int, canary: RecordCanary
+) -> tuple[float, ...]:
     """For each message, halfway between the models before it without the record and with it.
 
     Infinite where the model does not depend on the device's messages before.
     """
-    before = harness.started_from(number, signs=quiet, seed=seed)
+    quiet = _undrawn(canary, len(canary.weights))
+    before = harness.models_before_messages(number, signs=quiet, seed=seed)
     found = []
     for index, models in enumerate(before):
         drawn = quiet.clone()
         if index:
             drawn[index - 1] = 1.0
-        apart = float((harness.started_from(number, signs=drawn, seed=seed)[index] - models).mean())
+        apart = float((harness.models_before_messages(number, signs=drawn, seed=seed)[index] - models).mean())
         found.append(float(models.mean()) + apart / 2 if apart > 0 else np.inf)
     return tuple(found)

@@ -32,7 +32,7 @@ class LowerBound:
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditedPair:
     """One pair: the accountant's upper bound on ε and the attack's lower bound.
 
     Attributes:
@@ -96,7 +96,7 @@ class AuditReport:
     delta: float
     trials: int
     error: float
-    findings: tuple[Finding, ...]
+    findings: tuple[AuditedPair, ...]
     notes: tuple[str, ...]
 
     @property

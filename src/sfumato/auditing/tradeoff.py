@@ -33,7 +33,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
-from sfumato.auditing import confidence
 from sfumato.privacy.accountant import PrivacyCurve, compose
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.sampling import GaussianTerm, Neighbours, Sampling
@@ -80,7 +79,7 @@ class TrialScores:
 class TradeOffCurves(Protocol):
     """A family of trade-off curves, one for every μ; a smaller μ has a higher curve."""
 
-    def merit(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
+    def estimated_mu(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
         """A quick estimate of the bound that rates ``[t]`` give, to choose a threshold by."""
 
     def mu_lower(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
@@ -127,9 +126,9 @@ class GaussianMixtureCurves:
         low, high = np.full_like(mu, -_LARGEST_MU), np.full_like(mu, _LARGEST_MU)
         for _ in range(60):  # bisection for the log-likelihood ratio above which the test rejects
             middle = (low + high) / 2
-            too_often = self._above(middle, mu)[0] > false_rates
+            too_often = self._exceedance_probabilities(middle, mu)[0] > false_rates
             low, high = np.where(too_often, middle, low), np.where(too_often, high, middle)
-        false, hits = self._above(high, mu)
+        false, hits = self._exceedance_probabilities(high, mu)
         spare = np.exp(np.minimum(high, 700.0)) * np.maximum(0.0, false_rates - false)
         return np.asarray(np.minimum(1.0, hits + spare))
 
@@ -137,7 +136,9 @@ class GaussianMixtureCurves:
     def _plain(self) -> bool:
         return len(self.times) == 1
 
-    def _above(self, log_ratio: FloatArray, mu: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _exceedance_probabilities(
+        self, log_ratio: FloatArray, mu: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         """Chances, in the two worlds, that the likelihood ratio exceeds ``exp(log_ratio)``, ``[t]``."""
         shift, ratio = mu[:, None] * np.sqrt(self.times), log_ratio[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -145,7 +146,7 @@ class GaussianMixtureCurves:
             hits = np.where(shift > 0, special.ndtr(shift / 2 - ratio / shift), ratio < 0)
         return false @ self.probabilities, hits @ self.probabilities
 
-    def merit(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
+    def estimated_mu(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
         """The bound itself."""
         return self.mu_lower(hit_rates, false_rates)
 
@@ -199,7 +200,7 @@ class ComposedCurves:
         """The curves of ``rounds`` Poisson-sampled Gaussian releases whose draw is not visible."""
         return cls((GaussianTerm(1.0, rounds, Sampling.poisson(rate)),))
 
-    def merit(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
+    def estimated_mu(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
         """As if it were one Gaussian."""
         return GaussianMixtureCurves.gaussian().mu_lower(hit_rates, false_rates)
 
@@ -209,9 +210,9 @@ class ComposedCurves:
 
     def epsilon(self, mu: float, *, delta: float) -> float:
         """See `TradeOffCurves`."""
-        return self._profile(mu).epsilon(delta - self.failure_probability) if mu > 0 else 0.0
+        return self._curve_at(mu).epsilon(delta - self.failure_probability) if mu > 0 else 0.0
 
-    def _profile(self, mu: float) -> PrivacyCurve:
+    def _curve_at(self, mu: float) -> PrivacyCurve:
         scaled = (replace(term, multiplier=term.multiplier / mu) for term in self.terms)
         return compose(scaled, neighbours=self.neighbours)
 
@@ -222,7 +223,7 @@ class ComposedCurves:
             max(0.0, hit_rate - self.failure_probability),
             min(1.0, false_rate + self.failure_probability),
         )
-        gap = self.merit(np.array([hits]), np.array([false]))
+        gap = self.estimated_mu(np.array([hits]), np.array([false]))
         low = float(gap[0]) / whole
         high = low * math.sqrt(2)
         most = 4 * low / min(term.rate for term in self.terms)
@@ -236,7 +237,7 @@ class ComposedCurves:
 
     def _refuted(self, mu: float, hit_rate: float, false_rate: float) -> bool:
         """Whether TPR ≤ e^ε FPR + δ(ε), or the same of the opposite guess, fails at some ε."""
-        profile = self._profile(mu)
+        profile = self._curve_at(mu)
         for epsilon in np.linspace(0, profile.epsilon(1e-5), 20):
             delta, factor = profile.delta(float(epsilon)) + self.failure_probability, math.exp(epsilon)
             if hit_rate > factor * false_rate + delta or 1 - false_rate > factor * (1 - hit_rate) + delta:
@@ -244,7 +245,7 @@ class ComposedCurves:
         return False
 
 
-_Merit = Callable[[Scores, FloatArray], FloatArray]
+_BoundOfRates = Callable[[Scores, FloatArray], FloatArray]
 
 
 def epsilon_by_counting(held_out: Scores, test: Scores, *, delta: float, error: float) -> float:
@@ -267,27 +268,29 @@ def epsilon_by_counting(held_out: Scores, test: Scores, *, delta: float, error: 
 
 
 def mu_by_curve(held_out: Scores, test: Scores, curves: TradeOffCurves, *, error: float) -> float:
-    """Lower bound on μ, if the trade-off curve is one of ``curves``; see `by_counting`."""
+    """Lower bound on μ, if the trade-off curve is one of ``curves``; see `epsilon_by_counting`."""
 
-    def merit(scores: Scores, thresholds: FloatArray) -> FloatArray:
-        return curves.merit(*_rate_bounds(scores, thresholds, error))
+    def estimated_mu(scores: Scores, thresholds: FloatArray) -> FloatArray:
+        return curves.estimated_mu(*_rate_bounds(scores, thresholds, error))
 
-    scores, threshold = _with_best_threshold(held_out, test, merit)
+    scores, threshold = _with_best_threshold(held_out, test, estimated_mu)
     return float(curves.mu_lower(*_rate_bounds(scores, threshold, error))[0])
 
 
-def _with_best_threshold(held_out: Scores, test: Scores, merit: _Merit) -> tuple[Scores, FloatArray]:
+def _with_best_threshold(
+    held_out: Scores, test: Scores, bound_of: _BoundOfRates
+) -> tuple[Scores, FloatArray]:
     """The test trials, swapped if that is better, and the threshold ``[1]``, chosen on held-out trials."""
     best = (-math.inf, test, 0.0)
     for mine, theirs in ((held_out, test), (held_out.swapped, test.swapped)):
-        thresholds = _candidates(mine)
-        values = merit(mine, thresholds)
+        thresholds = _candidate_thresholds(mine)
+        values = bound_of(mine, thresholds)
         place = int(np.nanargmax(values))
         best = max(best, (float(values[place]), theirs, float(thresholds[place])), key=lambda found: found[0])
     return best[1], np.array([best[2]])
 
 
-def _candidates(scores: Scores) -> FloatArray:
+def _candidate_thresholds(scores: Scores) -> FloatArray:
     both = np.sort(np.concatenate([scores.null, scores.sent]))
     places = np.unique(np.linspace(0, len(both) - 1, min(_CANDIDATES, len(both))).round().astype(int))
     # every one of the highest scores, where there are few false alarms
@@ -298,6 +301,34 @@ def _rate_bounds(scores: Scores, thresholds: npt.ArrayLike, error: float) -> tup
     """Lower bounds of hit rates, upper bounds of false-alarm rates; each threshold up to ``error``."""
     false, hits = scores.rates(thresholds)
     return (
-        confidence.lower(hits, len(scores.sent), error=error / 2),
-        confidence.upper(false, len(scores.null), error=error / 2),
+        least_probability(hits, len(scores.sent), error=error / 2),
+        largest_probability(false, len(scores.null), error=error / 2),
     )
+
+
+def least_probability(hits: npt.ArrayLike, trials: int, *, error: float) -> FloatArray:
+    """Lower bound of a probability, wrong with probability at most ``error`` (Clopper and Pearson 1934).
+
+    Args:
+        hits: number of trials in which the event happened.
+        trials: number of independent trials.
+        error: in (0, 1).
+    """
+    k = _checked(hits, trials, error)
+    with np.errstate(invalid="ignore"):
+        found = special.betaincinv(k, trials - k + 1, error)
+    return np.where(k == 0, 0.0, found)
+
+
+def largest_probability(hits: npt.ArrayLike, trials: int, *, error: float) -> FloatArray:
+    """Upper bound of a probability, wrong with probability at most ``error``; see `least_probability`."""
+    return 1.0 - least_probability(trials - _checked(hits, trials, error), trials, error=error)
+
+
+def _checked(hits: npt.ArrayLike, trials: int, error: float) -> FloatArray:
+    k = np.asarray(hits, dtype=np.float64)
+    if not (trials > 0 and np.all((k >= 0) & (k <= trials))):
+        raise ValueError(f"hits: got {k.tolist()} of {trials} trials; must be 0 to trials, of one or more")
+    if not 0 < error < 1:
+        raise ValueError(f"error: got {error}; must be in (0, 1)")
+    return k

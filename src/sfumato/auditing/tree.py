@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sfumato.arguments import Argument
-from sfumato.auditing.air import over_the_air, require_playable
+from sfumato.auditing.air import require_independent_coordinates, with_amplitudes_of
 from sfumato.auditing.elections import coalition_outcomes
 from sfumato.auditing.harness import ElectionOutcome, Observations, TargetDraw
 from sfumato.auditing.tree_observer import TreeObserver, unmasking_nodes
@@ -30,7 +30,6 @@ from sfumato.spec.privacy import NoiseByMultiplier
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-Parties = tuple[Party, ...]
 
 
 def tree_harness(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> TreeHarness:
@@ -40,12 +39,12 @@ def tree_harness(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> TreeH
         SpecError: the plan mixes the coordinates of messages, or its releases depend on earlier ones.
     """
     if plan.air is not None:
-        require_playable(plan)
+        require_independent_coordinates(plan)
     elif plan.spec.compression is not None:
         allowed = "cannot be audited: it makes the coordinates of a message dependent"
         raise SpecError("compression", None, allowed)
     if plan.spec.control is not None:
-        plan = _of_unit(plan, unit)
+        plan = _only_rounds_of(plan, unit)
     if any(step.takes_part is not None or step.leaf_broadcasts is not None for step in plan.ledger.steps):
         key = "edge_at_global" if plan.spec.training.edge_at_global else "edge_every"
         allowed = (
@@ -56,7 +55,7 @@ def tree_harness(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> TreeH
     return TreeHarness(plan, unit, coalition)
 
 
-def _of_unit(plan: TreePlan, unit: int) -> TreePlan:
+def _only_rounds_of(plan: TreePlan, unit: int) -> TreePlan:
     """The rounds of a run with control that ``unit`` took part in: nothing of it is in the others.
 
     Raises:
@@ -115,13 +114,7 @@ class TreeHarness:
         )
 
     def simulate(
-        self,
-        number: int,
-        *,
-        taking_part: bool,
-        signs: Tensor,
-        seed: int,
-        answers: Sequence[float] = (),
+        self, number: int, *, taking_part: bool, signs: Tensor, seed: int, answers: Sequence[float] = ()
     ) -> tuple[tuple[Observations, ...], ...]:
         """See `AuditHarness.simulate`.
 
@@ -134,7 +127,7 @@ class TreeHarness:
         rules = [AnswerAbove(above, most) for above, most in zip(answers, largest, strict=True)]
         return tuple((seen,) for (seen,) in self._simulate_unit(number, taking_part, signs, seed, rules))
 
-    def started_from(self, number: int, *, signs: Tensor, seed: int) -> tuple[FloatArray, ...]:
+    def models_before_messages(self, number: int, *, signs: Tensor, seed: int) -> tuple[FloatArray, ...]:
         """The models that the unit starts from before each of its messages, ``[M]`` each."""
         found: list[FloatArray] = []
 
@@ -157,22 +150,22 @@ class TreeHarness:
         self, number: int, units: IntArray, updates: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
         """See `AuditHarness.simulate_canaries`."""
-        plan = over_the_air(self._plan.at(number), self._plan.at(number), 1.0)
+        plan = with_amplitudes_of(self._plan.at(number), self._plan.at(number), 1.0)
         plan = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
         first = self._coalition_outcomes(number, seed)[0][1]
         (observed,) = self._simulate(plan, number, [first], units, updates)
         return tuple((of_unit,) for of_unit in observed)
 
-    def passed_on(self, neighbours: Neighbours, *, trials: int, seed: int) -> None:
+    def scores_through_others(self, neighbours: Neighbours, *, trials: int, seed: int) -> None:
         """Messages of the unit reach every observer of a tree, in an average at least."""
 
-    def _coalition_outcomes(self, number: int, seed: int) -> list[tuple[float, Parties]]:
+    def _coalition_outcomes(self, number: int, seed: int) -> list[tuple[float, tuple[Party, ...]]]:
         """The coalition with the offices that its members may hold in a round, with probabilities."""
         plan = self._with_participation(self._plan.at(number), number, seed, True)
         terms = turnout_of(plan, number, 0, draw_participants(plan, number)).terms
         return coalition_outcomes(plan.tree, self._unit, self._coalition, terms)
 
-    def _target_draw(self, members: Parties, number: int) -> TargetDraw:
+    def _target_draw(self, members: tuple[Party, ...], number: int) -> TargetDraw:
         """The draw of a round; visible to the parties that choose the cohort or are told it.
 
         The leaf chooses its own cohort; HDP's cloud and zones know who is online; the participants of a
@@ -217,7 +210,7 @@ class TreeHarness:
         self,
         plan: TreePlan,
         number: int,
-        outcomes: Sequence[Parties],
+        outcomes: Sequence[tuple[Party, ...]],
         units: IntArray,
         updates: Tensor,
         answers: Sequence[Answer] = (),
@@ -237,9 +230,10 @@ class TreeHarness:
             self._update_of_others(number),
             answers,
         )
-        met = [_discarded_sums(plan, number, index, chosen) for index in indices]
+        discarded = [_discarded_sums(plan, number, index, chosen) for index in indices]
         observers = [
-            [self._observer(plan, members, chosen, met, int(unit)) for unit in units] for members in outcomes
+            [self._make_observer(plan, members, chosen, discarded, int(unit)) for unit in units]
+            for members in outcomes
         ]
         parameters = updates.shape[-1]
         protocol = TreeProtocol(
@@ -253,17 +247,17 @@ class TreeHarness:
         protocol.run_round(replace(state, round=number))
         return tuple(tuple(observer.observations for observer in each) for each in observers)
 
-    def _observer(
+    def _make_observer(
         self,
         plan: TreePlan,
-        members: Parties,
+        members: tuple[Party, ...],
         chosen: IntArray,
-        met: Sequence[Mapping[int, IntArray]],
+        discarded: Sequence[Mapping[int, IntArray]],
         unit: int,
     ) -> TreeObserver:
         open_nodes = unmasking_nodes(plan.tree, plan.hops, plan.spec.faults, chosen, members)
         summed = [hop != "plain" for hop in plan.hops]
-        return TreeObserver(plan.tree, summed, unit, members, open_nodes=open_nodes, discarded_sums=met)
+        return TreeObserver(plan.tree, summed, unit, members, open_nodes=open_nodes, discarded_sums=discarded)
 
     def _largest_update(self, number: int, index: int, devices: IntArray) -> float:
         """The largest norm of an update before aggregation ``index`` that every one of ``devices`` may send.
@@ -324,8 +318,6 @@ def with_dimension(plan: TreePlan, coordinates: int) -> TreePlan:
         for step in plan.ledger.steps
     )
     plan = replace(
-        plan,
-        spec=plan.spec.model_copy(update={"privacy": wide}),
-        ledger=replace(plan.ledger, steps=steps),
+        plan, spec=plan.spec.model_copy(update={"privacy": wide}), ledger=replace(plan.ledger, steps=steps)
     )
-    return over_the_air(plan, real, factor)
+    return with_amplitudes_of(plan, real, factor)

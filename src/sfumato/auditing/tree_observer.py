@@ -105,7 +105,7 @@ class TreeObserver:
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
         """Record what members send, and the messages on the unit's path that members receive."""
         for row in np.flatnonzero(np.isin(senders, list(self._own[tier]))):
-            self._keep(index, tier, "sent", int(senders[row]), vectors[int(row)])
+            self._record(index, tier, "sent", int(senders[row]), vectors[int(row)])
         leaf = self._sums[-1]
         if (
             tier == self._devices_at
@@ -114,30 +114,30 @@ class TreeObserver:
             and leaf in self._discarded_sums[index]
         ):
             rows = np.flatnonzero(np.isin(senders, self._discarded_sums[index][leaf]))
-            self._add(index, tier - 1, "met", leaf, vectors[torch.from_numpy(rows)].sum(dim=0))
+            self._add_to_record(index, tier - 1, "met", leaf, vectors[torch.from_numpy(rows)].sum(dim=0))
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
         """Record the sum that contains the unit's message if a member receives it."""
         node = self._sums[tier]
         if node is not None:
-            self._keep(index, tier, "received", node, values[node])
+            self._record(index, tier, "received", node, values[node])
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
         """Record the models that members receive."""
         for node in sorted(self._roots[tier]):
-            self._keep(index, tier, "broadcast", node, values[node])
+            self._record(index, tier, "broadcast", node, values[node])
 
     @property
     def observations(self) -> Observations:
         """All vectors received, by aggregation, tier, kind and sender."""
         return dict(self._observations)
 
-    def _add(self, index: int, tier: int, how: str, who: int, vector: Tensor) -> None:
+    def _add_to_record(self, index: int, tier: int, how: str, who: int, vector: Tensor) -> None:
         """Add ``vector`` to what was recorded under the same key: messages arrive in chunks."""
         before = self._observations.get((index, tier, how, who), 0.0)
-        self._keep(index, tier, how, who, vector)
+        self._record(index, tier, how, who, vector)
         self._observations[index, tier, how, who] = self._observations[index, tier, how, who] + before
 
-    def _keep(self, index: int, tier: int, how: str, who: int, vector: Tensor) -> None:
+    def _record(self, index: int, tier: int, how: str, who: int, vector: Tensor) -> None:
         own = tier == self._devices_at and who == self._unit
         self._observations[index, tier, how, TARGET if own else who] = vector.detach().cpu().double().numpy()

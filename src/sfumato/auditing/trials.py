@@ -37,14 +37,14 @@ class FittedTest:
 
     def scores(self, present: Observations, absent: Observations, part: BoolArray) -> FloatArray:
         """Scores of one round: of ``present`` in trials with ``part``, otherwise of ``absent``."""
-        observed = rows_of(present, self.keys, part.shape[0])
+        observed = observation_matrix(present, self.keys, part.shape[0])
         if self.draw.rate < 1:
-            observed = np.where(part, observed, rows_of(absent, self.keys, part.shape[0]))
+            observed = np.where(part, observed, observation_matrix(absent, self.keys, part.shape[0]))
         return self.test.scores(observed, part)
 
     def combine(self, observed: Observations, parameters: int) -> FloatArray:
         """The observations as one vector, ``[M]``, with the weights of the test."""
-        return self.test.log_ratio_weights @ rows_of(observed, self.keys, parameters)
+        return self.test.log_ratio_weights @ observation_matrix(observed, self.keys, parameters)
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,10 @@ def _fit_tests(
             outcome.draws, of_present, of_absent, of_shifts, strict=True
         ):
             keys = tuple(sorted({*there, *not_there}))
-            rows = [rows_of(_fitting_part(observed), keys, FITTING_TRIALS) for observed in (not_there, there)]
+            rows = [
+                observation_matrix(_fitting_part(observed), keys, FITTING_TRIALS)
+                for observed in (not_there, there)
+            ]
             out = rows[0] if removed else rows[1]
             sent = out + np.array([shift.get(key, 0.0) for key in keys]).reshape(len(keys), 1)
             test = fit_test(rows[0], out, sent, rate=draw.rate, draw_visible=draw.visible, removed=removed)
@@ -160,7 +163,7 @@ def _fitting_part(observed: Observations) -> Observations:
     return {key: values[:FITTING_TRIALS] for key, values in observed.items()}
 
 
-def rows_of(observed: Observations, keys: tuple[ObservationKey, ...], trials: int) -> FloatArray:
+def observation_matrix(observed: Observations, keys: tuple[ObservationKey, ...], trials: int) -> FloatArray:
     """``[d, trials]``; zeros for what was not sent."""
     silence = np.zeros(trials)
     return np.array([observed.get(key, silence) for key in keys]).reshape(len(keys), trials)

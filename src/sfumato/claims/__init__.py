@@ -1,11 +1,9 @@
 """What papers claim about a plan, each claim beside the rigorous figure (docs/errata.md).
 
 ``accounting`` and ``report`` import from here; here ``schedule`` and what is below it are imported.
+`claims_of` imports the file of one paper only.
 
-    of_plan          the claims that fit a plan
-    rigorous         the rigorous figure beside a claim, at either unit
-    h2fdp            Proposition 3.1
-    h2fdp_condition  what it is stated for, and for which constant that is met
+    h2fdp            Proposition 3.1, and for which constant its condition is met
     hdp              Table I and the lemma of Sec. IV-C
     dp_ogl           Theorems 1 and 2, for every class of pairs
     dp_ogl_counts    Theorem 1: what it counts, and what it makes of it
@@ -14,3 +12,64 @@
     pfels            Theorem 3
     pfels_bound      the convergence bound (23), and the ratio it advises
 """
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sfumato.families import family_of
+from sfumato.privacy.charges import bound_epsilon
+from sfumato.privacy.claim import Claim
+from sfumato.privacy.guarantee import EpsilonBound, smallest
+from sfumato.privacy.observers import PairClass
+from sfumato.privacy.records import RecordCharge
+from sfumato.schedule.base import Plan
+from sfumato.schedule.tree import TreePlan
+
+
+def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
+    """Claims of the paper whose protocol or formula ``plan`` uses; none where there is none.
+
+    No paper here clips the gradients of examples.
+    """
+    if plan.spec.privacy.clips_examples:
+        return ()
+    found = family_of(plan.spec).claims(plan, delta)
+    return tuple(replace(claim, why=plan.parties.titled(claim.why)) for claim in found)
+
+
+def tree_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
+    """Claims of PFELS over the air, else of HDP or H2FDP, as the protocol's name says."""
+    if plan.eras:
+        return ()  # no paper here has devices that move, or trust that changes
+    if plan.air is not None:
+        from sfumato.claims.pfels import pfels_claims
+
+        return pfels_claims(plan, delta)
+    if plan.spec.protocol == "hdp":
+        from sfumato.claims.hdp import hdp_claims
+
+        return hdp_claims(plan, delta)
+    from sfumato.claims.h2fdp import h2fdp_claims
+
+    return h2fdp_claims(plan, delta)
+
+
+def claimed_units(plan: TreePlan) -> tuple[str, ...]:
+    """Kinds of units that claims are shown for, as ``privacy.unit`` says."""
+    unit = plan.spec.privacy.unit
+    return ("device", "record") if unit == "both" else (unit,)
+
+
+def rigorous_bound(plan: TreePlan, pair: PairClass, unit: str, delta: float) -> EpsilonBound:
+    """The smallest bound of a class of pairs; of records, for the devices that draw theirs most often."""
+    observer, neighbours = (pair.observer,), plan.spec.privacy.neighbours
+    exposures = plan.ledger.exposures(pair.unit, observer)
+    bounds: dict[str, EpsilonBound] = {}
+    if unit == "record":
+        by_filter = plan.spec.control is not None
+        charge = RecordCharge.of(plan.ledger, pair.unit, observer, neighbours=neighbours, by_filter=by_filter)
+        bounds.update((e.bound_name, charge.bound_epsilon(e, delta=delta)) for e in exposures)
+    else:
+        bounds.update((e.bound_name, bound_epsilon(e, delta=delta, neighbours=neighbours)) for e in exposures)
+    return bounds[smallest(bounds)]

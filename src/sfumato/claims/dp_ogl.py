@@ -36,11 +36,11 @@ def ogl_claims(plan: GroupPlan, delta: float) -> tuple[Claim, ...]:
     found: list[Claim] = []
     for pair in ledger.pair_classes():
         if pair.observer.kind == "device" and claims_pair(ledger, pair.unit, pair.observer.index):
-            found.extend(_of_pair(plan, pair, sources, second, delta))
+            found.extend(_claims_of_pair(plan, pair, sources, second, delta))
     return tuple(found)
 
 
-def _of_pair(
+def _claims_of_pair(
     plan: GroupPlan, pair: PairClass, sources: dict[str, str], second: Theorem2 | None, delta: float
 ) -> Iterator[Claim]:
     ledger, unit, observer = plan.ledger, pair.unit, pair.observer.index
@@ -52,20 +52,15 @@ def _of_pair(
     names = f"device:{unit}", f"device:{observer}"
     for source, method in sources.items():
         claimed = paper_epsilon(ledger, counts, method, delta)
-        why = _why(ledger, counts, unit, method, claimed >= rigorous, neighbours)
+        why = _explain_count(ledger, counts, unit, method, claimed >= rigorous, neighbours)
         yield Claim(source, *names, claimed, rigorous, why)
     if second is not None:
         claimed = second.epsilon(unit, observer, delta)
         yield Claim(second.source, *names, claimed, rigorous, second.why(unit, observer, claimed >= rigorous))
 
 
-def _why(
-    ledger: GroupReleases,
-    counts: Sequence[PaperCount],
-    unit: int,
-    method: str,
-    holds: bool,
-    neighbours: str,
+def _explain_count(
+    ledger: GroupReleases, counts: Sequence[PaperCount], unit: int, method: str, holds: bool, neighbours: str
 ) -> str:
     """One sentence: what the count gets wrong, what the composition gets wrong."""
     if ledger.kind == "dp-ogl+" and ledger.merge_every > 1:
@@ -89,7 +84,7 @@ def _why(
     else:
         said.append(f"{equation} counts {counted} releases, rightly")
     if method == BY_TEXT and counted:
-        said.append(_on_the_text(ledger, [c.group for c in counts if c.charged]))
+        said.append(_explain_divergence(ledger, [c.group for c in counts if c.charged]))
     if neighbours == "replace":
         said.append("its neighbours zero a worker out, the exact figure replaces it")
     elif counted < truth and holds:
@@ -99,7 +94,7 @@ def _why(
     return "; ".join(said) + "."
 
 
-def _on_the_text(ledger: GroupReleases, groups: Sequence[int]) -> str:
+def _explain_divergence(ledger: GroupReleases, groups: Sequence[int]) -> str:
     rates, sigmas = [ledger.rate[g] for g in groups], [ledger.noise_multiplier[g] for g in groups]
     if min(rates) == 1:
         return "2π²α/σ² is four times the Gaussian's α/2σ² at π = 1 (O3)"

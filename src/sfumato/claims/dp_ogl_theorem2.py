@@ -52,7 +52,7 @@ class Theorem2:
             if count.common:
                 spent += count.charged * single
             else:
-                spent += single * self._terms(unit, observer, count)
+                spent += single * self._sum_of_products(unit, observer, count)
         return epsilon_of(spent, delta) if spent.any() else 0.0
 
     def why(self, unit: int, observer: int, holds: bool) -> str:
@@ -62,8 +62,8 @@ class Theorem2:
         far = [c for c in paper_counts(self.ledger, unit, observer) if not c.common]
         extra = sum(c.through_target for c in far)
         said = []
-        if any(self._count(c) for c in far):
-            factor = self._least(unit, observer)
+        if any(self._counted_releases(c) for c in far):
+            factor = self._least_factor(unit, observer)
             if factor < 1:
                 said.append(
                     f"degradation factors are all above {np.floor(1000 * factor) / 1000:.3f}, so nothing is "
@@ -79,13 +79,13 @@ class Theorem2:
             said.append("composing by Rényi divergences is looser than exactly")
         return "; ".join(said) + "."
 
-    def _count(self, count: PaperCount) -> int:
+    def _counted_releases(self, count: PaperCount) -> int:
         if count.hops is None:
             return 0
         a_step = self.ledger.merge_every if self.ledger.kind == "dp-ogl" else 1
         return a_step * max(0, self.ledger.rounds // self.ledger.merge_every - count.hops + 1)
 
-    def _terms(self, unit: int, observer: int, count: PaperCount) -> FloatArray:
+    def _sum_of_products(self, unit: int, observer: int, count: PaperCount) -> FloatArray:
         """Sum over τ of (21)'s or (22)'s products of factors, at all orders."""
         total = np.zeros(len(ORDERS))
         if count.hops is None:
@@ -94,12 +94,14 @@ class Theorem2:
         a_step = self.ledger.merge_every if self.ledger.kind == "dp-ogl" else 1
         for tau in range(count.hops, last + 1):
             product = np.ones(len(ORDERS))
-            for group, step in self._steps(unit, observer, count, tau):
-                product *= self._mu(group, step)
+            for group, step in self._steps_without_target(unit, observer, count, tau):
+                product *= self._degradation_factor(group, step)
             total += a_step * product
         return total
 
-    def _steps(self, unit: int, observer: int, count: PaperCount, tau: int) -> Iterator[tuple[int, int]]:
+    def _steps_without_target(
+        self, unit: int, observer: int, count: PaperCount, tau: int
+    ) -> Iterator[tuple[int, int]]:
         """Groups without the target that the information passes, and the step (from 1) it is passed in."""
         kinds, hops = self.ledger.kinds, hops_of(self.ledger)
         mine, theirs = kinds.groups[kinds.of[unit]][0], kinds.groups[kinds.of[observer]][0]
@@ -121,21 +123,21 @@ class Theorem2:
                 if path[tau - step] not in mine:
                     yield path[tau - step], step + 1
 
-    def _mu(self, group: int, step: int) -> FloatArray:
+    def _degradation_factor(self, group: int, step: int) -> FloatArray:
         orders = np.array(ORDERS)
-        inverse = self._inverses(step)[group]
+        inverse = self._inverse_constants(step)[group]
         return np.asarray(orders / (orders + 1 / inverse))
 
-    def _least(self, unit: int, observer: int) -> float:
+    def _least_factor(self, unit: int, observer: int) -> float:
         """The smallest factor used, at order 1 where all of them are least."""
         least = 1.0
         for count in paper_counts(self.ledger, unit, observer):
-            if count.hops and self._count(count):
-                for group, step in self._steps(unit, observer, count, count.hops):
-                    least = min(least, float(1 / (1 + 1 / self._inverses(step)[group])))
+            if count.hops and self._counted_releases(count):
+                for group, step in self._steps_without_target(unit, observer, count, count.hops):
+                    least = min(least, float(1 / (1 + 1 / self._inverse_constants(step)[group])))
         return least
 
-    def _inverses(self, step: int) -> FloatArray:
+    def _inverse_constants(self, step: int) -> FloatArray:
         """1 / (h̄ c²σ²) of every group at ``step``, by (46), its two cases as (58) has them, and (67)."""
         rows = self._inverse.setdefault(0, [])
         state = self._inverse.setdefault(1, [np.zeros(self.ledger.group_count)])

@@ -1,12 +1,18 @@
-"""H2FDP's claim (Prop. 3.1), where its formula sized the noise, beside the rigorous figure."""
+"""H2FDP's claim (Prop. 3.1), where its formula sized the noise, beside the rigorous figure.
+
+The paper leaves c₁ of its condition, ε < c₁qL, open (docs/errata.md, H2).
+"""
 
 from __future__ import annotations
 
-from sfumato.claims.h2fdp_condition import condition_of
-from sfumato.claims.rigorous import claimed_units, rigorous_bound
+from sfumato.claims import claimed_units, rigorous_bound
+from sfumato.data.dataset_sizes import mean_examples
+from sfumato.errors import SpecError
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import PairClass, Party
+from sfumato.rounding import upper_bound
+from sfumato.schedule.noise.placement import record_rate
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.privacy import NoiseByFormula
 
@@ -25,7 +31,7 @@ def h2fdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
     formula = plan.spec.privacy.requested_noise
     if not isinstance(formula, NoiseByFormula) or plan.tree.depth > 2:
         return ()
-    condition = condition_of(plan, formula.epsilon)
+    condition = _condition(plan, formula.epsilon)
     asked = [(pair, unit) for pair in plan.ledger.pair_classes() for unit in claimed_units(plan)]
     semi_honest = [(pair, unit) for pair, unit in asked if _is_semi_honest(plan, pair)]
     return tuple(_claim(plan, *one, formula.epsilon, delta, condition) for one in semi_honest)
@@ -47,6 +53,25 @@ def _claim(plan: TreePlan, pair: PairClass, unit: str, claimed: float, delta: fl
         why = "the noise that this observer cannot take off is more than the formula asked for."
     observer, why = plan.ledger.party_name(pair.observer), f"{why.removesuffix('.')}; {condition}."
     return Claim(_H2FDP, f"{unit}:{pair.unit}", observer, claimed, best.epsilon, why)
+
+
+def _condition(plan: TreePlan, claimed: float) -> str:
+    """What Prop. 3.1 is stated for, as far as it can be checked: for which c1 that is met.
+
+    Of the two noises the global one has the smaller L, the number of rounds: its condition is the stricter.
+    """
+    condition = "Prop. 3.1 is for ε < c₁qL only and leaves c₁ open"
+    rounds = plan.spec.training.rounds
+    try:
+        rate = record_rate(plan.spec, mean_examples(plan.spec, plan.tree))
+    except SpecError:  # noise that was sized for another partition
+        return f"{condition}; q is not known before the data are divided (H2)"
+    needed = claimed / (rate * rounds)
+    return (
+        f"{condition}: with q = {rate:.4g} and L = {rounds:,} aggregations this is met if "
+        f"c₁ > {upper_bound(needed)}; ε < c₁q²L, of the proof that it rests on, if "
+        f"c₁ > {upper_bound(needed / rate)} (H2)"
+    )
 
 
 def _why_of_device(plan: TreePlan, pair: PairClass) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sfumato.claims.rigorous import claimed_units, rigorous_bound
+from sfumato.claims import claimed_units, rigorous_bound
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.observers import PairClass
 from sfumato.schedule.tree import TreePlan
@@ -72,7 +72,7 @@ def noisers_of(plan: TreePlan) -> Noisers:
     )
 
 
-def old_conversion(multiplier: float, rate: float, rounds: int, delta: float) -> float:
+def epsilon_by_old_conversion(multiplier: float, rate: float, rounds: int, delta: float) -> float:
     """min over orders of ``RDP + ln(1/delta) / (order - 1)``: the paper's accountant.
 
     Args:
@@ -112,7 +112,7 @@ def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
         return ()
     noisers = noisers_of(plan)
     rounds = plan.ledger.rounds
-    each = old_conversion(stated.multiplier, plan.participants.rate, rounds, delta)
+    each = epsilon_by_old_conversion(stated.multiplier, plan.participants.rate, rounds, delta)
     found = []
     for pair in plan.ledger.pair_classes():
         count = _claimed_noisers(plan, pair, noisers)
@@ -129,7 +129,7 @@ def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
                     plan.ledger.party_name(pair.observer),
                     claimed,
                     rigorous,
-                    _why(plan, pair, claimed, rigorous),
+                    _explain_claim(plan, pair, claimed, rigorous),
                 )
             )
     return tuple(found)
@@ -147,7 +147,7 @@ def _claimed_noisers(plan: TreePlan, pair: PairClass, noisers: Noisers) -> float
     return float(plan.participants.drawn[leaf]) if own and all_noisy else 0.0
 
 
-def _why(plan: TreePlan, pair: PairClass, claimed: float, rigorous: float) -> str:
+def _explain_claim(plan: TreePlan, pair: PairClass, claimed: float, rigorous: float) -> str:
     if rigorous <= claimed * (1 + 1e-9):
         return "this observer meets only the sum of all noise; every noiser has to be honest (D1)."
     reasons = []

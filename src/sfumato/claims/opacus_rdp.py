@@ -39,19 +39,19 @@ def divergences(sigma: float, rate: float) -> FloatArray:
     """
     if rate == 1:
         return np.array(ORDERS) / (2 * sigma**2)
-    return np.array([_log_a(sigma, rate, order) / (order - 1) for order in ORDERS])
+    return np.array([_log_moment(sigma, rate, order) / (order - 1) for order in ORDERS])
 
 
-def _log_a(sigma: float, rate: float, order: float) -> float:
+def _log_moment(sigma: float, rate: float, order: float) -> float:
     if order == int(order):
-        return _whole(sigma, rate, int(order))
+        return _log_moment_of_whole_order(sigma, rate, int(order))
     count = 64
-    while (found := _series(sigma, rate, order, count)) is None and count < _MOST_TERMS:
+    while (found := _log_moment_by_series(sigma, rate, order, count)) is None and count < _MOST_TERMS:
         count *= 4
     return math.inf if found is None else found
 
 
-def _whole(sigma: float, rate: float, order: int) -> float:
+def _log_moment_of_whole_order(sigma: float, rate: float, order: int) -> float:
     """ln Σ_i C(α, i) (1-q)^(α-i) q^i e^((i² - i) / (2σ²))."""
     from scipy import special
 
@@ -60,7 +60,7 @@ def _whole(sigma: float, rate: float, order: int) -> float:
     return float(special.logsumexp(logs + (i * i - i) / (2 * sigma**2)))
 
 
-def _series(sigma: float, rate: float, order: float, count: int) -> float | None:
+def _log_moment_by_series(sigma: float, rate: float, order: float, count: int) -> float | None:
     """The logarithm of both series, up to the first term below e⁻³⁰; ``None`` if ``count`` are too few."""
     from scipy import special
 

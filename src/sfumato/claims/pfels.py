@@ -29,11 +29,11 @@ def pfels_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
     air, noise = plan.air, plan.spec.privacy.noise
     if air is None or not isinstance(noise, NoiseByFormula):
         return ()
-    pairs = [pair for pair in plan.ledger.pair_classes() if _is_spoken_of(plan, pair)]
-    return tuple(claim for pair in pairs for claim in _claims(plan, air, pair, noise.epsilon, delta))
+    pairs = [pair for pair in plan.ledger.pair_classes() if _paper_speaks_of(plan, pair)]
+    return tuple(claim for pair in pairs for claim in _claims_of_pair(plan, air, pair, noise.epsilon, delta))
 
 
-def _is_spoken_of(plan: TreePlan, pair: PairClass) -> bool:
+def _paper_speaks_of(plan: TreePlan, pair: PairClass) -> bool:
     if pair.observer.kind == "node":
         path = plan.tree.paths[plan.tree.leaf_of(pair.unit)]
         own = path[pair.observer.tier] == pair.observer.index
@@ -41,7 +41,9 @@ def _is_spoken_of(plan: TreePlan, pair: PairClass) -> bool:
     return pair.observer.kind == "public"
 
 
-def _claims(plan: TreePlan, air: AirPlan, pair: PairClass, claimed: float, delta: float) -> Iterator[Claim]:
+def _claims_of_pair(
+    plan: TreePlan, air: AirPlan, pair: PairClass, claimed: float, delta: float
+) -> Iterator[Claim]:
     neighbours, rounds = plan.spec.privacy.neighbours, plan.spec.training.rounds
     unit, observer = f"device:{pair.unit}", plan.ledger.party_name(pair.observer)
     one = plan.ledger.after(1).exposures(pair.unit, (pair.observer,))
@@ -59,14 +61,14 @@ def _claims(plan: TreePlan, air: AirPlan, pair: PairClass, claimed: float, delta
         surrogate, aside = _surrogate(plan, exposure, delta)
         factor = noise_scale_for(exposures, epsilon=claimed, delta=delta, neighbours=neighbours)
         why = (
-            f"{_reason(plan, air, exposure, what, hidden=hidden)}; the sum is observed at noise multiplier "
-            f"{_multipliers(exposure.releases)}, {best.how}, composed by {best.method}"
-            f"{_grid(exposure, best)}; {aside}{_needed(exposure, claimed, factor)}."
+            f"{_explain_claim(plan, air, exposure, what, hidden=hidden)}; the sum is observed at noise "
+            f"multiplier {_describe_multipliers(exposure.releases)}, {best.how}, composed by {best.method}"
+            f"{_describe_grid(exposure, best)}; {aside}{_describe_needed_noise(exposure, claimed, factor)}."
         )
         yield Claim(f"{_THEOREM}, {what}", unit, observer, claimed, best.epsilon, why, best.method, surrogate)
 
 
-def _multipliers(releases: Sequence[Release]) -> str:
+def _describe_multipliers(releases: Sequence[Release]) -> str:
     """The range of noise multipliers of ``releases``, over what the unit's own contribution moves."""
     found = [r.mu_squared("zero-out") ** -0.5 for r in releases if r.depends_on_unit]
     if not found:
@@ -75,7 +77,7 @@ def _multipliers(releases: Sequence[Release]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _reason(plan: TreePlan, air: AirPlan, exposure: Exposure, what: str, *, hidden: bool) -> str:
+def _explain_claim(plan: TreePlan, air: AirPlan, exposure: Exposure, what: str, *, hidden: bool) -> str:
     """What is wrong with the claim, by the errata's numbers (docs/errata.md)."""
     domain = 2 * float((air.participants / plan.tree.devices).min())
     assert isinstance(plan.spec.privacy.noise, NoiseByFormula)
@@ -116,7 +118,7 @@ def _surrogate(plan: TreePlan, exposure: Exposure, delta: float) -> tuple[float 
     return epsilon, aside
 
 
-def _grid(exposure: Exposure, best: EpsilonBound) -> str:
+def _describe_grid(exposure: Exposure, best: EpsilonBound) -> str:
     """The grid of privacy losses behind a figure, where there is one."""
     for charge in charges(exposure, best.neighbours):
         curve = compose(charge.terms, neighbours=charge.neighbours)
@@ -125,7 +127,7 @@ def _grid(exposure: Exposure, best: EpsilonBound) -> str:
     return ""
 
 
-def _needed(exposure: Exposure, claimed: float, factor: float) -> str:
+def _describe_needed_noise(exposure: Exposure, claimed: float, factor: float) -> str:
     """Which noise would make the claim true."""
     if math.isinf(factor):
         return f"no noise floor holds here, so nothing makes ε = {claimed:g} true"

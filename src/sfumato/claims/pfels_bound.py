@@ -28,7 +28,9 @@ _RATIOS = tuple(round(0.05 * i, 2) for i in range(1, 21))
 _MOST_ROUNDS = 100
 
 
-def terms(ratio: float, parameters: int, participants: float, inverse_square: float) -> tuple[float, float]:
+def bound_terms(
+    ratio: float, parameters: int, participants: float, inverse_square: float
+) -> tuple[float, float]:
     """Compression and privacy error of (23) as printed, in units of ``C1^2``.
 
     Args:
@@ -50,7 +52,9 @@ def advised_ratio(plan: TreePlan, parameters: int) -> float | None:
     participants = float(air.participants.mean())
 
     def bound(ratio: float) -> float:
-        return sum(terms(ratio, parameters, participants, _inverse_square(plan, air, ratio, parameters)))
+        return sum(
+            bound_terms(ratio, parameters, participants, _inverse_square(plan, air, ratio, parameters))
+        )
 
     return min(_RATIOS, key=bound)
 

@@ -1,10 +1,9 @@
-"""The command line: one file for each command; slow packages are imported only when a command runs.
+"""The command line: one file for each command, imported only when that command runs.
 
     run.py account.py validate.py show.py init.py plan.py sweep.py report.py compare.py attack.py audit.py
     verify.py statement.py explore.py
-    options.py        arguments and options that several commands share
+    options.py        arguments and options that several commands share, and how messages name them
     spec_argument.py  reads the SPEC argument; errors name the file
-    spelling.py       how messages name options
     console.py        tables and numbers as commands print them
     plan_summary.py   parts of `sfumato show` that trees and groups share
     show_tree.py      `sfumato show` for a tree or a star
@@ -24,57 +23,41 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
 from sfumato.arguments import spelled_by
-from sfumato.cli import (
-    account,
-    attack,
-    audit,
-    compare,
-    explore,
-    init,
-    plan,
-    report,
-    run,
-    show,
-    statement,
-    sweep,
-    validate,
-    verify,
-)
-from sfumato.cli.options import DEBUG
-from sfumato.cli.spelling import OptionSpelling
+from sfumato.cli.options import DEBUG, OptionSpelling
 from sfumato.durable_files import reason
 from sfumato.errors import SfumatoError, SpecProblemsError
 from sfumato.user_code import command_was_exited, describe_error, user_code_location
 
-app = typer.Typer(
-    name="sfumato",
-    help="Differentially private federated learning over real networks. Reports the privacy loss ε of every "
-    "device towards every observer, and what a training costs.",
-    epilog="SPEC is a YAML file or the name of a built-in spec. Start with: sfumato run quickstart",
-    no_args_is_help=True,
-    rich_markup_mode=None,  # plain help: rich would triple the time it takes
-    pretty_exceptions_enable=False,
-)
-app.command()(run.run)
-app.command()(account.account)
-app.command()(validate.validate)
-app.command()(show.show)
-app.command()(init.init)
-app.command()(plan.plan)
-app.command()(sweep.sweep)
-app.command()(report.report)
-app.command()(compare.compare)
-app.command()(attack.attack)
-app.command()(audit.audit)
-app.command()(verify.verify)
-app.command()(statement.statement)
-app.command()(explore.explore)
+COMMANDS = (
+    "run", "account", "validate", "show", "init", "plan", "sweep", "report", "compare", "attack", "audit",
+    "verify", "statement", "explore",
+)  # fmt: skip
+"""Each is the function of its name in the file of its name, listed in this order by ``--help``."""
+
+
+def app_of(arguments: Sequence[str]) -> typer.Typer:
+    """The commands that ``arguments`` may need: the one that they name, or all, to list them or to refuse."""
+    app = typer.Typer(
+        name="sfumato",
+        help="Differentially private federated learning over real networks. Reports the privacy loss ε of "
+        "every device towards every observer, and what a training costs.",
+        epilog="SPEC is a YAML file or the name of a built-in spec. Start with: sfumato run quickstart",
+        no_args_is_help=True,
+        rich_markup_mode=None,  # plain help: rich would triple the time it takes
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_global)
+    named = next((word for word in arguments if not word.startswith("-")), None)
+    for name in COMMANDS if named not in COMMANDS else (named,):
+        app.command()(getattr(import_module(f"sfumato.cli.{name}"), name))
+    return app
 
 
 def _print_version(wanted: bool) -> None:
@@ -83,12 +66,10 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _global(
     debug: Annotated[bool, DEBUG] = False,
     _version: Annotated[
-        bool,
-        typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version),
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
     pass
@@ -107,26 +88,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     try:
         with _terminated_as_interrupted(), spelled_by(OptionSpelling()):
-            typer.main.get_command(app)(args=arguments, prog_name="sfumato")
+            typer.main.get_command(app_of(arguments))(args=arguments, prog_name="sfumato")
     except SystemExit as done:
         if command_was_exited(done):
-            return _failed(done, f"code that was called failed: {describe_error(done)}", 1, debug=debug)
+            return _report(done, f"code that was called failed: {describe_error(done)}", 1, debug=debug)
         return done.code if isinstance(done.code, int) else int(done.code is not None)
     except SfumatoError as error:
-        return _failed(error, str(error), error.exit_status, debug=debug)
+        return _report(error, str(error), error.exit_status, debug=debug)
     except KeyboardInterrupt as error:
-        return _failed(error, "interrupted", 130, debug=debug)
+        return _report(error, "interrupted", 130, debug=debug)
     except MemoryError as error:
-        return _failed(error, _out_of_memory(error), 1, debug=debug)
+        return _report(error, _describe_memory_error(error), 1, debug=debug)
     except OSError as error:
-        return _failed(error, _of_the_system(error), 1, debug=debug)
+        return _report(error, _describe_system_error(error), 1, debug=debug)
     except Exception as error:
         if user_code_location(error) is not None:
-            return _failed(error, f"code that was called failed: {describe_error(error)}", 1, debug=debug)
+            return _report(error, f"code that was called failed: {describe_error(error)}", 1, debug=debug)
         if "can't allocate memory" in str(error) or "out of memory" in str(error):
-            return _failed(error, _out_of_memory(error), 1, debug=debug)
+            return _report(error, _describe_memory_error(error), 1, debug=debug)
         hint = "" if debug else " (run again with --debug for a traceback)"
-        return _failed(error, f"internal error: {type(error).__name__}: {error}{hint}", 1, debug=debug)
+        return _report(error, f"internal error: {type(error).__name__}: {error}{hint}", 1, debug=debug)
     return 0
 
 
@@ -143,22 +124,19 @@ def _terminated_as_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _of_the_system(error: OSError) -> str:
+def _describe_system_error(error: OSError) -> str:
     """The operating system's error in one line."""
     return reason(error) if error.filename is None else f"{error.filename}: {reason(error)}"
 
 
-def _out_of_memory(error: BaseException) -> str:
+def _describe_memory_error(error: BaseException) -> str:
     said = " ".join(str(error).split())[:200]
     return f"this does not fit into the machine's memory{': ' if said else ''}{said}"
 
 
-def _failed(error: BaseException, message: str, status: int, *, debug: bool) -> int:
+def _report(error: BaseException, message: str, status: int, *, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
     lines = message.split("\n") if isinstance(error, SpecProblemsError) else [message]
     print("\n".join(f"sfumato: {line}" for line in lines), file=sys.stderr)
     return status
-
-
-__all__ = ["app", "main"]

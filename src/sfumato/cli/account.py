@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import console, key_value_table, raw_to_trusted_edge, table
+from sfumato.cli.console import console, empty_table, key_value_table, raw_to_trusted_edge
 from sfumato.cli.options import Debug, Set, SpecSource
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.rounding import number, range_text, upper_bound
@@ -68,17 +68,17 @@ def account(
 
 def _print(report: PrivacyReport) -> None:
     out, titled = console(), report.plan.parties.titled
-    groups = _grouped(report.guarantees)
+    groups = _rows_by_relation(report.guarantees)
     each = max(1, MOST_ROWS // max(1, len(groups)))
     shown = [group[:each] for group in groups]
-    whom = " and of ".join(_units(report.guarantees))
+    whom = " and of ".join(_describe_units(report.guarantees))
     out.print(f"{report.name}: ε of {whom} towards observers, δ = {number(report.delta)}")
     out.print()
-    out.print(_guarantees(shown, titled))
+    out.print(_guarantee_table(shown, titled))
     hidden = len(report.guarantees) - sum(len(group) for group in shown)
     if hidden:
         out.print(f"… {hidden:,} more rows; --json shows all of them")
-    constants = _constants(report.guarantees)
+    constants = _values_of_all_rows(report.guarantees)
     if constants:
         out.print(f"All rows: {constants}.")
     if any(row.stands_for > 1 for group in shown for row in group):
@@ -86,13 +86,13 @@ def _print(report: PrivacyReport) -> None:
     if any(row.epsilon_range for group in shown for row in group):
         out.print("ε of its units: the least and the largest; the unit named has the largest")
     out.print()
-    out.print(key_value_table((_pair(group[0], titled), group[0].why) for group in shown))
+    out.print(key_value_table((_name_pair(group[0], titled), group[0].why) for group in shown))
     if report.guarantees and report.guarantees[0].curve:
         out.print()
-        out.print(_curves([group[0] for group in shown], titled))
+        out.print(_curve_table([group[0] for group in shown], titled))
     if report.claims:
         out.print()
-        out.print(_claims(report.claims[:MOST_ROWS], titled))
+        out.print(_claim_table(report.claims[:MOST_ROWS], titled))
         if len(report.claims) > MOST_ROWS:
             out.print(f"… {len(report.claims) - MOST_ROWS:,} more claims; --json shows all of them")
         out.print()
@@ -100,7 +100,7 @@ def _print(report: PrivacyReport) -> None:
         out.print(key_value_table({claim.source: claim.why for claim in worst}.items()))
     if report.coalitions:
         out.print()
-        out.print(_coalitions(report.coalitions))
+        out.print(_coalition_table(report.coalitions))
         if len(report.coalitions) > MOST_SIZES:
             out.print("… and the sizes in between; --json shows them")
     if report.plan.raw_to_trusted_edge:
@@ -114,13 +114,13 @@ def _print(report: PrivacyReport) -> None:
 UNITS = {"device": "a device (all its data)", "record": "a record (any one example of a device)"}
 
 
-def _units(rows: Sequence[Guarantee]) -> list[str]:
+def _describe_units(rows: Sequence[Guarantee]) -> list[str]:
     """What the units of ``rows`` are."""
     kinds = {row.unit_kind for row in rows}
     return [what for kind, what in UNITS.items() if kind in kinds]
 
 
-def _grouped(rows: Sequence[Guarantee]) -> list[list[Guarantee]]:
+def _rows_by_relation(rows: Sequence[Guarantee]) -> list[list[Guarantee]]:
     """Rows by the relation of observer and unit; groups and rows with the largest ε first, devices first."""
     groups: dict[tuple[str, str], list[Guarantee]] = {}
     for row in sorted(rows, key=lambda row: (row.unit_kind, -row.epsilon)):
@@ -131,17 +131,17 @@ def _grouped(rows: Sequence[Guarantee]) -> list[list[Guarantee]]:
 VARYING = ("neighbours", "bound", "method")
 
 
-def _constants(rows: Sequence[Guarantee]) -> str:
+def _values_of_all_rows(rows: Sequence[Guarantee]) -> str:
     values = {name: {str(getattr(row, name)) for row in rows} for name in VARYING}
     return ", ".join(f"{name} {found.pop()}" for name, found in values.items() if len(found) == 1)
 
 
-def _guarantees(groups: Sequence[Sequence[Guarantee]], titled: Title) -> Table:
+def _guarantee_table(groups: Sequence[Sequence[Guarantee]], titled: Title) -> Table:
     rows = [row for group in groups for row in group]
     varying = [name for name in VARYING if len({getattr(row, name) for row in rows}) > 1]
     related = ["relation"] if any(row.relation.words for row in rows) else []
     ranged = ["ε of its units"] if any(row.epsilon_range for row in rows) else []
-    shown = table(
+    shown = empty_table(
         *related,
         "unit",
         "observer",
@@ -167,18 +167,18 @@ def _guarantees(groups: Sequence[Sequence[Guarantee]], titled: Title) -> Table:
     return shown
 
 
-def _curves(rows: Sequence[Guarantee], titled: Title) -> Table:
+def _curve_table(rows: Sequence[Guarantee], titled: Title) -> Table:
     every = -(-len(rows[0].curve) // CURVE_COLUMNS)
     deltas = [delta for delta, _ in rows[0].curve[::every]]
     titles = [f"δ={delta:.0e}" for delta in deltas]
-    shown = table("ε over δ", *titles, right=titles)
+    shown = empty_table("ε over δ", *titles, right=titles)
     for row in rows:
-        shown.add_row(_pair(row, titled), *(upper_bound(epsilon) for _, epsilon in row.curve[::every]))
+        shown.add_row(_name_pair(row, titled), *(upper_bound(epsilon) for _, epsilon in row.curve[::every]))
     return shown
 
 
-def _claims(claims: Sequence[Claim], titled: Title) -> Table:
-    shown = table(
+def _claim_table(claims: Sequence[Claim], titled: Title) -> Table:
+    shown = empty_table(
         "claim", "unit", "observer", "claimed ε", "rigorous ε", "holds", right=("claimed ε", "rigorous ε")
     )
     for claim in claims:
@@ -193,14 +193,14 @@ def _claims(claims: Sequence[Claim], titled: Title) -> Table:
     return shown
 
 
-def _coalitions(rows: Sequence[Coalition]) -> Table:
+def _coalition_table(rows: Sequence[Coalition]) -> Table:
     """The largest ε by coalition size; of many sizes the smallest, the largest and some in between."""
     by_unit: dict[str, list[Coalition]] = {}
     for row in rows:
         by_unit.setdefault(row.unit, []).append(row)
     units = sorted(by_unit, key=lambda unit: -max(row.epsilon for row in by_unit[unit]))[:MOST_UNITS]
     right = ("colluding devices", "ε", "with its supernode")
-    shown = table("unit", *right, right=right)
+    shown = empty_table("unit", *right, right=right)
     for unit in units:
         found = by_unit[unit]
         steps = min(MOST_SIZES, len(found)) - 1
@@ -211,5 +211,5 @@ def _coalitions(rows: Sequence[Coalition]) -> Table:
     return shown
 
 
-def _pair(row: Guarantee, titled: Title) -> str:
+def _name_pair(row: Guarantee, titled: Title) -> str:
     return f"{titled(row.unit)} → {titled(row.observer)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sfumato.cli.console import console, count, table
+from sfumato.cli.console import console, count, empty_table
 from sfumato.rounding import number, upper_bound
 
 _WHAT = {
@@ -37,13 +37,15 @@ def _print_reconstructions(result: Mapping[str, Any]) -> None:
     out.print()
     measures = list(result["guess"])
     numbers = [*(_SCORES[name] for name in measures), "labels", "s a target"]
-    shown = table("attack", *numbers, right=tuple(numbers))
+    shown = empty_table("attack", *numbers, right=tuple(numbers))
     for row in result["results"]:
-        scores = [_mean(row["scores"][name]) for name in measures]
+        scores = [_format_mean(row["scores"][name]) for name in measures]
         shown.add_row(
             row["attack"], *scores, f"{row['label_accuracy']:.0%}", f"{row['seconds_a_target']:.1f}"
         )
-    shown.add_row("baseline: class mean", *(_mean(result["guess"][name]) for name in measures), "–", "–")
+    shown.add_row(
+        "baseline: class mean", *(_format_mean(result["guess"][name]) for name in measures), "–", "–"
+    )
     out.print(shown)
     beside = result["beside_guess"]
     out.print(
@@ -52,7 +54,7 @@ def _print_reconstructions(result: Mapping[str, Any]) -> None:
     )
 
 
-def _mean(score: float | str) -> str:
+def _format_mean(score: float | str) -> str:
     return "∞" if score == "inf" else f"{float(score):.3f}"
 
 
@@ -75,14 +77,16 @@ def _print_rates(result: Mapping[str, Any]) -> None:
             f"({bound['neighbours']})"
         )
         numbers = ("TPR at FPR 0.1 %", "at 1 %", "AUC")
-        shown = table("attack", *numbers, right=numbers)
+        shown = empty_table("attack", *numbers, right=numbers)
         for row in rows:
             low, one = row["tpr_at"]["0.001"], row["tpr_at"]["0.01"]
             exceeds = "  EXCEEDS THE BOUND" if row["exceeds_bound"] else ""
-            shown.add_row(row["attack"] + exceeds, _share(low), _share(one), _share(row["auc"]))
+            shown.add_row(
+                row["attack"] + exceeds, _format_rate(low), _format_rate(one), _format_rate(row["auc"])
+            )
         out.print(shown)
 
 
-def _share(estimate: Mapping[str, float]) -> str:
+def _format_rate(estimate: Mapping[str, float]) -> str:
     """A rate with its 95 % interval."""
     return f"{estimate['value']:.3f} [{estimate['low']:.3f}–{estimate['high']:.3f}]"

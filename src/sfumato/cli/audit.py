@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sfumato.arguments import Argument
-from sfumato.cli.console import console, table
+from sfumato.cli.console import console, empty_table
 from sfumato.cli.options import Debug, Set
 from sfumato.cli.spec_argument import locating_errors, read_spec, titles_of
 from sfumato.errors import SpecError
@@ -55,16 +55,18 @@ def audit(
     from sfumato.auditing import audit as attack
     from sfumato.run_folder.reader import write_json
 
-    run = _run_named(spec)
+    run = _run_folder_named(spec)
     if out is not None:
         _require_outside_of_runs(out)
-    loaded, settings = (read_spec(spec, changes), ()) if run is None else _played(run, changes)
+    loaded, settings = (
+        (read_spec(spec, changes), ()) if run is None else _spec_and_settings_of_run(run, changes)
+    )
     with locating_errors(spec):
         report = attack(loaded, observers=tuple(observer or ()), trials=trials, settings=settings)
     if out is not None:
         write_json(out, report.to_dict())
     if run is not None:
-        _keep(run, report)
+        _add_to_run_folder(run, report)
     if as_json:
         print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
@@ -88,7 +90,7 @@ def _require_outside_of_runs(out: Path) -> None:
         raise SpecError(Argument("out"), str(out), allowed)
 
 
-def _run_named(source: str) -> Path | None:
+def _run_folder_named(source: str) -> Path | None:
     """The run folder that ``source`` names; ``None`` if it names a spec."""
     from sfumato.run_folder.reader import holds_run
     from sfumato.spec.load import builtin_names
@@ -96,7 +98,7 @@ def _run_named(source: str) -> Path | None:
     return Path(source) if source not in builtin_names() and holds_run(Path(source)) else None
 
 
-def _played(run: Path, changes: list[str] | None) -> tuple[Spec, tuple[RoundSettings, ...]]:
+def _spec_and_settings_of_run(run: Path, changes: list[str] | None) -> tuple[Spec, tuple[RoundSettings, ...]]:
     """The spec of a run, after the folder has been checked, and with control the settings of its rounds."""
     from sfumato.run_folder.reader import SPEC_FILE, load_run_to_add
     from sfumato.schedule.control.realised import settings_of_run
@@ -111,7 +113,7 @@ def _played(run: Path, changes: list[str] | None) -> tuple[Spec, tuple[RoundSett
     return spec, () if spec.control is None else settings_of_run(folder.path)
 
 
-def _keep(run: Path, report: AuditReport) -> None:
+def _add_to_run_folder(run: Path, report: AuditReport) -> None:
     """Write the findings into the run folder, from where the report reads them."""
     from sfumato.report.results.attack_findings import AUDIT_FILE
     from sfumato.run_folder.reader import ATTACKS_FOLDER, add_json
@@ -128,7 +130,7 @@ def _print(report: AuditReport, titled: Callable[[str], str]) -> None:
     )
     out.print()
     numbers = ("empirical ε\n(lower bound)", "guaranteed ε", "ratio", "s")
-    shown = table("unit", "observer", *numbers[:3], "test", "verdict", numbers[3], right=numbers)
+    shown = empty_table("unit", "observer", *numbers[:3], "test", "verdict", numbers[3], right=numbers)
     for row in report.findings:
         finite = row.upper not in (0.0, float("inf"))
         shown.add_row(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import console, count, table
+from sfumato.cli.console import console, count, empty_table
 from sfumato.cli.options import Debug
 from sfumato.errors import SpecError
 from sfumato.rounding import number, upper_bound
@@ -45,7 +45,7 @@ def compare(
     rows = compared.table()
     alike = {column for column in ("rounds", "seeds", "delta") if rows[column].nunique() == 1}
     raw_differs = rows["raw_to_trusted_edge"].nunique() > 1
-    shown = _table(rows, {*alike, *compared.unasked_columns}, with_raw=raw_differs)
+    shown = _comparison_table(rows, {*alike, *compared.unasked_columns}, with_raw=raw_differs)
     out = console()
     name, *others = shown.columns
     name.min_width = min(MOST_NAME, max(len(word) for row in rows["run"] for word in str(row).split()))
@@ -66,7 +66,7 @@ def compare(
         out.print(f"note: {notice}")
 
 
-def _table(rows: pd.DataFrame, left_out: set[str], *, with_raw: bool) -> Table:
+def _comparison_table(rows: pd.DataFrame, left_out: set[str], *, with_raw: bool) -> Table:
     """A line for each run, without the columns ``left_out`` and those in which nothing was measured."""
     numbers = {
         column: title
@@ -76,7 +76,7 @@ def _table(rows: pd.DataFrame, left_out: set[str], *, with_raw: bool) -> Table:
     scores = {headline.column: headline for headline in HEADLINES}
     alone = scores[rows["score"].iloc[0]].title if rows["score"].nunique() == 1 else "score"
     titles = ["run", "protocol", alone, *numbers.values(), *(["raw devices"] if with_raw else [])]
-    shown = table(*titles, right=titles[2:])
+    shown = empty_table(*titles, right=titles[2:])
     for row in rows.to_dict("records"):
         score = scores[row["score"]]
         spread, value = row["final_score_half_width"], row["final_score"]

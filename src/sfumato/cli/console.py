@@ -17,7 +17,7 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
 
 
-def table(*headers: str, right: Sequence[str] = ()) -> Table:
+def empty_table(*headers: str, right: Sequence[str] = ()) -> Table:
     """An empty table without frames; the columns named in ``right`` hold numbers."""
     from rich import box
     from rich.table import Table

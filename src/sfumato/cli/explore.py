@@ -13,8 +13,7 @@ from sfumato.cli.spec_argument import locating_errors
 
 def explore(
     spec: Annotated[
-        str,
-        typer.Argument(metavar="SPEC", help="A YAML file or the name of a built-in spec."),
+        str, typer.Argument(metavar="SPEC", help="A YAML file or the name of a built-in spec.")
     ] = "quickstart",
     port: Annotated[
         int, typer.Option(min=0, max=65535, metavar="N", help="Where to listen; 0: any free port.")

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sfumato.arguments import Argument
-from sfumato.cli.console import console, count, key_value_table, table
+from sfumato.cli.console import console, count, empty_table, key_value_table
 from sfumato.cli.options import Debug, Set, SpecSource
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
 from sfumato.rounding import number, upper_bound
-from sfumato.rounding import number as as_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -64,7 +63,7 @@ def plan(
     """Choose the noise that meets targets of ε, and write the spec."""
     from sfumato.planning import plan as plan_for
 
-    targets = _targets(target)
+    targets = _parse_targets(target)
     loaded = read_spec(spec, changes)
     path = out or Path(f"{loaded.name}{SUFFIX}.yaml")
     if out is None and path.exists():
@@ -76,15 +75,15 @@ def plan(
     print(f"written: {path}\nverify it with: {shlex.join(['sfumato', 'account', str(path)])}")
 
 
-def _targets(written: list[str]) -> dict[str, float]:
+def _parse_targets(written: list[str]) -> dict[str, float]:
     found: dict[str, float] = {}
     for text in written:
         observer, equals, value = text.rpartition("=")
         try:
-            number = float(value)
+            epsilon = float(value)
         except ValueError:
-            number = math.nan
-        if not equals or not observer.strip() or not 0 < number < math.inf:
+            epsilon = math.nan
+        if not equals or not observer.strip() or not 0 < epsilon < math.inf:
             raise SpecError(
                 Argument("targets"), text, "must be OBSERVER=EPSILON, a number above 0, e.g. cloud=2"
             )
@@ -92,7 +91,7 @@ def _targets(written: list[str]) -> dict[str, float]:
             raise SpecError(
                 Argument("targets"), text, f"contradicts {observer}={found[observer]:g}: give one of them"
             )
-        found[observer] = number
+        found[observer] = epsilon
     return found
 
 
@@ -113,28 +112,28 @@ def _print(planned: PlannedSpec, minimize: Minimize) -> None:
     delta = planned.spec.privacy.delta
     out.print(f"{planned.spec.name}: least {minimize} that meets the targets at δ = {number(delta)}")
     out.print()
-    out.print(_met(planned))
+    out.print(_target_table(planned))
     out.print("price: % of the noise variance that a target 1 % larger would save")
     out.print()
-    out.print(_sources(planned))
+    out.print(_source_table(planned))
     if len(planned.sources) > MOST_ROWS:
         out.print(f"… {len(planned.sources) - MOST_ROWS:,} more sources; the written spec lists all of them")
     out.print("multiplier: noise standard deviation over the zero-out sensitivity of a message")
     out.print()
     if planned.options:
-        out.print(_options(planned))
+        out.print(_option_table(planned))
         out.print(
             "allowed: at most the noise given by noise=X; without it, at most the noise that the spec's own "
             "participation and rounds need, relative to the distance that the model can move"
         )
         out.print()
-    out.print(key_value_table(_facts(planned)))
+    out.print(key_value_table(_summary_rows(planned)))
     for note in planned.notes:
         out.print(f"note: {note}")
 
 
-def _met(planned: PlannedSpec) -> Table:
-    shown = table("target", "worst unit", "observer", "ε", "binding", "price", right=("ε", "price"))
+def _target_table(planned: PlannedSpec) -> Table:
+    shown = empty_table("target", "worst unit", "observer", "ε", "binding", "price", right=("ε", "price"))
     for row in planned.targets:
         binding = "yes" if row.is_binding else "no"
         shown.add_row(
@@ -143,45 +142,45 @@ def _met(planned: PlannedSpec) -> Table:
             planned.plan.parties.titled(row.observer),
             upper_bound(row.epsilon),
             binding,
-            as_text(row.price),
+            number(row.price),
         )
     return shown
 
 
-def _sources(planned: PlannedSpec) -> Table:
-    shown = table("noise added by", "at aggregations", "multiplier", right=("multiplier",))
+def _source_table(planned: PlannedSpec) -> Table:
+    shown = empty_table("noise added by", "at aggregations", "multiplier", right=("multiplier",))
     for source in planned.sources[:MOST_ROWS]:
         more = len(source.owners) - MOST_OWNERS
         named = map(planned.plan.parties.titled, source.owners[:MOST_OWNERS])
         owners = ", ".join(named) + (f" and {more} more" if more > 0 else "")
-        shown.add_row(owners, source.aggregation, as_text(source.multiplier))
+        shown.add_row(owners, source.aggregation, number(source.multiplier))
     return shown
 
 
-def _options(planned: PlannedSpec) -> Table:
+def _option_table(planned: PlannedSpec) -> Table:
     right = ("participants", "local steps", "noise", "energy J", "delay s")
-    shown = table(*right, "allowed", "", right=right)
+    shown = empty_table(*right, "allowed", "", right=right)
     for option in planned.options:
         shown.add_row(
             option.participation,
             str(option.local_steps) if option.local_steps else "epochs",
-            as_text(option.noise),
-            as_text(option.cost.energy_j),
-            as_text(option.cost.delay_s),
+            number(option.noise),
+            number(option.cost.energy_j),
+            number(option.cost.delay_s),
             "yes" if option.allowed else "no",
             "chosen" if option.chosen else "",
         )
     return shown
 
 
-def _facts(planned: PlannedSpec) -> list[tuple[str, str]]:
+def _summary_rows(planned: PlannedSpec) -> list[tuple[str, str]]:
     rounds = count(planned.spec.training.rounds, "round")
-    noise = f"{as_text(planned.noise)} root mean square per coordinate of {planned.models}, over {rounds}"
+    noise = f"{number(planned.noise)} root mean square per coordinate of {planned.models}, over {rounds}"
     rows = [("noise", noise)]
     if not math.isnan(planned.own_noise):
         saved = f"; the plan has {100 * planned.saved:.1f} % less variance" if planned.saved > 5e-4 else ""
         text = (
-            f"{as_text(planned.own_noise)} with the spec's own noise sources, all scaled by one factor{saved}"
+            f"{number(planned.own_noise)} with the spec's own noise sources, all scaled by one factor{saved}"
         )
         rows.append(("own noise", text))
     others = ", ".join(f"{other.observer_kind} {upper_bound(other.epsilon)}" for other in planned.untargeted)

@@ -44,6 +44,13 @@ def describe_section(section: object) -> str:
     return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
 
 
+def first_rows(spec: Spec) -> Iterator[tuple[str, str]]:
+    """The name of the spec, its data and its model."""
+    yield "spec", f"{spec.name}: protocol {spec.protocol}, seed {spec.seed}"
+    yield "data", f"{spec.data.source}, {describe_section(spec.data.partition)}"
+    yield "model", describe_model(spec)
+
+
 def describe_model(spec: Spec) -> str:
     """The model and, for a built-in one, its number of parameters; a user's own code is not run."""
     from sfumato.schedule.model_size import parameter_count
@@ -63,10 +70,11 @@ def describe_dropouts(faults: Faults) -> Iterator[str]:
             yield f"a device drops out before its {phase} message with probability {rate:g}"
 
 
-def describe_local_steps(spec: Spec) -> str:
-    """How local steps move a model, in one line."""
+def describe_training(spec: Spec) -> str:
+    """Rounds, batches, and how local steps move a model, in one line."""
     training = spec.training
-    said = [f"learning rate {describe_section(training.learning_rate)}"]
+    said = [f"{count(training.rounds, 'round')}, batches of {training.batch_size}"]
+    said.append(f"learning rate {describe_section(training.learning_rate)}")
     if training.optimizer.kind != "sgd":
         said.append(describe_section(training.optimizer))
     for name in ("momentum", "weight_decay"):

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from sfumato.cli.console import console, count, key_value_table, table
+from sfumato.cli.console import console, count, empty_table, key_value_table
 from sfumato.cli.options import Debug, Set, SpecSource
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.rounding import number
-
-if TYPE_CHECKING:
-    from sfumato.cli.plan_summary import PlanSummary
-    from sfumato.schedule.base import Plan
 
 
 def show(
@@ -28,6 +24,7 @@ def show(
     debug: Debug = False,
 ) -> None:
     """Show the network, trust, noise and aggregations of a spec."""
+    from sfumato.families import family_of
     from sfumato.findings import findings_of_plan
     from sfumato.schedule.resolve import resolve
 
@@ -35,7 +32,7 @@ def show(
     with locating_errors(spec, changes):
         plan = resolve(loaded)
     out = console()
-    drawing = _summary(plan)
+    drawing = family_of(loaded).summary(plan)
     out.print(key_value_table(drawing.rows()))
     out.print()
     out.print(drawing.drawing())
@@ -49,7 +46,7 @@ def show(
 
         with locating_errors(spec, changes):
             found = play_pilot(loaded)
-        norms = table("quantile", "norm", right=("norm",))
+        norms = empty_table("quantile", "norm", right=("norm",))
         for quantile, norm in found.quantiles.items():
             norms.add_row(f"{quantile:g}", number(norm))
         out.print()
@@ -58,11 +55,3 @@ def show(
         out.print("NOT ACCOUNTED: these figures have no noise and leak information.", style="bold")
         out.print("Do not run --pilot on private data.")
         out.print(norms)
-
-
-def _summary(plan: Plan) -> PlanSummary:
-    """The summary for the family of ``plan``."""
-    from sfumato.families import family_of
-
-    shown: PlanSummary = family_of(plan.spec).summary(plan)
-    return shown

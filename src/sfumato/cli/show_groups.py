@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from sfumato.cli.console import count, table
+from sfumato.cli.console import count, empty_table
 from sfumato.cli.plan_summary import (
     describe_dropouts,
-    describe_local_steps,
-    describe_model,
     describe_radio,
     describe_section,
+    describe_training,
+    first_rows,
 )
 from sfumato.rounding import number
 
@@ -44,11 +44,9 @@ class GroupSummary:
         from sfumato.radio.channels import Channels
 
         plan, spec = self.plan, self.plan.spec
-        groups, training = plan.groups, spec.training
+        groups = plan.groups
         several = int((groups.memberships > 1).sum())
-        yield "spec", f"{spec.name}: protocol {spec.protocol}, seed {spec.seed}"
-        yield "data", f"{spec.data.source}, {describe_section(spec.data.partition)}"
-        yield "model", describe_model(spec)
+        yield from first_rows(spec)
         workers = f"{count(groups.workers, 'worker')} in {count(groups.count, 'group')}"
         yield "network", f"{workers}; {several:,} of them in more than one"
         for first, later in plan.eras:
@@ -56,10 +54,7 @@ class GroupSummary:
             yield f"from round {first + 1}", f"other members; {several:,} of them in more than one group"
         yield "radio", describe_radio(spec, Channels.of_groups(spec, groups))
         yield "trusted", self._trusted()
-        yield (
-            "training",
-            f"{count(plan.rounds, 'round')}, batches of {training.batch_size}, {describe_local_steps(spec)}",
-        )
+        yield "training", describe_training(spec)
         yield "aggregations", self._round()
         yield "participation", self._participation()
         if spec.faults is not None:
@@ -72,7 +67,7 @@ class GroupSummary:
     def drawing(self) -> Table:
         """A row for every group: workers, neighbouring groups, trust, sampling rate, clip norm, noise."""
         plan = self.plan
-        shown = table(
+        shown = empty_table(
             "group", "workers", "neighbours", "master", "sampled", "clip", "noise",
             right=("workers", "sampled", "clip"),
         )  # fmt: skip
@@ -129,16 +124,16 @@ class GroupSummary:
         if not plan.is_sampled:
             return f"every worker, in every group it is in, every {span}"
         if plan.cohort:
-            drawn = _span(plan.denominators)
+            drawn = _format_range(plan.denominators)
             return f"each group draws {drawn} of its workers without replacement, every {span}"
-        return f"each group samples its workers with probability {_span(plan.rates)}, every {span}"
+        return f"each group samples its workers with probability {_format_range(plan.rates)}, every {span}"
 
     def _faults(self) -> str:
         faults, least = self.plan.spec.faults, self.plan.ledger.least_survivors
         assert faults is not None
         said = list(describe_dropouts(faults))
         if any(any(row) for row in least):
-            sums = _span(np.array(least, dtype=np.float64))
+            sums = _format_range(np.array(least, dtype=np.float64))
             said.append(f"a group releases sums of at least {sums} messages, or none")
         return "; ".join(said) or "none"
 
@@ -146,7 +141,7 @@ class GroupSummary:
         plan = self.plan
         if plan.spec.privacy.clip is None or not plan.clips.max() < float("inf"):
             return "none"
-        each = f"each update of a round to norm {_span(plan.clips)}"
+        each = f"each update of a round to norm {_format_range(plan.clips)}"
         if plan.by_interval and plan.merge_every > 1:
             return f"{each}; of an interval to √{plan.merge_every} times that"
         return each
@@ -159,6 +154,6 @@ class GroupSummary:
         return f"{plan.release_count:,} of every group, {kind}, {interval}"
 
 
-def _span(values: FloatArray) -> str:
+def _format_range(values: FloatArray) -> str:
     low, high = float(values.min()), float(values.max())
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"

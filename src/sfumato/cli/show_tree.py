@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from sfumato.claims.pfels_bound import advised_ratio
-from sfumato.cli.console import count, table
+from sfumato.cli.console import count, empty_table
 from sfumato.cli.plan_summary import (
     describe_dropouts,
-    describe_local_steps,
-    describe_model,
     describe_radio,
     describe_section,
+    describe_training,
+    first_rows,
 )
 from sfumato.rounding import lower_bound, number
 from sfumato.schedule.model_size import parameter_count
@@ -46,15 +46,15 @@ class TreeSummary:
 
     def rows(self) -> Iterable[tuple[str, str]]:
         """Names and values of the plan's properties."""
-        return _rows(self.plan)
+        return _property_rows(self.plan)
 
     def drawing(self) -> Tree | Table:
         """The tree; for a large tree a table of its levels."""
         small = sum(tier.size for tier in self.plan.tree.tiers) <= MOST_NODES
-        return _drawing(self.plan) if small else _level_table(self.plan)
+        return _tree_drawing(self.plan) if small else _level_table(self.plan)
 
 
-def _zones(spec: Spec) -> Iterable[tuple[str, str]]:
+def _zone_rows(spec: Spec) -> Iterable[tuple[str, str]]:
     """Zones, supernodes and transport, where they differ from the defaults."""
     topology = spec.topology
     rule = getattr(topology, "zones", None)
@@ -67,7 +67,7 @@ def _zones(spec: Spec) -> Iterable[tuple[str, str]]:
         yield "transport", ", ".join(hops)
 
 
-def _faults(faults: Faults) -> str:
+def _describe_faults(faults: Faults) -> str:
     """Probabilities of failures, and how the protocol continues after them."""
     said = list(describe_dropouts(faults))
     if faults.supernode_failure_rate:
@@ -77,7 +77,7 @@ def _faults(faults: Faults) -> str:
     return ", ".join(said) or "none"
 
 
-def _control(control: Control) -> str:
+def _describe_control(control: Control) -> str:
     """The weights of adaptive control, and the ranges that it chooses from."""
     most = "all devices" if control.max_devices is None else count(control.max_devices, "device")
     whose = "participants of every edge" if control.per_edge else "participants"
@@ -91,47 +91,39 @@ def _control(control: Control) -> str:
     )
 
 
-def _rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
+def _property_rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
     from sfumato.radio.channels import Channels
 
     spec, tree = plan.spec, plan.tree
     training, privacy = spec.training, spec.privacy
-    yield "spec", f"{spec.name}: protocol {spec.protocol}, seed {spec.seed}"
-    yield "data", f"{spec.data.source}, {describe_section(spec.data.partition)}"
-    yield "model", describe_model(spec)
+    yield from first_rows(spec)
     tiers = [count(tier.size, tier.name) for tier in tree.tiers[1:]]
     yield "network", " under ".join([count(tree.device_count, "device"), *reversed(tiers), "the cloud"])
-    yield from _moves(plan)
-    yield from _zones(spec)
+    yield from _move_rows(plan)
+    yield from _zone_rows(spec)
     yield "radio", describe_radio(spec, Channels.of_tree(spec, tree))
-    yield "trusted", _trusted(plan)
-    yield (
-        "training",
-        f"{count(training.rounds, 'round')}, batches of {training.batch_size}, {describe_local_steps(spec)}",
-    )
-    yield "aggregations", _round(plan)
+    yield "trusted", _describe_trusted(plan)
+    yield "training", describe_training(spec)
+    yield "aggregations", _describe_round(plan)
     if spec.control is None:
-        yield "participation", _participation(plan)
+        yield "participation", _describe_participation(plan)
     else:
         full = "this summary shows the schedule behind the budget, with all devices"
-        yield "control", f"{_control(spec.control)}; {full}"
+        yield "control", f"{_describe_control(spec.control)}; {full}"
     for name in ("weights", "denominator", "drift_correction"):
         section = getattr(training, name)
         if section.kind not in ("uniform", "fixed", "none"):
             yield name.replace("_", " "), describe_section(section)
     if spec.faults is not None:
-        yield "faults", _faults(spec.faults)
-    yield (
-        "clip",
-        "none" if privacy.clip is None else _clip(privacy.clip),
-    )
+        yield "faults", _describe_faults(spec.faults)
+    yield ("clip", "none" if privacy.clip is None else _describe_clip(privacy.clip))
     if plan.air is not None:
-        yield "air", _air(plan, plan.air)
+        yield "air", _describe_air(plan, plan.air)
     yield "noise", _describe_noise(privacy.requested_noise)
     yield "privacy", f"δ = {number(privacy.delta)}, neighbours {privacy.neighbours}"
 
 
-def _clip(clip: Clip) -> str:
+def _describe_clip(clip: Clip) -> str:
     """What is clipped to which norm, and how the norm follows."""
     said = f"each {clip.kind} to norm {clip.norm:g}"
     if clip.adapt is None:
@@ -139,7 +131,7 @@ def _clip(clip: Clip) -> str:
     return f"{said} in round 1, then adapted so that {clip.adapt.quantile:.3g} of the updates are not clipped"
 
 
-def _moves(plan: TreePlan) -> Iterable[tuple[str, str]]:
+def _move_rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
     """How many devices move, and when trust changes."""
     if not plan.eras:
         return
@@ -152,7 +144,7 @@ def _moves(plan: TreePlan) -> Iterable[tuple[str, str]]:
     )
     for (_, before), (first, after) in pairwise(plan.eras):
         if (before.tree.tiers[-1].trusted != after.tree.tiers[-1].trusted).any():
-            yield f"trusted from round {first + 1}", _trusted(after)
+            yield f"trusted from round {first + 1}", _describe_trusted(after)
 
 
 def _describe_noise(noise: Noise) -> str:
@@ -166,7 +158,7 @@ def _describe_noise(noise: Noise) -> str:
     return f"{describe_section(noise.model_copy(update={'placement': None}))}, added by {where or 'no party'}"
 
 
-def _air(plan: TreePlan, air: AirPlan) -> str:
+def _describe_air(plan: TreePlan, air: AirPlan) -> str:
     """Power control and coordinates of transmission over the air, and the ratio that the bound favours."""
     least = lower_bound(float(air.multiplier.min()))
     parts = [f"power control {air.rule}", f"receiver noise at least ×{least}"]
@@ -179,7 +171,7 @@ def _air(plan: TreePlan, air: AirPlan) -> str:
     return ", ".join(parts)
 
 
-def _trusted(plan: TreePlan) -> str:
+def _describe_trusted(plan: TreePlan) -> str:
     parts = []
     for depth, tier in enumerate(plan.tree.tiers):
         marked = [int(index) for index in tier.trusted.nonzero()[0]]
@@ -191,7 +183,7 @@ def _trusted(plan: TreePlan) -> str:
     return "; ".join(parts) or "none"
 
 
-def _round(plan: TreePlan) -> str:
+def _describe_round(plan: TreePlan) -> str:
     steps: dict[int, list[int]] = {}
     for aggregation in plan.aggregations:
         steps.setdefault(aggregation.tier, []).append(aggregation.step)
@@ -212,7 +204,7 @@ def _round(plan: TreePlan) -> str:
     return "; ".join(parts)
 
 
-def _participation(plan: TreePlan) -> str:
+def _describe_participation(plan: TreePlan) -> str:
     who = plan.participants
     if who.kind == "poisson":
         return f"every device with probability {who.rate:g}"
@@ -225,7 +217,7 @@ def _participation(plan: TreePlan) -> str:
     return "every device"
 
 
-def _noise(plan: TreePlan, multipliers: NDArray[Any]) -> str:
+def _describe_added_noise(plan: TreePlan, multipliers: NDArray[Any]) -> str:
     """The noise of one party: ``multipliers[a]`` at aggregations by tier ``a``."""
     names = ["global", *(tier.name for tier in plan.tree.tiers[1:])]
     added = {names[tier]: float(value) for tier, value in enumerate(multipliers) if value > 0}
@@ -236,7 +228,7 @@ def _noise(plan: TreePlan, multipliers: NDArray[Any]) -> str:
     return "noise " + ", ".join(f"×{number(value)} at {name} aggregations" for name, value in added.items())
 
 
-def _drawing(plan: TreePlan) -> Tree:
+def _tree_drawing(plan: TreePlan) -> Tree:
     from rich.tree import Tree
 
     tree = plan.tree
@@ -244,7 +236,7 @@ def _drawing(plan: TreePlan) -> Tree:
     for depth, tier in enumerate(tree.tiers):
         for index in range(tier.size):
             trust = "trusted" if tier.trusted[index] else "untrusted"
-            adds = _noise(plan, plan.noise.node[depth][index])
+            adds = _describe_added_noise(plan, plan.noise.node[depth][index])
             site = f" {tier.labels[index]}" if tier.labels else ""
             text = ", ".join(part for part in (f"{tree.node_name(depth, index)}{site}", trust, adds) if part)
             if depth == 0:
@@ -252,7 +244,7 @@ def _drawing(plan: TreePlan) -> Tree:
             else:
                 nodes[depth, index] = nodes[depth - 1, int(tree.parents[depth][index])].add(text)
     for leaf in range(tree.leaf_count):
-        adds = _noise(plan, plan.noise.device[leaf])
+        adds = _describe_added_noise(plan, plan.noise.device[leaf])
         devices, noisy = count(int(tree.devices[leaf]), "device"), int(_noisy_devices(plan)[leaf])
         who = "each" if noisy == tree.devices[leaf] else f"{noisy:,} of them"
         add = "adds" if who == "each" or noisy == 1 else "add"
@@ -268,7 +260,7 @@ def _noisy_devices(plan: TreePlan) -> NDArray[np.int64]:
 
 
 def _level_table(plan: TreePlan) -> Table:
-    shown = table(
+    shown = empty_table(
         "party", "number", "trusted", "add noise", "noise", right=("number", "trusted", "add noise")
     )
     rows = [

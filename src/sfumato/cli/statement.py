@@ -42,14 +42,14 @@ def statement(
     if page.suffix != ".html":
         raise SpecError(Argument("out"), str(page), "must end with .html; the JSON is written beside it")
     is_run = spec not in builtin_names() and holds_run(Path(spec))
-    found = _of_run(Path(spec)) if is_run else _of_spec(spec)
+    found = _statement_of_run(Path(spec)) if is_run else _statement_of_spec(spec)
     write_text(page, statement_page(found))
     write_json(page.with_suffix(".json"), found.to_dict())
     print(page)
     print(page.with_suffix(".json"))
 
 
-def _of_spec(source: str) -> Statement:
+def _statement_of_spec(source: str) -> Statement:
     from sfumato.accounting import account
     from sfumato.report.statement.content import Statement
     from sfumato.run_folder.recorded_privacy import RecordedPrivacy
@@ -63,7 +63,7 @@ def _of_spec(source: str) -> Statement:
     return Statement(resolved, privacy, "A plan, before any run", versions())
 
 
-def _of_run(folder: Path) -> Statement:
+def _statement_of_run(folder: Path) -> Statement:
     from sfumato.report.statement.content import Statement
     from sfumato.run_folder.reader import load_run
     from sfumato.verify.checker import check_run

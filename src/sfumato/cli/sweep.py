@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import console, count, table
+from sfumato.cli.console import console, count, empty_table
 from sfumato.cli.options import Debug, Set, SpecSource, Track, folder_named
 from sfumato.cli.run import Device
 from sfumato.cli.spec_argument import locating_errors
@@ -74,7 +74,7 @@ def sweep(
     try:
         size = len(request.tasks) + len(request.refused)
         swept = run_request(
-            request, device=str(device), workers=workers, track=track or (), otherwise=_lines(size)
+            request, device=str(device), workers=workers, track=track or (), otherwise=_line_printer(size)
         )
     except KeyboardInterrupt:
         again = shlex.join(["sfumato", *sys.argv[1:]])
@@ -85,9 +85,9 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _lines(size: int) -> Callable[[PointProgress], None]:
+def _line_printer(size: int) -> Callable[[PointProgress], None]:
     """Prints a line for each of ``size`` runs that is finished."""
-    from sfumato.sweeps.sweep_progress import name_of
+    from sfumato.sweeps.sweep_progress import title_of_point
 
     over = 0
 
@@ -96,7 +96,7 @@ def _lines(size: int) -> Callable[[PointProgress], None]:
         if progress.finished:
             over += 1
             how = f"failed: {progress.failure}" if progress.failure else "done"
-            print(f"{over}/{size} {name_of(progress)}: {how}", file=sys.stderr)
+            print(f"{over}/{size} {title_of_point(progress)}: {how}", file=sys.stderr)
 
     return written
 
@@ -113,14 +113,14 @@ def _print_summary(swept: Sweep) -> None:
         measures += [("energy_j", "energy J", 1.0), ("delay_s", "delay s", 1.0)]
     measures = [measure for measure in measures if summary[measure[0]].notna().any()]
     titles = [title for _, title, _ in measures] + (["raw devices"] if swept.has_raw_devices else [])
-    shown = table(", ".join(short_names(swept.keys)), *titles, right=titles)
+    shown = empty_table(", ".join(short_names(swept.keys)), *titles, right=titles)
     for row in summary.head(MOST_ROWS).to_dict("records"):
         values = [row[key] if isinstance(row[key], str) else f"{row[key]:g}" for key in swept.keys]
         spread = row[f"{score.column}_half_width"]
         measured = [
             upper_bound(row[name])
             if name.startswith("epsilon:")
-            else _measured(row[name], spread if name == score.column else math.nan, scale)
+            else _format_measure(row[name], spread if name == score.column else math.nan, scale)
             for name, _, scale in measures
         ]
         raw = [row["raw_to_trusted_edge"]] if swept.has_raw_devices else []
@@ -146,7 +146,7 @@ def _print_summary(swept: Sweep) -> None:
     print(f"sweep folder: {swept.folder}; see report.html there")
 
 
-def _measured(value: float, half_width: float, scale: float) -> str:
+def _format_measure(value: float, half_width: float, scale: float) -> str:
     """Three significant digits, or one decimal of a percentage; the interval to the same decimals."""
     if not math.isfinite(value):
         return number(value)

@@ -22,8 +22,9 @@ from sfumato.planning.composed_response import ComposedResponse
 from sfumato.planning.convex_program import Constraint, Optimum, minimise_variance
 from sfumato.planning.noise_response import BoundResponse, PlanResponse, measure_response
 from sfumato.planning.sources import NoiseSource
-from sfumato.planning.targets import EpsilonTarget, ObservedPair
+from sfumato.planning.targets import EpsilonTarget
 from sfumato.schedule.base import Plan
+from sfumato.schedule.rows.observers import ObservedUnit
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -39,7 +40,7 @@ class PairTarget:
     """``target`` for one of the pairs it is about."""
 
     target: EpsilonTarget
-    pair: ObservedPair
+    pair: ObservedUnit
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,14 +143,14 @@ def _least_noise(
     """
     while True:
         response = measure_response(plan, sources)
-        found = _best_descent(response, pair_targets)
+        found = _best_choice_of_bounds(response, pair_targets)
         busy = _used_sources(found)
         if busy.all() or not busy.any():
             return found
         sources = [source for source, used in zip(sources, busy, strict=True) if used]
 
 
-def _best_descent(response: PlanResponse, pair_targets: Sequence[PairTarget]) -> Allocation:
+def _best_choice_of_bounds(response: PlanResponse, pair_targets: Sequence[PairTarget]) -> Allocation:
     choices = _bound_options(response, pair_targets)
     if not choices:  # every target holds without noise, by δ alone
         return Allocation(response, np.zeros(len(response.sources)), 0.0, ())
@@ -157,7 +158,7 @@ def _best_descent(response: PlanResponse, pair_targets: Sequence[PairTarget]) ->
     best: tuple[Optimum, list[int]] | None = None
     for kind in kinds:
         chosen = [_first_of_kind(choice, kind) for choice in choices]
-        end = _descend(response.weights, choices, chosen)
+        end = _choose_bounds(response.weights, choices, chosen)
         if best is None or end[0].value < best[0].value:
             best = end
         if all(len(choice.bound_responses) == 1 for choice in choices):
@@ -174,7 +175,7 @@ def _best_descent(response: PlanResponse, pair_targets: Sequence[PairTarget]) ->
     return Allocation(response, optimum.intensities, optimum.value, tuple(bindings))
 
 
-def _descend(
+def _choose_bounds(
     weights: FloatArray, options: Sequence[_BoundOptions], chosen: list[int]
 ) -> tuple[Optimum, list[int]]:
     best = minimise_variance(weights, [c.constraints[n] for c, n in zip(options, chosen, strict=True)])
@@ -243,8 +244,7 @@ def _bound_options(response: PlanResponse, pair_targets: Sequence[PairTarget]) -
 
 def _first_of_kind(choice: _BoundOptions, kind: str) -> int:
     return next(
-        (n for n, bound_response in enumerate(choice.bound_responses) if bound_response.bound == kind),
-        0,
+        (n for n, bound_response in enumerate(choice.bound_responses) if bound_response.bound == kind), 0
     )
 
 

@@ -8,26 +8,26 @@ from collections.abc import Iterator, Sequence
 from sfumato.errors import RunError
 from sfumato.planning.allocate import Allocation, PairTarget, allocate
 from sfumato.planning.sources import NoiseSource, with_intensities
-from sfumato.planning.targets import EpsilonTarget, ObservedPair, pairs_of
-from sfumato.planning.unit_charge import guarantee, noise_scale
+from sfumato.planning.targets import EpsilonTarget, guarantee, noise_scale, pairs_of
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.schedule.base import Plan
+from sfumato.schedule.rows.observers import ObservedUnit
 
 _ATTEMPTS = 20
 _SOLVER_ERROR = 1e-4
 
 
-def guarantees(plan: Plan, target: EpsilonTarget) -> Iterator[tuple[ObservedPair, Guarantee]]:
+def guarantees(plan: Plan, target: EpsilonTarget) -> Iterator[tuple[ObservedUnit, Guarantee]]:
     """The guarantees of the pairs that ``target`` is about, without observers trusted with raw updates."""
     for pair in pairs_of(plan, target):
         row = guarantee(plan, pair)
-        if math.isfinite(row.epsilon) or not is_trusted(plan, pair):
+        if math.isfinite(row.epsilon) or not has_trusted_member(plan, pair):
             yield pair, row
 
 
-def is_trusted(plan: Plan, pair: ObservedPair) -> bool:
+def has_trusted_member(plan: Plan, pair: ObservedUnit) -> bool:
     """Whether some member of the coalition is trusted with the unit's raw updates, or was in some rounds."""
-    return any(plan.ever_trusts(party, pair.unit) for party in pair.coalition)
+    return any(plan.ever_trusts(party, pair.device) for party in pair.coalition)
 
 
 def certified_plan(

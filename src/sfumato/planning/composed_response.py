@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.planning.convex_program import Constraint
-from sfumato.planning.variances import any_without_noise, linear_variances
 from sfumato.privacy.charges import Composition, composed
 from sfumato.privacy.noise_scale import scale_for
 from sfumato.privacy.records import RecordCharge
@@ -29,6 +28,29 @@ IntArray = npt.NDArray[np.int64]
 
 _NEAR = 1.3  # how far from the target, as a factor, the tangent of ε may be taken
 _STEP = 0.05  # of ln Q, for the tangent: well above the error of a composition
+# Relative to the noise of all sources, a coefficient this small is rounding error. Leaving it out is safe:
+# the planned noise is then a little larger.
+_ROUNDING = 1e-11
+_FIXED_ROUNDING = 1e-9
+
+
+def linear_variances(variances: FloatArray, raised: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Variance per intensity ``[releases, sources]``, and the variance that no source adds ``[releases]``.
+
+    Args:
+        variances: with every source at intensity 1, ``[releases]``.
+        raised: the same with one source after the other at intensity 2, ``[releases, sources]``.
+    """
+    slopes = raised - variances[:, None]
+    slopes[slopes < _ROUNDING * variances[:, None]] = 0.0
+    fixed = variances - slopes.sum(axis=1)
+    fixed[fixed < _FIXED_ROUNDING * variances] = 0.0
+    return slopes, fixed
+
+
+def any_without_noise(per_intensity: FloatArray, fixed: FloatArray) -> bool:
+    """Whether a release of such variances has no noise at any intensities."""
+    return bool(((per_intensity.sum(axis=1) + fixed) == 0).any())
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +84,7 @@ class ComposedResponse:
 
     def epsilon(self, intensities: FloatArray) -> float:
         """ε at ``intensities``."""
-        return self._epsilon(self._ratios(intensities))
+        return self._epsilon_at(self._signal_to_noise(intensities))
 
     def constraint(self, intensities: FloatArray, epsilon: float) -> Constraint | None:
         """The tangent of "ε is at most ``epsilon``" at ``intensities``; ``None`` if no noise is needed.
@@ -70,17 +92,17 @@ class ComposedResponse:
         Where the ε of ``intensities`` is far from ``epsilon``, all noise is scaled to meet it first. With
         ``h_c`` the derivative of ``ln ε`` by ``ln Q_c``: ``sum h_c Q'_c / Q_c <= sum h_c + ln(epsilon / ε)``.
         """
-        ratios = self._ratios(intensities)
-        found = self._epsilon(ratios)
+        ratios = self._signal_to_noise(intensities)
+        found = self._epsilon_at(ratios)
         if not epsilon / _NEAR <= found <= epsilon * _NEAR:
-            ways = (Composition(self._terms(ratios), self.neighbours, ""),)
+            ways = (Composition(self._terms_at(ratios), self.neighbours, ""),)
             factor = scale_for(ways, epsilon=epsilon, delta=self.delta)
             if factor == 0:
                 return None
             ratios = ratios / factor**2
-            found = self._epsilon(ratios)
+            found = self._epsilon_at(ratios)
         raised = np.exp(_STEP * np.eye(len(ratios))) * ratios
-        slopes = np.array([math.log(self._epsilon(each) / found) / _STEP for each in raised])
+        slopes = np.array([math.log(self._epsilon_at(each) / found) / _STEP for each in raised])
         return Constraint(
             self.squared_sensitivities * (slopes / ratios)[self.component],
             self.variance_per_intensity,
@@ -92,18 +114,18 @@ class ComposedResponse:
         """Relative growth of the limit of ``constraint`` over that of ``epsilon``."""
         return 1.0 / constraint.limit
 
-    def _ratios(self, intensities: FloatArray) -> FloatArray:
+    def _signal_to_noise(self, intensities: FloatArray) -> FloatArray:
         variances = self.variance_per_intensity @ intensities + self.fixed_variance
         with np.errstate(divide="ignore"):
             ratios = np.bincount(self.component, weights=self.squared_sensitivities / variances)
         return ratios.astype(np.float64)
 
-    def _terms(self, ratios: FloatArray) -> tuple[GaussianTerm, ...]:
+    def _terms_at(self, ratios: FloatArray) -> tuple[GaussianTerm, ...]:
         found = zip(self.terms, ratios, strict=True)
         return tuple(replace(term, multiplier=float(ratio) ** -0.5) for term, ratio in found)
 
-    def _epsilon(self, ratios: FloatArray) -> float:
-        return composed(self._terms(ratios), self.neighbours, self.delta)[0]
+    def _epsilon_at(self, ratios: FloatArray) -> float:
+        return composed(self._terms_at(ratios), self.neighbours, self.delta)[0]
 
 
 def record_response(charge: RecordCharge, probed: Sequence[RecordCharge], delta: float) -> ComposedResponse:
@@ -128,7 +150,7 @@ def record_response(charge: RecordCharge, probed: Sequence[RecordCharge], delta:
             continue
         terms.append(term)
         of_probes = [each.drawn[place].releases for each in probed]
-        units = _units_of_term(term, total_mu_squared(part.releases, "replace"))
+        units = _sensitivity_unit(term, total_mu_squared(part.releases, "replace"))
         for index, release in enumerate(part.releases):
             if release.depends_on_unit:
                 squares.append(units * release.sensitivity("replace") ** 2)
@@ -150,6 +172,6 @@ def record_response(charge: RecordCharge, probed: Sequence[RecordCharge], delta:
     )
 
 
-def _units_of_term(term: GaussianTerm, total: float) -> float:
+def _sensitivity_unit(term: GaussianTerm, total: float) -> float:
     """What μ² of a term is over that of its releases: a sampling has its own unit of sensitivity."""
     return 1.0 if term.multiplier == 0 else 1.0 / (term.multiplier**2 * total)

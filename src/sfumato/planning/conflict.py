@@ -1,9 +1,9 @@
 """Errors for targets that cannot all be met: which ones conflict, and by how much.
 
 More noise meets any target of ε, so two such targets never conflict with each other. A target conflicts with
-trust, or with the placement of noise, if its observer receives raw updates (`refuse_raw`). It conflicts with
-a limit on the noise in the global model, alone or together with a target that needs other sources
-(`refuse_noise`).
+trust, or with the placement of noise, if its observer receives raw updates (`refuse_unprotected`). It
+conflicts with a limit on the noise in the global model, alone or together with a target that needs other
+sources (`refuse_too_much_noise`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from sfumato.schedule.base import Plan
 _PRECISION = 1e-3
 
 
-def refuse_raw(target: EpsilonTarget, unit: int, observer: str, *, trusted: bool, how_many: int) -> NoReturn:
+def refuse_unprotected(
+    target: EpsilonTarget, unit: int, observer: str, *, trusted: bool, how_many: int
+) -> NoReturn:
     """Raise the error that says why no noise meets ``target``.
 
     Args:
@@ -41,7 +43,7 @@ def refuse_raw(target: EpsilonTarget, unit: int, observer: str, *, trusted: bool
     raise SpecError(TARGETS.at(str(target)), None, f"cannot be met: {why}")
 
 
-def refuse_noise(
+def refuse_too_much_noise(
     plan: Plan,
     sources: Sequence[NoiseSource],
     extra: Sequence[NoiseSource],

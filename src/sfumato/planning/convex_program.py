@@ -81,12 +81,7 @@ def minimise_variance(weights: FloatArray, constraints: Sequence[Constraint]) ->
         RunError: the solver finds no solution.
     """
     cp = solver()
-    ones = np.ones(len(weights))
-    scale = max(
-        float((c.squared_sensitivities / (c.variance_per_intensity @ ones + c.fixed_variance)).sum())
-        / c.limit
-        for c in constraints
-    )
+    scale = max(constraint.share_of_limit(np.ones(len(weights))) for constraint in constraints)
     matrix, slopes, fixed = _scaled_rows(constraints, scale)
     x = cp.Variable(len(weights), nonneg=True)
     kept = matrix @ cp.inv_pos(slopes @ x + fixed) <= 1

@@ -4,13 +4,19 @@ A ``noise`` target sets the noise that is allowed. Without one it is the noise t
 participation and round length need for the same targets, relative to the largest distance that the global
 model can move. It is relative because longer rounds, with whole updates clipped, have less noise only in
 proportion to a smaller movement.
+
+Compared is a small grid around the spec's own values, all with the same number of local steps in total.
+Rounds are halved or doubled in length; the number of aggregations in each round stays (the operator sets it,
+h2fdp.txt, section 5). The number of participants ranges from a quarter of the spec's to twice that.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from fractions import Fraction
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -18,19 +24,38 @@ from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.families import require_tree
 from sfumato.planning.allocate import allocate
-from sfumato.planning.candidates import Candidate, candidates_of
-from sfumato.planning.conflict import refuse_noise
+from sfumato.planning.conflict import refuse_too_much_noise
 from sfumato.planning.costs import PLAN_NOISE, TrainingCost, training_cost
 from sfumato.planning.problem import PlanProblem, pose_problem, resolve_to_plan
 from sfumato.planning.result import Option
-from sfumato.planning.sources import unit_noise, with_noise
+from sfumato.planning.sources import noise_of_unit_multipliers, with_noise
 from sfumato.planning.targets import PlanTargets
-from sfumato.schedule.local_steps import momentum_gain
+from sfumato.schedule.local_steps import momentum_gain, per_edge
 from sfumato.schedule.tree import TreePlan
+from sfumato.spec.base import numbers_in
 from sfumato.spec.document import Spec
+from sfumato.spec.training import Everyone, FixedParticipation, Participation, PoissonParticipation, Training
 
 Minimize = Literal["noise", "energy", "delay"]
 _SLACK = 0.01  # of the noise: a change as small as that of a decaying step size is not refused
+ROUND_LENGTHS = (Fraction(1, 2), Fraction(1), Fraction(2))
+COHORT_SHARES = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), Fraction(1), Fraction(3, 2), Fraction(2))
+_PERIODS = ("local_steps", "edge_every", "aggregate_every")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One point of the grid.
+
+    Attributes:
+        spec: with this participation and these round lengths.
+        participation: as text.
+        local_steps: in a round; 0 if the work is counted in epochs.
+    """
+
+    spec: Spec
+    participation: str
+    local_steps: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +77,7 @@ def cheapest_training(
     if spec.control is not None:
         allowed = "must be noise with control, which chooses participation and the length of rounds itself"
         raise SpecError(Argument("minimize"), minimize, allowed)
-    own = cast("TreePlan", resolve_to_plan(with_noise(spec, unit_noise(spec.privacy.noise))))
+    own = cast("TreePlan", resolve_to_plan(with_noise(spec, noise_of_unit_multipliers(spec.privacy.noise))))
     if not spec.counts_radio:
         raise SpecError("radio", "none", f"has no {minimize} to minimise: give a radio, or use {PLAN_NOISE}")
     if own.air is not None and minimize == "energy":
@@ -71,7 +96,7 @@ def cheapest_training(
     kept = [w for w in evaluated if is_allowed(w.option)]
     if not kept:
         problem = min(evaluated, key=lambda w: w.option.noise).problem
-        refuse_noise(problem.base, problem.sources, problem.extra, problem.pair_targets, requested)
+        refuse_too_much_noise(problem.base, problem.sources, problem.extra, problem.pair_targets, requested)
     best = min(kept, key=lambda w: (_cost(w.option.cost, minimize), w.option.noise))
     options = tuple(replace(w.option, allowed=w in kept, chosen=w is best) for w in evaluated)
     return best.candidate.spec, options
@@ -108,3 +133,69 @@ def _max_displacement(plan: TreePlan) -> float:
         for own in held
     ]
     return max(moves) * sum(plan.message_scale(number) for number in range(training.rounds))
+
+
+def candidates_of(spec: Spec, own: TreePlan) -> Iterator[Candidate]:
+    """The grid, the spec's own point included.
+
+    Args:
+        spec: as written.
+        own: the spec resolved.
+    """
+    for training in _round_lengths(own.spec.training):
+        for participation in _participations(own):
+            update = {"training": training.model_copy(update={"participation": participation})}
+            steps = training.local_steps or 0
+            yield Candidate(spec.model_copy(update=update), _describe_participation(participation), steps)
+
+
+def _round_lengths(training: Training) -> Iterator[Training]:
+    if training.local_steps is None:
+        yield training  # an epoch is as long as the data; its length cannot be chosen
+        return
+    for factor in ROUND_LENGTHS:
+        update: dict[str, Any] = {"rounds": training.rounds / factor}
+        for key in _PERIODS:
+            stated = getattr(training, key)
+            if isinstance(stated, tuple):  # one for each level, or for each edge
+                update[key] = tuple(period * factor for period in stated)
+            elif stated is not None:
+                update[key] = stated * factor
+        numbers = [n for value in update.values() for n in (value if isinstance(value, tuple) else [value])]
+        if all(number >= 1 and Fraction(number).denominator == 1 for number in numbers):
+            whole = {k: tuple(map(int, v)) if isinstance(v, tuple) else int(v) for k, v in update.items()}
+            yield training.model_copy(update=whole)
+
+
+def _participations(own: TreePlan) -> Iterator[Participation]:
+    stated, sizes = own.spec.training.participation, own.tree.devices.tolist()
+    if isinstance(stated, PoissonParticipation):
+        for share in COHORT_SHARES:
+            if stated.rate * share <= 1:
+                yield PoissonParticipation(rate=float(stated.rate * share))
+        return
+    if isinstance(stated, FixedParticipation) and not isinstance(stated.count, int):
+        here = per_edge(stated.count, own.tree.leaf_count)
+        each = [tuple(max(1, round(count * share)) for count in here) for share in COHORT_SHARES]
+        for counts in sorted(set(each)):
+            if all(count <= size for count, size in zip(counts, sizes, strict=True)):
+                yield FixedParticipation(count=counts if len(set(counts)) > 1 else counts[0])
+        return
+    most = min(sizes)
+    one = stated.count if isinstance(stated, FixedParticipation) else most
+    assert isinstance(one, int)  # other counts were scaled edge by edge
+    for count in sorted({max(1, round(one * share)) for share in COHORT_SHARES}):
+        if count < most or (count == most and isinstance(stated, FixedParticipation)):
+            yield FixedParticipation(count=count)
+    if not isinstance(stated, FixedParticipation):
+        yield Everyone()
+
+
+def _describe_participation(participation: Participation) -> str:
+    match participation:
+        case FixedParticipation():
+            return ", ".join(map(str, numbers_in(participation.count)))
+        case PoissonParticipation():
+            return f"{participation.rate:g} (rate)"
+        case _:
+            return "all"

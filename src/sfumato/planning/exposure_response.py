@@ -13,19 +13,18 @@ from typing import Protocol, cast
 
 import numpy as np
 
-from sfumato.planning.composed_response import ComposedResponse, record_response
+from sfumato.planning.composed_response import ComposedResponse, linear_variances, record_response
 from sfumato.planning.noise_response import PlanResponse
-from sfumato.planning.targets import ObservedPair
-from sfumato.planning.unit_charge import pair_charge
-from sfumato.planning.variances import linear_variances
+from sfumato.planning.targets import pair_charge
 from sfumato.privacy.charges import charges
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import DrawnReleases, Exposure
 from sfumato.privacy.sampling import GaussianTerm, Neighbours
 from sfumato.schedule.base import Plan
+from sfumato.schedule.rows.observers import ObservedUnit
 
 
-class ChoosesSets(Protocol):
+class SetChoosingLedger(Protocol):
     """A ledger that chooses what to charge by the noise, and can be told instead."""
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
@@ -33,12 +32,12 @@ class ChoosesSets(Protocol):
 
 
 def responses_of(
-    response: PlanResponse, pair: ObservedPair, exposure: Exposure
+    response: PlanResponse, pair: ObservedUnit, exposure: Exposure
 ) -> Iterator[ComposedResponse]:
     """One response for each sound way to charge ``pair`` for the set of ``exposure``."""
     base, *probes = (_ledger(plan) for plan in (response.base, *response.probes))
-    held = base.exposure_like(exposure, pair.unit, pair.coalition)
-    probed = [ledger.exposure_like(exposure, pair.unit, pair.coalition) for ledger in probes]
+    held = base.exposure_like(exposure, pair.device, pair.coalition)
+    probed = [ledger.exposure_like(exposure, pair.device, pair.coalition) for ledger in probes]
     delta = response.base.spec.privacy.delta
     record = pair_charge(response.base, pair).record
     neighbours: Neighbours = "replace" if record is not None else response.base.spec.privacy.neighbours
@@ -46,20 +45,22 @@ def responses_of(
         of_probes = [charge.record for charge in (pair_charge(plan, pair) for plan in response.probes)]
         yield record_response(record, [one for one in of_probes if one is not None], delta)
     for way in (held, *held.alternatives):
-        alike = [_alike(way, other) for other in probed]
+        alike = [_same_releases(way, other) for other in probed]
         numbers = range(len(charges(replace(way, alternatives=()), neighbours)))
         if all(found is not None for found in alike):
             for number in numbers:
-                built = _composed(way, [one for one in alike if one is not None], neighbours, number, delta)
+                built = _response_of_composition(
+                    way, [one for one in alike if one is not None], neighbours, number, delta
+                )
                 if built is not None:
                     yield built
 
 
-def _ledger(plan: Plan) -> ChoosesSets:
-    return cast("ChoosesSets", plan.ledger)
+def _ledger(plan: Plan) -> SetChoosingLedger:
+    return cast("SetChoosingLedger", plan.ledger)
 
 
-def _alike(way: Exposure, other: Exposure) -> Exposure | None:
+def _same_releases(way: Exposure, other: Exposure) -> Exposure | None:
     """The way to charge ``other`` that has the same releases as ``way``, at whatever noise."""
     wanted = _without_variances(way.draws)
     return next(
@@ -74,7 +75,7 @@ def _without_variances(draws: Iterable[DrawnReleases]) -> list[DrawnReleases]:
     ]
 
 
-def _composed(
+def _response_of_composition(
     way: Exposure, probed: Sequence[Exposure], neighbours: Neighbours, number: int, delta: float
 ) -> ComposedResponse | None:
     """The response of one way to compose ``way``; ``None`` where it tells whether the unit takes part."""
@@ -84,7 +85,7 @@ def _composed(
     for place, drawn in enumerate(way.draws):
         if not any(release.sensitivity(neighbours) > 0 for release in drawn.releases):
             continue
-        alone = [_of_draw(one, one.draws[place], neighbours, number) for one in (way, *probed)]
+        alone = [_terms_of_draw(one, one.draws[place], neighbours, number) for one in (way, *probed)]
         if any(one is None for one in alone):
             return None
         first, *others = (one for one in alone if one is not None)
@@ -119,7 +120,7 @@ def _composed(
     )
 
 
-def _of_draw(
+def _terms_of_draw(
     way: Exposure, drawn: DrawnReleases, neighbours: Neighbours, number: int
 ) -> tuple[GaussianTerm, ...] | None:
     """The terms of one draw under the ``number``-th way to compose ``way``; ``None`` without protection."""

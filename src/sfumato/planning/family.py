@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from sfumato.families import family_of
 from sfumato.spec.document import Spec
 
 if TYPE_CHECKING:
@@ -23,10 +22,10 @@ class PlannedFamily(Protocol):
     models: str
     """What the noise is in: ``the global model``."""
 
-    def check(self, spec: Spec) -> None:
+    def refuse_unsupported(self, spec: Spec) -> None:
         """Refuse with a SpecError what this family has and plans do not support."""
 
-    def levels(self, plan: Any) -> int:
+    def level_count(self, plan: Any) -> int:
         """How many multipliers an owner of noise has: one for each level of aggregation."""
 
     def level_name(self, plan: Any, level: int) -> str:
@@ -44,25 +43,21 @@ class PlannedFamily(Protocol):
     def variance(self, plan: Any) -> float:
         """Variance per coordinate of all noise that the training leaves in the `models`: the objective."""
 
-    def unattainable(
+    def unattainable_targets(
         self, plan: Any, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
     ) -> list[PairTarget]:
         """Pairs whose target no noise of these sources can meet."""
 
-    def devices_like(self, plan: Any, units: set[int], *, alike: bool) -> int:
+    def count_devices(self, plan: Any, units: set[int], *, alike: bool) -> int:
         """How many devices ``units`` stand for, with (``alike``) or without those of the same class."""
 
-    def planned(self, problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
+    def plan_least_noise(
+        self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
+    ) -> tuple[Plan, Allocation]:
         """The plan of least noise in which account confirms all ``targets``."""
 
     def own_noise(self, plan: Any, targets: Sequence[EpsilonTarget]) -> float:
         """`variance`'s root for the plan's own noise scaled until ``targets`` hold; NaN if not computed."""
 
-    def refuse_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
+    def refuse_too_much_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
         """Raise the SpecError that says which targets need more than the noise that is allowed."""
-
-
-def planning_of(spec: Spec) -> PlannedFamily:
-    """The part of the family of ``spec`` that knows about plans."""
-    part: PlannedFamily = family_of(spec).planning()
-    return part

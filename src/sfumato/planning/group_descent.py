@@ -31,10 +31,9 @@ from sfumato.planning.exposure_response import responses_of
 from sfumato.planning.noise_response import PlanResponse, measure_response
 from sfumato.planning.problem import PlanProblem
 from sfumato.planning.sources import NoiseSource, with_intensities, with_noise
-from sfumato.planning.targets import TARGETS, EpsilonTarget
-from sfumato.planning.unit_charge import noise_scale, pair_charge
+from sfumato.planning.targets import TARGETS, EpsilonTarget, noise_scale, pair_charge
 from sfumato.privacy.guarantee import Guarantee
-from sfumato.rounding import number as as_text
+from sfumato.rounding import number
 from sfumato.schedule.base import Plan
 from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.noise.calibration import first_trial
@@ -66,10 +65,10 @@ class _Trial:
         found = [
             (PairTarget(target, pair), row) for target in targets for pair, row in guarantees(plan, target)
         ]
-        return cls(plan, tuple(sorted(found, key=_share, reverse=True)))
+        return cls(plan, tuple(sorted(found, key=_share_of_target, reverse=True)))
 
     @cached_property
-    def factor(self) -> float:
+    def needed_factor(self) -> float:
         """The least factor on all noise at which the worst pair meets its target, as it is charged now.
 
         Raises:
@@ -87,20 +86,20 @@ class _Trial:
     def verdict(self) -> Verdict:
         """How the worst pair stands to its target."""
         one, row = self.rows[0]
-        return verdict_on_worst(row.epsilon, one.target.epsilon, lambda: self.factor)
+        return verdict_on_worst(row.epsilon, one.target.epsilon, lambda: self.needed_factor)
 
 
-def _share(judged: tuple[PairTarget, Guarantee]) -> float:
+def _share_of_target(judged: tuple[PairTarget, Guarantee]) -> float:
     """ε over its target."""
     one, row = judged
     return row.epsilon / one.target.epsilon
 
 
-def least_scaled(plan: Plan, targets: Sequence[EpsilonTarget]) -> Plan:
+def scale_to_targets(plan: Plan, targets: Sequence[EpsilonTarget]) -> Plan:
     """``plan`` with all noise scaled by the least factor at which account confirms ``targets``."""
     largest = max(row.multipliers[0] for row in _noise_of(plan).sources)
-    start = _scaled(plan, 1 / largest)
-    return _scaled(start, _least_factor(start, targets))
+    start = _with_noise_scaled(plan, 1 / largest)
+    return _with_noise_scaled(start, _least_factor(start, targets))
 
 
 def _least_factor(plan: Plan, targets: Sequence[EpsilonTarget], first: float | None = None) -> float:
@@ -109,12 +108,12 @@ def _least_factor(plan: Plan, targets: Sequence[EpsilonTarget], first: float | N
         first = max(first_trial(cast("GroupPlan", plan), target.epsilon) for target in targets)
 
     def judged(factor: FloatArray) -> Verdict:
-        return _Trial.of(_scaled(plan, float(factor[0])), targets).verdict
+        return _Trial.of(_with_noise_scaled(plan, float(factor[0])), targets).verdict
 
     return float(least_noise(judged, np.array([first]))[0])
 
 
-def _scaled(plan: Plan, factor: float) -> Plan:
+def _with_noise_scaled(plan: Plan, factor: float) -> Plan:
     rows = [
         SourceNoise(owners=row.owners, multipliers=(factor * row.multipliers[0],))
         for row in _noise_of(plan).sources
@@ -128,7 +127,7 @@ def _noise_of(plan: Plan) -> NoiseBySource:
     return noise
 
 
-def planned_groups(problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
+def plan_groups(problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
     """The plan of least noise found in which account confirms all ``targets``.
 
     Raises:
@@ -141,9 +140,9 @@ def planned_groups(problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tu
     equal = np.full(len(problem.sources), _least_factor(response.base, targets) ** 2)
     found = [equal]
     if len(problem.sources) > 1:
-        found += search.confirmed(search.descended(equal))
+        found += search.scale_until_confirmed(search.descend(equal))
     best = min(found, key=lambda intensities: float(response.weights @ intensities))
-    return search.made(best), search.allocation(best)
+    return search.plan_at(best), search.allocation(best)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,26 +163,26 @@ class _Search:
     def sources(self) -> tuple[NoiseSource, ...]:
         return self.response.sources
 
-    def made(self, intensities: FloatArray) -> Plan:
+    def plan_at(self, intensities: FloatArray) -> Plan:
         return with_intensities(self.response.base, self.sources, intensities)
 
-    def judged(self, intensities: FloatArray) -> _Trial:
-        return _Trial.of(self.made(intensities), self.targets)
+    def trial_at(self, intensities: FloatArray) -> _Trial:
+        return _Trial.of(self.plan_at(intensities), self.targets)
 
-    def descended(self, start: FloatArray) -> FloatArray:
+    def descend(self, start: FloatArray) -> FloatArray:
         """The intensities of least noise among the solutions, each scaled by what its worst pair needs."""
         weights = self.response.weights
         best, misses = start, 0
-        self.constrain(self.judged(start), start)
+        self.renew_constraints(self.trial_at(start), start)
         for _ in range(_ROUNDS):
             try:
-                solved = self.solved().intensities
+                solved = self.solve().intensities
             except RunError:  # what is there holds all the same
                 return best
             solved = np.maximum(solved, _FLOOR * solved.max())
-            trial = self.judged(solved)
-            self.constrain(trial, solved)
-            here = solved * self._needed(trial) ** 2
+            trial = self.trial_at(solved)
+            self.renew_constraints(trial, solved)
+            here = solved * self._needed_factor(trial) ** 2
             ratio = float(weights @ here) / float(weights @ best)
             saved = ratio < 1 - _LEAST_DESCENT
             best, misses = (here, 0) if saved else (best, misses + 1)
@@ -191,23 +190,25 @@ class _Search:
                 return best
         return best
 
-    def _needed(self, trial: _Trial) -> float:
+    def _needed_factor(self, trial: _Trial) -> float:
         """The least factor on all noise for the worst pair: by its tangent where that is near."""
         one, row = trial.rows[0]
-        if one not in self.known or not 1 / _CLOSE <= _share((one, row)) <= _CLOSE:
-            return trial.factor
-        excess = math.log(_share((one, row)))
+        if one not in self.known or not 1 / _CLOSE <= _share_of_target((one, row)) <= _CLOSE:
+            return trial.needed_factor
+        excess = math.log(_share_of_target((one, row)))
         slope = self.known[one][1].limit + excess  # of ln ε by ln μ², which falls by 2 ln of the factor
         return math.exp(excess / (2 * slope))
 
-    def solved(self) -> Optimum:
+    def solve(self) -> Optimum:
         return minimise_variance(self.response.weights, [constraint for _, constraint in self.known.values()])
 
-    def constrain(self, trial: _Trial, intensities: FloatArray) -> None:
+    def renew_constraints(self, trial: _Trial, intensities: FloatArray) -> None:
         """Take the constraints of the pairs nearest to each target anew, at the solution of a trial."""
         for target in self.targets:
             near = [
-                (one, row) for one, row in trial.rows if one.target == target and _share((one, row)) >= _NEAR
+                (one, row)
+                for one, row in trial.rows
+                if one.target == target and _share_of_target((one, row)) >= _NEAR
             ]
             for one, row in near[: _CONSTRAINTS if len(self.sources) > 1 else 1]:
                 found = self._tangent(trial.plan, one, row, intensities)
@@ -227,28 +228,28 @@ class _Search:
         constraint = way.constraint(intensities, one.target.epsilon)
         return None if constraint is None else (way, constraint)
 
-    def confirmed(self, intensities: FloatArray) -> list[FloatArray]:
+    def scale_until_confirmed(self, intensities: FloatArray) -> list[FloatArray]:
         """``intensities`` scaled until account confirms the targets, with and without negligible ones."""
         tiny = intensities <= 2 * _FLOOR * intensities.max()
         tried = [intensities, np.where(tiny, 0.0, intensities)] if tiny.any() else [intensities]
         found = []
         for each in tried:
-            trial = self.judged(each)
+            trial = self.trial_at(each)
             if math.isfinite(trial.rows[0][1].epsilon):
                 found.append(each * _least_factor(trial.plan, self.targets, 1.0) ** 2)
         return found
 
     def allocation(self, intensities: FloatArray) -> Allocation:
         """The constraints at ``intensities``, their shares in the noise, and what could still be saved."""
-        self.constrain(self.judged(intensities), intensities)
-        optimum, spent = self.solved(), float(self.response.weights @ intensities)
+        self.renew_constraints(self.trial_at(intensities), intensities)
+        optimum, spent = self.solve(), float(self.response.weights @ intensities)
         bindings = tuple(
             BindingConstraint(one, way, constraint, float(share))
             for (one, (way, constraint)), share in zip(self.known.items(), optimum.elasticities, strict=True)
         )
         left = 1 - optimum.value / spent
         told = (
-            f"tangents at the plan leave room for {as_text(100 * left)} % less noise variance at most"
+            f"tangents at the plan leave room for {number(100 * left)} % less noise variance at most"
             if left > _UNTOLD
             else ""
         )

@@ -11,11 +11,10 @@ import numpy as np
 
 from sfumato.errors import SpecError
 from sfumato.planning.allocate import Allocation, PairTarget
-from sfumato.planning.group_descent import least_scaled, planned_groups
+from sfumato.planning.group_descent import plan_groups, scale_to_targets
 from sfumato.planning.problem import PlanProblem
 from sfumato.planning.sources import NoiseSource
-from sfumato.planning.targets import NOISE_TARGET, TARGETS, EpsilonTarget, PlanTargets
-from sfumato.planning.unit_charge import guarantee, pair_charge
+from sfumato.planning.targets import NOISE_TARGET, TARGETS, EpsilonTarget, PlanTargets, guarantee, pair_charge
 from sfumato.privacy.observers import Party
 from sfumato.rounding import number
 from sfumato.schedule.base import Plan
@@ -29,7 +28,7 @@ class GroupPlanning:
 
     models = "the groups' models"
 
-    def check(self, spec: Spec) -> None:
+    def refuse_unsupported(self, spec: Spec) -> None:
         """Refuse what adds no noise to messages."""
         if spec.protocol == "ms-fedavg":
             raise SpecError("protocol", spec.protocol, "adds no noise; plan for dp-ogl")
@@ -37,7 +36,7 @@ class GroupPlanning:
             allowed = "must be update: groups whose examples are clipped add noise at local steps only"
             raise SpecError("privacy.clip.kind", "example", allowed)
 
-    def levels(self, plan: GroupPlan) -> int:
+    def level_count(self, plan: GroupPlan) -> int:
         """One: masters aggregate, and nobody above them."""
         return 1
 
@@ -69,17 +68,17 @@ class GroupPlanning:
         averaged with other models on the way, and not counted again.
         """
         played = plan.by_era
-        per_era = [self._of_release(era) for era in played]
+        per_era = [self._variance_of_release(era) for era in played]
         rounds = (number for number in range(plan.rounds) if plan.releases_after(number))
         return math.fsum(per_era[plan.era_of(number)] for number in rounds)
 
-    def _of_release(self, plan: GroupPlan) -> float:
+    def _variance_of_release(self, plan: GroupPlan) -> float:
         """What one release of every group leaves in its model; a group without members has none."""
         present = plan.groups.sizes > 0
         with np.errstate(divide="ignore", invalid="ignore"):
             return float(np.mean(np.where(present, plan.model_noise_std(0), 0.0) ** 2))
 
-    def unattainable(
+    def unattainable_targets(
         self, plan: GroupPlan, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
     ) -> list[PairTarget]:
         """Pairs that see something without noise, or whether the unit takes part."""
@@ -91,28 +90,30 @@ class GroupPlanning:
             or (told and math.isinf(guarantee(plan, one.pair).epsilon))
         ]
 
-    def devices_like(self, plan: GroupPlan, units: set[int], *, alike: bool) -> int:
+    def count_devices(self, plan: GroupPlan, units: set[int], *, alike: bool) -> int:
         """The number of ``units``, or of all devices in the same position as one of them."""
         if not alike:
             return len(units)
         classes = dict(plan.ledger.pairs.unit_classes)
         return sum(classes[kind] for kind in {int(plan.ledger.kinds.of[unit]) for unit in units})
 
-    def planned(self, problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
-        """See `group_descent.planned_groups`."""
-        return planned_groups(problem, targets)
+    def plan_least_noise(
+        self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
+    ) -> tuple[Plan, Allocation]:
+        """See `group_descent.plan_groups`."""
+        return plan_groups(problem, targets)
 
     def own_noise(self, plan: GroupPlan, targets: Sequence[EpsilonTarget]) -> float:
         """The least factor on the plan's noise at which account confirms the targets."""
         if not plan.multipliers.any():
             return math.nan
-        return math.sqrt(self.variance(cast("GroupPlan", least_scaled(plan, targets))))
+        return math.sqrt(self.variance(cast("GroupPlan", scale_to_targets(plan, targets))))
 
-    def refuse_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
+    def refuse_too_much_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
         """Name the target that needs most noise by itself, and what it needs."""
         needed: dict[EpsilonTarget, float] = {}
         for target in requested.targets:
-            alone, _ = planned_groups(problem.only(target), (target,))
+            alone, _ = plan_groups(problem.with_only(target), (target,))
             needed[target] = math.sqrt(self.variance(cast("GroupPlan", alone)))
         worst = max(needed, key=lambda target: needed[target])
         limit = f"{NOISE_TARGET}={requested.max_noise:g}"

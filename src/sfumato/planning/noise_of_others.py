@@ -18,10 +18,10 @@ from sfumato.planning.allocate import Allocation
 from sfumato.planning.certification import guarantees
 from sfumato.planning.noise_response import global_variance, measure_response
 from sfumato.planning.sources import NoiseSource, with_intensities
-from sfumato.planning.targets import EpsilonTarget, pairs_of
-from sfumato.planning.unit_charge import noise_scale, pair_charge, protects_records
+from sfumato.planning.targets import EpsilonTarget, noise_scale, pair_charge, pairs_of
 from sfumato.schedule.base import Plan
 from sfumato.schedule.noise.least_noise import Verdict, least_noise, verdict_on_worst
+from sfumato.schedule.rows.observers import main_unit
 
 FloatArray = npt.NDArray[np.float64]
 _TOLD = (
@@ -32,7 +32,7 @@ _TOLD = (
 
 def counts_noise_of_others(plan: Plan, targets: Sequence[EpsilonTarget]) -> bool:
     """Whether account counts noise that is there by chance towards anybody whom ``targets`` name."""
-    return not protects_records(plan) and any(
+    return main_unit(plan.spec) == "device" and any(
         draw.drawn_noise
         for target in targets
         for pair in pairs_of(plan, target)
@@ -60,12 +60,12 @@ def with_noise_of_others(
     if not found.binding_constraints or not counts_noise_of_others(made, targets):
         return made, found
     notes = (*found.notes, _TOLD)
-    intensities = _least(plan, found.response.sources, found.intensities, targets)
+    intensities = _least_confirmed(plan, found.response.sources, found.intensities, targets)
     quieter = with_intensities(plan, found.response.sources, intensities)
     spent = global_variance(quieter)
     best = quieter, replace(found, intensities=intensities, variance=spent, notes=notes)
     if len(sources) > 1:
-        equal = _least(plan, sources, np.full(len(sources), float(intensities.max())), targets)
+        equal = _least_confirmed(plan, sources, np.full(len(sources), float(intensities.max())), targets)
         alike = with_intensities(plan, sources, equal)
         if global_variance(alike) < spent:
             response = measure_response(plan, sources)
@@ -74,7 +74,7 @@ def with_noise_of_others(
     return best
 
 
-def _least(
+def _least_confirmed(
     plan: Plan, sources: Sequence[NoiseSource], intensities: FloatArray, targets: Sequence[EpsilonTarget]
 ) -> FloatArray:
     """``intensities``, scaled to the least factor that account confirms."""

@@ -24,17 +24,21 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.planning.composed_response import ComposedResponse, record_response
+from sfumato.families import family_of
+from sfumato.planning.composed_response import (
+    ComposedResponse,
+    any_without_noise,
+    linear_variances,
+    record_response,
+)
 from sfumato.planning.convex_program import Constraint
-from sfumato.planning.family import planning_of
 from sfumato.planning.sources import NoiseSource, with_intensities
-from sfumato.planning.targets import ObservedPair
-from sfumato.planning.unit_charge import pair_charge
-from sfumato.planning.variances import any_without_noise, linear_variances
+from sfumato.planning.targets import pair_charge
 from sfumato.privacy.noise_scale import noise_scale_for
 from sfumato.privacy.release import Exposure, Release
 from sfumato.privacy.sampling import Neighbours
 from sfumato.schedule.base import Plan
+from sfumato.schedule.rows.observers import ObservedUnit
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -122,7 +126,7 @@ class PlanResponse:
         found = np.array([global_variance(probe) - start for probe in self.probes])
         return np.asarray(np.maximum(found, _LEAST_WEIGHT * found.mean()))
 
-    def bound_responses(self, pair: ObservedPair) -> tuple[BoundResponse, ...]:
+    def bound_responses(self, pair: ObservedUnit) -> tuple[BoundResponse, ...]:
         """One response for each sound way to charge ``pair``.
 
         A record can be charged as if its whole device were replaced, and where its draws count, by them. Not
@@ -166,7 +170,7 @@ def measure_response(plan: Plan, sources: Sequence[NoiseSource]) -> PlanResponse
 
 def global_variance(plan: Plan) -> float:
     """Variance per coordinate of all noise that the training leaves in the global model (`PlannedFamily`)."""
-    return planning_of(plan.spec).variance(plan)
+    return family_of(plan.spec).planning().variance(plan)
 
 
 def _release_response(

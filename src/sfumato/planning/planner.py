@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 from sfumato.errors import SpecError
+from sfumato.families import family_of
 from sfumato.planning.allocate import Allocation, BindingConstraint
 from sfumato.planning.certification import guarantees
 from sfumato.planning.convex_program import solver
 from sfumato.planning.cost_search import Minimize, cheapest_training
-from sfumato.planning.family import planning_of
 from sfumato.planning.problem import pose_problem, resolve_to_plan
 from sfumato.planning.result import (
     MetTarget,
@@ -21,10 +21,17 @@ from sfumato.planning.result import (
     Untargeted,
     global_noise_rms,
 )
-from sfumato.planning.targets import EpsilonTarget, ObservedPair, PlanTargets, parse_targets
-from sfumato.planning.unit_charge import guarantee, is_sampled, pair_charge
+from sfumato.planning.targets import (
+    EpsilonTarget,
+    PlanTargets,
+    guarantee,
+    is_sampled,
+    observed_pair,
+    pair_charge,
+    parse_targets,
+)
 from sfumato.schedule.base import Plan
-from sfumato.schedule.rows.observers import is_of_kind
+from sfumato.schedule.rows.observers import ObservedUnit, is_of_kind
 from sfumato.spec.document import Spec, require_spec
 from sfumato.spec.privacy import OBSERVER_KINDS, NoiseBySource
 
@@ -61,11 +68,11 @@ def plan(spec: Spec, targets: Mapping[str, float], *, minimize: Minimize = "nois
 def _plan_noise(spec: Spec, requested: PlanTargets, options: tuple[Option, ...]) -> PlannedSpec:
     """The plan of least noise for the participation and the round length of ``spec``."""
     problem = pose_problem(spec, requested.targets)
-    family = planning_of(spec)
-    made, found = family.planned(problem, requested.targets)
+    family = family_of(spec).planning()
+    made, found = family.plan_least_noise(problem, requested.targets)
     if global_noise_rms(made) > requested.max_noise * (1 + 1e-6):
-        family.refuse_noise(problem, requested)
-    others = tuple(_untargeted(made, requested.targets))
+        family.refuse_too_much_noise(problem, requested)
+    others = tuple(_epsilons_without_target(made, requested.targets))
     bare = ", ".join(other.observer_kind for other in others if math.isinf(other.epsilon))
     warning = (f"there is no guarantee towards {bare}: no target names this",) if bare else ()
     return PlannedSpec(
@@ -97,7 +104,7 @@ def _price(binding: BindingConstraint) -> float:
 
 
 def _planned_sources(plan: Plan) -> tuple[PlannedSource, ...]:
-    noise, family = plan.spec.privacy.noise, planning_of(plan.spec)
+    noise, family = plan.spec.privacy.noise, family_of(plan.spec).planning()
     assert isinstance(noise, NoiseBySource)  # a planned spec lists its sources
     return tuple(
         PlannedSource(row.owners, family.level_name(plan, level), multiplier)
@@ -115,7 +122,7 @@ def _scaled_own_noise(spec: Spec, targets: Sequence[EpsilonTarget]) -> float:
         own = resolve_to_plan(spec)
     except SpecError:  # its own target cannot be met
         return math.nan
-    return planning_of(spec).own_noise(own, targets)
+    return family_of(spec).planning().own_noise(own, targets)
 
 
 def _kinds_without_target(named: Set[str]) -> list[str]:
@@ -129,20 +136,20 @@ def _kinds_without_target(named: Set[str]) -> list[str]:
     return [kind for kind in OBSERVER_KINDS if kind not in named | hidden]
 
 
-def _untargeted(plan: Plan, targets: Sequence[EpsilonTarget]) -> Iterator[Untargeted]:
+def _epsilons_without_target(plan: Plan, targets: Sequence[EpsilonTarget]) -> Iterator[Untargeted]:
     """The largest ε towards every kind of observer in the network that no target names.
 
     If participants or records are sampled, ε takes long to compute: then only kinds without any guarantee
     are listed.
     """
     kinds = _kinds_without_target({target.observer for target in targets})
-    found: defaultdict[str, list[ObservedPair]] = defaultdict(list)
+    found: defaultdict[str, list[ObservedUnit]] = defaultdict(list)
     for pair in plan.ledger.pair_classes():
         for kind in kinds:
             if is_of_kind(pair, kind) and not (
                 plan.classes_share_trust and plan.trusts(pair.observer, pair.unit)
             ):
-                found[kind].append(ObservedPair(pair.unit, (pair.observer,), pair.pair_count))
+                found[kind].append(observed_pair(plan, pair.unit, (pair.observer,), pair.pair_count))
     for kind, pairs in found.items():
         if not is_sampled(plan):
             yield Untargeted(kind, max(guarantee(plan, pair).epsilon for pair in pairs))

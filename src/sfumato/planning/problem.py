@@ -6,16 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sfumato.errors import SpecError
+from sfumato.families import family_of
 from sfumato.planning.allocate import PairTarget
-from sfumato.planning.certification import is_trusted
-from sfumato.planning.conflict import refuse_raw
-from sfumato.planning.family import planning_of
-from sfumato.planning.sources import (
-    NoiseSource,
-    names_noisers,
-    unit_noise,
-    with_noise,
-)
+from sfumato.planning.certification import has_trusted_member
+from sfumato.planning.conflict import refuse_unprotected
+from sfumato.planning.sources import NoiseSource, names_noise_owners, noise_of_unit_multipliers, with_noise
 from sfumato.planning.targets import TARGETS, EpsilonTarget, pairs_of
 from sfumato.privacy.observers import Party
 from sfumato.schedule.base import Plan
@@ -44,7 +39,7 @@ class PlanProblem:
     pair_targets: tuple[PairTarget, ...]
     notes: tuple[str, ...]
 
-    def only(self, target: EpsilonTarget) -> PlanProblem:
+    def with_only(self, target: EpsilonTarget) -> PlanProblem:
         """The problem without the other targets."""
         kept = tuple(one for one in self.pair_targets if one.target == target)
         return replace(self, pair_targets=kept)
@@ -56,11 +51,11 @@ def pose_problem(spec: Spec, targets: Sequence[EpsilonTarget]) -> PlanProblem:
     Raises:
         SpecError: the spec or a target is wrong, or no noise meets a target.
     """
-    base = resolve_to_plan(with_noise(spec, unit_noise(spec.privacy.noise)))
+    base = resolve_to_plan(with_noise(spec, noise_of_unit_multipliers(spec.privacy.noise)))
     named = _named_parties(base, targets)
-    family = planning_of(spec)
+    family = family_of(spec).planning()
     sources = family.sources(base, named)
-    extra = () if names_noisers(spec.privacy.noise) else family.extra_sources(base, named)
+    extra = () if names_noise_owners(spec.privacy.noise) else family.extra_sources(base, named)
     pair_targets, notes = _pair_targets(base, sources, targets)
     if spec.privacy.unit == "both":
         notes += ("privacy.unit is both: the targets are about devices; what records have, account tells",)
@@ -73,7 +68,7 @@ def resolve_to_plan(spec: Spec) -> Plan:
     Raises:
         SpecError: the spec is wrong, or plans do not support its protocol.
     """
-    planning_of(spec).check(spec)
+    family_of(spec).planning().refuse_unsupported(spec)
     if spec.privacy.clip is None:
         raise SpecError("privacy.clip", None, "is required: the noise is a multiple of the clip norm")
     if spec.privacy.clips_examples and spec.privacy.unit != "record":
@@ -104,24 +99,24 @@ def _pair_targets(
     Raises:
         SpecError: no noise meets a target.
     """
-    family, kept, notes = planning_of(plan.spec), list[PairTarget](), list[str]()
+    family, kept, notes = family_of(plan.spec).planning(), list[PairTarget](), list[str]()
     stated = {target: [PairTarget(target, pair) for pair in pairs_of(plan, target)] for target in targets}
     unattainable = set(
-        family.unattainable(plan, sources, [one for pairs in stated.values() for one in pairs])
+        family.unattainable_targets(plan, sources, [one for pairs in stated.values() for one in pairs])
     )
     for target, pair_targets in stated.items():
         raw = [pair_target for pair_target in pair_targets if pair_target in unattainable]
         kept += [pair_target for pair_target in pair_targets if pair_target not in raw]
         if not raw:
             continue
-        exposed = {pair_target.pair.unit for pair_target in raw}
-        first = min(raw, key=lambda pair_target: pair_target.pair.unit)
-        trusted = all(is_trusted(plan, pair_target.pair) for pair_target in raw)
+        exposed = {pair_target.pair.device for pair_target in raw}
+        first = min(raw, key=lambda pair_target: pair_target.pair.device)
+        trusted = all(has_trusted_member(plan, pair_target.pair) for pair_target in raw)
         is_kind = target.observer in OBSERVER_KINDS
-        devices = family.devices_like(plan, exposed, alike=is_kind)
+        devices = family.count_devices(plan, exposed, alike=is_kind)
         if not (trusted and is_kind and len(raw) < len(pair_targets)):
             observer = _observer_of(plan, first)
-            refuse_raw(target, first.pair.unit, observer, trusted=trusted, how_many=devices)
+            refuse_unprotected(target, first.pair.device, observer, trusted=trusted, how_many=devices)
         notes.append(
             f"{target.observer} is trusted with the raw updates of {devices} devices: "
             f"{target} does not apply to them"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from sfumato.families import family_of
 from sfumato.planning.costs import TrainingCost
-from sfumato.planning.family import planning_of
 from sfumato.planning.noise_response import global_variance
 from sfumato.planning.targets import EpsilonTarget
 from sfumato.schedule.base import Plan
@@ -57,7 +57,7 @@ class PlannedSource:
 
 @dataclass(frozen=True)
 class Option:
-    """A participation and a round length that were compared (`candidates.candidates_of`).
+    """A participation and a round length that were compared (`cost_search.candidates_of`).
 
     Attributes:
         participation: devices of every edge (of the star) in a round.
@@ -127,7 +127,7 @@ class PlannedSpec:
     @property
     def models(self) -> str:
         """What the noise is in: the global model, or the groups' models."""
-        return planning_of(self.spec).models
+        return family_of(self.spec).planning().models
 
     @property
     def saved(self) -> float:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import SpecError
-from sfumato.planning.family import planning_of
+from sfumato.families import family_of
 from sfumato.schedule.base import Plan
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.document import Spec
@@ -45,7 +45,7 @@ def with_noise(spec: Spec, noise: Noise) -> Spec:
 
 def with_intensities(plan: Plan, sources: Iterable[NoiseSource], intensities: FloatArray) -> Plan:
     """The plan in which each of ``sources`` has the given intensity and no other party adds noise."""
-    levels = planning_of(plan.spec).levels(plan)
+    levels = family_of(plan.spec).planning().level_count(plan)
     rows: defaultdict[str, list[float]] = defaultdict(lambda: [0.0] * levels)
     for source, intensity in zip(sources, intensities, strict=True):
         for owner in source.owners:
@@ -57,7 +57,7 @@ def with_intensities(plan: Plan, sources: Iterable[NoiseSource], intensities: Fl
     return resolve(with_noise(plan.spec, NoiseBySource(sources=listed)))
 
 
-def unit_noise(noise: Noise) -> Noise:
+def noise_of_unit_multipliers(noise: Noise) -> Noise:
     """The noise section that puts a multiplier of 1 wherever ``noise`` puts any.
 
     Raises:
@@ -82,7 +82,7 @@ def unit_noise(noise: Noise) -> Noise:
             return NoiseByMultiplier(multiplier=1.0)
 
 
-def names_noisers(noise: Noise) -> bool:
+def names_noise_owners(noise: Noise) -> bool:
     """Whether a noise section itself names the parties that add noise, so that trust does not decide it."""
     return isinstance(noise, NoiseBySource) or (
         isinstance(noise, NoiseByMultiplier) and noise.placement is not None

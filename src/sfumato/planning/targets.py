@@ -1,4 +1,4 @@
-"""Targets of ε as a user gives them, and the pairs of a unit and an observer that each is about."""
+"""Targets of ε as a user gives them, the pairs of a unit and an observer that each is about, and their ε."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from sfumato.accounting import unit_guarantee
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
-from sfumato.privacy.observers import Party
+from sfumato.privacy.declared_releases import PairCharge
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.privacy.observers import ASKED_FOR, Party
 from sfumato.schedule.base import Plan
-from sfumato.schedule.rows.observers import is_of_kind, parse_coalition
+from sfumato.schedule.rows.observers import ObservedUnit, is_of_kind, main_unit, parse_coalition
 from sfumato.spec.limits import LEAST, MOST
 from sfumato.spec.privacy import OBSERVER_KINDS
 
@@ -47,21 +50,6 @@ class PlanTargets:
     max_noise: float = math.inf
 
 
-@dataclass(frozen=True)
-class ObservedPair:
-    """A unit and the coalition of observers towards which its ε counts.
-
-    Attributes:
-        unit: the device, the worst of its class; where records are the unit, any one record of it.
-        coalition: the observers.
-        stands_for: how many equivalent pairs it represents.
-    """
-
-    unit: int
-    coalition: tuple[Party, ...]
-    stands_for: int
-
-
 def parse_targets(given: Iterable[tuple[str, float]]) -> PlanTargets:
     """The targets that ``given`` lists as pairs of an observer (or ``noise``) and a number.
 
@@ -83,15 +71,17 @@ def parse_targets(given: Iterable[tuple[str, float]]) -> PlanTargets:
     return PlanTargets(tuple(EpsilonTarget(name, epsilon) for name, epsilon in targets.items()), most_noise)
 
 
-def pairs_of(plan: Plan, target: EpsilonTarget) -> list[ObservedPair]:
+def pairs_of(plan: Plan, target: EpsilonTarget) -> list[ObservedUnit]:
     """The pairs that ``target`` is about: one of each class of pairs that are equivalent in ``plan``.
+
+    Their units are records where ``privacy.unit`` is ``record``, else devices (also where it is ``both``).
 
     Raises:
         SpecError: the observer does not exist, or every device is a member of it.
     """
     if target.observer in OBSERVER_KINDS:
         found = [
-            ObservedPair(pair.unit, (pair.observer,), pair.pair_count)
+            observed_pair(plan, pair.unit, (pair.observer,), pair.pair_count)
             for pair in plan.ledger.pair_classes()
             if is_of_kind(pair, target.observer)
         ]
@@ -99,12 +89,37 @@ def pairs_of(plan: Plan, target: EpsilonTarget) -> list[ObservedPair]:
         coalition = parse_coalition(target.observer, plan.parties, place=TARGETS)
         members = {party.index for party in coalition if party.kind == "device"}
         found = [
-            ObservedPair(units.unit, coalition, units.count) for units in plan.ledger.units_outside(members)
+            observed_pair(plan, units.unit, coalition, units.count)
+            for units in plan.ledger.units_outside(members)
         ]
     if not found:
         raise SpecError(
-            TARGETS.at(str(target)),
-            None,
-            "names no pair of a unit and an observer in this network",
+            TARGETS.at(str(target)), None, "names no pair of a unit and an observer in this network"
         )
     return found
+
+
+def observed_pair(plan: Plan, unit: int, coalition: tuple[Party, ...], stands_for: int) -> ObservedUnit:
+    """The device ``unit``, or one record of it, towards ``coalition``, for so many equivalent pairs."""
+    return ObservedUnit(main_unit(plan.spec), unit, coalition, ASKED_FOR, stands_for)
+
+
+def is_sampled(plan: Plan) -> bool:
+    """Whether participants or records are drawn, so that ε takes long to compute."""
+    of_records = main_unit(plan.spec) == "record" and plan.ledger.batches.rates is not None
+    return plan.is_sampled or of_records
+
+
+def pair_charge(plan: Plan, pair: ObservedUnit) -> PairCharge:
+    """How ``pair`` is charged."""
+    return pair.charge(plan, plan.ledger)
+
+
+def guarantee(plan: Plan, pair: ObservedUnit) -> Guarantee:
+    """The guarantee of ``pair``, as `sfumato.account` gives it."""
+    return unit_guarantee(plan, pair, delta=plan.spec.privacy.delta)
+
+
+def noise_scale(plan: Plan, pair: ObservedUnit, epsilon: float) -> float:
+    """Least factor on all noise at which the ε of ``pair`` is at most ``epsilon``; infinite without noise."""
+    return pair_charge(plan, pair).noise_scale(epsilon, plan.spec.privacy.delta)

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from typing import NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.planning.allocate import Allocation, PairTarget, unattainable_pair_targets
-from sfumato.planning.certification import certified_plan, is_trusted
-from sfumato.planning.conflict import refuse_noise
+from sfumato.planning.certification import certified_plan, has_trusted_member
+from sfumato.planning.conflict import refuse_too_much_noise
 from sfumato.planning.noise_of_others import with_noise_of_others
 from sfumato.planning.noise_response import measure_response
 from sfumato.planning.problem import PlanProblem
 from sfumato.planning.sources import NoiseSource
-from sfumato.planning.targets import TARGETS, EpsilonTarget, PlanTargets, pairs_of
-from sfumato.planning.tree_sources import extra_sources, sources_of
-from sfumato.planning.unit_charge import is_sampled, noise_scale
+from sfumato.planning.targets import TARGETS, EpsilonTarget, PlanTargets, is_sampled, noise_scale, pairs_of
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.schedule.base import Plan
 from sfumato.schedule.rows.explanations import is_covered_by_filter
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
+from sfumato.spec.privacy import NoiseBySource
+
+IntArray = npt.NDArray[np.int64]
 
 
 class TreePlanning:
@@ -32,7 +35,7 @@ class TreePlanning:
 
     models = "the global model"
 
-    def check(self, spec: Spec) -> None:
+    def refuse_unsupported(self, spec: Spec) -> None:
         """Refuse protocols without noise, and elections."""
         if spec.protocol == "hfl":
             raise SpecError("protocol", "hfl", "adds no noise; plan for h2fdp, the same protocol with noise")
@@ -40,7 +43,7 @@ class TreePlanning:
             allowed = "cannot be planned; plan with fixed supernodes"
             raise SpecError("topology.supernodes", "elected", allowed)
 
-    def levels(self, plan: TreePlan) -> int:
+    def level_count(self, plan: TreePlan) -> int:
         """The tiers that aggregate."""
         return plan.tree.depth
 
@@ -49,17 +52,36 @@ class TreePlanning:
         return "global" if level == 0 else plan.tree.tiers[level].name
 
     def sources(self, plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """See `tree_sources.sources_of`; drawn participants in a network that moves are refused."""
+        """The sources that add noise; drawn participants in a network that moves are refused."""
         if plan.is_sampled:
             plan.require_one_tree(
                 "with participants drawn, rounds of several trees amount to no single signal-to-noise ratio; "
                 "noise: {epsilon, for} sizes one multiplier over all rounds"
             )
-        return sources_of(plan, named)
+        noise = plan.spec.privacy.noise
+        assert isinstance(noise, NoiseBySource)  # a resolved spec with noise lists its sources
+        classes = _exchangeable_classes(plan, named)
+        alike: defaultdict[tuple[Hashable, str, int], list[str]] = defaultdict(list)
+        for row in noise.sources:
+            for owner in row.owners:
+                name, _, what = owner.partition("/")
+                tier, index = plan.tree.find_node(name, place="privacy.noise.sources")
+                for level in np.flatnonzero(row.multipliers):
+                    alike[(tier, int(classes[tier][index])), what, int(level)].append(owner)
+        return tuple(NoiseSource(tuple(owners), level) for (_, _, level), owners in alike.items())
 
     def extra_sources(self, plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """See `tree_sources.extra_sources`."""
-        return extra_sources(plan, named)
+        """Trusted aggregators, at further levels."""
+        there = {(owner, s.level) for s in self.sources(plan, named) for owner in s.owners}
+        classes = _exchangeable_classes(plan, named)
+        alike: defaultdict[tuple[int, int, int], list[str]] = defaultdict(list)
+        for tier, nodes in enumerate(plan.tree.tiers):
+            for index in np.flatnonzero(nodes.trusted):
+                owner = plan.tree.node_name(tier, int(index))
+                for level in range(tier + 1):
+                    if (owner, level) not in there:
+                        alike[tier, int(classes[tier][index]), level].append(owner)
+        return tuple(NoiseSource(tuple(owners), level) for (_, _, level), owners in alike.items())
 
     def variance(self, plan: TreePlan) -> float:
         """The noise of every aggregation in the global average, summed over the rounds.
@@ -69,13 +91,13 @@ class TreePlanning:
         rounds = ((plan.at(number), number) for number in range(plan.spec.training.rounds))
         return math.fsum(sum(one.global_noise) * plan.message_scale(number) ** 2 for one, number in rounds)
 
-    def unattainable(
+    def unattainable_targets(
         self, plan: TreePlan, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
     ) -> list[PairTarget]:
         """See `allocate.unattainable_pair_targets`."""
         return unattainable_pair_targets(measure_response(plan, sources), pair_targets)
 
-    def devices_like(self, plan: TreePlan, units: set[int], *, alike: bool) -> int:
+    def count_devices(self, plan: TreePlan, units: set[int], *, alike: bool) -> int:
         """The number of devices under the leaves of ``units``, or of all leaves of their classes.
 
         Where devices move: of those that are always under the same leaves as one of ``units``.
@@ -88,7 +110,9 @@ class TreePlanning:
         wanted = np.isin(orbits, orbits[leaves]) if alike else np.isin(np.arange(tree.leaf_count), leaves)
         return int(tree.devices[wanted].sum())
 
-    def planned(self, problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
+    def plan_least_noise(
+        self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
+    ) -> tuple[Plan, Allocation]:
         """See `certification` and `noise_of_others`. With control the schedule is that of the budget.
 
         Raises:
@@ -114,10 +138,47 @@ class TreePlanning:
         for target in targets:
             for pair in pairs_of(plan, target):
                 needed = noise_scale(plan, pair, target.epsilon)
-                if math.isfinite(needed) or not is_trusted(plan, pair):
+                if math.isfinite(needed) or not has_trusted_member(plan, pair):
                     factor = max(factor, needed)
         return math.sqrt(self.variance(plan)) * factor if math.isfinite(factor) else math.nan
 
-    def refuse_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
-        """See `conflict.refuse_noise`."""
-        refuse_noise(problem.base, problem.sources, problem.extra, problem.pair_targets, requested)
+    def refuse_too_much_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
+        """See `conflict.refuse_too_much_noise`."""
+        refuse_too_much_noise(problem.base, problem.sources, problem.extra, problem.pair_targets, requested)
+
+
+def _exchangeable_classes(plan: TreePlan, named: frozenset[Party]) -> tuple[IntArray, ...]:
+    """A class number for every node, by tier: equal only if a symmetry fixing ``named`` exchanges them.
+
+    Where devices move or trust changes, no two edges are taken as alike.
+    """
+    tree = plan.tree
+    orbits = np.arange(tree.leaf_count) if plan.eras else plan.ledger.leaf_classes
+    numbers: dict[Hashable, int] = {}
+
+    def class_number(key: Hashable) -> int:
+        return numbers.setdefault(key, len(numbers))
+
+    devices = {tree.leaf_of(p.index) for p in named if p.kind == "device"}
+    nodes = {(p.tier, p.index) for p in named if p.kind == "node"}
+
+    def colour(tier: int, index: int, below: Hashable) -> int:
+        mark = index if (tier, index) in nodes else -1
+        return class_number((tier, bool(tree.tiers[tier].trusted[index]), mark, below))
+
+    last = tree.depth - 1
+    below = [
+        colour(last, leaf, (int(orbit), leaf if leaf in devices else -1)) for leaf, orbit in enumerate(orbits)
+    ]
+    subtrees = [below]
+    for tier in range(last - 1, -1, -1):
+        children: list[list[int]] = [[] for _ in range(tree.tiers[tier].size)]
+        for child, parent in enumerate(tree.parents[tier + 1]):
+            children[int(parent)].append(below[child])
+        below = [colour(tier, index, tuple(sorted(each))) for index, each in enumerate(children)]
+        subtrees.append(below)
+    found: list[IntArray] = []
+    for tier, own in enumerate(subtrees[::-1]):
+        above = found[-1][tree.parents[tier]] if tier else np.zeros(1, dtype=np.int64)
+        found.append(np.array([class_number(("path", int(a), c)) for a, c in zip(above, own, strict=True)]))
+    return tuple(found)

@@ -7,13 +7,21 @@ from typing import Any
 
 from sfumato.data.partition import Partition
 from sfumato.engine.base import Engine
-from sfumato.families import FAMILIES, family_of
+from sfumato.families import family_of
 from sfumato.privacy.groups.facts import GroupedKind
+from sfumato.protocols.adaptive.state import AdaptiveState
 from sfumato.protocols.base import FederatedProtocol, State
 from sfumato.protocols.groups.base import ROUND_FUNCTIONS, RoundFunction
+from sfumato.protocols.groups.state import GroupedState
 from sfumato.protocols.message_hooks import Listener
+from sfumato.protocols.tree.adaptive_clip import AdaptedState
+from sfumato.protocols.tree.state import TreeState
 from sfumato.schedule.base import Plan
 from sfumato.spec.document import add_variant
+
+_STATES: dict[str, type[State]] = {
+    state.kind: state for state in (TreeState, AdaptedState, AdaptiveState, GroupedState)
+}
 
 
 def protocol_of(
@@ -24,17 +32,12 @@ def protocol_of(
     listener: Listener | None = None,
 ) -> FederatedProtocol[Any]:
     """The protocol that runs ``plan``; see its class for the arguments."""
-    protocol: FederatedProtocol[Any] = family_of(plan.spec).protocol(
-        plan, engine, partition, parameters, listener
-    )
-    return protocol
+    return family_of(plan.spec).protocol(plan, engine, partition, parameters, listener)
 
 
 def state_of(kind: str) -> type[State]:
     """The state of a protocol that checkpoints call ``kind``; KeyError where there is none."""
-    states = {name: state for family in FAMILIES for name, state in family.states.items()}
-    found: type[State] = states[kind].load()
-    return found
+    return _STATES[kind]
 
 
 def register_grouped(name: str, run_round: RoundFunction, *, releases_of: GroupedKind) -> None:

@@ -113,12 +113,6 @@ class GroupObserverPosition:
         return np.full(len(senders), index, dtype=np.int64)
 
 
-def position_of(plan: Plan, coalition: tuple[Party, ...]) -> ObserverPosition:
-    """The position of ``coalition`` in ``plan``."""
-    position: ObserverPosition = family_of(plan.spec).position(plan, coalition)
-    return position
-
-
 class Recorder:
     """Listens with the ears of one coalition, round by round.
 
@@ -210,4 +204,4 @@ def recorder_of(plan: Plan, name: str, parameters: int) -> Recorder:
                 "devices take masks off together with an aggregator changes with the number of participants"
             )
             raise SpecError(Argument("record_views"), name, allowed)
-    return Recorder(name, position_of(plan, coalition), parameters)
+    return Recorder(name, family_of(plan.spec).position(plan, coalition), parameters)

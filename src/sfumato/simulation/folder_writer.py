@@ -176,9 +176,7 @@ class FolderWriter:
             "rounds": rounds,
             "parameters": parameters,
         } | session.protocol.realised_facts(position.state)
-        of_family = family_of(session.plan.spec).ex_post_facts
-        if of_family is not None:
-            facts |= of_family(session.plan, rounds, parameters)
+        facts |= family_of(session.plan.spec).ex_post_facts(session.plan, rounds, parameters)
         ledger = session.plan.ledger.to_dict() | {"certificates": self._certificates, "realised": facts}
         privacy = with_participations(self._privacy, position.participations.numpy(), rounds, parameters)
         return {

@@ -1,7 +1,6 @@
 """Sweeps: a grid of specs, accounted for or run in parallel processes; a sweep can be resumed.
 
-    grid.py           the points of a sweep: values of keys, and their combinations
-    key_words.py      swept keys in words
+    grid.py           the points of a sweep: values of keys, their combinations, and keys in words
     request.py        a sweep with every point read and checked
     runner.py         runs all points and collects the results
     sweep_progress.py the progress of every point, and its bars

@@ -25,6 +25,19 @@ _SYNTAX = "must be KEY=A,B,... or, for keys varied together, KEY1,KEY2=A1:A2,B1:
 Over = Mapping[str | tuple[str, ...], Sequence[Any]]
 """``{"key": [a, b]}``; keys varied together: ``{("key1", "key2"): [(a1, a2), (b1, b2)]}``."""
 
+_WORDS: Mapping[str, str] = {
+    "privacy.noise.epsilon": "target ε",
+    "privacy.noise.multiplier": "noise multiplier",
+    "privacy.clip.norm": "clip norm",
+    "trust.trusted_edges": "trusted edges",
+    "trust.trusted_aggregators": "trusted masters",
+    "training.participation.rate": "share that takes part",
+    "training.participation.count": "participants",
+    "training.server.learning_rate": "server's learning rate",
+    "data.partition.alpha": "Dirichlet α",
+    "compression.ratio": "share that is sent",
+}
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -95,7 +108,7 @@ class Axis:
                 allowed = f"must have {len(keys)} values, one for each key, with : between them"
                 raise SpecError(place, said, allowed)
         try:
-            told = [_canonical(step) for step in steps]
+            told = [_as_json(step) for step in steps]
         except ValueError:
             raise SpecError(
                 place, None, "must be finite numbers; for no noise use privacy.noise=none"
@@ -122,7 +135,7 @@ class Point:
     @property
     def overrides(self) -> tuple[str, ...]:
         """The point as ``key=value``, for `load_spec`."""
-        return tuple(f"{key}={_canonical(value)}" for key, value in self.values)
+        return tuple(f"{key}={_as_json(value)}" for key, value in self.values)
 
 
 def grid(axes: Sequence[Axis]) -> tuple[Point, ...]:
@@ -148,7 +161,7 @@ def grid(axes: Sequence[Axis]) -> tuple[Point, ...]:
     points = []
     for steps in itertools.product(*(axis.settings for axis in axes)):
         values = [value for step in steps for value in step]
-        points.append(Point(_name(short, values), tuple(zip(keys, values, strict=True))))
+        points.append(Point(_folder_name(short, values), tuple(zip(keys, values, strict=True))))
     return tuple(points)
 
 
@@ -166,6 +179,12 @@ def short_names(keys: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def key_words(keys: Sequence[str]) -> tuple[str, ...]:
+    """The names of ``keys`` on a page: in words, else the shortest unique ends without underscores."""
+    plain = [name.replace("_", " ") for name in short_names(keys)]
+    return tuple(_WORDS.get(key, name) for key, name in zip(keys, plain, strict=True))
+
+
 def as_yaml(value: Any) -> str:
     """A value in YAML, as in a spec."""
     if isinstance(value, str):
@@ -174,17 +193,17 @@ def as_yaml(value: Any) -> str:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-def _canonical(value: Any) -> str:
+def _as_json(value: Any) -> str:
     """``value`` as JSON, which is YAML too: equal for equal values."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, allow_nan=False)
 
 
-def _name(keys: Iterable[str], values: Sequence[Any]) -> str:
+def _folder_name(keys: Iterable[str], values: Sequence[Any]) -> str:
     text = ",".join(f"{key}={as_yaml(value)}" for key, value in zip(keys, values, strict=True))
     plain = re.sub(r"[^A-Za-z0-9._+=,-]+", "-", text)
     if plain == text and len(text) <= _MAX_NAME:
         return text
-    digest = hashlib.sha256(_canonical(list(values)).encode()).hexdigest()[:8]
+    digest = hashlib.sha256(_as_json(list(values)).encode()).hexdigest()[:8]
     return f"{plain[:_MAX_NAME]}-{digest}"
 
 

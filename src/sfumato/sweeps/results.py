@@ -21,8 +21,7 @@ from sfumato.run_folder.headline import Headline, headline_of
 from sfumato.run_folder.manifest import FileRecord, read_manifest, record_files
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 from sfumato.run_folder.reader import REPORT_FILE, read_json, write_json
-from sfumato.sweeps.grid import as_yaml
-from sfumato.sweeps.key_words import key_words
+from sfumato.sweeps.grid import as_yaml, key_words
 from sfumato.sweeps.point_result import LAST, SCORES, TOTALS, result_of
 from sfumato.sweeps.request import Failure, SweepRequest, task_folder
 

@@ -89,7 +89,7 @@ def run_request(
         for step in running:
             show(step)
             steps.append(step)
-    return finish(request, failures_of(steps))
+    return collect_and_report(request, failures_of(steps))
 
 
 def run_points(
@@ -174,7 +174,7 @@ def failures_of(progress: Iterable[PointProgress]) -> tuple[Failure, ...]:
     return tuple(Failure(one.point, one.seed, one.failure) for one in progress if one.failure)
 
 
-def finish(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
+def collect_and_report(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
     """Collect the results of ``request`` and write its report.
 
     Raises:

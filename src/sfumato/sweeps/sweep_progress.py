@@ -39,7 +39,7 @@ def sweep_progress(
         yield _SweepBars(bars, size).show if bars.are_drawn else otherwise
 
 
-def name_of(progress: PointProgress) -> str:
+def title_of_point(progress: PointProgress) -> str:
     """The point and its seed, as a person reads them."""
     return progress.point if progress.seed is None else f"{progress.point}, seed {progress.seed}"
 
@@ -60,9 +60,9 @@ class _SweepBars:
             if at in self._running:
                 self._running.pop(at)[0].remove()
             if progress.failure:
-                self._bars.print(f"{name_of(progress)}: failed: {progress.failure}")
+                self._bars.print(f"{title_of_point(progress)}: failed: {progress.failure}")
         elif progress.rounds:
-            bar = self._running[at][0] if at in self._running else self._bars.add(name_of(progress))
+            bar = self._running[at][0] if at in self._running else self._bars.add(title_of_point(progress))
             self._running[at] = bar, progress.round / progress.rounds
             bar.show(f"round {progress.round}/{progress.rounds}", progress.round, progress.rounds)
         else:

@@ -37,7 +37,7 @@ def run_job(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     from sfumato.simulation.run import run_rounds
     from sfumato.sweeps.point_result import add_metrics
 
-    signal.signal(signal.SIGTERM, _stop)  # from here on there may be a checkpoint to save
+    signal.signal(signal.SIGTERM, _interrupt)  # from here on there may be a checkpoint to save
     options = {"device": job["device"], "track": job["track"]}
     for result in run_rounds(spec, out=folder, resume=True, **options):
         yield {"round": result.round, "rounds": result.rounds}
@@ -88,7 +88,7 @@ def _end_with_reader(pipe: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _stop(number: int, frame: FrameType | None) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt the saving of the checkpoint
     raise KeyboardInterrupt
 

@@ -29,8 +29,7 @@ def topology_figure(network: Network) -> Figure | None:
     """The network as a drawing; ``None`` if its shape is not known."""
     if network.family is None:
         return None
-    drawn: Figure = network.family.figure(network, network.shape)
-    return drawn
+    return network.family.figure(network)
 
 
 def tree_figure(network: Network, tree: Tree) -> Figure:

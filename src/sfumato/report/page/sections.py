@@ -37,8 +37,9 @@ from sfumato.report.page.html import (
 from sfumato.report.page.who_adds_noise import noise_of, noise_part, training_of
 from sfumato.report.results.attack_findings import attacked_run, observers_of
 from sfumato.report.results.cost_of_privacy import adds_noise
+from sfumato.report.results.grouped_run import grouped_run
 from sfumato.report.results.matrix import Matrix
-from sfumato.report.results.network import read_network
+from sfumato.report.results.network import GroupNetwork, read_network
 from sfumato.report.results.series import Series, load_series
 from sfumato.report.results.summary import matrix_of, reasons_without_guarantee, summarise
 from sfumato.run_folder.reader import add_text
@@ -150,8 +151,8 @@ def _overlapping(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
     """The section about overlapping groups: ε of pairs of workers, ε over epochs, spread of releases."""
     parts = []
     for one in series:
-        family = read_network(one.first.spec_dict).family
-        run = family.leakage(one.first) if family is not None and family.leakage is not None else None
+        overlaps = isinstance(read_network(one.first.spec_dict).shape, GroupNetwork)
+        run = grouped_run(one.first) if overlaps else None
         if run is not None:
             drawn = [worker_heatmap_figure(run), per_worker_privacy_figure(run)]
             if not run.plan.eras:  # when a release arrives depends on who is where until then

@@ -112,8 +112,7 @@ def _shape(spec: Mapping[str, Any]) -> Tree | GroupNetwork | str:
         trust, seed = Trust.model_validate(spec.get("trust") or {}), int(spec.get("seed", 0))
         family = _family(spec)
         assert family is not None  # the topology is one of those
-        shape: Tree | GroupNetwork = family.shape(topology, trust, seed)
-        return shape
+        return family.shape(topology, trust, seed)
     except SpecError as error:
         return f"The topology is not drawn: {error}."
     except ValidationError as error:

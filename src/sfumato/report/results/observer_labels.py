@@ -96,8 +96,7 @@ def labels_for(network: Network) -> ObserverLabels:
     """The labels for the shape of ``network``."""
     if network.family is None:
         return PlainLabels()
-    found: ObserverLabels = network.family.labels(network, network.shape)
-    return found
+    return network.family.labels(network)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def resolve(spec: Spec) -> Plan:
         SpecError: sections that do not fit each other or the data, or a protocol this version does not run.
     """
     require_spec(spec)
-    plan: Plan = family_of(spec).resolve(spec)
+    plan = family_of(spec).resolve(spec)
     if spec.watch is not None:
         check_watch(plan)
     return plan
