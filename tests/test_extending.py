@@ -17,7 +17,7 @@ from sfumato.errors import DataError, SpecError
 from sfumato.families import GROUPS as FAMILY
 from sfumato.protocols.groups.base import ROUND_FUNCTIONS
 from sfumato.schedule.resolve import resolve
-from sfumato.spec.grouped_protocols import KIND_OF
+from sfumato.spec.document import KIND_OF
 
 FOLDER = Path(__file__).parent.parent / "examples" / "extending"
 SMALL = ("training.rounds=2", "topology.devices_per_edge=2")

@@ -11,7 +11,7 @@ from sfumato.findings import empty_sums
 from sfumato.report.results.summary import findings_of_run
 from sfumato.run_folder.reader import load_run, read_ledger
 from sfumato.schedule.faults.dropouts import Attendance, lost_sums
-from sfumato.schedule.faults.lost_messages import group_turnout
+from sfumato.schedule.group_participation import group_turnout
 from sfumato.schedule.resolve import resolve
 
 TREE = {

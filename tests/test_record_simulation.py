@@ -14,10 +14,9 @@ import pytest
 from scipy import stats
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.draws.batches import BatchFacts
-from sfumato.privacy.draws.sampling import Sampling
-from sfumato.privacy.records import RecordCharge, releases_of
+from sfumato.privacy.records import BatchFacts, RecordCharge, releases_by_batches
 from sfumato.privacy.release import DrawnReleases, Exposure, Release
+from sfumato.privacy.sampling import Sampling
 
 ERROR, DELTA = 1e-7, 0.02
 
@@ -46,7 +45,7 @@ def reported(clip, rate, steps, sigma, bound, rounds):
     drawn = DrawnReleases(Sampling(), (release,), rounds)
     moves = tuple((steps - j) / steps if clip == "step" else 1.0 for j in range(steps))
     batches = BatchFacts(np.array([rate]), (moves,))
-    charge = RecordCharge(rate, tuple(releases_of(drawn, batches)), "", "zero-out")
+    charge = RecordCharge(rate, tuple(releases_by_batches(drawn, batches)), "", "zero-out")
     return compose(charge.ways(Exposure("flow", (drawn,)))[0].terms, neighbours="zero-out")
 
 

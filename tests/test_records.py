@@ -18,14 +18,12 @@ from sfumato.accounting import pair_guarantee
 from sfumato.errors import SpecError
 from sfumato.mechanisms.compression import round_stochastically
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.draws.batches import BatchFacts
-from sfumato.privacy.draws.sampling import Sampling
+from sfumato.privacy.declared_releases import PairCharge
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
 from sfumato.privacy.observers import Party
-from sfumato.privacy.pair_charge import PairCharge
-from sfumato.privacy.records import releases_of
+from sfumato.privacy.records import BatchFacts, releases_by_batches
 from sfumato.privacy.release import DrawnReleases, Release
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.schedule.rows.watch import rounds_to_account
@@ -386,7 +384,7 @@ def test_the_others_may_answer_with_whole_batches(answering):
     )
     # the gain of two steps is 2: what one example alone moves by is 2, and its message's bound with it
     release = Release("step", "message", 2.0, 0.0, std**2, True)
-    (part,) = releases_of(DrawnReleases(Sampling(), (release,), 1), batches)
+    (part,) = releases_by_batches(DrawnReleases(Sampling(), (release,), 1), batches)
     exceeded = False
     for delta in (1e-2, 1e-3, 1e-4):
         reported = compose([part.term(rate, "zero-out")], neighbours="zero-out").epsilon(delta)

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sfumato.privacy.noise_law import GAUSSIAN, NoiseLaw
+from sfumato.privacy.release import GAUSSIAN, NoiseLaw
 
 
 class Laplace:

@@ -16,7 +16,7 @@ from sfumato.protocols.base import RoundStats
 from sfumato.protocols.groups.operations import GroupOperations, add_by_group
 from sfumato.protocols.groups.state import GroupedState
 from sfumato.protocols.registry import register_grouped
-from sfumato.schedule.group_assignments import draw_assignments
+from sfumato.schedule.group_participation import draw_assignments
 
 
 def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:

@@ -14,7 +14,6 @@ from sfumato.errors import SpecError
 from sfumato.families import family_of
 from sfumato.findings import Finding, findings_before
 from sfumato.notebook import block
-from sfumato.privacy.certificate import CertifiedPair, certificates_of
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import Guarantee, number, smallest
 from sfumato.privacy.losses import gaussian
@@ -22,11 +21,16 @@ from sfumato.privacy.observers import ASKED_FOR, TOWARDS_ASKED_FOR, PairClass, P
 from sfumato.rounding import number as rounded
 from sfumato.rounding import range_text, upper_bound
 from sfumato.schedule.base import Plan
-from sfumato.schedule.control.budget import Budget
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.rows.explanations import explain, is_covered_by_filter
-from sfumato.schedule.rows.observed_units import ObservedUnit, main_unit, unit_kinds
-from sfumato.schedule.rows.observers import is_of_kind, parse_coalition, parse_protected
+from sfumato.schedule.rows.observers import (
+    ObservedUnit,
+    is_of_kind,
+    main_unit,
+    parse_coalition,
+    parse_protected,
+    unit_kinds,
+)
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import LEAST_DELTA, LEAST_SHARE
 from sfumato.spec.privacy import OBSERVER_KINDS
@@ -121,6 +125,8 @@ class PrivacyReport:
 
     def certificates(self) -> dict[str, Any]:
         """What every row follows from, for ``ledger.json`` (docs/verify.md)."""
+        from sfumato.privacy.certificate import CertifiedPair, certificates_of
+
         pairs = (
             CertifiedPair(
                 int(row.unit.partition(":")[2]),
@@ -237,6 +243,8 @@ def epsilon_of_spent(
         device: one of the units.
         coalition: the observers towards that unit, who pool what they know.
     """
+    from sfumato.schedule.control.budget import Budget
+
     budget = Budget.of(cast("TreePlan", plan))  # the checks of a spec allow control on trees only
     square = budget.most_spent(replace(budget.fresh(), spent=spent), device, coalition)
     if plan.spec.privacy.unit == "record" and plan.spec.privacy.neighbours != "replace":

@@ -19,7 +19,7 @@ from sfumato.privacy.guarantee import Guarantee
 from sfumato.radio.channels import radio_of
 from sfumato.rounding import certainty, number, upper_bound
 from sfumato.schedule.base import Plan
-from sfumato.schedule.learning_rate import learning_rate
+from sfumato.schedule.local_steps import learning_rate
 from sfumato.spec.radio import LinkRadio
 
 LARGE_EPSILON = 10.0

@@ -14,7 +14,7 @@ from sfumato.attacks.group_observations import AttackedGroups
 from sfumato.attacks.membership import measure_membership
 from sfumato.attacks.property import measure_properties
 from sfumato.errors import SpecError
-from sfumato.schedule.group_assignments import draw_assignments
+from sfumato.schedule.group_participation import draw_assignments
 from sfumato.simulation.run import run
 from sfumato.spec.load import load_spec
 

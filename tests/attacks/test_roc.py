@@ -8,7 +8,7 @@ from scipy import stats
 
 from sfumato.attacks.roc import ROC, pooled
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.tradeoff_region import allowed_tpr
+from sfumato.privacy.losses.gaussian import allowed_tpr
 
 SCORES = st.lists(st.integers(-4, 4), min_size=1, max_size=30)
 

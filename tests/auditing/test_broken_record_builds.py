@@ -9,11 +9,9 @@ from audit_worlds import hidden_edges_plan, hospitals_plan, records_plan
 
 from sfumato.auditing import audit_pair, record_trials
 from sfumato.privacy.charges import Composition
-from sfumato.privacy.draws.batches import BatchFacts
-from sfumato.privacy.draws.sampling import Sampling
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
-from sfumato.privacy.records import RecordCharge, RecordNeighbours, RecordReleases
+from sfumato.privacy.records import BatchFacts, RecordCharge, RecordNeighbours, RecordReleases
 from sfumato.privacy.release import Exposure, total_mu_squared
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.schedule.resolve import tree as resolve_tree
 from sfumato.spec.document import Spec
 

@@ -7,8 +7,7 @@ import torch
 from sfumato.auditing import audit_pair
 from sfumato.auditing.groups import GroupHarness
 from sfumato.privacy.observers import Party
-from sfumato.schedule.faults.lost_messages import group_turnout
-from sfumato.schedule.group_assignments import draw_assignments
+from sfumato.schedule.group_participation import draw_assignments, group_turnout
 from sfumato.schedule.resolve.groups import resolve_groups
 from sfumato.spec.load import load_spec
 

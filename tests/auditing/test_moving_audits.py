@@ -15,7 +15,7 @@ from sfumato.auditing.tree import tree_harness
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
 from sfumato.privacy.tree.moving import MovingReleases
-from sfumato.privacy.tree.round_kinds import RoundKinds
+from sfumato.privacy.tree.moving_pairs import RoundKinds
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.schedule.tree import TreePlan

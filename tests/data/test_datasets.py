@@ -4,10 +4,10 @@ import sys
 import numpy as np
 import pytest
 
-from sfumato.data.builtin_datasets import BUILT_IN, held_out_count
-from sfumato.data.columns import Columns
-from sfumato.data.datasets import describe_dataset, load_dataset, tabulated_facts
-from sfumato.data.locate import SYSTEM_FOLDER
+from sfumato.data.builtin_datasets import BUILT_IN, held_out_count, tabulated_facts
+from sfumato.data.dataset_sizes import describe_dataset
+from sfumato.data.datasets import load_dataset
+from sfumato.data.locate import SYSTEM_FOLDER, Columns, Request
 from sfumato.data.synthetic import CLASSES, FEATURES, TEST_EXAMPLES
 from sfumato.errors import DataError, SpecError
 
@@ -46,7 +46,7 @@ def test_digits_are_standardised_and_split_in_every_class():
 
 
 def test_digits_are_the_same_every_time():
-    first, second = load_dataset("digits", seed=1), load_dataset("digits", seed=2)
+    first, second = load_dataset("digits", Request(seed=1)), load_dataset("digits", Request(seed=2))
     np.testing.assert_array_equal(first.test_features, second.test_features)
 
 
@@ -69,8 +69,8 @@ def test_real_fashion_mnist(monkeypatch):
 
 
 def test_synthetic_clusters_are_separable_and_seeded():
-    data = load_dataset("synthetic", examples=5_003, seed=7)
-    assert data.facts == describe_dataset("synthetic", examples=5_003)
+    data = load_dataset("synthetic", Request(examples=5_003, seed=7))
+    assert data.facts == describe_dataset("synthetic", Request(examples=5_003))
     assert data.train_features.shape == (5_003, FEATURES)
     assert data.train_features.dtype == np.float32
     assert len(data.test_labels) == TEST_EXAMPLES
@@ -78,9 +78,9 @@ def test_synthetic_clusters_are_separable_and_seeded():
     centres = np.stack([data.train_features[data.train_labels == c].mean(axis=0) for c in range(CLASSES)])
     distances = np.linalg.norm(data.test_features[:, None] - centres, axis=2)
     assert (distances.argmin(axis=1) == data.test_labels).mean() > 0.9
-    again = load_dataset("synthetic", examples=5_003, seed=7)
+    again = load_dataset("synthetic", Request(examples=5_003, seed=7))
     np.testing.assert_array_equal(again.train_features, data.train_features)
-    other = load_dataset("synthetic", examples=5_003, seed=8)
+    other = load_dataset("synthetic", Request(examples=5_003, seed=8))
     assert not np.array_equal(other.train_features, data.train_features)
 
 
@@ -110,7 +110,7 @@ def test_a_share_must_leave_rows_on_both_sides(fraction):
 )
 def test_wrong_options_are_refused(source, options, place):
     with pytest.raises(SpecError) as caught:
-        describe_dataset(source, **options)
+        describe_dataset(source, Request(**options))
     assert caught.value.place == place
 
 
@@ -123,10 +123,11 @@ def test_a_folder_that_is_no_data_set(tmp_path):
 
 def test_describing_imports_neither_torch_nor_a_data_library():
     code = (
-        "import sys; from sfumato.data.datasets import describe_dataset as d;"
+        "import sys; from sfumato.data.dataset_sizes import describe_dataset as d;"
+        "from sfumato.data.locate import Request;"
         "from sfumato.data import partition;"
         "[d(name) for name in ('digits', 'fashion-mnist', 'femnist', 'cifar10')];"
-        "d('synthetic', examples=10**7);"
+        "d('synthetic', Request(examples=10**7));"
         "print([m for m in ('torch', 'datasets', 'sklearn', 'flwr_datasets') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,8 +10,9 @@ from needs import NEEDS
 
 from sfumato.data import hub
 from sfumato.data import locate as sources
-from sfumato.data.columns import Columns
-from sfumato.data.datasets import describe_dataset, load_dataset
+from sfumato.data.dataset_sizes import describe_dataset
+from sfumato.data.datasets import load_dataset
+from sfumato.data.locate import Columns, Request
 from sfumato.errors import DataError, MissingExtraError, SpecError
 
 if NEEDS["hub"].is_here():
@@ -68,9 +69,9 @@ def test_images_with_a_test_split(tmp_path, channels):
 
 def test_without_a_test_split_a_tenth_is_held_out(tmp_path):
     source = save(image_split(100, writer=[f"w{i // 7}" for i in range(100)]), tmp_path / "pets")
-    data = load_dataset(source, columns=Columns(group="writer"))
+    data = load_dataset(source, Request(columns=Columns(group="writer")))
     assert (data.facts.train_examples, data.facts.test_examples) == (90, 10)
-    again = load_dataset(source, columns=Columns(group="writer"), seed=5)
+    again = load_dataset(source, Request(columns=Columns(group="writer"), seed=5))
     np.testing.assert_array_equal(data.test_features, again.test_features)
     # Every row is on one side, and on one only.
     both = np.concatenate([data.train_features, data.test_features]).reshape(100, -1)
@@ -78,14 +79,14 @@ def test_without_a_test_split_a_tenth_is_held_out(tmp_path):
     assert data.train_groups is not None
     assert len(data.train_groups) == 90
     assert data.facts.group_counts == tuple(np.bincount(data.train_groups))
-    assert describe_dataset(source, columns=Columns(group="writer")) == data.facts
-    assert load_dataset(source, test_fraction=0.25).facts.test_examples == 25
+    assert describe_dataset(source, Request(columns=Columns(group="writer"))) == data.facts
+    assert load_dataset(source, Request(test_fraction=0.25)).facts.test_examples == 25
 
 
 def test_vectors_are_taken_as_they_are_and_string_labels_numbered(tmp_path):
     rows = vector_split(50)
     source = save(datasets.DatasetDict(train=rows, validation=vector_split(9, seed=1)), tmp_path / "signals")
-    data = load_dataset(source, columns=Columns(group="site"))
+    data = load_dataset(source, Request(columns=Columns(group="site")))
     np.testing.assert_allclose(data.train_features, np.array(rows["signal"]), rtol=1e-6)
     np.testing.assert_array_equal(data.train_labels, np.arange(50) % 3)
     assert data.facts.input_shape == (7,)
@@ -96,13 +97,13 @@ def test_vectors_are_taken_as_they_are_and_string_labels_numbered(tmp_path):
 def test_columns_can_be_named(tmp_path):
     rows = image_split(30, other=[i % 2 for i in range(30)])
     source = save(rows, tmp_path / "pets")
-    assert load_dataset(source, columns=Columns(label="other")).facts.classes == 2
+    assert load_dataset(source, Request(columns=Columns(label="other"))).facts.classes == 2
     for option, place in (("label", "data.label_column"), ("image", "data.image_column")):
         with pytest.raises(SpecError, match="one of picture, kind, other") as caught:
-            load_dataset(source, columns=Columns(**{option: "absent"}))
+            load_dataset(source, Request(columns=Columns(**{option: "absent"})))
         assert caught.value.place == place
     with pytest.raises(SpecError, match="images or of lists of numbers"):
-        load_dataset(source, columns=Columns(image="other"))
+        load_dataset(source, Request(columns=Columns(image="other")))
 
 
 def test_ambiguous_and_absent_columns(tmp_path):
@@ -285,7 +286,7 @@ def test_accounting_never_downloads(no_local_copies, monkeypatch):
     with pytest.raises(DataError, match="accounting never downloads"):
         describe_dataset("someone/something")
     with pytest.raises(DataError, match="accounting never downloads"):
-        describe_dataset("femnist", columns=Columns(group="writer_id"))
+        describe_dataset("femnist", Request(columns=Columns(group="writer_id")))
     assert describe_dataset("femnist").train_examples == 732_849
 
 

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from sfumato.data import locate as sources
-from sfumato.data.datasets import describe_dataset, load_dataset
+from sfumato.data.dataset_sizes import describe_dataset
+from sfumato.data.datasets import load_dataset
 from sfumato.errors import DataError
 
 NAMES = {

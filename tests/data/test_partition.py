@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from partition_rules import partition_rule
 
 from sfumato.data.builtin_datasets import BUILT_IN
-from sfumato.data.partition import PartitionRule, mean_examples, partition, partition_sizes
+from sfumato.data.partition import gives_out_all, partition, partition_sizes
 from sfumato.data.split_counts import ClassSplitPlan, apportion
 from sfumato.errors import SpecError
+from sfumato.spec.load import load_spec
 
-IID = PartitionRule()
+IID = partition_rule()
 # Machines are shared; a slow moment is not a failure.
 no_deadline = settings(deadline=None)
 seeds = st.integers(0, 2**31)
@@ -39,9 +41,8 @@ def check(labels, devices_per_edge, rule, seed, groups=None):
     predicted = partition_sizes(rule, devices_per_edge, **counts)
     if predicted is not None:
         np.testing.assert_array_equal(predicted, made.sizes)
-    mean = mean_examples(rule, devices_per_edge, **counts)
-    if mean is not None:
-        assert mean == pytest.approx(made.sizes.mean())
+    if gives_out_all(rule):
+        assert made.sizes.sum() == len(labels)
     return made
 
 
@@ -67,7 +68,7 @@ def test_iid_is_equal_as_far_as_it_divides(examples, edges, seed):
 
 def test_another_seed_is_another_partition():
     labels = labelled([100] * 10)
-    for rule in (IID, PartitionRule("labels", labels_per_device=3), PartitionRule("dirichlet", alpha=0.5)):
+    for rule in (IID, partition_rule("labels", labels_per_device=3), partition_rule("dirichlet", alpha=0.5)):
         one, two = (partition(labels, [20], rule, seed=seed) for seed in (0, 1))
         assert not np.array_equal(one.rows, two.rows)
 
@@ -75,12 +76,12 @@ def test_another_seed_is_another_partition():
 @no_deadline
 @given(st.floats(0.1, 2), seeds)
 def test_lognormal_sizes_spread_but_leave_nobody_out(sigma, seed):
-    made = check(np.zeros(500, np.int64), [60], PartitionRule(size_sigma=sigma), seed)
+    made = check(np.zeros(500, np.int64), [60], partition_rule(size_sigma=sigma), seed)
     assert made.sizes.min() >= 1
 
 
 def test_lognormal_sizes_follow_sigma():
-    rule = PartitionRule(size_sigma=1.0)
+    rule = partition_rule(size_sigma=1.0)
     sizes = partition_sizes(rule, [2_000], examples=2_000_000, seed=0)
     assert sizes is not None
     assert np.log(sizes).std() == pytest.approx(1, rel=0.1)
@@ -96,7 +97,7 @@ def test_lognormal_sizes_follow_sigma():
 def test_labels_are_exactly_so_many_and_evenly_spread(counts, devices, each, seed):
     labels = labelled(counts)
     each = min(each, len(counts))
-    made = check(labels, [devices], PartitionRule("labels", labels_per_device=each), seed)
+    made = check(labels, [devices], partition_rule("labels", labels_per_device=each), seed)
     held = labels_held(made, labels)
     assert {len(own) for own in held} == {each}
     if devices * each >= len(counts):
@@ -115,14 +116,14 @@ def test_labels_are_exactly_so_many_and_evenly_spread(counts, devices, each, see
 )
 def test_labels_divide_exactly_where_they_can(counts, devices, each, shard, holders):
     labels = labelled(counts)
-    made = check(labels, [devices], PartitionRule("labels", labels_per_device=each), 0)
+    made = check(labels, [devices], partition_rule("labels", labels_per_device=each), 0)
     assert set(made.sizes) == {each * shard}
     held = np.concatenate(labels_held(made, labels))
     assert set(np.bincount(held)) == {holders}
 
 
 def test_quickstarts_digits():
-    rule = PartitionRule("labels", labels_per_device=3)
+    rule = partition_rule("labels", labels_per_device=3)
     counts = BUILT_IN["digits"].facts.class_counts
     assert counts is not None
     labels = labelled(counts)
@@ -137,16 +138,16 @@ def test_quickstarts_digits():
 def test_more_labels_than_exist():
     labels = labelled([50] * 4)
     with pytest.raises(SpecError, match="at most 4") as caught:
-        partition(labels, [5], PartitionRule("labels", labels_per_device=5), seed=0)
+        partition(labels, [5], partition_rule("labels", labels_per_device=5), seed=0)
     assert caught.value.place == "data.partition.labels_per_device"
 
 
 def test_shards_must_go_round():
-    rule = PartitionRule("labels", labels_per_device=3)
+    rule = partition_rule("labels", labels_per_device=3)
     with pytest.raises(SpecError, match="do not go round") as caught:
         partition(labelled([100] * 10), [500], rule, seed=0)
     assert caught.value.place == "data.partition.labels_per_device"
-    allowed = PartitionRule("labels", labels_per_device=3, empty_devices="allow")
+    allowed = partition_rule("labels", labels_per_device=3, empty_devices="allow")
     assert len(check(labelled([100] * 10), [500], allowed, 0).rows) == 1_000
 
 
@@ -160,7 +161,7 @@ def test_shards_must_go_round():
 )
 def test_dirichlet_uses_everything_and_keeps_its_floor(counts, devices, alpha, floor, seed):
     allow = "allow" if floor == 0 else "refuse"
-    rule = PartitionRule("dirichlet", alpha=alpha, min_examples=floor, empty_devices=allow)
+    rule = partition_rule("dirichlet", alpha=alpha, min_examples=floor, empty_devices=allow)
     made = check(labelled(counts), [devices], rule, seed)
     assert len(made.rows) == sum(counts)
     assert made.sizes.min() >= floor
@@ -170,7 +171,7 @@ def test_dirichlet_alpha_orders_heterogeneity():
     labels = labelled([6_000] * 10)
 
     def largest_share(alpha):
-        made = partition(labels, [100], PartitionRule("dirichlet", alpha=alpha), seed=0)
+        made = partition(labels, [100], partition_rule("dirichlet", alpha=alpha), seed=0)
         return np.mean([np.bincount(labels[made.indices(d)]).max() / made.sizes[d] for d in range(100)])
 
     shares = [largest_share(alpha) for alpha in (0.05, 0.5, 5, 500)]
@@ -181,7 +182,7 @@ def test_dirichlet_alpha_orders_heterogeneity():
 
 def test_dirichlet_floor_that_cannot_be():
     with pytest.raises(SpecError, match="at most 10") as caught:
-        partition(labelled([50] * 2), [10], PartitionRule("dirichlet", alpha=1, min_examples=11), seed=0)
+        partition(labelled([50] * 2), [10], partition_rule("dirichlet", alpha=1, min_examples=11), seed=0)
     assert caught.value.place == "data.partition.min_examples"
 
 
@@ -190,7 +191,7 @@ def test_dirichlet_floor_that_cannot_be():
 def test_natural_groups_stay_whole(groups, devices, examples, seed):
     labels = np.zeros(examples + groups, np.int64)
     owner = np.concatenate([np.arange(groups), np.random.default_rng(seed).integers(groups, size=examples)])
-    made = check(labels, [devices], PartitionRule("natural"), seed, owner)
+    made = check(labels, [devices], partition_rule("natural"), seed, owner)
     assert len(made.rows) == len(labels)
     held = [set(owner[made.indices(device)].tolist()) for device in range(devices)]
     assert sum(map(len, held)) == groups
@@ -200,7 +201,7 @@ def test_natural_groups_stay_whole(groups, devices, examples, seed):
 def test_natural_one_group_a_device_of_those_large_enough():
     sizes = np.arange(1, 41)
     owner = np.repeat(np.arange(40), sizes)
-    rule = PartitionRule("natural", groups_per_device=1, min_examples=10)
+    rule = partition_rule("natural", groups_per_device=1, min_examples=10)
     made = check(np.zeros(len(owner), np.int64), [12], rule, 3, owner)
     held = [np.unique(owner[made.indices(device)]) for device in range(12)]
     assert {len(own) for own in held} == {1}
@@ -211,23 +212,23 @@ def test_natural_one_group_a_device_of_those_large_enough():
 def test_natural_needs_groups_and_enough_of_them():
     labels = np.zeros(100, np.int64)
     with pytest.raises(SpecError, match="group column"):
-        partition(labels, [5], PartitionRule("natural"), seed=0)
+        partition(labels, [5], partition_rule("natural"), seed=0)
     owner = np.arange(100) % 4
     with pytest.raises(SpecError, match="at least 5 natural groups for so many devices; there are 4"):
-        partition(labels, [5], PartitionRule("natural"), seed=0, groups=owner)
-    made = check(labels, [5], PartitionRule("natural", empty_devices="allow"), 0, owner)
+        partition(labels, [5], partition_rule("natural"), seed=0, groups=owner)
+    made = check(labels, [5], partition_rule("natural", empty_devices="allow"), 0, owner)
     assert sorted(made.sizes) == [0, 25, 25, 25, 25]
 
 
 def two_level(edge, device, **options):
-    return PartitionRule("two-level", edge=edge, device=device, **options)
+    return partition_rule("two-level", edge=edge, device=device, **options)
 
 
 @no_deadline
 @given(st.lists(st.integers(1, 6), min_size=2, max_size=5), st.integers(1, 4), seeds)
 def test_two_levels_edges_hold_few_labels_and_their_devices_share_them(edges, each, seed):
     labels = labelled([80] * 4)
-    made = check(labels, edges, two_level(PartitionRule("labels", labels_per_device=each), IID), seed)
+    made = check(labels, edges, two_level(partition_rule("labels", labels_per_device=each), IID), seed)
     bounds = np.concatenate([[0], np.cumsum(edges)])
     per_edge = [made.rows[made.offsets[a] : made.offsets[b]] for a, b in itertools.pairwise(bounds)]
     for own, first, count in zip(per_edge, bounds[:-1], edges, strict=True):
@@ -240,7 +241,7 @@ def test_two_levels_edges_hold_few_labels_and_their_devices_share_them(edges, ea
 @given(st.lists(st.integers(2, 4), min_size=2, max_size=4), seeds)
 def test_two_levels_the_other_way_round(edges, seed):
     labels = labelled([200] * 3)
-    made = check(labels, edges, two_level(IID, PartitionRule("labels", labels_per_device=2)), seed)
+    made = check(labels, edges, two_level(IID, partition_rule("labels", labels_per_device=2)), seed)
     assert {len(own) for own in labels_held(made, labels)} == {2}
     # Every edge is a fair sample: it holds all labels, as many examples as its devices weigh.
     bounds = np.concatenate([[0], np.cumsum(edges)])
@@ -250,10 +251,10 @@ def test_two_levels_the_other_way_round(edges, seed):
         assert len(own) == pytest.approx(len(labels) * (b - a) / sum(edges), abs=1)
 
 
-@pytest.mark.parametrize("edge", [IID, PartitionRule("dirichlet", alpha=0.3), PartitionRule("natural")])
+@pytest.mark.parametrize("edge", [IID, partition_rule("dirichlet", alpha=0.3), partition_rule("natural")])
 @pytest.mark.parametrize(
     "device",
-    [IID, PartitionRule("dirichlet", alpha=0.3), PartitionRule("natural"), PartitionRule(size_sigma=0.5)],
+    [IID, partition_rule("dirichlet", alpha=0.3), partition_rule("natural"), partition_rule(size_sigma=0.5)],
 )
 def test_two_levels_in_all_combinations(edge, device):
     labels = labelled([300] * 5)
@@ -265,61 +266,73 @@ def test_two_levels_in_all_combinations(edge, device):
 @no_deadline
 @given(st.floats(0.02, 1), seeds)
 def test_two_levels_uneven_edges_still_feed_all_their_devices(alpha, seed):
-    edge = PartitionRule("dirichlet", alpha=alpha, min_examples=3)
+    edge = partition_rule("dirichlet", alpha=alpha, min_examples=3)
     made = check(labelled([60] * 5), [2, 30, 8, 20], two_level(edge, IID), seed)
     assert made.sizes.min() >= 3
 
 
 def test_two_level_sizes_that_only_the_labels_tell():
-    rule = two_level(IID, PartitionRule("labels", labels_per_device=2))
+    rule = two_level(IID, partition_rule("labels", labels_per_device=2))
     counts = {"examples": 600, "seed": 0, "class_counts": [200] * 3}
     assert partition_sizes(rule, [3, 3], **counts) is None
-    assert mean_examples(rule, [3, 3], **counts) is None
-    rule = two_level(IID, PartitionRule("dirichlet", alpha=1))
-    assert mean_examples(rule, [3, 3], **counts) == 100
+    assert not gives_out_all(rule)
+    rule = two_level(IID, partition_rule("dirichlet", alpha=1))
+    assert gives_out_all(rule)
 
 
 def test_more_devices_than_examples():
     labels = labelled([10] * 3)
-    rules = [IID, PartitionRule("labels", labels_per_device=2), PartitionRule("dirichlet", alpha=1)]
+    rules = [IID, partition_rule("labels", labels_per_device=2), partition_rule("dirichlet", alpha=1)]
     for rule in [*rules, two_level(IID, IID)]:
         with pytest.raises(SpecError, match="10 of 40 devices") as caught:
             partition(labels, [40], rule, seed=0)
         assert caught.value.place == "data.partition.empty_devices"
         with pytest.raises(SpecError, match="10 of 40 devices"):
             partition_sizes(rule, [40], examples=30, seed=0, class_counts=[10] * 3)
-    made = check(labels, [40], PartitionRule(empty_devices="allow"), 0)
+    made = check(labels, [40], partition_rule(empty_devices="allow"), 0)
     assert sorted(made.sizes) == [0] * 10 + [1] * 30
     assert made.indices(int(made.sizes.argmin())).size == 0
-    labels_rule = PartitionRule("labels", labels_per_device=2, empty_devices="allow")
+    labels_rule = partition_rule("labels", labels_per_device=2, empty_devices="allow")
     assert len(check(labels, [40], labels_rule, 0).rows) == 30
 
 
 @pytest.mark.parametrize(
     ("options", "place"),
     [
-        ({"kind": "random"}, "data.partition.kind"),
-        ({"kind": "labels"}, "data.partition.labels_per_device"),
-        ({"kind": "labels", "labels_per_device": 0}, "data.partition.labels_per_device"),
-        ({"kind": "iid", "labels_per_device": 3}, "data.partition.labels_per_device"),
-        ({"kind": "dirichlet"}, "data.partition.alpha"),
-        ({"kind": "dirichlet", "alpha": 0}, "data.partition.alpha"),
-        ({"kind": "dirichlet", "alpha": 1e308}, "data.partition.alpha"),
-        ({"kind": "dirichlet", "alpha": float("nan")}, "data.partition.alpha"),
-        ({"kind": "dirichlet", "alpha": 1, "min_examples": -1}, "data.partition.min_examples"),
-        ({"kind": "iid", "size_sigma": -1}, "data.partition.size_sigma"),
-        ({"kind": "iid", "size_sigma": float("nan")}, "data.partition.size_sigma"),
-        ({"kind": "natural", "groups_per_device": 0}, "data.partition.groups_per_device"),
-        ({"kind": "iid", "empty_devices": "maybe"}, "data.partition.empty_devices"),
-        ({"kind": "two-level", "edge": IID}, "data.partition.device"),
-        ({"kind": "iid", "edge": IID}, "data.partition.edge"),
-        ({"kind": "two-level", "edge": IID, "device": two_level(IID, IID)}, "data.partition.device.kind"),
+        ({"kind": "random"}, "kind"),
+        ({"kind": "labels"}, "labels_per_device"),
+        ({"kind": "labels", "labels_per_device": 0}, "labels_per_device"),
+        ({"kind": "iid", "labels_per_device": 3}, "labels_per_device"),
+        ({"kind": "dirichlet"}, "alpha"),
+        ({"kind": "dirichlet", "alpha": 0}, "alpha"),
+        ({"kind": "dirichlet", "alpha": 1e308}, "alpha"),
+        ({"kind": "dirichlet", "alpha": float("nan")}, "alpha"),
+        ({"kind": "dirichlet", "alpha": 1, "min_examples": -1}, "min_examples"),
+        ({"kind": "iid", "size_sigma": -1}, "size_sigma"),
+        ({"kind": "iid", "size_sigma": float("nan")}, "size_sigma"),
+        ({"kind": "natural", "groups_per_device": 0}, "groups_per_device"),
+        ({"kind": "iid", "empty_devices": "maybe"}, "empty_devices"),
+        ({"kind": "two-level", "edge": "iid"}, "device"),
+        ({"kind": "iid", "edge": "iid"}, "edge"),
+        ({"kind": "two-level", "edge": "iid", "device": {"kind": "two-level"}}, "device.kind"),
     ],
 )
-def test_rules_are_checked_when_they_are_made(options, place):
+def test_a_spec_says_what_is_wrong_with_a_rule(options, place):
     with pytest.raises(SpecError) as caught:
-        PartitionRule(**options)
-    assert caught.value.place == place
+        load_spec(dump(options))
+    assert caught.value.place == f"data.partition.{place}"
+
+
+def dump(options):
+    """The quickstart with another partition."""
+    document = load_spec("quickstart").model_dump(mode="json", by_alias=True, exclude_none=True)
+    return document | {"data": document["data"] | {"partition": options}}
+
+
+def test_proportions_are_too_even_to_be_drawn():
+    with pytest.raises(SpecError, match="a positive number up to 1e9") as caught:
+        partition(labelled([50] * 2), [10], partition_rule("dirichlet", alpha=1e10), seed=0)
+    assert caught.value.place == "data.partition.alpha"
 
 
 def test_a_million_devices():

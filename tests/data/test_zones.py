@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from partition_rules import partition_rule
 
 from sfumato.data.dataset_sizes import device_examples
-from sfumato.data.partition import Partition, PartitionRule, partition
+from sfumato.data.partition import Partition, partition
 from sfumato.data.zones import by_data, regrouped, without_data
 from sfumato.errors import SpecError
 from sfumato.schedule.resolve import resolve
@@ -50,7 +51,7 @@ def test_lists_that_do_not_fit(members: Any) -> None:
 
 def test_zones_by_data_hold_few_labels() -> None:
     labels = np.random.default_rng(0).integers(0, 10, 4000)
-    shares = partition(labels, [40], PartitionRule("dirichlet", alpha=0.1), seed=1)
+    shares = partition(labels, [40], partition_rule("dirichlet", alpha=0.1), seed=1)
     grouped = regrouped(shares, Zones(kind="data"), np.full(10, 4), labels, seed=1)
 
     def spread(parts: Partition) -> float:

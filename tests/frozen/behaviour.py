@@ -5,8 +5,9 @@
 
 A record holds, for every built-in spec, example and spec of the tests: what ``account --json`` prints, and,
 after a few rounds of training, the SHA-256 of every tensor of the model and the metrics without wall time.
-Random specs (those of the oracle's tests) are accounted for as well. ``make frozen BASE=commit`` records
-another commit and this tree and compares the two. Exit code 1 where anything differs.
+Random specs (those of the oracle's tests of this tree) are accounted for as well. ``make frozen BASE=commit``
+records another commit and this tree and compares the two. Exit code 1 where anything differs. Of Sfumato only
+the Python interface is used, so that any commit that has it can be recorded.
 """
 
 from __future__ import annotations
@@ -62,9 +63,9 @@ def specs(root: Path) -> Iterator[tuple[str, Path, tuple[str, ...]]]:
             yield " ".join((name, *changes)), path, (*base, *changes)
 
 
-def random_specs(root: Path, draws: int) -> Iterator[tuple[str, dict[str, Any], dict[str, str]]]:
+def random_specs(draws: int) -> Iterator[tuple[str, dict[str, Any], dict[str, str]]]:
     """The first random specs of the oracle's tests, one in three on groups, each with a pair to ask about."""
-    sys.path.insert(0, str(root / "tests" / "oracle"))
+    sys.path.insert(0, str(Path(__file__).parents[1] / "oracle"))
     import oracle_random_groups as groups
     import oracle_random_trees as trees
 
@@ -116,7 +117,7 @@ def record(out: Path, root: Path, draws: int) -> None:
     for name, path, changes in specs(root):
         print(name, file=sys.stderr, flush=True)
         kept[name] = {"account": accounted(path, changes), "run": trained(path, changes)}
-    for name, document, pair in random_specs(root, draws):
+    for name, document, pair in random_specs(draws):
         kept[name] = {"account": accounted(document), "pair": accounted(document, **pair)}
     out.write_text(json.dumps(kept, indent=1, ensure_ascii=False))
 

@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from sfumato.errors import SpecError
 from sfumato.learning.losses import BUILT_IN, check_loss, loss_of
-from sfumato.spec.tasks import LOSSES
+from sfumato.spec.model import LOSSES
 
 OUTPUTS = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)) * 3
 NUMBERS = torch.randn(6, 4, generator=torch.Generator().manual_seed(1)) * 3

@@ -13,7 +13,7 @@ from scipy import stats
 
 from sfumato.learning.norms import row_norms
 from sfumato.mechanisms.compression import bounded_, rand_k, round_stochastically, rounding_key, top_k
-from sfumato.radio.message_sizes import kept_coordinates, message_bytes
+from sfumato.radio.costs import kept_coordinates, message_bytes
 from sfumato.spec.transport import Compression
 
 

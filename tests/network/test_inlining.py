@@ -13,7 +13,7 @@ from sfumato.errors import SpecError
 from sfumato.network.inlining import inlined
 from sfumato.schedule.resolve import resolve
 from sfumato.spec import dump_spec, load_spec
-from sfumato.spec.fingerprint import fingerprint
+from sfumato.spec.document import fingerprint
 from sfumato.user_text import parse_yaml
 
 SITES = """

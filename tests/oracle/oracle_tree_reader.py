@@ -13,8 +13,9 @@ from typing import Any
 from oracle_record_laws import Records, step_weights
 from oracle_tree_noise import Noises
 from oracle_tree_world import Aggregation, TreeWorld
+from partition_rules import partition_rule
 
-from sfumato.data.partition import PartitionRule, partition_sizes
+from sfumato.data.partition import partition_sizes
 
 Places = tuple[tuple[int, ...], ...]
 """The devices of every node of the last tier."""
@@ -142,7 +143,7 @@ def _sizes(spec: Mapping[str, Any], start: Places) -> tuple[int, ...]:
     """How many examples every device has, which is public and fixed by the seed."""
     devices, data = sum(map(len, start)), spec["data"]
     sizes = partition_sizes(
-        PartitionRule(**data.get("partition", {})),
+        partition_rule(**data.get("partition", {})),
         [len(zone) for zone in start],
         examples=data["examples_per_device"] * devices,
         seed=spec.get("seed", 0),

@@ -15,13 +15,13 @@ from oracle_specs import MASKED_GROUPS, MASKED_ZONES, groups, hdp, star, tree
 from sfumato.privacy.groups.exposure_problem import ExposureProblem
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree import election_outcomes, elections
+from sfumato.privacy.tree import elections
 from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
 from sfumato.privacy.tree.moving import MovingReleases
-from sfumato.privacy.tree.round_kinds import RoundKinds
+from sfumato.privacy.tree.moving_pairs import RoundKinds
 from sfumato.schedule import batches, moves, tree_facts
 from sfumato.schedule import groups as group_schedule
-from sfumato.schedule.faults.dropouts import GuaranteedSurvivors
+from sfumato.schedule.participation import GuaranteedSurvivors
 
 
 @dataclass(frozen=True)
@@ -122,10 +122,7 @@ BROKEN = {
         ),
         0,
         "device:1",
-        (
-            (elections, "chances_of_office", _nobody_elected),
-            (election_outcomes, "chances_of_office", _nobody_elected),
-        ),
+        ((elections, "chances_of_office", _nobody_elected),),
     ),
     "noise of who dropped out": Broken(
         hdp(
@@ -169,7 +166,7 @@ BROKEN = {
         ),
         0,
         "cloud",
-        ((batches, "_answering", lambda *_: (0, 0.0)),),
+        ((batches, "_most_answering", lambda *_: (0, 0.0)),),
         record=True,
     ),
     "the rate of one of several steps": Broken(
@@ -181,7 +178,7 @@ BROKEN = {
         ),
         0,
         "cloud",
-        ((batches, "_moves", lambda *_: (1.0,)),),
+        ((batches, "_moved_shares", lambda *_: (1.0,)),),
         record=True,
     ),
     "a draw behind a hidden model": Broken(
@@ -214,7 +211,7 @@ BROKEN = {
         MOVED,
         0,
         "public",
-        ((MovingReleases, "_composed_over_time", _eras_once(MovingReleases._composed_over_time)),),
+        ((MovingReleases, "_found_exposures", _eras_once(MovingReleases._found_exposures)),),
     ),
     "the schedule of another edge": Broken(
         tree(training={"rounds": 2, "steps_per_round": 2, "edge_every": [2, 1]}),

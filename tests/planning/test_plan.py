@@ -14,8 +14,8 @@ from sfumato.planning.noise_response import global_variance
 from sfumato.planning.result import global_noise_rms
 from sfumato.planning.sources import NoiseSource, with_intensities
 from sfumato.planning.targets import EpsilonTarget, pairs_of
-from sfumato.privacy.charges import noise_scale_for
 from sfumato.privacy.losses import gaussian
+from sfumato.privacy.noise_scale import noise_scale_for
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec
 

@@ -16,10 +16,9 @@ from places import TESTS
 from scipy import stats
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
 from sfumato.privacy.noise_scale import calibrate_scale
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 
 GOLDEN = json.loads((TESTS / "golden" / "accounting.json").read_text())
 DELTA = GOLDEN["delta"]
@@ -397,8 +396,8 @@ def test_what_is_out_of_range_is_refused(call, message):
 def test_unsampled_releases_load_little():
     program = (
         "import sys; from sfumato.privacy.accountant import compose\n"
-        "from sfumato.privacy.draws.sampling import Sampling\n"
-        "from sfumato.privacy.losses.gaussian_terms import GaussianTerm\n"
+        "from sfumato.privacy.sampling import Sampling\n"
+        "from sfumato.privacy.sampling import GaussianTerm\n"
         "from sfumato.privacy.noise_scale import calibrate_scale\n"
         "assert 'scipy' not in sys.modules\n"
         "terms = [GaussianTerm(1.0, 5), GaussianTerm(2.0, 9, Sampling.revealed(0.2))]\n"
@@ -440,8 +439,8 @@ def test_no_noise_reaches_a_delta_below_what_is_left_out():
 def test_hidden_draws_load_no_more_than_transforms():
     program = (
         "import sys; from sfumato.privacy.accountant import compose\n"
-        "from sfumato.privacy.draws.sampling import Sampling\n"
-        "from sfumato.privacy.losses.gaussian_terms import GaussianTerm\n"
+        "from sfumato.privacy.sampling import Sampling\n"
+        "from sfumato.privacy.sampling import GaussianTerm\n"
         "compose([GaussianTerm(2.0, 9, Sampling.poisson(0.2))], neighbours='zero-out').epsilon(1e-5)\n"
         "assert not {'dp_accounting', 'scipy.stats', 'scipy.signal', 'torch'} & set(sys.modules)"
     )

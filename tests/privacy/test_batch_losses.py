@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.draws.sampling import Sampling
-from sfumato.privacy.losses.batch_draws import of_batches
 from sfumato.privacy.losses.composition import LossComposition
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
+from sfumato.privacy.losses.one_release import losses_of_batches
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 
 DELTA = 1e-5
 
@@ -50,7 +49,7 @@ def test_mixtures_equal_the_library_s(rate, steps, multiplier, count):
         [1 - math.fsum(chances), *chances],
         value_discretization_interval=interval,
     )
-    ours = of_batches(multiplier**-2, Sampling.of_batches(moves, shares_a_part=False), interval)
+    ours = losses_of_batches(multiplier**-2, Sampling.of_batches(moves, shares_a_part=False), interval)
     found = max(LossComposition([(one, count)], interval).epsilon(DELTA) for one in ours)
     assert found == pytest.approx(library.self_compose(count).get_epsilon_for_delta(DELTA), rel=1e-4)
 
@@ -65,7 +64,7 @@ def hockey_stick(p, q, alpha):
 def test_both_worlds_that_leave_the_shared_part_are_covered(rate, level):
     """Three messages, pairwise within the sensitivity; then a device that may not be drawn at all."""
     norm, alpha = stats.norm.pdf, math.exp(level)
-    allowed = worst_delta(of_batches(1.0, plain(rate, both=True), 1e-3), 1e-3, level)
+    allowed = worst_delta(losses_of_batches(1.0, plain(rate, both=True), 1e-3), 1e-3, level)
 
     def mixed(where):
         return lambda x: (1 - rate) * norm(x) + rate * norm(x - where)
@@ -75,7 +74,7 @@ def test_both_worlds_that_leave_the_shared_part_are_covered(rate, level):
     near = Sampling.of_batches(
         [(rate, 1.0, 0.5)], shares_a_part=True
     )  # a gradient exchanged for its opposite
-    opposite = worst_delta(of_batches(1.0, near, 1e-3), 1e-3, level)
+    opposite = worst_delta(losses_of_batches(1.0, near, 1e-3), 1e-3, level)
     assert hockey_stick(mixed(0.5), mixed(-0.5), alpha) <= opposite + 1e-8
     assert opposite <= allowed + 1e-9
     shared_by_both = rate * 0.3
@@ -86,7 +85,7 @@ def test_both_worlds_that_leave_the_shared_part_are_covered(rate, level):
             lambda x, parts=parts: sum(c * norm(x - m) for c, m in parts)
             for parts in (with_it, without)[::direction]
         )
-        smaller = worst_delta(of_batches(1.0, plain(shared_by_both, both=True), 1e-3), 1e-3, level)
+        smaller = worst_delta(losses_of_batches(1.0, plain(shared_by_both, both=True), 1e-3), 1e-3, level)
         assert hockey_stick(p, q, alpha) <= smaller + 1e-8
 
 
@@ -100,9 +99,9 @@ def test_a_blind_participation_draw_is_no_smaller_rate_of_a_sampled_gaussian():
     without = world([(1 - device, 0.0), (device, 1.0)])
     with_it = world([(1 - device, 0.0), (device * (1 - rate), 1.0), (device * rate, -1.0)])
     lost = hockey_stick(without, with_it, math.exp(level))
-    _, as_if = of_batches(64.0, plain(device * rate), 1e-3)
+    _, as_if = losses_of_batches(64.0, plain(device * rate), 1e-3)
     assert lost > delta_of(as_if, 1e-3, level) + 1e-3
-    assert lost <= worst_delta(of_batches(64.0, plain(device * rate, both=True), 1e-3), 1e-3, level)
+    assert lost <= worst_delta(losses_of_batches(64.0, plain(device * rate, both=True), 1e-3), 1e-3, level)
 
 
 @given(
@@ -143,6 +142,6 @@ def test_profile_matches_the_library_s_for_a_lone_gaussian():
     one = privacy_loss_distribution.from_gaussian_mechanism(
         2.0, value_discretization_interval=1e-3, neighboring_relation=NeighboringRelation.REPLACE_SPECIAL
     )
-    ours = of_batches(0.25, plain(1.0, both=True), 1e-3)
+    ours = losses_of_batches(0.25, plain(1.0, both=True), 1e-3)
     for level in np.linspace(-1, 2, 7):
         assert worst_delta(ours, 1e-3, level) == pytest.approx(one.get_delta_for_epsilon(level), abs=1e-7)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from sfumato.privacy.charges import composed
-from sfumato.privacy.draws.sampling import Sampling
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 
 CERTAIN = GaussianTerm(0.1, 3)
 DRAWN = GaussianTerm(4.0, 10, Sampling.poisson(0.3))

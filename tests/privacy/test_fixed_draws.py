@@ -13,9 +13,8 @@ from grid_deltas import delta_of, worst_delta
 from scipy import signal, stats
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.draws.sampling import Sampling
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
-from sfumato.privacy.losses.shared_part import of_fixed_draw
+from sfumato.privacy.losses.one_release import losses_of_fixed_draw
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 
 PLACES = np.linspace(-20.0, 20.0, 8_001)
 
@@ -61,7 +60,7 @@ def test_no_data_tell_more_than_is_charged_and_some_tell_as_much(devices, drawn,
     """All others at the ends, in the middle or mixed; both directions; every level of the curve."""
     std, rng = 0.8, np.random.default_rng(7)
     term = term_of(devices, drawn, std, 1, relation, unit=unit)
-    losses = of_fixed_draw(term.multiplier**-2, term.sampling, 1e-3)
+    losses = losses_of_fixed_draw(term.multiplier**-2, term.sampling, 1e-3)
     data = [np.full(devices - 1, fill) for fill in (-1.0, 0.0, 1.0)]
     data += [rng.uniform(-1, 1, devices - 1) for _ in range(6)]
     data += [rng.choice([-1.0, 1.0], devices - 1) for _ in range(6)]
@@ -115,7 +114,7 @@ def test_larger_shares_and_heavier_devices_tell_more():
 def test_losses_of_thousands_of_nats_do_not_overflow(square):
     """Beyond e^709 the levels of the curve are no floating-point numbers."""
     sampling = Sampling.without_replacement(5, 3, (2.0, 1.0))
-    one = of_fixed_draw(square, sampling, 0.5)
+    one = losses_of_fixed_draw(square, sampling, 0.5)
     seen = compose([GaussianTerm(square**-0.5, 1, Sampling.revealed(0.6))], neighbours="zero-out")
     for level in (10.0, square / 2):
         assert seen.delta(level) * 0.99 <= worst_delta(one, 0.5, level) + 1e-9

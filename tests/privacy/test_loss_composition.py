@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.composition import LossComposition
-from sfumato.privacy.losses.grid import GridLosses
-from sfumato.privacy.losses.public_scales import of_public_scales
+from sfumato.privacy.losses.composition import GridLosses, LossComposition
+from sfumato.privacy.losses.one_release import losses_of_public_scales
+from sfumato.privacy.sampling import Sampling
 
 DELTAS = [0.3, 1e-2, 1e-5, 1e-9, 1e-12, 1e-15]
 INTERVAL = 0.25
@@ -29,7 +28,9 @@ def exact_delta(losses, chances, epsilon: float) -> float:
 @pytest.mark.parametrize(("square", "count"), [(1e-3, 500), (0.04, 100), (1.0, 4), (6.25, 4)])
 def test_gaussians_are_never_below_their_closed_form(square, count, delta):
     mu, interval = math.sqrt(square * count), 1e-3
-    one, _ = of_public_scales(square, Sampling.poisson(1.0, hidden=False, scales=((1.0, 1.0),)), interval)
+    one, _ = losses_of_public_scales(
+        square, Sampling.poisson(1.0, hidden=False, scales=((1.0, 1.0),)), interval
+    )
     composed = LossComposition([(one, count)], interval)
     exact = gaussian.epsilon(delta=delta, mu=mu)
     found = composed.epsilon(delta)

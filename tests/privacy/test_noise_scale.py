@@ -9,10 +9,9 @@ import pytest
 
 from sfumato.privacy import charges, noise_scale
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.charges import Composition, scale_for
-from sfumato.privacy.draws.sampling import Sampling
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
-from sfumato.privacy.noise_scale import _refined, calibrate_scale
+from sfumato.privacy.charges import Composition
+from sfumato.privacy.noise_scale import _refined, calibrate_scale, scale_for
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 
 DELTA = 1e-5
 

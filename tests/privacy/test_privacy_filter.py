@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.privacy_filter import GaussianFilter, squared_mu
 from sfumato.privacy.release import DrawnReleases, Exposure, Release
+from sfumato.privacy.sampling import Sampling
 
 
 def exposure(*counted: tuple[Release, int]) -> Exposure:

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tree_oracle import make_ledger
+from random_tree_facts import make_ledger
 
 from sfumato import account, load_spec
 from sfumato.errors import SpecError
 from sfumato.privacy.charges import bound_epsilon, charges
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Release, total_mu_squared
-from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts
+from sfumato.privacy.tree.shape import DeviceClasses
 
 PUBLIC, CLOUD, EDGE = (Party("public"),), (Party("node", 0, 0),), (Party("node", 1, 0),)
 DELTA = 1e-5

@@ -14,11 +14,11 @@ from scipy import integrate, stats
 from test_fixed_draws import PLACES, attained
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.charges import bound_epsilon, charges, noise_scale_for
-from sfumato.privacy.draws.sampling import Sampling
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
-from sfumato.privacy.losses.public_scales import of_public_scales
+from sfumato.privacy.charges import bound_epsilon, charges
+from sfumato.privacy.losses.one_release import losses_of_public_scales
+from sfumato.privacy.noise_scale import noise_scale_for
 from sfumato.privacy.release import DrawnNoise, DrawnReleases, Exposure, Release, RoundOutcomes
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 
 DELTA = 1e-5
 LEVELS = (0.02, 0.3, 1.0, 2.5)
@@ -50,7 +50,7 @@ def divergence(level, rate, std, one, other):
 @pytest.mark.parametrize(("rate", "std"), [(0.7, 2.0), (0.05, 0.6), (0.3, 0.3), (0.99, 1.0)])
 def test_opposite_messages_tell_exactly_what_is_charged(rate, std):
     (term,) = charges(of(rate, std), "replace")[0].terms
-    losses = of_public_scales(
+    losses = losses_of_public_scales(
         term.multiplier**-2, Sampling.poisson(rate, apart=0.5, scales=((1.0, 1.0),)), 1e-3
     )
     assert term.sampling == Sampling.poisson(rate, apart=0.5)

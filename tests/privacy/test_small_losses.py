@@ -7,11 +7,11 @@ from dp_accounting.pld import privacy_loss_distribution
 from scipy import integrate, optimize, stats
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
 from sfumato.privacy.losses.hidden_draws import PrivacyLoss
-from sfumato.verify.checker import Event, recomputed_epsilon
+from sfumato.privacy.sampling import GaussianTerm, Sampling
+from sfumato.verify.epsilon import recomputed_epsilon
+from sfumato.verify.loss_curves import Event
 
 
 def of_poisson(rate, multiplier, count):

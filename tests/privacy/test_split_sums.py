@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.privacy.charges import bound_epsilon
-from sfumato.privacy.draws.sampling import Sampling
+from sfumato.privacy.divergence import cheaper_split, messages_of, renyi_2
 from sfumato.privacy.losses.gaussian import delta
 from sfumato.privacy.release import DrawnReleases, Exposure, Release
-from sfumato.privacy.split_sums import cheaper_split, messages_of, renyi_2
+from sfumato.privacy.sampling import Sampling
 
 DELTA = 1e-5
 

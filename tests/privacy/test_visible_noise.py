@@ -12,23 +12,22 @@ import numpy as np
 import pytest
 from equal_exposures import assert_equal
 from grid_deltas import worst_delta
+from message_graph.trees import TreeAsMessages
+from random_tree_facts import make_ledger
 from scipy import stats
-from tree_oracle import make_ledger
 
 from sfumato import account, load_spec
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import bound_epsilon, charges
-from sfumato.privacy.draws.noise_outcomes import noise_outcomes
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
-from sfumato.privacy.losses.public_scales import of_public_scales
+from sfumato.privacy.losses.one_release import losses_of_public_scales
 from sfumato.privacy.losses.revealed_draws import RevealedDraws
 from sfumato.privacy.observers import Party
+from sfumato.privacy.public_draws import noise_outcomes
 from sfumato.privacy.release import DrawnNoise, DrawnReleases, Release, without_noise
-from sfumato.privacy.tree.compile import CompiledTree
-from sfumato.privacy.tree.device_classes import DeviceClasses
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.privacy.tree.facts import AggregationFacts
+from sfumato.privacy.tree.shape import DeviceClasses
 
 PUBLIC, CLOUD = Party("public"), Party("node", 0, 0)
 DELTA, RATE = 1e-3, 0.4
@@ -190,7 +189,7 @@ def test_members_in_a_session_with_their_edge_leave_the_unit_alone():
     assert alone.drawn_noise[0].variances == pytest.approx((1 / 1.2**2,))
     assert not together.drawn_noise
     for coalition in ([edge(0), device(1)], [edge(0)]):
-        assert_equal(ledger.exposures(0, coalition)[0], CompiledTree(ledger).flow(0, coalition))
+        assert_equal(ledger.exposures(0, coalition)[0], TreeAsMessages(ledger).flow(0, coalition))
 
 
 @pytest.mark.parametrize(
@@ -210,7 +209,7 @@ def test_where_noise_may_be_missing_or_be_a_sign_nobody_elses_counts(change):
     tells = replace(ledger, steps=(replace(ledger.steps[0], reveals_draw=True),))
     for one in (other, tells):
         assert not one.exposures(0, [PUBLIC])[0].draws[0].drawn_noise
-        assert not CompiledTree(one).flow(0, [PUBLIC]).draws[0].drawn_noise
+        assert not TreeAsMessages(one).flow(0, [PUBLIC]).draws[0].drawn_noise
 
 
 def test_rounds_with_elections_and_laws_that_are_not_composed_count_sure_noise_only():
@@ -313,7 +312,7 @@ def test_one_scale_is_the_plain_release():
 @pytest.mark.parametrize("hidden", [True, False])
 def test_losses_of_thousands_of_nats_do_not_overflow(hidden):
     sampling = Sampling.poisson(0.6, hidden=hidden, scales=((0.5, 1.0), (0.5, 0.1)))
-    one = of_public_scales(2500.0, sampling, 0.5)
+    one = losses_of_public_scales(2500.0, sampling, 0.5)
     for level in (5.0, 1000.0, 1300.0):
         inner = level - math.log(0.6) + math.log1p(-0.4 * math.exp(-level)) if hidden else level
         exact = 0.3 * (stats.norm.sf(inner / 50 - 25) + stats.norm.sf(inner / 5 - 2.5))

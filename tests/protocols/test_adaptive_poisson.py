@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from controlled_runs import observers, played
+from message_graph.trees import TreeAsMessages
 from scipy import stats
 
 import sfumato as sf
@@ -17,7 +18,6 @@ from sfumato.auditing import audit
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
 from sfumato.privacy.privacy_filter import squared_mu
-from sfumato.privacy.tree.compile import CompiledTree
 from sfumato.schedule.control.adaptive import RoundSettings, round_plan
 from sfumato.schedule.control.budget import Budget
 from sfumato.schedule.control.realised import settings_of_run
@@ -72,7 +72,7 @@ def test_a_round_is_charged_as_one_of_the_devices_that_were_drawn(written: Path)
     for number in range(6):
         one = round_plan(plan, RoundSettings(8, 3, 3, 0.1, 2.0), number)
         chosen = draw_participants(one, number)
-        charge, compiled = budget.charge(one, chosen), CompiledTree(one.ledger.after(1))
+        charge, compiled = budget.charge(one, chosen), TreeAsMessages(one.ledger.after(1))
         came = one.participants.drawn
         for row, device in enumerate(chosen.tolist()):
             edge = device // 6

@@ -7,7 +7,7 @@ import pytest
 
 from sfumato.radio.costs import Cost, TreeCosts
 from sfumato.radio.group_costs import GroupCosts
-from sfumato.schedule.group_assignments import draw_assignments
+from sfumato.schedule.group_participation import draw_assignments
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation.run import run

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from sfumato.radio import access, fading
-from sfumato.radio.link_budget import noise_power_w, path_gain
-from sfumato.radio.placement import disc_distances_m
-from sfumato.radio.units import from_db, watts
+from sfumato.radio import cells as air
+from sfumato.radio import channels as laws
+from sfumato.radio.channels import disc_distances_m, from_db, noise_power_w, path_gain, watts
+from sfumato.spec.radio import AirRadio
 
 N, NEVER = 20_000, 1e-7
 K_FACTOR = 4.0
@@ -64,41 +64,42 @@ def test_a_whole_link_budget() -> None:
     (gain,) = path_gain(np.array([100.0]), exponent=3.75, reference_db=-30.0)
     snr = watts(24.0) * gain / noise_power_w(-173.0, 1e6)
     assert 10 * math.log10(snr) == pytest.approx(32.0, abs=1e-9)
-    time_s = float(access.airtime_s(7840 * 32, snr, 1e6))
+    time_s = float(air.airtime_s(7840 * 32, snr, 1e6))
     assert time_s == pytest.approx(23.599e-3, rel=1e-4)
     assert time_s * watts(24.0) == pytest.approx(5.9277e-3, rel=1e-4)
 
 
 def test_a_narrower_band_gets_denser_power() -> None:
     # SNR 3 over 1 MHz: log2(4) = 2 Mbit/s alone. On half of it SNR 6: 0.5 * log2(7) = 1.40368 Mbit/s.
-    assert float(access.airtime_s(2e6, 3.0, 1e6)) == pytest.approx(1.0)
-    assert float(access.airtime_s(1.40368e6, 3.0, 1e6, 0.5)) == pytest.approx(1.0, rel=1e-5)
+    assert float(air.airtime_s(2e6, 3.0, 1e6)) == pytest.approx(1.0)
+    assert float(air.airtime_s(1.40368e6, 3.0, 1e6, 0.5)) == pytest.approx(1.0, rel=1e-5)
 
 
 def test_the_faintest_links_have_a_rate() -> None:
     # log2(1 + x) is x / ln 2 for small x, and log2(1 + 1e-18) would be 0 if 1 was added
-    assert float(access.airtime_s(1.0, 1e-18, 1.0)) == pytest.approx(math.log(2) * 1e18)
-    assert float(access.airtime_s(1.0, 0.0, 1.0)) == math.inf
+    assert float(air.airtime_s(1.0, 1e-18, 1.0)) == pytest.approx(math.log(2) * 1e18)
+    assert float(air.airtime_s(1.0, 0.0, 1.0)) == math.inf
 
 
 def test_in_turns_it_takes_the_sum_and_side_by_side_the_slowest() -> None:
     times, cells = np.array([1.0, 2.0, 4.0]), np.array([0, 2, 2])
-    assert access.in_turns_s(times, cells, 4).tolist() == [1.0, 0.0, 6.0, 0.0]
-    assert access.side_by_side_s(times, cells, 4).tolist() == [1.0, 0.0, 4.0, 0.0]
+    assert air.sum_in_cells(times, cells, 4).tolist() == [1.0, 0.0, 6.0, 0.0]
+    assert air.slowest_in_cells(times, cells, 4).tolist() == [1.0, 0.0, 4.0, 0.0]
 
 
 @pytest.mark.parametrize(("coordinates", "slots"), [(1, 1), (3300, 1), (3301, 2), (2_925_277, 887)])
 def test_slots_on_air(coordinates, slots) -> None:
     # PFELS: 0.3 * 9,750,922 = 2,925,276.6 coordinates over 3,300 subcarriers are 886.4 slots: 887, 8.87 s
-    assert access.air_slots(coordinates, 3300) == slots
-    assert access.air_delay_s(coordinates, 3300, 0.01) == pytest.approx(slots * 0.01)
+    radio = AirRadio(preset="pfels", subcarriers=3300, slot_s=0.01)
+    channels = laws.Channels(radio, seed=0, cells=np.zeros(2, dtype=np.int64), cell_count=1)
+    assert channels.air_delay_s(coordinates) == pytest.approx(slots * 0.01)
 
 
 @given(st.lists(st.floats(0.0, 1e3), min_size=1, max_size=8), st.data())
 def test_the_expected_slowest_is_the_mean_over_all_draws(values, data) -> None:
     chosen = data.draw(st.integers(1, len(values)))
     draws = [max(draw) for draw in itertools.combinations(values, chosen)]
-    found = access.expected_slowest(np.array(values), chosen)
+    found = air.expected_slowest(np.array(values), chosen)
     assert found == pytest.approx(np.mean(draws), rel=1e-9, abs=1e-12)
 
 
@@ -109,10 +110,10 @@ def rice(k_factor: float):
 @pytest.mark.parametrize(
     ("draw", "law"),
     [
-        (lambda rng: fading.rayleigh(rng, N), stats.rayleigh(scale=math.sqrt(0.5))),
-        (lambda rng: fading.rician(rng, N, K_FACTOR), rice(K_FACTOR)),
-        (lambda rng: fading.rician(rng, N, 0.0), stats.rayleigh(scale=math.sqrt(0.5))),
-        (lambda rng: 10 * np.log10(fading.shadowing(rng, N, 8.0)), stats.norm(scale=8.0)),
+        (lambda rng: laws.rayleigh(rng, N), stats.rayleigh(scale=math.sqrt(0.5))),
+        (lambda rng: laws.rician(rng, N, K_FACTOR), rice(K_FACTOR)),
+        (lambda rng: laws.rician(rng, N, 0.0), stats.rayleigh(scale=math.sqrt(0.5))),
+        (lambda rng: 10 * np.log10(laws.shadowing(rng, N, 8.0)), stats.norm(scale=8.0)),
         (lambda rng: disc_distances_m(rng, N, 50.0) ** 2, stats.uniform(1.0, 2499.0)),
     ],
     ids=["rayleigh", "rician", "rician without line of sight", "shadowing", "disc"],
@@ -126,15 +127,15 @@ def test_distributions(draw, law) -> None:
 
 @pytest.mark.parametrize("k_factor", [0.0, 0.3, 4.0, 300.0])
 def test_the_mean_of_a_rician_magnitude(k_factor) -> None:
-    assert fading.rician_mean(k_factor) == pytest.approx(rice(k_factor).mean(), rel=1e-6)
-    assert fading.rician_mean(1e6) == pytest.approx(1.0, rel=1e-6)  # nothing but the direct path
+    assert laws.rician_mean(k_factor) == pytest.approx(rice(k_factor).mean(), rel=1e-6)
+    assert laws.rician_mean(1e6) == pytest.approx(1.0, rel=1e-6)  # nothing but the direct path
 
 
 def test_fading_keeps_the_mean_power() -> None:
     # power has standard deviation at most its mean, so 5.4 of them over sqrt(N) is 1e-7
     for drawn in (
-        fading.rayleigh(np.random.default_rng(1), N),
-        fading.rician(np.random.default_rng(2), N, 4.0),
+        laws.rayleigh(np.random.default_rng(1), N),
+        laws.rician(np.random.default_rng(2), N, 4.0),
     ):
         assert np.mean(drawn**2) == pytest.approx(1.0, abs=5.4 / math.sqrt(N))
 

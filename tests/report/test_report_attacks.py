@@ -14,7 +14,7 @@ from test_report_browser import draw
 
 from sfumato.durable_files import hash_file
 from sfumato.errors import RunError
-from sfumato.privacy.losses.tradeoff_region import allowed_tpr
+from sfumato.privacy.losses.gaussian import allowed_tpr
 from sfumato.report import write_report
 from sfumato.report.figures.attacks import png
 from sfumato.report.results.attack_findings import guaranteed_epsilon, observers_of

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.schedule.aggregation_schedule import aggregations, of_training
+from sfumato.schedule.local_steps import aggregations, of_training
 from sfumato.spec.training import Training
 
 

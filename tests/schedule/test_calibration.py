@@ -9,8 +9,8 @@ from places import ROOT
 
 from sfumato import account
 from sfumato.errors import SpecError
-from sfumato.schedule.learning_rate import momentum_gain
-from sfumato.schedule.noise.calibration import dp_fedavg_device_factor
+from sfumato.schedule.local_steps import momentum_gain
+from sfumato.schedule.noise.placement import dp_fedavg_device_factor
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from random_targets import FAMILIES, calibrated
 
-from sfumato.schedule.noise import calibration
+from sfumato.schedule.noise import calibration, least_noise
 
 SHORT = 1e-3
 """Factors are roots found to 1e-4 in trees, 3e-4 in groups and where devices move; ε falls faster."""
@@ -42,13 +42,14 @@ def test_a_few(piece: int) -> None:
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_noise_that_falls_short_is_found(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sources that are given a thousandth less than they need exceed their target."""
-    scaled = calibration._scaled
+    judged = calibration.verdict_on_factors
 
-    def less(plan: Any, factors: Any, by_tier: Any, *others: Any) -> Any:
-        return scaled(plan, factors * 0.999, [tier * 0.999 for tier in by_tier], *others)
+    def less(*arguments: Any) -> Any:
+        verdict = judged(*arguments)
+        return verdict._replace(excess=verdict.excess * 0.999)
 
-    monkeypatch.setattr(calibration, "_ITERATIONS", 1)
-    monkeypatch.setattr(calibration, "_scaled", less)
+    monkeypatch.setattr(least_noise, "_MOST_TRIALS", 1)
+    monkeypatch.setattr(calibration, "verdict_on_factors", less)
     assert calibrated(number).share > 1 + 1e-9
 
 

@@ -10,8 +10,8 @@ from scipy.stats import chi2
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import balanced, star
-from sfumato.schedule.faults.dropouts import Attendance, threshold_of, turnout_of
-from sfumato.schedule.faults.elections import succession_of
+from sfumato.schedule.faults.dropouts import Attendance, succession_of, turnout_of
+from sfumato.schedule.participation import threshold_of
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.tree import TreePlan
 from sfumato.secure_aggregation.server import Phase

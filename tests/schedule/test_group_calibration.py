@@ -8,8 +8,8 @@ from oracle_random_groups import random_groups
 
 from sfumato.accounting import pair_guarantee
 from sfumato.errors import SpecError
+from sfumato.privacy.declared_releases import PairCharge
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.pair_charge import PairCharge
 from sfumato.schedule.resolve.groups import resolve_groups
 from sfumato.spec.load import load_spec
 from sfumato.spec.privacy import NoiseByTarget

@@ -10,9 +10,8 @@ import sfumato as sf
 from sfumato.auditing.worst_case_engine import WorstCaseEngine, one_example_per_device
 from sfumato.protocols.groups.base import GroupedProtocol
 from sfumato.run_folder.reader import read_ledger
-from sfumato.schedule.faults.dropouts import threshold_of
-from sfumato.schedule.faults.lost_messages import group_turnout
-from sfumato.schedule.group_assignments import draw_assignments
+from sfumato.schedule.group_participation import draw_assignments, group_turnout
+from sfumato.schedule.participation import threshold_of
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation import run as simulate
 from sfumato.verify.checker import check_run

@@ -19,7 +19,6 @@ from sfumato.schedule.noise.placement import (
     place_by_trust,
     raw_sensitivity,
     to_sources,
-    with_device_factor,
 )
 from sfumato.spec.privacy import NoiseBySource, SourceNoise
 
@@ -82,7 +81,7 @@ def test_the_last_trusted_party_before_the_first_untrusted_one_adds_the_noise(tr
 
 
 def facts_of(tree, plan, tiers):
-    """Aggregations by ``tiers`` with messages of bound 1, as `build_ledger` makes them."""
+    """Aggregations by ``tiers`` with messages of bound 1, as `tree_releases` makes them."""
     steps = []
     for number, tier in enumerate(tiers):
         message = 1.0 / tree.devices
@@ -226,9 +225,6 @@ def test_factors_reach_their_own_source_only():
     assert scaled.device.tolist() == [[0, 0], [3, 6]]
     assert scaled.node[1].tolist() == [[2, 4], [0, 0]]
     assert plan.device.tolist() == [[0, 0], [1, 2]]
-    halved = with_device_factor(plan, 0.5)
-    assert halved.device.tolist() == [[0, 0], [0.5, 1]]
-    assert halved.node is plan.node
 
 
 def test_nobody_but_the_unit_is_needed_for_its_own_protection():

@@ -8,7 +8,7 @@ import pytest
 import sfumato as sf
 from sfumato.auditing.tree import tree_harness
 from sfumato.errors import SpecError
-from sfumato.schedule.aggregation_schedule import aggregations, edge_aggregations
+from sfumato.schedule.local_steps import aggregations, edge_aggregations
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec
 

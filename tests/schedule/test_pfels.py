@@ -14,11 +14,10 @@ from places import ROOT
 
 from sfumato.accounting import PrivacyReport, account, with_participations
 from sfumato.errors import SpecError
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
 from sfumato.privacy.noise_scale import calibrate_scale
 from sfumato.privacy.observers import Party
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.schedule.air.realised import RealisedChannels
 from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.resolve.tree import resolve_tree

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from one_aggregation import Aggregation
 from places import ROOT
-from tree_oracle import Round
 
 from sfumato.accounting import account, with_participations
 from sfumato.privacy.losses import gaussian
@@ -36,8 +36,8 @@ def true_square(plan, unit, observer):
         if observer.kind == "node" and turnout.terms:  # any who held the office, and know their own noise
             holders = [d for d in turnout.terms[observer.index] if d != unit]
             coalitions = [(observer, Party("device", 0, d)) for d in holders]
-        game = Round(plan.ledger, heard, absent=np.flatnonzero(~turnout.formed).tolist())
-        met = [game.charge_of_step(unit, 0, game.seen(c), c) for c in coalitions]
+        game = Aggregation(plan.ledger, heard, absent=np.flatnonzero(~turnout.formed).tolist())
+        met = [game.charge(unit, c) for c in coalitions]
         total += max(met, default=0.0)
     return total
 

@@ -7,8 +7,7 @@ from places import ROOT
 
 from sfumato.accounting import account
 from sfumato.data.builtin_datasets import BUILT_IN
-from sfumato.data.dataset_sizes import partition_rule
-from sfumato.data.label_counts import label_counts
+from sfumato.data.dataset_sizes import label_counts
 from sfumato.data.partition import partition
 from sfumato.errors import SpecError
 from sfumato.privacy.losses import gaussian
@@ -127,7 +126,7 @@ def test_labels_are_known_without_data(written):
     spec = load_spec(RING | {"data": data})
     counts = label_counts(spec.data, 100, seed=3)
     labels = np.repeat(np.arange(10), BUILT_IN["mnist"].facts.class_counts)
-    made = partition(labels, [100], partition_rule(spec.data), seed=3)
+    made = partition(labels, [100], spec.data.partition, seed=3)
     found = [np.bincount(labels[made.indices(worker)], minlength=10) for worker in range(100)]
     np.testing.assert_array_equal(counts, found)
 

@@ -12,7 +12,7 @@ from sfumato.accounting import account
 from sfumato.errors import SpecError
 from sfumato.privacy.charges import charges
 from sfumato.privacy.observers import Party
-from sfumato.schedule.faults.dropouts import survival, threshold_of
+from sfumato.schedule.participation import survival, threshold_of
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.faults import Faults
 from sfumato.spec.load import dump_spec, load_spec

@@ -17,7 +17,7 @@ from sfumato.errors import RunError
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.run_folder.metrics_table import METRIC_COLUMNS
 from sfumato.run_folder.reader import GROUPS_FILE, MODEL_FILE, PRIVACY_FILE, SPEC_FILE, read_json, read_ledger
-from sfumato.schedule.group_assignments import draw_assignments
+from sfumato.schedule.group_participation import draw_assignments
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.resolve.groups import resolve_groups
 from sfumato.simulation import run as simulate

@@ -20,10 +20,10 @@ from sfumato.learning.batches import BatchPlan
 from sfumato.learning.local_training import AdamMoments, LocalSGD
 from sfumato.learning.models import build_model
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.schedule.learning_rate import momentum_gain
+from sfumato.schedule.local_steps import momentum_gain
 from sfumato.spec import document
 from sfumato.spec.document import Spec
-from sfumato.verify import checker
+from sfumato.verify.spec_facts import optimizer_problems
 
 TRAINING = {"rounds": 2, "local_steps": 3, "batch_size": 4, "learning_rate": 0.3}
 ADAM, DECAY = {"optimizer": "adam"}, {"weight_decay": 0.5}
@@ -133,7 +133,7 @@ def test_verify_knows_what_the_account_refuses(name: str) -> None:
     plain = {key: value for key, value in training.items() if key not in (*ADAM, *DECAY)}
     spec = of(plain, **sections).model_dump(by_alias=True)
     spec["training"] |= training
-    found = list(checker._optimizer_problems(spec, in_tree="groups" not in name))
+    found = list(optimizer_problems(spec, in_tree="groups" not in name))
     assert bool(found) == (name in BOUNDS_BREAK)
 
 
@@ -142,7 +142,7 @@ def test_verify_wants_decay_to_shrink() -> None:
     for rate in (0.3, {"kind": "cosine", "initial": 0.1, "final": 0.3}):
         for decay, wrong in ((3.3, 0), (3.4, 1)):
             spec["training"] |= {"weight_decay": decay, "learning_rate": rate}
-            assert len(list(checker._optimizer_problems(spec, in_tree=True))) == wrong
+            assert len(list(optimizer_problems(spec, in_tree=True))) == wrong
 
 
 @pytest.mark.parametrize("rate", [0.3, {"kind": "cosine", "initial": 0.1, "final": 0.3}])
@@ -219,7 +219,9 @@ def test_a_build_that_accepts_them_with_clipped_steps_stops(
     training: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the refusal, the run itself finds it: a step of Adam with such a clip, a message too long."""
-    monkeypatch.setattr(document, "check_local_optimizer", lambda spec: None)
+    others = tuple(table for table in document.TABLES if table.__name__ != "_local_optimizer")
+    assert len(others) == len(document.TABLES) - 1
+    monkeypatch.setattr(document, "TABLES", others)
     clip = {"clip": {"kind": "step", "norm": 1e-3}, "noise": {"multiplier": 2.0}}
     library = Library(of(training, privacy=clip))
     with pytest.raises((SpecError, EnvelopeError), match=r"clips of steps|declared at most"):

@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from sfumato import SpecError, dump_spec, load_spec
+from sfumato.spec.document import field_of, sections_at
 from sfumato.spec.renamed_keys import ALIASES, RENAMED, with_new_keys
-from sfumato.spec.structure import field_of, sections_at
 
 BASE = {
     "name": "base",

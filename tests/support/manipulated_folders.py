@@ -20,7 +20,16 @@ import yaml
 from certified_folders import GROUPS, STAR, TREE, Documents, certified_folder
 
 import sfumato as sf
-from sfumato.verify import checker
+from sfumato.verify import read
+from sfumato.verify.checker import Outcome, document_problems, list_unchecked
+from sfumato.verify.draws import read_draw, stated_term
+from sfumato.verify.elections import terms_of_office
+from sfumato.verify.epsilon import recomputed_epsilon
+from sfumato.verify.facts import FACTS
+from sfumato.verify.json_values import BROKEN
+from sfumato.verify.loss_curves import Event
+from sfumato.verify.rows import row_problems, terms_from_releases
+from sfumato.verify.spec_facts import spec_problems
 
 ROW_LEVEL = ("unit", "observer")
 """Entries that another test changes: whom a row is about."""
@@ -173,22 +182,22 @@ class Case:
     def problems(self) -> list[str]:
         """What is found beside the hashes, which whoever manipulates renews."""
         try:
-            with np.errstate(all="ignore"):  # as `checker.check_run`
-                return [*checker._document_problems(self.spec, self.privacy, self.ledger, checker.Outcome())]
-        except checker.BROKEN as error:
+            with np.errstate(all="ignore"):  # as `check_run`
+                return [*document_problems(self.spec, self.privacy, self.ledger, Outcome())]
+        except BROKEN as error:
             return [str(error)]
 
     def spec_problems(self) -> list[str]:
         """What is found in the facts alone."""
         try:
             with np.errstate(all="ignore"):
-                return [*checker.spec_problems(self.spec, self.ledger)]
-        except checker.BROKEN as error:
+                return [*spec_problems(self.spec, self.ledger)]
+        except BROKEN as error:
             return [str(error)]
 
     def believed(self) -> list[str]:
         """What the output says that it believes, or does not check."""
-        return checker._unchecked(self.spec, self.privacy, self.ledger)
+        return list_unchecked(self.spec, self.privacy, self.ledger)
 
 
 def case_of(document: Documents, folder: Path) -> Case:
@@ -292,7 +301,7 @@ def folded(bound: Documents, table: list[Documents]) -> Documents:
     return found
 
 
-def stated(event: checker.Event) -> Documents:
+def stated(event: Event) -> Documents:
     """A term as a certificate writes it."""
     square = event.square
     multiplier: Any = 0.0 if math.isinf(square) else "inf" if square == 0 else 1 / math.sqrt(square)
@@ -312,12 +321,12 @@ def stated(event: checker.Event) -> Documents:
 
 def recomputed(bound: Documents, case: Case, table: list[Documents], *, is_record: bool) -> None:
     """The terms and ε that follow from the entries, mixtures over others as they stand."""
-    draws = [checker._draw(draw, table) for draw in bound["draws"]]
-    events = tuple(checker.stated_term(term) for term in bound["terms"])
+    draws = [read_draw(draw, table) for draw in bound["draws"]]
+    events = tuple(stated_term(term) for term in bound["terms"])
     if not bound.get("chances") and not any(draw.drawn_noise for draw in draws):
-        events, failure, _ = checker._derived(bound, events, draws, case.spec, table, is_record)
+        events, failure, _ = terms_from_releases(bound, events, draws, case.spec, table, is_record)
         if bound.get("elections"):
-            more, beside = checker._terms_of_office(bound["elections"], table, bound["composed_under"])
+            more, beside = terms_of_office(bound["elections"], table, bound["composed_under"])
             events, failure = (*events, *more), failure + beside
         bound["terms"], bound["failure_probability"] = [stated(event) for event in events], failure
     bound["epsilon"] = composed(bound)
@@ -326,8 +335,8 @@ def recomputed(bound: Documents, case: Case, table: list[Documents], *, is_recor
 def composed(bound: Documents) -> Any:
     """ε of the terms as they are stated."""
     left = bound["delta"] - bound["failure_probability"]
-    events = [checker.stated_term(term) for term in bound["terms"]]
-    found = checker.recomputed_epsilon(events, bound["method"], left, bound["losses"]["interval"])
+    events = [stated_term(term) for term in bound["terms"]]
+    found = recomputed_epsilon(events, bound["method"], left, bound["losses"]["interval"])
     return found if math.isfinite(found) else "inf"
 
 
@@ -347,7 +356,7 @@ def manipulated(case: Case, place: int, name: str, path: Path_, change: str) -> 
     table, cert, row = (
         certificates["releases"], certificates["rows"][place], found.privacy["guarantees"][place],
     )  # fmt: skip
-    before = checker.number(row["bounds"][name]["epsilon"])
+    before = read.number(row["bounds"][name]["epsilon"])
     bound = unfolded(cert["bounds"][name], table)
     apply(bound, path, change)
     bound = folded(bound, table)
@@ -355,29 +364,29 @@ def manipulated(case: Case, place: int, name: str, path: Path_, change: str) -> 
         bound["delta"] = cert["delta"]
         with np.errstate(all="ignore"):
             _redo(bound, case, table, path, is_record=row["unit"].startswith("record:"))
-    except checker.BROKEN:
+    except BROKEN:
         bound["epsilon"] = "inf"
     bound.pop("delta", None)
-    if checker.number(bound["epsilon"]) >= before * SMALLER:
+    if read.number(bound["epsilon"]) >= before * SMALLER:
         bound["epsilon"] = before * 0.9 if math.isfinite(before) else 1.0
     cert["bounds"][name] = bound
     row["bounds"][name]["epsilon"] = bound["epsilon"]
     row["bounds"][name]["releases"] = bound.get("releases", 0)
-    best = min(row["bounds"], key=lambda one: checker.number(row["bounds"][one]["epsilon"]))
+    best = min(row["bounds"], key=lambda one: read.number(row["bounds"][one]["epsilon"]))
     row["bound"], row["epsilon"] = best, row["bounds"][best]["epsilon"]
     row["method"], row["neighbours"] = (cert["bounds"][best].get(key) for key in ("method", "neighbours"))
     return found
 
 
-def row_problems(case: Case, place: int) -> list[str]:
+def problems_of_row(case: Case, place: int) -> list[str]:
     """What is found in one row."""
-    facts = checker.FACTS[case.ledger["kind"]](case.ledger)
+    facts = FACTS[case.ledger["kind"]](case.ledger)
     certificates = case.ledger["certificates"]
     row, cert = case.privacy["guarantees"][place], certificates["rows"][place]
     try:
         with np.errstate(all="ignore"):
-            return [*checker.row_problems(row, cert, case.spec, facts, certificates["releases"])]
-    except checker.BROKEN as error:
+            return [*row_problems(row, cert, case.spec, facts, certificates["releases"])]
+    except BROKEN as error:
         return [str(error)]
 
 
@@ -387,7 +396,7 @@ def manipulations_of(case: Case, rng: Random) -> Iterator[tuple[int, str, Path_,
     certificates = case.ledger["certificates"]
     for place, cert in enumerate(certificates["rows"]):
         for name, bound in cert["bounds"].items():
-            if checker.number(bound["epsilon"]) == 0:
+            if read.number(bound["epsilon"]) == 0:
                 continue
             for path, held in entries(unfolded(bound, certificates["releases"])):
                 places.setdefault(kind_of(path), []).append((place, name, path, held))

@@ -6,11 +6,12 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from message_graph.trees import TreeAsMessages
+
 from sfumato.network.moves import trees_over_time
 from sfumato.privacy.observers import Party
-from sfumato.privacy.records import RecordReleases, noised_steps, releases_of
+from sfumato.privacy.records import RecordReleases, noised_steps, releases_by_batches
 from sfumato.privacy.release import Exposure
-from sfumato.privacy.tree.compile import CompiledTree
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec
 
@@ -131,10 +132,10 @@ class RoundByRound:
                 "training": {**document["training"], "rounds": 1},
             }  # fmt: skip
             number_of = {device: position for position, device in enumerate(order)}
-            self.rounds.append((CompiledTree(resolve(load_spec(one)).ledger), number_of))
+            self.rounds.append((TreeAsMessages(resolve(load_spec(one)).ledger), number_of))
 
     def records(self, unit: int, coalition: tuple[Party, ...]) -> list[RecordReleases]:
-        """How a record of ``unit`` is charged in each round, from the flow of the general ledger."""
+        """How a record of ``unit`` is charged in each round, from the flow of the general form."""
         found: list[RecordReleases] = []
         for compiled, number_of in self.rounds:
             facts, me = compiled.facts, number_of[unit]
@@ -144,11 +145,11 @@ class RoundByRound:
                 found.append(noised_steps(batches.step_multiplier, sum(map(len, batches.moves))))
                 continue
             for draw in compiled.flow(me, _renumbered(coalition, number_of)).draws:
-                found += releases_of(draw, batches, one_draw=bool(facts.steps[-1].resends[leaf]))
+                found += releases_by_batches(draw, batches, one_draw=bool(facts.steps[-1].resends[leaf]))
         return found
 
     def exposures(self, unit: int, coalition: tuple[Party, ...]) -> tuple[Exposure, Exposure]:
-        """Flow and cut over all rounds, from the general ledger of each."""
+        """Flow and cut over all rounds, from the general form of each."""
         flows, cuts = [], []
         for compiled, number_of in self.rounds:
             there = _renumbered(coalition, number_of)

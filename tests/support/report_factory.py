@@ -14,7 +14,7 @@ from sfumato.durable_files import hash_file
 from sfumato.run_folder.manifest import FileRecord, Manifest, write_manifest
 from sfumato.run_folder.metrics_table import write_metrics
 from sfumato.run_folder.reader import add_hashes, write_ledger, write_privacy, write_spec
-from sfumato.spec.fingerprint import fingerprint
+from sfumato.spec.document import fingerprint
 
 RAW = "the edge is trusted and receives the raw update, by design"
 

@@ -3,54 +3,47 @@
 from dataclasses import replace
 
 import numpy as np
-from tree_oracle import LEVELS, make_ledger
+from random_tree_facts import LEVELS, make_ledger
 
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts
+from sfumato.privacy.tree.shape import DeviceClasses
 
 
-def random_ledger(rng, kinds=("all", "fixed", "poisson"), uniform=False, resend=True, hops=False):
-    """Edges whose aggregations, participants, bounds and noise all differ; some broadcast at the global step.
-
-    Args:
-        rng: of Python.
-        kinds: of draws.
-        uniform: one bound at each step, of those who send.
-        resend: whether some edges may send the whole round again.
-        hops: whether devices' messages may arrive summed up.
+def random_ledger(rng):
+    """Edges whose aggregations, participants, bounds and noise all differ; some broadcast at the global step,
+    some send the whole round again, and devices' messages may arrive summed up.
     """
     devices = [rng.randint(1, 3) for _ in range(rng.randint(1, 4))]
     edges, local = len(devices), rng.randint(0, 3)
     sends = np.array([[rng.random() < 0.6 for _ in devices] for _ in range(local)]).reshape(local, edges)
     sends = sends[sends.any(axis=1)]
-    repeats = resend and rng.random() < 0.3
+    repeats = rng.random() < 0.3
     fresh = np.array([repeats and rng.random() < 0.5 for _ in devices]) & sends.any(axis=0)
     steps = []
     for number, mask in enumerate(np.vstack([sends, np.ones(edges, dtype=bool)]).astype(bool)):
         last = number == len(sends)
-        steps.append(_step(rng, steps, mask, fresh if last else ~np.ones(edges, bool), last, uniform))
-    kind, sizes = rng.choice(kinds), np.array(devices)
+        steps.append(_step(rng, steps, mask, fresh if last else ~np.ones(edges, bool), last))
+    kind, sizes = rng.choice(("all", "fixed", "poisson")), np.array(devices)
     counts = np.array([rng.randint(1, n) for n in devices])
     many = {"all": {}, "poisson": {"rate": 0.5, "participants": sizes * 0.5},
             "fixed": {"rate": float((counts / sizes).max()), "participants": counts}}[kind]  # fmt: skip
     ledger = make_ledger([[edges], devices], steps, kind=kind, **many)
-    if hops and rng.random() < 0.5:
+    if rng.random() < 0.5:
         total = int(sizes.sum())
         # under a fixed draw the ledger counts every replaced neighbour with the heaviest device's weight
         weights = np.array([1.0 if kind == "fixed" else rng.choice((0.25, 1.0)) for _ in range(total)])
         noisy = np.array([rng.random() < 0.7 for _ in range(total)])
         ledger = replace(ledger, device_classes=DeviceClasses.of(sizes, weights, noisy))
-    if hops and rng.random() < 0.5:
+    if rng.random() < 0.5:
         shares = np.array([rng.randint(1, n) for n in devices])
         thresholds = (np.array([edges]), shares) if rng.random() < 0.5 else ()
         ledger = replace(ledger, hops=("plain", "secure-aggregation"), unmask_thresholds=thresholds)
     return ledger
 
 
-def _step(rng, before, mask, fresh, last, uniform):
-    size = rng.choice((0.5, 1.0, 3.0))
-    bound = np.array([size if uniform else rng.choice((0.5, 1.0, 3.0)) for _ in mask]) * mask
+def _step(rng, before, mask, fresh, last):
+    bound = np.array([rng.choice((0.5, 1.0, 3.0)) for _ in mask]) * mask
     for edge in np.flatnonzero(fresh):  # the last piece is never longer than the first
         own = [step.message_norm[edge] for step in before if step.sends(edge)]
         bound[edge] = sum(own) + min(bound[edge], own[0])
@@ -77,19 +70,3 @@ def random_pair(rng, ledger, most=3):
     parties += [Party("node", t, i) for t, p in enumerate(ledger.parents) for i in range(len(p))]
     parties += [Party("device", 0, j) for j in range(ledger.device_count) if j != unit]
     return unit, tuple(rng.sample(parties, rng.randint(1, min(most, len(parties)))))
-
-
-def random_cohort(rng, ledger, unit):
-    """A possible cohort that the unit is in."""
-    chosen = []
-    for leaf in range(len(ledger.devices)):
-        here = list(range(int(ledger.first_device[leaf]), int(ledger.first_device[leaf + 1])))
-        must = [unit] if unit in here else []
-        others = [device for device in here if device not in must]
-        if ledger.draw_kind == "all":
-            chosen += here
-        elif ledger.draw_kind == "fixed":
-            chosen += must + rng.sample(others, int(ledger.drawn[leaf]) - len(must))
-        else:
-            chosen += must + [device for device in others if rng.random() < 0.5]
-    return chosen

@@ -11,7 +11,7 @@ from certified_folders import Documents, certified_folder
 from manipulated_folders import SMALLER, Case, _with
 
 import sfumato as sf
-from sfumato.verify import checker
+from sfumato.verify import read
 
 
 def _scaled(*path: str, by: float) -> Any:
@@ -106,7 +106,7 @@ def least(case: Case) -> dict[Any, float]:
     found: dict[Any, float] = {}
     for row in case.privacy["guarantees"]:
         key = row["unit"].split(":")[0], row["relation"]
-        found[key] = min(checker.number(row["epsilon"]), found.get(key, float("inf")))
+        found[key] = min(read.number(row["epsilon"]), found.get(key, float("inf")))
     return found
 
 

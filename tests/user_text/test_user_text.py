@@ -39,7 +39,7 @@ OWN = {
     "spec/load.py": "built-in specs, files of this package",
     "sweeps/worker.py": "jobs that the worker pool sends",
     "sweeps/worker_pool.py": "replies of the worker processes",
-    "verify/checker.py": "files of a run; it imports nothing of ours, and has bounds of its own",
+    "verify/folder.py": "files of a run; it imports nothing of ours, and has bounds of its own",
 }
 """Modules that read without the guarded loader, and what."""
 

@@ -8,19 +8,13 @@ import numpy as np
 import pytest
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
-from sfumato.verify.checker import (
-    Event,
-    UnknownKindError,
-    composed_epsilon,
-    epsilon_of_mixture,
-    masses,
-    of_poisson,
-    recomputed_epsilon,
-    stated_term,
-)
+from sfumato.privacy.sampling import GaussianTerm, Sampling
+from sfumato.verify.composition import composed_epsilon, masses_on_grid
+from sfumato.verify.draws import stated_term
+from sfumato.verify.epsilon import epsilon_of_mixture, recomputed_epsilon
+from sfumato.verify.json_values import UnknownKindError
+from sfumato.verify.loss_curves import Event, poisson_curve
 
 DELTA = 1e-5
 FIRST_DRAWS = tuple((0.05 * 0.95**j, 1 - 0.2 * j, 1 - 0.2 * j) for j in range(4))
@@ -152,8 +146,8 @@ def test_a_coarser_grid_never_gives_less():
 
 def test_masses_add_up_and_lie_above_the_curve():
     """Chords of a convex curve: between grid points the distribution's curve is above, and on them equal."""
-    losses, reverse = (of_poisson(Event(2.0, 1, "poisson", 0.3), forward) for forward in (True, False))
-    first, found, infinite = masses(losses, reverse, 0.1)
+    losses, reverse = (poisson_curve(Event(2.0, 1, "poisson", 0.3), forward) for forward in (True, False))
+    first, found, infinite = masses_on_grid(losses, reverse, 0.1)
     assert found.sum() + infinite == pytest.approx(1, abs=1e-12)
     for epsilon in (-0.25, -0.2, 0.2, 0.25, 0.9, 0.95):
         stated = infinite + sum(

@@ -28,13 +28,13 @@ del SPEC["training"]["edge_every"]
 def problems_with(folder, exposed, gap=math.inf):
     """Of a folder that charges these aggregations in the row of the public, all else computed honestly."""
 
-    def other_set(exposures, unit, coalition, flow_and_cut, neighbours):
-        if coalition != (Party("public"),):
-            return _stated(flow_and_cut[0], exposures.facts.steps_of(exposures.facts.leaf_of(unit)), math.inf)
-        return _stated(exposures.between(unit, coalition, exposed), exposed, gap)
+    def other_set(pair, flow_and_cut, neighbours):
+        if pair.coalition != (Party("public"),):
+            return _stated(flow_and_cut[0], pair.steps, math.inf)
+        return _stated(pair.exposure(exposed), exposed, gap)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sfumato.privacy.tree.releases.cheapest", other_set)
+        patch.setattr("sfumato.privacy.tree.releases.cheapest_exposure", other_set)
         certified_folder(folder, sf.load_spec(SPEC))
     return check_run(folder).problems
 
@@ -152,14 +152,13 @@ def test_a_round_that_is_sent_again_has_two_sets(tmp_path):
         "training": certified_folders.TREE["training"] | {"edge_every": 1, "global_update": "resend"}
     }
 
-    def first_hidden(exposures, unit, coalition, flow_and_cut, neighbours):
-        steps = exposures.facts.steps_of(exposures.facts.leaf_of(unit))
-        exposed = sorted({*steps[1:], *exposures.seen(unit, coalition)})
-        return _stated(exposures.between(unit, coalition, exposed), exposed, 1.0)
+    def first_hidden(pair, flow_and_cut, neighbours):
+        exposed = sorted({*pair.steps[1:], *pair.received_steps})
+        return _stated(pair.exposure(exposed), exposed, 1.0)
 
     assert check_run(certified_folder(tmp_path / "honest", sf.load_spec(spec))).problems == []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sfumato.privacy.tree.releases.cheapest", first_hidden)
+        patch.setattr("sfumato.privacy.tree.releases.cheapest_exposure", first_hidden)
         certified_folder(tmp_path / "other", sf.load_spec(spec))
     found = check_run(tmp_path / "other").problems
     assert any("a round that is sent again" in problem for problem in found), found

@@ -18,10 +18,15 @@ import pytest
 from certified_folders import Documents, Forgery, certified_folder, forge, renew_manifest
 
 import sfumato as sf
+from sfumato import verify
 from sfumato.cli import main
 from sfumato.spec.load import builtin_names
-from sfumato.verify import checker
-from sfumato.verify.checker import FACTS, check_run
+from sfumato.verify.checker import check_run
+from sfumato.verify.draws import Draw
+from sfumato.verify.facts import FACTS
+from sfumato.verify.group_exposures import GroupFacts
+from sfumato.verify.records import hidden_start_problems
+from sfumato.verify.releases import sampling_problems
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "examples").rglob("*.yaml"))
@@ -593,25 +598,25 @@ def test_a_manifest_that_was_edited_is_found(originals, tmp_path):
 
 def test_a_heavier_device_in_the_units_place_counts():
     release = {"own_sensitivity": 1.0, "propagated_sensitivity": 0.0, "variance": 1.0}
-    draw = checker.Draw({"kind": "fixed", "rate": 0.5, "population": 4, "sample": 2}, 3, (release,), 1.0)
+    draw = Draw({"kind": "fixed", "rate": 0.5, "population": 4, "sample": 2}, 3, (release,), 1.0)
     wanted = {"kind": "fixed", "rate": 0.5, "hidden": True, "population": 4, "sample": 2}
-    assert list(checker.sampling_problems(draw, wanted, 3, 1.0)) == []
-    (problem,) = checker.sampling_problems(draw, wanted, 3, 2.0)
+    assert list(sampling_problems(draw, wanted, 3, 1.0)) == []
+    (problem,) = sampling_problems(draw, wanted, 3, 2.0)
     assert "max_weight_ratio: stated 1.0; the facts give 2" in problem
 
 
 def test_a_start_from_a_hidden_model_counts_the_record_as_drawn():
     """Groups 0 and 1 share the unit only: its data are in the hidden part of the mean that it starts from."""
-    facts = checker.GroupFacts(
+    facts = GroupFacts(
         {
             "kind": "dp-ogl", "rounds": 3, "merge_every": 1, "devices": 4, "noise_added_by": "master",
             "eras": [{"first_epoch": 1, "groups": [[0, 1], [0, 2]]}],
         }
     )  # fmt: skip
-    assert facts.charged(0, [3, 0])[1] == {(0, 0): 2}
+    assert facts.charged_sums(0, [3, 0])[1] == {(0, 0): 2}
     table = [{"name": "group 0", "own_sensitivity": 1.0}]
     parts = [{"releases": [0], "count": 3, "moves": [1.0]}]
-    (problem,) = checker._unknown_start_problems(parts, facts, [3, 0], 0, table)
+    (problem,) = hidden_start_problems(parts, facts, [3, 0], 0, table)
     assert "counts as drawn in 0 releases; must in 2" in problem
 
 
@@ -637,9 +642,10 @@ def test_the_command(originals, tmp_path, capsys):
     assert "is not a run folder" in capsys.readouterr().err
 
 
-def test_the_file_runs_alone(originals, tmp_path):
-    copy = shutil.copy(checker.__file__, tmp_path / "checker.py")
-    command = [sys.executable, "-I", str(copy), str(originals["groups"])]
+def test_the_archive_runs_alone(originals, tmp_path):
+    checker = tmp_path / "checker.pyz"
+    assert main(["verify", "--write-checker", str(checker)]) == 0
+    command = [sys.executable, "-I", str(checker), str(originals["star"])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "0 mismatches" in done.stdout
@@ -647,15 +653,18 @@ def test_the_file_runs_alone(originals, tmp_path):
     assert done.returncode == 2
 
 
-def test_it_imports_numpy_scipy_and_yaml_only():
-    tree = ast.parse(Path(checker.__file__).read_text("utf-8"))
+def test_it_imports_four_libraries_and_nothing_else_of_sfumato():
     found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {name.name.partition(".")[0] for name in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found.add((node.module or "").partition(".")[0])
-    assert found - set(sys.stdlib_module_names) == {"numpy", "scipy", "yaml"}
+    for path in Path(verify.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {name.name for name in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                found.add(node.module or "")
+    found = {name for name in found if not f"{name}.".startswith("sfumato.verify.")}
+    assert {name.partition(".")[0] for name in found} - set(sys.stdlib_module_names) == {
+        "numpy", "scipy", "yaml", "dp_accounting",
+    }  # fmt: skip
 
 
 def test_every_kind_of_protocol_has_facts():

@@ -14,9 +14,9 @@ from certified_folders import GROUPS, certified_folder
 
 import sfumato as sf
 from sfumato import accounting
-from sfumato.privacy.draws.batches import BatchFacts
 from sfumato.privacy.groups.vector_clocks import GroupStructure
-from sfumato.privacy.tree.device_classes import DeviceClasses
+from sfumato.privacy.records import BatchFacts
+from sfumato.privacy.tree.shape import DeviceClasses
 from sfumato.schedule.resolve import resolve
 from sfumato.verify.checker import check_run
 

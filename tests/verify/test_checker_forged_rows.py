@@ -12,7 +12,8 @@ import pytest
 from certified_folders import GROUPS, STAR, TREE, Documents, Forgery, certified_folder, forge, renew_manifest
 
 import sfumato as sf
-from sfumato.verify.checker import check_run, whole
+from sfumato.verify import read
+from sfumato.verify.checker import check_run
 
 BATCHES = {"training": TREE["training"] | {"batches": "poisson", "batch_size": 20}}  # always drawn: quick
 RECORDS = TREE | BATCHES | {"privacy": TREE["privacy"] | {"unit": "record"}}
@@ -305,4 +306,4 @@ def test_noise_that_is_not_resolved_in_the_spec_is_no_noise(originals, tmp_path)
 @pytest.mark.parametrize("value", [True, 2.0, "2", -1, None])
 def test_a_count_is_a_whole_number(value):
     with pytest.raises(ValueError, match="no whole number"):
-        whole(value)
+        read.count(value)

@@ -18,9 +18,9 @@ from certified_folders import Documents, Forgery, certified_folder, forge
 import sfumato as sf
 from sfumato import accounting
 from sfumato.schedule.resolve import resolve
-from sfumato.spec.fingerprint import fingerprint
-from sfumato.verify import checker
+from sfumato.spec.document import fingerprint
 from sfumato.verify.checker import check_run
+from sfumato.verify.group_exposures import GroupFacts
 
 GROUPS = certified_folders.GROUPS | {
     "topology": {"kind": "groups", "structure": "list", "groups": [[0, 1, 2, 3], [3, 4, 5, 6], [6, 7, 8]]},
@@ -238,11 +238,17 @@ def test_un_noised_models_need_trusted_masters(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[str, Any]] = {
-    "trusted groups by their workers' noise": ("_by_devices", lambda facts, stated: [True] * 3),
-    "untrusted groups by their masters' noise": ("_by_devices", lambda facts, stated: [False] * 3),
-    "trust in the other masters": ("_by_devices", lambda facts, stated: [True, False, False]),
+    "trusted groups by their workers' noise": (
+        "_groups_with_noisy_workers",
+        lambda facts, stated: [True] * 3,
+    ),
+    "untrusted groups by their masters' noise": (
+        "_groups_with_noisy_workers",
+        lambda facts, stated: [False] * 3,
+    ),
+    "trust in the other masters": ("_groups_with_noisy_workers", lambda facts, stated: [True, False, False]),
     "untrusted masters receive the sum": (
-        "masters",
+        "masters_in",
         lambda facts, coalition: {group: False for kind, _, group in coalition if kind == "master"},
     ),
 }
@@ -253,7 +259,7 @@ def test_a_checker_with_another_rule_refuses_an_honest_folder(
     what: str, original: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The checker does use whose noise it is, and what masters receive."""
-    monkeypatch.setattr(checker.GroupFacts, *WRONG[what])
+    monkeypatch.setattr(GroupFacts, *WRONG[what])
     problems = check_run(original).problems
     assert any("noise" in problem or "exposed set" in problem for problem in problems), problems
 

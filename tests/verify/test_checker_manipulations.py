@@ -20,7 +20,7 @@ from manipulated_folders import FAMILIES, SMALLER, Case, apply, case_of, changes
 from swapped_specs import swapped
 
 import sfumato as sf
-from sfumato.verify import checker
+from sfumato.verify import read
 from sfumato.verify.checker import check_run
 
 QUICK = (
@@ -85,8 +85,8 @@ def assert_entries_are_refused(case: Case, chosen: list[Any]) -> None:
         before, after = (
             one.privacy["guarantees"][place]["bounds"][name]["epsilon"] for one in (case, forged)
         )
-        assert checker.number(after) < checker.number(before) * SMALLER
-        assert manipulated_folders.row_problems(forged, place), (place, name, path, change)
+        assert read.number(after) < read.number(before) * SMALLER
+        assert manipulated_folders.problems_of_row(forged, place), (place, name, path, change)
 
 
 @pytest.mark.parametrize("family", QUICK)
@@ -110,7 +110,9 @@ def test_noise_without_bound_is_refused(base: Path) -> None:
     path = ("draws", 0, "releases", 0, "variance")
     forged = manipulated_folders.manipulated(case, 0, "flow", path, "infinite")
     assert forged.privacy["guarantees"][0]["epsilon"] < case.privacy["guarantees"][0]["epsilon"]
-    assert any("variance: stated inf" in problem for problem in manipulated_folders.row_problems(forged, 0))
+    assert any(
+        "variance: stated inf" in problem for problem in manipulated_folders.problems_of_row(forged, 0)
+    )
 
 
 @pytest.mark.parametrize("change", ["doubled", "infinite"])
@@ -122,11 +124,11 @@ def test_what_is_met_out_of_office_is_what_is_charged(change: str, base: Path) -
         (place, name)
         for place, cert in enumerate(rows)
         for name, bound in cert["bounds"].items()
-        if bound.get("elections") and 0 < checker.number(bound["epsilon"]) < float("inf")
+        if bound.get("elections") and 0 < read.number(bound["epsilon"]) < float("inf")
     )
     path = ("elections", 0, "pairs", 0, 1, 0, "own_sensitivity")
     forged = manipulated_folders.manipulated(case, place, name, path, change)
-    assert any("out of office" in problem for problem in manipulated_folders.row_problems(forged, place))
+    assert any("out of office" in problem for problem in manipulated_folders.problems_of_row(forged, place))
 
 
 def test_hashes_that_were_renewed_make_no_difference(tmp_path: Path) -> None:
@@ -198,7 +200,7 @@ def all_smaller(rows: Rows, certificates: Rows) -> None:
 
 
 def _order(rows: Rows) -> list[int]:
-    return sorted(range(len(rows)), key=lambda place: checker.number(rows[place]["epsilon"]))
+    return sorted(range(len(rows)), key=lambda place: read.number(rows[place]["epsilon"]))
 
 
 def best_for_worst(rows: Rows, certificates: Rows) -> None:

@@ -10,18 +10,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tree_oracle import coalitions, ledgers, make_ledger, mixed_ledgers
+from random_tree_facts import coalitions, ledgers, make_ledger, mixed_ledgers
 
 from sfumato.privacy.certificate import _plain
 from sfumato.privacy.charges import charges
-from sfumato.privacy.draws.sampling import Sampling
-from sfumato.privacy.noise_law import NoiseLaw
 from sfumato.privacy.observers import Party
-from sfumato.privacy.release import DrawnNoise, DrawnReleases, Exposure, Release
-from sfumato.privacy.tree.device_classes import DeviceClasses
+from sfumato.privacy.release import DrawnNoise, DrawnReleases, Exposure, NoiseLaw, Release
+from sfumato.privacy.sampling import Sampling
 from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.verify import checker
+from sfumato.privacy.tree.shape import DeviceClasses
+from sfumato.verify.drawn_noise import chances_of_larger_mu, mixture_problems, noise_of_drawn_others
+from sfumato.verify.draws import read_draw
+from sfumato.verify.spec_tree import certainty_problems
+from sfumato.verify.tree_exposures import TreeFacts
 
 RELEASE = Release("step", "sum", 1.0, 0.0, 0.25, False)
 TWO = (RELEASE, replace(RELEASE, name="later", own_sensitivity=0.5, variance=0.1))
@@ -42,8 +44,8 @@ def stated(draw: DrawnReleases, relation: Any = "zero-out") -> tuple[list[dict[s
 def problems(draw: DrawnReleases, terms: list[dict[str, Any]], failure: float, relation: str = "zero-out"):
     releases = [_plain(release) for release in draw.releases]
     certified = _plain(draw) | {"releases": range(len(releases))}
-    mine = checker._draw(certified, releases)
-    return list(checker.mixture_problems([mine], relation, 1.0, terms, failure))
+    mine = read_draw(certified, releases)
+    return list(mixture_problems([mine], relation, 1.0, terms, failure))
 
 
 VARIANCES = st.sampled_from([0.0, 0.01, 0.02, 0.3, 1.0, math.pi])
@@ -71,7 +73,7 @@ def test_what_the_accountant_states_passes(noise, rate, sure, standing, relation
 def test_the_chances_are_those_of_all_draws():
     """Beside a listing of who of three and two others is drawn."""
     noise = (DrawnNoise(3, (0.2, 0.1)), DrawnNoise(2, (0.0, 0.4)))
-    draw = checker._draw(_plain(drawn(noise)) | {"releases": [0, 1]}, [_plain(release) for release in TWO])
+    draw = read_draw(_plain(drawn(noise)) | {"releases": [0, 1]}, [_plain(release) for release in TWO])
     levels = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
     expected = np.zeros(len(levels))
     for who in np.ndindex(2, 2, 2, 2, 2):
@@ -79,7 +81,7 @@ def test_the_chances_are_those_of_all_draws():
         first, second = sum(who[:3]), sum(who[3:])
         square = 1 / (0.25 + 0.2 * first) + 0.25 / (0.1 + 0.1 * first + 0.4 * second)
         expected += chance * (square > levels)
-    found, bare = checker.chances_above(draw, "zero-out", levels)
+    found, bare = chances_of_larger_mu(draw, "zero-out", levels)
     assert found == pytest.approx(expected, rel=1e-12)
     assert bare == 0
 
@@ -87,8 +89,8 @@ def test_the_chances_are_those_of_all_draws():
 def test_only_two_proportions_count():
     """Those with the most noise: what the accountant counts."""
     noise = (DrawnNoise(3, (1.0, 0.5)), DrawnNoise(9, (0.0, 1.0)), DrawnNoise(1, (0.1, 0.0)))
-    draw = checker._draw(_plain(drawn(noise)) | {"releases": [0, 1]}, [_plain(release) for release in TWO])
-    assert [side[0].tolist() for side in checker.noise_beside(draw)] == [[0.0, 1.0], [1.0, 0.5]]
+    draw = read_draw(_plain(drawn(noise)) | {"releases": [0, 1]}, [_plain(release) for release in TWO])
+    assert [side[0].tolist() for side in noise_of_drawn_others(draw)] == [[0.0, 1.0], [1.0, 0.5]]
 
 
 def test_rounds_without_any_noise_are_failures():
@@ -127,11 +129,11 @@ def test_a_record_under_a_filter_is_charged_four_times():
     draw = drawn((DrawnNoise(20, (0.2, 0.1)),))
     terms, failure = stated(draw)
     releases = [_plain(release) for release in draw.releases]
-    mine = checker._draw(_plain(draw) | {"releases": [0, 1]}, releases)
-    found = list(checker.mixture_problems([mine], "zero-out", 4.0, terms, failure))
+    mine = read_draw(_plain(draw) | {"releases": [0, 1]}, releases)
+    found = list(mixture_problems([mine], "zero-out", 4.0, terms, failure))
     assert any("terms: scales" in problem for problem in found)
     wide = [term | {"multiplier": term["multiplier"] / 2} for term in terms]
-    assert list(checker.mixture_problems([mine], "zero-out", 4.0, wide, failure)) == []
+    assert list(mixture_problems([mine], "zero-out", 4.0, wide, failure)) == []
 
 
 # --- which noise of others counts -------------------------------------------------------------------
@@ -167,11 +169,11 @@ def claims(
     claimed: DrawnReleases, ledger: TreeReleases, coalition: tuple[Party, ...], bound: str = "flow"
 ) -> list[str]:
     """What the checker finds where this drawn noise is claimed towards a coalition."""
-    facts = checker.TreeFacts(ledger.to_dict())
-    members = [facts.party(ledger.party_name(member)) for member in coalition]
+    facts = TreeFacts(ledger.to_dict())
+    members = [facts.party_named(ledger.party_name(member)) for member in coalition]
     steps = [n for n in range(2) if bound == "flow" or facts.sees_average(n, 0, members)]
     releases = [_plain(release) for release in claimed.releases]
-    draw = checker._draw(_plain(claimed) | {"releases": range(len(releases))}, releases)
+    draw = read_draw(_plain(claimed) | {"releases": range(len(releases))}, releases)
     return list(facts.drawn_noise_problems(draw, steps, 0, members))
 
 
@@ -199,11 +201,11 @@ def test_the_noise_of_others_is_that_of_the_facts_and_no_more(coalition):
 
 def test_what_a_drawn_device_adds():
     """In the zone of the unit over the least denominator, in the other over the largest, then by region."""
-    facts = checker.TreeFacts(zones().to_dict())
-    nobody = [facts.party("public")]
-    assert facts._of_one_drawn(0, 0, nobody) == pytest.approx([1 / 1.6**2, 0, 0])
+    facts = TreeFacts(zones().to_dict())
+    nobody = [facts.party_named("public")]
+    assert facts._variance_added_if_drawn(0, 0, nobody) == pytest.approx([1 / 1.6**2, 0, 0])
     expected = [1 / 3.2**2, (0.5 / 6) ** 2, (0.5 * 0.4 / 6) ** 2]
-    assert sorted(facts._of_one_drawn(1, 0, nobody)) == pytest.approx(sorted(expected))
+    assert sorted(facts._variance_added_if_drawn(1, 0, nobody)) == pytest.approx(sorted(expected))
 
 
 def test_noise_that_members_know_or_unmask_counts_for_nothing():
@@ -259,8 +261,8 @@ def test_noise_of_others_that_the_accountant_counts_is_in_the_facts(ledger, data
     """In random trees, towards random coalitions."""
     coalition = data.draw(coalitions(ledger, 0))
     for exposure in ledger.exposures(0, coalition):
-        facts = checker.TreeFacts(ledger.to_dict())
-        members = [facts.party(ledger.party_name(member)) for member in coalition]
+        facts = TreeFacts(ledger.to_dict())
+        members = [facts.party_named(ledger.party_name(member)) for member in coalition]
         for draw in exposure.draws:
             steps = [
                 n
@@ -268,7 +270,7 @@ def test_noise_of_others_that_the_accountant_counts_is_in_the_facts(ledger, data
                 if exposure.bound_name == "flow" or facts.sees_average(n, 0, members)
             ]
             releases = [_plain(release) for release in draw.releases]
-            mine = checker._draw(_plain(draw) | {"releases": range(len(releases))}, releases)
+            mine = read_draw(_plain(draw) | {"releases": range(len(releases))}, releases)
             assert list(facts.drawn_noise_problems(mine, steps, 0, members)) == []
 
 
@@ -284,6 +286,6 @@ def test_noise_of_others_that_the_accountant_counts_is_in_the_facts(ledger, data
     ],
 )
 def test_what_the_spec_says_about_draws_is_in_the_facts(part, what):
-    facts = checker.TreeFacts(zones().to_dict())
-    assert list(checker._certainty_problems({}, facts)) == []
-    assert any(what in problem for problem in checker._certainty_problems(part, facts))
+    facts = TreeFacts(zones().to_dict())
+    assert list(certainty_problems({}, facts)) == []
+    assert any(what in problem for problem in certainty_problems(part, facts))

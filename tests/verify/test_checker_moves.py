@@ -13,8 +13,9 @@ from moving_trees import last_trust_throughout, nobody_moves
 
 from sfumato.schedule import moves
 from sfumato.spec.load import load_spec
-from sfumato.verify import checker
 from sfumato.verify.checker import check_run
+from sfumato.verify.draws import stated_term
+from sfumato.verify.epsilon import recomputed_epsilon
 
 MOVING = TREE | {
     "topology": {**TREE["topology"], "moves": {"trace": [[2, 0, 1], [3, 0, 2], [3, 4, 0]]}},
@@ -82,9 +83,9 @@ def keep(kept: slice) -> Any:
             for name, bound in cert["bounds"].items():
                 bound["terms"] = bound["terms"][kept]
                 left = cert["delta"] - bound["failure_probability"]
-                events = [checker.stated_term(term) for term in bound["terms"]]
+                events = [stated_term(term) for term in bound["terms"]]
                 interval = bound["losses"]["interval"]
-                found = checker.recomputed_epsilon(events, bound["method"], left, interval)
+                found = recomputed_epsilon(events, bound["method"], left, interval)
                 row["bounds"][name]["epsilon"] = bound["epsilon"] = found
             row["epsilon"] = min(bound["epsilon"] for bound in row["bounds"].values())
             row["bound"] = min(row["bounds"], key=lambda name: row["bounds"][name]["epsilon"])

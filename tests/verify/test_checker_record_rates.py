@@ -18,8 +18,11 @@ from manipulated_folders import stated
 import sfumato as sf
 from sfumato.data.dataset_sizes import known_examples
 from sfumato.spec.frozen import FrozenSpec
-from sfumato.verify import checker
 from sfumato.verify.checker import check_run
+from sfumato.verify.draws import term_of_record
+from sfumato.verify.epsilon import recomputed_epsilon
+from sfumato.verify.examples_held import examples_held
+from sfumato.verify.spec_records import record_rate_problems
 
 POISSON = {"batches": "poisson"}
 R1 = TREE | {
@@ -117,9 +120,9 @@ def test_rates_never_stand_for_more_examples_than_there_are(tmp_path: Path) -> N
     }
     spec = yaml.safe_load(FrozenSpec.of(sf.load_spec(R1), {}, {"sfumato": "0"}).text)
     spec["data"] = {"source": "digits", "partition": rule}
-    assert checker.examples_held(spec)[0] is None
-    assert list(checker._rate_problems(spec, np.full(9, 5 / 159))) == []
-    (problem,) = checker._rate_problems(spec, np.full(9, 5 / 160))
+    assert examples_held(spec)[0] is None
+    assert list(record_rate_problems(spec, np.full(9, 5 / 159))) == []
+    (problem,) = record_rate_problems(spec, np.full(9, 5 / 160))
     assert "more examples than the 1,437 of the data set" in problem
 
 
@@ -136,12 +139,11 @@ def record_at_rate(row: Documents, cert: Documents, table: list[Documents], rate
             bound["record"]["rate"] = rate
             held = [[table[i] for i in part["releases"]] for part in parts]
             events = [
-                checker.term_of_record(part, own, rate, "zero-out")
-                for part, own in zip(parts, held, strict=True)
+                term_of_record(part, own, rate, "zero-out") for part, own in zip(parts, held, strict=True)
             ]
             bound["terms"] = [stated(event) for event in events]
             interval = bound["losses"]["interval"]
-            bound["epsilon"] = checker.recomputed_epsilon(events, bound["method"], cert["delta"], interval)
+            bound["epsilon"] = recomputed_epsilon(events, bound["method"], cert["delta"], interval)
             row["bounds"][name]["epsilon"] = bound["epsilon"]
     row["epsilon"] = row["bounds"][row["bound"]]["epsilon"]
 
@@ -244,7 +246,7 @@ def test_examples_held_are_those_that_the_library_deals_out() -> None:
             wanted = known_examples(spec, np.array(each))
         except sf.SfumatoError:
             continue
-        held, why = checker.examples_held(yaml.safe_load(FrozenSpec.of(spec, {}, {"sfumato": "0"}).text))
+        held, why = examples_held(yaml.safe_load(FrozenSpec.of(spec, {}, {"sfumato": "0"}).text))
         if wanted is None:
             assert held is None
             assert why

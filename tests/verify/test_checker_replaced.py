@@ -11,8 +11,8 @@ from certified_folders import STAR, certified_folder, forge
 from test_checker_mixtures import drawn, problems, stated
 
 import sfumato as sf
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.release import DrawnNoise
+from sfumato.privacy.sampling import Sampling
 from sfumato.verify.checker import check_run
 
 REPLACED = ["privacy.neighbours=replace", "training.rounds=3"]

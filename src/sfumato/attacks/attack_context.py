@@ -18,9 +18,9 @@ from sfumato.errors import SpecError
 from sfumato.families import family_of
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
 from sfumato.privacy.privacy_filter import squared_mu
+from sfumato.privacy.sampling import Neighbours
 from sfumato.random import Stream, generator
 from sfumato.run_folder.reader import SPEC_FILE, load_run_to_add
 from sfumato.schedule.base import Plan

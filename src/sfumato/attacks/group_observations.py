@@ -22,8 +22,7 @@ from sfumato.attacks.views import RecordedView, RoundVectors, check_training
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
 from sfumato.run_folder.reader import SPEC_FILE, RunFolder
-from sfumato.schedule.faults.lost_messages import group_turnout, without_lost
-from sfumato.schedule.group_assignments import draw_assignments
+from sfumato.schedule.group_participation import draw_assignments, group_turnout, without_lost
 from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.resolve.groups import resolve_groups
 from sfumato.spec.document import Spec

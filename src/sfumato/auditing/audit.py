@@ -29,8 +29,8 @@ from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.families import family_of
 from sfumato.privacy.guarantee import Guarantee
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
+from sfumato.privacy.sampling import Neighbours
 from sfumato.progress import track
 from sfumato.progress_bars import progress_bars
 from sfumato.schedule.adaptive_clip import require_fixed_clip

@@ -19,7 +19,7 @@ from sfumato.auditing import one_run, one_shot
 from sfumato.auditing.harness import AuditHarness
 from sfumato.auditing.trials import RoundTests, null_update
 from sfumato.privacy.guarantee import number
-from sfumato.privacy.neighbours import Neighbours
+from sfumato.privacy.sampling import Neighbours
 from sfumato.random import Stream, generator, seed_at
 
 FloatArray = npt.NDArray[np.float64]

@@ -17,14 +17,14 @@ from sfumato.auditing.tradeoff import TrialScores
 from sfumato.auditing.wide_groups import with_dimension
 from sfumato.auditing.worst_case_engine import WorstCaseEngine, one_example_per_device
 from sfumato.errors import SpecError
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
+from sfumato.privacy.sampling import Neighbours
 from sfumato.protocols.groups.base import GroupedProtocol
 from sfumato.protocols.message_hooks import ListenerGroup
 from sfumato.random import Stream, generator
-from sfumato.schedule.faults.dropouts import threshold_of
-from sfumato.schedule.group_assignments import GroupAssignments, draw_assignments
+from sfumato.schedule.group_participation import GroupAssignments, draw_assignments
 from sfumato.schedule.groups import HOP, GroupPlan
+from sfumato.schedule.participation import threshold_of
 from sfumato.spec.training import Server
 
 IntArray = npt.NDArray[np.int64]

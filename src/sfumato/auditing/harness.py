@@ -11,7 +11,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from sfumato.auditing.tradeoff import TrialScores
-from sfumato.privacy.neighbours import Neighbours
+from sfumato.privacy.sampling import Neighbours
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -35,8 +35,8 @@ from sfumato.auditing.tradeoff import Scores, TrialScores
 from sfumato.auditing.trials import FITTING_TRIALS, null_update, rows_of
 from sfumato.auditing.wide_groups import with_dimension, with_everybody
 from sfumato.auditing.worst_case_engine import Answer, WorstCaseEngine, one_example_per_device
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
+from sfumato.privacy.sampling import Neighbours
 from sfumato.protocols.groups.base import GroupedProtocol
 from sfumato.protocols.message_hooks import ListenerGroup
 from sfumato.random import Stream, generator, seed_at

@@ -21,9 +21,9 @@ import numpy.typing as npt
 
 from sfumato.data.dataset_sizes import known_examples
 from sfumato.errors import DataError, SpecError
-from sfumato.privacy.neighbours import Neighbours
+from sfumato.privacy.sampling import Neighbours
 from sfumato.schedule.groups import GroupPlan
-from sfumato.schedule.learning_rate import momentum_gain
+from sfumato.schedule.local_steps import momentum_gain
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 

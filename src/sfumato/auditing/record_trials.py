@@ -22,8 +22,8 @@ from sfumato.auditing.record_canary import (
 from sfumato.auditing.tradeoff import Scores, TrialScores
 from sfumato.auditing.tree import TreeHarness, tree_harness
 from sfumato.auditing.trials import FITTING_TRIALS, rows_of
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
+from sfumato.privacy.sampling import Neighbours
 from sfumato.random import Stream, generator, seed_at
 from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.tree import TreePlan

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from sfumato.auditing.canaries import OneRun
 from sfumato.privacy.guarantee import number
-from sfumato.privacy.neighbours import Neighbours
+from sfumato.privacy.sampling import Neighbours
 
 _ROUNDING = 1e-9
 

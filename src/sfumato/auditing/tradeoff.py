@@ -35,10 +35,8 @@ from scipy import special, stats
 
 from sfumato.auditing import confidence
 from sfumato.privacy.accountant import PrivacyCurve, compose
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
-from sfumato.privacy.neighbours import Neighbours
+from sfumato.privacy.sampling import GaussianTerm, Neighbours, Sampling
 
 FloatArray = npt.NDArray[np.float64]
 _CANDIDATES = 400

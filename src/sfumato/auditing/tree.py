@@ -18,8 +18,8 @@ from sfumato.auditing.harness import ElectionOutcome, Observations, TargetDraw
 from sfumato.auditing.tree_observer import TreeObserver, unmasking_nodes
 from sfumato.auditing.worst_case_engine import Answer, AnswerAbove, WorstCaseEngine, one_example_per_device
 from sfumato.errors import SpecError
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
+from sfumato.privacy.sampling import Neighbours
 from sfumato.protocols.message_hooks import ListenerGroup
 from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.random import Stream, generator

@@ -20,9 +20,9 @@ from torch import Tensor
 
 from sfumato.auditing.harness import TARGET, ObservationKey, Observations
 from sfumato.network.tree import Tree
-from sfumato.privacy.hops import Hop
 from sfumato.privacy.observers import Party
-from sfumato.schedule.faults.dropouts import threshold_of
+from sfumato.privacy.received import Hop
+from sfumato.schedule.participation import threshold_of
 from sfumato.spec.faults import Faults
 
 IntArray = npt.NDArray[np.int64]

@@ -12,7 +12,7 @@ import torch
 from sfumato.auditing.harness import AuditHarness, ElectionOutcome, ObservationKey, Observations, TargetDraw
 from sfumato.auditing.likelihood_ratio import LikelihoodRatioTest, fit_test
 from sfumato.auditing.tradeoff import Scores, TrialScores
-from sfumato.privacy.neighbours import Neighbours
+from sfumato.privacy.sampling import Neighbours
 from sfumato.random import Stream, generator, seed_at
 
 BoolArray = npt.NDArray[np.bool_]

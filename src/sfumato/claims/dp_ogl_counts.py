@@ -21,7 +21,7 @@ import numpy as np
 from sfumato.claims.opacus_rdp import ORDERS, divergences, epsilon_of
 from sfumato.network.groups import IntArray
 from sfumato.privacy.groups.releases import GroupReleases
-from sfumato.privacy.groups.vector_clocks import UNREACHED, GroupStructure, MembershipClasses, distances
+from sfumato.privacy.groups.vector_clocks import UNREACHED, GroupStructure, WorkerKinds, hops_between_groups
 
 BY_RDP = "counts x RDP"
 BY_TEXT = "2 pi^2 alpha/sigma^2"
@@ -119,8 +119,8 @@ def hops_without(ledger: GroupReleases, kind: int) -> IntArray:
 
 @cache
 def _distances(groups: tuple[tuple[int, ...], ...], devices: int, without: int | None) -> IntArray:
-    kinds = MembershipClasses.among(devices, (GroupStructure(1, groups),))
-    return distances(kinds.links(0, kinds.size if without is None else kinds.without(without)))
+    kinds = WorkerKinds.among(devices, (GroupStructure(1, groups),))
+    return hops_between_groups(kinds.links(0, kinds.size if without is None else kinds.without(without)))
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sfumato.data.dataset_sizes import mean_examples
 from sfumato.errors import SpecError
 from sfumato.rounding import upper_bound
-from sfumato.schedule.noise.calibration import record_rate
+from sfumato.schedule.noise.placement import record_rate
 from sfumato.schedule.tree import TreePlan
 
 

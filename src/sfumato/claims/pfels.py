@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.charges import bound_epsilon, charges, noise_scale_for
+from sfumato.privacy.charges import bound_epsilon, charges
 from sfumato.privacy.claim import Claim
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.guarantee import EpsilonBound, smallest
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
+from sfumato.privacy.noise_scale import noise_scale_for
 from sfumato.privacy.observers import PairClass
 from sfumato.privacy.release import Exposure, Release, total_mu_squared
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.rounding import upper_bound
 from sfumato.schedule.air.power_control import AirPlan
 from sfumato.schedule.tree import TreePlan

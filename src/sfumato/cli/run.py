@@ -66,7 +66,7 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Train a model; write model, metrics and guarantees to a folder."""
-    from sfumato.spec.seeds import seeds_from
+    from sfumato.spec.overrides import seeds_from
 
     loaded = read_spec(spec, changes)
     folder = out or Path("runs") / loaded.name

@@ -11,27 +11,39 @@ from sfumato.cli.options import Debug
 from sfumato.errors import SpecError
 
 
+def _write_checker(file: Path | None) -> None:
+    """Write the checker to a file, and end the command."""
+    if file is not None:
+        from sfumato.verify.archive import write_archive
+
+        write_archive(file)
+        print(file)
+        raise typer.Exit
+
+
 def verify(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    write_checker: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            is_eager=True,
+            callback=_write_checker,
+            help="Write the checker as one file that runs without Sfumato, and check nothing.",
+        ),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Recompute every ε of a run from its certificates, without the accountant.
 
     The exit status is 1 if anything in the folder does not match.
     """
-    from sfumato.verify.checker import NoRunError, check_run
+    from sfumato.verify.checker import check_run, print_outcome
+    from sfumato.verify.folder import NoRunError
 
     try:
         outcome = check_run(run)
     except NoRunError:
         raise SpecError(str(run), None, "is not a run folder: it has no spec.yaml") from None
-    for problem in outcome.problems:
-        print(f"mismatch: {problem}")
-    print(
-        f"{run}: {outcome.rows:,} guarantees checked, {outcome.finite:,} finite bounds recomputed, "
-        f"{len(outcome.problems):,} mismatches"
-    )
-    for what in outcome.unchecked:
-        print(f"not checked: {what}")
-    if outcome.problems:
+    if print_outcome(str(run), outcome):
         raise typer.Exit(1)

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.data.columns import AS_FOUND, Columns
-from sfumato.data.rows import Rows, refuse_not_finite
-from sfumato.data.targets import targets_of
+from sfumato.data.locate import Columns
+from sfumato.data.rows import Rows, refuse_not_finite, targets_of
 from sfumato.errors import DataError, SpecError, first_line
 from sfumato.spec.limits import MAX_DATA_VALUES
 
@@ -87,7 +86,7 @@ def array_rows(
     *,
     groups: NDArray[Any] | None = None,
     sites: NDArray[Any] | None = None,
-    columns: Columns = AS_FOUND,
+    columns: Columns,
 ) -> Rows:
     """Rows whose features are one array.
 

@@ -7,7 +7,7 @@ every privacy figure rests on them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from sfumato.errors import SpecError
@@ -136,6 +136,21 @@ BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
         ),
     }
 )
+
+
+def tabulated_facts(name: str, *, test_fraction: float | None = None) -> DatasetFacts:
+    """Sizes of a built-in set, from the catalogue alone.
+
+    Raises:
+        SpecError: ``test_fraction`` is given for a set with a test split of its own.
+    """
+    built_in = BUILT_IN[name]
+    if test_fraction is None or built_in.has_test_split:
+        refuse_test_fraction(test_fraction, built_in.has_test_split)
+        return built_in.facts
+    total = built_in.facts.train_examples + built_in.facts.test_examples
+    held_out = held_out_count(total, test_fraction)
+    return replace(built_in.facts, train_examples=total - held_out, test_examples=held_out)
 
 
 def scaling(built_in: BuiltIn | None) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sfumato.data.builtin_datasets import DatasetFacts
 from sfumato.data.splits import facts_of, numbered, split_rows
 from sfumato.errors import DataError
-from sfumato.spec.tasks import Task
+from sfumato.spec.model import Task
 
 Features: TypeAlias = NDArray[np.float32] | NDArray[np.int64]
 Targets: TypeAlias = NDArray[np.float32] | NDArray[np.int64]

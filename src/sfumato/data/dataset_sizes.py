@@ -4,74 +4,79 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sfumato.data import partition as division
-from sfumato.data.builtin_datasets import BUILT_IN, DatasetFacts
-from sfumato.data.columns import Columns
-from sfumato.data.datasets import describe_dataset
-from sfumato.data.partition_rule import PartitionRule
-from sfumato.data.sites import site_notes, site_places
-from sfumato.data.zones import without_data
+from sfumato.data.builtin_datasets import BUILT_IN, DatasetFacts, tabulated_facts
+from sfumato.data.locate import AS_FOUND, Columns, Request, locate
 from sfumato.errors import DataError, SpecError
 from sfumato.network.tree import Tree
-from sfumato.spec.base import Section
-from sfumato.spec.data import DATA_SUFFIXES, Data, NaturalPartition
+from sfumato.spec.data import (
+    DATA_SUFFIXES,
+    Data,
+    DirichletPartition,
+    FlowerPartition,
+    IidPartition,
+    LabelsPartition,
+    NaturalPartition,
+    PartitionRule,
+    TwoLevelPartition,
+)
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import MAX_EXAMPLES
 from sfumato.user_code import GIVEN
 
 
-def partition_rule(data: Data) -> PartitionRule:
-    """The rule that ``data.partition`` spells out."""
-    return _rule(data.partition, "data.partition")
+def request_of(data: Data, devices: int, *, seed: int = 0) -> Request:
+    """What is to be read of the data set, for counting and for loading it alike."""
+    columns = Columns(
+        data.image_column,
+        data.label_column,
+        _group_column(data),
+        data.feature_columns,
+        data.site_column,
+        data.test_column,
+        tuple((name, *bounds) for name, bounds in (data.scale or {}).items()),
+        data.task,
+        data.vocabulary,
+    )
+    examples = None if data.examples_per_device is None else data.examples_per_device * devices
+    return Request(columns, data.test_fraction, data.test_file, examples, seed)
 
 
-def _rule(written: Section, place: str) -> PartitionRule:
-    fields: dict[str, Any] = {name: getattr(written, name) for name in type(written).model_fields}
-    fields.pop("column", None)
-    partitioner = fields.pop("partitioner", None)
-    if partitioner is not None:
-        fields["kind"] = f"flwr:{partitioner}"
-    for name in ("edge", "device"):
-        if name in fields:
-            fields[name] = _rule(fields[name], f"{place}.{name}")
-    return PartitionRule(**fields, place=place)
-
-
-def source_arguments(data: Data, devices: int) -> dict[str, Any]:
-    """Arguments that name the data set, for counting and for loading it alike."""
-    return {
-        "source": data.source,
-        "examples": None if data.examples_per_device is None else data.examples_per_device * devices,
-        "columns": Columns(
-            data.image_column,
-            data.label_column,
-            _group_column(data),
-            data.feature_columns,
-            data.site_column,
-            data.test_column,
-            tuple((name, *bounds) for name, bounds in (data.scale or {}).items()),
-            data.task,
-            data.vocabulary,
-        ),
-        "test_fraction": data.test_fraction,
-        "test_file": data.test_file,
-    }
+def _rules(data: Data) -> dict[str, PartitionRule]:
+    """The rule of the partition and those of its two levels, each with its place in the spec."""
+    rules = {"": data.partition}
+    if isinstance(data.partition, TwoLevelPartition):
+        rules |= {".edge": data.partition.edge, ".device": data.partition.device}
+    return {f"{division.PLACE}{inner}": rule for inner, rule in rules.items()}
 
 
 def _group_column(data: Data) -> str | None:
     """The column of natural groups, where the partition asks for one: counting groups means reading them."""
-    whole = data.partition
-    levels = [whole, getattr(whole, "edge", None), getattr(whole, "device", None)]
-    natural = [level for level in levels if isinstance(level, NaturalPartition)]
+    natural = [rule for rule in _rules(data).values() if isinstance(rule, NaturalPartition)]
     if not natural:
         return data.group_column
     own = BUILT_IN[data.source].group_column if data.source in BUILT_IN else None
-    return next((level.column for level in natural if level.column), data.group_column) or own
+    return next((rule.column for rule in natural if rule.column), data.group_column) or own
+
+
+def describe_dataset(source: str, request: Request = AS_FOUND) -> DatasetFacts:
+    """Sizes of ``source`` without loading its features and without the network.
+
+    Built-in sets come from the catalogue; others, and group and site counts, from the labels, groups and
+    sites of the copy on this machine (of the features only the types of columns and one row are looked at,
+    for their shape). Arguments and errors as ``load_dataset``; a set neither built in nor on this machine is
+    a ``DataError``.
+    """
+    place, columns = locate(source, request), request.columns
+    if place.built_in is not None and columns.group is None and columns.site is None:
+        return tabulated_facts(source, test_fraction=request.test_fraction)
+    from sfumato.data.datasets import READERS  # with all readers of files
+
+    return READERS[place.form].describe(place, request)
 
 
 def facts(data: Data, devices: int) -> DatasetFacts:
@@ -81,16 +86,16 @@ def facts(data: Data, devices: int) -> DatasetFacts:
         SpecError: the section does not fit the data set.
         DataError: the set is neither tabulated nor on this machine.
     """
-    arguments = source_arguments(data, devices)
+    request = request_of(data, devices)
     if data.source.startswith(GIVEN):
-        return describe_dataset(**arguments)  # the name says nothing about what was given
-    return _facts(tuple(arguments.items()), tuple(map(_stamp, (data.source, data.test_file))))
+        return describe_dataset(data.source, request)  # the name says nothing about what was given
+    return _facts(data.source, request, tuple(map(_stamp, (data.source, data.test_file))))
 
 
 @lru_cache(maxsize=8)
-def _facts(arguments: tuple[tuple[str, Any], ...], stamps: tuple[object, ...]) -> DatasetFacts:
+def _facts(source: str, request: Request, stamps: tuple[object, ...]) -> DatasetFacts:
     """Facts of a source, once for every state of its files."""
-    return describe_dataset(**dict(arguments))
+    return describe_dataset(source, request)
 
 
 def _stamp(path: str | None) -> object:
@@ -114,8 +119,8 @@ def check_population(spec: Spec, tree: Tree) -> tuple[str, ...]:
     if each * tree.device_count > MAX_EXAMPLES:
         allowed = f"must make at most {MAX_EXAMPLES:,} examples with {tree.device_count:,} devices"
         raise SpecError("data.examples_per_device", each, f"{allowed}: sums of them must stay exact")
-    rule = partition_rule(spec.data)
-    if spec.data.source == "synthetic" and rule.kind == "iid" and rule.size_sigma == 0:
+    rule = spec.data.partition
+    if spec.data.source == "synthetic" and isinstance(rule, IidPartition) and rule.size_sigma == 0:
         return ()  # as many examples as asked for, by construction
     try:
         known = facts(spec.data, tree.device_count)
@@ -123,10 +128,14 @@ def check_population(spec: Spec, tree: Tree) -> tuple[str, ...]:
         if spec.data.source.lower().endswith(DATA_SUFFIXES):
             raise  # a file is here or nowhere
         return ()
-    for part in (rule, rule.edge, rule.device):
-        if part is not None and part.kind == "natural" and known.group_counts is None:
-            raise division.no_groups(part)
-    division.partition_sizes(rule, **_counts(spec, known, tree.devices))
+    for place, part in _rules(spec.data).items():
+        if isinstance(part, NaturalPartition) and known.group_counts is None:
+            raise division.no_groups(place, part)
+    _sizes(spec, known, tree.devices)
+    if known.site_counts is None:
+        return ()
+    from sfumato.data.sites import site_notes
+
     return site_notes(spec, known)
 
 
@@ -141,10 +150,12 @@ def known_examples(spec: Spec, devices: npt.NDArray[np.int64]) -> npt.NDArray[np
         DataError: the set is neither tabulated nor on this machine.
     """
     known = facts(spec.data, int(devices.sum()))
-    sizes = division.partition_sizes(partition_rule(spec.data), **_counts(spec, known, devices))
+    sizes = _sizes(spec, known, devices)
     zones = getattr(spec.topology, "zones", None)
     if sizes is None or zones is None:
         return sizes
+    from sfumato.data.zones import without_data
+
     order = without_data(zones, devices, seed=spec.seed)
     if order is not None:
         return sizes[order]
@@ -179,23 +190,52 @@ def mean_examples(spec: Spec, tree: Tree) -> float:
         DataError: the set is neither tabulated nor on this machine.
     """
     known = facts(spec.data, tree.device_count)
-    mean = division.mean_examples(partition_rule(spec.data), **_counts(spec, known, tree.devices))
-    if mean is None:
+    sizes = _sizes(spec, known, tree.devices)
+    if sizes is not None:
+        return float(sizes.mean())
+    if not division.gives_out_all(spec.data.partition):
+        allowed = "needs a partition that uses all examples, to know its sampling rate q"
+        raise SpecError("privacy.noise.formula", "h2fdp", allowed)
+    return known.train_examples / tree.device_count
+
+
+def label_counts(data: Data, devices: int, *, seed: int) -> npt.NDArray[np.int64]:
+    """Examples of each label that every device gets ``[devices, labels]``, the very ones of a run.
+
+    Raises:
+        SpecError: the partition does not divide by labels, so that only the data would tell.
+        DataError: the set is neither tabulated nor on this machine.
+    """
+    place, rule = ("topology.structure", "labels"), data.partition
+    if not isinstance(rule, LabelsPartition | DirichletPartition):
+        kind = f"flwr:{rule.partitioner}" if isinstance(rule, FlowerPartition) else rule.kind
         raise SpecError(
-            "privacy.noise.formula",
-            "h2fdp",
-            "needs a partition that uses all examples, to know its sampling rate q",
+            *place,
+            "needs to know which labels a worker holds: data.partition.kind must be labels or dirichlet, "
+            f"not {kind}",
         )
-    return mean
+    known = facts(data, devices)
+    if known.class_counts is None:
+        raise SpecError(*place, f"the labels of {data.source} are not known beforehand")
+    if known.site_counts is not None:
+        allowed = "must be left out with structure: labels, which needs a partition"
+        raise SpecError("data.site_column", None, allowed)
+    return division.planned_label_counts(rule, devices, known.class_counts, seed=seed)
 
 
-def _counts(spec: Spec, known: DatasetFacts, devices: npt.NDArray[np.int64]) -> dict[str, Any]:
-    sites = site_places(spec, known, partition_rule(spec.data), devices)
-    return {
-        "devices_per_edge": devices if sites is None else sites.devices,
-        "examples": known.train_examples,
-        "seed": spec.seed,
-        "class_counts": known.class_counts,
-        "group_counts": known.group_counts,
-        "site_counts": None if sites is None else sites.counts,
-    }
+def _sizes(spec: Spec, known: DatasetFacts, devices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+    """Examples of every device, as far as the counts of the data set settle them."""
+    sites = None
+    if known.site_counts is not None:
+        from sfumato.data.sites import site_places
+
+        sites = site_places(spec, known, devices)
+    return division.partition_sizes(
+        spec.data.partition,
+        devices if sites is None else sites.devices,
+        examples=known.train_examples,
+        seed=spec.seed,
+        class_counts=known.class_counts,
+        group_counts=known.group_counts,
+        site_counts=None if sites is None else sites.counts,
+    )

@@ -1,4 +1,4 @@
-"""Loads a data set by name, folder or Hub id, or only counts it.
+"""Loads data sets by name, folder or Hub id, and counts those that are not tabulated: the table of readers.
 
 Scaling: pixels are brought to [0, 1] (bytes over 255, digits over 16), then (x - mean) / std with
 the published per-channel constants of the catalogue, or 1/2 and 1/2 where it has none. None is
@@ -16,43 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.data import hub
-from sfumato.data.builtin_datasets import (
-    BUILT_IN,
-    BuiltIn,
-    DatasetFacts,
-    held_out_count,
-    refuse_test_fraction,
-    scaling,
-)
-from sfumato.data.columns import AS_FOUND, Columns
+from sfumato.data.arrays import open_npz
+from sfumato.data.builtin_datasets import BuiltIn, DatasetFacts, scaling, tabulated_facts
 from sfumato.data.dataset import Dataset, renamed
-from sfumato.data.given import given_data
+from sfumato.data.given import given_data, given_rows
+from sfumato.data.hub import HubSplit
 from sfumato.data.idx import read_idx_labels, read_idx_shape, read_idx_split
-from sfumato.data.locate import DataLocation, Form, locate
-from sfumato.data.own_data import open_own
-from sfumato.data.rows import features_of, split_of, targets_of_split
+from sfumato.data.image_folder import open_images
+from sfumato.data.locate import AS_FOUND, Columns, DataLocation, Form, Request, existing_file, locate
+from sfumato.data.rows import Rows, features_of, split_of, targets_of_split, token_ids
 from sfumato.data.splits import RowSplit, facts_of, split_rows
 from sfumato.data.synthetic import make_synthetic, synthetic_facts
-from sfumato.data.targets import token_ids
+from sfumato.data.tables import OPEN_TABLE, table_rows
 from sfumato.errors import DataError, SpecError
 from sfumato.user_code import call_user_code, find_factory, user_code_is_allowed
-
-
-@dataclass(frozen=True)
-class Request:
-    """How a source is to be read.
-
-    Attributes:
-        columns: of a table.
-        test_fraction: share held out where the source has no test split.
-        test_file: rows to test on, where they are in a file of their own.
-        seed: of the run; only synthetic data depend on it.
-    """
-
-    columns: Columns
-    test_fraction: float | None
-    test_file: str | None = None
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,15 +45,7 @@ class Reader:
     describe: Callable[[DataLocation, Request], DatasetFacts]
 
 
-def load_dataset(
-    source: str,
-    *,
-    seed: int = 0,
-    examples: int | None = None,
-    columns: Columns = AS_FOUND,
-    test_fraction: float | None = None,
-    test_file: str | None = None,
-) -> Dataset:
+def load_dataset(source: str, request: Request = AS_FOUND) -> Dataset:
     """Load ``source`` into memory, downloading it if need be; `READERS` says how each form is read.
 
     Args:
@@ -84,59 +53,15 @@ def load_dataset(
             written by ``datasets.save_to_disk``, or images), a Hub id ``"org/name"``, or
             ``"package.module:factory"``, a callable that returns a `Dataset` (see `dataset_of`). Named sets
             are sought in ``$SFUMATO_DATA/NAME``, in ``/usr/share/datasets/NAME``, then on the Hub.
-        seed: of the run; only synthetic data depend on it.
-        examples: training rows to make; synthetic data only, and required there.
-        columns: which columns hold what; by default found by their types, groups and sites not read.
-        test_fraction: share held out where the source has no test split.
-        test_file: rows to test on, for CSV and Parquet files.
+        request: what is to be read of it.
 
     Raises:
         SpecError: the source is none of these, or an option does not fit it.
         MissingExtraError: it needs an extra.
         DataError: it is absent, damaged, or not of its tabulated size.
     """
-    place = locate(
-        source, examples=examples, columns=columns, test_fraction=test_fraction, test_file=test_file
-    )
-    return READERS[place.form].load(place, Request(columns, test_fraction, test_file, seed))
-
-
-def describe_dataset(
-    source: str,
-    *,
-    examples: int | None = None,
-    columns: Columns = AS_FOUND,
-    test_fraction: float | None = None,
-    test_file: str | None = None,
-) -> DatasetFacts:
-    """Sizes of ``source`` without loading its features and without the network.
-
-    Built-in sets come from the catalogue; others, and group and site counts, from the labels, groups and
-    sites of the copy on this machine (of the features only the types of columns and one row are looked at,
-    for their shape). Arguments and errors as ``load_dataset``; a set neither built in nor on this machine is
-    a ``DataError``.
-    """
-    place = locate(
-        source, examples=examples, columns=columns, test_fraction=test_fraction, test_file=test_file
-    )
-    if place.built_in is not None and columns.group is None and columns.site is None:
-        return tabulated_facts(source, test_fraction=test_fraction)
-    return READERS[place.form].describe(place, Request(columns, test_fraction, test_file))
-
-
-def tabulated_facts(name: str, *, test_fraction: float | None = None) -> DatasetFacts:
-    """Sizes of a built-in set, from the catalogue alone.
-
-    Raises:
-        SpecError: ``test_fraction`` is given for a set with a test split of its own.
-    """
-    built_in = BUILT_IN[name]
-    if test_fraction is None or built_in.has_test_split:
-        refuse_test_fraction(test_fraction, built_in.has_test_split)
-        return built_in.facts
-    total = built_in.facts.train_examples + built_in.facts.test_examples
-    held_out = held_out_count(total, test_fraction)
-    return replace(built_in.facts, train_examples=total - held_out, test_examples=held_out)
+    place = locate(source, request)
+    return READERS[place.form].load(place, request)
 
 
 def _load_synthetic(place: DataLocation, request: Request) -> Dataset:
@@ -229,10 +154,32 @@ def _describe_table(place: DataLocation, request: Request) -> DatasetFacts:
     return facts
 
 
+def _open_own(place: DataLocation, columns: Columns, test_file: str | None) -> tuple[Rows, Rows | None]:
+    """Rows of a user's own file, folder or object: to train on, and to test on where these are apart.
+
+    Raises:
+        SpecError: a column is missing or holds something else.
+        DataError: the source cannot be read, or a row lacks what every row needs.
+    """
+    match place.form:
+        case "csv" | "parquet":
+            tested = None
+            if test_file is not None:
+                path = existing_file(test_file, "data.test_file")
+                tested = table_rows(OPEN_TABLE[place.form](path), replace(columns, group=None, site=None))
+            return table_rows(OPEN_TABLE[place.form](place.folder), columns), tested
+        case "npz":
+            return open_npz(place.folder, columns)
+        case "images":
+            return open_images(place.folder)
+        case _:
+            return given_rows(place.source, columns), None
+
+
 def _load_own(place: DataLocation, request: Request) -> Dataset:
     if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
         return _fitting(renamed(made, place.source), request.columns)
-    train, test = open_own(place, request.columns, request.test_file)
+    train, test = _open_own(place, request.columns, request.test_file)
     split = split_of(train, test, request.test_fraction)
     features, test_features = features_of(train, test, split)
     targets = targets_of_split(train, test, split) or (None, None)
@@ -245,7 +192,7 @@ def _load_own(place: DataLocation, request: Request) -> Dataset:
 def _describe_own(place: DataLocation, request: Request) -> DatasetFacts:
     if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
         return _fitting(renamed(made, place.source), request.columns).facts
-    train, test = open_own(place, request.columns, request.test_file)
+    train, test = _open_own(place, request.columns, request.test_file)
     split = split_of(train, test, request.test_fraction)
     return facts_of(place.source, split, train.shape, _target_count(request.columns, train.targets))
 
@@ -269,7 +216,7 @@ READERS: Mapping[Form, Reader] = {
 }
 
 
-def _open(place: DataLocation, columns: Columns, *, download: bool) -> tuple[hub.Table, hub.Table | None]:
+def _open(place: DataLocation, columns: Columns, *, download: bool) -> tuple[HubSplit, HubSplit | None]:
     if place.form == "folder":
         return hub.open_folder(place.folder, columns)
     hub_id = place.source
@@ -311,7 +258,7 @@ def _load_idx(place: DataLocation) -> Dataset:
     return Dataset(facts, unit(train), labels, unit(test), test_labels)
 
 
-def _load_hub(train: hub.Table, test: hub.Table | None, source: str, request: Request) -> Dataset:
+def _load_hub(train: HubSplit, test: HubSplit | None, source: str, request: Request) -> Dataset:
     split = _split_labels(train, test, request.test_fraction)
     if test is None:
         features = hub.read_features(train, split.rows)
@@ -331,7 +278,7 @@ def _load_hub(train: hub.Table, test: hub.Table | None, source: str, request: Re
     return Dataset(facts, *arrays, targets, tested)
 
 
-def _split_labels(train: hub.Table, test: hub.Table | None, test_fraction: float | None) -> RowSplit:
+def _split_labels(train: HubSplit, test: HubSplit | None, test_fraction: float | None) -> RowSplit:
     return split_rows(
         hub.read_labels(train),
         None if test is None else hub.read_labels(test),

@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 from sfumato.errors import MissingExtraError, SpecError
 from sfumato.random import Stream, sequence
 
-FLOWER_PREFIX = "flwr:"
-
 
 def flower_partition(
-    kind: str,
+    name: str,
     labels: NDArray[np.int64],
     groups: NDArray[np.int64] | None,
     devices: int,
@@ -28,7 +26,7 @@ def flower_partition(
     """Rows device after device, and their numbers [devices], as a Flower partitioner deals them.
 
     Args:
-        kind: ``"flwr:"`` and the name of a class in ``flwr_datasets.partitioner``.
+        name: of a class in ``flwr_datasets.partitioner``.
         labels: of the training rows [N]; the partitioner sees them as column ``label``.
         groups: natural group of each row [N], seen as column ``group``.
         devices: how many parts it must make.
@@ -46,11 +44,10 @@ def flower_partition(
         import datasets
         from flwr_datasets import partitioner as flower
     except ImportError as error:
-        raise MissingExtraError(f"{place}.kind: {kind}", "hub") from error
-    name = kind.removeprefix(FLOWER_PREFIX)
+        raise MissingExtraError(f"{place}.kind: flwr:{name}", "hub") from error
     known = [entry for entry in flower.__all__ if not entry.startswith("Vertical") and entry != "Partitioner"]
     if name not in known:
-        raise SpecError(f"{place}.kind", kind, f"flwr: and one of {', '.join(known)}")
+        raise SpecError(f"{place}.kind", f"flwr:{name}", f"flwr: and one of {', '.join(known)}")
     maker = getattr(flower, name)
     supplied = {
         "num_partitions": devices,
@@ -69,6 +66,6 @@ def flower_partition(
         raise SpecError(f"{place}.options", dict(options), f"what {name} accepts: {error}") from error
     if made != devices:
         raise SpecError(
-            f"{place}.kind", kind, f"a partitioner that makes {devices:,} parts; this made {made:,}"
+            f"{place}.kind", f"flwr:{name}", f"a partitioner that makes {devices:,} parts; this made {made:,}"
         )
     return np.concatenate(parts), np.array([len(part) for part in parts])

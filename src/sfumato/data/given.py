@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.data.arrays import ArrayHeader, array_rows
-from sfumato.data.columns import Columns
-from sfumato.data.rows import Rows
-from sfumato.data.tables import open_frame, table_rows
+from sfumato.data.locate import Columns
 from sfumato.errors import DataError, SpecError
 from sfumato.spec.document import Spec
 from sfumato.user_code import GIVEN, call_user_code
+
+if TYPE_CHECKING:
+    from sfumato.data.rows import Rows
 
 _DATA: ContextVar[Any] = ContextVar("data given in Python", default=None)
 _ALLOWED = (
@@ -68,6 +68,8 @@ def given_rows(source: str, columns: Columns) -> Rows:
         SpecError: it is none of the types allowed, or has no such column.
         DataError: it is not given, or does not fit together.
     """
+    from sfumato.data.tables import open_frame, table_rows
+
     data = given_data(source)
     if type(data).__name__ == "DataFrame" and hasattr(data, "columns"):
         return table_rows(open_frame(data, source), columns)
@@ -83,6 +85,8 @@ def given_rows(source: str, columns: Columns) -> Rows:
 
 
 def _of_arrays(source: str, parts: tuple[Any, ...], columns: Columns) -> Rows:
+    from sfumato.data.arrays import ArrayHeader, array_rows
+
     if columns.task == "next-token" and len(parts) == 1:
         parts = (*parts, np.zeros(len(parts[0]), np.int64))
     if len(parts) not in (2, 3):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.data.columns import AS_FOUND, Columns
 from sfumato.data.image_folder import MODES
-from sfumato.data.targets import targets_of
+from sfumato.data.locate import Columns
+from sfumato.data.rows import targets_of
 from sfumato.errors import DataError, MissingExtraError, SpecError, first_line
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _TEST_SPLITS = ("test", "validation", "valid")
 
 
 @dataclass(frozen=True)
-class Table:
+class HubSplit:
     """One split whose columns are known, not yet decoded.
 
     Attributes:
@@ -44,16 +44,11 @@ class Table:
     features: str
     labels: tuple[str, ...]
     group: str | None
-    site: str | None = None
-    columns: Columns = AS_FOUND
+    site: str | None
+    columns: Columns
 
 
-def is_saved_folder(folder: Path) -> bool:
-    """Whether ``folder`` was written by ``datasets.save_to_disk``."""
-    return (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file()
-
-
-def open_folder(folder: Path, columns: Columns) -> tuple[Table, Table | None]:
+def open_folder(folder: Path, columns: Columns) -> tuple[HubSplit, HubSplit | None]:
     """The training split and, if there is one, the test split of a saved folder.
 
     Raises:
@@ -70,7 +65,9 @@ def open_folder(folder: Path, columns: Columns) -> tuple[Table, Table | None]:
     return _tables(splits, columns, str(folder))
 
 
-def open_hub(hub_id: str, columns: Columns, *, tried: str, download: bool) -> tuple[Table, Table | None]:
+def open_hub(
+    hub_id: str, columns: Columns, *, tried: str, download: bool
+) -> tuple[HubSplit, HubSplit | None]:
     """The training split and, if there is one, the test split of ``hub_id``.
 
     The local cache of ``datasets`` comes first, then, if ``download``, the network. Where
@@ -111,7 +108,7 @@ def open_hub(hub_id: str, columns: Columns, *, tried: str, download: bool) -> tu
     return _tables(opened, columns, hub_id)
 
 
-def read_labels(table: Table) -> NDArray[Any]:
+def read_labels(table: HubSplit) -> NDArray[Any]:
     """Labels [N] as stored, integers or strings, without the features; 0 where no classes are learnt.
 
     Raises:
@@ -126,7 +123,7 @@ def read_labels(table: Table) -> NDArray[Any]:
     return values
 
 
-def read_targets(table: Table) -> NDArray[np.float32] | None:
+def read_targets(table: HubSplit) -> NDArray[np.float32] | None:
     """What a model learns to predict, [N, K], where that is not the label.
 
     Raises:
@@ -143,7 +140,7 @@ def read_targets(table: Table) -> NDArray[np.float32] | None:
     return np.concatenate(parts, axis=1)
 
 
-def read_groups(table: Table) -> NDArray[np.int64] | None:
+def read_groups(table: HubSplit) -> NDArray[np.int64] | None:
     """Natural group of each row [N], numbered from 0 in sorted order; ``None`` if none was asked for.
 
     Raises:
@@ -154,7 +151,7 @@ def read_groups(table: Table) -> NDArray[np.int64] | None:
     return np.unique(_column(table, table.group), return_inverse=True)[1].astype(np.int64)
 
 
-def read_sites(table: Table) -> NDArray[np.str_] | None:
+def read_sites(table: HubSplit) -> NDArray[np.str_] | None:
     """Name of the site of each row [N]; ``None`` if none was asked for.
 
     Raises:
@@ -165,7 +162,7 @@ def read_sites(table: Table) -> NDArray[np.str_] | None:
     return np.array([str(site).strip() for site in _column(table, table.site).tolist()], dtype=np.str_)
 
 
-def read_features(table: Table, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+def read_features(table: HubSplit, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
     """Features of ``rows`` (all by default): images [N, C, H, W] in [0, 1] or vectors [N, F] as stored.
 
     Bytes are divided by 255; other numbers are taken as they are.
@@ -197,7 +194,7 @@ def read_features(table: Table, rows: NDArray[np.int64] | None = None) -> NDArra
     return out
 
 
-def is_image_table(table: Table) -> bool:
+def is_image_table(table: HubSplit) -> bool:
     """Whether the features are images, hence in [0, 1]."""
     return _is_image(table.rows, table.features)
 
@@ -254,7 +251,7 @@ def _offline(library: Any) -> Iterator[None]:
         library.logging.set_verbosity(verbosity)
 
 
-def _tables(splits: Any, columns: Columns, where: str) -> tuple[Table, Table | None]:
+def _tables(splits: Any, columns: Columns, where: str) -> tuple[HubSplit, HubSplit | None]:
     if "train" not in splits or len(splits["train"]) == 0:
         raise DataError(
             f"{where}: has no rows in a split named 'train' (it has {', '.join(map(str, splits))})"
@@ -274,8 +271,8 @@ def _tables(splits: Any, columns: Columns, where: str) -> tuple[Table, Table | N
         raise SpecError("data.image_column", features, "a column of images or of lists of numbers")
     test = next((splits[name] for name in _TEST_SPLITS if name in splits and len(splits[name])), None)
     return (
-        Table(train, features, labels, columns.group, columns.site, columns),
-        None if test is None else Table(test, features, labels, None, None, columns),
+        HubSplit(train, features, labels, columns.group, columns.site, columns),
+        None if test is None else HubSplit(test, features, labels, None, None, columns),
     )
 
 
@@ -334,7 +331,7 @@ def _only(names: list[str], option: str, rows: datasets.Dataset, content: str) -
     return names[0]
 
 
-def _column(table: Table, name: str) -> NDArray[Any]:
+def _column(table: HubSplit, name: str) -> NDArray[Any]:
     column: pyarrow.ChunkedArray = table.rows.select_columns([name]).with_format("arrow")[:][name]
     if column.null_count:
         raise DataError(f"column '{name}': {column.null_count:,} rows have no value")

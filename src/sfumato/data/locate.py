@@ -1,4 +1,4 @@
-"""Where a data set is to be read from: made, shipped, a folder here, or the Hub."""
+"""Where a data set is to be read from: made, shipped, a folder here, or the Hub; and what is read of it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import Literal
 
 from sfumato.data.builtin_datasets import BUILT_IN, BuiltIn, refuse_test_fraction
-from sfumato.data.columns import Columns
-from sfumato.data.hub import is_saved_folder
-from sfumato.data.idx import holds_idx, idx_files
-from sfumato.data.image_folder import image_files, is_image_folder
 from sfumato.errors import DataError, SpecError
 from sfumato.spec.base import closest
 from sfumato.spec.data import DATA_SUFFIXES
+from sfumato.spec.model import Task
 from sfumato.user_code import GIVEN
 from sfumato.user_text.files import printable_name
 
@@ -42,6 +39,56 @@ SYSTEM_FOLDER = Path("/usr/share/datasets")
 
 
 @dataclass(frozen=True)
+class Columns:
+    """Which columns hold what; ``None`` for what the source finds by itself, or does not have.
+
+    Attributes:
+        image: a column of images or vectors.
+        label: the labels; several columns hold one number each.
+        group: natural groups, read only if given.
+        features: columns of one number each.
+        site: names of sites.
+        test: which rows are tested on.
+        scale: ``(column, low, high)`` of the columns to scale.
+        task: what a model learns to predict.
+        vocabulary: features are token ids below it.
+    """
+
+    image: str | None = None
+    label: str | tuple[str, ...] | None = None
+    group: str | None = None
+    features: tuple[str, ...] | None = None
+    site: str | None = None
+    test: str | None = None
+    scale: tuple[tuple[str, float, float], ...] = ()
+    task: Task = "classification"
+    vocabulary: int | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be read of a source.
+
+    Attributes:
+        columns: which columns hold what; by default found by their types, groups and sites not read.
+        test_fraction: share held out where the source has no test split.
+        test_file: rows to test on, for CSV and Parquet files.
+        examples: training rows to make; synthetic data only, and required there.
+        seed: of the run; only synthetic data depend on it.
+    """
+
+    columns: Columns = Columns()
+    test_fraction: float | None = None
+    test_file: str | None = None
+    examples: int | None = None
+    seed: int = 0
+
+
+AS_FOUND = Request()
+"""Nothing is named."""
+
+
+@dataclass(frozen=True)
 class DataLocation:
     """Where a source was found: how to read it, and what is known of it.
 
@@ -62,23 +109,16 @@ class DataLocation:
     tried: str = ""
 
 
-def locate(
-    source: str,
-    *,
-    examples: int | None,
-    columns: Columns,
-    test_fraction: float | None,
-    test_file: str | None = None,
-) -> DataLocation:
+def locate(source: str, request: Request) -> DataLocation:
     """Find ``source`` on this machine, else name the Hub, and refuse options that do not fit it.
 
     Raises:
         SpecError: the source is nothing we know, or an option is not for it.
         DataError: a file or folder does not exist or holds no data set.
     """
-    place = _search(source, examples)
-    if place.form != "synthetic" and examples is not None:
-        raise SpecError("data.examples_per_device", examples, "only with source: synthetic")
+    place, columns = _search(source, request.examples), request.columns
+    if place.form != "synthetic" and request.examples is not None:
+        raise SpecError("data.examples_per_device", request.examples, "only with source: synthetic")
     # Built-in sets with columns may lie here as IDX files; only a group needs the Hub's copy.
     options = {
         "image_column": columns.image,
@@ -88,7 +128,7 @@ def locate(
         "site_column": columns.site,
         "test_column": columns.test,
         "scale": {name: [low, high] for name, low, high in columns.scale} or None,
-        "test_file": test_file,
+        "test_file": request.test_file,
         "task": None if columns.task == "classification" else columns.task,
         "vocabulary": columns.vocabulary,
     }
@@ -100,7 +140,7 @@ def locate(
             what = "no named columns" if option.endswith(("column", "columns")) else "nothing that uses it"
             raise SpecError(f"data.{option}", value, f"nothing: {source} here has {what}")
     if "test_fraction" not in _OPTIONS.get(place.form, ()):
-        refuse_test_fraction(test_fraction, True)
+        refuse_test_fraction(request.test_fraction, True)
     return place
 
 
@@ -117,6 +157,9 @@ def files_of(source: str, test_file: str | None = None) -> dict[str, Path]:
     """
     if source in ("synthetic", "digits"):
         return {}
+    from sfumato.data.idx import idx_files
+    from sfumato.data.image_folder import image_files
+
     place = _search(source, None)
     match place.form:
         case "idx":
@@ -230,8 +273,13 @@ def _local_folders(name: str) -> list[Path]:
 
 
 def _form_of(folder: Path) -> Form | None:
-    if is_saved_folder(folder):
-        return "folder"
+    if not folder.is_dir():
+        return None
+    from sfumato.data.idx import holds_idx
+    from sfumato.data.image_folder import is_image_folder
+
+    if any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
+        return "folder"  # as datasets.save_to_disk writes it
     if holds_idx(folder):
         return "idx"
     return "images" if is_image_folder(folder) else None

@@ -1,4 +1,4 @@
-"""Divides the training rows over devices by a rule.
+"""Divides the training rows over devices by the rule that ``data.partition`` spells out.
 
 Every draw comes from ``Stream.PARTITION``, so a seed fixes the partition. How many examples each
 device gets follows from counts alone (``partition_sizes``); which rows they are needs the labels.
@@ -7,14 +7,13 @@ device gets follows from counts alone (``partition_sizes``); which rows they are
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.data.flwr_partitioners import FLOWER_PREFIX, flower_partition
-from sfumato.data.partition_rule import PartitionRule
 from sfumato.data.split_counts import (
+    ClassSplitPlan,
     IntArray,
     Pool,
     SplitPlan,
@@ -26,7 +25,17 @@ from sfumato.data.split_counts import (
 )
 from sfumato.errors import SpecError
 from sfumato.random import Stream, generator
+from sfumato.spec.data import (
+    DirichletPartition,
+    FlowerPartition,
+    IidPartition,
+    LabelsPartition,
+    NaturalPartition,
+    PartitionRule,
+    TwoLevelPartition,
+)
 
+PLACE = "data.partition"
 _PLAN, _DEAL = 0, 1
 _WHOLE, _INSIDE = 0, 1
 
@@ -77,7 +86,7 @@ def partition(
 
     Args:
         labels: of the training rows, 0, 1, ...
-        devices_per_edge: devices under each edge; of a star, the one number of all.
+        devices_per_edge: devices under each edge, at least one; of a star, the one number of all.
         rule: how.
         seed: of the run.
         groups: natural group of each row [N], 0, 1, ...; needed by ``natural``.
@@ -87,22 +96,24 @@ def partition(
     Raises:
         SpecError: the rule cannot be kept with these labels and devices.
     """
-    weights = _weights(devices_per_edge)
+    weights = np.asarray(devices_per_edge, np.int64)
     devices = int(weights.sum())
-    rows = np.arange(len(labels), dtype=np.int64)
-    if rule.kind.startswith(FLOWER_PREFIX):
-        dealt, sizes = flower_partition(
-            rule.kind, labels, groups, devices, rule.options, seed=seed, place=rule.place
-        )
+    step, inside = _steps(rule, seed)
+    if isinstance(rule, FlowerPartition):
+        from sfumato.data.flwr_partitioners import flower_partition
+
+        name, options = rule.partitioner, rule.options
+        dealt, sizes = flower_partition(name, labels, groups, devices, options, seed=seed, place=PLACE)
     elif sites is not None:
         blocks = [np.flatnonzero(sites == place) for place in range(len(weights))]
-        dealt, sizes = _deal_inside(rule, blocks, labels, groups, weights, rule, seed)
-    elif rule.edge is None or rule.device is None:
-        dealt, sizes = _deal(rule, rows, labels, groups, np.ones(devices, np.int64), rule, (seed, _WHOLE, 0))
+        dealt, sizes = step.deal_inside(blocks, labels, groups, weights)
+    elif inside is None:
+        rows = np.arange(len(labels), dtype=np.int64)
+        dealt, sizes = step.deal(rows, labels, groups, np.ones(devices, np.int64))
     else:
-        by_edge, edge_sizes = _deal(rule.edge, rows, labels, groups, weights, rule, (seed, _WHOLE, 0))
+        by_edge, edge_sizes = step.deal(np.arange(len(labels), dtype=np.int64), labels, groups, weights)
         blocks = np.split(by_edge, np.cumsum(edge_sizes)[:-1])
-        dealt, sizes = _deal_inside(rule.device, blocks, labels, groups, weights, rule, seed)
+        dealt, sizes = inside.deal_inside(blocks, labels, groups, weights)
     _refuse_empty(rule, sizes, len(labels))
     return Partition(dealt, np.concatenate([[0], np.cumsum(sizes)]))
 
@@ -135,199 +146,165 @@ def partition_sizes(
     Raises:
         SpecError: the rule cannot be kept.
     """
-    weights = _weights(devices_per_edge)
-    devices = int(weights.sum())
+    if isinstance(rule, FlowerPartition):
+        return None
+    weights = np.asarray(devices_per_edge, np.int64)
     pool = Pool(
         examples,
         None if class_counts is None else np.asarray(class_counts, np.int64),
         None if group_counts is None else np.asarray(group_counts, np.int64),
     )
-    if rule.kind.startswith(FLOWER_PREFIX):
-        return None
+    step, inside = _steps(rule, seed)
     if site_counts is not None:
-        pools = [Pool(int(count), None, None) for count in site_counts]
-        sizes = _sizes_inside(rule, pools, weights, rule, seed)
-    elif rule.edge is None or rule.device is None:
-        plan = _plan(rule, pool, np.ones(devices, np.int64), rule, (seed, _WHOLE, 0))
+        sizes = step.sizes_inside([Pool(int(count)) for count in site_counts], weights)
+    elif inside is None:
+        plan = step.plan(pool, np.ones(int(weights.sum()), np.int64))
         sizes = None if plan is None else plan.sizes
     else:
-        sizes = _two_level_sizes(rule, rule.edge, rule.device, pool, weights, seed)
+        plan = step.plan(pool, weights)
+        sizes = None if plan is None else inside.sizes_inside(plan.pools(), weights)
     if sizes is not None:
         _refuse_empty(rule, sizes, examples)
     return sizes
 
 
-def mean_examples(
-    rule: PartitionRule,
-    devices_per_edge: Sequence[int] | IntArray,
-    *,
-    examples: int,
-    seed: int,
-    class_counts: Sequence[int] | None = None,
-    group_counts: Sequence[int] | None = None,
-    site_counts: Sequence[int] | IntArray | None = None,
-) -> float | None:
-    """Mean number of examples of a device, from counts alone; arguments as ``partition_sizes``.
-
-    Where the sizes are not settled it is ``examples`` / devices if the rule always gives out every
-    row, else ``None``: then only ``partition`` tells.
+def planned_label_counts(
+    rule: LabelsPartition | DirichletPartition, devices: int, class_counts: Sequence[int], *, seed: int
+) -> IntArray:
+    """Examples of each label that ``partition`` would give every device of a star ``[devices, labels]``.
 
     Raises:
         SpecError: the rule cannot be kept.
     """
-    sizes = partition_sizes(
-        rule,
-        devices_per_edge,
-        examples=examples,
-        seed=seed,
-        class_counts=class_counts,
-        group_counts=group_counts,
-        site_counts=site_counts,
-    )
-    if sizes is not None:
-        return float(sizes.mean())
-    rules = [part for part in (rule.edge, rule.device) if part is not None] or [rule]
-    return examples / int(_weights(devices_per_edge).sum()) if all(map(_gives_out_all, rules)) else None
+    step, counts = _steps(rule, seed)[0], np.asarray(class_counts, np.int64)
+    plan = step.plan(Pool(int(counts.sum()), counts), np.ones(devices, np.int64))
+    assert isinstance(plan, ClassSplitPlan)  # as both rules make
+    _refuse_empty(rule, plan.sizes, int(counts.sum()))
+    return plan.table
 
 
-def _gives_out_all(rule: PartitionRule) -> bool:
-    if rule.kind == "natural":
-        return rule.groups_per_device is None and (rule.min_examples or 0) <= 1
-    return rule.kind in ("iid", "dirichlet")
-
-
-def _two_level_sizes(
-    rule: PartitionRule, edge: PartitionRule, device: PartitionRule, pool: Pool, weights: IntArray, seed: int
-) -> IntArray | None:
-    outer = _plan(edge, pool, weights, rule, (seed, _WHOLE, 0))
-    if outer is None:
-        return None
-    return _sizes_inside(device, outer.pools(), weights, rule, seed)
-
-
-def _sizes_inside(
-    device: PartitionRule, pools: Iterable[Pool], weights: IntArray, rule: PartitionRule, seed: int
-) -> IntArray | None:
-    """Sizes of all devices where each edge divides a pool of its own over them."""
-    sizes = []
-    for number, (part, count) in enumerate(zip(pools, weights.tolist(), strict=True)):
-        inner = _plan(device, part, np.ones(count, np.int64), rule, (seed, _INSIDE, number))
-        if inner is None:
-            return None
-        sizes.append(inner.sizes)
-    return np.concatenate(sizes)
-
-
-def _deal_inside(
-    device: PartitionRule,
-    blocks: Sequence[IntArray],
-    labels: IntArray,
-    groups: IntArray | None,
-    weights: IntArray,
-    rule: PartitionRule,
-    seed: int,
-) -> tuple[IntArray, IntArray]:
-    """Rows in the order of all devices where each edge divides a block of its own over them, and sizes."""
-    inside = [
-        _deal(device, block, labels, groups, np.ones(count, np.int64), rule, (seed, _INSIDE, edge))
-        for edge, (block, count) in enumerate(zip(blocks, weights.tolist(), strict=True))
-    ]
-    return np.concatenate([part for part, _ in inside]), np.concatenate([counts for _, counts in inside])
-
-
-def _deal(
-    rule: PartitionRule,
-    rows: IntArray,
-    labels: IntArray,
-    groups: IntArray | None,
-    weights: IntArray,
-    outer: PartitionRule,
-    address: tuple[int, int, int],
-) -> tuple[IntArray, IntArray]:
-    """Rows in the order of their parts, and the parts' sizes."""
-    own_labels = labels[rows]
-    own_groups = None if groups is None else groups[rows]
-    pool = Pool(
-        len(rows),
-        np.bincount(own_labels),
-        None if own_groups is None else np.bincount(own_groups),
-    )
-    plan = _plan(rule, pool, weights, outer, address)
-    if plan is None:
-        raise no_groups(rule)
-    seed, *key = address
-    return plan.deal(rows, own_labels, own_groups, generator(seed, Stream.PARTITION, *key, _DEAL)), plan.sizes
-
-
-def no_groups(rule: PartitionRule) -> SpecError:
-    """For a rule by natural groups, and data that have none."""
-    return SpecError(f"{rule.place}.kind", rule.kind, "a data set with a group column (group_column)")
-
-
-def _plan(
-    rule: PartitionRule, pool: Pool, weights: IntArray, outer: PartitionRule, address: tuple[int, int, int]
-) -> SplitPlan | None:
-    """What each part gets; ``None`` if the pool does not tell enough."""
-    seed, *key = address
-    rng = generator(seed, Stream.PARTITION, *key, _PLAN)
-    allow_empty = outer.empty_devices == "allow"
-    if not allow_empty and pool.examples < len(weights):
-        # Before the rule itself: it would complain of what follows from this.
-        raise _empty(outer, len(weights) - pool.examples, len(weights), pool.examples)
-    floor = rule.min_examples if rule.min_examples is not None else int(not allow_empty)
-    match rule.kind:
-        case "iid" if rule.size_sigma == 0:
-            return plan_equal(pool, weights)
-        case "iid":
-            return plan_lognormal(pool, weights, sigma=rule.size_sigma, floor=floor, rng=rng)
-        case "labels":
-            assert rule.labels_per_device is not None  # checked when the rule was made
-            if pool.class_counts is None:
-                return None
-            return plan_labels(
-                pool,
-                weights,
-                labels_each=rule.labels_per_device,
-                allow_empty=allow_empty,
-                place=rule.place,
-                rng=rng,
-            )
-        case "dirichlet":
-            assert rule.alpha is not None  # checked when the rule was made
-            if pool.class_counts is None:
-                return None
-            return plan_dirichlet(pool, weights, alpha=rule.alpha, floor=floor, place=rule.place, rng=rng)
+def gives_out_all(rule: PartitionRule) -> bool:
+    """Whether the rule gives every row to some device, whatever the counts are."""
+    match rule:
+        case TwoLevelPartition():
+            return gives_out_all(rule.edge) and gives_out_all(rule.device)
+        case NaturalPartition():
+            return rule.groups_per_device is None and (rule.min_examples or 0) <= 1
         case _:
-            if pool.group_counts is None:
+            return isinstance(rule, IidPartition | DirichletPartition)
+
+
+def _steps(rule: PartitionRule, seed: int) -> tuple[_Step, _Step | None]:
+    """The division of all rows, and of two levels that of the rows of every edge."""
+    allow_empty = rule.empty_devices == "allow"
+    if isinstance(rule, TwoLevelPartition):
+        inside = _Step(rule.device, f"{PLACE}.device", allow_empty, seed)
+        return _Step(rule.edge, f"{PLACE}.edge", allow_empty, seed), inside
+    return _Step(rule, PLACE, allow_empty, seed), None
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One division by a rule: of all rows, or of the rows of one edge.
+
+    Attributes:
+        rule: of this division.
+        place: of the rule in the spec.
+        allow_empty: whether a part may get nothing, as the outer rule says.
+        seed: of the run.
+        key: the address of its draws within ``Stream.PARTITION``.
+    """
+
+    rule: PartitionRule
+    place: str
+    allow_empty: bool
+    seed: int
+    key: tuple[int, int] = (_WHOLE, 0)
+
+    def plan(self, pool: Pool, weights: IntArray) -> SplitPlan | None:
+        """What each part gets; ``None`` if the pool does not tell enough."""
+        if not self.allow_empty and pool.examples < len(weights):
+            # Before the rule itself: it would complain of what follows from this.
+            raise _empty(len(weights) - pool.examples, len(weights), pool.examples)
+        rule, place, allow_empty = self.rule, self.place, self.allow_empty
+        rng = generator(self.seed, Stream.PARTITION, *self.key, _PLAN)
+        floor = getattr(rule, "min_examples", None)
+        floor = int(not allow_empty) if floor is None else floor
+        match rule:
+            case IidPartition(size_sigma=0):
+                return plan_equal(pool, weights)
+            case IidPartition():
+                return plan_lognormal(pool, weights, sigma=rule.size_sigma, floor=floor, rng=rng)
+            case LabelsPartition() if pool.class_counts is not None:
+                each = rule.labels_per_device
+                counts = pool.class_counts
+                return plan_labels(
+                    counts, weights, labels_each=each, allow_empty=allow_empty, place=place, rng=rng
+                )
+            case DirichletPartition() if pool.class_counts is not None:
+                return plan_dirichlet(
+                    pool.class_counts, weights, alpha=rule.alpha, floor=floor, place=place, rng=rng
+                )
+            case NaturalPartition() if pool.group_counts is not None:
+                return plan_groups(
+                    pool.group_counts,
+                    weights,
+                    groups_each=rule.groups_per_device,
+                    floor=floor,
+                    allow_empty=allow_empty,
+                    place=place,
+                    rng=rng,
+                )
+        return None
+
+    def deal(
+        self, rows: IntArray, labels: IntArray, groups: IntArray | None, weights: IntArray
+    ) -> tuple[IntArray, IntArray]:
+        """Rows in the order of their parts, and the parts' sizes."""
+        own_labels, own_groups = labels[rows], None if groups is None else groups[rows]
+        group_counts = None if own_groups is None else np.bincount(own_groups)
+        plan = self.plan(Pool(len(rows), np.bincount(own_labels), group_counts), weights)
+        if plan is None:
+            raise no_groups(self.place, self.rule)
+        rng = generator(self.seed, Stream.PARTITION, *self.key, _DEAL)
+        return plan.deal(rows, own_labels, own_groups, rng), plan.sizes
+
+    def sizes_inside(self, pools: Iterable[Pool], weights: IntArray) -> IntArray | None:
+        """Sizes of all devices where each edge divides a pool of its own over them."""
+        sizes = []
+        for edge, (pool, count) in enumerate(zip(pools, weights.tolist(), strict=True)):
+            plan = replace(self, key=(_INSIDE, edge)).plan(pool, np.ones(count, np.int64))
+            if plan is None:
                 return None
-            return plan_groups(
-                pool,
-                weights,
-                groups_each=rule.groups_per_device,
-                floor=floor,
-                allow_empty=allow_empty,
-                place=rule.place,
-                rng=rng,
-            )
+            sizes.append(plan.sizes)
+        return np.concatenate(sizes)
+
+    def deal_inside(
+        self, blocks: Sequence[IntArray], labels: IntArray, groups: IntArray | None, weights: IntArray
+    ) -> tuple[IntArray, IntArray]:
+        """Rows in the order of all devices where each edge divides a block of its own, and sizes."""
+        inside = [
+            replace(self, key=(_INSIDE, edge)).deal(block, labels, groups, np.ones(count, np.int64))
+            for edge, (block, count) in enumerate(zip(blocks, weights.tolist(), strict=True))
+        ]
+        return np.concatenate([part for part, _ in inside]), np.concatenate([counts for _, counts in inside])
+
+
+def no_groups(place: str, rule: PartitionRule) -> SpecError:
+    """For a rule by natural groups, and data that have none."""
+    return SpecError(f"{place}.kind", rule.kind, "a data set with a group column (group_column)")
 
 
 def _refuse_empty(rule: PartitionRule, sizes: IntArray, examples: int) -> None:
     empty = int(np.count_nonzero(sizes == 0))
     if empty and rule.empty_devices == "refuse":
-        raise _empty(rule, empty, len(sizes), examples)
+        raise _empty(empty, len(sizes), examples)
 
 
-def _empty(rule: PartitionRule, empty: int, parts: int, examples: int) -> SpecError:
+def _empty(empty: int, parts: int, examples: int) -> SpecError:
     return SpecError(
-        f"{rule.place}.empty_devices",
+        f"{PLACE}.empty_devices",
         "refuse",
         f"{empty:,} of {parts:,} devices would hold none of {examples:,} examples; "
         "use fewer devices, or 'allow'",
     )
-
-
-def _weights(devices_per_edge: Sequence[int] | IntArray) -> IntArray:
-    weights = np.asarray(devices_per_edge, np.int64)
-    if not len(weights) or weights.min() < 1:
-        raise SpecError("topology", list(devices_per_edge), "at least one device under every edge")
-    return weights

@@ -14,11 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.data.builtin_datasets import DatasetFacts
-from sfumato.data.flwr_partitioners import FLOWER_PREFIX
-from sfumato.data.partition_rule import PartitionRule
 from sfumato.errors import SpecError
 from sfumato.network.tree import from_spec
 from sfumato.spec.base import closest
+from sfumato.spec.data import FlowerPartition, IidPartition, TwoLevelPartition
 from sfumato.spec.document import Spec
 from sfumato.spec.topology import Groups, Star, Tree
 
@@ -62,13 +61,12 @@ class _Named:
     key: str
 
 
-def site_places(spec: Spec, known: DatasetFacts, rule: PartitionRule, devices: IntArray) -> SitePlaces | None:
+def site_places(spec: Spec, known: DatasetFacts, devices: IntArray) -> SitePlaces | None:
     """Where the rows of every site go; ``None`` for data that name no sites.
 
     Args:
         spec: whose topology names the places.
         known: the sizes of the data set.
-        rule: how the rows of a site are divided over its devices.
         devices: how many devices each place has that data are divided among without sites.
 
     Raises:
@@ -77,13 +75,16 @@ def site_places(spec: Spec, known: DatasetFacts, rule: PartitionRule, devices: I
     """
     if known.site_counts is None:
         return None
-    _refuse_other_rules(spec, rule)
+    _refuse_other_rules(spec)
     counts = dict(known.site_counts)
     named = _names(spec)
     if named is not None and named.what == "edges":
         order = _by_name(tuple(counts), named)
     else:
-        _refuse_rule(rule)
+        rule = spec.data.partition
+        if rule != IidPartition():
+            allowed = "must be left out: every device is a site and holds its rows"
+            raise SpecError("data.partition", rule.kind, allowed)
         if named is None:
             order = _a_device_each(tuple(counts), int(devices.sum()))
         else:
@@ -129,11 +130,6 @@ def _a_device_each(found: tuple[str, ...], devices: int) -> IntArray:
     return np.arange(devices, dtype=np.int64)
 
 
-def _refuse_rule(rule: PartitionRule) -> None:
-    if rule != PartitionRule(place=rule.place):
-        raise SpecError(rule.place, rule.kind, "must be left out: every device is a site and holds its rows")
-
-
 def _by_name(found: tuple[str, ...], named: _Named) -> IntArray:
     names, what, key = named.names, named.what, named.key
     only_data = [name for name in found if name not in names]
@@ -152,11 +148,13 @@ def _by_name(found: tuple[str, ...], named: _Named) -> IntArray:
     return np.array([place[name] for name in found], dtype=np.int64)
 
 
-def _refuse_other_rules(spec: Spec, rule: PartitionRule) -> None:
+def _refuse_other_rules(spec: Spec) -> None:
     """Refuse settings that also say who holds what, or whom the sites would have to be matched to."""
-    if rule.edge is not None or rule.kind.startswith(FLOWER_PREFIX):
+    rule = spec.data.partition
+    if isinstance(rule, TwoLevelPartition | FlowerPartition):
+        kind = f"flwr:{rule.partitioner}" if isinstance(rule, FlowerPartition) else rule.kind
         allowed = "must be iid, labels, dirichlet or natural: the sites of the data say what each edge holds"
-        raise SpecError(rule.place, rule.kind, allowed)
+        raise SpecError("data.partition", kind, allowed)
     zones = getattr(spec.topology, "zones", None)
     if zones is not None:
         raise SpecError(

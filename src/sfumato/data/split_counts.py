@@ -18,6 +18,9 @@ from sfumato.errors import SpecError
 
 IntArray = NDArray[np.int64]
 
+# Beyond it the sums inside NumPy's sampler overflow, and the proportions are equal long before.
+_LARGEST_ALPHA = 1e9
+
 
 @dataclass(frozen=True, eq=False)
 class Pool:
@@ -154,7 +157,7 @@ def plan_lognormal(
 
 
 def plan_labels(
-    pool: Pool,
+    counts: IntArray,
     weights: IntArray,
     *,
     labels_each: int,
@@ -170,10 +173,17 @@ def plan_labels(
     part that still needs r of the L labels left gets the next with probability r / L (systematic
     sampling in random order): both promises are kept exactly, all combinations of labels can occur.
 
+    Args:
+        counts: examples of each label [K]; so in the other plans.
+        weights: of the parts.
+        labels_each: labels of a part.
+        allow_empty: whether a shard may be empty.
+        place: of the rule in the spec.
+        rng: randomness.
+
     Raises:
         SpecError: there are fewer labels, or some shard would be empty and ``allow_empty`` is not set.
     """
-    counts = _known(pool.class_counts)
     present = rng.permutation(np.flatnonzero(counts))
     if labels_each > len(present):
         raise SpecError(
@@ -199,7 +209,7 @@ def plan_labels(
 
 
 def plan_dirichlet(
-    pool: Pool, weights: IntArray, *, alpha: float, floor: int, place: str, rng: np.random.Generator
+    counts: IntArray, weights: IntArray, *, alpha: float, floor: int, place: str, rng: np.random.Generator
 ) -> ClassSplitPlan:
     """Each label is divided over the parts by proportions from Dirichlet(alpha); small is uneven.
 
@@ -209,10 +219,11 @@ def plan_dirichlet(
     with most to spare. All examples are used.
 
     Raises:
-        SpecError: there are fewer than ``floor`` examples a device.
+        SpecError: there are fewer than ``floor`` examples a device, or ``alpha`` is too large.
     """
-    counts = _known(pool.class_counts)
-    parts, total, weight = len(weights), pool.examples, int(weights.sum())
+    if alpha > _LARGEST_ALPHA:
+        raise SpecError(f"{place}.alpha", alpha, "a positive number up to 1e9")
+    parts, total, weight = len(weights), int(counts.sum()), int(weights.sum())
     if floor * weight > total:
         raise SpecError(
             f"{place}.min_examples",
@@ -232,7 +243,7 @@ def plan_dirichlet(
 
 
 def plan_groups(
-    pool: Pool,
+    counts: IntArray,
     weights: IntArray,
     *,
     groups_each: int | None,
@@ -248,7 +259,6 @@ def plan_groups(
     Raises:
         SpecError: there are fewer groups than are needed, and ``allow_empty`` is not set.
     """
-    counts = _known(pool.group_counts)
     usable = rng.permutation(np.flatnonzero(counts >= max(floor, 1)))
     needed = len(weights) if groups_each is None else groups_each * int(weights.sum())
     if needed > len(usable) and not allow_empty:
@@ -263,11 +273,6 @@ def plan_groups(
     dealt = np.repeat(np.arange(len(weights)), shares)[: len(usable)]
     owners[usable[: len(dealt)]] = dealt
     return GroupSplitPlan(owners, counts, len(weights))
-
-
-def _known(counts: IntArray | None) -> IntArray:
-    assert counts is not None  # callers ask for this rule only with counts in hand
-    return counts
 
 
 def _fill_up(table: IntArray, floors: IntArray) -> None:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.data.columns import Columns
-from sfumato.data.rows import Rows, refuse_not_finite
-from sfumato.data.targets import targets_of
+from sfumato.data.locate import Columns
+from sfumato.data.rows import Rows, refuse_not_finite, targets_of
 from sfumato.errors import DataError, SpecError, first_line
 from sfumato.spec.base import closest
 

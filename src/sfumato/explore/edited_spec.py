@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sfumato.errors import SpecError
-from sfumato.spec.document import MAX_NAME, Spec
-from sfumato.spec.fingerprint import SPEC_HASH
+from sfumato.spec.document import MAX_NAME, SPEC_HASH, Spec
 from sfumato.spec.load import dump_spec, load_spec
 from sfumato.user_text import parse_json
 

@@ -10,8 +10,7 @@ import numpy as np
 from sfumato.errors import SpecError
 from sfumato.explore.accounted_setting import AccountedSetting
 from sfumato.explore.edited_spec import EditedSpec
-from sfumato.network.tree import Tree
-from sfumato.network.trust import as_written
+from sfumato.network.tree import Tree, trust_as_written
 from sfumato.report.results.network import GroupNetwork
 from sfumato.schedule.resolve.protocol_defaults import WITHOUT_TRUST
 from sfumato.spec.document import Spec
@@ -117,7 +116,7 @@ def _in_tree(setting: EditedSpec, resolved: Spec, tree: Tree, names: Set[str]) -
         replace(tier, trusted=np.array([tree.node_name(depth, i) in names for i in range(tier.size)]))
         for depth, tier in enumerate(tree.tiers)
     )
-    trust = as_written(replace(tree, tiers=tiers), Trust())
+    trust = trust_as_written(replace(tree, tiers=tiers), Trust())
     written = trust.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     changed, topology = setting.with_change("trust", written), resolved.topology
     if not isinstance(topology, WrittenTree) or topology.sites is None:

@@ -19,7 +19,7 @@ from sfumato.learning.batches import BatchPlan
 from sfumato.learning.example_clip import BLOCK
 from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.norms import row_norms
-from sfumato.schedule.learning_rate import momentum_gain
+from sfumato.schedule.local_steps import momentum_gain
 
 _UNIT = 1.01 * 2.0**-24  # n roundings amount to less than n times this, for n up to 160,000
 _OF_A_NORM = 1056  # of norms in float32, blocks of 1,024 added up in any order, and of the factor

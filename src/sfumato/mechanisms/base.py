@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.noise_law import NoiseLaw
+from sfumato.privacy.release import NoiseLaw
 
 FloatArray = npt.NDArray[np.float64]
 Rows = TypeVar("Rows", contravariant=True)

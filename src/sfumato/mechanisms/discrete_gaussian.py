@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.noise_law import NoiseLaw
+from sfumato.privacy.release import NoiseLaw
 from sfumato.secure_aggregation.discrete_gaussian import sample
 from sfumato.wire.key_stream import KeyStream
 from sfumato.wire.keys import digest

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.privacy.noise_law import GAUSSIAN
+from sfumato.privacy.release import GAUSSIAN
 from sfumato.wire.key_stream import KeyStream
 
 IntArray = npt.NDArray[np.int64]

@@ -9,7 +9,7 @@ from torch import Tensor
 from sfumato.errors import SpecError
 from sfumato.mechanisms.base import NoiseMechanism
 from sfumato.mechanisms.gaussian import GaussianNoise
-from sfumato.privacy.noise_law import NoiseLaw
+from sfumato.privacy.release import NoiseLaw
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import Mechanism
 from sfumato.user_code import call_user_code, find_factory

@@ -12,17 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import SpecError
-from sfumato.network.group_graph import from_graph
-from sfumato.network.moves import MOVES_FILE, read_trace
 from sfumato.network.tree import read_sites
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import MOST_METRES
 from sfumato.spec.moves import Moves
 from sfumato.spec.radio import REFERENCE_M, LinkRadio
 from sfumato.spec.topology import Groups, Tree
+from sfumato.spec.used_keys import unused_keys
 from sfumato.user_text import read_bytes, read_text
 
-TOPOLOGY_FILE = "topology.file"
+TOPOLOGY_FILE, MOVES_FILE = "topology.file", "topology.moves.file"
 DISTANCES = "radio.distances_m"
 
 
@@ -42,10 +41,14 @@ def inlined(spec: Spec) -> Spec:
             update={"file": None, "level_names": read.level_names, "sites": read.sites}
         )
     if isinstance(topology, Tree) and topology.moves is not None and topology.moves.file is not None:
+        from sfumato.network.moves import read_trace
+
         hashes[MOVES_FILE] = _hash(topology.moves.file, MOVES_FILE)
         trace = Moves(trace=read_trace(Path(topology.moves.file)))
         update["topology"] = (update.get("topology") or topology).model_copy(update={"moves": trace})
     if isinstance(topology, Groups) and topology.file is not None:
+        from sfumato.network.group_graph import from_graph  # with NetworkX
+
         hashes[TOPOLOGY_FILE] = _hash(topology.file, TOPOLOGY_FILE)
         groups = from_graph(Path(topology.file), topology.devices)
         if groups.group_names and topology.group_names:
@@ -65,7 +68,10 @@ def inlined(spec: Spec) -> Spec:
         update["radio"] = radio.model_copy(update={"distances_m": read_distances(Path(radio.distances_m))})
     if not update:
         return spec
-    return spec.model_copy(update=update | {"hashes": {**_without(spec.hashes), **hashes}})
+    found = spec.model_copy(update=update | {"hashes": {**_without(spec.hashes), **hashes}})
+    for unused in unused_keys(found):  # some keys have an effect in some trees only
+        raise SpecError(*unused)
+    return found
 
 
 def read_distances(path: Path) -> tuple[float, ...]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from sfumato.errors import SpecError
-from sfumato.network.tree import BoolArray, IntArray, Tree
+from sfumato.network.tree import BoolArray, IntArray, Tree, edges_trusted
 from sfumato.random import Stream, generator
 from sfumato.spec.limits import MAX_MOVES
 from sfumato.spec.moves import Move, Moves
@@ -90,20 +90,6 @@ def trees_over_time(
         ).any():
             found.append((first, _placed(tree, place, home, trusted)))
     return tuple(found)
-
-
-def edges_trusted(tree: Tree, edges: Iterable[int]) -> BoolArray:
-    """Which edges are trusted, where these are listed in ``trust.from``.
-
-    Raises:
-        SpecError: there is no such edge.
-    """
-    marks = np.zeros(tree.leaf_count, dtype=np.bool_)
-    for edge in edges:
-        if edge >= tree.leaf_count:
-            raise SpecError("trust.from", edge, f"there are edges 0 to {tree.leaf_count - 1}")
-        marks[edge] = True
-    return marks
 
 
 def _first_places(tree: Tree) -> IntArray:

@@ -1,23 +1,23 @@
-"""Who there is: a tree of aggregators over devices, their names and who of them is trusted."""
+"""Who there is: a tree of aggregators over devices, their names, and who is trusted with raw updates."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ValidationError
 
 from sfumato.arguments import ErrorPlace
 from sfumato.errors import SpecError
 from sfumato.privacy.tree.shape import TreeShape
+from sfumato.random import Stream, generator
 from sfumato.spec import topology as written
 from sfumato.spec.base import closest
-from sfumato.spec.validation_messages import Problem, problems_of, refusal
 from sfumato.user_text import KeyLines, decimal, parse_yaml, plain, read_text
 
 IntArray = npt.NDArray[np.int64]
@@ -190,6 +190,10 @@ def read_sites(path: Path) -> written.Tree:
     Raises:
         SpecError: it cannot be read, or holds something else.
     """
+    from pydantic import ValidationError
+
+    from sfumato.spec.validation_messages import Problem, problems_of, refusal
+
     place = f"topology.file: {path.name}"
     text = read_text(path, place="topology.file")
     document = plain(parse_yaml(text, place), place)
@@ -216,3 +220,79 @@ def _tree(parents: Sequence[npt.ArrayLike], tiers: Sequence[Tier], devices: npt.
     cloud = Tier("cloud", np.zeros(1, dtype=np.bool_))
     above = tuple(np.array(up, dtype=np.int64) for up in ([-1], *parents))
     return Tree(above, np.array(devices, dtype=np.int64), (cloud, *tiers))
+
+
+def with_trust(tree: Tree, trust: written.Trust, *, seed: int) -> Tree:
+    """``tree`` with its trusted aggregators marked.
+
+    A fraction of ``trusted_edges`` is rounded half up and drawn without replacement from the stream
+    TRUST of ``seed``; parties that the topology's own file trusts stay trusted.
+
+    Raises:
+        SpecError: a trusted party does not exist.
+    """
+    marks = [tier.trusted.copy() for tier in tree.tiers]
+    marks[0][0] |= trust.cloud
+    if trust.from_ is not None:
+        _check_changes(tree)
+        marks[-1] = edges_trusted(tree, trust.from_[0])
+    elif tree.depth > 1:
+        marks[-1][_edges(tree, trust, seed)] = True
+    for name in trust.trusted:
+        tier, index = tree.find_node(name, place="trust.trusted")
+        marks[tier][index] = True
+    tiers = tuple(replace(tier, trusted=mark) for tier, mark in zip(tree.tiers, marks, strict=True))
+    return replace(tree, tiers=tiers)
+
+
+def _check_changes(tree: Tree) -> None:
+    """Refuse trust that changes anywhere but at edges under the cloud, all of them in ``trust.from``.
+
+    Raises:
+        SpecError: another tree, or one whose sites say who is trusted.
+    """
+    if tree.depth != 2:
+        raise SpecError("trust.from", None, "goes with edges under the cloud")
+    if tree.tiers[1].trusted.any():
+        raise SpecError("trust.from", None, "says who is trusted; leave trusted out of topology's sites")
+
+
+def trust_as_written(tree: Tree, trust: written.Trust) -> written.Trust:
+    """A ``trust`` section that names every trusted party of ``tree``: what a resolved spec says."""
+    found: dict[str, object] = {"cloud": bool(tree.tiers[0].trusted[0])}
+    if trust.from_ is None:
+        by_number = tree.depth == 2
+        names = tuple(
+            node if by_number else tree.node_name(depth, node)
+            for depth, tier in enumerate(tree.tiers[1:], start=1)
+            for node in np.flatnonzero(tier.trusted).tolist()
+        )
+        found |= {"trusted_edges": names if by_number else 0.0, "trusted": () if by_number else names}
+        found["trusted_aggregators"] = None
+    return trust.model_copy(update=found)
+
+
+def _edges(tree: Tree, trust: written.Trust, seed: int) -> list[int]:
+    edges = tree.tiers[-1].size
+    if isinstance(trust.trusted_edges, tuple):
+        for edge in trust.trusted_edges:
+            if edge >= edges:
+                raise SpecError("trust.trusted_edges", edge, f"there are edges 0 to {edges - 1}")
+        return list(trust.trusted_edges)
+    count = math.floor(trust.trusted_edges * edges + 0.5)
+    drawn = generator(seed, Stream.TRUST).choice(edges, size=count, replace=False)
+    return sorted(int(edge) for edge in drawn)
+
+
+def edges_trusted(tree: Tree, edges: Iterable[int]) -> BoolArray:
+    """Which edges are trusted, where these are listed in ``trust.from``.
+
+    Raises:
+        SpecError: there is no such edge.
+    """
+    marks = np.zeros(tree.leaf_count, dtype=np.bool_)
+    for edge in edges:
+        if edge >= tree.leaf_count:
+            raise SpecError("trust.from", edge, f"there are edges 0 to {tree.leaf_count - 1}")
+        marks[edge] = True
+    return marks

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato.schedule.per_edge import per_edge
+from sfumato.schedule.local_steps import per_edge
 from sfumato.schedule.tree import TreePlan
+from sfumato.spec.base import numbers_in
 from sfumato.spec.document import Spec
-from sfumato.spec.per_edge import numbers_in
 from sfumato.spec.training import Everyone, FixedParticipation, Participation, PoissonParticipation, Training
 
 ROUND_LENGTHS = (Fraction(1, 2), Fraction(1), Fraction(2))

@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from sfumato.planning.convex_program import Constraint
 from sfumato.planning.variances import any_without_noise, linear_variances
-from sfumato.privacy.charges import Composition, composed, scale_for
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
-from sfumato.privacy.neighbours import Neighbours
+from sfumato.privacy.charges import Composition, composed
+from sfumato.privacy.noise_scale import scale_for
 from sfumato.privacy.records import RecordCharge
 from sfumato.privacy.release import total_mu_squared
+from sfumato.privacy.sampling import GaussianTerm, Neighbours
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -25,7 +25,7 @@ from sfumato.planning.problem import PlanProblem, pose_problem, resolve_to_plan
 from sfumato.planning.result import Option
 from sfumato.planning.sources import unit_noise, with_noise
 from sfumato.planning.targets import PlanTargets
-from sfumato.schedule.learning_rate import momentum_gain
+from sfumato.schedule.local_steps import momentum_gain
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 

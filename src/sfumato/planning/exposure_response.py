@@ -19,10 +19,9 @@ from sfumato.planning.targets import ObservedPair
 from sfumato.planning.unit_charge import pair_charge
 from sfumato.planning.variances import linear_variances
 from sfumato.privacy.charges import charges
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import DrawnReleases, Exposure
+from sfumato.privacy.sampling import GaussianTerm, Neighbours
 from sfumato.schedule.base import Plan
 
 

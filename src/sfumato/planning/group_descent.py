@@ -37,8 +37,8 @@ from sfumato.privacy.guarantee import Guarantee
 from sfumato.rounding import number as as_text
 from sfumato.schedule.base import Plan
 from sfumato.schedule.groups import GroupPlan
-from sfumato.schedule.noise.group_calibration import first_trial
-from sfumato.schedule.noise.least_noise import Verdict, least_noise
+from sfumato.schedule.noise.calibration import first_trial
+from sfumato.schedule.noise.least_noise import Verdict, least_noise, verdict_on_worst
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.privacy import NoiseBySource, SourceNoise
 
@@ -87,7 +87,7 @@ class _Trial:
     def verdict(self) -> Verdict:
         """How the worst pair stands to its target."""
         one, row = self.rows[0]
-        return Verdict(row.epsilon, one.target.epsilon, lambda: self.factor)
+        return verdict_on_worst(row.epsilon, one.target.epsilon, lambda: self.factor)
 
 
 def _share(judged: tuple[PairTarget, Guarantee]) -> float:
@@ -107,7 +107,11 @@ def _least_factor(plan: Plan, targets: Sequence[EpsilonTarget], first: float | N
     """The least factor; the first trial is by default what one multiplier for all groups begins with."""
     if first is None:
         first = max(first_trial(cast("GroupPlan", plan), target.epsilon) for target in targets)
-    return least_noise(lambda factor: _Trial.of(_scaled(plan, factor), targets).verdict, first)
+
+    def judged(factor: FloatArray) -> Verdict:
+        return _Trial.of(_scaled(plan, float(factor[0])), targets).verdict
+
+    return float(least_noise(judged, np.array([first]))[0])
 
 
 def _scaled(plan: Plan, factor: float) -> Plan:
@@ -230,7 +234,7 @@ class _Search:
         found = []
         for each in tried:
             trial = self.judged(each)
-            if math.isfinite(trial.verdict.epsilon):
+            if math.isfinite(trial.rows[0][1].epsilon):
                 found.append(each * _least_factor(trial.plan, self.targets, 1.0) ** 2)
         return found
 

@@ -21,7 +21,7 @@ from sfumato.planning.sources import NoiseSource, with_intensities
 from sfumato.planning.targets import EpsilonTarget, pairs_of
 from sfumato.planning.unit_charge import noise_scale, pair_charge, protects_records
 from sfumato.schedule.base import Plan
-from sfumato.schedule.noise.least_noise import Verdict, least_noise
+from sfumato.schedule.noise.least_noise import Verdict, least_noise, verdict_on_worst
 
 FloatArray = npt.NDArray[np.float64]
 _TOLD = (
@@ -79,10 +79,10 @@ def _least(
 ) -> FloatArray:
     """``intensities``, scaled to the least factor that account confirms."""
 
-    def verdict_at(factor: float) -> Verdict:
-        trial = with_intensities(plan, sources, intensities * factor**2)
+    def verdict_at(factor: FloatArray) -> Verdict:
+        trial = with_intensities(plan, sources, intensities * float(factor[0]) ** 2)
         rows = [(row, pair, target) for target in targets for pair, row in guarantees(trial, target)]
         row, pair, target = max(rows, key=lambda found: found[0].epsilon / found[2].epsilon)
-        return Verdict(row.epsilon, target.epsilon, lambda: noise_scale(trial, pair, target.epsilon))
+        return verdict_on_worst(row.epsilon, target.epsilon, lambda: noise_scale(trial, pair, target.epsilon))
 
-    return intensities * least_noise(verdict_at, 1.0) ** 2
+    return intensities * float(least_noise(verdict_at, np.ones(1))[0]) ** 2

@@ -31,9 +31,9 @@ from sfumato.planning.sources import NoiseSource, with_intensities
 from sfumato.planning.targets import ObservedPair
 from sfumato.planning.unit_charge import pair_charge
 from sfumato.planning.variances import any_without_noise, linear_variances
-from sfumato.privacy.charges import noise_scale_for
-from sfumato.privacy.neighbours import Neighbours
+from sfumato.privacy.noise_scale import noise_scale_for
 from sfumato.privacy.release import Exposure, Release
+from sfumato.privacy.sampling import Neighbours
 from sfumato.schedule.base import Plan
 
 FloatArray = npt.NDArray[np.float64]

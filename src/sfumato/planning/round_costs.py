@@ -13,14 +13,13 @@ from functools import reduce
 import numpy as np
 
 from sfumato.errors import SpecError
+from sfumato.radio.channels import FloatArray, IntArray
 from sfumato.radio.costs import Analog, Attempts, Cost, TreeCosts
 from sfumato.radio.group_costs import GroupCosts
-from sfumato.radio.units import FloatArray, IntArray
 from sfumato.schedule.air.power_control import AirPlan
 from sfumato.schedule.air.realised import sending_of
 from sfumato.schedule.faults.dropouts import turnout_of
-from sfumato.schedule.faults.lost_messages import group_turnout
-from sfumato.schedule.group_assignments import draw_assignments
+from sfumato.schedule.group_participation import draw_assignments, group_turnout
 from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan

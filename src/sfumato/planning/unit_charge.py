@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from sfumato.accounting import ObservedUnit, unit_guarantee
 from sfumato.planning.targets import ObservedPair
+from sfumato.privacy.declared_releases import PairCharge
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import ASKED_FOR
-from sfumato.privacy.pair_charge import PairCharge
 from sfumato.schedule.base import Plan
 
 

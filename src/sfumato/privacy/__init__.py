@@ -3,23 +3,17 @@
 It imports nothing else of this project, and no torch, pandas or pydantic. Everything above may import it.
 
     release             a noised message as one coalition sees it: sensitivity, μ², whether it is unprotected
-    declared_releases   what the releases of every protocol answer, whatever the topology
-    ledger/             the general representation: each noised vector once, and the rules of accounting on it
-    tree/, groups/      the facts of the two families, their fast computations, and their compilers to atoms
-    losses/             privacy losses: Gaussians in closed form, distributions of losses, composition
-    draws/              who and what is drawn, when that amplifies, and what public draws decide
-    neighbours          zero-out, remove, replace
+    received            what a coalition receives, by itself or summed up, and whether it learns of a draw
+    sampling            neighbouring relations, draws and Gaussian terms: what the accountant composes
+    declared_releases   what the releases of every protocol answer; how a pair is charged from them
+    records             one record of a device as the unit, and how its device draws batches
+    tree/, groups/      the facts of the two families, and what is charged for a unit towards a coalition
     observers           names of parties; classes of pairs that are alike
-    hops                what each way of sending shows to the aggregator and to other senders
-    views               which vectors a coalition receives
-    noise_law           the law of a mechanism's noise, and whether it can be composed
-    exposed_sets        what exposed sets cost, and how far one may be from the cheapest
-    split_sums          a sum over a Poisson draw, charged message by message
     charges             how the releases of an exposure are charged
-    records             one record of a device as the unit
-    unit_classes        which units one row stands for, and which of them is the worst
-    pair_charge         how a device, or a record of it, is charged towards one coalition
+    public_draws        rounds that a public draw decides about: who else adds noise, who is elected
+    divergence          what exposed sets cost, and whether a sum is charged message by message
     accountant          composition of Gaussian releases
+    losses/             privacy losses: Gaussians in closed form, distributions of losses, composition
     noise_scale         the factor on all noise that meets a target
     privacy_filter      budgets for rounds that are chosen from earlier releases
     guarantee           a bound with everything that has to be said of it

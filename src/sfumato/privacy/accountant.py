@@ -36,25 +36,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import get_args
 
-from sfumato.privacy.losses.gaussian_terms import (
+from sfumato.privacy.losses.hidden_draws import (
+    COARSEST_INTERVAL,
+    PrivacyLoss,
+    grid_interval,
+    with_fewer_multipliers,
+)
+from sfumato.privacy.losses.revealed_draws import RevealedDraws
+from sfumato.privacy.sampling import (
     CurveBound,
     GaussianTerm,
     Method,
+    Neighbours,
     has_scales,
     is_fixed_size,
     is_of_batches,
     is_poisson,
     is_visible_mixture,
-    merged,
+    merged_terms,
 )
-from sfumato.privacy.losses.hidden_draws import (
-    COARSEST_INTERVAL,
-    PrivacyLoss,
-    grid_interval,
-    thinned,
-)
-from sfumato.privacy.losses.revealed_draws import RevealedDraws
-from sfumato.privacy.neighbours import Neighbours
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours, coarser: f
     """
     if neighbours not in get_args(Neighbours):
         raise ValueError(f"neighbours: got {neighbours!r}; must be one of {', '.join(get_args(Neighbours))}")
-    charged = merged(terms)
+    charged = merged_terms(terms)
     poisson = [term.sampling for term in charged if is_poisson(term)]
     batches = any(is_of_batches(term) for term in charged)
     fixed_size = any(is_fixed_size(term) for term in charged)
@@ -143,7 +143,7 @@ def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours, coarser: f
     bounds: tuple[CurveBound, ...] = (revealed,)
     discretization = None
     if poisson or batches or fixed_size or scales:
-        fewer = thinned(charged)
+        fewer = with_fewer_multipliers(charged)
         interval = coarser * grid_interval(fewer, revealed)
         if interval <= COARSEST_INTERVAL:
             bounds, discretization = (PrivacyLoss(fewer, interval), revealed), interval

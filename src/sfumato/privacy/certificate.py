@@ -16,11 +16,10 @@ from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import Composition, charges, smallest_epsilon
 from sfumato.privacy.declared_releases import DeclaredReleases
 from sfumato.privacy.guarantee import Guarantee, number
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
 from sfumato.privacy.records import RecordCharge, RecordReleases
 from sfumato.privacy.release import DrawnReleases, Exposure, Release
+from sfumato.privacy.sampling import Neighbours
 
 CERTIFICATE_FORMAT = 1
 
@@ -71,7 +70,12 @@ class _Writer:
         """The certificate of one row."""
         exposures = self._ledger.exposures(pair.device, pair.coalition)
         owned = self._ledger.noise_by_owner(pair.device, pair.coalition)
-        record = self._record_charge(pair) if pair.is_record else None
+        record = None
+        if pair.is_record:
+            relation, by_filter = self._neighbours, self._by_filter
+            record = RecordCharge.of(
+                self._ledger, pair.device, pair.coalition, neighbours=relation, by_filter=by_filter
+            )
         bounds = {}
         for exposure in exposures:
             bounds[exposure.bound_name] = self._bound(pair, exposure, record, owned[exposure.bound_name])
@@ -87,15 +91,6 @@ class _Writer:
             "bounds": bounds,
         }
 
-    def _record_charge(self, pair: CertifiedPair) -> RecordCharge:
-        return RecordCharge.of(
-            self._ledger,
-            pair.device,
-            pair.coalition,
-            neighbours=self._neighbours,
-            by_filter=self._by_filter,
-        )
-
     def _bound(
         self,
         pair: CertifiedPair,
@@ -107,7 +102,6 @@ class _Writer:
         if record is not None and not record.counts_draws(exposure):
             record = replace(record, rate=None)  # nor do they in a part of the exposure
         number_of, candidate, way = self._chosen(exposure, record, pair.row.delta)
-        own = () if record is None else _own_terms(record, exposure)
         found: dict[str, Any] = {
             "epsilon": number(stated.epsilon),
             "releases": stated.releases,
@@ -137,7 +131,8 @@ class _Writer:
                 }
                 for event in candidate.election_events
             ]
-        if own and own == way.terms and record is not None:
+        of_draws = record is not None and record.rate is not None and way.terms == record.drawn_terms()
+        if record is not None and way.terms and of_draws:
             found["record"] = {
                 "rate": record.rate,
                 "parts": [self._part(part, noise) for part in record.drawn],
@@ -168,11 +163,9 @@ class _Writer:
     def _part(self, part: RecordReleases, noise: Mapping[Release, Mapping[str, float]]) -> dict[str, Any]:
         return {**_plain(part), "releases": self._listed(part.releases, noise)}
 
-    def _listed(
-        self, releases: Sequence[Release], noise: Mapping[Release, Mapping[str, float]] | None = None
-    ) -> list[int]:
+    def _listed(self, releases: Sequence[Release], noise: Mapping[Release, Mapping[str, float]]) -> list[int]:
         """The numbers of ``releases`` in the table."""
-        return [self._number(release, (noise or {}).get(release, {})) for release in releases]
+        return [self._number(release, noise.get(release, {})) for release in releases]
 
     def _number(self, release: Release, noise: Mapping[str, float]) -> int:
         owners = tuple(sorted((owner, variance) for owner, variance in noise.items() if variance))
@@ -181,13 +174,6 @@ class _Writer:
             self._numbers[key] = len(self.releases)
             self.releases.append(_plain(release) | ({"noise": dict(owners)} if owners else {}))
         return self._numbers[key]
-
-
-def _own_terms(record: RecordCharge, exposure: Exposure) -> tuple[GaussianTerm, ...]:
-    """What a record is charged as where its own draws count; empty where they do not."""
-    if record.rate is None or exposure.bound_name != "flow":
-        return ()
-    return tuple(part.term(record.rate, record.neighbours) for part in record.drawn)
 
 
 def _plain(value: Any) -> Any:

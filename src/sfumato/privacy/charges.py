@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.draws.noise_outcomes import noise_outcomes
-from sfumato.privacy.draws.round_outcomes import round_of_outcomes
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.guarantee import EpsilonBound
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm, merged
 from sfumato.privacy.losses.revealed_draws import RevealedDraws
-from sfumato.privacy.neighbours import Neighbours
-from sfumato.privacy.noise_scale import calibrate_scale
+from sfumato.privacy.public_draws import noise_outcomes, round_of_outcomes
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, RoundOutcomes, total_mu_squared
+from sfumato.privacy.sampling import GaussianTerm, Neighbours, Sampling, merged_terms
 
 _AS_GOOD_AS_CERTAIN = 1e-3
 _REPLACED = "whatever replaces the unit, both worlds share the draws without it"
@@ -245,7 +241,7 @@ def is_surely_within(
         for way in charges(exposure, neighbours):
             left = delta - way.failure_probability
             finite = left > 0 and all(term.multiplier > 0 for term in way.terms)
-            if finite and _told(tuple(merged(way.terms))).delta(epsilon) <= left:
+            if finite and _told(_ordered(way.terms)).delta(epsilon) <= left:
                 return True
     return False
 
@@ -253,41 +249,6 @@ def is_surely_within(
 @lru_cache(maxsize=1024)
 def _told(terms: tuple[GaussianTerm, ...]) -> RevealedDraws:
     return RevealedDraws.of(terms)
-
-
-def noise_scale_for(
-    exposures: Sequence[Exposure], *, epsilon: float, delta: float, neighbours: Neighbours
-) -> float:
-    """Least factor on all noise of a pair for an epsilon of at most ``epsilon``; infinite without noise."""
-    ways = (charge for exposure in exposures for charge in charges(exposure, neighbours))
-    return scale_for(ways, epsilon=epsilon, delta=delta)
-
-
-def scale_for(ways: Iterable[Composition], *, epsilon: float, delta: float) -> float:
-    """Least factor on all noise at which one of ``ways`` gives at most ``epsilon``.
-
-    A way whose ε is more at the least factor found before needs a larger one: it is not solved for.
-    """
-    least = math.inf
-    found = {(way.terms, way.neighbours, way.failure_probability): way for way in ways}
-    for charge in found.values():
-        left = delta - charge.failure_probability
-        if left > 0 and (math.isinf(least) or _is_within(charge, least, epsilon, left)):
-            least = min(least, _scale(charge.terms, charge.neighbours, epsilon, left))
-    return least
-
-
-def _is_within(charge: Composition, factor: float, epsilon: float, delta: float) -> bool:
-    """Whether ``charge`` has at most ``epsilon`` with its noise ``factor`` times as large."""
-    if factor == 0:
-        return False
-    terms = [replace(term, multiplier=term.multiplier * factor) for term in charge.terms]
-    return composed(terms, charge.neighbours, delta)[0] <= epsilon
-
-
-@cache
-def _scale(terms: tuple[GaussianTerm, ...], neighbours: Neighbours, epsilon: float, delta: float) -> float:
-    return calibrate_scale(terms, target_epsilon=epsilon, delta=delta, neighbours=neighbours)
 
 
 def composed(
@@ -302,11 +263,16 @@ def composed(
         known: another bound of the same pair. If releases that are not drawn have a larger epsilon, and all
             others add little to that, every draw is charged as seen, which is quick to compute.
     """
-    ordered = tuple(merged(terms))
+    ordered = _ordered(tuple(terms))
     least, most = _with_draws_seen(ordered, delta) if known < math.inf else (0.0, math.inf)
     if known < least and most <= least * (1 + _AS_GOOD_AS_CERTAIN):
         return most, "gdp"
     return _composed(ordered, neighbours, delta)
+
+
+@lru_cache(maxsize=4096)
+def _ordered(terms: tuple[GaussianTerm, ...]) -> tuple[GaussianTerm, ...]:
+    return tuple(merged_terms(terms))
 
 
 @cache
@@ -329,8 +295,5 @@ def _multiplier(release: Release, neighbours: Neighbours) -> float:
 
 def _one_multiplier(releases: Sequence[Release], neighbours: Neighbours) -> float:
     """Multiplier of the one Gaussian that a draw's releases amount to."""
-    return _inverse_root(total_mu_squared(releases, neighbours))
-
-
-def _inverse_root(mu_squared: float) -> float:
+    mu_squared = total_mu_squared(releases, neighbours)
     return math.inf if mu_squared == 0 else 1 / math.sqrt(mu_squared)

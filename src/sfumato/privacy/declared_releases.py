@@ -1,20 +1,96 @@
-"""What the declared releases of every protocol answer, whatever the topology."""
+"""What declared releases answer, which units they hold alike, and how one pair is charged.
+
+Observers meet the devices of a class alike, but for the probability q that a record is in a local step. ε
+never falls with q (docs/accounting.md), so the worst unit of a class, as a record and as a device, is the
+device whose records are drawn most often, and no row needs a figure that no device has.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol, Self
 
-from sfumato.privacy.draws.batches import BatchFacts
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.privacy.charges import Composition, charges, smallest_epsilon
 from sfumato.privacy.guarantee import EpsilonBound
-from sfumato.privacy.neighbours import Neighbours
-from sfumato.privacy.noise_law import NoiseLaw
+from sfumato.privacy.noise_scale import scale_for
 from sfumato.privacy.observers import PairClass, Party
-from sfumato.privacy.records import RecordReleases
-from sfumato.privacy.release import Exposure, Release
-from sfumato.privacy.unit_classes import UnitClass
+from sfumato.privacy.records import BatchFacts, RecordCharge, RecordReleases
+from sfumato.privacy.release import Exposure, NoiseLaw, Release, are_unprotected
+from sfumato.privacy.sampling import Neighbours
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class UnitClass:
+    """Devices that observers meet alike.
+
+    Attributes:
+        unit: the one whose records are drawn most often; the first of them, where several are.
+        count: how many devices there are.
+        least: the one whose records are drawn least often; ``None`` where all are drawn alike.
+        sites: numbers of the sites that they are at, where a user named any.
+    """
+
+    unit: int
+    count: int
+    least: int | None = None
+    sites: tuple[int, ...] = ()
+
+
+def unit_classes(
+    first: int,
+    count: int,
+    devices: Callable[[], IntArray],
+    *,
+    rates: FloatArray | None,
+    sites: IntArray | None,
+    apart: bool,
+) -> Iterator[UnitClass]:
+    """The classes that rows are about, of devices that observers meet alike.
+
+    Args:
+        first: the first of the devices.
+        count: how many there are.
+        devices: gives all of them, ascending; asked for only where rates or sites are known.
+        rates: of every device, how often its records are drawn; ``None`` where that makes no difference.
+        sites: the site of every device; ``None`` where a user named none.
+        apart: whether sites whose records are drawn unequally often are classes of their own.
+    """
+    if rates is None and sites is None:
+        yield UnitClass(first, count)
+        return
+    found = devices()
+    if sites is None or not apart or rates is None:
+        yield _one(found, rates, sites)
+        return
+    alike: dict[tuple[float, float], list[IntArray]] = {}
+    for site in dict.fromkeys(sites[found].tolist()):
+        there = found[sites[found] == site]
+        alike.setdefault((rates[there].max(), rates[there].min()), []).append(there)
+    for together in alike.values():
+        yield _one(np.concatenate(together), rates, sites)
+
+
+def _one(devices: IntArray, rates: FloatArray | None, sites: IntArray | None) -> UnitClass:
+    named = () if sites is None else tuple(dict.fromkeys(sites[devices].tolist()))
+    if rates is None:
+        return UnitClass(int(devices[0]), len(devices), None, named)
+    own = rates[devices]
+    most, least = int(own.argmax()), int(own.argmin())
+    return UnitClass(
+        int(devices[most]),
+        len(devices),
+        int(devices[least]) if own[least] < own[most] else None,
+        named,
+    )
 
 
 class DeclaredReleases(Protocol):
@@ -79,10 +155,127 @@ class DeclaredReleases(Protocol):
 def bounds_of(
     ledger: DeclaredReleases, exposures: Sequence[Exposure], *, delta: float, neighbours: Neighbours
 ) -> dict[str, EpsilonBound]:
-    """The bound of every exposure of one pair, by name."""
+    """The bound of every exposure of one pair, by name; of those that charge the same, once."""
     found: dict[str, EpsilonBound] = {}
-    for exposure in exposures:
-        known = min((bound.epsilon for bound in found.values()), default=math.inf)
-        bound = ledger.bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
+    for number, exposure in enumerate(exposures):
+        same = next((other for other in exposures[:number] if exposure.charges_what(other)), None)
+        if same is None:
+            known = min((bound.epsilon for bound in found.values()), default=math.inf)
+            bound = ledger.bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
+        else:
+            bound = found[same.bound_name]
         found[exposure.bound_name] = replace(bound, exposed=exposure.exposed, gap=exposure.gap)
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class PairCharge:
+    """One pair of a unit and a coalition.
+
+    Attributes:
+        ledger: the declared releases.
+        device: the unit, or the device of the record.
+        coalition: who observes it.
+        neighbours: the relation of the spec.
+        record: how the record is charged; ``None`` where the device is the unit.
+        larger: the same pair towards a larger coalition, which bounds it too (`DeclaredReleases`); ``None``
+            where there is none.
+    """
+
+    ledger: DeclaredReleases
+    device: int
+    coalition: tuple[Party, ...]
+    neighbours: Neighbours
+    record: RecordCharge | None
+    larger: PairCharge | None = None
+
+    @classmethod
+    def of(
+        cls,
+        ledger: DeclaredReleases,
+        kind: str,
+        device: int,
+        coalition: Sequence[Party],
+        *,
+        neighbours: Neighbours,
+        drawn_like: int | None = None,
+        by_filter: bool = False,
+    ) -> PairCharge:
+        """For a unit of ``kind``: ``device``, or ``record``; the other arguments as of `RecordCharge.of`."""
+        members = tuple(coalition)
+        if kind != "record":
+            return cls(ledger, device, members, neighbours, None)
+
+        def towards(observers: tuple[Party, ...], larger: PairCharge | None) -> PairCharge:
+            record = RecordCharge.of(
+                ledger, device, observers, neighbours=neighbours, drawn_like=drawn_like, by_filter=by_filter
+            )
+            return cls(ledger, device, observers, neighbours, record, larger)
+
+        wider = ledger.larger_coalition(device, members)
+        return towards(members, None if wider is None else towards(wider, None))
+
+    @cached_property
+    def exposures(self) -> tuple[Exposure, ...]:
+        """One exposure a bound."""
+        return self.ledger.exposures(self.device, self.coalition)
+
+    def bounds(self, delta: float) -> dict[str, EpsilonBound]:
+        """Every bound towards the coalition itself, by name."""
+        if self.record is None:
+            return bounds_of(self.ledger, self.exposures, delta=delta, neighbours=self.neighbours)
+        return {
+            e.bound_name: replace(
+                self.record.bound_epsilon(e, delta=delta, ways=self._ways_of_record[e.bound_name]),
+                exposed=e.exposed,
+                gap=e.gap,
+            )
+            for e in self.exposures
+        }
+
+    @cached_property
+    def _ways_of_record(self) -> dict[str, tuple[Composition, ...]]:
+        assert self.record is not None
+        return {e.bound_name: self.record.ways(e) for e in self.exposures}
+
+    def ways(self, exposure: Exposure) -> tuple[Composition, ...]:
+        """Every sound way to charge ``exposure``, one of `exposures`."""
+        if self.record is None:
+            return charges(exposure, self.neighbours)
+        return self._ways_of_record[exposure.bound_name]
+
+    def way(self, exposure: Exposure, delta: float) -> Composition:
+        """The way of charging ``exposure`` that gives its bound."""
+        ways = self.ways(exposure)
+        if len(ways) == 1:
+            return ways[0]
+        return min(ways, key=lambda way: smallest_epsilon([way], 0, delta=delta).epsilon)
+
+    def least(self, delta: float) -> tuple[PairCharge, dict[str, EpsilonBound]]:
+        """Of this pair and the larger one, that with the smaller ε, and every bound of it, by name."""
+        bounds = self.bounds(delta)
+        if self.larger is None:
+            return self, bounds
+        found = self.larger.bounds(delta)
+        smaller = min(b.epsilon for b in found.values()) < min(b.epsilon for b in bounds.values())
+        return (self.larger, found) if smaller else (self, bounds)
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest bound's ε."""
+        _, bounds = self.least(delta)
+        return min(bound.epsilon for bound in bounds.values())
+
+    def noise_scale(self, epsilon: float, delta: float) -> float:
+        """Least factor on all noise for an ε of at most ``epsilon``; infinite without noise."""
+        ways = (way for exposure in self.exposures for way in self.ways(exposure))
+        own = scale_for(ways, epsilon=epsilon, delta=delta)
+        return own if self.larger is None else min(own, self.larger.noise_scale(epsilon, delta))
+
+    @property
+    def is_unprotected(self) -> bool:
+        """Whether every bound charges something without noise, so that ε is infinite."""
+        if self.record is None:
+            return are_unprotected(self.exposures)
+        ways = (way for exposure in self.exposures for way in self.ways(exposure))
+        own = all(any(term.multiplier == 0 for term in way.terms) for way in ways)
+        return own and (self.larger is None or self.larger.is_unprotected)

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Relation
+from sfumato.privacy.sampling import Neighbours
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,58 @@
-"""Calibration: the factor on all noise at which a composition meets its target."""
+"""Calibration: the factor on all noise at which a pair, or a composition, meets its target."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from sfumato.privacy.accountant import compose
+from sfumato.privacy.charges import Composition, charges, composed
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm, is_visible_mixture, merged, outcomes_told
 from sfumato.privacy.losses.revealed_draws import RevealedDraws
-from sfumato.privacy.neighbours import Neighbours
+from sfumato.privacy.release import Exposure
+from sfumato.privacy.sampling import GaussianTerm, Neighbours, is_visible_mixture, merged_terms, outcomes_told
 
 _COARSER = 16.0
 """How much wider the grid is on which a root is looked for first."""
 _STEP, _CLOSE, _FLAT, _REFINED = 0.01, 8e-5, 0.05, 6
 """In ln(factor): for slopes, and how far a root may be below. Slopes taken as too flat. Steps from there."""
+
+
+def noise_scale_for(
+    exposures: Sequence[Exposure], *, epsilon: float, delta: float, neighbours: Neighbours
+) -> float:
+    """Least factor on all noise of a pair for an epsilon of at most ``epsilon``; infinite without noise."""
+    ways = (charge for exposure in exposures for charge in charges(exposure, neighbours))
+    return scale_for(ways, epsilon=epsilon, delta=delta)
+
+
+def scale_for(ways: Iterable[Composition], *, epsilon: float, delta: float) -> float:
+    """Least factor on all noise at which one of ``ways`` gives at most ``epsilon``.
+
+    A way whose ε is more at the least factor found before needs a larger one: it is not solved for.
+    """
+    least = math.inf
+    found = {(way.terms, way.neighbours, way.failure_probability): way for way in ways}
+    for charge in found.values():
+        left = delta - charge.failure_probability
+        if left > 0 and (math.isinf(least) or _is_within(charge, least, epsilon, left)):
+            least = min(least, _scale(charge.terms, charge.neighbours, epsilon, left))
+    return least
+
+
+def _is_within(charge: Composition, factor: float, epsilon: float, delta: float) -> bool:
+    """Whether ``charge`` has at most ``epsilon`` with its noise ``factor`` times as large."""
+    if factor == 0:
+        return False
+    terms = [replace(term, multiplier=term.multiplier * factor) for term in charge.terms]
+    return composed(terms, charge.neighbours, delta)[0] <= epsilon
+
+
+@cache
+def _scale(terms: tuple[GaussianTerm, ...], neighbours: Neighbours, epsilon: float, delta: float) -> float:
+    return calibrate_scale(terms, target_epsilon=epsilon, delta=delta, neighbours=neighbours)
 
 
 def calibrate_scale(
@@ -43,7 +79,7 @@ def calibrate_scale(
     """
     if not 0 < target_epsilon < math.inf:
         raise ValueError(f"target_epsilon: got {target_epsilon}; must be > 0 and finite")
-    charged = merged(terms)
+    charged = merged_terms(terms)
     curve = compose(charged, neighbours=neighbours)
     if curve.gdp_mu is not None:
         return curve.gdp_mu / gaussian.mu(epsilon=target_epsilon, delta=delta) * (1 + 1e-9)

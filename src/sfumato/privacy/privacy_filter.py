@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.release import Exposure
+from sfumato.privacy.sampling import Neighbours
 
 FloatArray = npt.NDArray[np.float64]
 

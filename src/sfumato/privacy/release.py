@@ -12,8 +12,34 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from sfumato.privacy.draws.sampling import Sampling, any_of_fixed_draw
-from sfumato.privacy.neighbours import Neighbours
+from sfumato.privacy.sampling import Neighbours, Sampling, any_of_fixed_draw
+
+
+@dataclass(frozen=True)
+class NoiseLaw:
+    """The distribution of a mechanism's noise, and whether the accountant can compose it.
+
+    The accountant composes Gaussian noise only. Noise of any other law is charged as none: epsilon is
+    infinite, and the report says why.
+
+    Attributes:
+        name: of the distribution, for people.
+        why_not_composed: why its releases cannot be charged as those of a Gaussian mechanism with the same
+            standard deviation; empty where they can.
+        composed_for_records: whether they can for a record as the unit all the same: what cannot be said is
+            how far a whole device moves a message.
+    """
+
+    name: str
+    why_not_composed: str = ""
+    composed_for_records: bool = False
+
+    def is_composed(self, *, of_records: bool = False) -> bool:
+        """Whether releases with this noise are charged as those of a Gaussian mechanism."""
+        return not self.why_not_composed or (of_records and self.composed_for_records)
+
+
+GAUSSIAN = NoiseLaw("Gaussian")
 
 
 @dataclass(frozen=True)
@@ -53,7 +79,10 @@ class Release:
 
     def mu_squared(self, neighbours: Neighbours) -> float:
         """``(sensitivity / noise std)^2`` of one such release; infinite without noise."""
-        return _ratio_squared(self.sensitivity(neighbours), self.variance)
+        sensitivity = self.sensitivity(neighbours)
+        if sensitivity == 0:
+            return 0.0
+        return sensitivity**2 / self.variance if self.variance > 0 else math.inf
 
     @property
     def depends_on_unit(self) -> bool:
@@ -64,12 +93,6 @@ class Release:
     def is_unprotected(self) -> bool:
         """Whether it depends on the unit's data and has no noise that the coalition does not know."""
         return self.depends_on_unit and self.variance == 0
-
-
-def _ratio_squared(sensitivity: float, variance: float) -> float:
-    if sensitivity == 0:
-        return 0.0
-    return sensitivity**2 / variance if variance > 0 else math.inf
 
 
 def total_mu_squared(releases: Iterable[Release], neighbours: Neighbours) -> float:
@@ -254,6 +277,10 @@ class Exposure:
     def release_count(self) -> int:
         """Number of releases in the whole training."""
         return sum(count for _, count in self.counted_releases)
+
+    def charges_what(self, other: Exposure) -> bool:
+        """Whether it is known to charge what ``other`` charges, under whatever name."""
+        return self.draws is other.draws and not (self.alternatives or self.election_events or self.outcomes)
 
     @property
     def draw_hidden(self) -> bool:

@@ -13,7 +13,7 @@ from sfumato.protocols.base import FederatedProtocol, State
 from sfumato.protocols.groups.base import ROUND_FUNCTIONS, RoundFunction
 from sfumato.protocols.message_hooks import Listener
 from sfumato.schedule.base import Plan
-from sfumato.spec.grouped_protocols import add_variant
+from sfumato.spec.document import add_variant
 
 
 def protocol_of(

@@ -30,7 +30,7 @@ from sfumato.durable_files import replacing
 from sfumato.errors import SpecError
 from sfumato.families import family_of
 from sfumato.privacy.observers import Party
-from sfumato.privacy.views import View
+from sfumato.privacy.received import CoalitionView
 from sfumato.run_folder.view_files import round_file, slug
 from sfumato.schedule.adaptive_clip import require_fixed_clip
 from sfumato.schedule.base import Plan
@@ -47,7 +47,7 @@ FloatArray = npt.NDArray[np.float32]
 class ObserverPosition(Protocol):
     """The position of a coalition in a topology."""
 
-    def view(self, number: int, index: int) -> View:
+    def view(self, number: int, index: int) -> CoalitionView:
         """What it receives in an aggregation, as the ledger says."""
 
     def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
@@ -66,7 +66,7 @@ class TreeObserverPosition:
     plan: TreePlan
     coalition: tuple[Party, ...]
 
-    def view(self, number: int, index: int) -> View:
+    def view(self, number: int, index: int) -> CoalitionView:
         """What it receives; see `ObserverPosition`.
 
         A member that is elected supernode receives as one, and an elected supernode knows what it sends.
@@ -104,7 +104,7 @@ class GroupObserverPosition:
     plan: GroupPlan
     coalition: tuple[Party, ...]
 
-    def view(self, number: int, index: int) -> View:
+    def view(self, number: int, index: int) -> CoalitionView:
         """What it receives; see `ObserverPosition`."""
         return self.plan.ledger.view(self.coalition, number + 1)
 

@@ -6,15 +6,9 @@
 bits a second; a gain, an SNR or a share without any is a linear power ratio, a *magnitude* a linear amplitude
 ratio.
 
-    channels         the links of a spec: placed once, faded anew every round
-    cells            the air of cells in one round
+    channels         the links of a spec: placed once, faded anew every round, and the laws of both
+    cells            the air of cells in one round: who transmits when, how long and with how much energy
     costs            energy, time and bytes of messages, by links and wires
     group_costs      the same between workers and masters of groups
-    access           who transmits when: in turns, side by side, or all at once
-    link_budget      how much transmitted power arrives, and how much noise with it
-    fading           how a gain varies from round to round
-    placement        where devices are
-    message_sizes    how much of a message compression lets through
     secagg_traffic   what secure aggregation sends
-    units            decibels and watts
 """

@@ -1,16 +1,18 @@
-"""The air of radio cells in one round: how long messages take, and with how much energy."""
+"""The air of radio cells in one round: how long messages take, and with how much energy.
+
+Devices of a cell transmit in turns (TDMA) or side by side (OFDMA).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from sfumato.radio.access import airtime_s, expected_slowest, in_cells, in_turns_s, side_by_side_s
-from sfumato.radio.channels import Channels
-from sfumato.radio.units import FloatArray, IntArray, watts
+from sfumato.radio.channels import Channels, FloatArray, IntArray, watts
 from sfumato.spec.radio import LinkRadio
 
 
@@ -51,13 +53,13 @@ class Cells:
         if channels.radio.access == "ofdma":
             shares = 1.0 / np.bincount(cells, minlength=count)[cells]
         times = airtime_s(bits, channels.uplink_snr(self.gains, links), channels.bandwidth_hz, shares)
-        together = side_by_side_s if channels.radio.access == "ofdma" else in_turns_s
-        energy = in_cells(channels.powers_w[links] * times, cells, count)
+        together = slowest_in_cells if channels.radio.access == "ofdma" else sum_in_cells
+        energy = sum_in_cells(channels.powers_w[links] * times, cells, count)
         return Airtime(energy, together(times, cells, count))
 
     def broadcast(self, links: IntArray, bits: float) -> Airtime:
         """One message to all ``links`` of every cell, at the rate of the worst of them."""
-        slowest = side_by_side_s(
+        slowest = slowest_in_cells(
             self._downlink_s(links, bits), self.channels.cells[links], self.channels.cell_count
         )
         return Airtime(self._broadcast_w * slowest, slowest)
@@ -65,7 +67,7 @@ class Cells:
     def unicast(self, links: IntArray, bits: FloatArray) -> Airtime:
         """Each of ``links`` its own message of so many ``bits`` ``[len(links)]``, in turns."""
         times = self._downlink_s(links, bits)
-        total = in_turns_s(times, self.channels.cells[links], self.channels.cell_count)
+        total = sum_in_cells(times, self.channels.cells[links], self.channels.cell_count)
         return Airtime(self._broadcast_w * total, total)
 
     def expected_uplink(self, counts: IntArray, bits_of_each: Callable[[int], float]) -> Airtime:
@@ -83,7 +85,7 @@ class Cells:
         for chosen in np.unique(counts[counts > 0]):
             bits = bits_of_each(int(chosen))
             times = airtime_s(bits, snr, channels.bandwidth_hz, 1.0 / chosen if split else 1.0)
-            spent = in_cells(channels.powers_w * times, channels.cells, channels.cell_count)
+            spent = sum_in_cells(channels.powers_w * times, channels.cells, channels.cell_count)
             if split:
                 slowest = [
                     expected_slowest(times[a:b], int(chosen)) if chosen <= b - a else np.nan
@@ -91,7 +93,7 @@ class Cells:
                 ]
                 done = np.array(slowest)
             else:
-                done = chosen / sizes * in_cells(times, channels.cells, channels.cell_count)
+                done = chosen / sizes * sum_in_cells(times, channels.cells, channels.cell_count)
             here = counts == chosen
             energy = np.where(here, chosen / sizes * spent, energy)
             delay = np.where(here, done, delay)
@@ -109,7 +111,7 @@ class Cells:
         links = np.arange(len(channels.cells))
         for chosen in np.unique(counts[counts > 0]):
             times = self._downlink_s(links, bits_of_each(int(chosen)))
-            whole = in_turns_s(times, channels.cells, channels.cell_count)
+            whole = sum_in_cells(times, channels.cells, channels.cell_count)
             total = np.where(counts == chosen, chosen / sizes * whole, total)
         return Airtime(self._broadcast_w * total, total)
 
@@ -126,3 +128,43 @@ class Cells:
 def bits_of(count: IntArray) -> FloatArray:
     """So many bytes, in bits."""
     return 8.0 * count.astype(np.float64)
+
+
+def airtime_s(
+    bits: float | FloatArray, snr: float | FloatArray, bandwidth_hz: float, share: float | FloatArray = 1.0
+) -> FloatArray:
+    """Time that messages take at Shannon's rate, ``f·W·log2(1 + snr/f)`` bits a second.
+
+    Args:
+        bits: of each message.
+        snr: as received if all the power went over the whole band (linear).
+        bandwidth_hz: W, of the whole band.
+        share: f, of the band that the sender has to itself; its power is then denser, and its noise less.
+    """
+    rate_bps = share * bandwidth_hz * np.log1p(np.asarray(snr) / share) / math.log(2)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.divide(bits, rate_bps), dtype=np.float64)
+
+
+def sum_in_cells(values: FloatArray, cells: IntArray, count: int) -> FloatArray:
+    """Sums of ``values`` by cell ``[count]``, 0 of an empty one; of airtimes, how long they take in turn."""
+    return np.bincount(cells, weights=values, minlength=count).astype(np.float64)
+
+
+def slowest_in_cells(airtimes_s: FloatArray, cells: IntArray, count: int) -> FloatArray:
+    """When the last one of each cell is done, all beginning together ``[count]``: the slowest; 0 if empty."""
+    slowest = np.zeros(count)
+    np.maximum.at(slowest, cells, airtimes_s)
+    return slowest
+
+
+def expected_slowest(values: FloatArray, chosen: int) -> float:
+    """Expectation of the largest of ``chosen`` of these values, drawn uniformly without replacement.
+
+    The j-th smallest of n is the largest drawn with probability ``C(j−1, s−1)/C(n, s)``.
+    """
+    n, weight, expected = len(values), chosen / len(values), 0.0
+    for j, value in zip(range(n, chosen - 1, -1), np.sort(values)[::-1], strict=False):
+        expected += weight * float(value)
+        weight *= (j - chosen) / (j - 1) if j > 1 else 0.0
+    return expected

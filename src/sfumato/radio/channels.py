@@ -1,34 +1,39 @@
 """The radio links of a spec: placed once, faded anew every round, the same whoever asks.
 
 A link is a device's towards its aggregator: in a tree one for each device, in groups one for each
-membership. The channel is constant within a round (block fading) and the same both ways.
+membership. The channel is constant within a round (block fading) and the same both ways. The laws of
+placement, path loss and fading follow the links.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
+import numpy.typing as npt
+from scipy.special import ive
 
 from sfumato.errors import SpecError
-from sfumato.network.groups import Groups
-from sfumato.network.inlining import read_distances
-from sfumato.network.tree import Tree
-from sfumato.radio import fading
-from sfumato.radio.access import air_delay_s
-from sfumato.radio.link_budget import noise_power_w, path_gain
-from sfumato.radio.placement import disc_distances_m
-from sfumato.radio.units import FloatArray, IntArray, from_db, watts
 from sfumato.random import Stream, generator
 from sfumato.spec.document import Spec
-from sfumato.spec.radio import RICIAN_K_DB, AirRadio, LinkRadio, NoRadio
+from sfumato.spec.radio import REFERENCE_M, RICIAN_K_DB, AirRadio, LinkRadio, NoRadio
+
+if TYPE_CHECKING:
+    from sfumato.network.groups import Groups
+    from sfumato.network.tree import Tree
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 _PLACEMENT, _SNR_LIMITS, _SHADOWING, _FADING = range(4)  # part of the file format: never renumber
 _OVER_THE_AIR = ("pfels", "wfl-p", "wfl-pdp")
-_RAYLEIGH_MEAN = fading.rician_mean(0.0)
+_OF_H2FDP, _OF_PFELS = LinkRadio(), AirRadio(preset="pfels")
 
 
 def radio_of(spec: Spec) -> LinkRadio | AirRadio:
@@ -37,7 +42,7 @@ def radio_of(spec: Spec) -> LinkRadio | AirRadio:
         return LinkRadio(bits_per_parameter=spec.radio.bits_per_parameter)
     if spec.radio is not None:
         return spec.radio
-    return AirRadio(preset="pfels") if spec.protocol in _OVER_THE_AIR else LinkRadio()
+    return _OF_PFELS if spec.protocol in _OVER_THE_AIR else _OF_H2FDP
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +93,11 @@ class Channels:
         if given is None:
             radius = self.radio.radius_m
             return self._of_links(lambda rng: disc_distances_m(rng, len(self.cells), radius), _PLACEMENT)
-        found = np.array(read_distances(Path(given)) if isinstance(given, str) else given)
+        if isinstance(given, str):
+            from sfumato.network.inlining import read_distances
+
+            given = read_distances(Path(given))
+        found = np.array(given)
         if len(found) != len(self.cells):
             raise SpecError(
                 "radio.distances_m",
@@ -108,7 +117,7 @@ class Channels:
         )
         if radio.shadowing_db > 0:
             spread, count = radio.shadowing_db, len(gains)
-            gains = gains * self._of_links(lambda rng: fading.shadowing(rng, count, spread), _SHADOWING)
+            gains = gains * self._of_links(lambda rng: shadowing(rng, count, spread), _SHADOWING)
         return gains
 
     @cached_property
@@ -133,10 +142,10 @@ class Channels:
             case "exponential":
                 drawn = gain.mean * rng.standard_exponential(count)
             case "rayleigh":
-                drawn = gain.mean / _RAYLEIGH_MEAN * fading.rayleigh(rng, count)
+                drawn = gain.mean / rician_mean(0.0) * rayleigh(rng, count)
             case "rician":
                 k_factor = from_db(RICIAN_K_DB if gain.k_factor_db is None else gain.k_factor_db)
-                drawn = gain.mean / fading.rician_mean(k_factor) * fading.rician(rng, count, k_factor)
+                drawn = gain.mean / rician_mean(k_factor) * rician(rng, count, k_factor)
             case "constant":
                 drawn = np.full(count, gain.mean)
         return np.clip(drawn, gain.min, gain.max)
@@ -190,9 +199,12 @@ class Channels:
         return snr
 
     def air_delay_s(self, coordinates: int) -> float:
-        """Time of a superposed transmission of so many coordinates."""
+        """Time of a superposed transmission of so many coordinates, however many take part.
+
+        A coordinate goes over each subcarrier of a slot (pfels.txt, section 4.1).
+        """
         if isinstance(self.radio, AirRadio):
-            return air_delay_s(coordinates, self.radio.subcarriers, self.radio.slot_s)
+            return -(-coordinates // self.radio.subcarriers) * self.radio.slot_s
         return coordinates / self.radio.bandwidth_hz
 
     @property
@@ -217,9 +229,86 @@ class Channels:
         return generator(self.seed, Stream.CHANNEL, what, number)
 
 
+@overload
+def from_db(value_db: float) -> float: ...
+@overload
+def from_db(value_db: FloatArray) -> FloatArray: ...
+def from_db(value_db: float | FloatArray) -> float | FloatArray:
+    """A linear power ratio from decibels."""
+    return 10.0 ** (value_db / 10.0)
+
+
+def watts(power_dbm: float) -> float:
+    """Watts from dBm (decibels over a milliwatt)."""
+    return 1e-3 * from_db(power_dbm)
+
+
+def disc_distances_m(rng: np.random.Generator, count: int, radius_m: float) -> FloatArray:
+    """Distances to the centre of points uniform over a disc, without its innermost metre.
+
+    The area within d grows as d squared, so a uniform share of the area gives the distance.
+
+    Raises:
+        ValueError: a radius of a metre or less.
+    """
+    if not radius_m > REFERENCE_M:
+        raise ValueError(f"radius_m: got {radius_m}; must be above {REFERENCE_M:g}")
+    return np.sqrt(REFERENCE_M**2 + rng.random(count) * (radius_m**2 - REFERENCE_M**2))
+
+
+def path_gain(distance_m: FloatArray, *, exponent: float, reference_db: float) -> FloatArray:
+    """Log-distance path loss as a power gain (linear): ``reference_db − 10·exponent·log10(d/1 m)`` in dB.
+
+    h2fdp.txt, Appendix D, has -30 dB and 3.75.
+
+    Raises:
+        ValueError: a distance below `REFERENCE_M`.
+    """
+    if not (distance_m >= REFERENCE_M).all():
+        raise ValueError(f"distance_m: got {distance_m.min()}; must be at least {REFERENCE_M:g}")
+    return from_db(reference_db) * (distance_m / REFERENCE_M) ** -exponent
+
+
+def noise_power_w(density_dbm_hz: float, bandwidth_hz: float) -> float:
+    """Noise that a receiver of this bandwidth collects, W, from its density in dBm per hertz."""
+    return watts(density_dbm_hz) * bandwidth_hz
+
+
 def _fading(kind: str, k_factor_db: float | None, rng: np.random.Generator, count: int) -> FloatArray:
     if kind == "rayleigh":
-        return fading.rayleigh(rng, count)
+        return rayleigh(rng, count)
     if kind == "rician":
-        return fading.rician(rng, count, from_db(RICIAN_K_DB if k_factor_db is None else k_factor_db))
+        return rician(rng, count, from_db(RICIAN_K_DB if k_factor_db is None else k_factor_db))
     return np.ones(count)
+
+
+def rayleigh(rng: np.random.Generator, count: int) -> FloatArray:
+    """Magnitudes |u| of u ~ CN(0, 1), of mean power 1: no line of sight."""
+    return np.sqrt(rng.standard_exponential(count))
+
+
+def rician(rng: np.random.Generator, count: int, k_factor: float) -> FloatArray:
+    """Magnitudes of mean power 1 with a line of sight.
+
+    Args:
+        rng: randomness.
+        count: how many.
+        k_factor: power of the direct path over that of all others (linear); 0 is Rayleigh.
+    """
+    direct, scattered = math.sqrt(k_factor / (k_factor + 1)), math.sqrt(0.5 / (k_factor + 1))
+    in_phase, quadrature = rng.standard_normal((2, count)) * scattered
+    magnitudes: FloatArray = np.hypot(direct + in_phase, quadrature)
+    return magnitudes
+
+
+def rician_mean(k_factor: float) -> float:
+    """Mean magnitude of `rician`: ``√(π/(4(K+1))) · L½(−K)``; of `rayleigh` with ``k_factor = 0``."""
+    half = k_factor / 2
+    # the Laguerre function in scaled Bessel functions, which do not overflow
+    laguerre = (1 + k_factor) * ive(0, half) + k_factor * ive(1, half)
+    return math.sqrt(math.pi / (4 * (k_factor + 1))) * float(laguerre)
+
+
+def shadowing(rng: np.random.Generator, count: int, std_db: float) -> FloatArray:
+    """Power gains (linear) of obstacles: log-normal, median 1, of this standard deviation in decibels."""
+    return from_db(std_db * rng.standard_normal(count))

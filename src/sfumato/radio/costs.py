@@ -14,13 +14,13 @@ from functools import cached_property
 import numpy as np
 
 from sfumato.network.tree import Tree
-from sfumato.radio.access import side_by_side_s
-from sfumato.radio.cells import Airtime, Cells, bits_of
-from sfumato.radio.channels import Channels
-from sfumato.radio.message_sizes import kept_coordinates, sent_bits
+from sfumato.radio.cells import Airtime, Cells, bits_of, slowest_in_cells
+from sfumato.radio.channels import BoolArray, Channels, FloatArray, IntArray, watts
 from sfumato.radio.secagg_traffic import secure_bytes
-from sfumato.radio.units import BoolArray, FloatArray, IntArray, watts
 from sfumato.spec.document import Spec
+from sfumato.spec.transport import Compression
+
+FLOAT_BITS = 32
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,8 @@ class Cost:
 
     def then(self, other: Cost) -> Cost:
         """Both, one after the other."""
-        return Cost(
-            self.energy_j + other.energy_j,
-            self.delay_s + other.delay_s,
-            self.bytes_up + other.bytes_up,
-            self.bytes_down + other.bytes_down,
-        )
+        energy_j, delay_s = self.energy_j + other.energy_j, self.delay_s + other.delay_s
+        return Cost(energy_j, delay_s, self.bytes_up + other.bytes_up, self.bytes_down + other.bytes_down)
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +216,7 @@ class TreeRound:
         heard = len(receivers) + (0 if also is None else len(also))
         nodes, paths = tree.tiers[tier].size, tree.paths[:, tier]
         # everybody below a node waits for it, and it for everybody below
-        waits = side_by_side_s(up.delay_s, paths, nodes) + side_by_side_s(down.delay_s, paths, nodes)
+        waits = slowest_in_cells(up.delay_s, paths, nodes) + slowest_in_cells(down.delay_s, paths, nodes)
         radio = Cost(
             energy_j=float(up.energy_j.sum() + down.energy_j.sum()),
             delay_s=float(waits.max()),
@@ -272,3 +268,29 @@ class TreeRound:
             self.cells.unicast(devices, bits_of(bytes_down)),
         )
         return up.then(down), int(bytes_up.sum()), int(bytes_down.sum())
+
+
+def kept_coordinates(compression: Compression | None, parameters: int) -> int:
+    """k: how many of the model's coordinates a message holds; at least one."""
+    if compression is None:
+        return parameters
+    return max(1, round(compression.ratio * parameters))
+
+
+def message_bytes(compression: Compression | None, parameters: int) -> int:
+    """Bytes of one device's message.
+
+    The coordinates are public (a shared seed, or the released model), so only their values are sent:
+    32-bit floats, or so many bits each and one float that scales them (QSGD).
+    """
+    kept = kept_coordinates(compression, parameters)
+    if compression is None or compression.bits is None:
+        return kept * FLOAT_BITS // 8
+    return -(-kept * compression.bits // 8) + FLOAT_BITS // 8
+
+
+def sent_bits(compression: Compression | None, parameters: int, float_bits: int) -> int:
+    """Bits of one device's message on a radio that sends a float in ``float_bits``."""
+    if compression is None or compression.bits is None:
+        return kept_coordinates(compression, parameters) * float_bits
+    return 8 * message_bytes(compression, parameters)

@@ -8,11 +8,9 @@ import numpy as np
 
 from sfumato.network.groups import Groups
 from sfumato.radio.cells import Cells, bits_of
-from sfumato.radio.channels import Channels
-from sfumato.radio.costs import Cost
-from sfumato.radio.message_sizes import kept_coordinates, sent_bits
+from sfumato.radio.channels import BoolArray, Channels, IntArray
+from sfumato.radio.costs import Cost, kept_coordinates, sent_bits
 from sfumato.radio.secagg_traffic import secure_bytes
-from sfumato.radio.units import BoolArray, IntArray
 from sfumato.spec.document import Spec
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sfumato.radio.units import IntArray
+from sfumato.radio.channels import IntArray
 from sfumato.secure_aggregation.traffic import session_bytes
 
 RING_BITS = 32

@@ -33,7 +33,7 @@ from sfumato.run_folder.metrics_table import EPSILON_PREFIX, METRICS_FILE, read_
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 from sfumato.run_folder.rounds_log import read_rounds
 from sfumato.run_folder.seal import CHECKPOINT_FILE, read_seal
-from sfumato.spec.fingerprint import SPEC_HASH
+from sfumato.spec.document import SPEC_HASH
 from sfumato.user_text import MAX_OWN_BYTES, parse_json, parse_yaml, plain, read_text
 
 SPEC_FILE = "spec.yaml"

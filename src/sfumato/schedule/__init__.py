@@ -8,19 +8,17 @@ and parties of ``secure_aggregation`` and ``election`` are imported.
     resolve/              from a spec to the plan: choices made, noise sized, the result frozen
     noise/                who adds noise, how much, under which law
     air/                  sending over the air
-    faults/               dropouts, lost messages, failing and elected supernodes
+    faults/               dropouts, failing and elected supernodes
     control/              rounds that are chosen on the way, within a preset budget
     rows/                 units and observers by name, what is watched, sentences on an ε
     tree, groups          the plan of each family
     tree_facts            a tree's releases as facts for the accountant
-    aggregation_schedule  which tier aggregates after which local step
-    per_edge              counts that differ from edge to edge, listed
+    local_steps           step sizes, how far steps go together, and who aggregates after which
     batches               how devices draw the batches of their local steps
-    participation         who takes part in a round, and what sums are divided by
-    group_assignments     which workers the groups sample
+    participation         who takes part in a round of a tree, and who is sure to be there
+    group_participation   whom the groups sample in a round, and whose messages get through
     moves                 devices that move, trust that changes: the trees of a run, and what is refused
     integer_grid          the integers of secure aggregation
     adaptive_clip         a clip norm that follows the lengths of updates: its account and refusals
-    learning_rate         the step size of a round, and how far steps with momentum go
     model_size            parameters of a model, by arithmetic
 """

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from sfumato.data.dataset_sizes import known_examples
 from sfumato.errors import DataError, SpecError
-from sfumato.privacy.draws.batches import SHUFFLED, BatchFacts
-from sfumato.schedule.learning_rate import momentum_gain
+from sfumato.privacy.records import SHUFFLED, BatchFacts
+from sfumato.schedule.local_steps import momentum_gain
 from sfumato.spec.document import Spec
 
 IntArray = npt.NDArray[np.int64]
@@ -41,14 +41,14 @@ def batch_facts(
         return BatchFacts(why_not_drawn="devices remember what earlier messages left out (error feedback)")
     if training.keeps_variates:
         return BatchFacts(why_not_drawn="devices remember earlier messages (control variates)")
-    sizes = _sizes(spec, places)
+    sizes = _known_record_counts(spec, places)
     if sizes is None:
         return BatchFacts(why_not_drawn="how many records a device has is not known before they are read")
-    rates = np.where(sizes > 0, np.minimum(1.0, _divisor(spec) / np.maximum(sizes, 1)), 0.0)
+    rates = np.where(sizes > 0, np.minimum(1.0, _expected_batch_size(spec) / np.maximum(sizes, 1)), 0.0)
     answered = starts_from_hidden or training.global_update == "resend" or np.max(np.concatenate(pieces)) > 1
     most = int(sizes.max())
-    answering = (most, 0.0) if at_steps else _answering(spec, most) if answered else (0, 0.0)
-    known = {tuple(own): _with_moves(spec, rates, own, answering) for own in pieces}
+    answering = (most, 0.0) if at_steps else _most_answering(spec, most) if answered else (0, 0.0)
+    known = {tuple(own): _facts_of_messages(spec, rates, own, answering) for own in pieces}
     each = tuple(known[tuple(own)] for own in pieces)
     return each[0] if len(known) == 1 else replace(each[0], moves=(), replaced_moves=(), of_leaf=each)
 
@@ -86,29 +86,29 @@ def require_record_rates(spec: Spec, places: IntArray, batches: BatchFacts) -> N
     raise SpecError("privacy.clip.kind", "example", allowed)
 
 
-def _answering(spec: Spec, most: int) -> tuple[int, float]:
+def _most_answering(spec: Spec, most: int) -> tuple[int, float]:
     """The most gradients that a step adds up where other records answer, and how likely it adds up more.
 
     That is the gradients of all ``most`` records of the largest device. At least k of the others are drawn
     with probability at most exp(k - b) (b/k)^k, for k above their expected number, which is at most b, the
     batch size (Chernoff); the record itself is one more.
     """
-    expected = float(_divisor(spec))
+    expected = float(_expected_batch_size(spec))
     count = math.ceil(expected) + 1
     while count < most and count - expected + count * math.log(expected / count) > math.log(_BEYOND):
         count += 1
     return (count, _BEYOND) if count < most else (most, 0.0)
 
 
-def _with_moves(
+def _facts_of_messages(
     spec: Spec, rates: FloatArray, pieces: Sequence[int], answering: tuple[int, float]
 ) -> BatchFacts:
     """The facts of devices whose messages of a round hold so many local steps each."""
     rounded = spec.compression is not None and spec.compression.bits is not None
     if not spec.privacy.clips_examples:
-        return BatchFacts(rates, tuple(_moves(spec, steps) for steps in pieces), rounded=rounded)
+        return BatchFacts(rates, tuple(_moved_shares(spec, steps) for steps in pieces), rounded=rounded)
     zeroed, replaced = (
-        tuple(_example_moves(spec, steps, answering[0], gradients) for steps in pieces)
+        tuple(_moved_shares_of_example(spec, steps, answering[0], gradients) for steps in pieces)
         for gradients in (1, 2)
     )
     at_steps = spec.privacy.step_noise
@@ -117,19 +117,19 @@ def _with_moves(
     return BatchFacts(rates, zeroed, replaced, True, *answering, rounded=rounded)
 
 
-def _sizes(spec: Spec, places: IntArray) -> IntArray | None:
+def _known_record_counts(spec: Spec, places: IntArray) -> IntArray | None:
     try:
         return known_examples(spec, places)
     except DataError:
         return None
 
 
-def _divisor(spec: Spec) -> int:
+def _expected_batch_size(spec: Spec) -> int:
     assert spec.training.batch_size != "all"  # the spec's own checks see to it
     return spec.training.batch_size
 
 
-def _moves(spec: Spec, steps: int) -> tuple[float, ...]:
+def _moved_shares(spec: Spec, steps: int) -> tuple[float, ...]:
     """Share of a message that moves if a record is first drawn at each of its local steps.
 
     Of a clipped update, all of it; of a sum of clipped steps, what the steps from there on weigh in it.
@@ -141,8 +141,8 @@ def _moves(spec: Spec, steps: int) -> tuple[float, ...]:
     return tuple(momentum_gain(steps - before, momentum) / whole for before in range(steps))
 
 
-def _example_moves(spec: Spec, steps: int, most: int, gradients: int) -> tuple[float, ...]:
-    """`_moves` with clipped examples, over twice what one example alone can move a message by.
+def _moved_shares_of_example(spec: Spec, steps: int, most: int, gradients: int) -> tuple[float, ...]:
+    """`_moved_shares` with clipped examples, over twice what one example alone can move a message by.
 
     One or two gradients at the first draw; after it whole batches, of at most ``most`` gradients, may answer:
     the others of a batch turn round, and the record's own is added, or exchanged.

@@ -21,9 +21,9 @@ from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import GroupStructure
 from sfumato.privacy.observers import Party
 from sfumato.schedule.batches import batch_facts
-from sfumato.schedule.faults.dropouts import colluders_that_unmask, survival
-from sfumato.schedule.learning_rate import learning_rate, momentum_gain
-from sfumato.schedule.noise.law import law_of
+from sfumato.schedule.local_steps import learning_rate, momentum_gain
+from sfumato.schedule.noise.placement import law_of
+from sfumato.schedule.participation import colluders_that_unmask, survival
 from sfumato.spec.document import Spec
 
 HOP = "devices_to_master"

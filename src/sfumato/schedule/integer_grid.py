@@ -4,16 +4,11 @@ A device quantises its share of the global average: its message times the weight
 the public denominator. So sums are exact at every tier, an average is a sum read in other units, and rounding
 happens in one place, before any noise. Devices and nodes add discrete Gaussians on the grid.
 
-Two things cost, and a little more noise pays for both, so that every multiplier is at least the ledger's
-(docs/hdp.md). *Rounding* makes a message longer: by `QuantisationPlan.inflation`, most for the shortest.
-*Discrete* Gaussians are no Gaussians: of `FEWEST_STEPS` steps and more, they and their sums are, up to a
-factor within exp(±1e-70) in every probability, randomised roundings of Gaussians whose variance is 9 steps²
-less; `HEADROOM` is more than that.
-
-Where gradients of steps or of examples are clipped, a record that is drawn into mini-batches moves a message
-by much less than its length. Rounded with the same random numbers, two messages that are r steps apart stay
-within r + √d steps (every coordinate moves by less than one more), so the shortest move decides how much more
-noise there is. That needs a message that is never clipped and never rounded again: there is room for all.
+Two things cost, and a little more noise pays for both, so that every multiplier is at least the ledger's:
+rounding makes a message, or what a record moves it by, longer (`IntegerGrid.inflation`), and discrete
+Gaussians of `FEWEST_STEPS` steps and more are roundings of slightly smaller Gaussians (`HEADROOM`). Where a
+record moves a message by single gradients, a message is never clipped and never rounded again: there is room
+for all. Derivations: docs/hdp.md, "Integers".
 """
 
 from __future__ import annotations
@@ -28,12 +23,9 @@ import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
-from sfumato.privacy.draws.batches import BatchFacts
 from sfumato.radio.secagg_traffic import RING_BITS
 from sfumato.schedule.tree import TreePlan
-from sfumato.schedule.tree_facts import hops_of
 from sfumato.secure_aggregation.quantisation import MOST_WRAPPING, QuantisationPlan, wrapping
-from sfumato.spec.document import Spec
 from sfumato.wire.errors import QuantisationError
 
 FloatArray = npt.NDArray[np.float64]
@@ -107,7 +99,7 @@ def message_lengths(plan: TreePlan, index: int, devices: IntArray, dimension: in
     if not plan.spec.privacy.clips_examples:
         return bounds
     rates, batch_size = plan.ledger.batches.rates, plan.spec.training.batch_size
-    assert rates is not None  # `check_secure` sees to it
+    assert rates is not None  # what is refused sees to it
     assert batch_size != "all"  # the spec's own checks do
     with np.errstate(divide="ignore"):
         records = np.where(rates > 0, np.ceil(batch_size / rates * (1 - 1e-9)), 1.0)[devices]
@@ -144,7 +136,7 @@ def ring_of(plan: TreePlan, number: int, index: int, devices: IntArray, dimensio
     leaf = np.repeat(np.arange(tree.leaf_count), tree.devices)
     lengths, noises = bounds * shares[leaf] * unit, stds * shares[leaf] * unit
     secure = tuple(hop == "secure-aggregation" for hop in plan.hops)
-    sums = list(_masked_sums(plan, index, secure, lengths, noises, unit, weights))
+    sums = list(_largest_masked_sums(plan, index, secure, lengths, noises, unit, weights))
     exponent = math.floor(math.log2(2.0**40 / lengths.max()))
     by_gradient = _moves_by_gradient(plan)
     moves = lengths
@@ -203,7 +195,7 @@ def average_weights(tree: Tree) -> tuple[FloatArray, ...]:
     return tuple(weights)
 
 
-def _masked_sums(
+def _largest_masked_sums(
     plan: TreePlan,
     index: int,
     secure: tuple[bool, ...],
@@ -227,42 +219,3 @@ def _masked_sums(
         if secure[tier]:
             yield int(parties.max()), float(length.max()), math.sqrt(float(variance.max()))
         variance = variance + (facts.node_std[tier] * unit * weights[tier]) ** 2
-
-
-def check_secure(spec: Spec, tree: Tree, aggregations: int, batches: BatchFacts) -> None:
-    """Refuse secure aggregation where its sums would not be what the accountant is told.
-
-    Args:
-        spec: with the transport of every hop.
-        tree: of the topology.
-        aggregations: in a round.
-        batches: how devices draw them.
-
-    Raises:
-        SpecError: messages without a bound, or in floats; sums that hide nothing.
-    """
-    hops = hops_of(spec, tree)
-    if "secure-aggregation" not in hops:
-        return
-    if spec.privacy.clip is None:
-        raise SpecError("privacy.clip", None, "is required: a ring has room for bounded messages only")
-    if spec.privacy.clips_examples and batches.rates is None:
-        allowed = (
-            "must be update or step with secure-aggregation here: a ring has room for bounded messages only, "
-            f"and {batches.why_not_drawn}"
-        )
-        raise SpecError("privacy.clip.kind", "example", allowed)
-    if "air" in hops:
-        raise SpecError(
-            "transport", "air", "cannot be mixed with secure-aggregation: the air adds no integers"
-        )
-    if spec.compression is not None and spec.compression.bits is not None:
-        raise SpecError("compression.bits", spec.compression.bits, "secure aggregation has a grid of its own")
-    for tier, hop in enumerate(hops[:-1]):
-        if hop != "secure-aggregation":
-            continue
-        place = f"transport.{tree.tiers[tier + 1].name}_to_{tree.tiers[tier].name}"
-        if aggregations > 1:
-            raise SpecError(place, hop, "needs one aggregation a round: models that differ add up to no sum")
-        if int(tree.children[tier].min()) < 3:
-            raise SpecError(place, hop, "needs at least 3 below every node: of two, each knows the other's")

@@ -33,24 +33,28 @@ def parameter_count(spec: Spec) -> int | None:
             return (math.prod(shape) + spec.model.bias) * classes
         case "mlp":
             hidden = spec.model.hidden
-            return _perceptron(
+            return _perceptron_size(
                 [math.prod(shape), *([hidden] if isinstance(hidden, int) else hidden), classes]
             )
         case _ if len(shape) != 3:
             return None  # the run refuses: these take images
         case "cnn-small":
             pixels = math.prod(-(-side // 4) for side in shape[1:])
-            return _conv(shape[0], 16, 5) + _conv(16, 32, 5) + _linear(32 * pixels, classes)
+            return _conv_size(shape[0], 16, 5) + _conv_size(16, 32, 5) + _linear_size(32 * pixels, classes)
         case "cnn":
             pixels = math.prod(side // 4 for side in shape[1:])
-            return _conv(shape[0], 32, 5) + _conv(32, 64, 5) + _perceptron([64 * pixels, 512, classes])
+            return (
+                _conv_size(shape[0], 32, 5)
+                + _conv_size(32, 64, 5)
+                + _perceptron_size([64 * pixels, 512, classes])
+            )
         case "resnet18":
-            return _resnet18(shape[0], classes)
+            return _resnet18_size(shape[0], classes)
         case "vgg11":
             pixels = math.prod(-(-side // 32) for side in shape[1:])
             widths = (shape[0], 64, 128, 256, 256, 512, 512, 512, 512)
-            body = sum(_conv(a, b, 3) + 2 * b for a, b in pairwise(widths))
-            return body + _perceptron([512 * pixels, 512, 512, classes])
+            body = sum(_conv_size(a, b, 3) + 2 * b for a, b in pairwise(widths))
+            return body + _perceptron_size([512 * pixels, 512, 512, classes])
     return None
 
 
@@ -106,27 +110,27 @@ def _shape_and_classes(spec: Spec) -> tuple[Shape, int] | None:
     return known.input_shape, known.outputs
 
 
-def _linear(width: int, following: int) -> int:
+def _linear_size(width: int, following: int) -> int:
     return (width + 1) * following
 
 
-def _perceptron(widths: Sequence[int]) -> int:
-    return sum(_linear(a, b) for a, b in pairwise(widths))
+def _perceptron_size(widths: Sequence[int]) -> int:
+    return sum(_linear_size(a, b) for a, b in pairwise(widths))
 
 
-def _conv(channels: int, following: int, side: int, *, bias: bool = True) -> int:
+def _conv_size(channels: int, following: int, side: int, *, bias: bool = True) -> int:
     return channels * following * side * side + following * bias
 
 
-def _resnet18(channels: int, classes: int) -> int:
+def _resnet18_size(channels: int, classes: int) -> int:
     """Every convolution without bias, followed by a normalisation of two parameters a channel."""
 
     def normed(width: int, following: int, side: int) -> int:
-        return _conv(width, following, side, bias=False) + 2 * following
+        return _conv_size(width, following, side, bias=False) + 2 * following
 
     total, width = normed(channels, 64, 3), 64
     for following in (64, 128, 256, 512):
         total += normed(width, following, 3) + 3 * normed(following, following, 3)
         total += normed(width, following, 1) if width != following else 0
         width = following
-    return total + _linear(width, classes)
+    return total + _linear_size(width, classes)

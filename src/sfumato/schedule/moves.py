@@ -7,21 +7,20 @@ is public: it is drawn from the seed, or written down, and depends on no data.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
 from sfumato.errors import SpecError
 from sfumato.network.moves import trace_of, trees_over_time
 from sfumato.network.tree import Tree
-from sfumato.privacy.draws.batches import BatchFacts
 from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.schedule.aggregation_schedule import Aggregation
+from sfumato.schedule.local_steps import per_edge
 from sfumato.schedule.noise.placement import NoisePlan, place_by_trust
 from sfumato.schedule.participation import participants_of
-from sfumato.schedule.per_edge import per_edge
-from sfumato.schedule.tree_facts import build_ledger
+from sfumato.schedule.tree import TreePlan
+from sfumato.schedule.tree_facts import TreeRounds, tree_releases
 from sfumato.spec.document import Spec
 from sfumato.spec.moves import Moves
 from sfumato.spec.topology import Tree as WrittenTree
@@ -145,23 +144,19 @@ def _check_size(spec: Spec, trees: Trees, place: str) -> None:
         raise SpecError(place, None, allowed)
 
 
-def check_noise(noise: NoisePlan, trees: Trees) -> None:
-    """Refuse noise of some devices of an edge where devices move.
+def noise_under_any_trust(trees: Trees, noise_of: Callable[[Tree], NoisePlan]) -> NoisePlan:
+    """Every source that adds noise under any of the trust there is, with its multipliers.
 
     Raises:
-        SpecError: a source names some devices by their place under an edge.
+        SpecError: a source names some devices by their place under an edge, which changes.
     """
-    if len(trees) > 1 and noise.noisy is not None:
+    plans = [noise_of(tree) for tree in _by_trust(trees)]
+    if plans[0].noisy is not None:
         allowed = "must name all devices of an edge: which device has which place there changes"
         raise SpecError("privacy.noise.sources", None, allowed)
-
-
-def over_all(trees: Trees, noise_of: Callable[[Tree], NoisePlan]) -> NoisePlan:
-    """Every source that adds noise under any of the trust there is, with its multipliers."""
-    plans = [noise_of(tree) for tree in _by_trust(trees)]
     device = np.maximum.reduce([plan.device for plan in plans])
     node = tuple(np.maximum.reduce(tiers) for tiers in zip(*(plan.node for plan in plans), strict=True))
-    return NoisePlan(device, node, plans[0].noisy)
+    return NoisePlan(device, node)
 
 
 def _by_trust(trees: Trees) -> list[Tree]:
@@ -182,39 +177,30 @@ def noise_in(tree: Tree, noise: NoisePlan, trees: Trees) -> NoisePlan:
     return NoisePlan(np.where(there.device > 0, noise.device, 0.0), node, noise.noisy)
 
 
-@dataclass(frozen=True)
-class Rounds:
-    """What a round is made of, on whatever tree.
-
-    Attributes:
-        spec: resolved.
-        trees: of the run.
-        aggregations: of one round.
-        batches: how devices draw them.
-    """
-
-    spec: Spec
-    trees: Trees
-    aggregations: tuple[Aggregation, ...]
-    batches: BatchFacts
-
-    def releases(self, noise: NoisePlan) -> tuple[TreeReleases, ...]:
-        """The facts of a round on every tree."""
-        return tuple(self._releases(tree, noise) for _, tree in self.trees)
-
-    def _releases(self, tree: Tree, noise: NoisePlan) -> TreeReleases:
-        participants = participants_of(self.spec, tree)
-        here = noise_in(tree, noise, self.trees)
-        return build_ledger(self.spec, tree, self.aggregations, participants, self.batches, here)
-
-    def ledger(self, noise: NoisePlan) -> TreeReleases:
-        """The facts of all rounds."""
-        return ledger_over_time(self.trees, self.releases(noise))
+def releases_over_time(rounds: TreeRounds, noise: NoisePlan) -> tuple[TreeReleases, ...]:
+    """The facts of a round on every tree."""
+    return tuple(
+        tree_releases(rounds, tree, participants_of(rounds.spec, tree), noise_in(tree, noise, rounds.trees))
+        for _, tree in rounds.trees
+    )
 
 
-def ledger_over_time(trees: Trees, releases: Sequence[TreeReleases]) -> TreeReleases:
+def moving_releases(rounds: TreeRounds, releases: Sequence[TreeReleases]) -> MovingReleases:
     """The facts of all rounds, from those of a round on every tree."""
-    if len(trees) == 1:
-        return releases[0]
-    firsts = (first for first, _ in trees)
+    firsts = (first for first, _ in rounds.trees)
     return MovingReleases.over_time(tuple(zip(firsts, releases, strict=True)))
+
+
+def with_plan_of_every_tree(plan: TreePlan, rounds: TreeRounds, releases: Sequence[TreeReleases]) -> TreePlan:
+    """``plan``, of the first tree, with the plan of every tree.
+
+    Args:
+        plan: with the noise and the facts of all rounds.
+        rounds: of the run.
+        releases: the facts of a round on every tree.
+    """
+    eras = []
+    for (first, tree), facts in zip(rounds.trees, releases, strict=True):
+        noise, cohort = noise_in(tree, plan.noise, rounds.trees), participants_of(plan.spec, tree)
+        eras.append((first, replace(plan, tree=tree, participants=cohort, noise=noise, ledger=facts)))
+    return replace(plan, eras=tuple(eras))

@@ -1,33 +1,38 @@
-"""Who takes part in a round of a tree, and what sums of their messages are divided by.
+"""Who takes part in a round, what sums of their messages are divided by, and how many are sure to be there.
 
 The draw is the same for whoever plays, accounts for or audits a round.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from sfumato.data.dataset_sizes import device_examples
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
+from sfumato.privacy.received import Hop
 from sfumato.random import Stream, generator
-from sfumato.schedule.noise.zone_placement import device_weights
-from sfumato.schedule.per_edge import per_edge
+from sfumato.schedule.local_steps import per_edge
 from sfumato.spec.document import Spec
-from sfumato.spec.training import ClippedDenominator, FixedParticipation, PoissonParticipation
+from sfumato.spec.faults import Faults
+from sfumato.spec.training import CappedWeights, ClippedDenominator, FixedParticipation, PoissonParticipation
 
 if TYPE_CHECKING:
     from sfumato.schedule.tree import TreePlan
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+_SMALLEST_UNMASKED = 4  # parties of the smallest session whose default threshold is below its size
 
 
 @dataclass(frozen=True)
-class Cohort:
+class TreeParticipants:
     """Who takes part in a round.
 
     Attributes:
@@ -69,7 +74,7 @@ def draw_participants(plan: TreePlan, number: int) -> npt.NDArray[np.int64]:
     return np.sort(np.concatenate(chosen)).astype(np.int64)
 
 
-def participants_of(spec: Spec, tree: Tree) -> Cohort:
+def participants_of(spec: Spec, tree: Tree) -> TreeParticipants:
     """How many devices of each leaf take part, and how they are chosen.
 
     Raises:
@@ -78,7 +83,7 @@ def participants_of(spec: Spec, tree: Tree) -> Cohort:
     choice = spec.training.participation
     devices = tree.devices.astype(np.float64)
     if isinstance(choice, PoissonParticipation):
-        return _weighed(spec, tree, "poisson", choice.rate, devices * choice.rate)
+        return _with_denominators(spec, tree, "poisson", choice.rate, devices * choice.rate)
     if isinstance(choice, FixedParticipation):
         count = np.array(per_edge(choice.count, tree.leaf_count), dtype=np.float64)
         if (count > tree.devices).any():
@@ -91,13 +96,13 @@ def participants_of(spec: Spec, tree: Tree) -> Cohort:
                 int(count[edge]),
                 f"must be at most the {int(tree.devices[edge])} devices of {where}",
             )
-        return _weighed(spec, tree, "fixed", float(np.max(count / devices)), count)
-    return _weighed(spec, tree, "all", 1.0, devices)
+        return _with_denominators(spec, tree, "fixed", float(np.max(count / devices)), count)
+    return _with_denominators(spec, tree, "all", 1.0, devices)
 
 
-def _weighed(
+def _with_denominators(
     spec: Spec, tree: Tree, kind: Literal["all", "poisson", "fixed"], rate: float, drawn: FloatArray
-) -> Cohort:
+) -> TreeParticipants:
     """What sums are divided by: ``q W``, or ``q W_min`` at least (hdp.txt, Algorithm 1, repaired).
 
     A clipped denominator is the weight of those drawn where that is more than ``q W_min``. It is one number
@@ -107,17 +112,17 @@ def _weighed(
     share, denominator = drawn / tree.devices, spec.training.denominator
     if isinstance(denominator, ClippedDenominator):
         floor = share * denominator.min_weight
-        least, most = _drawn_weight(tree, kind, drawn, weights)
+        least, most = _bounds_on_drawn_weight(tree, kind, drawn, weights)
         least, most = np.maximum(floor, least), np.maximum(floor, most)
         moves = not np.allclose(least, most, rtol=1e-12, atol=0.0)
-        return Cohort(kind, rate, drawn, least, weights, most if moves else None)
+        return TreeParticipants(kind, rate, drawn, least, weights, most if moves else None)
     if weights is None:
-        return Cohort(kind, rate, drawn, drawn)
+        return TreeParticipants(kind, rate, drawn, drawn)
     whole = np.add.reduceat(weights, tree.first_device[:-1])
-    return Cohort(kind, rate, drawn, share * whole, weights)
+    return TreeParticipants(kind, rate, drawn, share * whole, weights)
 
 
-def _drawn_weight(
+def _bounds_on_drawn_weight(
     tree: Tree, kind: Literal["all", "poisson", "fixed"], drawn: FloatArray, weights: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
     """The least and the most that the devices drawn in each leaf can weigh, ``[leaves]`` each."""
@@ -132,3 +137,109 @@ def _drawn_weight(
             bounds.append((0.0 if kind == "poisson" else float(sums[-1]), float(sums[-1])))
     least, most = np.array(bounds).T
     return least, most
+
+
+def device_weights(spec: Spec, tree: Tree) -> FloatArray | None:
+    """Weight of every device, ``min(examples / cap, 1)``; ``None`` where all count alike.
+
+    The weights are public: whoever sees a message knows how it counts.
+
+    Raises:
+        SpecError: how many examples a device holds is not known before the data are read.
+    """
+    weights = spec.training.weights
+    if not isinstance(weights, CappedWeights):
+        return None
+    return np.minimum(device_examples(spec, tree) / weights.examples, 1.0)
+
+
+@dataclass(frozen=True)
+class GuaranteedSurvivors:
+    """Who is sure to be there.
+
+    Attributes:
+        least: devices sure to be in the sum of each leaf that sends, ``[leaves]``; ``None``: all drawn.
+        always_sent: whether every node sends in every round.
+        elections: expected number of supernodes a round in every zone, where they are elected.
+    """
+
+    least: IntArray | None = None
+    all_nodes_always_send: bool = True
+    elections: float = 1.0
+
+
+def threshold_of(faults: Faults | None, parties: int) -> int:
+    """Fewest survivors of a session of so many parties: more than 2/3, or the share that is asked for."""
+    if faults is None or faults.survival_threshold is None:
+        return 2 * parties // 3 + 1
+    return max(math.ceil(faults.survival_threshold * parties - 1e-9), parties // 2 + 1)
+
+
+def shares_that_unmask(faults: Faults | None, tree: Tree, drawn: FloatArray) -> tuple[IntArray, ...]:
+    """How many of a node's children have to collude with it to take the masks off others' messages, by tier.
+
+    A party shares the secrets of its masks with the whole session; a threshold of shares rebuilds them, which
+    is how the sum survives dropouts. So secure aggregation protects from fewer colluders than that.
+
+    Args:
+        faults: as declared.
+        tree: who is under whom.
+        drawn: participants of each leaf, expected where their number is random (then nobody else's noise
+            counts anyway), ``[leaves]``.
+    """
+    sessions = [*tree.children[:-1], np.ceil(drawn)]
+    return tuple(
+        np.array([threshold_of(faults, int(parties)) for parties in sizes], dtype=np.int64)
+        for sizes in sessions
+    )
+
+
+def colluders_that_unmask(faults: Faults | None, parties: int, *, drawn: bool) -> int:
+    """How many workers of a group take masks off together with its master.
+
+    Args:
+        faults: as declared; they may set the threshold of shares.
+        parties: workers in the group.
+        drawn: whether the session is a random part of the group. Then the smallest session counts that holds
+            the unit and enough colluders for its threshold: that many may happen to be drawn together. Where
+            no session of the group does, the whole group would be needed, unit included.
+    """
+    if not drawn:
+        return threshold_of(faults, parties)
+    sizes = range(2, max(parties, _SMALLEST_UNMASKED) + 1)
+    return next((size - 1 for size in sizes if threshold_of(faults, size) < size), parties)
+
+
+def survival(
+    faults: Faults | None, hop: Hop, drawn: FloatArray, *, by_chance: bool | BoolArray
+) -> GuaranteedSurvivors:
+    """What ``faults`` leave of a round.
+
+    A session of secure aggregation releases the sum of at least its threshold of messages, or none: in every
+    sum that has the unit's message there are ``threshold - 1`` others. Where messages are sent one by one, or
+    the number of participants is random, nobody is sure to be there. A zone below its threshold, or without a
+    supernode, sends nothing. A supernode that fails has met the sum; the next takes over with probability
+    ``supernode_failure_rate`` (f), and so on: at most 1/(1 - f) of them on average, each uniform among the
+    devices.
+
+    Args:
+        faults: as declared.
+        hop: how devices' messages travel.
+        drawn: participants of each leaf, ``[leaves]``.
+        by_chance: whether that is what is expected only, as their number is random; for all, or for each.
+    """
+    if faults is None:
+        return GuaranteedSurvivors()
+    dropping = any(faults.drop_rates)
+    least = None
+    if dropping:
+        in_session = np.broadcast_to((hop == "secure-aggregation") & ~np.asarray(by_chance), drawn.shape)
+        sessions = zip(drawn, in_session, strict=True)
+        least = np.array([threshold_of(faults, int(n)) if one else 0 for n, one in sessions], dtype=np.int64)
+    aborts = hop == "secure-aggregation" and dropping
+    repeated = faults.when_supernode_fails == "repeat"
+    return GuaranteedSurvivors(
+        least,
+        not aborts and faults.supernode_failure_rate == 0,
+        1.0 / (1.0 - faults.supernode_failure_rate) if repeated else 1.0,
+    )

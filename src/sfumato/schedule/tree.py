@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
-from sfumato.privacy.hops import Hop
 from sfumato.privacy.observers import Party
+from sfumato.privacy.received import Hop
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.schedule.aggregation_schedule import Aggregation
-from sfumato.schedule.air.power_control import AirPlan, air_of
-from sfumato.schedule.learning_rate import learning_rate
+from sfumato.schedule.local_steps import Aggregation, learning_rate
 from sfumato.schedule.noise.placement import NoisePlan
-from sfumato.schedule.participation import Cohort
+from sfumato.schedule.participation import TreeParticipants
 from sfumato.spec.document import Spec
+
+if TYPE_CHECKING:
+    from sfumato.schedule.air.power_control import AirPlan
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -40,13 +41,13 @@ class TreePlan:
         notes: what the user should hear.
         eras: the plans from which round (from 0) on, where devices move or trust changes; all that is said
             here is of the first rounds then, but for the ledger. Of a run with control, that of every round
-            it played (`schedule.realised_control`).
+            it played (`schedule.control.realised`).
     """
 
     spec: Spec
     tree: Tree
     aggregations: tuple[Aggregation, ...]
-    participants: Cohort
+    participants: TreeParticipants
     noise: NoisePlan
     ledger: TreeReleases
     notes: tuple[str, ...]
@@ -207,6 +208,10 @@ class TreePlan:
     @cached_property
     def air(self) -> AirPlan | None:
         """The air as the devices' uplink, where it is."""
+        if not self.spec.sends_over_the_air:
+            return None
+        from sfumato.schedule.air.power_control import air_of  # which needs radios
+
         return air_of(self.spec, self.tree, self.participants.drawn)
 
     @property

@@ -2,71 +2,81 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
-from sfumato.privacy.draws.batches import BatchFacts
-from sfumato.privacy.hops import Hop
-from sfumato.privacy.tree.device_classes import DeviceClasses
+from sfumato.privacy.received import Hop
+from sfumato.privacy.records import BatchFacts
 from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.schedule.aggregation_schedule import Aggregation
-from sfumato.schedule.air.power_control import AirPlan, air_of
-from sfumato.schedule.faults.dropouts import shares_that_unmask, survival
-from sfumato.schedule.learning_rate import momentum_gain
-from sfumato.schedule.noise.law import law_of
-from sfumato.schedule.noise.placement import NoisePlan, raw_sensitivity
-from sfumato.schedule.participation import Cohort
+from sfumato.privacy.tree.shape import DeviceClasses
+from sfumato.schedule.local_steps import Aggregation, momentum_gain
+from sfumato.schedule.noise.placement import NoisePlan, law_of, raw_sensitivity
+from sfumato.schedule.participation import TreeParticipants, shares_that_unmask, survival
 from sfumato.spec.document import Spec
+
+if TYPE_CHECKING:
+    from sfumato.schedule.air.power_control import AirPlan
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-def _channel_std(air: AirPlan, message: FloatArray) -> tuple[FloatArray, ...]:
-    """What the receivers' noise leaves in the averages of every tier at least; see `AggregationFacts`.
+@dataclass(frozen=True)
+class TreeRounds:
+    """What a round is made of, whoever adds noise, on every tree of a run.
 
-    Args:
-        air: the devices' uplink.
-        message: bound of a device's message times its weight in its leaf's average, for each leaf.
+    Attributes:
+        spec: resolved, but for its noise.
+        trees: each from which round (from 0) on; several where devices move or trust changes.
+        aggregations: of one round.
+        batches: how devices draw them.
     """
-    above = (np.zeros(tier.size) for tier in air.tree.tiers[:-1])
-    return (*above, message * air.multiplier)
+
+    spec: Spec
+    trees: tuple[tuple[int, Tree], ...]
+    aggregations: tuple[Aggregation, ...]
+    batches: BatchFacts
+
+    @property
+    def tree(self) -> Tree:
+        """That of the first round."""
+        return self.trees[0][1]
+
+    @cached_property
+    def hops(self) -> tuple[Hop, ...]:
+        """How messages reach the nodes of each tier, the cloud first.
+
+        Raises:
+            SpecError: ``transport`` names a hop that is not there.
+        """
+        names = [*(tier.name for tier in self.tree.tiers), "devices"]
+        hops = [f"{lower}_to_{upper}" for upper, lower in pairwise(names)]
+        for hop in self.spec.transport:
+            if hop not in hops:
+                listed = ", ".join(reversed(hops))
+                raise SpecError(f"transport.{hop}", None, f"is no hop of this topology; hops are {listed}")
+        return tuple(self.spec.transport.get(hop, "plain") for hop in hops)
 
 
-def hops_of(spec: Spec, tree: Tree) -> tuple[Hop, ...]:
-    """How messages reach the nodes of each tier, the cloud first.
-
-    Raises:
-        SpecError: ``transport`` names a hop that is not there.
-    """
-    names = [*(tier.name for tier in tree.tiers), "devices"]
-    hops = [f"{names[tier + 1]}_to_{names[tier]}" for tier in range(tree.depth)]
-    for hop in spec.transport:
-        if hop not in hops:
-            listed = ", ".join(reversed(hops))
-            raise SpecError(f"transport.{hop}", None, f"is no hop of this topology; hops are {listed}")
-    return tuple(spec.transport.get(hop, "plain") for hop in hops)
-
-
-def build_ledger(
-    spec: Spec,
-    tree: Tree,
-    rounds: tuple[Aggregation, ...],
-    participants: Cohort,
-    batches: BatchFacts,
-    noise: NoisePlan,
+def tree_releases(
+    rounds: TreeRounds, tree: Tree, participants: TreeParticipants, noise: NoisePlan
 ) -> TreeReleases:
-    """The facts of the protocol for the accountant.
+    """The facts of rounds on one of their trees, for the accountant."""
+    spec, air = rounds.spec, None
+    if spec.sends_over_the_air:
+        from sfumato.schedule.air.power_control import air_of  # which needs radios
 
-    Raises:
-        SpecError: clipped steps where the number of steps is private (``local_epochs``).
-    """
-    air = air_of(spec, tree, participants.drawn)
-    steps = _steps(spec, tree, rounds, participants, noise, air)
-    hops = hops_of(spec, tree)
+        air = air_of(spec, tree, participants.drawn)
+    steps = _facts_of_aggregations(rounds, tree, participants, noise, air)
+    hops = rounds.hops
     left = survival(spec.faults, hops[-1], participants.drawn, by_chance=participants.kind == "poisson")
     # the silent add no noise: with weak channels left out nobody is sure to be there
     heard = air is None or air.everybody_sends
@@ -89,8 +99,10 @@ def build_ledger(
         all_nodes_always_send=left.all_nodes_always_send and (air is None or air.is_always_heard),
         elections=left.elections if spec.elects_supernodes else 0.0,
         noise_law=law_of(spec),
-        batches=batches,
-        rounds_after_noise=_rounds_messages(spec) and bool(noise.device.any()),
+        batches=rounds.batches,
+        rounds_after_noise=spec.compression is not None
+        and spec.compression.bits is not None
+        and bool(noise.device.any()),
         unmask_thresholds=shares_that_unmask(spec.faults, tree, participants.drawn),
         searched_under=None if spec.control is not None else spec.privacy.neighbours,
         sites=_sites(tree),
@@ -106,7 +118,7 @@ def _sites(tree: Tree) -> IntArray | None:
     return None
 
 
-def _device_classes(tree: Tree, participants: Cohort, noise: NoisePlan) -> DeviceClasses | None:
+def _device_classes(tree: Tree, participants: TreeParticipants, noise: NoisePlan) -> DeviceClasses | None:
     """Devices of a leaf that are alike; ``None`` where all are, leaf by leaf.
 
     Where devices move, weights and noise of some devices only are refused (`schedule.moves`).
@@ -118,35 +130,28 @@ def _device_classes(tree: Tree, participants: Cohort, noise: NoisePlan) -> Devic
     return DeviceClasses.of(tree.devices, participants.weights, noise.noisy)
 
 
-def _rounds_messages(spec: Spec) -> bool:
-    """Whether devices send few bits, so that messages are rounded after they are noised."""
-    return spec.compression is not None and spec.compression.bits is not None
-
-
-def _steps(
-    spec: Spec,
-    tree: Tree,
-    rounds: tuple[Aggregation, ...],
-    participants: Cohort,
-    noise: NoisePlan,
-    air: AirPlan | None,
+def _facts_of_aggregations(
+    rounds: TreeRounds, tree: Tree, participants: TreeParticipants, noise: NoisePlan, air: AirPlan | None
 ) -> tuple[AggregationFacts, ...]:
     """What is sent and noised at every aggregation of a round.
 
     With clips of examples a "bound" is how far one example can move a message if nothing else changes, which
     the noise is a multiple of. It bounds no device's message: `law_of` sees to it that none is charged by it.
     """
-    per_step, resend = _clips_steps(spec), _resends(spec, tree)
+    spec, aggregations = rounds.spec, rounds.aggregations
+    clip, resend = spec.privacy.clip, spec.training.global_update == "resend"
+    per_step = clip is not None and clip.kind != "update"
     momentum = spec.training.momentum
     error_feedback = spec.compression is not None and spec.compression.error_feedback
     remembers = error_feedback or spec.training.keeps_variates
+    silent_above = [np.zeros(tier.size) for tier in tree.tiers[:-1]]
     steps = []
-    gains = _gains(tree, rounds, momentum)
-    for number, aggregation in enumerate(rounds):
+    gains = _steps_in_clip_norms(tree, aggregations, momentum)
+    for number, aggregation in enumerate(aggregations):
         sends = aggregation.takes_part(tree.leaf_count)
         bound = gains[number] if per_step else sends.astype(np.float64)
         fresh = np.zeros(tree.leaf_count, dtype=np.bool_)
-        if resend and number == len(rounds) - 1:
+        if resend and number == len(aggregations) - 1:
             fresh = tree.tiers[1].trusted & ((gains > 0).sum(axis=0) > 1)
             bound = np.where(fresh, gains.sum(axis=0) if per_step else 1.0, bound)
         share = bound / participants.count
@@ -159,7 +164,7 @@ def _steps(
                 noise.device[:, aggregation.tier] * bound,
                 _node_std(tree, noise, aggregation, share * (1.0 if participants.most is None else 2.0)),
                 fresh,
-                () if air is None else _channel_std(air, share),
+                () if air is None else (*silent_above, share * air.multiplier),
                 reveals_draw=remembers or (air is not None and not air.is_steady.all()),
                 takes_part=None if sends.all() else sends,
                 leaf_broadcasts=both if both.any() else None,
@@ -168,9 +173,9 @@ def _steps(
     return tuple(steps)
 
 
-def _gains(tree: Tree, rounds: tuple[Aggregation, ...], momentum: float) -> FloatArray:
+def _steps_in_clip_norms(tree: Tree, aggregations: tuple[Aggregation, ...], momentum: float) -> FloatArray:
     """How far the local steps behind each message can go, in clip norms, ``[aggregations, leaves]``."""
-    steps = np.stack([aggregation.steps_of(tree.leaf_count) for aggregation in rounds])
+    steps = np.stack([aggregation.steps_of(tree.leaf_count) for aggregation in aggregations])
     found = np.zeros(steps.shape)
     for count in np.unique(steps[steps > 0]).tolist():
         found[steps == count] = momentum_gain(count, momentum)
@@ -201,24 +206,3 @@ def _node_std(
         own = noise.node[last][:, last] * raw_sensitivity(tree, noise, last, last, message)
         found[last] = np.where(raw, own, found[last])
     return tuple(found)
-
-
-def _clips_steps(spec: Spec) -> bool:
-    clip, training = spec.privacy.clip, spec.training
-    per_step = clip is not None and clip.kind != "update"
-    if per_step and training.local_epochs is not None:
-        raise SpecError(
-            "privacy.clip.kind",
-            "step",
-            "needs local steps: the number of steps in an epoch is a device's own secret; use update",
-        )
-    return per_step
-
-
-def _resends(spec: Spec, tree: Tree) -> bool:
-    resend = spec.training.global_update == "resend"
-    if resend and tree.depth != 2:
-        raise SpecError(
-            "training.global_update", "resend", "is defined for edges under the cloud only; use increment"
-        )
-    return resend

@@ -17,7 +17,7 @@ from sfumato.run_folder.manifest import read_manifest
 from sfumato.run_folder.reader import holds_run
 from sfumato.run_folder.seal import CHECKPOINT_FILE
 from sfumato.schedule.base import Plan
-from sfumato.schedule.learning_rate import learning_rate
+from sfumato.schedule.local_steps import learning_rate
 from sfumato.schedule.rows.watch import watched_coalitions
 from sfumato.simulation import checkpoint as checkpoints
 from sfumato.simulation.checkpoint import Checkpoint

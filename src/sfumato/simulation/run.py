@@ -54,8 +54,7 @@ from sfumato.simulation.run_progress import run_progress
 from sfumato.simulation.tracking import requested_trackers, tracked
 from sfumato.simulation.training_inputs import initial_model, load_data
 from sfumato.simulation.training_loop import Session
-from sfumato.spec.document import Spec, require_spec
-from sfumato.spec.fingerprint import SPEC_HASH
+from sfumato.spec.document import SPEC_HASH, Spec, require_spec
 from sfumato.spec.frozen import FrozenSpec, versions
 from sfumato.spec.load import load_spec
 from sfumato.user_code import allow_user_code

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sfumato.data.dataset import Dataset
-from sfumato.data.dataset_sizes import partition_rule, source_arguments
+from sfumato.data.dataset_sizes import request_of
 from sfumato.data.datasets import load_dataset
 from sfumato.data.partition import Partition, partition
 from sfumato.data.sites import site_places
@@ -65,12 +65,12 @@ def divided(plan: Plan, data: Dataset) -> Partition:
     Raises:
         SpecError: the partition cannot be kept, or sites do not match.
     """
-    spec, rule = plan.spec, partition_rule(plan.spec.data)
-    sites = site_places(spec, data.facts, rule, plan.places)
+    spec = plan.spec
+    sites = site_places(spec, data.facts, plan.places)
     return partition(
         data.train_labels,
         plan.places if sites is None else sites.devices,
-        rule,
+        spec.data.partition,
         seed=spec.seed,
         groups=data.train_groups,
         sites=None if sites is None or data.train_sites is None else sites.of_site[data.train_sites],
@@ -79,8 +79,8 @@ def divided(plan: Plan, data: Dataset) -> Partition:
 
 def load_data(plan: Plan) -> Dataset:
     """The data of ``plan``; every call loads the same data."""
-    arguments = source_arguments(plan.spec.data, plan.parties.device_count)
-    return load_dataset(**arguments, seed=plan.spec.seed)
+    data = plan.spec.data
+    return load_dataset(data.source, request_of(data, plan.parties.device_count, seed=plan.spec.seed))
 
 
 def checked_loss(spec: Spec, model: nn.Module, features: Tensor, targets: Tensor) -> Loss:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -97,6 +97,44 @@ class Section(BaseModel):
         if kind is None or needs_more:
             return schema
         return {"anyOf": [schema, {"const": kind.default}]}
+
+
+class GroupwiseSection(Section):
+    """A section with a number that may differ from group to group.
+
+    A user writes a list in the number's place. The section keeps both: the number that every protocol reads
+    (the largest, where a list was written), and the list. A resolved spec spells out the two.
+    """
+
+    number_and_list: ClassVar[tuple[str, str]]
+    """The keys of both."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _list_apart(cls, value: Any) -> Any:
+        """The section as written, with a list in the number's place moved to its own key."""
+        one, many = cls.number_and_list
+        if not isinstance(value, dict):
+            return value
+        listed = value[one] if isinstance(value.get(one), list | tuple) else value.get(many)
+        if not isinstance(listed, list | tuple) or not listed:
+            return value
+        section = {key: entry for key, entry in value.items() if key != one} | {many: list(listed)}
+        try:
+            largest = max(listed, key=float)
+        except (TypeError, ValueError, OverflowError):
+            largest = listed[0]  # the checks of ``many`` say which entry is wrong
+        scalar = value.get(one)
+        return section | {one: largest if scalar is None or scalar is listed else scalar}
+
+    @model_validator(mode="after")
+    def _list_agrees(self) -> Self:
+        one, many = self.number_and_list
+        number, listed = getattr(self, one), getattr(self, many)
+        if listed is not None and number != max(listed):
+            allowed = f"must be left out beside {many}, or be its largest entry, {max(listed):g}"
+            raise refuse(one, number, allowed)
+        return self
 
 
 def _checked(allowed: str, holds: Callable[[float], bool], *, whole: bool) -> BeforeValidator:
@@ -214,6 +252,35 @@ CountOrList = Annotated[
     | Annotated[tuple[Count, ...], Field(min_length=1), Tag("=list")],
     one_or_list(),
 ]
+CountPerEdge = Annotated[
+    Annotated[
+        int,
+        Field(ge=1, le=MAX_NUMBER),
+        count_limit(MAX_NUMBER, instead=", a list with one for each edge, or a mapping by edge"),
+        Tag("=one"),
+    ]
+    | Annotated[tuple[Count, ...], Field(min_length=1), Tag("=list")]
+    | Annotated[dict[str, Count], Field(min_length=1), Tag("=by name")],
+    Discriminator(
+        lambda value: (
+            TAG
+            + ("by name" if isinstance(value, dict) else "list" if isinstance(value, list | tuple) else "one")
+        )
+    ),
+]
+WrittenPerEdge: TypeAlias = int | tuple[int, ...] | Mapping[str, int]
+"""What a user wrote: one number, one for each edge, or some by name."""
+
+
+BY_TRUST = frozenset({"trusted", "untrusted"})
+"""The keys of a mapping that tells trusted edges from untrusted ones."""
+
+
+def numbers_in(value: WrittenPerEdge) -> tuple[int, ...]:
+    """All numbers that ``value`` holds."""
+    if isinstance(value, int):
+        return (value,)
+    return tuple(value.values() if isinstance(value, Mapping) else value)
 
 
 def by_kind(*kinds: str, default: str | None = None, **by_key: str) -> Discriminator:

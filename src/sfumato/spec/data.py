@@ -19,7 +19,7 @@ from sfumato.spec.base import (
     refuse,
 )
 from sfumato.spec.limits import LEAST, MAX_VOCABULARY, MOST, MOST_SIGMA
-from sfumato.spec.tasks import Task
+from sfumato.spec.model import Task
 
 DATA_SUFFIXES = (".csv", ".parquet", ".npz")
 """How the names of files end that ``data.source`` may be, without regard to case."""
@@ -105,7 +105,7 @@ SimplePartition = Annotated[
         default="iid", labels_per_device="labels", alpha="dirichlet", column="natural",
     ),
 ]  # fmt: skip
-Partition = Annotated[
+PartitionRule = Annotated[
     Annotated[IidPartition, Tag("=iid")]
     | Annotated[LabelsPartition, Tag("=labels")]
     | Annotated[DirichletPartition, Tag("=dirichlet")]
@@ -135,7 +135,7 @@ class Data(Section):
         description="digits, fashion-mnist, mnist, cifar10, cifar100, emnist, femnist, synthetic, a file "
         "(.csv, .parquet, .npz), a folder, a Hub id or package.module:factory",
     )
-    partition: Partition = IidPartition()
+    partition: PartitionRule = IidPartition()
     examples_per_device: Count | None = Field(default=None, description="synthetic data only")
     image_column: str | None = None
     feature_columns: Names | None = Field(

@@ -1,13 +1,15 @@
-"""The spec as a whole: what a user may write, with the checks that need more than one section."""
+"""The spec as a whole: its sections, the names of protocols, its hash, and which sections may stand where."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
-from functools import partial
-from typing import Annotated, Any, Literal
+from itertools import starmap
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -17,28 +19,27 @@ from pydantic import (
     WrapValidator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
-from sfumato.families import TREE, family_of, topologies_of
+from sfumato.families import GROUPS
 from sfumato.notebook import preformatted
-from sfumato.spec.base import Count, Section, Whole, refuse, refuse_all
+from sfumato.privacy.groups.facts import GroupedKind
+from sfumato.spec.base import TAG, Count, Section, Whole, refuse, refuse_all
+from sfumato.spec.conflicts import TABLES, protocol_refusals
 from sfumato.spec.control import Control
 from sfumato.spec.data import Data
-from sfumato.spec.example_level import check_example_level
 from sfumato.spec.faults import Faults
-from sfumato.spec.grouped_protocols import KIND_OF
 from sfumato.spec.limits import MAX_WATCHED
-from sfumato.spec.local_optimizer import check_local_optimizer
-from sfumato.spec.model import Model
+from sfumato.spec.model import Metric, Model
 from sfumato.spec.privacy import Privacy
 from sfumato.spec.radio import NoRadio, Radio
+from sfumato.spec.refusals import Refusal, first_refusal
 from sfumato.spec.renamed_keys import with_new_keys
-from sfumato.spec.scalar_or_list import lists_of
-from sfumato.spec.tasks import Metric, check_task
-from sfumato.spec.topology import Star, Topology, Tree, Trust
-from sfumato.spec.training import FixedParticipation, Training
+from sfumato.spec.topology import Topology, Tree, Trust
+from sfumato.spec.training import Training
 from sfumato.spec.transport import Air, Compression, Hop
 from sfumato.spec.used_keys import AIR_PROTOCOLS, unused_keys
 
@@ -48,12 +49,36 @@ Protocol = Literal[
 ]  # fmt: skip
 
 
+KIND_OF: dict[str, GroupedKind] = {kind: kind for kind in get_args(GroupedKind)}
+"""Whose releases a grouped protocol makes: its own, or as a variant those of one of these protocols."""
+
+
+def add_variant(name: str, releases_of: GroupedKind) -> None:
+    """Let specs name a variant of a grouped protocol.
+
+    Args:
+        name: of the variant, as in ``protocol: NAME``.
+        releases_of: the protocol whose releases it makes.
+
+    Raises:
+        SpecError: the name is taken, or there is no such protocol.
+    """
+    if releases_of not in KIND_OF:
+        raise SpecError("releases_of", releases_of, f"must be one of {', '.join(KIND_OF)}")
+    if KIND_OF.get(name, releases_of) != releases_of or name in set(KIND_OF.values()):
+        raise SpecError("protocol", name, "is taken: a variant needs a name of its own")
+    KIND_OF[name] = releases_of
+    GROUPS.protocols[name] = GROUPS.protocols[releases_of]
+
+
 def _variant_or_built_in(name: Any, built_in: ValidatorFunctionWrapHandler) -> Any:
     """A variant of a grouped protocol that was registered, else one of the names of `Protocol`."""
     return name if isinstance(name, str) and name in KIND_OF else built_in(name)
 
 
 MAX_NAME = 100
+SPEC_HASH = "spec"
+"""The key of ``hashes`` that holds the fingerprint of the spec itself."""
 
 
 def _folder_name(name: str) -> str:
@@ -128,81 +153,21 @@ class Spec(Section):
         return self
 
     def misfits(self, *, unless: tuple[type[Exception], ...] = ()) -> Iterator[PydanticCustomError]:
-        """What does not fit, one error of every check that failed; ``unless`` it raises one of these."""
-        try:
-            self._kind_fits()
-        except PydanticCustomError as error:
-            yield error
-            return  # the others are about topologies of the protocol
-        except unless:
-            pass
-        checks: tuple[Callable[[], None], ...] = (
-            self._noise_is_clipped,
-            partial(check_example_level, self),
-            partial(check_local_optimizer, self),
-            self._zone_settings_fit,
-            self._faults_fit,
-            self._remove_fits,
-            self._examples_fit,
-            self._radio_fits,
-            partial(check_task, self),
-            self._topology_fits,
-        )
-        for check in checks:
-            try:
-                check()
-            except PydanticCustomError as error:
-                yield error
-            except unless:
-                continue
+        """What does not fit, one error of every table that has one; ``unless`` it raises one of these."""
+        for table in (protocol_refusals, *TABLES):
+            with suppress(*unless):
+                if (refused := first_refusal(self, starmap(Refusal, table(self)))) is not None:
+                    yield refuse(*refused)
+                    if table is protocol_refusals:
+                        return  # the others are about topologies of the protocol
         with suppress(*unless):
             for unused in unused_keys(self):
-                yield refuse(unused.key, unused.value, unused.allowed)
+                yield refuse(*unused)
 
-    def _kind_fits(self) -> None:
-        kind, wanted = self.topology.kind, topologies_of(self.protocol)
-        if kind not in wanted:
-            raise refuse(
-                "topology.kind", kind, f"must be {' or '.join(wanted)} with protocol {self.protocol}"
-            )
-
-    def _noise_is_clipped(self) -> None:
-        if self.privacy.noise.kind != "none" and self.privacy.clip is None:
-            needed = "{kind: update, step or example, norm: a number above 0}"
-            raise refuse("privacy.clip", None, f"is required: noise needs a clip, {needed}")
-
-    def _radio_fits(self) -> None:
-        """Control and the air need links."""
-        if self.counts_radio:
-            return
-        needs = {"control": self.control is not None, "the air": self.sends_over_the_air}
-        for what, is_there in needs.items():
-            if is_there:
-                allowed = f"must be a radio with {what}, which depends on energy, time or gains of its links"
-                raise refuse("radio", "none", allowed)
-
-    def _examples_fit(self) -> None:
-        examples = self.data.examples_per_device
-        if self.data.source == "synthetic" and examples is None:
-            raise refuse("data.examples_per_device", None, "is required with source: synthetic")
-        if self.data.source != "synthetic" and examples is not None:
-            raise refuse("data.examples_per_device", examples, "goes with source: synthetic only")
-
-    def _topology_fits(self) -> None:
-        if self.trust.from_ is not None and not isinstance(self.topology, Tree):
-            raise refuse("trust.from", None, "goes with topology.kind: tree, with edges under the cloud")
-        if not isinstance(self.topology, Star | Tree):
-            return
-        for key, listed in lists_of(self).items():
-            raise refuse(key, list(listed), "must be one number: lists go with topology.kind: groups")
-        if isinstance(self.topology, Star):
-            self._star_fits()
-        else:
-            self._periods_fit(self.topology)
-            if self.topology.zones is not None and hasattr(self.data.partition, "edge"):
-                rule = self.topology.zones.kind
-                raise refuse("topology.zones", rule, "or data.partition.edge says who is together: give one")
-        self._cohort_fits(self.topology)
+    @property
+    def is_of_a_run(self) -> bool:
+        """Whether it was read from the folder of a run: it holds its own fingerprint."""
+        return SPEC_HASH in self.hashes
 
     @property
     def counts_radio(self) -> bool:
@@ -219,115 +184,17 @@ class Spec(Section):
         """Whether a hop is air."""
         return self.protocol in AIR_PROTOCOLS or "air" in self.transport.values()
 
-    def _zone_settings_fit(self) -> None:
-        """Weights, layers' norms, placement and elections go with trees, where their rules are derived."""
-        training, clip, on_air = self.training, self.privacy.clip, self.protocol in AIR_PROTOCOLS
-        if training.denominator.kind != "fixed" and self.protocol != "hdp":
-            raise refuse("training.denominator", training.denominator.kind, "goes with protocol: hdp only")
-        placement = getattr(self.privacy.requested_noise, "placement", None)
-        settings = {
-            "training.weights": training.weights.kind if training.weights.kind != "uniform" else None,
-            "privacy.clip.per_layer": list(clip.per_layer) if clip and clip.per_layer else None,
-            "privacy.noise.placement": placement and placement.model_dump(exclude_defaults=True),
-            "topology.supernodes": "elected" if self.elects_supernodes else None,
-        }
-        given = {key: value for key, value in settings.items() if value is not None}
-        for key, value in given.items():
-            if family_of(self) is not TREE:
-                raise refuse(key, value, f"goes with topology.kind: {' or '.join(TREE.topologies)} only")
-            if self.control is not None:
-                raise refuse(key, value, "must be left out with control")
-            if self.protocol != "hdp" and (on_air or "air" in self.transport.values()):
-                raise refuse(key, value, "must be left out over the air")
-        if "training.weights" in given and self.protocol == "dp-fedavg":
-            raise refuse(
-                "training.weights", "capped", "must be uniform with dp-fedavg, which shares noise out"
-            )
-        if placement is not None and self.protocol == "hfl-dp":
-            raise refuse("privacy.noise.placement", None, "must be left out: every device adds its own noise")
-        if placement is not None and not isinstance(self.topology, Tree):
-            raise refuse("privacy.noise.placement", None, "goes with topology.kind: tree: it is by zone")
-        if self.elects_supernodes and training.global_update == "resend":
-            raise refuse("topology.supernodes", "elected", "goes with training.global_update: increment")
 
-    def _remove_fits(self) -> None:
-        """A device can be missing unnoticed only where its participation is drawn and hidden."""
-        place, participation = "privacy.neighbours", self.training.participation.kind
-        if self.privacy.neighbours != "remove":
-            return
-        if participation != "poisson":
-            raise refuse(
-                place,
-                "remove",
-                f"goes with training.participation: poisson; with {participation} it is known who takes "
-                "part, so a device that is gone is missed: use zero-out or replace",
-            )
-        if self.elects_supernodes:
-            raise refuse(place, "remove", "goes with fixed supernodes: elections tell who is there")
+def fingerprint(document: Mapping[str, Any]) -> str:
+    """SHA-256 of a spec as a mapping of plain values, but for ``versions`` and the fingerprint it may hold.
 
-    def _faults_fit(self) -> None:
-        faults = self.faults
-        if faults is None:
-            return
-        if self.sends_over_the_air:
-            raise refuse("faults", None, "must be left out with air: see air.min_gain for silent devices")
-        if faults.supernode_failure_rate and family_of(self) is not TREE:
-            raise refuse(
-                "faults.supernode_failure_rate",
-                faults.supernode_failure_rate,
-                "must be left out: groups have masters, not supernodes",
-            )
-        if faults.supernode_failure_rate and not self.elects_supernodes:
-            raise refuse(
-                "faults.supernode_failure_rate",
-                faults.supernode_failure_rate,
-                "goes with topology.supernodes: elected",
-            )
-        if faults.survival_threshold is not None and "secure-aggregation" not in self.transport.values():
-            raise refuse(
-                "faults.survival_threshold", faults.survival_threshold, "goes with secure aggregation"
-            )
-
-    def _star_fits(self) -> None:
-        for key in ("edge_every", "aggregate_every"):
-            value = getattr(self.training, key)
-            if value is not None:
-                raise refuse(f"training.{key}", value, "must be left out: a star has no edges")
-        edges = self.trust.trusted_edges
-        if edges not in (0.0, ()):
-            raise refuse("trust.trusted_edges", edges, "a star has no edges; use trust.cloud")
-
-    def _periods_fit(self, topology: Tree) -> None:
-        periods = self.training.aggregate_every
-        if periods is None or topology.file is not None:
-            return
-        by_name = 1 if topology.level_names is None else len(topology.level_names)
-        wanted = by_name if topology.levels is None else len(topology.levels) - 1
-        if len(periods) != wanted:
-            raise refuse(
-                "training.aggregate_every",
-                list(periods),
-                f"must list one period for each level below the cloud, top down: {wanted} here",
-            )
-
-    def _cohort_fits(self, topology: Star | Tree) -> None:
-        if not isinstance(self.training.participation, FixedParticipation):
-            return
-        if isinstance(topology, Star):
-            smallest, where = topology.devices, "the star"
-        elif topology.levels is not None:
-            smallest, where = topology.levels[-1], "an edge"
-        elif isinstance(topology.devices_per_edge, tuple):
-            smallest, where = min(topology.devices_per_edge), "the smallest edge"
-        elif topology.devices_per_edge is not None:
-            smallest, where = topology.devices_per_edge, "an edge"
-        else:
-            return
-        count = self.training.participation.count
-        if isinstance(count, int) and count > smallest:
-            raise refuse(
-                "training.participation.count", count, f"must be at most {smallest}, the devices of {where}"
-            )
+    Comments, the order of keys and the way numbers are written do not count; hashes of inputs do.
+    """
+    said = {key: value for key, value in document.items() if key not in ("versions", "hashes")}
+    hashes = document.get("hashes") or {}
+    said["hashes"] = {name: value for name, value in hashes.items() if name != SPEC_HASH}
+    text = json.dumps(said, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def require_spec(spec: object) -> None:
@@ -337,4 +204,38 @@ def require_spec(spec: object) -> None:
         raise SpecError(Argument("spec"), spec, f"must be a Spec, as {how} gives it")
 
 
-__all__ = ["Protocol", "Spec", "require_spec"]
+def sections_at(location: Iterable[str | int]) -> list[type[Section]]:
+    """The sections that may stand at ``location``; several where a section has kinds, none at a value.
+
+    A ``location`` may hold union tags (see ``base.TAG``), which narrow the choice, and list positions.
+    """
+    found: list[type[Section]] = [Spec]
+    for part in location:
+        if isinstance(part, int):
+            continue
+        if part.startswith(TAG):
+            found = [section for section in found if kind_of(section) == part[len(TAG) :]] or found
+        else:
+            fields = [field for section in found if (field := field_of(section, part)) is not None]
+            found = list(dict.fromkeys(inner for field in fields for inner in _sections_in(field.annotation)))
+    return found
+
+
+def field_of(section: type[Section], key: str) -> FieldInfo | None:
+    """The field that a user writes as ``key``."""
+    for name, field in section.model_fields.items():
+        if key == (field.alias or name):
+            return field
+    return None
+
+
+def kind_of(section: type[Section]) -> str | None:
+    """What ``kind`` says in this section, where it says anything in particular."""
+    field = section.model_fields.get("kind")
+    return None if field is None or field.is_required() else str(field.default)
+
+
+def _sections_in(annotation: Any) -> list[type[Section]]:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return [annotation]
+    return [section for inner in get_args(annotation) for section in _sections_in(inner)]

@@ -9,8 +9,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from sfumato.errors import SpecError
-from sfumato.spec.document import Spec
-from sfumato.spec.fingerprint import SPEC_HASH, fingerprint
+from sfumato.spec.document import SPEC_HASH, Spec, fingerprint
 from sfumato.spec.load import dump_spec
 from sfumato.user_text import MAX_BYTES, MAX_VALUES
 

@@ -16,11 +16,15 @@ from sfumato.errors import SpecError
 from sfumato.spec import overrides as changes
 from sfumato.spec.base import closest
 from sfumato.spec.data import DATA_SUFFIXES
-from sfumato.spec.document import Spec
-from sfumato.spec.fingerprint import SPEC_HASH, fingerprint
+from sfumato.spec.document import SPEC_HASH, Spec, fingerprint
 from sfumato.spec.renamed_keys import as_written, with_new_keys
-from sfumato.spec.right_sections import misfits_of_right_sections
-from sfumato.spec.validation_messages import Problem, problems_of, problems_of_misfit, refusal
+from sfumato.spec.validation_messages import (
+    Problem,
+    misfits_of_right_sections,
+    problems_of,
+    problems_of_misfit,
+    refusal,
+)
 from sfumato.user_text import KeyLines, parse_yaml, plain, read_text
 from sfumato.user_text.files import printable_name
 

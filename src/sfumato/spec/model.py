@@ -1,13 +1,33 @@
-"""``model``: what is trained."""
+"""``model``: what is trained. ``data.task``: what it learns to predict, and the losses and metrics for it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, field_validator
 
 from sfumato.spec.base import Count, CountOrList, Flag, Section, closest, refuse
 from sfumato.spec.limits import MAX_LAYERS
+
+Task = Literal["classification", "regression", "multi-label", "next-token"]
+Metric = Literal["auc", "f1", "mae", "rmse", "r2", "perplexity"]
+
+LOSSES: Mapping[str, tuple[str, ...]] = {
+    "classification": ("cross-entropy",),
+    "regression": ("squared-error", "absolute-error", "huber"),
+    "multi-label": ("binary-cross-entropy",),
+    "next-token": ("cross-entropy",),
+}
+"""Losses by task; the first is the default."""
+
+METRICS: Mapping[str, tuple[Metric, ...]] = {
+    "classification": ("auc", "f1"),
+    "regression": ("mae", "rmse", "r2"),
+    "multi-label": ("auc", "f1"),
+    "next-token": ("perplexity",),
+}
+"""What may be measured on the test set beside the loss, and the accuracy where there is one."""
 
 BUILT_IN_MODELS = ("softmax", "mlp", "cnn-small", "cnn", "resnet18", "vgg11")
 KIND_OF_KEY = {"bias": "softmax", "hidden": "mlp"}

@@ -1,4 +1,4 @@
-"""``key=value``: changes to a spec before it is checked.
+"""Changes to a spec that a user asks for beside it: ``key=value`` before it is checked, and several seeds.
 
 The value is YAML and replaces what stood at the dotted key. In a section that comes in kinds (noise,
 participation, partition, learning_rate, topology) a key of another kind turns the section into that
@@ -15,9 +15,10 @@ from typing import Any
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.spec.base import Section, closest
+from sfumato.spec.document import kind_of, sections_at
+from sfumato.spec.limits import MAX_SEED, MAX_SEEDS
 from sfumato.spec.model import KIND_OF_KEY, Model
 from sfumato.spec.renamed_keys import new_key
-from sfumato.spec.structure import kind_of, sections_at
 from sfumato.user_text import parse_yaml, plain
 from sfumato.user_text.files import printable_name
 
@@ -85,3 +86,17 @@ def _turn(section: dict[str, Any], kinds: list[type[Section]], key: str, value: 
     for name in set(section) - keep:
         del section[name]
     return True
+
+
+def seeds_from(first: int, count: int) -> range:
+    """``count`` seeds from ``first`` on.
+
+    Raises:
+        SpecError: fewer than one, or more than ``MAX_SEEDS``, or past the largest seed.
+    """
+    place = Argument("seeds")
+    if not 1 <= count <= MAX_SEEDS:
+        raise SpecError(place, count, f"must be from 1 to {MAX_SEEDS:,}: each seed is a run of its own")
+    if first + count - 1 > MAX_SEED:
+        raise SpecError(place, count, f"from seed {first} on goes past the largest seed, {MAX_SEED:,}")
+    return range(first, first + count)

@@ -9,6 +9,7 @@ from pydantic import Field, Tag, model_validator
 
 from sfumato.spec.base import (
     Flag,
+    GroupwiseSection,
     NonNegative,
     OpenUnit,
     Positive,
@@ -19,7 +20,6 @@ from sfumato.spec.base import (
     refuse,
 )
 from sfumato.spec.limits import LEAST_DELTA, LEAST_SHARE, LEAST_SOURCE, MOST_SOURCE
-from sfumato.spec.scalar_or_list import agree, apart
 
 Delta = Annotated[float, Field(ge=LEAST_DELTA, le=1 - LEAST_SHARE), number(LEAST_DELTA, 1 - LEAST_SHARE)]
 SourceMultiplier = Annotated[
@@ -49,9 +49,10 @@ class AdaptiveNorm(Section):
     )
 
 
-class Clip(Section):
+class Clip(GroupwiseSection):
     """What is clipped to ``norm``: whole messages, mini-batch gradients, or gradients of single examples."""
 
+    number_and_list = "norm", "norms"
     kind: Literal["update", "step", "example"]
     norm: Positive
     norms: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = Field(
@@ -67,12 +68,18 @@ class Clip(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _list_apart(cls, value: Any) -> Any:
-        return _norm_of_layers(apart(value, "norm", "norms"))
+    def _norm_of_layers(cls, value: Any) -> Any:
+        """With ``per_layer`` and no norm: the norm that the layers' norms add up to."""
+        layers = value.get("per_layer") if isinstance(value, dict) else None
+        if not isinstance(layers, list | tuple) or {"norm", "norms"} & value.keys():
+            return value
+        try:
+            return {**value, "norm": math.hypot(*map(float, layers))}
+        except (TypeError, ValueError):
+            return value  # the field's own check says what is wrong
 
     @model_validator(mode="after")
-    def _list_agrees(self) -> Clip:
-        agree("norm", self.norm, "norms", self.norms)
+    def _layers_fit(self) -> Clip:
         if self.adapt is not None and self.kind != "update":
             raise refuse("adapt", None, "goes with kind: update: it follows the lengths of whole messages")
         if self.per_layer is None:
@@ -90,16 +97,6 @@ class Clip(Section):
     def message_bound(self) -> float:
         """The length of the longest message, in clip norms: 1, or with ``adapt`` 1 / sqrt(1 - share)."""
         return 1.0 if self.adapt is None else 1 / math.sqrt(1 - self.adapt.share)
-
-
-def _norm_of_layers(value: Any) -> Any:
-    """With ``per_layer`` and no ``norm``: the norm that the layers' norms add up to."""
-    if not isinstance(value, dict) or "norm" in value or not isinstance(value.get("per_layer"), list | tuple):
-        return value
-    try:
-        return {**value, "norm": math.hypot(*map(float, value["per_layer"]))}
-    except (TypeError, ValueError):
-        return value  # the field's own check says what is wrong
 
 
 class Placement(Section):
@@ -127,9 +124,10 @@ class NoNoise(Section):
     kind: Literal["none"] = "none"
 
 
-class NoiseByMultiplier(Section):
+class NoiseByMultiplier(GroupwiseSection):
     """Noise standard deviation over the zero-out sensitivity of what is noised, at each noiser."""
 
+    number_and_list = "multiplier", "multipliers"
     kind: Literal["multiplier"] = "multiplier"
     multiplier: NonNegative
     at: Literal["message", "step"] = Field(
@@ -140,16 +138,6 @@ class NoiseByMultiplier(Section):
         default=None, description="groups: one for each group; a list under multiplier says the same"
     )
     placement: Placement | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _list_apart(cls, value: Any) -> Any:
-        return apart(value, "multiplier", "multipliers")
-
-    @model_validator(mode="after")
-    def _list_agrees(self) -> NoiseByMultiplier:
-        agree("multiplier", self.multiplier, "multipliers", self.multipliers)
-        return self
 
 
 class NoiseByTarget(Section):

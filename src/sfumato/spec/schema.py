@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sfumato.spec.document import Spec
+from sfumato.spec.document import Spec, sections_at
 from sfumato.spec.renamed_keys import ALIASES
-from sfumato.spec.structure import sections_at
 
 
 def schema() -> dict[str, Any]:

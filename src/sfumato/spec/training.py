@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -11,18 +11,19 @@ from sfumato.spec.base import (
     BelowOne,
     Count,
     CountOrAll,
+    CountPerEdge,
     Flag,
+    GroupwiseSection,
     NonNegative,
     Positive,
     Rate,
     Section,
     by_kind,
     count_limit,
+    numbers_in,
     refuse,
 )
 from sfumato.spec.limits import MAX_AGGREGATIONS, MAX_ROUNDS, MAX_STEPS
-from sfumato.spec.per_edge import CountPerEdge, numbers_in
-from sfumato.spec.scalar_or_list import agree, apart
 
 Rounds = Annotated[
     int, Field(ge=1, le=MAX_ROUNDS), count_limit(MAX_ROUNDS, "a run keeps a row of every round")
@@ -40,24 +41,15 @@ class Everyone(Section):
     kind: Literal["all"] = "all"
 
 
-class PoissonParticipation(Section):
+class PoissonParticipation(GroupwiseSection):
     """Every device takes part in a round independently with this probability; groups may differ."""
 
+    number_and_list = "rate", "rates"
     kind: Literal["poisson"] = "poisson"
     rate: Rate
     rates: Annotated[tuple[Rate, ...], Field(min_length=1)] | None = Field(
         default=None, description="groups: one for each group; a list under rate says the same"
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _list_apart(cls, value: Any) -> Any:
-        return apart(value, "rate", "rates")
-
-    @model_validator(mode="after")
-    def _list_agrees(self) -> PoissonParticipation:
-        agree("rate", self.rate, "rates", self.rates)
-        return self
 
 
 class FixedParticipation(Section):

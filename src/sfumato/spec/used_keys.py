@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.families import FAMILIES, family_of
 from sfumato.spec.base import Section
-from sfumato.spec.fingerprint import SPEC_HASH
+from sfumato.spec.refusals import Refused
 from sfumato.spec.topology import Star, Tree
 
 if TYPE_CHECKING:
@@ -34,15 +34,6 @@ class Condition:
     """
 
     holds: Callable[[Spec], bool]
-    allowed: str
-
-
-@dataclass(frozen=True)
-class UnusedKey:
-    """A key of a spec that nothing depends on: where, what it says, and what it goes with."""
-
-    key: str
-    value: Any
     allowed: str
 
 
@@ -183,22 +174,22 @@ WHOLE = frozenset({"data.partition", "privacy.noise.calibrated_from", "radio.gai
 """Sections whose ``kind`` says which keys there are, each of which it uses."""
 
 
-def unused_keys(spec: Spec) -> Iterator[UnusedKey]:
-    """The keys of ``spec`` that differ from their default and have no effect there.
+def unused_keys(spec: Spec) -> Iterator[Refused]:
+    """The keys of ``spec`` that differ from their default and have no effect, with what they go with.
 
     The spec of a run is taken as it is: the run was made.
     """
-    if SPEC_HASH in spec.hashes:
+    if spec.is_of_a_run:
         return
     for key, value in _of_other_families(spec):
         kinds = " or ".join(next(f for f in FAMILIES if key in f.keys).topologies)
-        yield UnusedKey(key, value, f"goes with topology.kind: {kinds} only")
+        yield Refused(key, value, f"goes with topology.kind: {kinds} only")
     for key, value in _written(spec):
         condition = CONDITIONS.get(key)
         if key not in DECLARED:
-            yield UnusedKey(key, value, "is used by no protocol")
+            yield Refused(key, value, "is used by no protocol")
         elif condition is not None and not condition.holds(spec):
-            yield UnusedKey(key, value, condition.allowed)
+            yield Refused(key, value, condition.allowed)
 
 
 def _of_other_families(spec: Spec) -> Iterator[tuple[str, Any]]:

@@ -1,18 +1,23 @@
-"""From pydantic's errors to the sentences a user reads: key path, value, what is allowed."""
+"""What is wrong with a spec, as a user reads it: key path, value, what is allowed.
+
+Most of it comes from pydantic. A check between sections is made if every section that it reads is right, so
+nothing is said that follows from a wrong one.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from sfumato.errors import SpecError, SpecProblemsError
 from sfumato.spec.base import TAG, closest
-from sfumato.spec.structure import field_of, kind_of, sections_at
+from sfumato.spec.document import Spec, field_of, kind_of, sections_at
 from sfumato.user_text import join
 
 
@@ -157,3 +162,49 @@ def _description(location: Sequence[str | int]) -> str:
         if field is not None and field.description:
             return f": {field.description}"
     return ""
+
+
+class _SectionIsWrongError(Exception):
+    """A check reads a section that is not right by itself."""
+
+
+class _PartialSpec(Spec):
+    """A spec that lacks sections. It is never validated, so no validator is built."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    def __getattr__(self, name: str) -> Any:  # called for what is not there only
+        if name in Spec.model_fields:
+            raise _SectionIsWrongError(name)
+        raise AttributeError(name)
+
+
+def misfits_of_right_sections(document: Mapping[str, Any]) -> list[PydanticCustomError]:
+    """The misfits between the right sections of ``document``, which is not valid as a whole."""
+    right = _right_sections(document)
+    spec = _PartialSpec.model_construct(**right)
+    for name in Spec.model_fields.keys() - right.keys():
+        spec.__dict__.pop(name, None)  # a default, which nobody wrote
+    return list(spec.misfits(unless=(_SectionIsWrongError,)))
+
+
+@cache
+def _adapter(name: str) -> TypeAdapter[Any]:
+    field = Spec.model_fields[name]
+    described: Any = Annotated[field.annotation, field]
+    return TypeAdapter(described)
+
+
+def _right_sections(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The sections, checked one by one; those that are left out have their defaults."""
+    right = {}
+    for name, field in Spec.model_fields.items():
+        if name not in document:
+            if not field.is_required():
+                right[name] = field.get_default(call_default_factory=True)
+            continue
+        try:
+            right[name] = _adapter(name).validate_python(document[name])
+        except ValidationError:
+            continue
+    return right

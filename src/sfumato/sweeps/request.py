@@ -16,7 +16,7 @@ from sfumato.run_folder.reader import has_run_files
 from sfumato.spec.diff import changes, first_difference
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
-from sfumato.spec.seeds import seeds_from
+from sfumato.spec.overrides import seeds_from
 from sfumato.sweeps.grid import Axis, Point, grid
 from sfumato.sweeps.point_result import POINT_FILE
 

@@ -1,7 +1,55 @@
 """Recomputes every ε of a run folder without the accountant (docs/verify.md).
 
-    checker.py   all of it in one file, which also runs by itself: ``python checker.py RUN``
+It imports nothing else of Sfumato, and of other packages NumPy, SciPy, PyYAML and dp_accounting only, so that
+a mistake in the accountant is not repeated in the check. Only the command line may import it. It runs by
+itself, too: ``python -m sfumato.verify RUN``, or the archive that ``sfumato verify --write-checker`` writes.
 
-It imports nothing else of Sfumato, and of other packages NumPy, SciPy and PyYAML only, so that a mistake in
-the accountant is not repeated in the check. Only the command line may import it.
+What is checked, in this order (docs/verify.md says what is not):
+
+1. *Hashes.* ``manifest.json`` has its own hash and that of every file that it lists; ``spec.yaml``,
+   ``privacy.json`` and ``ledger.json`` name the same spec, and it has the hash that they name.
+
+    checker.py           checks a run folder: all of the below; ``main`` is the command of the archive
+    folder.py            reads the files of a run strictly, and compares hashes
+    json_values.py       figures, counts and names in JSON files, and how they are compared
+    archive.py           writes the checker as one file
+    __main__.py          runs it
+
+2. *The spec.* Facts in ``ledger.json`` that ``spec.yaml`` determines are those of the spec.
+
+    spec_facts.py        of all protocols, and of devices that move
+    spec_tree.py         of trees: who is where, takes part, sends what and adds which noise
+    spec_groups.py       of overlapping groups
+    spec_records.py      of draws of records: rates, and how far one record moves a message
+    spec_settings.py     what the spec itself says: trees, sites, eras, trust, dropouts
+    examples_held.py     how many examples every device holds, dealt out again by the rule of partition
+
+3. *The exposed set.* For every row the releases are derived again from the facts: what the observer receives
+   is in the set; a release moves as far as the facts say, has no more noise and no better hidden draw; no
+   noise of the observer counts, and none counts twice. Rows stand for as many pairs as there are.
+
+    releases.py          a release and a draw as the facts have them, against those stated
+    tree_structure.py    a tree: who is where, who receives what, how participants are drawn
+    tree_noise.py        the noise in an average that a coalition does not know
+    tree_exposures.py    the releases that a coalition meets in a tree
+    moving.py            the same of devices that move: one tree an era, and the pairs of rows
+    group_structure.py   groups: who is in which when, who receives what, who is drawn
+    group_exposures.py   the releases that a coalition meets in groups
+    tree_pairs.py        pairs of unit and observer that are alike in a tree
+    group_pairs.py       the same in groups
+    pair_counts.py       whether rows stand for every pair, rate and site
+
+4. *The charge.* The terms that were composed follow from the releases.
+
+    rows.py              one row and its certificate
+    draws.py             draws and releases of a certificate, and the terms that they amount to
+    drawn_noise.py       mixtures over whose noise is there, and over outcomes of an election
+    elections.py         observers that may be elected
+    records.py           records that their devices draw
+
+5. *ε.* It is recomputed from the terms. The stated ε must not be smaller.
+
+    epsilon.py           of all terms, by closed forms and mixtures or as below; against the stated one
+    loss_curves.py       hockey-stick curves of one release under every kind of draw
+    composition.py       many releases: by dp_accounting, or by an integral of moments
 """

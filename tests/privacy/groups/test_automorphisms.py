@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 from places import ROOT
 
 from sfumato import account, load_spec
-from sfumato.privacy.groups import automorphisms as symmetry
+from sfumato.privacy.groups import symmetries as symmetry
 from sfumato.privacy.groups import vector_clocks as clocks
-from sfumato.privacy.groups.automorphisms import orbits
 from sfumato.privacy.groups.pair_classes import GroupPairs
 from sfumato.privacy.groups.releases import GroupReleases
-from sfumato.privacy.groups.vector_clocks import UNREACHED, GroupStructure, MembershipClasses
+from sfumato.privacy.groups.symmetries import orbits
+from sfumato.privacy.groups.vector_clocks import UNREACHED, GroupStructure, WorkerKinds
 from sfumato.privacy.observers import PUBLIC, PairClass, Party, covering
 from sfumato.privacy.tree.pair_classes import TreePairs
 from sfumato.schedule.resolve import resolve
 
 
-def kinds_of(groups: tuple[tuple[int, ...], ...]) -> MembershipClasses:
-    return MembershipClasses.among(1 + max(itertools.chain(*groups)), [GroupStructure(1, groups)])
+def kinds_of(groups: tuple[tuple[int, ...], ...]) -> WorkerKinds:
+    return WorkerKinds.among(1 + max(itertools.chain(*groups)), [GroupStructure(1, groups)])
 
 
 def ring(groups: int, first: int = 0) -> tuple[tuple[int, ...], ...]:

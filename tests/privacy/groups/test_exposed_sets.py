@@ -12,12 +12,10 @@ import pytest
 from sfumato.accounting import account
 from sfumato.privacy.charges import bound_epsilon
 from sfumato.privacy.groups import exposed_set
-from sfumato.privacy.groups.exposed_set import cheapest
+from sfumato.privacy.groups.exposed_set import cheapest_set, search_all_sets
 from sfumato.privacy.groups.exposure_problem import cost
-from sfumato.privacy.groups.flow_over_time import least_cost
-from sfumato.privacy.groups.minimum_cut import cells_of, minimum_cut
-from sfumato.privacy.groups.prefix_search import search
-from sfumato.privacy.groups.received_sums import ReceivedSums, without_names
+from sfumato.privacy.groups.minimum_cut import cells_of, least_cost_of_any_set, minimum_cut
+from sfumato.privacy.groups.received_sums import ReceivedSums, charged_apart_from_names
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import GroupStructure
 from sfumato.privacy.observers import Party
@@ -94,10 +92,10 @@ def test_random_rings_against_all_sets(rings):
         if not costs or np.array_equal(scene.seen, scene.reach):
             continue
         least = min(costs)
-        found = cheapest(scene, price)
+        found = cheapest_set(scene, price)
         assert found.optimal
         assert found.cost == pytest.approx(least, rel=1e-9)
-        assert least_cost(scene, price) <= least * (1 + 1e-9)
+        assert least_cost_of_any_set(scene, price) <= least * (1 + 1e-9)
         assert minimum_cut(scene, price, list(cells_of(scene, True)), 1.0)[1] <= least * (1 + 1e-9)
         (gap,) = (e.gap for e in plan.exposures(unit, device(observer)) if e.bound_name == "min-cost")
         assert gap == 1
@@ -127,11 +125,13 @@ def test_lower_bounds_and_gaps_against_all_sets(monkeypatch):
         if len(costs) < 5 or min(costs) == 0:
             continue
         least = min(costs)
-        assert least_cost(scene, price) <= least * (1 + 1e-9)
+        assert least_cost_of_any_set(scene, price) <= least * (1 + 1e-9)
         assert minimum_cut(scene, price, list(cells_of(scene, True)), 1.0)[1] <= least * (1 + 1e-9)
-        assert cheapest(scene, price).cost == pytest.approx(least, rel=1e-9)
-        monkeypatch.setattr(exposed_set, "search", lambda *problem: search(*problem, most_extensions=0))
-        found = cheapest(scene, price)
+        assert cheapest_set(scene, price).cost == pytest.approx(least, rel=1e-9)
+        monkeypatch.setattr(
+            exposed_set, "search_all_sets", lambda *problem: search_all_sets(*problem, most_extensions=0)
+        )
+        found = cheapest_set(scene, price)
         monkeypatch.undo()
         assert found.cost <= min(cost(scene, scene.reach, price), cost(scene, scene.seen, price))
         assert found.cost >= least * (1 - 1e-9)
@@ -146,7 +146,7 @@ def test_a_link_that_two_groups_of_the_unit_need_carries_no_more():
     plan = ledger(((0, 1), (0, 1, 2), (2, 3)), 40, 4, (0.7, 0.7, 0.7))
     scene, price = problem_of(plan, 0, 3)
     least = min(cost(scene, blocks, price) for blocks in all_sets(scene))
-    assert 0 < least_cost(scene, price) <= least * (1 + 1e-9)
+    assert 0 < least_cost_of_any_set(scene, price) <= least * (1 + 1e-9)
     assert least < cost(scene, scene.reach, price)
 
 
@@ -173,7 +173,9 @@ def test_hiding_some_blocks_of_two_groups_is_much_cheaper_than_flow_and_cut():
 def test_mirrored_pairs_of_random_rings(exhaustive, monkeypatch):
     """A ring that is its own mirror image: worker d is where worker -d is."""
     if not exhaustive:
-        monkeypatch.setattr(exposed_set, "search", lambda *problem: search(*problem, most_extensions=0))
+        monkeypatch.setattr(
+            exposed_set, "search_all_sets", lambda *problem: search_all_sets(*problem, most_extensions=0)
+        )
     draw = random.Random("mirrors")
     searched = 0
     for _ in range(5):
@@ -187,7 +189,7 @@ def test_mirrored_pairs_of_random_rings(exhaustive, monkeypatch):
         for unit, observer in itertools.permutations(range(2 * count), 2):
             one = plan.exposures(unit, device(observer))
             other = plan.exposures(mirrored[unit], device(mirrored[observer]))
-            assert [without_names(e) for e in one] == [without_names(e) for e in other]
+            assert [charged_apart_from_names(e) for e in one] == [charged_apart_from_names(e) for e in other]
             assert [e.gap for e in one] == [e.gap for e in other]
             searched += one[2].exposed not in (one[0].exposed, one[1].exposed)
     assert searched
@@ -196,8 +198,8 @@ def test_mirrored_pairs_of_random_rings(exhaustive, monkeypatch):
 def test_where_many_workers_link_two_groups_the_lower_bound_is_what_flow_costs():
     plan = ledger(((0, 1, 2, 3), (1, 2, 3, 4)), 40, 5, (0.7, 0.7), sigma=3.0)
     scene, price = problem_of(plan, 0, 4)
-    assert least_cost(scene, price) == pytest.approx(cost(scene, scene.reach, price))
-    assert cheapest(scene, price).blocks.tolist() == scene.reach.tolist()
+    assert least_cost_of_any_set(scene, price) == pytest.approx(cost(scene, scene.reach, price))
+    assert cheapest_set(scene, price).blocks.tolist() == scene.reach.tolist()
 
 
 def test_an_account_says_which_releases_and_how_far_from_the_cheapest():

@@ -20,6 +20,7 @@ from scipy import stats
 from sfumato import account
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import charges
+from sfumato.privacy.divergence import renyi_2_of_fixed_draw
 from sfumato.privacy.groups.exposure_problem import ChargedSum
 from sfumato.privacy.groups.received_sums import ReceivedSums
 from sfumato.privacy.groups.releases import GroupReleases
@@ -27,7 +28,6 @@ from sfumato.privacy.groups.vector_clocks import GroupStructure
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
-from sfumato.privacy.split_sums import renyi_2_of_fixed_draw
 from sfumato.spec.load import load_spec
 
 pytestmark = pytest.mark.usefixtures("coarse_losses")

@@ -11,12 +11,12 @@ import pytest
 import sfumato as sf
 from sfumato.errors import SpecError
 from sfumato.privacy.groups.exposure_problem import ChargedSum
-from sfumato.privacy.groups.group_draw import GroupDraw
+from sfumato.privacy.groups.facts import GroupDraw
 from sfumato.privacy.groups.received_sums import ReceivedSums
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import GroupStructure
 from sfumato.privacy.observers import Party
-from sfumato.schedule.faults.dropouts import colluders_that_unmask, threshold_of
+from sfumato.schedule.participation import colluders_that_unmask, threshold_of
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.faults import Faults
 
@@ -74,7 +74,7 @@ def test_no_survivors_leave_less_noise_than_is_counted(drawn, least):
     for own, linking, members in itertools.product((False, True), range(5), range(4)):
         if not 0 < own + linking <= 7 - members:
             continue
-        moved = own + draw.moved_at_once(own=own, others=linking)
+        moved = own + draw.norms_moved_by_others(own=own, others=linking)
         charged = moved**2 / draw.sure_noisers(own=own, linking=linking, known=members)
         truth = worst_that_may_happen(drawn, least, own=own, linking=linking, members=members)
         assert truth == pytest.approx(charged), (own, linking, members)

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from random_tree_facts import make_ledger
 from scipy.stats import binom
-from tree_oracle import make_ledger
 
 from sfumato.privacy.charges import bound_epsilon, charges
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts
+from sfumato.privacy.tree.shape import DeviceClasses
 
 DEVICES, ROUNDS, DELTA = 20, 400, 1e-4
 PUBLIC = (Party("public"),)

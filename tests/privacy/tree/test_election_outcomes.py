@@ -1,6 +1,6 @@
 """The exact law of a round's elections, against every course of two rounds written out.
 
-What a round tells comes from the oracle, message by message (`tree_oracle.Round`). Where the draw is hidden
+What a round tells is written out message by message (`one_aggregation`). Where the draw is hidden
 the courses are integrated on a grid, both rounds together, in both directions.
 """
 
@@ -11,12 +11,14 @@ from itertools import product
 
 import numpy as np
 import pytest
-from tree_oracle import Round, make_ledger
+from one_aggregation import Aggregation
+from random_tree_facts import make_ledger
 
-from sfumato.privacy.charges import bound_epsilon, is_surely_within, noise_scale_for
+from sfumato.privacy.charges import bound_epsilon, is_surely_within
 from sfumato.privacy.losses import gaussian
+from sfumato.privacy.noise_scale import noise_scale_for
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.election_outcomes import elected_outcomes
+from sfumato.privacy.tree.elections import elected_outcomes
 from sfumato.privacy.tree.exposures import TreeExposures
 from sfumato.privacy.tree.facts import AggregationFacts
 
@@ -72,8 +74,7 @@ def square(ledger, unit, members, won):
     """μ² of a round with the unit in it, by the oracle."""
     everybody = replace(ledger, draw_kind="all", draw_rate=1.0)
     coalition = (*members, *map(node, won))
-    game = Round(everybody)
-    return game.charge_of_step(unit, 0, game.seen(coalition), coalition)
+    return Aggregation(everybody).charge(unit, coalition)
 
 
 def pieces(ledger, unit, members):

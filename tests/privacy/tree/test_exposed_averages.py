@@ -10,16 +10,16 @@ from random import Random
 
 import numpy as np
 import pytest
-from tree_oracle import make_ledger
+from message_graph.exposure import between
+from message_graph.trees import messages_of_tree
+from message_graph.vectors import Sum
+from random_tree_facts import make_ledger
 
 from sfumato.accounting import account
-from sfumato.privacy.exposed_sets import divergence
-from sfumato.privacy.ledger.atoms import Sum
-from sfumato.privacy.ledger.exposure import between
+from sfumato.privacy.divergence import divergence
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import total_mu_squared
 from sfumato.privacy.tree import exposed_averages
-from sfumato.privacy.tree.compile import compile_tree
 from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.spec.load import load_spec
 
@@ -78,9 +78,9 @@ def random_observer(rng: Random, ledger, unit):
 
 
 def costs_of_all_sets(ledger, unit, coalition):
-    """μ² of every exposed set of averages, from the atoms; none where they are too many."""
-    atoms = compile_tree(ledger)
-    sums = [key for key, vector in atoms.sums.items() if isinstance(vector, Sum) and key[0] == "average"]
+    """μ² of every exposed set of averages, from the graph of messages; none where they are too many."""
+    graph = messages_of_tree(ledger)
+    sums = [key for key, vector in graph.sums.items() if isinstance(vector, Sum) and key[0] == "average"]
     path = ledger.paths[ledger.leaf_of(unit)]
     # averages that hold nothing of the unit before any of its averages is formed cost and tell nothing
     free = [key for key in sums if key[1] > 0 or path[key[2]] == key[3]]
@@ -89,7 +89,7 @@ def costs_of_all_sets(ledger, unit, coalition):
     found = []
     for chosen in itertools.product((False, True), repeat=len(free)):
         given = frozenset(key for key, there in zip(free, chosen, strict=True) if there)
-        exposure = between(atoms, unit, coalition, given)
+        exposure = between(graph, unit, coalition, given)
         found.append(total_mu_squared(exposure.releases, ledger.searched_under))
     return found
 
@@ -113,7 +113,9 @@ def compared(numbers, neighbours="zero-out"):
         known = min(total_mu_squared(e.releases, neighbours) for e in (flow, cut))
         assert spent >= least * (1 - 1e-9), (number, spent, least)
         assert spent <= known
-        bound = exposed_averages._Stretches(ledger._exposures, unit, coalition, neighbours).least()
+        bound = exposed_averages._Stretches(
+            ledger._exposures.pair(unit, tuple(coalition)), neighbours
+        ).least()
         assert bound <= least * (1 + 1e-9), (number, bound, least)
         if math.isfinite(least) and math.isfinite(found.gap):
             assert spent <= least * found.gap * (1 + 2e-6), (number, spent, least, found.gap)
@@ -201,7 +203,7 @@ def test_draws(kind, seen):
     cheapest = min(divergence(e.draws[0]) for e in (flow, cut, found))
     assert divergence(found.draws[0]) == cheapest
     assert flow.draws[0].amplifies == (not seen)
-    bound = exposed_averages._Stretches(ledger._exposures, 0, (observer,), "zero-out").least()
+    bound = exposed_averages._Stretches(ledger._exposures.pair(0, (observer,)), "zero-out").least()
     assert total_mu_squared(found.releases, "zero-out") == pytest.approx(bound)
     # what is not amplified costs more than the least, amplified; of one of two drawn the two cost the same
     assert (found.gap > 1) == (kind == "poisson" and not seen)

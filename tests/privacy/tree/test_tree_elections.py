@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tree_oracle import Round, coalitions, make_ledger, mixed_ledgers
+from one_aggregation import Aggregation
+from random_tree_facts import coalitions, make_ledger, mixed_ledgers
 
-from sfumato.privacy.charges import bound_epsilon, noise_scale_for
+from sfumato.privacy.charges import bound_epsilon
 from sfumato.privacy.losses import gaussian
+from sfumato.privacy.noise_scale import noise_scale_for
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.device_classes import DeviceClasses
 from sfumato.privacy.tree.facts import AggregationFacts
+from sfumato.privacy.tree.shape import DeviceClasses
 
 DELTA = 1e-3
 
@@ -185,7 +187,7 @@ def true_square(ledger, unit, coalition, won):
     A supernode that is asked about by itself is whichever other device tells most.
     """
     last, here = ledger.depth - 1, ledger.leaf_of(unit)
-    game = Round(ledger)
+    game = Aggregation(ledger)
     holders = [()]
     if Party("node", last, here) in coalition:
         first = int(ledger.first_device[here])
@@ -194,7 +196,7 @@ def true_square(ledger, unit, coalition, won):
     found = []
     for more in holders:
         members = tuple(dict.fromkeys((*coalition, *won, *more)))
-        found.append(game.charge_of_step(unit, 0, game.seen(members), members))
+        found.append(game.charge(unit, members))
     return max(found)
 
 

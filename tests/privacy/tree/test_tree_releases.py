@@ -14,15 +14,14 @@ from dp_accounting.pld import PLDAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import ROOT
-from tree_oracle import ledgers, make_ledger
+from random_tree_facts import ledgers, make_ledger
 
 from sfumato.accounting import account
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import bound_epsilon, charges
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.gaussian_terms import GaussianTerm
 from sfumato.privacy.observers import Party
+from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.run_folder.reader import write_ledger
 from sfumato.schedule.resolve import resolve
@@ -147,6 +146,20 @@ def test_noise_of_a_hidden_average_is_no_shield():
     _, cut = ledger.exposures(0, [CLOUD])
     attack = 0.5**2 / 1e-3
     assert sum(squares(cut)) >= attack > 2.0**2 / (1 / 36 + 1e-3)
+
+
+def test_the_gap_of_the_flow_bound_is_noise_that_others_may_cancel():
+    """Two edges of one device; only the other edge's hidden noise is large. The public meets the sum.
+
+    Its variance of 9 would protect a contribution fixed beforehand (0.25 / (11 / 4) at the
+    last step), but the device that starts from that average may cancel it.
+    """
+    steps = [
+        step("edge", 1, [0.0, 0.0], [0.0], [1.0, 3.0]),
+        step("global", 0, [0.0, 0.0], [0.0], [1.0, 1.0]),
+    ]
+    flow, _ = make_ledger([[2], [1, 1]], steps).exposures(0, [PUBLIC])
+    assert squares(flow) == pytest.approx([1.0, 0.25 / 0.5])
 
 
 def test_a_raw_last_message_is_unprotected_whatever_was_added_before():

@@ -11,7 +11,7 @@ import torch
 from test_eras import FIRST, LATER, ROUNDS, protocol_of, spec_of
 
 from sfumato.protocols.groups.base import GroupedProtocol
-from sfumato.schedule.group_assignments import draw_assignments
+from sfumato.schedule.group_participation import draw_assignments
 from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.resolve.groups import resolve_groups
 from sfumato.spec.load import load_spec

@@ -18,11 +18,11 @@ from sfumato.errors import SpecError
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.privacy.observers import Party
 from sfumato.protocols.groups.base import GroupedProtocol
-from sfumato.schedule.faults.dropouts import colluders_that_unmask
 from sfumato.schedule.groups import GroupPlan
+from sfumato.schedule.participation import colluders_that_unmask
 from sfumato.schedule.resolve.groups import resolve_groups
 from sfumato.spec.load import load_spec
-from sfumato.verify.checker import spec_problems
+from sfumato.verify.spec_facts import spec_problems
 
 FIRST = [[0, 1, 2, 3], [2, 3, 4, 5], [0, 5, 6, 2]]
 LATER = [[0, 1, 2], [3, 4, 5, 6], [0, 1, 5, 6, 2]]

@@ -17,7 +17,7 @@ from sfumato.protocols.groups.compressed_messages import coordinates_of
 from sfumato.protocols.groups.operations import GroupOperations
 from sfumato.radio.group_costs import GroupCosts
 from sfumato.random import Stream, key_at
-from sfumato.schedule.group_assignments import GroupAssignments
+from sfumato.schedule.group_participation import GroupAssignments
 from sfumato.schedule.resolve.groups import resolve_groups
 from sfumato.simulation import run as simulate
 from sfumato.spec.load import load_spec

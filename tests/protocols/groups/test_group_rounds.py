@@ -19,8 +19,8 @@ from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.protocols.groups.base import GroupedProtocol
 from sfumato.protocols.personalised_evaluation import evaluate_personalised, label_shares
 from sfumato.random import Stream, generator, key_at
-from sfumato.schedule.group_assignments import draw_assignments
-from sfumato.schedule.learning_rate import learning_rate
+from sfumato.schedule.group_participation import draw_assignments
+from sfumato.schedule.local_steps import learning_rate
 from sfumato.schedule.resolve.groups import resolve_groups
 from sfumato.spec.load import load_spec
 

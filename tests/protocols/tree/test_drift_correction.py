@@ -20,7 +20,7 @@ from sfumato.errors import SpecError
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.protocols.tree.local_work import batches_of
 from sfumato.radio.costs import TreeCosts
-from sfumato.schedule.learning_rate import momentum_gain
+from sfumato.schedule.local_steps import momentum_gain
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.resolve import resolve
 

@@ -2,19 +2,14 @@
 
 Only `sfumato.privacy`, the schedule, the claims of DP-OGL and the report of a run of groups import from here.
 
-    facts           who is in which group when, what is sent, who adds which noise
-    group_draw      how a group draws the workers of a step, and what that leaves of a sum
-    releases        the releases of a grouped protocol, and what they answer
-    received_sums   the releases that a charged sum amounts to for one coalition
-    exposed_set     the cheapest set of releases to charge, between flow and cut
-    exposure_problem  which releases may be charged, and what each choice is charged
-    flow_over_time  what every exposed set costs at least
-    prefix_search   all exposed sets, where they are few enough
-    minimum_cut     the exposed set of a minimum cut
-    symmetric_positions  pairs that symmetries of the groups map to each other
-    vector_clocks   how models travel through groups, block by block
-    automorphisms   which kinds of workers are in the same position
-    pair_classes    pairs of a unit and an observer that are alike
-    per_worker      the worst observer of every class of units over the rounds
-    compile         the same facts as atoms
+    facts            who is in which group when, how a step's workers are drawn, who adds which noise
+    releases         the releases of a grouped protocol, and what they answer
+    received_sums    the releases that a charged sum amounts to for one coalition
+    exposure_problem which releases may be charged, and what each choice is charged
+    exposed_set      the cheapest set of releases to charge, between flow and cut
+    minimum_cut      the exposed set of a minimum cut, and what every set costs at least
+    vector_clocks    how models travel through groups, block by block
+    symmetries       which workers, groups and pairs are in the same position
+    pair_classes     pairs of a unit and an observer that are alike
+    per_worker       the worst observer of every class of units over the rounds
 """

@@ -6,26 +6,185 @@ only O contains what it does see. Whatever is exposed costs what the target adde
 everything upstream (flow) leaves no linking workers; exposing nothing more (cut) leaves the most; a linking
 worker costs four times a contribution, but only at merging steps.
 
-First a lower bound is computed (`flow_over_time`): often flow or cut costs no more. All sets are compared
-where they are few enough (`prefix_search`). Otherwise the set is the cheapest of those found from several
-starts: flow, cut, minimum cuts with dearer and dearer links (`minimum_cut`), and a local search from the best
-of them. It is sound like every set, never dearer than flow or cut, and `Exposed.least` says what every set
-costs at least. Problems of more than `EXACT_NODES` groups times blocks are cut on a coarser time grid only.
+First a lower bound is computed (`least_cost_of_any_set`): often flow or cut costs no more. All sets are
+compared where they are few enough (`search_all_sets`). Otherwise the set is the cheapest of those found from
+several starts: flow, cut, minimum cuts with dearer and dearer links (`minimum_cut`), and a local search from
+the best of them. It is sound like every set, never dearer than flow or cut, and `Exposed.least` says what
+every set costs at least. Problems of more than `EXACT_NODES` groups times blocks are cut on a coarser time
+grid only.
+
+All sets, followed block by block (`search_all_sets`). An exposed set is a number of blocks a group
+(`sfumato.privacy.groups.exposure_problem`). What a block costs depends on two sets of groups only: those
+that are still *open* (exposed) in it, and the hidden ones that the target's data have *reached* before it.
+So partial sets are followed as labels (open, reached), and of all partial sets with the same label the
+cheapest is kept. Three rules leave few labels, and none of them loses the least cost:
+
+*Close late.* A group that costs nothing in this block stays open: whatever may follow can follow with it
+closed one block later, when the target's data have reached no more than otherwise.
+
+*Dominance.* A label is dropped if another costs no more, has the same groups open or more, and the same
+groups reached or fewer. Open groups can be closed, and no cost shrinks when more groups are reached.
+
+*No dearer than known.* A label is dropped if its cost, with what the target's own contributions to seen
+releases cost from there on, is no less than that of a set known already.
+
+A search that would have to extend labels more than `MOST_EXTENSIONS` times gives up, as soon as it has done
+more than its share of the blocks allows: labels rarely become fewer. It has no answer then.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from sfumato.privacy.exposed_sets import gap
-from sfumato.privacy.groups.exposure_problem import ExposureProblem, Price, cost
-from sfumato.privacy.groups.flow_over_time import least_cost
-from sfumato.privacy.groups.minimum_cut import cells_of, minimum_cut
-from sfumato.privacy.groups.prefix_search import SearchResult, search
-from sfumato.privacy.groups.vector_clocks import IntArray
+from sfumato.privacy.divergence import times_the_least
+from sfumato.privacy.groups.exposure_problem import ChargedSum, ExposureProblem, Price, cost
+from sfumato.privacy.groups.minimum_cut import cells_of, least_cost_of_any_set, minimum_cut
+from sfumato.privacy.groups.vector_clocks import Block, IntArray
+
+MOST_EXTENSIONS = 20_000
+_SLACK = 200
+
+
+class _Label(NamedTuple):
+    """A partial exposed set: its cost, the groups that are open and reached (bits), and the label before."""
+
+    cost: float
+    open: int
+    reached: int
+    before: _Label | None
+
+
+class _BlockCosts(NamedTuple):
+    """What a block costs in each group, where that is anything, and where there are linking workers."""
+
+    of_group: dict[int, float]
+    paying: int
+    linked: int
+
+
+class SearchResult(NamedTuple):
+    """The cheapest set that costs less than the limit, none if there is none; and whether that is certain."""
+
+    blocks: IntArray | None
+    certain: bool
+
+
+def search_all_sets(
+    scene: ExposureProblem, price: Price, limit: float, *, most_extensions: int = MOST_EXTENSIONS
+) -> SearchResult:
+    """The cheapest exposed set, if it costs less than ``limit``."""
+    last = int(scene.reach.max(initial=0))
+    costs, rest = _Costs(scene, price), _rest(scene, price, last)
+    labels = [_Label(0.0, (1 << scene.kinds.group_count) - 1, 0, None)]
+    done = 0
+    for number in range(last):
+        block, below = scene.blocks[number], limit - rest[number + 1]
+        seen, upstream = _bits(scene.seen > number), _bits(scene.reach > number)
+        found: dict[tuple[int, int], _Label] = {}
+        for label in labels:
+            here = costs.of(block, label.reached)
+            free = label.open & upstream & here.paying & ~seen
+            done += 1 << free.bit_count()
+            if done > min(most_extensions, most_extensions * (number + 1) // last + _SLACK):
+                return SearchResult(None, False)
+            for closed in _choices(free):
+                after = _after(label, here, label.open & upstream & ~closed, costs.own[block.era])
+                key = (after.open, after.reached)
+                if after.cost < below and (key not in found or after.cost < found[key].cost):
+                    found[key] = after
+        labels = _undominated(found.values())
+    return SearchResult(_blocks(labels[0], scene.kinds.group_count) if labels else None, True)
+
+
+def _after(label: _Label, here: _BlockCosts, still_open: int, own: int) -> _Label:
+    """``label`` after a block in which the groups of ``still_open`` are exposed."""
+    cost = label.cost + sum(here.of_group[group] for group in _groups(still_open & here.paying))
+    return _Label(cost, still_open, ~still_open & (label.reached | own | here.linked), label)
+
+
+class _Costs:
+    """Costs of blocks, each computed once."""
+
+    def __init__(self, scene: ExposureProblem, price: Price) -> None:
+        self.scene, self.price = scene, price
+        self.own = [_bits(scene.with_unit(era)) for era in range(len(scene.kinds.incidence))]
+        self.known: dict[tuple[int, bool, int, int], _BlockCosts] = {}
+
+    def of(self, block: Block, reached: int) -> _BlockCosts:
+        """Of a block before which the target's data have reached these hidden groups."""
+        key = (block.era, block.merges, block.length, reached if block.merges else 0)
+        if key not in self.known:
+            self.known[key] = self._computed(block, reached)
+        return self.known[key]
+
+    def _computed(self, block: Block, reached: int) -> _BlockCosts:
+        count = self.scene.kinds.group_count
+        inside = np.zeros(count, dtype=np.bool_)
+        inside[list(_groups(reached))] = True
+        linking = self.scene.linking(block, inside)
+        own, of_group = self.own[block.era], {}
+        for group in _groups(own | _bits(linking > 0)):
+            mine = bool(own >> group & 1)
+            cost = self.price(ChargedSum(group, block.era, mine, int(linking[group])))
+            if mine and block.length > 1:
+                cost += (block.length - 1) * self.price(ChargedSum(group, block.era, True, 0))
+            of_group[group] = cost
+        paying = sum(1 << group for group, cost in of_group.items() if cost > 0)
+        return _BlockCosts(of_group, paying, _bits(linking > 0))
+
+
+def _rest(scene: ExposureProblem, price: Price, last: int) -> list[float]:
+    """What the target's own contributions to seen releases cost from every block on: no set costs less."""
+    rest = [0.0] * (last + 1)
+    for number in range(last - 1, -1, -1):
+        block = scene.blocks[number]
+        groups = np.flatnonzero(scene.with_unit(block.era) & (scene.seen > number))
+        each = (price(ChargedSum(int(group), block.era, True, 0)) for group in groups)
+        rest[number] = rest[number + 1] + block.length * sum(each)
+    return rest
+
+
+def _choices(free: int) -> Iterator[int]:
+    """The sets of groups to close: all subsets."""
+    groups = [1 << group for group in _groups(free)]
+    for number in range(1 << len(groups)):
+        yield sum(group for place, group in enumerate(groups) if number >> place & 1)
+
+
+def _undominated(labels: Iterable[_Label]) -> list[_Label]:
+    """The labels that no other one dominates, the cheapest first."""
+    kept: list[_Label] = []
+    for label in sorted(labels, key=lambda one: (one.cost, -one.open.bit_count(), one.open, one.reached)):
+        if not any(label.open | one.open == one.open and one.reached & ~label.reached == 0 for one in kept):
+            kept.append(label)
+    return kept
+
+
+def _blocks(label: _Label | None, count: int) -> IntArray:
+    """In how many blocks each group is open, on the way to ``label``."""
+    blocks = np.zeros(count, dtype=np.int64)
+    while label is not None and label.before is not None:
+        for group in _groups(label.open):
+            blocks[group] += 1
+        label = label.before
+    return blocks
+
+
+def _bits(groups: npt.NDArray[np.bool_]) -> int:
+    return sum(1 << group for group in np.flatnonzero(groups).tolist())
+
+
+def _groups(bits: int) -> Iterator[int]:
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
 
 EXACT_NODES = 4000
 _SEARCHED_GROUPS = 24
@@ -46,16 +205,16 @@ class Exposed(NamedTuple):
     @property
     def gap(self) -> float:
         """How many times what the cheapest set costs this one costs at most; 1 if none is cheaper."""
-        return gap(self.cost, self.least)
+        return times_the_least(self.cost, self.least)
 
 
-def cheapest(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXACT_NODES) -> Exposed:
+def cheapest_set(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXACT_NODES) -> Exposed:
     """The cheapest exposed set known; never dearer than flow or cut."""
     best = flow_or_cut(scene, price)
     if best.optimal:
         return best
     fine = int((scene.reach > 0).sum()) * len(scene.blocks) <= exact_nodes
-    found = search(scene, price, best.cost) if fine else SearchResult(None, False)
+    found = search_all_sets(scene, price, best.cost) if fine else SearchResult(None, False)
     best = _cheaper(scene, price, best, found.blocks)
     if found.certain:
         return best._replace(least=best.cost)
@@ -77,7 +236,7 @@ def flow_or_cut(scene: ExposureProblem, price: Price) -> Exposed:
     flow, cut = cost(scene, scene.reach, price), cost(scene, scene.seen, price)
     blocks, spent = (scene.reach, flow) if flow <= cut else (scene.seen, cut)
     only = spent == 0 or np.array_equal(scene.seen, scene.reach)
-    return Exposed(blocks, spent, spent if only else least_cost(scene, price))
+    return Exposed(blocks, spent, spent if only else least_cost_of_any_set(scene, price))
 
 
 def _cheaper(scene: ExposureProblem, price: Price, best: Exposed, blocks: IntArray | None) -> Exposed:

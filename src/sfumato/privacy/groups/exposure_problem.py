@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.groups.vector_clocks import Block, IntArray, MembershipClasses
+from sfumato.privacy.groups.vector_clocks import Block, IntArray, WorkerKinds
 
 
 class ChargedSum(NamedTuple):
@@ -57,7 +57,7 @@ class ExposureProblem:
             more of them link than are drawn.
     """
 
-    kinds: MembershipClasses
+    kinds: WorkerKinds
     blocks: tuple[Block, ...]
     alike: IntArray
     unit: int

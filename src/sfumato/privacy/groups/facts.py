@@ -1,30 +1,114 @@
-"""A grouped protocol's facts for the accountant: who is in which group when, what is sent, who adds which
-noise."""
+"""A grouped protocol's facts for the accountant: who is in which group when, what is sent, who adds noise.
+noise.
+
+How a group draws the workers of a step, and what that leaves of a sum: docs/leakage.md, "Fixed cohorts".
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
-from sfumato.privacy.draws.batches import SHUFFLED, BatchFacts
-from sfumato.privacy.groups.group_draw import GroupDraw
 from sfumato.privacy.groups.vector_clocks import (
     Block,
     GroupStructure,
     IntArray,
-    MembershipClasses,
-    alike_until,
+    WorkerKinds,
     blocks_of,
+    next_unlike_blocks,
 )
-from sfumato.privacy.noise_law import GAUSSIAN, NoiseLaw
 from sfumato.privacy.observers import Party
+from sfumato.privacy.received import fixed_draw
+from sfumato.privacy.records import SHUFFLED, BatchFacts
+from sfumato.privacy.release import GAUSSIAN, NoiseLaw
+from sfumato.privacy.sampling import Sampling
+
+
+@dataclass(frozen=True)
+class GroupDraw:
+    """The draw of a group, independent of all other draws.
+
+    Attributes:
+        kind: ``fixed``: ``drawn`` of the workers, uniformly without replacement.
+        rate: probability that a worker is drawn.
+        size: workers of the group.
+        drawn: how many are drawn, expected.
+        survivors: messages that a sum holds at least, if it is released at all; ``None``: of all drawn.
+    """
+
+    kind: Literal["all", "poisson", "fixed"]
+    rate: float
+    size: int
+    drawn: float
+    survivors: int | None = None
+
+    @classmethod
+    def of(cls, size: int, rate: float, count: int | None, survivors: int | None = None) -> GroupDraw:
+        """``count`` of ``size`` workers, or (``None``) each with probability ``rate``."""
+        if count is None:
+            return cls("poisson" if rate < 1 else "all", rate, size, rate * size, survivors)
+        return cls("fixed" if count < size else "all", count / size, size, float(count), survivors)
+
+    @property
+    def guaranteed(self) -> int:
+        """How many are sure to be drawn."""
+        return 0 if self.kind == "poisson" else round(self.drawn)
+
+    @property
+    def sure(self) -> int:
+        """Messages that are sure to be in a sum that is released."""
+        return self.guaranteed if self.survivors is None else self.survivors
+
+    def sampling(self, *, known: int, hidden: bool) -> Sampling:
+        """The draw as a coalition with ``known`` of the workers meets it."""
+        if self.kind == "poisson":
+            return Sampling.poisson(self.rate, hidden=hidden)
+        if self.kind == "all":
+            return Sampling(hidden=hidden)
+        return fixed_draw(devices=self.size, sample=self.guaranteed, members=known, hidden=hidden)
+
+    def norms_moved_by_others(self, *, own: bool, others: int, only_with_unit: bool = False) -> float:
+        """By how many message norms others move a sum, at most, besides the unit's own message.
+
+        The unit and n - 1 others may be drawn, or n others without the unit.
+
+        Args:
+            own: whether the unit is one of the group's workers.
+            others: how many other workers may send anything else.
+            only_with_unit: whether they do so only if the unit is drawn.
+        """
+        most = round(self.drawn) if self.kind == "fixed" else self.size
+        if self.kind != "fixed" or others + own <= most:
+            return 2.0 * others
+        if own:
+            return 2.0 * most - (2.0 if only_with_unit else 1.0)
+        return 2.0 * most
+
+    def sure_noisers(self, *, own: bool, linking: int, known: int) -> int:
+        """How many workers outside the coalition add noise to a sum whenever it moves.
+
+        Members fill the places of a fixed number, or of the fewest survivors, that those who move the sum
+        leave. Under a Poisson draw only those who move it are sure to be there. If fewer of them are there,
+        there is less noise, but the sum moves by even less: (own + 2t)^2 / max(k, own + t) grows with t.
+
+        Args:
+            own: whether the unit is one of the group's workers.
+            linking: how many others may move it.
+            known: how many workers are members of the coalition, who know their own noise.
+        """
+        if self.kind == "poisson":
+            return own + linking
+        return max(self.sure - known, min(self.guaranteed, own + linking))
+
 
 GroupedKind = Literal["dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"]
 NoiseOwner = Literal["master", "devices"]
+_Computed = TypeVar("_Computed")
 
 
 @dataclass(frozen=True)
@@ -76,7 +160,12 @@ class GroupFacts:
     def __post_init__(self) -> None:
         _validate(self)
 
-    # --- time and groups ------------------------------------------------------------------------
+    def once(self, key: object, compute: Callable[[], _Computed]) -> _Computed:
+        """What ``compute`` gives, computed once for each ``key``."""
+        if key not in self._cache:
+            self._cache[key] = compute()
+        found: _Computed = self._cache[key]
+        return found
 
     @property
     def group_count(self) -> int:
@@ -113,9 +202,9 @@ class GroupFacts:
         return blocks_of(self.steps, period, self.era_steps)
 
     @cached_property
-    def kinds(self) -> MembershipClasses:
+    def kinds(self) -> WorkerKinds:
         """Workers told apart by their groups."""
-        return MembershipClasses.among(self.device_count, self.eras)
+        return WorkerKinds.among(self.device_count, self.eras)
 
     @cached_property
     def block_ends(self) -> IntArray:
@@ -125,7 +214,7 @@ class GroupFacts:
     @cached_property
     def blocks_alike_until(self) -> IntArray:
         """For every block the number of the first later one that differs from it."""
-        return alike_until(self.blocks)
+        return next_unlike_blocks(self.blocks)
 
     def message_norm(self, group: int) -> float:
         """Bound on what one worker contributes to a release of ``group``, l2."""
@@ -150,17 +239,15 @@ class GroupFacts:
 
     def draw(self, group: int, era: int) -> GroupDraw:
         """How ``group`` draws the workers of a step in ``era``."""
-        key = ("draw", group, era)
-        if key not in self._cache:
-            size = int(self.kinds.size[self.kinds.incidence[era][:, group]].sum())
-            self._cache[key] = GroupDraw.of(
-                size,
+        return self.once(
+            ("draw", group, era),
+            lambda: GroupDraw.of(
+                int(self.kinds.size[self.kinds.incidence[era][:, group]].sum()),
                 self.rate[group],
                 self.cohort[group] if self.cohort else None,
                 self.least_survivors[era][group] if self.least_survivors else None,
-            )
-        found: GroupDraw = self._cache[key]
-        return found
+            ),
+        )
 
     @property
     def sums_may_be_missing(self) -> bool:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from sfumato.privacy.charges import bound_epsilon
-from sfumato.privacy.groups.received_sums import without_names
 from sfumato.privacy.groups.releases import GroupReleases
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import Party
+from sfumato.privacy.sampling import Neighbours
 
 
 @dataclass(frozen=True)
@@ -51,33 +49,27 @@ def per_worker(
         neighbours: neighbouring relation.
     """
     moments = tuple(epochs)
-    found: dict[int, list[tuple[float, Party | None]]] = {unit: [] for unit, _ in ledger.pairs.unit_classes}
-    spent: dict[Any, float] = {}
-    for moment in moments:
-        shorter = ledger.after(moment)
-        for kind in found:
-            unit, worst = int(ledger.kinds.first[kind]), (math.nan, None)
-            for pair in shorter.pair_classes(unit):
-                asked = ("other-device",) if threat_model == 2 else ("peer", "other-device")
-                if pair.relation.kind not in asked:
-                    continue
-                exposures = shorter.exposures(unit, (pair.observer,))
-                epsilon = math.inf
-                for exposure in exposures:
-                    key = without_names(exposure)[1]
-                    if key not in spent:
-                        spent[key] = bound_epsilon(exposure, delta=delta, neighbours=neighbours).epsilon
-                    epsilon = min(epsilon, spent[key])
-                if not worst[0] >= epsilon:
-                    worst = (epsilon, pair.observer)  # type: ignore[assignment]
-            found[kind].append(worst)
-    return tuple(
-        PerWorker(
-            int(ledger.kinds.first[kind]),
-            units,
-            moments,
-            tuple(epsilon for epsilon, _ in found[kind]),
-            found[kind][-1][1] if moments else None,
-        )
-        for kind, units in ledger.pairs.unit_classes
-    )
+    ledgers = [ledger.after(moment) for moment in moments]
+    found = []
+    for kind, units in ledger.pairs.unit_classes:
+        unit = int(ledger.kinds.first[kind])
+        worst = [_worst_worker(one, unit, threat_model, delta, neighbours) for one in ledgers]
+        epsilons = tuple(epsilon for epsilon, _ in worst)
+        found.append(PerWorker(unit, units, moments, epsilons, worst[-1][1] if worst else None))
+    return tuple(found)
+
+
+def _worst_worker(
+    ledger: GroupReleases, unit: int, threat_model: Literal[1, 2], delta: float, neighbours: Neighbours
+) -> tuple[float, Party | None]:
+    """The curious worker who learns most about ``unit``, and the epsilon."""
+    worst: tuple[float, Party | None] = math.nan, None
+    kinds = ("other-device",) if threat_model == 2 else ("peer", "other-device")
+    for pair in ledger.pair_classes(unit):
+        if pair.relation.kind in kinds:
+            exposures = ledger.exposures(unit, (pair.observer,))
+            bounds = (ledger.bound_epsilon(one, delta=delta, neighbours=neighbours) for one in exposures)
+            epsilon = min(bound.epsilon for bound in bounds)
+            if not worst[0] >= epsilon:
+                worst = epsilon, pair.observer
+    return worst

@@ -8,16 +8,13 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from sfumato.privacy.draws.amplification import hides_draw, noise_is_draw_independent
-from sfumato.privacy.draws.sampling import Sampling
-from sfumato.privacy.exposed_sets import divergence
+from sfumato.privacy.divergence import cheaper_split, divergence, messages_of
 from sfumato.privacy.groups.exposure_problem import ChargedSum, ExposureProblem
-from sfumato.privacy.groups.facts import GroupFacts
-from sfumato.privacy.groups.group_draw import GroupDraw
+from sfumato.privacy.groups.facts import GroupDraw, GroupFacts
 from sfumato.privacy.groups.vector_clocks import IntArray
+from sfumato.privacy.received import CoalitionView, hides_draw, noise_is_draw_independent
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, merged_draws
-from sfumato.privacy.split_sums import cheaper_split, messages_of
-from sfumato.privacy.views import View
+from sfumato.privacy.sampling import Sampling
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,7 @@ class ReceivedSums:
 
     facts: GroupFacts
     problem: ExposureProblem
-    view: View
+    view: CoalitionView
     members: dict[int, int]
     _prices: dict[ChargedSum, float] = field(default_factory=dict, init=False, repr=False)
 
@@ -47,10 +44,7 @@ class ReceivedSums:
         """`price`, computed once for all coalitions that receive the sum alike."""
         seen, known = bool(self.problem.seen[row.group]), self._known(row)
         key = ("price", row, self.view.how(1, row.group), seen, known)
-        if key not in self.facts._cache:
-            self.facts._cache[key] = math.fsum(divergence(drawn) for drawn in self.releases(row, 1))
-        price: float = self.facts._cache[key]
-        return price
+        return self.facts.once(key, lambda: math.fsum(map(divergence, self.releases(row, 1))))
 
     def exposure(self, bound_name: Literal["flow", "cut", "min-cost"], exposed: IntArray) -> Exposure:
         """All releases charged if the first ``exposed[g]`` blocks of every group are."""
@@ -69,7 +63,7 @@ class ReceivedSums:
         Args:
             row: the sum.
             count: how many of them.
-            split: charge message by message each sum that can be (`privacy.split_sums`), whatever is cheaper.
+            split: charge message by message each sum that can be (`privacy.divergence`), whatever is cheaper.
         """
         facts, group, draw = self.facts, row.group, self.facts.draw(row.group, row.era)
         size, known = draw.size, self._known(row)
@@ -82,7 +76,7 @@ class ReceivedSums:
                 noise = 0.0
             else:  # un-noised in-group models pass the unit's or a linking worker's input on to all
                 moving = size - row.own
-        others = draw.moved_at_once(own=row.own, others=moving, only_with_unit=not row.linking)
+        others = draw.norms_moved_by_others(own=row.own, others=moving, only_with_unit=not row.linking)
         if not facts.noised_by_devices(group):
             noise = 0.0 if how is not None else noise
         elif how == "single":
@@ -107,7 +101,7 @@ class ReceivedSums:
         return tuple(DrawnReleases(sampling, (part,), count * times) for part, times in parts)
 
     def _can_be_split(self, group: int) -> bool:
-        """Whether a sum's noise is that of the drawn workers who move it (`privacy.split_sums`)."""
+        """Whether a sum's noise is that of the drawn workers who move it (`privacy.divergence`)."""
         facts = self.facts
         return facts.noised_by_devices(group) and facts.rate[group] < 1 and not facts.raw_inside
 
@@ -153,7 +147,7 @@ def group_name(group: int) -> str:
     return f"group {group}"
 
 
-def without_names(exposure: Exposure) -> tuple[Any, ...]:
+def charged_apart_from_names(exposure: Exposure) -> tuple[Any, ...]:
     """An exposure without the names of groups: equal for pairs that only naming tells apart."""
     counts: Counter[tuple[Any, ...]] = Counter()
     for drawn in exposure.draws:

@@ -39,21 +39,20 @@ from typing import Any
 import numpy as np
 
 from sfumato.privacy.charges import bound_epsilon
-from sfumato.privacy.groups.exposed_set import Exposed, cheapest, flow_or_cut
+from sfumato.privacy.declared_releases import UnitClass, unit_classes
+from sfumato.privacy.groups.exposed_set import Exposed, cheapest_set, flow_or_cut
 from sfumato.privacy.groups.exposure_problem import ExposureProblem
 from sfumato.privacy.groups.facts import GroupFacts
 from sfumato.privacy.groups.pair_classes import GroupPairs
-from sfumato.privacy.groups.received_sums import ReceivedSums, group_name, without_names
-from sfumato.privacy.groups.symmetric_positions import Position, first_image
-from sfumato.privacy.groups.vector_clocks import IntArray, clocks, distances, prefixes_closed_form
+from sfumato.privacy.groups.received_sums import ReceivedSums, charged_apart_from_names, group_name
+from sfumato.privacy.groups.symmetries import Position, first_of_orbit
+from sfumato.privacy.groups.vector_clocks import IntArray, clocks, hops_between_groups, prefixes_closed_form
 from sfumato.privacy.guarantee import EpsilonBound
-from sfumato.privacy.hops import hides_messages
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import PairClass, Party
-from sfumato.privacy.records import RecordReleases, noised_steps, releases_of
+from sfumato.privacy.received import CoalitionView, hides_messages
+from sfumato.privacy.records import RecordReleases, noised_steps, releases_by_batches
 from sfumato.privacy.release import Exposure, Release, without_noise, without_noise_in
-from sfumato.privacy.unit_classes import UnitClass, unit_classes
-from sfumato.privacy.views import View
+from sfumato.privacy.sampling import Neighbours
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class GroupReleases(GroupFacts):
         """Classes of equivalent pairs."""
         return GroupPairs(self)
 
-    def view(self, coalition: Sequence[Party], epoch: int) -> View:
+    def view(self, coalition: Sequence[Party], epoch: int) -> CoalitionView:
         """What ``coalition`` receives in training epoch ``epoch`` (from 1).
 
         Raises:
@@ -86,14 +85,14 @@ class GroupReleases(GroupFacts):
                 threshold=self.unmask_thresholds[group] if self.unmask_thresholds else None,
             )
         )
-        return View(
+        return CoalitionView(
             single=masters - summed,
             summed=summed,
             averages=masters | {(1, group) for group in colluders},
             senders=frozenset((2, worker) for worker in workers),
         )
 
-    def _worst_view(self, coalition: Sequence[Party]) -> View:
+    def _worst_view(self, coalition: Sequence[Party]) -> CoalitionView:
         """The view of the first era, with every master that meets single messages in any era."""
         views = [self.view(coalition, era.first_epoch) for era in self.eras]
         single = frozenset().union(*(view.single for view in views))
@@ -126,21 +125,20 @@ class GroupReleases(GroupFacts):
             known = clocks(self.blocks, links, seen)
         else:
             period = self.blocks[0].length if self.blocks else 1
-            key = ("prefixes", unit_kind)
-            if key not in self._cache:
-                self._cache[key] = prefixes_closed_form(self.hops_between(unit_kind), self.steps, period)
-            known = self._cache[key]
+            known = self.once(
+                ("prefixes", unit_kind),
+                lambda: prefixes_closed_form(self.hops_between(unit_kind), self.steps, period),
+            )
         at_seen = known[seen > 0]
         upstream: IntArray = at_seen.max(axis=0) if len(at_seen) else np.zeros_like(seen)
         return np.maximum(upstream, seen)
 
     def hops_between(self, unit_kind: int) -> IntArray:
         """Hops between the (first era's) groups, the unit being no link."""
-        key = ("hops", unit_kind)
-        if key not in self._cache:
-            self._cache[key] = distances(self.kinds.links(0, self.kinds.without(unit_kind)))
-        hops: IntArray = self._cache[key]
-        return hops
+        links = self.kinds.links
+        return self.once(
+            ("hops", unit_kind), lambda: hops_between_groups(links(0, self.kinds.without(unit_kind)))
+        )
 
     def exposure_problem(self, unit_kind: int, coalition: Sequence[Party]) -> ExposureProblem:
         """Which releases may be exposed for a unit of this kind, and which the coalition sees."""
@@ -170,64 +168,57 @@ class GroupReleases(GroupFacts):
                 return False
         return True
 
-    def flow_counts(self, unit: int, coalition: Sequence[Party]) -> dict[int, int]:
-        """Releases with the unit's own contribution that reach the coalition, of every group that has any."""
-        scene = self.exposure_problem(int(self.kinds.of[unit]), coalition)
-        counts: Counter[int] = Counter()
-        for row, count in scene.charged(scene.reach).items():
-            counts[row.group] += count
-        return dict(sorted(counts.items()))
-
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
         """The flow, the cut and the cheapest exposure of ``unit`` towards ``coalition``.
 
         Raises:
             ValueError: a party that does not exist, or a coalition that contains the unit.
         """
-        met = self._worst_view(coalition)
+        view, members = self._worst_view(coalition), self._kinds_of(coalition)
         if Party("device", 0, unit) in coalition:
             raise ValueError(f"observer: got device:{unit}; must not be the unit, which knows its own data")
-        key = self._exposures_key(unit, coalition)
-        _, unit_kind, spotted, *_ = key
-        if key not in self._cache:
-            scene = self.exposure_problem(unit_kind, coalition)
-            view = ReceivedSums(self, scene, met, dict(spotted))
-            least = self._cheapest(scene, view)
-            self._cache[key] = (
-                view.exposure("flow", scene.reach),
-                view.exposure("cut", scene.seen),
-                replace(view.exposure("min-cost", least.blocks), gap=least.gap),
-            )
-        exposures: tuple[Exposure, ...] = self._cache[key]
-        if not self.noise_law.why_not_composed:
-            return exposures
-        return tuple(without_noise(exposure) for exposure in exposures)
+        alike = ("exposures", self.kinds.of[unit], tuple(sorted(members.items())), view.single, view.summed)
+        found = self.once(alike, lambda: self._all_exposures(self._received(unit, coalition)))
+        return found if self.noise_law.is_composed() else tuple(map(without_noise, found))
+
+    def _all_exposures(self, received: ReceivedSums) -> tuple[Exposure, ...]:
+        problem, least = received.problem, self._cheapest(received)
+        return (
+            received.exposure("flow", problem.reach),
+            received.exposure("cut", problem.seen),
+            replace(received.exposure("min-cost", least.blocks), gap=least.gap),
+        )
+
+    def _received(self, unit: int, coalition: Sequence[Party]) -> ReceivedSums:
+        """How ``coalition`` receives the sums that ``unit`` bears on."""
+        problem = self.exposure_problem(int(self.kinds.of[unit]), coalition)
+        return ReceivedSums(self, problem, self._worst_view(coalition), self._kinds_of(coalition))
+
+    def _kinds_of(self, coalition: Sequence[Party]) -> dict[int, int]:
+        """Devices of each kind in ``coalition``, each once."""
+        members = {party.index for party in coalition if party.kind == "device"}
+        return dict(Counter(int(self.kinds.of[member]) for member in members))
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
         """The exposed set of ``exposure``, which another ledger of the same groups may have chosen."""
-        scene = self.exposure_problem(int(self.kinds.of[unit]), coalition)
-        kinds = Counter(int(self.kinds.of[p.index]) for p in coalition if p.kind == "device")
-        received = ReceivedSums(self, scene, self._worst_view(coalition), dict(kinds))
-        return received.exposure(exposure.bound_name, np.searchsorted(self.block_ends, exposure.exposed))
+        exposed = np.searchsorted(self.block_ends, exposure.exposed)
+        return self._received(unit, coalition).exposure(exposure.bound_name, exposed)
 
-    def _cheapest(self, scene: ExposureProblem, received: ReceivedSums) -> Exposed:
+    def _cheapest(self, received: ReceivedSums) -> Exposed:
         """The cheapest exposed set, the same for all pairs that a symmetry of the groups relates."""
-        best = flow_or_cut(scene, received.price)
+        problem = received.problem
+        best = flow_or_cut(problem, received.price)
         if best.optimal:
             return best
-        first, images = first_image(Position.of(scene, received), self.pairs.symmetries, self.group_count)
-        if first not in self._cache:
-            scene = first.problem(scene, images)
-            self._cache[first] = cheapest(scene, ReceivedSums(self, scene, *first.received).price)
-        found: Exposed = self._cache[first]
-        return found._replace(blocks=found.blocks[list(images)])
+        position = Position.of(problem, received)
+        first, images = first_of_orbit(position, self.pairs.symmetries, self.group_count)
 
-    def _exposures_key(self, unit: int, coalition: Sequence[Party]) -> tuple[Any, ...]:
-        """Equal for pairs that have the same exposures."""
-        met = self._worst_view(coalition)
-        members = {p.index for p in coalition if p.kind == "device"}
-        spotted = tuple(sorted(Counter(int(self.kinds.of[i]) for i in members).items()))
-        return "exposures", int(self.kinds.of[unit]), spotted, met.single, met.summed
+        def searched() -> Exposed:
+            moved = first.problem(problem, images)
+            return cheapest_set(moved, ReceivedSums(self, moved, *first.received).price)
+
+        found = self.once(first, searched)
+        return found._replace(blocks=found.blocks[list(images)])
 
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
@@ -286,11 +277,8 @@ class GroupReleases(GroupFacts):
             return ()
         if self.batches.step_multiplier:
             return (noised_steps(self.batches.step_multiplier, self._local_steps(unit)),)
-        law = self.noise_law
-        composed = not law.why_not_composed or law.composed_for_records
-        scene = self.exposure_problem(int(self.kinds.of[unit]), coalition)
-        kinds = Counter(int(self.kinds.of[p.index]) for p in coalition if p.kind == "device")
-        received = ReceivedSums(self, scene, self._worst_view(coalition), dict(kinds))
+        received = self._received(unit, coalition)
+        scene, composed = received.problem, self.noise_law.is_composed(of_records=True)
         hidden = scene.starts_from_hidden()
         found: list[RecordReleases] = []
         for row, count in sorted(scene.charged(scene.reach).items()):
@@ -300,7 +288,7 @@ class GroupReleases(GroupFacts):
                 for drawn in received.releases(row, number) if number else ():
                     if not composed:
                         drawn = without_noise_in(drawn)
-                    found += releases_of(drawn, self.batches, sure=sure, rounded=self.batches.rounded)
+                    found += releases_by_batches(drawn, self.batches, sure=sure, rounded=self.batches.rounded)
         return tuple(found)
 
     def _local_steps(self, unit: int) -> int:
@@ -314,11 +302,10 @@ class GroupReleases(GroupFacts):
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
         """The bound that an exposure of this ledger gives; equal ones are composed once."""
-        key = ("bound", without_names(exposure), delta, neighbours, known)
-        if key not in self._cache:
-            self._cache[key] = bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
-        bound: EpsilonBound = self._cache[key]
-        return bound
+        key = ("bound", charged_apart_from_names(exposure), delta, neighbours, known)
+        return self.once(
+            key, lambda: bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
+        )
 
     def after(self, rounds: int) -> GroupReleases:
         """The ledger of the first ``rounds`` epochs."""

@@ -73,7 +73,7 @@ def blocks_of(steps: int, period: int, era_starts: Sequence[int]) -> tuple[Block
     )
 
 
-def alike_until(blocks: Sequence[Block]) -> IntArray:
+def next_unlike_blocks(blocks: Sequence[Block]) -> IntArray:
     """For every block the number of the first later one that differs from it in more than its place."""
     out = np.full(len(blocks), len(blocks), dtype=np.int64)
     for number in range(len(blocks) - 2, -1, -1):
@@ -84,7 +84,7 @@ def alike_until(blocks: Sequence[Block]) -> IntArray:
 
 
 @dataclass(frozen=True)
-class MembershipClasses:
+class WorkerKinds:
     """Workers told apart only by their groups, over all eras.
 
     Attributes:
@@ -100,7 +100,7 @@ class MembershipClasses:
     group_count: int
 
     @classmethod
-    def among(cls, devices: int, eras: Sequence[GroupStructure]) -> MembershipClasses:
+    def among(cls, devices: int, eras: Sequence[GroupStructure]) -> WorkerKinds:
         """Sorts ``devices`` workers into kinds, numbered by their first member."""
         belongs: list[list[list[int]]] = [[[] for _ in eras] for _ in range(devices)]
         for number, era in enumerate(eras):
@@ -143,7 +143,7 @@ class MembershipClasses:
         return rest
 
 
-def distances(links: BoolArray) -> IntArray:
+def hops_between_groups(links: BoolArray) -> IntArray:
     """Hops between groups, ``[groups, groups]``; ``UNREACHED`` where there is no way.
 
     Raises:

@@ -1,13 +1,23 @@
-"""Composition of privacy losses on a grid, by one Fourier transform of tilted distributions.
+"""Privacy losses on a grid: their distributions, from hockey-stick profiles, and how these compose.
 
-Losses of independent releases add up, so their distributions are convolved. A transform of the
-probabilities p themselves rounds by about 1e-16 of 1, which is not small beside a small δ. Every p at a
-loss l is therefore replaced by q = p e^(θl) / M(θ), with M(θ) = Σ p e^(θl). Products of the factors are
-factors of sums: what is composed of all q is p e^(θl) / M again, with M the product of all moments and p of
-the whole composition. A mass x of q at losses of at least ε stands for at most M e^(−θε) x of p. As (1 −
-e^(−x)) e^(−θx) is at most c = θ^θ / (1 + θ)^(1 + θ), δ(ε) is at most c M(θ) e^(−θε). Where θ makes this
-bound smallest, M e^(−θε) x is not much more than δ x, so what the transform rounds, and what lies outside
-of the window that is kept, is small beside δ however small δ is.
+*Distributions.* The profile of a pair of worlds, D(ε) for every ε, is convex in e^ε and falls. Chords
+between the points of a grid therefore lie above it. The distribution of losses whose profile these chords
+are dominates the pair, and is the least on this grid that does ("connect the dots", Doroshenko et al. 2022):
+with ε_i the points, h the interval and f_i = D(ε_i) - D(ε_(i+1)), a loss of ε_i has the probability f_(i-1)
+/ (1 - e^(-h)) - f_i / (e^h - 1), an infinite one D at the last point.
+
+A loss of -l of the first world against the second is one of l the other way round, and e^(-l) times as
+likely. So losses below 0 follow from the profile of the other direction, where differences of small numbers
+are taken instead of differences of numbers near 1. A loss of 0 has what is left.
+
+*Composition* is one Fourier transform of tilted distributions. Losses of independent releases add up, so
+their distributions are convolved. A transform of the probabilities p themselves rounds by about 1e-16 of 1,
+which is not small beside a small δ. Every p at a loss l is therefore replaced by q = p e^(θl) / M(θ), with
+M(θ) = Σ p e^(θl). Products of the factors are factors of sums: what is composed of all q is p e^(θl) / M
+again, with M the product of all moments and p of the whole composition. A mass x of q at losses of at least
+ε stands for at most M e^(−θε) x of p. As (1 − e^(−x)) e^(−θx) is at most c = θ^θ / (1 + θ)^(1 + θ), δ(ε) is
+at most c M(θ) e^(−θε). Where θ makes this bound smallest, M e^(−θε) x is not much more than δ x, so what the
+transform rounds, and what lies outside of the window that is kept, is small beside δ however small δ is.
 
 Both are bounded and charged. *The window* leaves out at most e^−46 of q on either side, by Chernoff's bound
 with losses moved outwards; what lies outside of it is wrapped into it by the transform, which only adds to
@@ -29,7 +39,55 @@ from typing import TypeAlias
 import numpy as np
 
 from sfumato.privacy.losses.gaussian import Array
-from sfumato.privacy.losses.grid import GridLosses
+
+
+@dataclass(frozen=True, eq=False)
+class GridLosses:
+    """Distribution of the losses of one release.
+
+    Attributes:
+        first: the first point of the grid, in intervals.
+        masses: probabilities from there on.
+        infinite: probability of an infinite loss.
+    """
+
+    first: int
+    masses: Array
+    infinite: float
+
+
+_NEGLIGIBLE = 1e-25
+PairLosses: TypeAlias = tuple[GridLosses, GridLosses]
+"""Of the world with the unit against the other, and the other way round; one object where they are alike."""
+
+
+def losses_from_profiles(right: Array, mirrored: Array, interval: float) -> GridLosses:
+    """The distribution of a world against another, whose profiles on the grid are at least those given.
+
+    Args:
+        right: hockey-stick divergences at the points of the grid from 0 on, of which there are two or more.
+        mirrored: the same of the second world against the first.
+        interval: of the grid, in nats.
+    """
+    right, mirrored = _without_tail(right), _without_tail(mirrored)
+    above, infinite = _masses_above_zero(right, interval), max(0.0, float(right[-1]))
+    below = _masses_above_zero(mirrored, interval)
+    below = (below * np.exp(-interval * np.arange(1, len(below) + 1)))[::-1]
+    rest = max(0.0, 1.0 - infinite - float(above.sum()) - float(below.sum()))
+    return GridLosses(-len(below), np.concatenate([below, [rest], above]), infinite)
+
+
+def _masses_above_zero(profile: Array, interval: float) -> Array:
+    falls = -np.diff(np.minimum.accumulate(np.clip(profile, 0.0, 1.0)))
+    masses: Array = falls / -math.expm1(-interval)
+    masses[:-1] -= falls[1:] / math.expm1(interval)
+    return np.maximum(masses, 0.0)  # convex up to rounding
+
+
+def _without_tail(profile: Array) -> Array:
+    """``profile`` up to the first point where next to nothing is left; that is charged as no protection."""
+    return profile[: max(2, np.count_nonzero(profile > _NEGLIGIBLE) + 1)]
+
 
 _EXACT = 64  # points of a grid on either side of 0 that are stretches of their own in bounds of moments
 _LOG_OUTSIDE = -46.0  # logarithm of the probability of what is left out on either side of the window

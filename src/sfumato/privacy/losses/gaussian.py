@@ -29,6 +29,7 @@ from collections.abc import Callable
 from typing import TypeAlias, overload
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[np.float64]
@@ -195,3 +196,20 @@ def _require(name: str, value: object, holds: NDArray[np.bool_], bound: str) -> 
 def _require_delta(delta: float | Array) -> None:
     values = np.asarray(delta)
     _require("delta", delta, (values > 0) & (values < 1), "in (0, 1)")
+
+
+def allowed_tpr(fpr: npt.ArrayLike, *, epsilon: float, delta: float) -> npt.NDArray[np.float64]:
+    """The largest true-positive rate that (ε, δ) allows at each false-positive rate (Kairouz et al. 2015).
+
+    Args:
+        fpr: in [0, 1], any shape.
+        epsilon: at least 0; may be infinite.
+        delta: in [0, 1].
+    """
+    rates = np.asarray(fpr, dtype=np.float64)
+    if math.isinf(epsilon):
+        return np.ones_like(rates)
+    with np.errstate(over="ignore"):
+        steep = np.exp(epsilon) * rates + delta
+    flat = 1 - math.exp(-epsilon) * (1 - delta - rates)
+    return np.asarray(np.clip(np.minimum(steep, flat), 0.0, 1.0), dtype=np.float64)

@@ -8,18 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sfumato.privacy.draws.sampling import Sampling
-from sfumato.privacy.losses.batch_draws import of_batches
-from sfumato.privacy.losses.composition import LossComposition
-from sfumato.privacy.losses.gaussian_terms import (
+from sfumato.privacy.losses.composition import LossComposition, PairLosses
+from sfumato.privacy.losses.one_release import (
+    largest_loss,
+    losses_of_batches,
+    losses_of_fixed_draw,
+    losses_of_public_scales,
+)
+from sfumato.privacy.losses.revealed_draws import RevealedDraws
+from sfumato.privacy.sampling import (
     GaussianTerm,
     Method,
+    Sampling,
     squared_mu,
 )
-from sfumato.privacy.losses.grid import PairLosses
-from sfumato.privacy.losses.public_scales import of_public_scales
-from sfumato.privacy.losses.revealed_draws import RevealedDraws
-from sfumato.privacy.losses.shared_part import largest_loss, of_fixed_draw
 
 COARSEST_INTERVAL = 1.0
 _NOMINAL_DELTA = 1e-6
@@ -69,15 +71,15 @@ class PrivacyLoss:
 def _one_release(square: float, sampling: Sampling, interval: float) -> PairLosses:
     """The losses of one release of μ² = ``square``."""
     if sampling.kind == "batches":
-        return of_batches(square, sampling, interval)
+        return losses_of_batches(square, sampling, interval)
     if sampling.kind == "fixed" and sampling.hidden:
-        return of_fixed_draw(square, sampling, interval)
+        return losses_of_fixed_draw(square, sampling, interval)
     if not (sampling.scales or sampling.seen_scales):  # always the same noise
         sampling = replace(sampling, scales=((1.0, 1.0),))
-    return of_public_scales(square, sampling, interval)
+    return losses_of_public_scales(square, sampling, interval)
 
 
-def thinned(terms: Sequence[GaussianTerm]) -> list[GaussianTerm]:
+def with_fewer_multipliers(terms: Sequence[GaussianTerm]) -> list[GaussianTerm]:
     """The terms, with up to 1 % less noise where a sampling has too many multipliers to take one by one."""
     distinct = Counter(term.sampling for term in terms)
     bins: defaultdict[tuple[Sampling | None, float], list[GaussianTerm]] = defaultdict(list)
@@ -102,7 +104,8 @@ def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> flo
     """
     certain = math.fsum(term.count * squared_mu(term) for term in terms if term.sampling is None)
     drawn = [term for term in terms if term.sampling is not None]
-    largest = max([certain, *(squared_mu(term) * _farthest(term) ** 2 for term in terms)])
+    farthest = [(term, max(1.0, *term.sampling.apart) if term.sampling else 1.0) for term in terms]
+    largest = max([certain, *(squared_mu(term) * move**2 for term, move in farthest)])
     many = max(1.0, len(terms) / 4)
     wanted = max(
         _FINEST_INTERVAL,
@@ -118,11 +121,6 @@ def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> flo
         range_of_losses = max([certain + 20 * math.sqrt(certain), *(_largest_loss(term) for term in drawn)])
         wanted = min(wanted, max(small, 2e-6 * many * range_of_losses, _LEAST_INTERVAL))
     return float(1e-4 * 2.0 ** math.ceil(math.log2(wanted / 1e-4)))
-
-
-def _farthest(term: GaussianTerm) -> float:
-    """The longest move that its losses come from, in units of the sensitivity."""
-    return max(1.0, *term.sampling.apart) if term.sampling is not None else 1.0
 
 
 def _largest_loss(term: GaussianTerm) -> float:

@@ -18,7 +18,7 @@ import numpy as np
 
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.losses.gaussian import Array
-from sfumato.privacy.losses.gaussian_terms import (
+from sfumato.privacy.sampling import (
     GaussianTerm,
     Method,
     is_visible_mixture,

@@ -1,29 +1,129 @@
-"""Elected supernodes: devices that hold office in their zone for a round, and what that tells a coalition."""
+"""Elected supernodes: devices that hold office in their zone for a round; what that tells a coalition.
+
+*The exact law* (`elected_outcomes`): which offices members hold is a public draw (docs/hdp.md). Given the
+offices, the round is charged as that of a coalition with these supernodes in it. Where supernodes fail,
+`TreeFacts.elections` bounds the probability of office from above: who is told more offices than it holds can
+only learn more. Zones are put together where no symmetry tells them apart: siblings that are alike, with as
+many members of each class. Of those only how many elect a member counts.
+
+*Terms of office* (`_terms_of_office`) bound the same with fewer cases: what a round in office adds.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
 
 from sfumato.privacy.observers import Party
-from sfumato.privacy.release import ElectionEvent, Exposure
-from sfumato.privacy.tree.election_outcomes import (
-    MOST_OUTCOMES,
-    Bound,
-    Parties,
-    chances_of_office,
-    elected_outcomes,
-)
+from sfumato.privacy.release import ElectionEvent, Exposure, RoundOutcomes
 from sfumato.privacy.tree.facts import TreeFacts
+
+MOST_OUTCOMES = 1 << 10  # ten zones that all differ
+Parties = tuple[Party, ...]
+Bound = Callable[[int, Sequence[Party]], Exposure]
+
+
+@dataclass(frozen=True)
+class AlikeZones:
+    """Zones that no symmetry of the tree tells apart, each of which may elect a member.
+
+    Attributes:
+        leaves: the zones.
+        chance: with which each of them elects a member, in each round.
+    """
+
+    leaves: tuple[int, ...]
+    chance: float
+
+    def elected(self) -> Iterator[tuple[float, tuple[int, ...]]]:
+        """The probability that so many of them elect a member, and zones that stand for those."""
+        for count in range(len(self.leaves) + 1):
+            left = len(self.leaves) - count
+            ways = math.comb(len(self.leaves), count)
+            chance = ways * self.chance**count * (1.0 - self.chance) ** left
+            if chance > 0:
+                yield chance, self.leaves[:count]
+
+
+def chances_of_office(facts: TreeFacts, members: Parties) -> dict[int, float]:
+    """The probability that a zone elects one of ``members`` in a round, for zones with any of them."""
+    devices = Counter(facts.leaf_of(p.index) for p in members if p.kind == "device")
+    return {
+        leaf: min(1.0, facts.elections * count / float(facts.devices[leaf]))
+        for leaf, count in devices.items()
+        if Party("node", facts.depth - 1, leaf) not in members
+    }
+
+
+def elected_outcomes(
+    facts: TreeFacts, bound: Bound, unit: int, members: Parties, alike: Sequence[int], most: int
+) -> tuple[Exposure, ...]:
+    """The exposure of rounds that have one of the outcomes each; none where there are more than ``most``.
+
+    Nor is there one where everybody takes part and one zone alone may elect a member: then the mixture over
+    the number of terms of office is exact already (docs/hdp.md).
+    """
+    zones = _alike_zones(facts, unit, members, alike)
+    several = sum(len(zone.leaves) for zone in zones) > 1
+    count = math.prod(len(zone.leaves) + 1 for zone in zones)
+    if not zones or count > most or not (several or facts.draw_kind != "all"):
+        return ()
+    last, draws, chances = facts.depth - 1, [], []
+    for outcome in itertools.product(*(zone.elected() for zone in zones)):
+        offices = tuple(Party("node", last, leaf) for _, leaves in outcome for leaf in leaves)
+        exposure = bound(unit, members + offices)
+        (drawn,) = exposure.draws
+        draws.append(drawn)
+        chances.append(math.prod(chance for chance, _ in outcome))
+    outcomes = RoundOutcomes(tuple(chances), _in_words(facts, unit, zones, len(chances)))
+    return (Exposure(exposure.bound_name, tuple(draws), outcomes=outcomes),)
+
+
+def _alike_zones(
+    facts: TreeFacts, unit: int, members: Parties, alike: Sequence[int]
+) -> tuple[AlikeZones, ...]:
+    """The zones that may elect a member, in order of the first of each kind."""
+    here, last = facts.leaf_of(unit), facts.depth - 1
+    classes: defaultdict[int, Counter[object]] = defaultdict(Counter)
+    for party in members:
+        if party.kind == "device":
+            kind = facts.classes.kind(facts.class_of(party.index))
+            classes[facts.leaf_of(party.index)][kind] += 1
+    found: defaultdict[object, list[int]] = defaultdict(list)
+    chances = chances_of_office(facts, members)
+    for leaf in sorted(chances):
+        parent = int(facts.parents[last][leaf])
+        found[leaf == here, parent, int(alike[leaf]), frozenset(classes[leaf].items())].append(leaf)
+    return tuple(AlikeZones(tuple(leaves), chances[leaves[0]]) for leaves in found.values())
+
+
+def _in_words(facts: TreeFacts, unit: int, zones: Sequence[AlikeZones], count: int) -> str:
+    """How often members hold which offices."""
+    here, told = facts.leaf_of(unit), []
+    for mine in (True, False):
+        chances = [zone.chance for zone in zones for leaf in zone.leaves if (leaf == here) == mine]
+        if not chances:
+            continue
+        name = facts.party_name(Party("node", facts.depth - 1, here))
+        where = f"of {name}" if mine else "elsewhere"
+        any_of_them = 1.0 - math.prod(1.0 - chance for chance in chances)
+        once = -math.expm1(facts.rounds * math.log1p(-any_of_them)) if any_of_them < 1 else 1.0
+        told.append(
+            f"a member is the elected supernode {where} at least once with probability {once:.4g}, in "
+            f"{facts.rounds * any_of_them:.4g} rounds on average"
+        )
+    outcomes = "outcome" if count == 1 else f"{count} outcomes"
+    return f"mixture over the {outcomes} of a round's elections; {'; '.join(told)}"
 
 
 class TreeBounds(Protocol):
-    """The bounds of a tree whose aggregators are given: computed fast, or from atoms."""
+    """The bounds of a tree whose aggregators are given: computed fast, or from a graph of messages."""
 
     @property
     def facts(self) -> TreeFacts:
@@ -36,7 +136,7 @@ class TreeBounds(Protocol):
         """The cut bound."""
 
 
-def with_elections(
+def flow_and_cut_with_elections(
     exposures: TreeBounds, unit: int, members: Parties, alike: Sequence[int], *, most: int = MOST_OUTCOMES
 ) -> tuple[Exposure, ...]:
     """The flow and the cut exposure of ``unit`` towards ``members``, who may be elected.

@@ -40,43 +40,36 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sfumato.privacy.exposed_sets import divergence, gap
-from sfumato.privacy.neighbours import Neighbours
-from sfumato.privacy.observers import Party
+from sfumato.privacy.divergence import divergence, times_the_least
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
-from sfumato.privacy.tree.exposures import TreeExposures
+from sfumato.privacy.sampling import Neighbours
+from sfumato.privacy.tree.exposures import PairExposures
 
 _SEARCHED = 48
 """Aggregations of a round among which a path is searched for; with more, flow or cut is taken."""
 
 
-def cheapest(
-    exposures: TreeExposures,
-    unit: int,
-    coalition: Sequence[Party],
-    flow_and_cut: tuple[Exposure, Exposure],
-    neighbours: Neighbours,
+def cheapest_exposure(
+    pair: PairExposures, flow_and_cut: tuple[Exposure, Exposure], neighbours: Neighbours
 ) -> Exposure:
-    """The cheapest exposure known of ``unit`` towards ``coalition``; never dearer than flow or cut.
+    """The cheapest exposure known of a pair; never dearer than flow or cut.
 
     Args:
-        exposures: of the tree.
-        unit: of the pair.
-        coalition: of the pair.
+        pair: of a unit and a coalition.
         flow_and_cut: its flow and its cut exposure.
         neighbours: the relation that costs refer to.
     """
-    stretches = _Stretches(exposures, unit, tuple(coalition), neighbours)
     flow, cut = flow_and_cut
-    found = [(flow, stretches.steps), (cut, stretches.seen)]
-    if stretches.steps == stretches.seen:
-        return _stated(flow, stretches.steps, 1.0)
+    if pair.steps == pair.received_steps:
+        return _stated(flow, pair.steps, 1.0)
+    stretches = _Stretches(pair, neighbours)
+    found = [(flow, pair.steps), (cut, pair.received_steps)]
     least = stretches.least()
     path = None
     if _distance(min(_cost(flow, neighbours), _cost(cut, neighbours)), least, flow, neighbours) > 1:
         path = _cheapest_path(stretches)
     if path is not None:
-        found.append((exposures.between(unit, coalition, path), path))
+        found.append((pair.exposure(path), path))
     best, steps = min(found, key=lambda one: _cost(one[0], neighbours))
     return _stated(best, steps, _distance(_cost(best, neighbours), least, flow, neighbours))
 
@@ -98,7 +91,7 @@ def _distance(cost: float, least: float, flow: Exposure, neighbours: Neighbours)
     if drawn.drawn_noise or (hidden and neighbours != "zero-out"):
         return math.inf
     one = Release("", "", math.sqrt(least), 0.0, 1.0, noise_is_draw_independent=hidden)
-    return gap(cost, divergence(DrawnReleases(drawn.sampling, (one,), drawn.count)))
+    return times_the_least(cost, divergence(DrawnReleases(drawn.sampling, (one,), drawn.count)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,44 +99,32 @@ class _Stretches:
     """The aggregations of a round from one exposed average to the next, for one unit and coalition.
 
     Attributes:
-        exposures: of the tree.
-        unit, coalition: the pair.
+        pair: the unit and the coalition.
         neighbours: the relation.
     """
 
-    exposures: TreeExposures
-    unit: int
-    coalition: tuple[Party, ...]
+    pair: PairExposures
     neighbours: Neighbours
 
     @cached_property
-    def leaf(self) -> int:
-        """The unit's."""
-        return self.exposures.facts.leaf_of(self.unit)
-
-    @cached_property
-    def steps(self) -> list[int]:
-        """All aggregations of the unit's messages."""
-        return self.exposures.facts.steps_of(self.leaf)
-
-    @cached_property
-    def seen(self) -> list[int]:
-        """Those whose average the coalition receives."""
-        return self.exposures.seen(self.unit, self.coalition)
+    def seen(self) -> set[int]:
+        """Places of the aggregations whose average the coalition receives: a stretch must end at each."""
+        return {self.pair.steps.index(number) for number in self.pair.received_steps}
 
     @cached_property
     def resends(self) -> bool:
         """Whether the unit sends the whole round again."""
-        return any(bool(self.exposures.facts.steps[number].resends[self.leaf]) for number in self.steps)
+        steps = (self.pair.facts.steps[number] for number in self.pair.steps)
+        return any(bool(step.resends[self.pair.leaf]) for step in steps)
 
     def tier(self, place: int) -> int:
         """Whose average an aggregation is."""
-        return self.exposures.facts.steps[self.steps[place]].tier
+        return self.pair.facts.steps[self.pair.steps[place]].tier
 
     def starts(self, place: int) -> Iterator[int]:
         """Where a stretch that ends at ``place`` may start: nothing that is seen is hidden in it."""
         for first in range(place, -1, -1):
-            if first < place and self.steps[first] in self.seen:
+            if first < place and first in self.seen:
                 return
             yield first
 
@@ -152,21 +133,18 @@ class _Stretches:
     def least(self) -> float:
         """What every exposed set costs at least: μ² of a round."""
         if self.resends:
-            found = (self.exposures.release(self.unit, self.coalition, number) for number in self.seen)
-            return total_mu_squared(found, self.neighbours)
-        costs = [dict(self._least_costs(place)) for place in range(len(self.steps))]
-        return _shortest(costs, {self.steps.index(number) for number in self.seen})[0]
+            return total_mu_squared(map(self.pair.release, self.pair.received_steps), self.neighbours)
+        return _shortest([dict(self._least_costs(p)) for p in range(len(self.pair.steps))], self.seen)[0]
 
     def _least_costs(self, place: int) -> Iterator[tuple[int, float]]:
         """What a stretch that ends at ``place`` costs at least, by where it starts."""
-        facts, number = self.exposures.facts, self.steps[place]
-        path = facts.paths[self.leaf]
-        if number in self.seen:
-            tiers = [self.exposures.finest(path, self.coalition, number)]
+        facts, number = self.pair.facts, self.pair.steps[place]
+        if place in self.seen:
+            tiers = [self.pair.finest_sum(number)]
         else:
             tiers = [(tier, True) for tier in range(facts.steps[number].tier, facts.depth)]
         ways = [
-            (dict(self._least_moves(place, tier)), *self._noise(place, tier, sent)) for tier, sent in tiers
+            (dict(self._least_moves(place, tier)), *self._noise(number, tier, sent)) for tier, sent in tiers
         ]
         for first in self.starts(place):
             found = []
@@ -177,39 +155,35 @@ class _Stretches:
                 found.append(alone if moves[first] > 0 else 0.0)
             yield first, min(found)
 
-    def _noise(self, place: int, tier: int, sent: bool) -> tuple[float, float]:
+    def _noise(self, number: int, tier: int, sent: bool) -> tuple[float, float]:
         """Variance in the sum of an aggregation; and what is there if the unit does not send."""
-        facts, number = self.exposures.facts, self.steps[place]
+        facts = self.pair.facts
         if tier == facts.depth:
-            variance = float(facts.class_variance[number][facts.class_of(self.unit)])
+            variance = float(facts.class_variance[number][facts.class_of(self.pair.unit)])
             return variance, variance
-        path, met = facts.paths[self.leaf], self.exposures.noise.met
-        there = met(self.unit, path, self.coalition, number, tier, sent)
-        if not facts.may_drop_out:
-            return there, there
-        return there, met(self.unit, path, self.coalition, number, tier, sent, present=False)
+        there = self.pair.unknown_variance(number, tier, sent)
+        absent = facts.may_drop_out
+        return there, self.pair.unknown_variance(number, tier, sent, present=False) if absent else there
 
     def _least_moves(self, place: int, tier: int) -> Iterator[tuple[int, float]]:
         """How far an average of ``tier`` moves at least, by where the stretch to it starts."""
-        facts, last = self.exposures.facts, self.exposures.facts.depth - 1
-        path = facts.paths[self.leaf]
+        facts, last, path = self.pair.facts, self.pair.facts.depth - 1, self.pair.path
+        norms = [float(facts.steps[number].message_norm[self.pair.leaf]) for number in self.pair.steps]
         if tier == facts.depth:  # the unit's own message, and nothing is hidden from who receives it
-            norm = float(facts.steps[self.steps[place]].message_norm[self.leaf])
-            own = norm * float(facts.classes.weight[facts.class_of(self.unit)])
+            own = norms[place] * self.pair.weight
             yield from ((first, own * self._per_own) for first in self.starts(place))
             return
         below = facts.weight_below(path, last, tier)
         own, others, highest = 0.0, 0.0, last
         later = 0.0  # what peers send at the aggregation after ``first``
         for first in self.starts(place):
-            norm = float(facts.steps[self.steps[first]].message_norm[self.leaf])
             weight = below
             if first < place:
                 highest = min(highest, self.tier(first))
                 weight *= facts.weight_below(path, last, highest)
-            own += norm * self._own_weight * weight
+            own += norms[first] * self._own_weight * weight
             others += later
-            later = 2.0 * norm * self._peers_weight * weight
+            later = 2.0 * norms[first] * self._peers_weight * weight
             yield first, own * self._per_own + others
 
     @cached_property
@@ -220,48 +194,36 @@ class _Stretches:
     @cached_property
     def _own_weight(self) -> float:
         """The unit's, in the average of its leaf."""
-        facts = self.exposures.facts
-        return float(facts.leaf_weight[self.leaf] * facts.classes.weight[facts.class_of(self.unit)])
+        return float(self.pair.facts.leaf_weight[self.pair.leaf]) * self.pair.weight
 
     @cached_property
     def _peers_weight(self) -> float:
         """What the other devices of the leaf that take part weigh together, at least, in its average."""
-        facts = self.exposures.facts
-        weights = facts.classes.weight[list(facts.classes.of_leaf(self.leaf))]
+        facts, leaf = self.pair.facts, self.pair.leaf
         if facts.draw_kind == "fixed":
-            others = (round(float(facts.drawn[self.leaf])) - 1) * float(weights.min())
+            lightest = float(facts.classes.weight[list(facts.classes.of_leaf(leaf))].min())
+            others = (round(float(facts.drawn[leaf])) - 1) * lightest
         else:
-            others = float(facts.classes.total_weight[self.leaf]) - float(
-                facts.classes.weight[facts.class_of(self.unit)]
-            )
-        return max(0.0, others) * float(facts.leaf_weight[self.leaf])
-
-
-def _ratio(moved: float, variance: float) -> float:
-    """μ² of a sum."""
-    if moved == 0:
-        return 0.0
-    return moved**2 / variance if variance > 0 else math.inf
+            others = float(facts.classes.total_weight[leaf]) - self.pair.weight
+        return max(0.0, others) * float(facts.leaf_weight[leaf])
 
 
 def _cheapest_path(stretches: _Stretches) -> list[int] | None:
     """The aggregations to expose at least cost; none where they cannot be compared, or are too many."""
-    exposures, steps = stretches.exposures, stretches.steps
+    pair, steps = stretches.pair, stretches.pair.steps
     if stretches.resends or len(steps) > _SEARCHED:
         return None
     costs: list[dict[int, float]] = []
     for place, number in enumerate(steps):
         found = {}
         for first in stretches.starts(place):
-            hidden = steps[first:place]
-            if number not in stretches.seen and any(
-                stretches.tier(at) < stretches.tier(place) for at in range(first, place)
-            ):
+            is_wider = any(stretches.tier(at) < stretches.tier(place) for at in range(first, place))
+            if place not in stretches.seen and is_wider:
                 break
-            release = exposures.release(stretches.unit, stretches.coalition, number, hidden)
+            release = pair.release(number, steps[first:place])
             found[first] = release.mu_squared(stretches.neighbours)
         costs.append(found)
-    return [steps[place] for place in _shortest(costs, {steps.index(n) for n in stretches.seen})[1]]
+    return [steps[place] for place in _shortest(costs, stretches.seen)[1]]
 
 
 def _shortest(costs: Sequence[dict[int, float]], seen: set[int]) -> tuple[float, list[int]]:

@@ -24,27 +24,23 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.draws.amplification import fixed_draw, hides_draw, noise_is_draw_independent
-from sfumato.privacy.draws.sampling import Sampling
 from sfumato.privacy.observers import Party
+from sfumato.privacy.received import CoalitionView, fixed_draw, hides_draw, noise_is_draw_independent
 from sfumato.privacy.release import DrawnNoise, DrawnReleases, Exposure, Release
-from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
-from sfumato.privacy.tree.noise import TreeNoise
-from sfumato.privacy.views import View
+from sfumato.privacy.sampling import Sampling
+from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts, TreeNoise
+from sfumato.privacy.tree.shape import FloatArray, IntArray
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-_KEPT = 1 << 12
-"""How many views, and how many releases, are kept for the next pair."""
+_KEPT = 1 << 12  # views, releases and pairs
 
 
-def view_of(facts: TreeFacts, coalition: Sequence[Party], step: AggregationFacts) -> View:
+def view_of_coalition(facts: TreeFacts, coalition: Sequence[Party], step: AggregationFacts) -> CoalitionView:
     """What ``coalition`` receives at ``step``.
 
     Everything goes through the aggregating node, whose average everybody below receives; that of the
@@ -69,7 +65,7 @@ def view_of(facts: TreeFacts, coalition: Sequence[Party], step: AggregationFacts
         roots = {int(facts.paths[leaves[device]][tier]) for device in devices}
         roots |= {facts.ancestor(node.tier, node.index, tier) for node in nodes}
     sums = facts.receiving_sums(nodes, coalition)
-    return View(
+    return CoalitionView(
         single=frozenset((p.tier, p.index) for p in nodes if p not in sums),
         summed=frozenset((p.tier, p.index) for p in sums),
         averages=frozenset([(tier, root) for root in roots] + [(facts.depth - 1, leaf) for leaf in heard]),
@@ -89,7 +85,7 @@ def _aggregating(facts: TreeFacts, step: AggregationFacts) -> npt.NDArray[np.boo
 
 @dataclass(frozen=True)
 class TreeExposures:
-    """What is charged for one unit towards one coalition at a time.
+    """What is charged for any unit towards any coalition, and what the pairs of a tree share.
 
     Attributes:
         facts: of the tree.
@@ -97,170 +93,231 @@ class TreeExposures:
 
     facts: TreeFacts
 
+    def flow(self, unit: int, coalition: Sequence[Party]) -> Exposure:
+        """The flow bound of ``unit`` towards ``coalition``, who pools knowledge."""
+        return self.pair(unit, tuple(coalition)).flow()
+
+    def cut(self, unit: int, coalition: Sequence[Party]) -> Exposure:
+        """The cut bound; arguments as of `flow`."""
+        return self.pair(unit, tuple(coalition)).cut()
+
+    @cached_property
+    def pair(self) -> Callable[[int, tuple[Party, ...]], PairExposures]:
+        """A unit and a coalition, whose members are each named once."""
+        return lru_cache(_KEPT)(partial(PairExposures, self))
+
     @cached_property
     def noise(self) -> TreeNoise:
         """How much noise there is in the sums of the tree."""
         return TreeNoise(self.facts)
 
     @cached_property
-    def _views(self) -> Callable[[tuple[Party, ...], int], View]:
-        """`view_of` by coalition and step, computed once for all units."""
-        return lru_cache(_KEPT)(
-            lambda coalition, number: view_of(self.facts, coalition, self.facts.steps[number])
-        )
+    def variance_unknown_to(self) -> Callable[..., float]:
+        """`TreeNoise.variance_unknown_to`, computed once for all coalitions that are alike under the node."""
+        return lru_cache(_KEPT)(self.noise.variance_unknown_to)
 
     @cached_property
-    def _released(self) -> Callable[[int, tuple[Party, ...], int], Release]:
-        """`_release` by unit, coalition and step: what is seen is charged under both bounds."""
-        return lru_cache(_KEPT)(self._release)
+    def view(self) -> Callable[[tuple[Party, ...], int], CoalitionView]:
+        """`view_of_coalition` by coalition and number of the step, computed once for all units."""
+        steps = self.facts.steps
+        return lru_cache(_KEPT)(lambda members, number: view_of_coalition(self.facts, members, steps[number]))
 
-    def flow(self, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The flow bound of ``unit`` towards ``coalition``, who pools knowledge."""
-        return self.between(unit, coalition, self.facts.steps_of(self.facts.leaf_of(unit)), "flow")
+    @cached_property
+    def release(self) -> Callable[[int, tuple[Party, ...], int], Release]:
+        """`PairExposures.finest_release` by unit, coalition and step: both bounds charge what is seen."""
+        return lru_cache(_KEPT)(lambda unit, members, number: self.pair(unit, members).finest_release(number))
 
-    def cut(self, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The cut bound; arguments as of `flow`."""
-        return self.between(unit, coalition, self.seen(unit, coalition), "cut")
+    @cached_property
+    def most_weight(self) -> FloatArray:
+        """Most that weights in a leaf's average can add up to: more devices than expected may take part."""
+        facts = self.facts
+        heaviest = np.zeros(len(facts.devices))
+        np.maximum.at(heaviest, facts.classes.leaf, facts.classes.weight)
+        drawn = facts.drawn * heaviest if facts.draw_kind == "fixed" else facts.classes.total_weight
+        most: FloatArray = drawn * facts.leaf_weight
+        return most
 
-    def between(
-        self,
-        unit: int,
-        coalition: Sequence[Party],
-        exposed: Collection[int],
-        bound_name: Literal["flow", "cut", "min-cost"] = "min-cost",
+
+@dataclass(frozen=True, eq=False)
+class PairExposures:
+    """What is charged for one unit towards one coalition.
+
+    Attributes:
+        tree: what pairs share.
+        unit: the device.
+        coalition: who observes it and pools knowledge.
+    """
+
+    tree: TreeExposures
+    unit: int
+    coalition: tuple[Party, ...]
+
+    @property
+    def facts(self) -> TreeFacts:
+        """Of the tree."""
+        return self.tree.facts
+
+    @cached_property
+    def leaf(self) -> int:
+        """The unit's."""
+        return self.facts.leaf_of(self.unit)
+
+    @cached_property
+    def path(self) -> IntArray:
+        """The nodes above the unit, from the root down to its leaf."""
+        path: IntArray = self.facts.paths[self.leaf]
+        return path
+
+    @cached_property
+    def weight(self) -> float:
+        """Of the unit's message, relative to that of a device of weight 1."""
+        return float(self.facts.classes.weight[self.facts.class_of(self.unit)])
+
+    @cached_property
+    def steps(self) -> list[int]:
+        """The aggregations of a round that the unit takes part in."""
+        return self.facts.steps_of(self.leaf)
+
+    @cached_property
+    def received_steps(self) -> list[int]:
+        """Those of `steps` whose average, of the node above the unit, the coalition receives."""
+        tiers = ((number, self.facts.steps[number].tier) for number in self.steps)
+        return [
+            number for number, tier in tiers if (tier, int(self.path[tier])) in self._view(number).averages
+        ]
+
+    def flow(self) -> Exposure:
+        """The flow bound."""
+        return self.exposure(self.steps, "flow")
+
+    def cut(self) -> Exposure:
+        """The cut bound: the flow bound where every average above the unit is received."""
+        return self.exposure(self.received_steps, "cut")
+
+    def flow_and_cut(self) -> tuple[Exposure, Exposure]:
+        """Both bounds, which charge the same releases where every average above the unit is received."""
+        flow = self.flow()
+        is_cut = self.received_steps == self.steps
+        return flow, replace(flow, bound_name="cut") if is_cut else self.cut()
+
+    def exposure(
+        self, exposed: Collection[int], bound_name: Literal["flow", "cut", "min-cost"] = "min-cost"
     ) -> Exposure:
-        """What is charged if the averages above ``unit`` are exposed at some aggregations of a round.
+        """What is charged if the averages above the unit are exposed at some aggregations of a round.
 
         Args:
-            unit: as of `flow`.
-            coalition: as of `flow`.
-            exposed: numbers of aggregations, those that are `seen` among them. None of a tier comes after one
+            exposed: numbers of aggregations, the `received_steps` among them. None of a tier comes after one
                 of a tier above it that is hidden (`sfumato.privacy.tree.exposed_averages`).
             bound_name: of the exposure.
         """
-        leaf = self.facts.leaf_of(unit)
-        releases: list[tuple[int, Release]] = []
+        releases: list[Release] = []
         hidden: list[int] = []
-        for number in self.facts.steps_of(leaf):
+        for number in self.steps:
             if number not in exposed:
                 hidden.append(number)
                 continue
-            releases.append((number, self.release(unit, coalition, number, hidden)))
+            releases.append(self.release(number, hidden))
             hidden = []
-        draw = self._drawn(unit, self.facts.paths[leaf], coalition, releases)
-        return Exposure(bound_name, (draw,))
+        numbers = [number for number in self.steps if number in exposed]
+        return Exposure(bound_name, (self._drawn(tuple(releases), numbers),))
 
-    def seen(self, unit: int, coalition: Sequence[Party]) -> list[int]:
-        """The aggregations of a round whose average, of the node above ``unit``, the coalition receives."""
-        leaf = self.facts.leaf_of(unit)
-        path = self.facts.paths[leaf]
-        return [
-            number
-            for number in self.facts.steps_of(leaf)
-            if (tier := self.facts.steps[number].tier, int(path[tier]))
-            in self._views(self._near(path, coalition, number), number).averages
-        ]
-
-    def release(
-        self, unit: int, coalition: Sequence[Party], number: int, hidden: Sequence[int] = ()
-    ) -> Release:
+    def release(self, number: int, hidden: Sequence[int] = ()) -> Release:
         """What is charged for an aggregation that is exposed, with those before it that are ``hidden``."""
-        path = self.facts.paths[self.facts.leaf_of(unit)]
-        found = self._released(unit, self._near(path, coalition, number), number)
-        if not hidden:
-            return found
-        return self._with_hidden(found, unit, path, coalition, number, hidden)
+        found = self.tree.release(self.unit, self._under(self.facts.steps[number].tier), number)
+        return self._with_hidden(found, number, hidden) if hidden else found
 
-    def _near(self, path: IntArray, coalition: Sequence[Party], number: int) -> tuple[Party, ...]:
-        """The members at or under the aggregating node above the unit: no other learns of what enters it.
+    def _under(self, tier: int) -> tuple[Party, ...]:
+        """The members at or under the node of ``tier`` above the unit: no other learns of what enters it.
 
         They are few, so that what is computed for them serves many coalitions.
         """
-        tier = self.facts.steps[number].tier
         if not tier:
-            return tuple(coalition)
-        top = path[tier]
+            return self.coalition
+        facts, top = self.facts, self.path[tier]
         return tuple(
             p
-            for p in coalition
-            if (p.kind == "device" and self.facts.paths[self.facts.leaf_of(p.index), tier] == top)
-            or (p.kind == "node" and p.tier >= tier and self.facts.ancestor(p.tier, p.index, tier) == top)
+            for p in self.coalition
+            if (p.kind == "device" and facts.paths[facts.leaf_of(p.index), tier] == top)
+            or (p.kind == "node" and p.tier >= tier and facts.ancestor(p.tier, p.index, tier) == top)
         )
 
-    def finest(self, path: IntArray, coalition: Sequence[Party], number: int) -> tuple[int, bool]:
+    def _view(self, number: int) -> CoalitionView:
+        """What the coalition receives of an aggregation, as far as the unit's message enters it."""
+        return self.tree.view(self._under(self.facts.steps[number].tier), number)
+
+    def unknown_variance(self, number: int, tier: int, sent: bool, present: bool = True) -> float:
+        """`TreeNoise.variance_unknown_to` of the coalition."""
+        return self.tree.variance_unknown_to(self.unit, self._under(tier), number, tier, sent, present)
+
+    def finest_sum(self, number: int) -> tuple[int, bool]:
         """Whose average is the finest sum with the unit's message: a tier, and whether its own noise is in.
 
         One past the last tier stands for the device's own message.
         """
-        step, view = self.facts.steps[number], self._views(self._near(path, coalition, number), number)
-        for tier in range(self.facts.depth - 1, step.tier - 1, -1):
-            how = view.how(tier, int(path[tier]))
+        lowest, view = self.facts.steps[number].tier, self._view(number)
+        for tier in range(self.facts.depth - 1, lowest - 1, -1):
+            node = int(self.path[tier])
+            how = view.how(tier, node)
             if how is not None:
                 return (tier, False) if how == "sum" else (tier + 1, True)
-            if (tier, int(path[tier])) in view.averages:
+            if (tier, node) in view.averages:
                 return tier, True
-        return step.tier, True
+        return lowest, True
 
-    def _release(self, unit: int, coalition: tuple[Party, ...], number: int) -> Release:
+    def finest_release(self, number: int) -> Release:
         """The finest sum with the unit's message that is seen at a step, or exposed by flow."""
-        facts, step, mine = self.facts, self.facts.steps[number], self.facts.class_of(unit)
-        path = facts.paths[facts.leaf_of(unit)]
-        own = float(step.message_norm[path[-1]]) * float(facts.classes.weight[mine])
-        tier, sent = self.finest(path, coalition, number)
+        facts, step = self.facts, self.facts.steps[number]
+        own = float(step.message_norm[self.leaf]) * self.weight
+        tier, sent = self.finest_sum(number)
+        everybody = facts.draw_kind == "all"
         if tier == facts.depth:
-            variance = float(facts.class_variance[number][mine])
-            return Release(
-                step.name, "the device's own message", own, 0.0, variance, facts.draw_kind == "all"
-            )
-        variance = self.noise.met(unit, path, coalition, number, tier, sent)
-        node = facts.party_name(Party("node", tier, int(path[tier])))
+            variance = float(facts.class_variance[number][facts.class_of(self.unit)])
+            return Release(step.name, "the device's own message", own, 0.0, variance, everybody)
+        variance = self.unknown_variance(number, tier, sent)
+        node = facts.party_name(Party("node", tier, int(self.path[tier])))
         if not sent:
-            view = f"the sum that {node} receives"
+            vector = f"the sum that {node} receives"
         else:
-            view = "the global average" if tier == 0 else f"the average of {node}"
-        own *= facts.unit_weight(path, tier)
-        standing = facts.draw_kind == "all" or self._is_draw_independent(path, number)
-        return Release(step.name, view, own, 0.0, variance, standing, facts.divides_by_drawn)
+            vector = "the global average" if tier == 0 else f"the average of {node}"
+        own *= facts.unit_weight(self.path, tier)
+        standing = everybody or self._is_draw_independent(number)
+        return Release(step.name, vector, own, 0.0, variance, standing, facts.divides_by_drawn)
 
-    # --- the draw -------------------------------------------------------------------------------
-
-    def _is_draw_independent(self, path: IntArray, number: int) -> bool:
+    def _is_draw_independent(self, number: int) -> bool:
         """Whether the noise counted at step ``number`` is the same whether the unit is drawn or not."""
-        facts, leaf = self.facts, int(path[-1])
+        facts = self.facts
         return noise_is_draw_independent(
             facts.draw_kind,
-            sender_variances=facts.class_variance[number][list(facts.classes.of_leaf(leaf))].tolist(),
-            drawn=float(facts.drawn[leaf]),
-            guaranteed=int(facts.min_contributors[leaf]),
+            sender_variances=facts.class_variance[number][list(facts.classes.of_leaf(self.leaf))].tolist(),
+            drawn=float(facts.drawn[self.leaf]),
+            guaranteed=int(facts.min_contributors[self.leaf]),
             always_sent=facts.all_nodes_always_send,
             divides_by_drawn=facts.divides_by_drawn,
             revealed_otherwise=facts.steps[number].reveals_draw,
         )
 
-    def _drawn(
-        self, unit: int, path: IntArray, coalition: Sequence[Party], found: list[tuple[int, Release]]
-    ) -> DrawnReleases:
-        """The releases of a round under the draw of the unit's leaf, as ``coalition`` meets it."""
-        facts, leaf, hidden = self.facts, int(path[-1]), self._is_blind(path, coalition)
-        releases = tuple(release for _, release in found)
+    def _drawn(self, releases: tuple[Release, ...], numbers: Sequence[int]) -> DrawnReleases:
+        """The releases of a round under the draw of the unit's leaf, as the coalition meets it."""
+        facts, leaf = self.facts, self.leaf
+        peers = sum(p.kind == "device" and facts.leaf_of(p.index) == leaf for p in self.coalition)
+        drawn_by_a_member = any(
+            p.kind == "node" and p.tier >= facts.draw_seen_from and self.path[p.tier] == p.index
+            for p in self.coalition
+        )
+        hidden = hides_draw(facts.hop(facts.depth - 1), drawn_by_a_member=drawn_by_a_member, peers=peers)
         if facts.draw_kind != "fixed":
             sampling = Sampling(facts.draw_kind, facts.draw_rate, hidden)
-            noise = self._drawn_noise(unit, path, coalition, [number for number, _ in found])
-            return DrawnReleases(sampling, releases, facts.rounds, drawn_noise=noise)
-        members = sum(p.kind == "device" and facts.leaf_of(p.index) == leaf for p in coalition)
+            return DrawnReleases(sampling, releases, facts.rounds, drawn_noise=self._drawn_noise(numbers))
         sampling = fixed_draw(
             devices=int(facts.devices[leaf]),
             sample=round(float(facts.drawn[leaf])),
-            members=members,
+            members=peers,
             hidden=hidden,
         )
-        mine = float(facts.classes.weight[facts.class_of(unit)])
         heaviest = float(facts.classes.weight[list(facts.classes.of_leaf(leaf))].max())
-        return DrawnReleases(sampling, releases, facts.rounds, heaviest / mine if mine else 1.0)
+        return DrawnReleases(sampling, releases, facts.rounds, heaviest / self.weight if self.weight else 1.0)
 
-    def _drawn_noise(
-        self, unit: int, path: IntArray, coalition: Sequence[Party], numbers: Sequence[int]
-    ) -> tuple[DrawnNoise, ...]:
+    def _drawn_noise(self, numbers: Sequence[int]) -> tuple[DrawnNoise, ...]:
         """Noise of others under Poisson participation, where everything that is drawn is sent and counts.
 
         With thresholds or dropouts, rounding after the noise, or noise of the channel that depends on who is
@@ -276,41 +333,19 @@ class TreeExposures:
             return ()
         added = np.zeros((len(facts.classes.count), len(numbers)))
         for column, number in enumerate(numbers):
-            tier, _ = self.finest(path, coalition, number)
+            tier, _ = self.finest_sum(number)
             if tier < facts.depth:
-                added[:, column] = self.noise.of_one_drawn(path, coalition, number, tier)
+                added[:, column] = self.tree.noise.variance_if_drawn(self.path, self.coalition, number, tier)
         others = Counter({c: int(count) for c, count in enumerate(facts.classes.count)})
-        others.subtract([facts.class_of(unit)])
-        others.subtract(facts.class_of(p.index) for p in coalition if p.kind == "device")
+        others.subtract([facts.class_of(self.unit)])
+        others.subtract(facts.class_of(p.index) for p in self.coalition if p.kind == "device")
         counts: Counter[tuple[float, ...]] = Counter()
         for c, variances in enumerate(added.tolist()):
             if any(variances):
                 counts[tuple(variances)] += others[c]
         return tuple(DrawnNoise(count, variances) for variances, count in counts.items() if count > 0)
 
-    def _is_blind(self, path: IntArray, coalition: Sequence[Party]) -> bool:
-        """Whether nobody in ``coalition`` sees who is drawn in the unit's leaf."""
-        facts = self.facts
-        above = any(
-            p.kind == "node" and p.tier >= facts.draw_seen_from and path[p.tier] == p.index for p in coalition
-        )
-        if above:
-            return False
-        leaf = int(path[-1])
-        peers = any(p.kind == "device" and facts.leaf_of(p.index) == leaf for p in coalition)
-        return hides_draw(facts.hop(facts.depth - 1), drawn_by_a_member=above, peers=int(peers))
-
-    # --- hidden aggregations --------------------------------------------------------------------
-
-    def _with_hidden(
-        self,
-        seen: Release,
-        unit: int,
-        path: IntArray,
-        coalition: Sequence[Party],
-        number: int,
-        hidden: Sequence[int],
-    ) -> Release:
+    def _with_hidden(self, seen: Release, number: int, hidden: Sequence[int]) -> Release:
         """``seen`` together with the hidden aggregations that it sums up, behind its own noise alone.
 
         Noise of a hidden aggregation is in the inputs of whoever started from it, so it is no shield for what
@@ -319,58 +354,43 @@ class TreeExposures:
         What was hidden reaches the sum through the leaf's model even if the unit, or its whole leaf, sends
         nothing at the seen aggregation. Where that may happen, only noise that is there all the same counts.
         """
-        facts, step, leaf = self.facts, self.facts.steps[number], int(path[-1])
-        to, sent = self.finest(path, coalition, number)
+        facts, step = self.facts, self.facts.steps[number]
+        to, sent = self.finest_sum(number)
         if facts.may_drop_out and to < facts.depth:
-            least = self.noise.met(unit, path, coalition, number, to, sent, present=False)
+            least = self.unknown_variance(number, to, sent, present=False)
             seen = replace(seen, variance=min(seen.variance, least))
-        weight = facts.unit_weight(path, to) * float(facts.classes.weight[facts.class_of(unit)])
-        fresh = bool(step.resends[leaf])
+        weight = facts.unit_weight(self.path, to) * self.weight
+        fresh = bool(step.resends[self.leaf])
         own, others = seen.own_sensitivity, 0.0
         widest = facts.depth
         for earlier in hidden:
             before = facts.steps[earlier]
             if widest < facts.depth:
-                others += self._influenced(path, before, widest, to, weight)
+                others += self._influenced(before.message_norm, widest, to, weight)
             if not fresh:
-                own += float(before.message_norm[leaf]) * weight
+                own += float(before.message_norm[self.leaf]) * weight
             widest = min(widest, before.tier)
-        last = step
-        if fresh:
-            # the resent sum moves by what everybody did since the first hidden average
-            last = AggregationFacts(
-                step.name,
-                step.tier,
-                facts.steps[hidden[0]].message_norm,
-                step.device_std,
-                step.node_std,
-                step.resends,
-            )
-        others += self._influenced(path, last, widest, to, weight)
+        # a resent sum moves by what everybody did since the first hidden aggregation
+        last = facts.steps[hidden[0]] if fresh else step
+        others += self._influenced(last.message_norm, widest, to, weight)
         if fresh:  # nor by more than their whole messages
-            others = min(others, self._influenced(path, step, widest, to, weight))
+            others = min(others, self._influenced(step.message_norm, widest, to, weight))
         if facts.rounds_after_noise and (others or not fresh):
             # nothing bounds how far a rounded message moves, given its noise; not the unit's own hidden one
             others = math.inf
         name = f"{seen.name} (with {len(hidden)} hidden before it)"
         return replace(seen, name=name, own_sensitivity=own, propagated_sensitivity=others)
 
-    def _influenced(
-        self, path: IntArray, step: AggregationFacts, widest: int, to: int, weight: float
-    ) -> float:
-        """Replace sensitivity of the others under ``path[widest]``, in the average of ``path[to]``."""
-        facts, top = self.facts, max(widest, to)
-        under = facts.paths[:, top] == path[top]
-        mass = facts.weight_below(path, top, to) * float(self._most_weight[under].max())
-        bound = float(step.message_norm[under].max())
-        return 2.0 * bound * max(0.0, mass - weight)
+    def _influenced(self, message_norm: FloatArray, widest: int, to: int, weight: float) -> float:
+        """Replace sensitivity of the others under the node of tier ``widest``, in the average of tier ``to``.
 
-    @cached_property
-    def _most_weight(self) -> FloatArray:
-        """Most that weights in a leaf's average can add up to: more devices than expected may take part."""
-        facts = self.facts
-        heaviest = np.zeros(len(facts.devices))
-        np.maximum.at(heaviest, facts.classes.leaf, facts.classes.weight)
-        drawn = facts.drawn * heaviest if facts.draw_kind == "fixed" else facts.classes.total_weight
-        most: FloatArray = drawn * facts.leaf_weight
-        return most
+        Args:
+            message_norm: bound of their messages, for each leaf.
+            widest: tier of the widest average that was hidden.
+            to: tier of the average that is seen.
+            weight: of the unit's own message in it.
+        """
+        facts, top = self.facts, max(widest, to)
+        under = facts.paths[:, top] == self.path[top]
+        mass = facts.weight_below(self.path, top, to) * float(self.tree.most_weight[under].max())
+        return 2.0 * float(message_norm[under].max()) * max(0.0, mass - weight)

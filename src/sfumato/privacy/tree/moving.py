@@ -7,23 +7,20 @@ next one. So a run is the adaptive composition of its rounds, each with the rele
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
+from sfumato.privacy.declared_releases import UnitClass
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.records import RecordReleases
 from sfumato.privacy.release import Exposure, Release
-from sfumato.privacy.tree.moving_pairs import MovingPairs
+from sfumato.privacy.tree.moving_pairs import MovingPairs, RoundKinds
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.privacy.tree.round_kinds import RoundKinds
-from sfumato.privacy.unit_classes import UnitClass
-
-_KEPT = 4
 
 
 @dataclass(frozen=True)
@@ -53,6 +50,7 @@ class MovingReleases(TreeReleases):
     """
 
     eras: tuple[OneTreeRounds, ...] = field(kw_only=True)
+    _most_kept: ClassVar[int] = 4  # while a pair is charged and described
 
     @classmethod
     def over_time(cls, found: Sequence[tuple[int, TreeReleases]]) -> MovingReleases:
@@ -71,20 +69,8 @@ class MovingReleases(TreeReleases):
         starts = [min(era.first, self.rounds) for era in self.eras]
         return tuple(after - before for before, after in pairwise([*starts, self.rounds]))
 
-    def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
-        """The flow and the cut exposure: one draw, and its releases, for every era.
-
-        Raises:
-            ValueError: the coalition contains the unit, which knows its own data.
-        """
-        return self._kept(unit, tuple(dict.fromkeys(coalition)))
-
-    @cached_property
-    def _kept(self) -> Callable[[int, tuple[Party, ...]], tuple[Exposure, ...]]:
-        """`exposures`, kept while a pair is charged and described."""
-        return lru_cache(_KEPT)(self._composed_over_time)
-
-    def _composed_over_time(self, unit: int, members: tuple[Party, ...]) -> tuple[Exposure, ...]:
+    def _found_exposures(self, unit: int, members: tuple[Party, ...]) -> tuple[Exposure, ...]:
+        """The flow and the cut exposure: one draw, and its releases, for every era."""
         met = [(era.kinds.exposures(unit, members), count) for era, count in self._played]
         return tuple(
             Exposure(
@@ -116,9 +102,6 @@ class MovingReleases(TreeReleases):
                 found.setdefault(bound, {}).update(owned)
         return found
 
-    def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> None:
-        """None: messages are trained from models that exposed averages determine."""
-
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
         """The flow exposure by draws of batches: that of every era, in order.
 
@@ -145,10 +128,6 @@ class MovingReleases(TreeReleases):
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
         """See `DeclaredReleases.units_outside`."""
         return self.pairs.units_outside(members)
-
-    def after(self, rounds: int) -> Self:
-        """The ledger of the first ``rounds`` rounds."""
-        return replace(self, rounds=rounds)
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as JSON: those of each era."""

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sfumato.privacy.declared_releases import UnitClass, unit_classes
 from sfumato.privacy.observers import CLOUD, PEER, PUBLIC, PairClass, Party, Relation, covering
 from sfumato.privacy.tree.facts import TreeFacts
-from sfumato.privacy.unit_classes import UnitClass, unit_classes
 
 IntArray = npt.NDArray[np.int64]
 

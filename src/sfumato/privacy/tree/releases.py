@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Any
+from functools import cached_property, lru_cache, partial
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from sfumato.privacy.charges import bound_epsilon
+from sfumato.privacy.declared_releases import UnitClass, unit_classes
 from sfumato.privacy.guarantee import EpsilonBound
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.observers import PairClass, Party
-from sfumato.privacy.records import RecordReleases, noised_steps, releases_of
+from sfumato.privacy.received import CoalitionView
+from sfumato.privacy.records import RecordReleases, noised_steps, releases_by_batches
 from sfumato.privacy.release import Exposure, Release, without_noise
-from sfumato.privacy.tree.election_outcomes import MOST_OUTCOMES
-from sfumato.privacy.tree.elections import with_elections
-from sfumato.privacy.tree.exposed_averages import cheapest
-from sfumato.privacy.tree.exposures import TreeExposures, view_of
+from sfumato.privacy.sampling import Neighbours
+from sfumato.privacy.tree.exposed_averages import cheapest_exposure
+from sfumato.privacy.tree.exposures import TreeExposures, view_of_coalition
 from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
 from sfumato.privacy.tree.pair_classes import TreePairs
-from sfumato.privacy.unit_classes import UnitClass, unit_classes
-from sfumato.privacy.views import View
-
-IntArray = npt.NDArray[np.int64]
+from sfumato.privacy.tree.shape import IntArray
 
 
 @dataclass(frozen=True)
@@ -40,6 +36,7 @@ class TreeReleases(TreeFacts):
     """
 
     searched_under: Neighbours | None = None
+    _most_kept: ClassVar[int] = 1 << 8
 
     @cached_property
     def _exposures(self) -> TreeExposures:
@@ -51,7 +48,7 @@ class TreeReleases(TreeFacts):
 
     def quick_exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
         """`exposures`, without the exact law of elections: what they are charged is larger, but sound."""
-        return self._charged(unit, coalition, self._alike, most=0)
+        return self._composed(self._flow_and_cut(unit, tuple(dict.fromkeys(coalition)), True))
 
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
         """The flow, the cut and the cheapest exposure of ``unit`` towards ``coalition``.
@@ -63,34 +60,52 @@ class TreeReleases(TreeFacts):
         """
         if Party("device", 0, unit) in coalition:
             raise ValueError(f"coalition: got device:{unit}; must not contain the unit")
-        if self.searched_under is None or self.elections:
-            return self._charged(unit, coalition, self._alike)
-        members = tuple(dict.fromkeys(coalition))
-        flow, cut = with_elections(self._exposures, unit, members, ())
-        least = cheapest(self._exposures, unit, members, (flow, cut), self.searched_under)
-        return tuple(self._composed(exposure) for exposure in (flow, cut, least))
+        return self._kept_exposures(unit, tuple(dict.fromkeys(coalition)))
+
+    @cached_property
+    def _kept_exposures(self) -> Callable[[int, tuple[Party, ...]], tuple[Exposure, ...]]:
+        """`exposures`, kept while a pair is charged, described and compared with a claim."""
+        return lru_cache(self._most_kept)(self._found_exposures)
+
+    def _found_exposures(self, unit: int, members: tuple[Party, ...]) -> tuple[Exposure, ...]:
+        found = self._flow_and_cut(unit, members)
+        if self.searched_under is not None and not self.elections:
+            flow, cut = found
+            pair = self._exposures.pair(unit, members)
+            found += (cheapest_exposure(pair, (flow, cut), self.searched_under),)
+        return self._composed(found)
+
+    @cached_property
+    def _flow_and_cut(self) -> Callable[..., tuple[Exposure, ...]]:
+        """The flow and the cut exposure, whatever the law of the noise, kept for records as the unit."""
+        return lru_cache(self._most_kept)(self._found_flow_and_cut)
+
+    def _found_flow_and_cut(
+        self, unit: int, members: tuple[Party, ...], quick: bool = False
+    ) -> tuple[Exposure, ...]:
+        if not self.elections:
+            return self._exposures.pair(unit, members).flow_and_cut()
+        from sfumato.privacy.tree.elections import MOST_OUTCOMES, flow_and_cut_with_elections
+
+        most = 0 if quick else MOST_OUTCOMES
+        return flow_and_cut_with_elections(self._exposures, unit, members, self._alike, most=most)
+
+    @cached_property
+    def _alike(self) -> list[int]:
+        found: list[int] = self.leaf_classes.tolist()
+        return found
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
         """The exposed set of ``exposure``, which another ledger of the same tree chose."""
         exposed = [number - 1 for number in exposure.exposed]
-        return self._composed(self._exposures.between(unit, tuple(dict.fromkeys(coalition)), exposed))
+        pair = self._exposures.pair(unit, tuple(dict.fromkeys(coalition)))
+        (found,) = self._composed((pair.exposure(exposed),))
+        return found
 
-    @cached_property
-    def _alike(self) -> Sequence[int]:
-        """`leaf_classes`, where elections ask for it."""
-        return self.leaf_classes.tolist() if self.elections else ()
-
-    def _charged(
-        self, unit: int, coalition: Sequence[Party], alike: Sequence[int], *, most: int = MOST_OUTCOMES
-    ) -> tuple[Exposure, ...]:
-        members = tuple(dict.fromkeys(coalition))
-        found = with_elections(self._exposures, unit, members, alike, most=most)
-        return tuple(self._composed(exposure) for exposure in found)
-
-    def _composed(self, exposure: Exposure, *, of_records: bool = False) -> Exposure:
-        """``exposure``, without noise where the law of the noise is not composed."""
-        composed = not self.noise_law.why_not_composed or (of_records and self.noise_law.composed_for_records)
-        return exposure if composed else without_noise(exposure)
+    def _composed(self, exposures: tuple[Exposure, ...], *, of_records: bool = False) -> tuple[Exposure, ...]:
+        """``exposures``, without noise where the law of the noise is not composed."""
+        composed = self.noise_law.is_composed(of_records=of_records)
+        return exposures if composed else tuple(map(without_noise, exposures))
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> None:
         """None: messages are trained from models that exposed averages determine."""
@@ -109,12 +124,11 @@ class TreeReleases(TreeFacts):
         if batches.step_multiplier:
             steps = self.rounds * sum(map(len, batches.moves))
             return (noised_steps(batches.step_multiplier, steps),)
-        flow = with_elections(self._exposures, unit, members, self._alike)[0]
-        flow = self._composed(flow, of_records=True)
+        flow, _ = self._composed(self._flow_and_cut(unit, members), of_records=True)
         again = bool(self.steps[-1].resends[self.leaf_of(unit)])
         own = (self.class_variance[step][self.class_of(unit)] for step in self.steps_of(self.leaf_of(unit)))
         rounded = batches.rounded and not all(variance > 0 for variance in own)
-        draws = (releases_of(drawn, batches, one_draw=again, rounded=rounded) for drawn in flow.draws)
+        draws = (releases_by_batches(drawn, batches, one_draw=again, rounded=rounded) for drawn in flow.draws)
         return tuple(found for drawn in draws for found in drawn)
 
     @cached_property
@@ -143,7 +157,10 @@ class TreeReleases(TreeFacts):
         Variances add up over owners, so each is what the same releases have where nobody else adds noise.
         """
         of_kind = {
-            what: {e.bound_name: _with_alternatives(e) for e in facts._charged(unit, coalition, self._alike)}
+            what: {
+                e.bound_name: _with_alternatives(e)
+                for e in facts._composed(facts._found_flow_and_cut(unit, tuple(dict.fromkeys(coalition))))
+            }
             for what, facts in self._with_one_owner.items()
         }
         found: dict[str, dict[Release, dict[str, float]]] = {}
@@ -169,11 +186,11 @@ class TreeReleases(TreeFacts):
         """The smallest sound bound that an exposure of this ledger gives."""
         return bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
 
-    def view(self, coalition: Sequence[Party], number: int) -> View:
+    def view(self, coalition: Sequence[Party], number: int) -> CoalitionView:
         """What ``coalition`` receives in aggregation ``number`` of a round."""
-        return view_of(self, coalition, self.steps[number])
+        return view_of_coalition(self, coalition, self.steps[number])
 
-    def after(self, rounds: int) -> TreeReleases:
+    def after(self, rounds: int) -> Self:
         """The ledger of the first ``rounds`` rounds."""
         return replace(self, rounds=rounds)
 

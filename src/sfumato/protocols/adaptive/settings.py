@@ -16,7 +16,7 @@ from sfumato.radio.costs import TreeCosts
 from sfumato.schedule.control.adaptive import RoundSettings, least_participants, participants, round_plan
 from sfumato.schedule.control.budget import Budget
 from sfumato.schedule.integer_grid import ring_of
-from sfumato.schedule.learning_rate import learning_rate
+from sfumato.schedule.local_steps import learning_rate
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.control import Control

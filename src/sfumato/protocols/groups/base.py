@@ -27,7 +27,7 @@ from sfumato.protocols.message_hooks import Listener
 from sfumato.random import Stream, seed_at
 from sfumato.run_folder.reader import GROUPS_FILE
 from sfumato.schedule.faults.dropouts import lost_sums
-from sfumato.schedule.faults.lost_messages import group_turnout
+from sfumato.schedule.group_participation import group_turnout
 from sfumato.schedule.groups import GroupPlan
 
 RoundFunction: TypeAlias = Callable[[GroupOperations, GroupedState], tuple[GroupedState, RoundStats]]

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from sfumato.mechanisms.base import NoiseMechanism
 from sfumato.mechanisms.compression import bounded_, rand_k, round_stochastically, rounding_key, top_k
-from sfumato.radio.message_sizes import kept_coordinates
-from sfumato.schedule.group_assignments import GroupAssignments
+from sfumato.radio.costs import kept_coordinates
+from sfumato.schedule.group_participation import GroupAssignments
 from sfumato.schedule.groups import GroupPlan
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sfumato.protocols.base import RoundStats
 from sfumato.protocols.groups.operations import GroupOperations, add_by_group
 from sfumato.protocols.groups.state import GroupedState
-from sfumato.schedule.group_assignments import draw_assignments
+from sfumato.schedule.group_participation import draw_assignments
 
 
 def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:

@@ -9,8 +9,7 @@ from sfumato.learning.norms import drop_non_finite_
 from sfumato.protocols.base import RoundStats
 from sfumato.protocols.groups.operations import GroupOperations, add_by_group
 from sfumato.protocols.groups.state import GroupedState
-from sfumato.schedule.faults.lost_messages import without_lost
-from sfumato.schedule.group_assignments import draw_assignments
+from sfumato.schedule.group_participation import draw_assignments, without_lost
 
 
 def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:

@@ -34,8 +34,7 @@ from sfumato.protocols.tree.offsets import sums_type
 from sfumato.radio.costs import Cost
 from sfumato.radio.group_costs import GroupCosts
 from sfumato.random import Stream, key_at
-from sfumato.schedule.faults.lost_messages import GroupTurnout, group_turnout, without_lost
-from sfumato.schedule.group_assignments import GroupAssignments
+from sfumato.schedule.group_participation import GroupAssignments, GroupTurnout, group_turnout, without_lost
 from sfumato.schedule.groups import GroupPlan
 
 _ROUNDING = 1e-4

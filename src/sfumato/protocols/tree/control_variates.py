@@ -1,4 +1,4 @@
-"""The control variates of SCAFFOLD: the server's, and one of every device (`schedule.drift_correction`)."""
+"""The control variates of SCAFFOLD: the server's, and one of every device (docs/accounting.md)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sfumato.schedule.integer_grid import average_weights
-from sfumato.schedule.learning_rate import learning_rate
+from sfumato.schedule.local_steps import learning_rate
 from sfumato.schedule.tree import TreePlan
 
 

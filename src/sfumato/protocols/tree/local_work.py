@@ -19,8 +19,7 @@ from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.step_noise import StepNoise
 from sfumato.protocols.batch_draws import draw_batches
 from sfumato.random import Stream, generator, key_at
-from sfumato.schedule.aggregation_schedule import Aggregation
-from sfumato.schedule.learning_rate import learning_rate
+from sfumato.schedule.local_steps import Aggregation, learning_rate
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.training import Adam, FedProx, Server

@@ -43,8 +43,8 @@ from sfumato.protocols.tree.uplinks.base import Received, Uplink
 from sfumato.protocols.tree.uplinks.registry import uplink_of
 from sfumato.radio.costs import Cost, TreeCosts
 from sfumato.random import Stream
-from sfumato.schedule.aggregation_schedule import Aggregation
 from sfumato.schedule.faults.dropouts import Attendance
+from sfumato.schedule.local_steps import Aggregation
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
 

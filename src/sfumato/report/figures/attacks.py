@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.losses.tradeoff_region import allowed_tpr
+from sfumato.privacy.losses.gaussian import allowed_tpr
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import (
     LEGEND,

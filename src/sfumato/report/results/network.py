@@ -13,8 +13,7 @@ from sfumato.families import Family, family_of_topology
 from sfumato.network import groups as grouping
 from sfumato.network.groups import Groups, listed
 from sfumato.network.moves import trees_over_time
-from sfumato.network.tree import BoolArray, Tree, from_spec
-from sfumato.network.trust import with_trust
+from sfumato.network.tree import BoolArray, Tree, from_spec, with_trust
 from sfumato.spec import topology as written
 from sfumato.spec.topology import Topology, Trust
 

@@ -22,7 +22,7 @@ from sfumato.report.formatting import unit_of
 from sfumato.report.page.who_adds_noise import noise_of, training_of
 from sfumato.report.results.network import GroupNetwork, Network, read_network
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
-from sfumato.spec.fingerprint import SPEC_HASH, fingerprint
+from sfumato.spec.document import SPEC_HASH, fingerprint
 
 STATEMENT_FORMAT = 1
 

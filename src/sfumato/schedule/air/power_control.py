@@ -17,10 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.network.tree import Tree
-from sfumato.radio.channels import Channels
-from sfumato.radio.costs import Analog
-from sfumato.radio.message_sizes import FLOAT_BITS, kept_coordinates
-from sfumato.radio.units import from_db
+from sfumato.radio.channels import Channels, from_db
+from sfumato.radio.costs import FLOAT_BITS, Analog, kept_coordinates
 from sfumato.random import Stream, generator
 from sfumato.schedule.model_size import parameter_count
 from sfumato.spec.document import Spec
@@ -97,7 +95,7 @@ class AirPlan:
     def max_alignment(self) -> FloatArray:
         """The alignment that privacy, or a fixed beta, allows in every leaf ``[leaves]``; may be infinite."""
         if self._air.beta is not None:
-            return np.full(self.tree.leaf_count, self._fixed)
+            return np.full(self.tree.leaf_count, self._alignment_of_fixed_beta)
         noise = self.spec.privacy.noise
         if self.rule == "wfl-p" or not isinstance(noise, NoiseByFormula) or noise.formula != "pfels":
             return np.full(self.tree.leaf_count, math.inf)
@@ -156,7 +154,7 @@ class AirPlan:
         share = 1.0
         if isinstance(self.channels.radio, AirRadio) and self.spec.compression is not None:
             share = self.spec.compression.ratio
-        return gain * math.sqrt(float(self.channels.snr_limits.min()) / share) / self._fixed
+        return gain * math.sqrt(float(self.channels.snr_limits.min()) / share) / self._alignment_of_fixed_beta
 
     @cached_property
     def multiplier(self) -> FloatArray:
@@ -183,11 +181,11 @@ class AirPlan:
         leaves = self.tree.leaves_of(devices)
         gains = self.channels.gains(number)[devices]
         sends = gains >= (self._air.min_gain or 0.0)
-        limit = self.channels.snr_limits[devices] * self._budget(parameters)
+        limit = self.channels.snr_limits[devices] * self._coordinates_with_power(parameters)
         if self._air.beta is not None:
             alignment = self.max_alignment.copy()
         else:
-            cost = self._share(parameters) + self.coordinates(parameters) * device_noise**2
+            cost = self._counted_share_of_norm(parameters) + self.coordinates(parameters) * device_noise**2
             alignment = self.max_alignment.copy()
             np.minimum.at(alignment, leaves[sends], (gains * np.sqrt(limit / cost))[sends])
             # where nobody sends and nothing else says how loud, nothing is received; elsewhere the noise
@@ -197,7 +195,7 @@ class AirPlan:
             alignment,
             sends,
             np.where(sends, alignment[leaves] / gains, 0.0),
-            self._arrives(number, index)[devices],
+            self._draw_arriving_factors(number, index)[devices],
             limit,
         )
 
@@ -231,7 +229,7 @@ class AirPlan:
         return radio.gain.least if isinstance(radio, AirRadio) else 0.0
 
     @property
-    def _fixed(self) -> float:
+    def _alignment_of_fixed_beta(self) -> float:
         """Alignment of a fixed beta."""
         clip = self.spec.privacy.clip
         assert self._air.beta is not None
@@ -248,11 +246,11 @@ class AirPlan:
             return 0.0, math.inf
         most = radio.gain.largest
         least = max(radio.gain.least, min(self._air.min_gain or 0.0, most))  # the weaker are silent
-        root = math.sqrt(self._budget(parameters) / self._share(parameters))
+        root = math.sqrt(self._coordinates_with_power(parameters) / self._counted_share_of_norm(parameters))
         low, high = (math.sqrt(from_db(snr)) for snr in radio.snr_db)
         return least * low * root, most * high * root
 
-    def _budget(self, parameters: int) -> int:
+    def _coordinates_with_power(self, parameters: int) -> int:
         """Coordinates whose power adds up to a device's limit.
 
         All of the model's in PFELS (``P_i = SNR_i d sigma0^2``), so what is not sent leaves more for the
@@ -261,23 +259,25 @@ class AirPlan:
         is_pfels = isinstance(self.channels.radio, AirRadio)
         return parameters if is_pfels else self.coordinates(parameters)
 
-    def _share(self, parameters: int) -> float:
+    def _counted_share_of_norm(self, parameters: int) -> float:
         """Of a message's squared norm, how much power control counts on: k/d on average (Lemma 5), or all."""
         return self.coordinates(parameters) / parameters if self.rule == "pfels" else 1.0
 
-    def _arrives(self, number: int, index: int) -> FloatArray:
+    def _draw_arriving_factors(self, number: int, index: int) -> FloatArray:
         """``(h / h_known) cos(phase error)`` of every device ``[N]``."""
         csi, count = self._air.csi, self.tree.device_count
         if csi.gain_error == 0 and csi.phase_error_rad == 0:
             return np.ones(count)
         rng = generator(self.spec.seed, Stream.CHANNEL, _CSI_ERRORS, number, index)
-        gain, phase = _errors(rng, csi, (2, count))
+        gain, phase = _draw_channel_errors(rng, csi, (2, count))
         # a gain is a magnitude: an error of more than itself leaves nothing
         arrives: FloatArray = np.maximum(1 + csi.gain_error * gain, 0.0) * np.cos(csi.phase_error_rad * phase)
         return arrives
 
 
-def _errors(rng: np.random.Generator, csi: ChannelKnowledge, shape: tuple[int, int]) -> FloatArray:
+def _draw_channel_errors(
+    rng: np.random.Generator, csi: ChannelKnowledge, shape: tuple[int, int]
+) -> FloatArray:
     """Errors in standard deviations: normal, conditioned on lying within the truncation."""
     if csi.max_error_std is None:
         return rng.standard_normal(shape)

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import EnvelopeError
-from sfumato.privacy.neighbours import Neighbours
 from sfumato.privacy.release import Exposure
+from sfumato.privacy.sampling import Neighbours
 from sfumato.schedule.air.power_control import AirPlan, AirTransmission
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
@@ -103,9 +103,9 @@ class RealisedChannels:
             declared = float(facts.channel_std[-1][leaf]) ** 2
             variance = release.variance + share * (self._channel[:, index, :] - declared)
             each += np.where(variance > 0, release.sensitivity(neighbours) ** 2 / variance, np.inf)
-        return self._worst(each, alike)
+        return self._largest_over_devices(each, alike)
 
-    def _worst(self, each: FloatArray, alike: IntArray) -> tuple[float, int]:
+    def _largest_over_devices(self, each: FloatArray, alike: IntArray) -> tuple[float, int]:
         first = self.plan.tree.first_device
         best, times = 0.0, 0
         for leaf in alike:

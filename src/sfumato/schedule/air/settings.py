@@ -1,8 +1,8 @@
-"""What sending over the air, and compressing, settle and refuse at the outset (docs/pfels.md)."""
+"""What sending over the air, and compressing, settle and refuse (docs/pfels.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,13 +11,13 @@ from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.radio.channels import radio_of
 from sfumato.rounding import number
-from sfumato.schedule.aggregation_schedule import of_training
-from sfumato.schedule.air.power_control import AirPlan
+from sfumato.schedule.air.power_control import AirPlan, FloatArray
 from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.noise.placement import NoisePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import NoiseByFormula, NoNoise
 from sfumato.spec.radio import AirRadio
+from sfumato.spec.refusals import AT_KEY, Refusal
 from sfumato.spec.transport import Air
 from sfumato.spec.used_keys import AIR_PROTOCOLS
 
@@ -55,89 +55,58 @@ def settle_air(spec: Spec, tree: Tree) -> tuple[Spec, tuple[str, ...]]:
         notes.append("wfl-p has no epsilon term: privacy.noise is ignored, power alone limits the signal")
         quiet = spec.privacy.model_copy(update={"noise": NoNoise()})
         spec = spec.model_copy(update={"privacy": quiet})
-    if spec.transport.get(hop) == "air":
-        _check_air(spec)
-    elif spec.air is not None:
+    if spec.transport.get(hop) != "air" and spec.air is not None:
         raise SpecError("air", None, f"goes with transport: {{{hop}: air}}")
-    if spec.compression is not None:
-        _check_compression(spec, tree, hop)
-        if spec.compression.ratio < 1:
-            notes.append(
-                f"compression lets {spec.compression.ratio:g} of every update through and nothing scales it "
-                "up: the average that arrives is smaller than the updates' by about that much (Lemma 1 of "
-                "PFELS)"
-            )
-    return spec, tuple(notes)
+    return spec, (*notes, *compression_notes(spec))
 
 
-def _check_air(spec: Spec) -> None:
-    noise, air = spec.privacy.noise, spec.air or Air()
-    if spec.privacy.clip is None:
-        needed = (
-            "is required over the air: power control needs a bound, {kind: update, norm: a number above 0}"
-        )
-        raise SpecError("privacy.clip", None, needed)
-    if isinstance(noise, NoiseByFormula):
-        if noise.formula != "pfels":
-            raise SpecError("privacy.noise.formula", noise.formula, "over the air it is pfels")
-        if air.power_control in ("wfl-p", "fixed"):
-            allowed = "has no epsilon term; use pfels or wfl-pdp with privacy.noise.formula"
-            raise SpecError("air.power_control", air.power_control, allowed)
+def compression_notes(spec: Spec) -> tuple[str, ...]:
+    """What the user should hear of compression, in trees and in groups."""
+    if spec.compression is None or spec.compression.ratio == 1:
+        return ()
+    return (
+        f"compression lets {spec.compression.ratio:g} of every update through and nothing scales it up: the "
+        "average that arrives is smaller than the updates' by about that much (Lemma 1 of PFELS)",
+    )
+
+
+def _air(spec: Spec) -> Air:
+    return spec.air or Air()
+
+
+def _formula(spec: Spec) -> str | None:
+    noise = spec.privacy.noise
+    return noise.formula if isinstance(noise, NoiseByFormula) else None
+
+
+def _largest_gain(spec: Spec) -> float:
     radio = radio_of(spec)
-    if isinstance(radio, AirRadio) and (air.min_gain or 0.0) > radio.gain.largest:
-        allowed = f"must be at most {radio.gain.largest:g}, the largest gain there is: nobody would send"
-        raise SpecError("air.min_gain", air.min_gain, allowed)
-    if air.beta is not None and spec.privacy.clip.kind == "step":
-        raise SpecError(
-            "air.power_control", "fixed", "goes with privacy.clip.kind: update; steps differ in length"
-        )
-    if spec.control is not None:
-        raise SpecError("control", None, "does not go with the air")
-    if spec.training.denominator.kind != "fixed":
-        raise SpecError(
-            "training.denominator", spec.training.denominator.kind, "over the air it is fixed: nobody counts"
-        )
-    adds_noise = not isinstance(noise, NoiseByFormula | NoNoise)
-    if adds_noise and air.csi.is_wrong:
-        raise SpecError(
-            "air.csi",
-            None,
+    return radio.gain.largest if isinstance(radio, AirRadio) else math.inf
+
+
+AIR: tuple[Refusal[Spec], ...] = (
+    Refusal(lambda spec: spec.privacy.clip is None, "privacy.clip", None,
+            "is required over the air: power control needs a bound, {kind: update, norm: a number above 0}"),
+    Refusal(lambda spec: _formula(spec) not in (None, "pfels"), "privacy.noise.formula", AT_KEY,
+            "over the air it is pfels"),
+    Refusal(lambda spec: _formula(spec) is not None and _air(spec).power_control in ("wfl-p", "fixed"),
+            "air.power_control", AT_KEY,
+            "has no epsilon term; use pfels or wfl-pdp with privacy.noise.formula"),
+    Refusal(lambda spec: (_air(spec).min_gain or 0.0) > _largest_gain(spec), "air.min_gain", AT_KEY,
+            lambda spec: f"must be at most {_largest_gain(spec):g}, the largest gain there is: nobody would "
+                         "send"),
+    Refusal(lambda spec: _air(spec).beta is not None and getattr(spec.privacy.clip, "kind", None) == "step",
+            "air.power_control", "fixed", "goes with privacy.clip.kind: update; steps differ in length"),
+    Refusal(lambda spec: spec.control is not None, "control", None, "does not go with the air"),
+    Refusal(lambda spec: spec.training.denominator.kind != "fixed",
+            "training.denominator", lambda spec: spec.training.denominator.kind,
+            "over the air it is fixed: nobody counts"),
+    Refusal(lambda spec: spec.privacy.noise.kind not in ("formula", "none") and _air(spec).csi.is_wrong,
+            "air.csi", None,
             "with devices that do not know their channels nobody can say how much of their noise arrives; "
-            "use privacy.noise: none or formula: pfels",
-        )
-
-
-def _check_compression(spec: Spec, tree: Tree, hop: str) -> None:
-    compression, training, transport = spec.compression, spec.training, spec.transport.get(hop, "plain")
-    assert compression is not None
-    if training.global_update == "resend":
-        raise SpecError("compression", None, "goes with training.global_update: increment only")
-    if compression.bits is not None and transport != "plain":
-        why = {
-            "air": "the air carries amplitudes, not bits",
-            "secure-aggregation": "secure aggregation rounds",
-        }
-        raise SpecError("compression.bits", compression.bits, f"goes with a plain hop: {why[transport]}")
-    several = len(of_training(training, tree.depth)) > 1
-    if compression.kind == "top-k" and several:
-        raise SpecError(
-            "compression.kind", "top-k", "goes with one aggregation a round: edges have models of their own"
-        )
-    if not compression.error_feedback:
-        return
-    if several:
-        raise SpecError(
-            "compression.error_feedback",
-            True,
-            "goes with one aggregation a round: what a device remembers must follow from global models",
-        )
-    if spec.faults is not None or spec.control is not None:
-        key = "control" if spec.faults is None else "faults"
-        raise SpecError("compression.error_feedback", True, f"does not go with {key}")
-    if spec.air is not None and spec.air.min_gain is not None:
-        raise SpecError(
-            "compression.error_feedback", True, "does not go with air.min_gain: the silent would forget"
-        )
+            "use privacy.noise: none or formula: pfels"),
+)  # fmt: skip
+"""What sending over the air does not go with."""
 
 
 def filled_up(plan: NoisePlan, air: AirPlan, multiplier: float) -> NoisePlan:
@@ -149,6 +118,21 @@ def filled_up(plan: NoisePlan, air: AirPlan, multiplier: float) -> NoisePlan:
     lacking = np.maximum(multiplier**2 - air.multiplier**2, 0.0)
     share = np.sqrt(lacking / air.participants)[:, None]
     return replace(plan, device=np.where(plan.device > 0, share, 0.0))
+
+
+def with_received_noise(plan: NoisePlan, start: NoisePlan, air: AirPlan, size: FloatArray) -> NoisePlan:
+    """``plan`` where the noise that every leaf's sum is received with is ``size`` times that of ``start``.
+
+    Args:
+        plan: any; its devices' noise is replaced by what the receiver's own lacks.
+        start: of the multiplier 1.
+        air: the devices' uplink.
+        size: a factor for every leaf ``[leaves]``.
+    """
+    floor, present = air.multiplier[:, None] ** 2, air.guaranteed_noisers[:, None]
+    wanted = (start.device**2 * present + floor) * size[:, None] ** 2
+    added = np.sqrt(np.maximum(wanted - floor, 0.0) / present)
+    return replace(plan, device=np.where(start.device > 0, added, 0.0))
 
 
 def check_power(plan: NoisePlan, air: AirPlan) -> None:
@@ -172,7 +156,7 @@ def check_power(plan: NoisePlan, air: AirPlan) -> None:
     )
 
 
-def air_notes(plan: AirPlan) -> Sequence[str]:
+def air_notes(plan: AirPlan) -> tuple[str, ...]:
     """What the user should hear about sending over the air, once it is known who takes part."""
     std = plan.channels.noise_std
     notes = [
@@ -186,7 +170,7 @@ def air_notes(plan: AirPlan) -> Sequence[str]:
         )
     noise = plan.spec.privacy.requested_noise
     if not isinstance(noise, NoiseByFormula):
-        return notes
+        return tuple(notes)
     delta = plan.spec.privacy.delta
     rates = plan.participants / plan.tree.devices
     if (1.25 * rates <= delta).any():
@@ -200,4 +184,4 @@ def air_notes(plan: AirPlan) -> Sequence[str]:
             f"PFELS's Theorem 3 is proved for epsilon below 2 r/N = {domain:.4g} only; at {noise.epsilon:g} "
             "its claim is void (P1)"
         )
-    return notes
+    return tuple(notes)

@@ -5,7 +5,7 @@ The budget of every pair of a unit and an observer is what the same spec without
 ``account`` reports. A run may divide its local steps into other rounds as it sees fit. A filter
 (`privacy.privacy_filter`) charges every round as it is, each device only when it takes part (its subnet's
 cohort is drawn without looking at data and charged as drawn, so nothing is amplified). No pair passes its
-budget (`schedule.budget`).
+budget (`schedule.control.budget`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.errors import SpecError
 from sfumato.random import Stream, generator
-from sfumato.schedule.aggregation_schedule import Aggregation
-from sfumato.schedule.participation import Cohort
+from sfumato.schedule.local_steps import Aggregation
+from sfumato.schedule.participation import TreeParticipants
 from sfumato.schedule.tree import TreePlan
-from sfumato.schedule.tree_facts import build_ledger
+from sfumato.schedule.tree_facts import TreeRounds, tree_releases
+from sfumato.spec.refusals import Refusal
 from sfumato.spec.training import ConstantRate
 
 CONTROLLED_PROTOCOLS = ("h2fdp", "hfl-dp", "hfl")
@@ -84,7 +84,7 @@ def draws_each(plan: TreePlan) -> bool:
     return plan.spec.control is not None and plan.spec.control.draw == "poisson"
 
 
-def _cohort(plan: TreePlan, count: FloatArray, number: int | None) -> Cohort:
+def _draw_cohort(plan: TreePlan, count: FloatArray, number: int | None) -> TreeParticipants:
     """Who takes part, where ``count`` devices of each edge are wanted.
 
     A Poisson draw depends on no data and is made before anything of the round is chosen or sent: given the
@@ -92,13 +92,13 @@ def _cohort(plan: TreePlan, count: FloatArray, number: int | None) -> Cohort:
     """
     tree, rate = plan.tree, float(np.max(count / plan.tree.devices))
     if not draws_each(plan):
-        return Cohort("fixed", rate, count, count)
+        return TreeParticipants("fixed", rate, count, count)
     if number is None:
         raise ValueError("number: needed where every device is drawn by itself")
     draws = generator(plan.spec.seed, Stream.PARTICIPATION, number).random(tree.device_count)
     chosen = np.flatnonzero(draws < np.repeat(count / tree.devices, tree.devices)).astype(np.int64)
     drawn = np.bincount(tree.leaves_of(chosen), minlength=tree.leaf_count).astype(np.float64)
-    return Cohort("fixed", rate, drawn, count, cohort=chosen)
+    return TreeParticipants("fixed", rate, drawn, count, cohort=chosen)
 
 
 def round_plan(plan: TreePlan, setting: RoundSettings, number: int | None = None) -> TreePlan:
@@ -114,7 +114,7 @@ def round_plan(plan: TreePlan, setting: RoundSettings, number: int | None = None
     update: dict[str, object] = {"local_steps": setting.steps, "edge_every": None}
     if plan.spec.training.local_epochs is not None:  # however many, they are one piece of work
         aggregations, update = plan.aggregations, {"local_epochs": setting.steps}
-    cohort = _cohort(plan, count, number)
+    cohort = _draw_cohort(plan, count, number)
     update["learning_rate"] = ConstantRate(initial=setting.rate)
     spec = plan.spec
     spec = spec.model_copy(update={"training": spec.training.model_copy(update=update)})
@@ -122,87 +122,78 @@ def round_plan(plan: TreePlan, setting: RoundSettings, number: int | None = None
     noise = plan.noise.scaled(
         np.full(tree.leaf_count, setting.noise), [np.full(tier.size, setting.noise) for tier in tree.tiers]
     )
-    ledger = build_ledger(spec, tree, aggregations, cohort, plan.ledger.batches, noise)
+    rounds = TreeRounds(spec, ((0, tree),), aggregations, plan.ledger.batches)
+    ledger = tree_releases(rounds, tree, cohort, noise)
     return replace(
         plan, spec=spec, aggregations=aggregations, participants=cohort, noise=noise, ledger=ledger
     )
 
 
-def check_control(plan: TreePlan) -> None:
-    """Refuse what control cannot steer.
+def _are_alike(plan: TreePlan) -> bool:
+    """Whether some trusted edge and some untrusted one have the same noise, and different participants."""
+    trusted, classes, control = plan.tree.tiers[-1].trusted, plan.ledger.leaf_classes, plan.spec.control
+    assert control is not None  # who asks has seen to it
+    apart = plan.spec.privacy.noise.kind == "none" or control.per_edge or draws_each(plan)
+    return not apart and bool(set(classes[trusted]) & set(classes[~trusted]))
 
-    Raises:
-        SpecError: the protocol is not H2FDP or a baseline of it on edges under a cloud, the local steps are
-            not countable, or another section already settles what control chooses.
-    """
-    spec, control = plan.spec, plan.spec.control
-    if control is None:
-        return
-    if spec.protocol not in CONTROLLED_PROTOCOLS or plan.tree.depth != 2:
-        raise SpecError(
-            "control", None, f"is for {', '.join(CONTROLLED_PROTOCOLS)} with edges under the cloud"
-        )
-    training = spec.training
-    if training.participation.kind != "all":
-        raise SpecError("training.participation", None, "must be left out: control chooses it")
-    if training.local_epochs is not None and (
-        control.bounds.smoothness is None or control.step_size == "theorem"
-    ):
-        allowed = (
+
+def _counts_epochs(plan: TreePlan) -> bool:
+    """Whether steps cannot be counted, and control needs a smoothness that it would have to estimate."""
+    control = plan.spec.control
+    unknown = control is not None and (control.bounds.smoothness is None or control.step_size == "theorem")
+    return plan.spec.training.local_epochs is not None and unknown
+
+
+def _most_devices(plan: TreePlan) -> int | None:
+    """``control.max_devices``."""
+    return None if plan.spec.control is None else plan.spec.control.max_devices
+
+
+def _edge_of(plan: TreePlan) -> str:
+    return plan.tree.tiers[-1].name
+
+
+def _smallest_edge(plan: TreePlan) -> str:
+    smallest = int(np.argmin(plan.tree.devices))
+    return f"{plan.tree.node_name(plan.tree.depth - 1, smallest)} has {int(plan.tree.devices[smallest])}"
+
+
+CONTROL: tuple[Refusal[TreePlan], ...] = (
+    Refusal(lambda plan: plan.spec.protocol not in CONTROLLED_PROTOCOLS or plan.tree.depth != 2,
+            "control", None, f"is for {', '.join(CONTROLLED_PROTOCOLS)} with edges under the cloud"),
+    Refusal(lambda plan: plan.spec.training.participation.kind != "all", "training.participation", None,
+            "must be left out: control chooses it"),
+    Refusal(_counts_epochs, "training.local_epochs", lambda plan: plan.spec.training.local_epochs,
             "needs control.bounds.smoothness, and another step_size than theorem, with control: how many "
-            "steps an epoch has is each device's own secret, so the smoothness cannot be estimated"
-        )
-        raise SpecError("training.local_epochs", training.local_epochs, allowed)
-    if training.global_update == "resend":
-        raise SpecError("training.global_update", "resend", "must be increment with control")
-    _check_sessions(plan)
-    least, total = local_aggregations(plan) + 1, training.rounds * work_of_a_round(plan)
-    trusted, orbits = plan.tree.tiers[-1].trusted, plan.ledger.leaf_classes
-    alike = set(orbits[trusted]) & set(orbits[~trusted])
-    if spec.privacy.noise.kind != "none" and alike and not control.per_edge and not draws_each(plan):
-        raise SpecError(
-            "privacy.noise",
-            None,
+            "steps an epoch has is each device's own secret, so the smoothness cannot be estimated"),
+    Refusal(lambda plan: plan.spec.training.global_update == "resend", "training.global_update", "resend",
+            "must be increment with control"),
+    Refusal(lambda plan: draws_each(plan) and "secure-aggregation" in plan.hops, "control.draw", "poisson",
+            "must be left out with secure aggregation: sessions could have any size, one device included"),
+    Refusal(lambda plan: int(plan.tree.devices.min()) < least_participants(plan),
+            lambda plan: f"transport.devices_to_{_edge_of(plan)}", "secure-aggregation",
+            lambda plan: f"needs at least {SMALLEST_SESSION} devices in every {_edge_of(plan)} with control, "
+                         f"which chooses how many take part; {_smallest_edge(plan)}"),
+    Refusal(lambda plan: least_participants(plan) > (_most_devices(plan) or SMALLEST_SESSION),
+            "control.max_devices", _most_devices,
+            f"must be at least {SMALLEST_SESSION} with secure aggregation: of two, each knows the other's "
+            "message"),
+    Refusal(_are_alike, "privacy.noise", None,
             "must not be the same at trusted and untrusted edges: control has different numbers take part; "
-            "control.per_edge has a budget for every edge",
-        )
-    if control.max_steps < least:
-        raise SpecError(
-            "control.max_steps",
-            control.max_steps,
-            f"must be at least {least}: a round has {least - 1} edge aggregations before the global one",
-        )
-    most = int(plan.tree.devices.max())
-    if control.max_devices is not None and control.max_devices > most:
-        allowed = f"must be at most {most}, the most devices that any {plan.tree.tiers[-1].name} has"
-        raise SpecError("control.max_devices", control.max_devices, allowed)
-    if total < least:
-        raise SpecError("training.rounds", training.rounds, f"must give at least {least} local steps in all")
-
-
-def _check_sessions(plan: TreePlan) -> None:
-    """Refuse secure aggregation in edges that have fewer devices, or may have fewer take part, than it needs.
-
-    Raises:
-        SpecError: there is such an edge.
-    """
-    control, least, devices = plan.spec.control, least_participants(plan), plan.tree.devices
-    assert control is not None  # the caller asked
-    if draws_each(plan) and "secure-aggregation" in plan.hops:
-        allowed = (
-            "must be left out with secure aggregation: sessions could have any size, one device included"
-        )
-        raise SpecError("control.draw", "poisson", allowed)
-    edge = plan.tree.tiers[-1].name
-    if int(devices.min()) < least:
-        allowed = (
-            f"needs at least {least} devices in every {edge} with control, which chooses how many take part; "
-            f"{plan.tree.node_name(plan.tree.depth - 1, int(devices.argmin()))} has {int(devices.min())}"
-        )
-        raise SpecError(f"transport.devices_to_{edge}", "secure-aggregation", allowed)
-    if control.max_devices is not None and control.max_devices < least:
-        allowed = f"must be at least {least} with secure aggregation: of two, each knows the other's message"
-        raise SpecError("control.max_devices", control.max_devices, allowed)
+            "control.per_edge has a budget for every edge"),
+    Refusal(lambda plan: plan.spec.control and plan.spec.control.max_steps < len(plan.aggregations),
+            "control.max_steps", lambda plan: plan.spec.control and plan.spec.control.max_steps,
+            lambda plan: f"must be at least {len(plan.aggregations)}: a round has {local_aggregations(plan)} "
+                         "edge aggregations before the global one"),
+    Refusal(lambda plan: (_most_devices(plan) or 0) > int(plan.tree.devices.max()),
+            "control.max_devices", _most_devices,
+            lambda plan: f"must be at most {int(plan.tree.devices.max())}, the most devices that any "
+                         f"{_edge_of(plan)} has"),
+    Refusal(lambda plan: plan.spec.training.rounds * work_of_a_round(plan) < len(plan.aggregations),
+            "training.rounds", lambda plan: plan.spec.training.rounds,
+            lambda plan: f"must give at least {len(plan.aggregations)} local steps in all"),
+)  # fmt: skip
+"""What control cannot steer: H2FDP and its baselines on edges under a cloud are what it was made for."""
 
 
 def strength(plan: TreePlan) -> float:

@@ -63,13 +63,15 @@ class BudgetedCoalition:
     @classmethod
     def of(cls, plan: TreePlan, coalition: tuple[Party, ...]) -> BudgetedCoalition:
         """What ``plan``, played as it stands, would spend towards ``coalition``."""
-        members, first = _members(coalition), plan.tree.first_device
+        members, first = _devices_in(coalition), plan.tree.first_device
         units = tuple(
             next((device for device in range(first[leaf], first[leaf + 1]) if device not in members), -1)
             for leaf in range(plan.tree.leaf_count)
         )
         smallest = [
-            _smallest(_costs(plan, plan.ledger, unit, coalition)) if unit >= 0 else ("flow", np.inf)
+            _smallest_bound(_squares_by_bound(plan, plan.ledger, unit, coalition))
+            if unit >= 0
+            else ("flow", np.inf)
             for unit in units
         ]
         return cls(coalition, units, *(tuple(column) for column in zip(*smallest, strict=True)))
@@ -78,7 +80,7 @@ class BudgetedCoalition:
         """What ``ledger`` costs a device of every leaf, mu squared, ``[leaves]``."""
         return np.array(
             [
-                _costs(plan, ledger, unit, self.coalition)[bound] if np.isfinite(budget) else 0.0
+                _squares_by_bound(plan, ledger, unit, self.coalition)[bound] if np.isfinite(budget) else 0.0
                 for unit, bound, budget in zip(self.units, self.bounds, self.budgets, strict=True)
             ]
         )
@@ -102,10 +104,10 @@ class Budget:
     def of(cls, plan: TreePlan) -> Budget:
         """What ``plan``, played as it stands, would spend."""
         ledger, kinds, held = plan.ledger, leaf_kinds(plan), []
-        for pair in TreePairs(ledger, apart=_per_edge(plan)).of():
+        for pair in TreePairs(ledger, apart=_has_budget_per_edge(plan)).of():
             coalition = (pair.observer,)
             kind = int(kinds[plan.tree.leaf_of(pair.unit)])
-            bound, budget = _smallest(_costs(plan, ledger, pair.unit, coalition))
+            bound, budget = _smallest_bound(_squares_by_bound(plan, ledger, pair.unit, coalition))
             held.append(BudgetedPair(kind, pair.unit, coalition, bound, budget))
         watched = watched_coalitions(plan.spec, plan.parties)
         return cls(plan, tuple(held), tuple(BudgetedCoalition.of(plan, coalition) for coalition in watched))
@@ -127,14 +129,16 @@ class Budget:
         """A filter with nothing spent; towards an observer trusted with raw updates there is no limit."""
         alone = {kind: [held.budget for held in several] for kind, several in self.columns.items()}
         together = [np.array(held.budgets) for held in self.together]
-        return GaussianFilter.fresh(self._with_coalitions(self._spread(alone, np.inf), together, np.inf))
+        return GaussianFilter.fresh(
+            self._with_coalitions(self._table_by_device(alone, np.inf), together, np.inf)
+        )
 
     def charge(self, played: TreePlan, devices: IntArray) -> FloatArray:
         """What one round of ``played`` costs each of ``devices``, mu squared, ``[devices, observers]``."""
         ledger = played.ledger.after(1)
         per_kind = {
             kind: [
-                _costs(self.plan, ledger, held.unit, held.coalition)[held.bound]
+                _squares_by_bound(self.plan, ledger, held.unit, held.coalition)[held.bound]
                 if np.isfinite(held.budget)
                 else 0.0
                 for held in columns
@@ -142,7 +146,7 @@ class Budget:
             for kind, columns in self.columns.items()
         }
         together = [coalition.costs(self.plan, ledger) for coalition in self.together]
-        return self._with_coalitions(self._spread(per_kind, 0.0), together, 0.0)[devices]
+        return self._with_coalitions(self._table_by_device(per_kind, 0.0), together, 0.0)[devices]
 
     def spent(self, state: GaussianFilter, unit: int, coalition: Sequence[Party]) -> float:
         """mu squared spent on ``unit`` towards ``coalition``; infinite towards whom no filter holds."""
@@ -200,10 +204,10 @@ class Budget:
         """``alone`` ``[devices, observers]``, with a column for every coalition; its members are no units."""
         columns = [np.repeat(values, self.plan.tree.devices) for values in of_leaves]
         for column, held in zip(columns, self.together, strict=True):
-            column[sorted(_members(held.coalition))] = of_members
+            column[sorted(_devices_in(held.coalition))] = of_members
         return np.column_stack([alone, *columns])
 
-    def _spread(self, rows: dict[int, list[float]], empty: float) -> FloatArray:
+    def _table_by_device(self, rows: dict[int, list[float]], empty: float) -> FloatArray:
         table = np.full((max(rows) + 1, self._width), empty)
         for kind, values in rows.items():
             table[kind, : len(values)] = values
@@ -215,25 +219,27 @@ def leaf_kinds(plan: TreePlan) -> IntArray:
 
     Leaves that are alike in ``plan`` are, unless control chooses for each what takes part in it.
     """
-    return np.arange(plan.tree.leaf_count) if _per_edge(plan) else plan.ledger.leaf_classes
+    return np.arange(plan.tree.leaf_count) if _has_budget_per_edge(plan) else plan.ledger.leaf_classes
 
 
-def _per_edge(plan: TreePlan) -> bool:
+def _has_budget_per_edge(plan: TreePlan) -> bool:
     """Whether different numbers of devices may take part in edges that are alike: chosen, or drawn."""
     return draws_each(plan) or (plan.spec.control is not None and bool(plan.spec.control.per_edge))
 
 
-def _members(coalition: Sequence[Party]) -> set[int]:
+def _devices_in(coalition: Sequence[Party]) -> set[int]:
     """The devices in ``coalition``."""
     return {party.index for party in coalition if party.kind == "device"}
 
 
-def _smallest(costs: dict[str, float]) -> tuple[str, float]:
+def _smallest_bound(costs: dict[str, float]) -> tuple[str, float]:
     """The bound with the smallest mu squared, flow if they are equal; and that."""
     bound = min(costs, key=lambda name: (costs[name], name != "flow"))
     return bound, costs[bound]
 
 
-def _costs(plan: TreePlan, ledger: TreeReleases, unit: int, coalition: tuple[Party, ...]) -> dict[str, float]:
+def _squares_by_bound(
+    plan: TreePlan, ledger: TreeReleases, unit: int, coalition: tuple[Party, ...]
+) -> dict[str, float]:
     neighbours = plan.spec.privacy.neighbours
     return {e.bound_name: squared_mu(e, neighbours) for e in ledger.exposures(unit, coalition)}

@@ -1,8 +1,8 @@
-"""Dropouts, thresholds and failing supernodes: what noise is sure to be left, and who was there in a round.
+"""Dropouts, and elections of supernodes, some of whom fail: who was there in a round.
 
-Before training, `survival` says what an accountant may count on. In a round, `turnout_of` draws who is left
-and who serves as supernode. The draw follows from the seed, never from data: whoever asks draws the same, and
-nothing has to be written down. `Attendance` is the outcome over the rounds of a run.
+What an accountant may count on before training is in `schedule.participation`. In a round, `turnout_of` draws
+who is left and who serves as supernode. The draw follows from the seed, never from data: whoever asks draws
+the same, and nothing has to be written down. `Attendance` is the outcome over the rounds of a run.
 
 *Below the threshold* a session of secure aggregation ends without a sum: the leaf has nothing, sends nothing
 and adds no noise, and its average counts as no change; all denominators stay what they are. *A supernode that
@@ -15,7 +15,6 @@ the failed supernode met stays met.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,16 +23,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from sfumato.election.lottery import beacon, draw_nonces, succession
 from sfumato.network.tree import Tree
-from sfumato.privacy.hops import Hop
 from sfumato.radio.costs import Attempts
 from sfumato.random import Stream, generator
-from sfumato.schedule.faults.elections import succession_of
-from sfumato.schedule.participation import draw_participants
+from sfumato.schedule.participation import draw_participants, threshold_of
 from sfumato.secure_aggregation.fast_path import survivors_of
 from sfumato.secure_aggregation.server import Phase
 from sfumato.spec.faults import Faults
 from sfumato.wire.errors import BelowThresholdError
+from sfumato.wire.keys import digest
 
 if TYPE_CHECKING:
     from sfumato.schedule.tree import TreePlan
@@ -43,100 +42,7 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 PHASES = (Phase.ADVERTISE, Phase.SHARE, Phase.MASK, Phase.CONSENT, Phase.UNMASK)
-_SMALLEST_UNMASKED = 4  # parties of the smallest session whose default threshold is below its size
 DROPOUTS, _FAILURES = 0, 1  # addresses within Stream.FAULTS; part of the file format
-
-
-@dataclass(frozen=True)
-class GuaranteedSurvivors:
-    """Who is sure to be there.
-
-    Attributes:
-        least: devices sure to be in the sum of each leaf that sends, ``[leaves]``; ``None``: all drawn.
-        always_sent: whether every node sends in every round.
-        elections: expected number of supernodes a round in every zone, where they are elected.
-    """
-
-    least: IntArray | None = None
-    all_nodes_always_send: bool = True
-    elections: float = 1.0
-
-
-def threshold_of(faults: Faults | None, parties: int) -> int:
-    """Fewest survivors of a session of so many parties: more than 2/3, or the share that is asked for."""
-    if faults is None or faults.survival_threshold is None:
-        return 2 * parties // 3 + 1
-    return max(math.ceil(faults.survival_threshold * parties - 1e-9), parties // 2 + 1)
-
-
-def shares_that_unmask(faults: Faults | None, tree: Tree, drawn: FloatArray) -> tuple[IntArray, ...]:
-    """How many of a node's children have to collude with it to take the masks off others' messages, by tier.
-
-    A party shares the secrets of its masks with the whole session; a threshold of shares rebuilds them, which
-    is how the sum survives dropouts. So secure aggregation protects from fewer colluders than that.
-
-    Args:
-        faults: as declared.
-        tree: who is under whom.
-        drawn: participants of each leaf, expected where their number is random (then nobody else's noise
-            counts anyway), ``[leaves]``.
-    """
-    sessions = [*tree.children[:-1], np.ceil(drawn)]
-    return tuple(
-        np.array([threshold_of(faults, int(parties)) for parties in sizes], dtype=np.int64)
-        for sizes in sessions
-    )
-
-
-def colluders_that_unmask(faults: Faults | None, parties: int, *, drawn: bool) -> int:
-    """How many workers of a group take masks off together with its master.
-
-    Args:
-        faults: as declared; they may set the threshold of shares.
-        parties: workers in the group.
-        drawn: whether the session is a random part of the group. Then the smallest session counts that holds
-            the unit and enough colluders for its threshold: that many may happen to be drawn together. Where
-            no session of the group does, the whole group would be needed, unit included.
-    """
-    if not drawn:
-        return threshold_of(faults, parties)
-    sizes = range(2, max(parties, _SMALLEST_UNMASKED) + 1)
-    return next((size - 1 for size in sizes if threshold_of(faults, size) < size), parties)
-
-
-def survival(
-    faults: Faults | None, hop: Hop, drawn: FloatArray, *, by_chance: bool | BoolArray
-) -> GuaranteedSurvivors:
-    """What ``faults`` leave of a round.
-
-    A session of secure aggregation releases the sum of at least its threshold of messages, or none: in every
-    sum that has the unit's message there are ``threshold - 1`` others. Where messages are sent one by one, or
-    the number of participants is random, nobody is sure to be there. A zone below its threshold, or without a
-    supernode, sends nothing. A supernode that fails has met the sum; the next takes over with probability
-    ``supernode_failure_rate`` (f), and so on: at most 1/(1 - f) of them on average, each uniform among the
-    devices.
-
-    Args:
-        faults: as declared.
-        hop: how devices' messages travel.
-        drawn: participants of each leaf, ``[leaves]``.
-        by_chance: whether that is what is expected only, as their number is random; for all, or for each.
-    """
-    if faults is None:
-        return GuaranteedSurvivors()
-    dropping = any(faults.drop_rates)
-    least = None
-    if dropping:
-        in_session = np.broadcast_to((hop == "secure-aggregation") & ~np.asarray(by_chance), drawn.shape)
-        sessions = zip(drawn, in_session, strict=True)
-        least = np.array([threshold_of(faults, int(n)) if one else 0 for n, one in sessions], dtype=np.int64)
-    aborts = hop == "secure-aggregation" and dropping
-    repeated = faults.when_supernode_fails == "repeat"
-    return GuaranteedSurvivors(
-        least,
-        not aborts and faults.supernode_failure_rate == 0,
-        1.0 / (1.0 - faults.supernode_failure_rate) if repeated else 1.0,
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +79,7 @@ class Dropouts:
 def turnout_of(plan: TreePlan, number: int, index: int, devices: IntArray) -> Dropouts:
     """Who of ``devices`` (ascending) is left in aggregation ``index`` of round ``number``."""
     spec, tree = plan.spec, plan.tree
-    dropout_phase = _dropouts(spec.faults, spec.seed, number, index, devices, tree.device_count)
+    dropout_phase = _draw_dropout_phases(spec.faults, spec.seed, number, index, devices, tree.device_count)
     leaves = tree.leaves_of(devices)
     heard, formed = dropout_phase > Phase.MASK, plan.sends(index).copy()
     if plan.hops and plan.hops[-1] == "secure-aggregation" and spec.faults is not None:
@@ -182,7 +88,7 @@ def turnout_of(plan: TreePlan, number: int, index: int, devices: IntArray) -> Dr
             parties = here.stop - here.start
             if parties > 1 and not has_sum(dropout_phase[here], threshold_of(spec.faults, parties)):
                 formed[leaf], heard[here] = False, False
-    terms, failed = _terms(plan, number, index)
+    terms, failed = _draw_supernode_terms(plan, number, index)
     if failed.any():
         assert spec.faults is not None
         gone = np.bincount(leaves[heard & (dropout_phase < Phase.DONE)], minlength=tree.leaf_count) > 0
@@ -202,7 +108,7 @@ def has_sum(dropout_phase: IntArray, threshold: int) -> bool:
     return True
 
 
-def _dropouts(
+def _draw_dropout_phases(
     faults: Faults | None, seed: int, number: int, index: int, devices: IntArray, count: int
 ) -> IntArray:
     if faults is None or not any(faults.drop_rates):
@@ -219,7 +125,9 @@ def dropout_phases(faults: Faults, draws: FloatArray) -> IntArray:
     return dropout_phase
 
 
-def _terms(plan: TreePlan, number: int, index: int) -> tuple[tuple[tuple[int, ...], ...], IntArray]:
+def _draw_supernode_terms(
+    plan: TreePlan, number: int, index: int
+) -> tuple[tuple[tuple[int, ...], ...], IntArray]:
     """The supernodes of each leaf in order, and how many of them failed: all but the last, or all."""
     tree, spec = plan.tree, plan.spec
     failed = np.zeros(tree.leaf_count, dtype=np.int64)
@@ -325,3 +233,19 @@ def lost_sums(drawn: IntArray, counts: IntArray, name: Callable[[int], str]) -> 
         return {}
     by = {name(int(place)): int(by_place[place]) for place in np.flatnonzero(by_place)}
     return {"lost_sums": {"of": int((drawn > 0).sum()), "by": by}}
+
+
+def succession_of(seed: int, number: int, tree: Tree, zone: int) -> tuple[int, ...]:
+    """All devices of ``zone`` in the order in which they hold office in round ``number``.
+
+    Every device commits to a nonce of its own; in a simulation all come from the stream ELECTION of ``seed``.
+    """
+    first, last = int(tree.first_device[zone]), int(tree.first_device[zone + 1])
+    nonces = draw_nonces(last - first, generator(seed, Stream.ELECTION, number, zone).bytes)
+    session = digest(b"election", *(_as_bytes(value) for value in (seed, number, zone)))
+    return tuple(first + place for place in succession(beacon(session, nonces), nonces))
+
+
+def _as_bytes(value: int) -> bytes:
+    """Eight bytes, or as many as it takes: an audit's own seeds have 128 bits."""
+    return value.to_bytes(max(8, -(-value.bit_length() // 8)), "big")

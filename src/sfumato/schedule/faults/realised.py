@@ -48,15 +48,15 @@ class RealisedDropouts:
     def square(self, pair: PairClass, times: int) -> float:
         """``mu^2`` of the worst pair of a class whose unit took part in ``times`` rounds.
 
-        In every round the worst is taken of where unit and observer may be (`_rounds`). The ``times`` worst
-        rounds count, and in those that weigh most the observer holds office, as often as anybody of its class
-        did.
+        In every round the worst is taken of where unit and observer may be (`_worst_ledgers`). The ``times``
+        worst rounds count, and in those that weigh most the observer holds office, as often as anybody of its
+        class did.
         """
         coalition = (pair.observer,)
-        node = Party("node", self.plan.tree.depth - 1, self._leaf_of(pair.observer))
+        node = Party("node", self.plan.tree.depth - 1, self._leaf_of_observer(pair.observer))
         holder = (*coalition, node) if self._most_terms(pair) else coalition
         plain, office = [], []
-        for ledgers in self._rounds(pair):
+        for ledgers in self._worst_ledgers(pair):
             plain.append(max(self._mu_squared(x, pair.unit, coalition) for x in ledgers))
             office.append(max(self._mu_squared(x, pair.unit, holder) for x in ledgers))
         worst = np.sort(np.array(plain))[::-1][:times]
@@ -71,7 +71,7 @@ class RealisedDropouts:
         flow, *_ = ledger.exposures(unit, coalition)
         return total_mu_squared(flow.releases, self.plan.spec.privacy.neighbours)
 
-    def _leaf_of(self, observer: Party) -> int:
+    def _leaf_of_observer(self, observer: Party) -> int:
         return self.plan.tree.leaf_of(observer.index) if observer.kind == "device" else observer.index
 
     def _most_terms(self, pair: PairClass) -> int:
@@ -79,10 +79,10 @@ class RealisedDropouts:
         if not self.plan.ledger.elections or pair.observer.kind != "device":
             return 0
         orbits = self.plan.ledger.leaf_classes
-        alike = orbits == orbits[self._leaf_of(pair.observer)]
+        alike = orbits == orbits[self._leaf_of_observer(pair.observer)]
         return int(self.terms[alike.repeat(self.plan.tree.devices)].max())
 
-    def _rounds(self, pair: PairClass) -> Iterator[list[TreeReleases]]:
+    def _worst_ledgers(self, pair: PairClass) -> Iterator[list[TreeReleases]]:
         """The ledgers that bound every round in which a unit of the class was in a sum.
 
         The unit's leaf is given the fewest that any leaf of its class was left with, and the other leaves
@@ -94,7 +94,7 @@ class RealisedDropouts:
         alike = np.flatnonzero(orbits == orbits[mine])
         seen = mine
         if pair.observer.kind == "device" or pair.observer.tier == tree.depth - 1 > 0:
-            seen = self._leaf_of(pair.observer)
+            seen = self._leaf_of_observer(pair.observer)
         for survivors, formed in zip(self.survivors, self.formed, strict=True):
             left, there = np.where(formed, survivors, 0), formed.copy()
             heard = alike[survivors[alike] > 0]
@@ -107,9 +107,9 @@ class RealisedDropouts:
             if seen != mine:
                 group = np.flatnonzero((orbits == orbits[seen]) & (np.arange(len(orbits)) != mine))
                 places = [int(group[i]) for i in np.unique(left[group], return_index=True)[1]]
-            yield [self._as_it_was(pair, left, there, seen, place) for place in places]
+            yield [self._ledger_of_round(pair, left, there, seen, place) for place in places]
 
-    def _as_it_was(
+    def _ledger_of_round(
         self, pair: PairClass, left: IntArray, there: BoolArray, seen: int, place: int
     ) -> TreeReleases:
         """One round with so many left; ``seen`` and ``place`` change places."""

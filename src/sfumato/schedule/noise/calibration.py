@@ -1,176 +1,145 @@
-"""From what ``privacy.noise`` says to a multiplier for every source."""
+"""Noise for a target of ε: a multiplier for every source of a tree, of trees that change, and of groups.
+
+`least_noise` searches; here it is said which sources scale together, how a pair is charged, what is refused
+and what is told.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from sfumato.errors import SpecError
-from sfumato.network.tree import Tree
-from sfumato.privacy.observers import Party
-from sfumato.privacy.pair_charge import PairCharge
+from sfumato.privacy.declared_releases import PairCharge
+from sfumato.privacy.losses import gaussian
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.schedule.aggregation_schedule import Aggregation
-from sfumato.schedule.air.power_control import AirPlan
-from sfumato.schedule.learning_rate import momentum_gain
+from sfumato.schedule.noise.least_noise import (
+    FOR,
+    TOLERANCE,
+    FloatArray,
+    Verdict,
+    charge_of,
+    least_noise,
+    pairs_towards,
+    verdict_on_factors,
+    verdict_on_worst,
+)
 from sfumato.schedule.noise.placement import NoisePlan, place_by_trust
-from sfumato.schedule.rows.observers import is_of_kind, parse_observer
+from sfumato.schedule.participation import TreeParticipants
+from sfumato.schedule.tree_facts import TreeRounds, tree_releases
 from sfumato.spec.document import Spec
-from sfumato.spec.privacy import OBSERVER_KINDS, NoiseByFormula, NoiseByTarget
+from sfumato.spec.limits import LEAST_SOURCE, MOST_SOURCE
+from sfumato.spec.privacy import OBSERVER_KINDS, NoiseByTarget
 
-FloatArray = npt.NDArray[np.float64]
-_TOLERANCE = 1e-6
-_SAMPLED_TOLERANCE = 3e-4  # a factor under sampling is a root found to 1e-4
-_ITERATIONS = 60
+if TYPE_CHECKING:
+    from sfumato.schedule.air.power_control import AirPlan
+    from sfumato.schedule.groups import GroupPlan
 
-
-def h2fdp_noise(
-    noise: NoiseByFormula, spec: Spec, tree: Tree, rounds: tuple[Aggregation, ...], examples_per_device: float
-) -> NoisePlan:
-    """The noise that H2FDP's (15) with Lemma 3.2 amounts to.
-
-    ``sigma = c2 q Delta sqrt(L ln(1/delta)) / epsilon`` with ``Delta = 2 eta tau G`` (``2 C`` where whole
-    updates are clipped), over ``s_c`` at a trusted edge. ``L`` is the number of global aggregations of all
-    training, or of the edge's own, ``q`` the batch size over the examples of a device. A multiplier is sigma
-    over the message's actual zero-out sensitivity: ``eta G`` times what the steps it holds can add up to.
-
-    In deeper trees than the paper's every tier is treated as its edges are: ``L`` counts the aggregations by
-    that tier. No claim is made then (`claims.h2fdp`).
-    """
-    training, share = spec.training, record_rate(spec, examples_per_device)
-    per_step = spec.privacy.clip is not None and spec.privacy.clip.kind == "step"
-
-    def multiplier(steps: int, releases: int) -> float:
-        stated = 2.0 * rounds[-1].step / momentum_gain(steps, training.momentum) if per_step else 2.0
-        sigma = noise.c2 * share * math.sqrt(releases * math.log(1 / spec.privacy.delta)) / noise.epsilon
-        return sigma * stated
-
-    held = np.stack([aggregation.steps_of(tree.leaf_count) for aggregation in rounds])
-    multipliers = []
-    for tier in range(tree.depth):
-        own = held[[a.tier == tier for a in rounds]]
-        steps, counts = own.max(axis=0, initial=0), (own > 0).sum(axis=0)
-        if tier == tree.depth - 1 > 0 and rounds[-1].edge_broadcasts:
-            counts = counts + np.array(rounds[-1].edge_broadcasts)
-            steps = np.where(rounds[-1].edge_broadcasts, np.maximum(steps, held[-1]), steps)
-        each = [
-            multiplier(max(int(most), 1), training.rounds * int(count))
-            for most, count in zip(steps, counts, strict=True)
-        ]
-        multipliers.append(np.array(each))
-    plan = place_by_trust(tree, multipliers)
-    if training.global_update == "resend" and tree.depth == 2 and per_step:
-        # a trusted edge's global message holds the whole round
-        for edge, own in enumerate(held.T):
-            whole = sum(momentum_gain(int(steps), training.momentum) for steps in own[own > 0])
-            plan.node[1][edge, 0] *= momentum_gain(int(own[-1]), training.momentum) / whole
-    return plan
+_EXACT_TOLERANCE = 1e-6  # of factors that are no roots
+Told = tuple[str, ...]
 
 
-def record_rate(spec: Spec, examples_per_device: float) -> float:
-    """q of (15): the share of a device's examples that a batch holds."""
-    size = spec.training.batch_size
-    return 1.0 if size == "all" else min(1.0, size / examples_per_device)
+def calibrate_tree(
+    noise: NoiseByTarget, rounds: TreeRounds, participants: TreeParticipants, air: AirPlan | None
+) -> tuple[NoisePlan, Told]:
+    """Scale every source of one tree by itself until each unit's ε towards ``noise.towards`` is the target.
 
+    Over the air devices add what the receiver's own noise lacks; nothing where that is enough already.
 
-def dp_fedavg_device_factor(participants: float) -> float:
-    """DP-FedAvg's devices add ``C sigma / sqrt(r)`` each, and their sum sigma (Alg. 1 of PFELS)."""
-    return 1.0 / math.sqrt(participants)
+    Args:
+        noise: the target.
+        rounds: of the tree.
+        participants: of a round.
+        air: the devices' uplink, where it is the air.
 
-
-def calibrate(
-    noise: NoiseByTarget,
-    spec: Spec,
-    tree: Tree,
-    start: NoisePlan,
-    build: Callable[[NoisePlan], TreeReleases],
-    air: AirPlan | None = None,
-) -> tuple[NoisePlan, tuple[str, ...]]:
-    """Scale every source by itself until each unit's epsilon towards ``noise.towards`` equals the target.
-
-    Each pass asks, for every class of units, by which factor the noise it meets must grow, and gives each
-    source the largest factor of the units it serves; where views hold one source only (edges under a
-    cloud) the first pass is exact. If sources keep pulling at each other, all are raised until the
-    worst unit meets the target. Over the air devices add what the receiver's own noise lacks; nothing where
-    that is enough already.
+    Returns:
+        Multipliers of every source, and what the user should hear of them.
 
     Raises:
         SpecError: the observer does not exist, sees raw updates of every unit, or learns something that no
             noise hides (an elected supernode, or who takes part where that must be hidden).
     """
-    plan = start
-    for attempt in range(_ITERATIONS):
-        ledger = build(plan)
-        needed, notes = _factors(ledger, noise, tree, spec)
-        tolerance = _SAMPLED_TOLERANCE if is_sampled(ledger, spec) else _TOLERANCE
+    tree, needed = rounds.tree, np.empty(0)
+    start = place_by_trust(tree, [1.0] * tree.depth)
+    ends = np.cumsum([tree.leaf_count, *(tier.size for tier in tree.tiers)])
+
+    def with_sizes(sizes: FloatArray) -> NoisePlan:
+        device, *node = np.split(sizes, ends[:-1])
+        scaled = start.scaled(device, node)
+        if air is None:
+            return scaled
+        from sfumato.schedule.air.settings import with_received_noise  # which needs radios
+
+        return with_received_noise(scaled, start, air, device)
+
+    def judged(sizes: FloatArray) -> Verdict:
+        nonlocal needed
+        plan = with_sizes(sizes)
+        ledger = tree_releases(rounds, tree, participants, plan)
+        needed = _factors_of_leaves(ledger, noise, rounds)
         if air is not None:  # there is no less noise than the receiver's
             needed = np.where(plan.device.any(axis=1), needed, np.fmax(needed, 1.0))
-        settled = float(np.nanmax(np.abs(needed - 1.0))) < tolerance
-        if settled or attempt == _ITERATIONS - 1:
-            # what is left is within the tolerance, or pulls at each other: the worst unit decides for all
-            return _raised(plan, tree, float(np.nanmax(needed)), start, air), notes
-        plan = _scaled(plan, *_by_source(tree, plan, needed), start, air)
-    raise AssertionError("unreachable: the last attempt returns")
+        tolerance = TOLERANCE if _is_sampled(ledger, rounds.spec) else _EXACT_TOLERANCE
+        return verdict_on_factors(_factors_of_sources(rounds, needed), tolerance)
+
+    found = with_sizes(least_noise(judged, np.ones(ends[-1])))
+    if not np.isnan(needed).any():
+        return found, ()
+    raw = int(tree.devices[np.isnan(needed)].sum())
+    return found, (
+        f"{noise.towards} is trusted with the raw updates of {raw} devices: no target holds for them",
+    )
 
 
-def _raised(plan: NoisePlan, tree: Tree, factor: float, start: NoisePlan, air: AirPlan | None) -> NoisePlan:
-    """``plan`` with all noise ``factor`` times as large, where that is more."""
-    if factor <= 1.0:
-        return plan
-    everywhere = [np.full(tier.size, factor) for tier in tree.tiers]
-    return _scaled(plan, np.full(tree.leaf_count, factor), everywhere, start, air)
-
-
-def _scaled(
-    plan: NoisePlan, device: FloatArray, node: list[FloatArray], start: NoisePlan, air: AirPlan | None
-) -> NoisePlan:
-    """``plan`` with every source's noise, or the noise it is received with, multiplied by its factor."""
-    scaled = plan.scaled(device, node)
-    if air is None:
-        return scaled
-    floor, present = air.multiplier[:, None] ** 2, air.guaranteed_noisers[:, None]
-    wanted = (plan.device**2 * present + floor) * device[:, None] ** 2
-    added = np.sqrt(np.maximum(wanted - floor, 0.0) / present)
-    return replace(scaled, device=np.where(start.device > 0, added, 0.0))
-
-
-def _factors(
-    ledger: TreeReleases, noise: NoiseByTarget, tree: Tree, spec: Spec
-) -> tuple[FloatArray, tuple[str, ...]]:
-    """Factor each leaf's units need, NaN where the observer is trusted with their raw updates."""
-    orbits = ledger.leaf_classes
+def _factors_of_leaves(ledger: TreeReleases, noise: NoiseByTarget, rounds: TreeRounds) -> FloatArray:
+    """Factor that the units of each leaf need, NaN where the observer is trusted with their raw updates."""
+    tree, alike = rounds.tree, ledger.leaf_classes
     needed = np.full(tree.leaf_count, np.nan)
-    for unit, observers in _bearing_pairs(ledger, noise.towards, tree):
-        leaf = tree.leaf_of(unit)
-        for observer in observers:
-            factor = factor_of(ledger, spec, unit, observer, noise.epsilon)
-            if factor is None:
-                continue
-            if math.isinf(factor):
-                raise SpecError("privacy.noise.for", noise.towards, unreachable(ledger, unit, observer))
-            alike = orbits == orbits[leaf]
-            needed[alike] = np.fmax(needed[alike], factor)
+    for unit, observer in pairs_towards(ledger, noise.towards, tree, where="this topology"):
+        charge = charge_of(ledger, rounds.spec, unit, observer)
+        if not charge.is_unprotected:
+            here = alike == alike[tree.leaf_of(unit)]
+            needed[here] = np.fmax(needed[here], _factor(charge, noise, rounds.spec))
     if np.isnan(needed).all():
-        raise SpecError(
-            "privacy.noise.for", noise.towards, "is trusted with raw updates; no noise gives it an epsilon"
-        )
-    notes: tuple[str, ...] = ()
-    if np.isnan(needed).any():
-        count = int(tree.devices[np.isnan(needed)].sum())
-        notes = (
-            f"{noise.towards} is trusted with the raw updates of {count} devices: no target holds for them",
-        )
-    return needed, notes
+        raise SpecError(FOR, noise.towards, "is trusted with raw updates; no noise gives it an epsilon")
+    return needed
 
 
-def unreachable(ledger: TreeReleases, unit: int, observer: Party) -> str:
-    """Why no amount of noise gives a pair the epsilon asked for."""
-    who, whose = ledger.party_name(observer), f"device:{unit}"
-    if ledger.elections and observer.kind == "device":
+def _factors_of_sources(rounds: TreeRounds, needed: FloatArray) -> FloatArray:
+    """Each source's factor: the largest that the leaves it serves need, 1 where it serves none."""
+    tree, found = rounds.tree, [np.nan_to_num(needed, nan=1.0)]
+    for tier in range(tree.depth):
+        factor = np.zeros(tree.tiers[tier].size)
+        np.fmax.at(factor, tree.paths[:, tier], np.nan_to_num(needed, nan=0.0))
+        found.append(np.where(factor > 0, factor, 1.0))
+    return np.concatenate(found)
+
+
+def _factor(charge: PairCharge, noise: NoiseByTarget, spec: Spec) -> float:
+    """Factor on a pair's noise that makes its epsilon the target; 1 where it is, up to a root's error.
+
+    Raises:
+        SpecError: no noise does.
+    """
+    target, delta = noise.epsilon, spec.privacy.delta
+    is_drawn = charge.record is not None or charge.exposures[0].draws[0].sampling.kind != "all"
+    if is_drawn and target * (1 - TOLERANCE) <= charge.epsilon(delta) <= target:  # else a root
+        return 1.0
+    found = charge.noise_scale(target, delta)
+    if math.isinf(found):
+        raise SpecError(FOR, noise.towards, _unreachable(charge))
+    return found
+
+
+def _unreachable(charge: PairCharge) -> str:
+    """Why no amount of noise gives a pair of a tree the epsilon asked for."""
+    (observer,), ledger = charge.coalition, charge.ledger
+    who, whose = ledger.party_name(observer), f"device:{charge.device}"
+    if isinstance(ledger, TreeReleases) and ledger.elections and observer.kind == "device":
         return (
             f"no noise gives {whose} this epsilon towards {who}: as an elected supernode {who} receives what "
             "is not noised before, more often than delta allows; let devices add noise, or name supernodes"
@@ -178,63 +147,148 @@ def unreachable(ledger: TreeReleases, unit: int, observer: Party) -> str:
     return f"no noise gives {whose} this epsilon towards {who}, which sees whether the unit takes part"
 
 
-def factor_of(ledger: TreeReleases, spec: Spec, unit: int, observer: Party, target: float) -> float | None:
-    """Factor on a pair's noise that makes its epsilon the target; 1 where it is, up to a root's error.
-
-    ``None`` where the observer is trusted with something
-    that has no noise.
-    """
-    charge = charge_of(ledger, spec, unit, observer)
-    if charge.is_unprotected:
-        return None
-    delta, of_record = spec.privacy.delta, charge.record is not None
-    is_drawn = of_record or charge.exposures[0].draws[0].sampling.kind != "all"
-    least = target * (1 - _SAMPLED_TOLERANCE)
-    if is_drawn and least <= charge.epsilon(delta) <= target:  # else a root: many compositions
-        return 1.0
-    return charge.noise_scale(target, delta)
-
-
-def charge_of(ledger: TreeReleases, spec: Spec, unit: int, observer: Party) -> PairCharge:
-    """How a pair is charged; where targets are for records, as a record of ``unit``."""
-    return PairCharge.of(
-        ledger,
-        "record" if spec.privacy.unit == "record" else "device",
-        unit,
-        (observer,),
-        neighbours=spec.privacy.neighbours,
-        by_filter=spec.control is not None,
-    )
-
-
-def is_sampled(ledger: TreeReleases, spec: Spec) -> bool:
+def _is_sampled(ledger: TreeReleases, spec: Spec) -> bool:
     """Whether factors are roots of sampled compositions."""
     records = spec.privacy.unit == "record" and ledger.batches.rates is not None
     return records or ledger.draw_kind != "all"
 
 
-def _bearing_pairs(ledger: TreeReleases, towards: str, tree: Tree) -> Iterator[tuple[int, list[Party]]]:
-    """Units, one a class, with the observers that ``towards`` stands for."""
-    if towards in OBSERVER_KINDS:
-        by_unit: dict[int, list[Party]] = {}
-        for pair in ledger.pair_classes():
-            observers = by_unit.setdefault(pair.unit, [])
-            if is_of_kind(pair, towards):
-                observers.append(pair.observer)
-        if not any(by_unit.values()):
-            raise SpecError("privacy.noise.for", towards, "stands for nobody in this topology")
-        yield from by_unit.items()
-        return
-    observer = parse_observer(towards, tree, place="privacy.noise.for")
-    members = {observer.index} if observer.kind == "device" else set[int]()
-    yield from ((found.unit, [observer]) for found in ledger.units_outside(members))
+def calibrate_over_time(noise: NoiseByTarget, rounds: TreeRounds) -> tuple[NoisePlan, Told]:
+    """Scale all noise until the worst unit's ε of the whole run towards the observer is the target.
+
+    For trees that change over time; arguments and result are those of `calibrate_tree`. Where factors are
+    roots, only that of the pair with the largest ε is looked for: a root of a composition takes as long as a
+    dozen of them.
+
+    Raises:
+        SpecError: the observer does not exist or stands for nobody, is trusted with the raw updates of every
+            unit, or sees who takes part where that must be hidden.
+    """
+    from sfumato.schedule import moves
+
+    spec, raw = rounds.spec, dict[int, int]()
+    start = moves.noise_under_any_trust(rounds.trees, lambda tree: place_by_trust(tree, [1.0] * tree.depth))
+
+    def with_sizes(sizes: FloatArray) -> NoisePlan:
+        everywhere = [np.full(tier.size, sizes[0]) for tier in rounds.tree.tiers]
+        return start.scaled(everywhere[-1], everywhere)
+
+    def judged(sizes: FloatArray) -> Verdict:
+        ledger = moves.moving_releases(rounds, moves.releases_over_time(rounds, with_sizes(sizes)))
+        counts = {found.unit: found.count for found in ledger.units_outside(frozenset())}
+        pairs = pairs_towards(ledger, noise.towards, rounds.tree, where="this topology")
+        charges = [charge_of(ledger, spec, unit, observer) for unit, observer in pairs]
+        raw.update({each.device: counts.get(each.device, 1) for each in charges if each.is_unprotected})
+        left = [each for each in charges if not each.is_unprotected]
+        if left and _is_sampled(ledger, spec):
+            spent = [each.epsilon(spec.privacy.delta) for each in left]
+            worst = left[spent.index(max(spent))]
+            return verdict_on_worst(max(spent), noise.epsilon, lambda: needed([worst]))
+        return verdict_on_factors(np.array([needed(left)]), _EXACT_TOLERANCE)._replace(excess=1.0)
+
+    def needed(charges: Sequence[PairCharge]) -> float:
+        largest = max((_factor(each, noise, spec) for each in charges), default=0.0)
+        if largest == 0.0:
+            allowed = "received raw updates of every unit while it was trusted; no noise gives it an epsilon"
+            raise SpecError(FOR, noise.towards, allowed)
+        return largest
+
+    found = with_sizes(least_noise(judged, np.ones(1)))
+    if not raw:
+        return found, ()
+    said = (
+        f"{noise.towards} received the raw updates of {sum(raw.values())} devices while it was trusted: no "
+        "target holds for them"
+    )
+    return found, (said,)
 
 
-def _by_source(tree: Tree, plan: NoisePlan, needed: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
-    """Each source's factor: the largest that the leaves it serves need, 1 where it serves none."""
-    per_node = []
-    for tier in range(tree.depth):
-        factor = np.zeros(tree.tiers[tier].size)
-        np.fmax.at(factor, tree.paths[:, tier], np.nan_to_num(needed, nan=0.0))
-        per_node.append(np.where(factor > 0, factor, 1.0))
-    return np.nan_to_num(needed, nan=1.0), per_node
+def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray, Told]:
+    """The least multiplier for all groups at which no unit's ε towards ``noise.towards`` is larger.
+
+    Everybody who adds noise gets the same multiplier, relative to the clip norm of the own group.
+
+    Args:
+        plan: of any noise, which is replaced.
+        noise: the target.
+
+    Returns:
+        The multiplier of every group, and what the user should hear of it.
+
+    Raises:
+        SpecError: the observer does not exist, is trusted with raw updates of every unit, needs no noise at
+            all, or sees something that no noise hides.
+    """
+    target, delta, trusting = noise.epsilon, plan.spec.privacy.delta, 0
+
+    def judged(sizes: FloatArray) -> Verdict:
+        nonlocal trusting
+        trial = replace(plan, multipliers=np.full(plan.groups.count, sizes[0]))
+        pairs, trusting = _charges_in_groups(trial, noise.towards)
+        spent = [pair.epsilon(delta) for pair in pairs]
+        worst = max(spent)
+
+        asked = [pairs[spent.index(worst)]] if worst > 0 else pairs
+        return verdict_on_worst(worst, target, lambda: _factor_in_groups(asked, noise, delta))
+
+    enough = float(least_noise(judged, np.array([first_trial(plan, target)]))[0])
+    if not LEAST_SOURCE <= enough <= MOST_SOURCE:
+        allowed = f"would give every group this multiplier; must be {LEAST_SOURCE:g} to {MOST_SOURCE:g}"
+        raise SpecError("privacy.noise", enough, allowed)
+    said = f"{noise.towards} is trusted with the raw updates of {trusting} devices: no target holds for them"
+    if noise.towards in OBSERVER_KINDS and not plan.trusted.all():  # they may have others, not trusted
+        said = (
+            f"some masters are trusted with the raw updates of {trusting} devices: no target holds for them "
+            "towards masters that they trust"
+        )
+    return np.full(plan.groups.count, enough), (said,) if trusting else ()
+
+
+def first_trial(plan: GroupPlan, target: float) -> float:
+    """What a unit of the most groups needs towards one who sees all its releases and every draw."""
+    memberships = np.bincount(plan.groups.members)
+    releases = max(1, int(memberships.max()) * plan.release_count)
+    return math.sqrt(releases) / gaussian.mu(epsilon=target, delta=plan.spec.privacy.delta)
+
+
+def _charges_in_groups(plan: GroupPlan, towards: str) -> tuple[list[PairCharge], int]:
+    """The pairs that a target is about, and how many workers trust the observer instead.
+
+    Raises:
+        SpecError: there is no such pair.
+    """
+    pairs = pairs_towards(plan.ledger, towards, plan.parties, where="these groups")
+    left = [(unit, observer) for unit, observer in pairs if not plan.trusts(observer, unit)]
+    if not left:
+        raise SpecError(FOR, towards, "is trusted with raw updates; no noise gives it an epsilon")
+    (_, observer), *_ = pairs
+    if len(left) == len(pairs):
+        trusting = 0
+    elif towards in OBSERVER_KINDS:
+        trusting = plan.raw_to_trusted_edge
+    else:
+        trusting = int(plan.groups.sizes[observer.index])
+    return [charge_of(plan.ledger, plan.spec, *pair) for pair in left], trusting
+
+
+def _factor_in_groups(pairs: Sequence[PairCharge], noise: NoiseByTarget, delta: float) -> float:
+    """The least factor on all noise at which each of ``pairs`` meets the target.
+
+    Raises:
+        SpecError: every noise meets it, or none.
+    """
+    factor = max(pair.noise_scale(noise.epsilon, delta) for pair in pairs)
+    if factor == 0:
+        allowed = (
+            "learns so little that this epsilon needs no noise; name an observer that noise protects from"
+        )
+        raise SpecError(FOR, noise.towards, allowed)
+    if math.isinf(factor):
+        pair = pairs[0]
+        allowed = (
+            f"no noise gives device:{pair.device} this epsilon towards "
+            f"{pair.ledger.party_name(pair.coalition[0])}, which sees something of it that is not noised, or "
+            "whether it takes part"
+        )
+        raise SpecError(FOR, noise.towards, allowed)
+    return factor

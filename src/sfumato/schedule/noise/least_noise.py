@@ -1,61 +1,138 @@
-"""The least factor on all noise at which a target holds, where epsilon need not fall at every larger factor.
+"""The least noise at which no unit's ε towards an observer is above its target: one search for every family.
 
-If the charged releases and the way to charge them are fixed, epsilon falls as all noise grows. But what is
-charged may be chosen anew for every noise (exposed sets of groups), and under hidden draws another choice may
-be the cheapest there. So every factor is judged by what an account of it reports, and only one that was
-judged to be enough is returned.
+A *trial* is a size for every set of sources that scale together. It is judged by what an account of it
+reports: by which factor the noise of every set would have to change, as the pairs are charged in the trial.
+What differs is told by those who ask. In a tree every source is a set by itself, and takes the largest factor
+of the units it serves; where views hold one source only (edges under a cloud) the first trial's factors are
+exact, and if sources keep pulling at each other, all are raised until the worst unit meets the target. Where
+devices move or trust changes, and in groups, all sources are one set, as no noise is met by some units only.
+
+If the charged releases and the way to charge them are fixed, ε falls as all noise grows. But what is charged
+may be chosen anew for every trial (exposed sets of groups), and under hidden draws another choice may be the
+cheapest there. So of one set only a size that was judged to be enough is returned.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from itertools import count
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.errors import SpecError
+from sfumato.privacy.declared_releases import DeclaredReleases, PairCharge
+from sfumato.privacy.observers import Party
+from sfumato.schedule.base import Parties
+from sfumato.schedule.rows.observers import is_of_kind, main_unit, parse_observer
+from sfumato.spec.document import Spec
+from sfumato.spec.privacy import OBSERVER_KINDS
+
+FloatArray = npt.NDArray[np.float64]
+
 TOLERANCE = 3e-4  # a factor under hidden draws is a root found to 1e-4
+_MOST_TRIALS = 60
 _GUIDED_TRIALS = 8  # after so many the factors do not lead to the target, and the interval is halved
+FOR = "privacy.noise.for"
 
 
 class Verdict(NamedTuple):
-    """How a trial stands to its target.
+    """How a trial stands to its targets.
 
     Attributes:
-        epsilon: of the pair that is worst in the trial.
+        is_enough: whether every target holds.
+        is_close: whether the search may end here, with all noise raised by ``excess``.
+        factors: by which the size of every set would have to change, as pairs are charged in the trial.
+        excess: the factor on all noise that is lacking in a trial that is close.
+    """
+
+    is_enough: bool
+    is_close: bool
+    factors: Callable[[], FloatArray]
+    excess: float = 1.0
+
+
+def verdict_on_worst(epsilon: float, target: float, factor: Callable[[], float]) -> Verdict:
+    """Of one set of sources, by the pair that is worst in the trial.
+
+    Args:
+        epsilon: of that pair.
         target: of that pair.
-        factor: the least factor on the trial's noise at which that pair would meet its target, as it is
-            charged now.
+        factor: on the trial's noise, the least at which that pair would meet its target.
     """
-
-    epsilon: float
-    target: float
-    factor: Callable[[], float]
+    close = target * (1 - TOLERANCE) <= epsilon <= target
+    return Verdict(epsilon <= target, close, lambda: np.array([factor()]))
 
 
-def least_noise(judge: Callable[[float], Verdict], first: float) -> float:
-    """The least multiplier that ``judge`` finds to be enough, from a ``first`` trial on.
+def verdict_on_factors(factors: FloatArray, tolerance: float) -> Verdict:
+    """By the factor of every set; the trial is close where all of them are 1 within ``tolerance``."""
+    largest = float(factors.max())
+    close = float(np.abs(factors - 1.0).max()) < tolerance
+    return Verdict(largest <= 1, close, lambda: factors, max(largest, 1.0))
 
-    Each trial asks by which factor the noise of the worst pair has to change, and takes that if it lies
-    between what is known to be too little and what is known to be enough.
+
+def least_noise(judge: Callable[[FloatArray], Verdict], first: FloatArray) -> FloatArray:
+    """The least size of every set of sources that ``judge`` finds to be enough, ``[sets]``.
+
+    A trial's sizes are multiplied by the factors that it asks for. One set keeps between what is known to be
+    too little and what is known to be enough.
+
+    Args:
+        judge: of a trial, ``[sets]``.
+        first: trial.
     """
-    too_little, enough, trial = 0.0, math.inf, first
+    too_little, enough, trial = np.zeros(1), np.full(1, np.inf), first
     for number in count():
         verdict = judge(trial)
-        if verdict.epsilon <= verdict.target:
-            enough = trial
-        else:
-            too_little = trial
-        close = verdict.target * (1 - TOLERANCE) <= verdict.epsilon <= verdict.target
-        if close or enough <= too_little * (1 + TOLERANCE):
+        if verdict.is_close or (number == _MOST_TRIALS - 1 and len(first) > 1):
+            return trial * verdict.excess
+        if len(first) > 1:
+            trial = trial * verdict.factors()
+            continue
+        too_little, enough = (too_little, trial) if verdict.is_enough else (trial, enough)
+        if enough <= too_little * (1 + TOLERANCE):
             return enough
-        trial = max(trial * verdict.factor(), too_little * (1 + TOLERANCE))
+        trial = np.maximum(trial * verdict.factors(), too_little * (1 + TOLERANCE))
         if number >= _GUIDED_TRIALS or trial >= enough:
-            trial = _between(too_little, enough)
+            trial = _middle_of(too_little, enough)
     raise AssertionError("unreachable: the loop has no end of its own")
 
 
-def _between(too_little: float, enough: float) -> float:
-    """A multiplier between two, of which one may not be known yet (0 or infinite)."""
-    if math.isinf(enough):
+def _middle_of(too_little: FloatArray, enough: FloatArray) -> FloatArray:
+    """A size between two, of which one may not be known yet (0 or infinite)."""
+    if np.isinf(enough):
         return 2.0 * too_little
-    return math.sqrt(too_little * enough) or enough / 2.0
+    middle = np.sqrt(too_little * enough)
+    return middle if middle > 0 else enough / 2.0
+
+
+def pairs_towards(
+    ledger: DeclaredReleases, towards: str, parties: Parties, *, where: str
+) -> list[tuple[int, Party]]:
+    """The pairs that a target is about: a unit of every class, with each observer that is meant.
+
+    Args:
+        ledger: of the noise that is judged.
+        towards: an observer, or a kind of them.
+        parties: who there is.
+        where: the topology, as a refusal calls it.
+
+    Raises:
+        SpecError: there is no such observer.
+    """
+    if towards not in OBSERVER_KINDS:
+        observer = parse_observer(towards, parties, place=FOR)
+        members = {observer.index} if observer.kind == "device" else set[int]()
+        return [(units.unit, observer) for units in ledger.units_outside(members)]
+    found = [(pair.unit, pair.observer) for pair in ledger.pair_classes() if is_of_kind(pair, towards)]
+    if not found:
+        raise SpecError(FOR, towards, f"stands for nobody in {where}")
+    return found
+
+
+def charge_of(ledger: DeclaredReleases, spec: Spec, unit: int, observer: Party) -> PairCharge:
+    """How a pair is charged; where targets are for records, as a record of ``unit``."""
+    kind, neighbours = main_unit(spec), spec.privacy.neighbours
+    by_filter = spec.control is not None
+    return PairCharge.of(ledger, kind, unit, (observer,), neighbours=neighbours, by_filter=by_filter)

@@ -1,17 +1,21 @@
-"""Who adds noise, how much, relative to what: placement by trust, multipliers by source."""
+"""Who adds noise, how much, relative to what, of which law: by trust, by a paper's formula, by source."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
+from sfumato.privacy.release import GAUSSIAN, NoiseLaw
+from sfumato.schedule.local_steps import Aggregation, momentum_gain
+from sfumato.spec.document import Spec
 from sfumato.spec.limits import LEAST_SOURCE, MOST_SOURCE
-from sfumato.spec.privacy import NoiseBySource, SourceNoise
+from sfumato.spec.privacy import NoiseByFormula, NoiseBySource, SourceNoise
 from sfumato.user_text import decimal
 
 FloatArray = npt.NDArray[np.float64]
@@ -72,6 +76,60 @@ def place_by_trust(tree: Tree, multipliers: Sequence[float | FloatArray]) -> Noi
     return NoisePlan(device, node)
 
 
+def h2fdp_noise(
+    noise: NoiseByFormula, spec: Spec, tree: Tree, rounds: tuple[Aggregation, ...], examples_per_device: float
+) -> NoisePlan:
+    """The noise that H2FDP's (15) with Lemma 3.2 amounts to.
+
+    ``sigma = c2 q Delta sqrt(L ln(1/delta)) / epsilon`` with ``Delta = 2 eta tau G`` (``2 C`` where whole
+    updates are clipped), over ``s_c`` at a trusted edge. ``L`` is the number of global aggregations of all
+    training, or of the edge's own, ``q`` the batch size over the examples of a device. A multiplier is sigma
+    over the message's actual zero-out sensitivity: ``eta G`` times what the steps it holds can add up to.
+
+    In deeper trees than the paper's every tier is treated as its edges are: ``L`` counts the aggregations by
+    that tier. No claim is made then (`claims.h2fdp`).
+    """
+    training, share = spec.training, record_rate(spec, examples_per_device)
+    per_step = spec.privacy.clip is not None and spec.privacy.clip.kind == "step"
+
+    def multiplier(steps: int, releases: int) -> float:
+        stated = 2.0 * rounds[-1].step / momentum_gain(steps, training.momentum) if per_step else 2.0
+        sigma = noise.c2 * share * math.sqrt(releases * math.log(1 / spec.privacy.delta)) / noise.epsilon
+        return sigma * stated
+
+    held = np.stack([aggregation.steps_of(tree.leaf_count) for aggregation in rounds])
+    multipliers = []
+    for tier in range(tree.depth):
+        own = held[[a.tier == tier for a in rounds]]
+        steps, counts = own.max(axis=0, initial=0), (own > 0).sum(axis=0)
+        if tier == tree.depth - 1 > 0 and rounds[-1].edge_broadcasts:
+            counts = counts + np.array(rounds[-1].edge_broadcasts)
+            steps = np.where(rounds[-1].edge_broadcasts, np.maximum(steps, held[-1]), steps)
+        each = [
+            multiplier(max(int(most), 1), training.rounds * int(count))
+            for most, count in zip(steps, counts, strict=True)
+        ]
+        multipliers.append(np.array(each))
+    plan = place_by_trust(tree, multipliers)
+    if training.global_update == "resend" and tree.depth == 2 and per_step:
+        # a trusted edge's global message holds the whole round
+        for edge, own in enumerate(held.T):
+            whole = sum(momentum_gain(int(steps), training.momentum) for steps in own[own > 0])
+            plan.node[1][edge, 0] *= momentum_gain(int(own[-1]), training.momentum) / whole
+    return plan
+
+
+def record_rate(spec: Spec, examples_per_device: float) -> float:
+    """q of (15): the share of a device's examples that a batch holds."""
+    size = spec.training.batch_size
+    return 1.0 if size == "all" else min(1.0, size / examples_per_device)
+
+
+def dp_fedavg_device_factor(participants: float) -> float:
+    """DP-FedAvg's devices add ``C sigma / sqrt(r)`` each, and their sum sigma (Alg. 1 of PFELS)."""
+    return 1.0 / math.sqrt(participants)
+
+
 def raw_sensitivity(
     tree: Tree, plan: NoisePlan, tier: int, aggregating: int, message: FloatArray
 ) -> FloatArray:
@@ -117,7 +175,9 @@ def to_sources(tree: Tree, plan: NoisePlan) -> tuple[SourceNoise, ...]:
                 tree.node_name(tier, int(index))
             )
     for leaf in np.flatnonzero(plan.device.any(axis=1)):
-        owner = f"{tree.node_name(tree.depth - 1, int(leaf))}/devices{_some_of(tree, plan, int(leaf))}"
+        owner = (
+            f"{tree.node_name(tree.depth - 1, int(leaf))}/devices{_name_noisy_devices(tree, plan, int(leaf))}"
+        )
         rows.setdefault(tuple(plan.device[leaf].tolist()), []).append(owner)
     for row, owners in rows.items():
         for multiplier in row:
@@ -156,7 +216,7 @@ def from_sources(tree: Tree, noise: NoiseBySource) -> NoisePlan:
                 device[index] = source.multipliers
                 if colon:
                     first, last = tree.first_device[index : index + 2]
-                    noisy[first:last] = _parse_some(
+                    noisy[first:last] = _parse_noisy_devices(
                         numbers, int(last - first), place=f"{place}.owners", owner=owner
                     )
             else:
@@ -165,7 +225,7 @@ def from_sources(tree: Tree, noise: NoiseBySource) -> NoisePlan:
     return NoisePlan(device, node, None if noisy.all() else noisy)
 
 
-def _some_of(tree: Tree, plan: NoisePlan, leaf: int) -> str:
+def _name_noisy_devices(tree: Tree, plan: NoisePlan, leaf: int) -> str:
     """``:0-4,7`` where only some devices of ``leaf`` add noise."""
     first, last = tree.first_device[leaf : leaf + 2]
     if plan.noisy is None or plan.noisy[first:last].all():
@@ -175,7 +235,7 @@ def _some_of(tree: Tree, plan: NoisePlan, leaf: int) -> str:
     return ":" + ",".join(f"{start}-{stop}" if stop > start else str(start) for start, stop in spans)
 
 
-def _parse_some(numbers: str, devices: int, *, place: str, owner: str) -> BoolArray:
+def _parse_noisy_devices(numbers: str, devices: int, *, place: str, owner: str) -> BoolArray:
     """The devices that ``0-4,7`` names, ``[devices]``."""
     chosen = np.zeros(devices, dtype=np.bool_)
     for span in numbers.split(","):
@@ -187,6 +247,19 @@ def _parse_some(numbers: str, devices: int, *, place: str, owner: str) -> BoolAr
     return chosen
 
 
-def with_device_factor(plan: NoisePlan, factor: float) -> NoisePlan:
-    """``plan`` with the devices' own noise multiplied by ``factor``."""
-    return replace(plan, device=plan.device * factor)
+def law_of(spec: Spec) -> NoiseLaw:
+    """The law of the noise that parties add: Gaussian, or of an unknown kind that is not composed.
+
+    No code that the spec names is run.
+    """
+    mechanism = spec.privacy.mechanism
+    if mechanism is not None and mechanism.law != "gaussian":
+        return NoiseLaw(mechanism.kind, "the accountant composes Gaussian noise only")
+    if not spec.privacy.clips_examples:
+        return GAUSSIAN
+    return NoiseLaw(
+        "Gaussian",
+        "privacy.clip.kind: example bounds what single examples contribute, and leaves the message of a "
+        "whole device without a bound",
+        composed_for_records=True,
+    )

@@ -1,4 +1,4 @@
-"""Noise placed by zone and by level of a tree, and how much each device counts (hdp.txt; docs/hdp.md)."""
+"""Noise placed by zone and by level of a tree (hdp.txt; docs/hdp.md)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.data.dataset_sizes import device_examples
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.random import Stream, generator
 from sfumato.schedule.noise.placement import NoisePlan
-from sfumato.spec.document import Spec
 from sfumato.spec.privacy import Placement
-from sfumato.spec.training import CappedWeights
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -51,18 +48,18 @@ def place_by_zone(
             placement.device_fraction,
             "are devices of every zone: leave out device, or device_fraction",
         )
-    own, edges = _zones(tree, placement, seed)
+    own, edges = _choose_zones(tree, placement, seed)
     tiers = sorted(set(aggregating))
     device[np.ix_(own, tiers)] = multiplier
     node[-1][np.ix_(edges, tiers)] = multiplier
-    for tier, chosen in _of_levels(tree, placement, seed):
+    for tier, chosen in _choose_aggregators(tree, placement, seed):
         above = np.array([t for t in tiers if t <= tier], dtype=np.int64)
         node[tier][np.ix_(np.asarray(chosen, dtype=np.int64), above)] = multiplier
     if placement.cloud:
         node[0][0, 0] = multiplier
     noisy = None
     if placement.device_fraction is not None:
-        noisy = _clients(tree, placement.device_fraction)
+        noisy = _choose_clients(tree, placement.device_fraction)
         here = np.logical_or.reduceat(noisy, tree.first_device[:-1])
         device[np.ix_(np.flatnonzero(here), np.asarray(tiers, dtype=np.int64))] = multiplier
         noisy |= np.repeat(~here, tree.devices)  # said of leaves that have noise only
@@ -70,7 +67,7 @@ def place_by_zone(
     return NoisePlan(device, node, noisy)
 
 
-def _zones(tree: Tree, placement: Placement, seed: int) -> tuple[list[int], list[int]]:
+def _choose_zones(tree: Tree, placement: Placement, seed: int) -> tuple[list[int], list[int]]:
     """Zones whose devices, and zones whose edges add noise."""
     zones = tree.leaf_count
     listed: dict[str, list[int]] = {}
@@ -101,7 +98,7 @@ def _zones(tree: Tree, placement: Placement, seed: int) -> tuple[list[int], list
     return listed.get("device", []), listed.get("edge", [])
 
 
-def _of_levels(tree: Tree, placement: Placement, seed: int) -> Iterator[tuple[int, list[int]]]:
+def _choose_aggregators(tree: Tree, placement: Placement, seed: int) -> Iterator[tuple[int, list[int]]]:
     """The tier of each level that is named, and which of its aggregators add noise."""
     tiers = {tier.name: number for number, tier in enumerate(tree.tiers) if number > 0}
     for name, chosen in placement.levels.items():
@@ -118,7 +115,7 @@ def _of_levels(tree: Tree, placement: Placement, seed: int) -> Iterator[tuple[in
         yield tier, sorted(drawn[: math.floor(chosen * size + 0.5)].tolist())
 
 
-def _clients(tree: Tree, chosen: float | tuple[int, ...]) -> BoolArray:
+def _choose_clients(tree: Tree, chosen: float | tuple[int, ...]) -> BoolArray:
     """Which devices add noise, ``[devices]``."""
     number = np.arange(tree.device_count) - np.repeat(tree.first_device[:-1], tree.devices)
     if isinstance(chosen, tuple):
@@ -131,17 +128,3 @@ def _clients(tree: Tree, chosen: float | tuple[int, ...]) -> BoolArray:
         return np.isin(number, chosen)
     counts = np.floor(chosen * tree.devices + 0.5)
     return np.asarray(number < np.repeat(counts, tree.devices))
-
-
-def device_weights(spec: Spec, tree: Tree) -> FloatArray | None:
-    """Weight of every device, ``min(examples / cap, 1)``; ``None`` where all count alike.
-
-    The weights are public: whoever sees a message knows how it counts.
-
-    Raises:
-        SpecError: how many examples a device holds is not known before the data are read.
-    """
-    weights = spec.training.weights
-    if not isinstance(weights, CappedWeights):
-        return None
-    return np.minimum(device_examples(spec, tree) / weights.examples, 1.0)

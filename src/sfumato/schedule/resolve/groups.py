@@ -8,27 +8,27 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.data.dataset_sizes import check_population
-from sfumato.data.label_counts import label_counts
+from sfumato.data.dataset_sizes import check_population, label_counts
 from sfumato.errors import SpecError
 from sfumato.network import groups as structures
 from sfumato.network.groups import BoolArray, FloatArray, Groups, trusted_masters
 from sfumato.network.inlining import inlined
 from sfumato.network.tree import star
 from sfumato.radio.channels import Channels
+from sfumato.schedule.air.settings import compression_notes
 from sfumato.schedule.batches import require_record_rates
 from sfumato.schedule.groups import BY_INTERVAL, HOP, GroupPlan
 from sfumato.schedule.model_size import check_model_size
 from sfumato.schedule.moves import changes_after_the_end
-from sfumato.schedule.noise.group_calibration import calibrate_groups
-from sfumato.schedule.resolve.drift_correction import check_drift_correction
-from sfumato.schedule.resolve.group_compression import check_compression
-from sfumato.spec.document import Spec
-from sfumato.spec.grouped_protocols import KIND_OF
+from sfumato.schedule.noise.calibration import calibrate_groups
+from sfumato.schedule.resolve import group_refusals, shared_refusals
+from sfumato.schedule.resolve.group_refusals import noises_messages
+from sfumato.spec.document import KIND_OF, Spec
 from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoiseByTarget, NoNoise, SourceNoise
+from sfumato.spec.refusals import refuse_first
 from sfumato.spec.topology import Groups as WrittenGroups
 from sfumato.spec.topology import Trust
-from sfumato.spec.training import FixedParticipation, PoissonParticipation, Server
+from sfumato.spec.training import FixedParticipation, PoissonParticipation
 
 
 def resolve_groups(spec: Spec) -> GroupPlan:
@@ -39,20 +39,20 @@ def resolve_groups(spec: Spec) -> GroupPlan:
     Raises:
         SpecError: sections that do not fit each other or the data.
     """
-    check_model_size(spec)
-    check_drift_correction(spec, 1)
     spec = inlined(spec)
-    assert isinstance(spec.topology, WrittenGroups)  # the spec's own checks see to it
-    _refuse_what_is_not_there(spec)
-    groups = build_groups(spec, spec.topology)
-    eras = _eras(spec, spec.topology, groups)
+    _refuse_what_does_not_fit(spec)
+    topology = spec.topology
+    assert isinstance(topology, WrittenGroups)  # the spec's own checks see to it
+    groups = build_groups(spec, topology)
+    eras = _build_later_groups(spec, topology, groups)
     on_sites = check_population(spec, star(groups.workers))
     Channels.of_groups(spec, groups).check()
     trusted = trusted_masters(groups, spec.trust, seed=spec.seed)
-    kind, merge_every = KIND_OF[spec.protocol], _merge_every(spec)
-    notes = list(check_compression(spec, trusted, HOP))
-    clips, multipliers = _clips(spec, groups, notes), _multipliers(spec, groups, trusted, notes)
-    _refuse_trust(trusted, kind, merge_every)
+    _refuse_untrusted_masters(spec, trusted)
+    told = list(compression_notes(spec))
+    clips, multipliers = _clip_norms(spec, groups, told), _stated_multipliers(spec, groups, trusted, told)
+    kind, merge_every = KIND_OF[spec.protocol], spec.training.merge_every or 1
+    changes, more = changes_after_the_end(spec), _notes_on_rounds(spec, topology, kind, merge_every)
     plan = GroupPlan(
         spec=spec,
         groups=groups,
@@ -61,34 +61,57 @@ def resolve_groups(spec: Spec) -> GroupPlan:
         merge_every=merge_every,
         clips=clips,
         multipliers=multipliers,
-        rates=_rates(spec, groups),
-        cohort=_cohort(spec, [groups, *(later for _, later in eras)]),
+        rates=_sampling_rates(spec, groups),
+        cohort=_cohort_sizes(spec, [groups, *(later for _, later in eras)]),
         trusted=trusted,
-        notes=(
-            *on_sites,
-            *changes_after_the_end(spec),
-            *notes,
-            *_said_of(spec, spec.topology, kind, merge_every),
-        ),
+        notes=(*on_sites, *changes, *told, *more),
         eras=eras,
     )
-    if isinstance(spec.privacy.noise, NoiseByTarget) and kind != "ms-fedavg":
-        require_record_rates(spec, plan.places, plan.ledger.batches)
-        multipliers, more = calibrate_groups(plan, spec.privacy.noise)
-        plan = replace(plan, multipliers=multipliers, notes=(*plan.notes, *more))
-    return replace(plan, spec=_frozen(plan))
+    return _with_choices_written(_with_noise_for_a_target(plan))
 
 
-def _refuse_trust(trusted: BoolArray, kind: str, merge_every: int) -> None:
-    if kind == "dp-ogl+" and merge_every > 1 and not trusted.all():
+def _refuse_what_does_not_fit(spec: Spec) -> None:
+    """Refuse what a spec says that groups, or something beside it, do not go with."""
+    if spec.model.kind == "mlp":
+        check_model_size(spec)
+    if spec.training.drift_correction.kind != "none":
+        refuse_first(spec, shared_refusals.DRIFT_CORRECTION)
+    refuse_first(spec, group_refusals.GROUPS)
+    if spec.compression is not None:
+        refuse_first(spec, group_refusals.COMPRESSION)
+    if spec.privacy.mechanism is not None:
+        refuse_first(spec, shared_refusals.MECHANISM)
+
+
+def _refuse_untrusted_masters(spec: Spec, trusted: BoolArray) -> None:
+    """Refuse what needs that all masters are trusted."""
+    if trusted.all():
+        return
+    if KIND_OF[spec.protocol] == "dp-ogl+" and (spec.training.merge_every or 1) > 1:
         raise SpecError(
             "trust",
             "untrusted masters",
             "must trust all masters: dp-ogl+ sends them un-noised updates; use dp-ogl or dp-ogl-local",
         )
+    if spec.compression is not None and spec.compression.bits is not None and noises_messages(spec):
+        allowed = (
+            "goes with trusted masters: a sum of noised messages that were rounded one by one has no "
+            "Gaussian noise that account could count"
+        )
+        raise SpecError("compression.bits", spec.compression.bits, allowed)
 
 
-def _said_of(spec: Spec, topology: WrittenGroups, kind: str, merge_every: int) -> Iterator[str]:
+def _with_noise_for_a_target(plan: GroupPlan) -> GroupPlan:
+    """``plan`` with the least multiplier for all groups, where noise is asked for by a target of ε."""
+    noise = plan.spec.privacy.noise
+    if not isinstance(noise, NoiseByTarget) or plan.kind == "ms-fedavg":
+        return plan
+    require_record_rates(plan.spec, plan.places, plan.ledger.batches)
+    multipliers, told = calibrate_groups(plan, noise)
+    return replace(plan, multipliers=multipliers, notes=(*plan.notes, *told))
+
+
+def _notes_on_rounds(spec: Spec, topology: WrittenGroups, kind: str, merge_every: int) -> Iterator[str]:
     """What the user should hear of such a spec."""
     if spec.transport.get(HOP) == "secure-aggregation":
         missing = "the rounding" if spec.faults else "the rounding and the dropouts"
@@ -116,10 +139,12 @@ def build_groups(spec: Spec, topology: WrittenGroups) -> Groups:
     Raises:
         SpecError: a worker in no group, a group of one, labels not known, and the like.
     """
-    return structures.named(_without_names(spec, topology), topology.group_names, topology.worker_names)
+    return structures.named(
+        _build_unnamed_groups(spec, topology), topology.group_names, topology.worker_names
+    )
 
 
-def _without_names(spec: Spec, topology: WrittenGroups) -> Groups:
+def _build_unnamed_groups(spec: Spec, topology: WrittenGroups) -> Groups:
     count, workers = topology.groups, topology.devices
     if isinstance(count, tuple):
         return structures.listed(count, workers)
@@ -137,17 +162,13 @@ def _without_names(spec: Spec, topology: WrittenGroups) -> Groups:
             return structures.all_together(workers)
 
 
-def _eras(spec: Spec, topology: WrittenGroups, first: Groups) -> tuple[tuple[int, Groups], ...]:
+def _build_later_groups(spec: Spec, topology: WrittenGroups, first: Groups) -> tuple[tuple[int, Groups], ...]:
     """The later groups, from which round (from 0) on.
 
     Raises:
         SpecError: not as many groups as before, members that do not fit, or a change within an interval.
     """
-    if topology.eras and getattr(spec.radio, "distances_m", None) is not None:
-        raise SpecError(
-            "radio.distances_m", None, "must be left out with topology.eras: there is one for each membership"
-        )
-    interval = _merge_every(spec) if KIND_OF[spec.protocol] in BY_INTERVAL else 1
+    interval = (spec.training.merge_every or 1) if KIND_OF[spec.protocol] in BY_INTERVAL else 1
     found = []
     for number, era in enumerate(topology.eras):
         place = f"topology.eras[{number}]"
@@ -163,52 +184,18 @@ def _eras(spec: Spec, topology: WrittenGroups, first: Groups) -> tuple[tuple[int
     return tuple(found)
 
 
-def _merge_every(spec: Spec) -> int:
-    every = spec.training.merge_every or 1
-    if KIND_OF[spec.protocol] == "ms-fedavg" and every != 1:
-        raise SpecError(
-            "training.merge_every", every, "must be 1 or left out: ms-fedavg merges in every round"
-        )
-    return every
-
-
-def _clips(spec: Spec, groups: Groups, notes: list[str]) -> FloatArray:
+def _clip_norms(spec: Spec, groups: Groups, notes: list[str]) -> FloatArray:
+    """The clip norm of every group; infinite where no update is clipped as a whole."""
     clip = spec.privacy.clip
-    if clip is not None and clip.kind == "step":
-        raise SpecError(
-            "privacy.clip.kind", "step", "must be update or example: groups clip whole updates, or examples"
-        )
-    if clip is not None and clip.kind == "example":
-        return _without_bounds(spec, groups)
     if clip is not None and KIND_OF[spec.protocol] == "ms-fedavg":
         notes.append("ms-fedavg averages models: privacy.clip is ignored")
         clip = None
-    if clip is None:
+    if clip is None or clip.kind == "example":
         return np.full(groups.count, np.inf)
-    return _each(clip.norm, clip.norms, groups, "privacy.clip.norm")
+    return _one_per_group(clip.norm, clip.norms, groups, "privacy.clip.norm")
 
 
-def _without_bounds(spec: Spec, groups: Groups) -> FloatArray:
-    """The clips of whole updates where the gradients of examples are clipped instead: none.
-
-    Raises:
-        SpecError: the protocol neither clips nor noises, or noise is to be added to such updates.
-    """
-    if KIND_OF[spec.protocol] == "ms-fedavg":
-        raise SpecError(
-            "privacy.clip.kind", "example", "must be left out: ms-fedavg averages models and clips nothing"
-        )
-    on_messages = spec.privacy.noise.kind != "none" and not spec.privacy.step_noise
-    if on_messages and KIND_OF[spec.protocol] == "dp-ogl+":
-        allowed = (
-            "must be step with clip: {kind: example} in dp-ogl+: the models inside a group are un-noised, so "
-            "all its workers answer to a record, each with all of its records"
-        )
-        raise SpecError("privacy.noise.at", "message", allowed)
-    return np.full(groups.count, np.inf)
-
-
-def _multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: list[str]) -> FloatArray:
+def _stated_multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: list[str]) -> FloatArray:
     noise = spec.privacy.noise
     silent = np.zeros(groups.count)
     if KIND_OF[spec.protocol] == "ms-fedavg":
@@ -222,32 +209,24 @@ def _multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: list[str
         case NoiseByMultiplier(at="step"):  # every worker adds it to its gradients, and none to messages
             return silent
         case NoiseByMultiplier():
-            if noise.placement is not None:
-                raise SpecError(
-                    "privacy.noise.placement",
-                    None,
-                    "belongs to trees; groups place noise by trust.trusted_aggregators",
-                )
-            found = _each(noise.multiplier, noise.multipliers, groups, "privacy.noise.multiplier")
+            found = _one_per_group(noise.multiplier, noise.multipliers, groups, "privacy.noise.multiplier")
         case NoiseBySource():
-            found = _from_sources(noise, groups, trusted)
-        case NoiseByTarget():  # found once everything else is settled
+            found = _multipliers_by_source(noise, groups, trusted)
+        case _:  # a target, for which noise is found once everything else is settled
             return silent
-        case _:
-            raise SpecError("privacy.noise", noise.kind, "belongs to trees; give a multiplier, or a target")
     if not found.any():
         raise SpecError("privacy.noise", None, "gives every source a multiplier of 0; write noise: none")
     return found
 
 
-def _rates(spec: Spec, groups: Groups) -> FloatArray:
+def _sampling_rates(spec: Spec, groups: Groups) -> FloatArray:
     choice = spec.training.participation
     if isinstance(choice, PoissonParticipation):
-        return _each(choice.rate, choice.rates, groups, "training.participation.rate")
+        return _one_per_group(choice.rate, choice.rates, groups, "training.participation.rate")
     return np.ones(groups.count)
 
 
-def _cohort(spec: Spec, structures: Sequence[Groups]) -> tuple[int, ...]:
+def _cohort_sizes(spec: Spec, structures: Sequence[Groups]) -> tuple[int, ...]:
     """How many workers every group draws; none where they are not a fixed number.
 
     Raises:
@@ -260,7 +239,7 @@ def _cohort(spec: Spec, structures: Sequence[Groups]) -> tuple[int, ...]:
     if isinstance(count, Mapping):
         raise SpecError(place, dict(count), "must be a number or a list in groups, which have no names")
     one, many = (count, None) if isinstance(count, int) else (0, count)
-    found = _each(one, many, structures[0], place).astype(np.int64)
+    found = _one_per_group(one, many, structures[0], place).astype(np.int64)
     fewest = np.min([groups.sizes for groups in structures], axis=0)
     for group in np.flatnonzero(found > fewest)[:1]:
         raise SpecError(
@@ -272,7 +251,7 @@ def _cohort(spec: Spec, structures: Sequence[Groups]) -> tuple[int, ...]:
     return tuple(found.tolist())
 
 
-def _each(one: float, many: Sequence[float] | None, groups: Groups, place: str) -> FloatArray:
+def _one_per_group(one: float, many: Sequence[float] | None, groups: Groups, place: str) -> FloatArray:
     if many is None:
         return np.full(groups.count, one)
     if len(many) != groups.count:
@@ -282,11 +261,11 @@ def _each(one: float, many: Sequence[float] | None, groups: Groups, place: str) 
     return np.asarray(many, dtype=np.float64)
 
 
-def _owner(group: int, trusted: bool) -> str:
+def _noise_owner_name(group: int, trusted: bool) -> str:
     return f"master:{group}" if trusted else f"master:{group}/devices"
 
 
-def _from_sources(noise: NoiseBySource, groups: Groups, trusted: BoolArray) -> FloatArray:
+def _multipliers_by_source(noise: NoiseBySource, groups: Groups, trusted: BoolArray) -> FloatArray:
     """One multiplier a group, by the owners that ``privacy.noise.sources`` names.
 
     Raises:
@@ -301,7 +280,7 @@ def _from_sources(noise: NoiseBySource, groups: Groups, trusted: BoolArray) -> F
             )
         for owner in source.owners:
             group = groups.find_master(owner.removesuffix("/devices"), place=f"{place}.owners")
-            wanted = _owner(group, bool(trusted[group]))
+            wanted = _noise_owner_name(group, bool(trusted[group]))
             if owner != wanted:
                 raise SpecError(f"{place}.owners", owner, f"must be {wanted}, as trust has it")
             if group in seen:
@@ -311,57 +290,30 @@ def _from_sources(noise: NoiseBySource, groups: Groups, trusted: BoolArray) -> F
     return found
 
 
-def _frozen(plan: GroupPlan) -> Spec:
-    """The spec with its choices made: what a run folder keeps."""
-    spec, groups, trusted, multipliers = plan.spec, plan.groups, plan.trusted, plan.multipliers
+def _with_choices_written(plan: GroupPlan) -> GroupPlan:
+    """``plan`` with its choices written into its spec: what a run folder keeps."""
+    spec, trusted, multipliers = plan.spec, plan.trusted, plan.multipliers
     update: dict[str, Any] = {"trust": Trust(trusted_aggregators=tuple(np.flatnonzero(trusted).tolist()))}
     topology = spec.topology
     assert isinstance(topology, WrittenGroups)
     if topology.structure == "labels":
-        update["topology"] = WrittenGroups(
-            structure="list",
-            groups=groups.as_lists(),
-            devices=groups.workers,
-            stated="labels",
-            eras=topology.eras,
-            group_names=topology.group_names,
-            worker_names=topology.worker_names,
+        update["topology"] = topology.model_copy(
+            update={
+                "structure": "list",
+                "groups": plan.groups.as_lists(),
+                "devices": plan.groups.workers,
+                "stated": "labels",
+            }
         )
     noise = spec.privacy.noise
     if multipliers.any() and noise.kind in ("multiplier", "target", "sources"):
         owners: dict[float, list[str]] = {}
         for group in np.flatnonzero(multipliers):
-            owners.setdefault(float(multipliers[group]), []).append(_owner(int(group), bool(trusted[group])))
+            owners.setdefault(float(multipliers[group]), []).append(
+                _noise_owner_name(int(group), bool(trusted[group]))
+            )
         sources = tuple(SourceNoise(owners=tuple(who), multipliers=(value,)) for value, who in owners.items())
         origin = noise.calibrated_from if isinstance(noise, NoiseBySource) else noise
-        update["privacy"] = spec.privacy.model_copy(
-            update={"noise": NoiseBySource(sources=sources, calibrated_from=origin)}
-        )
-    return spec.model_copy(update=update)
-
-
-def _refuse_what_is_not_there(spec: Spec) -> None:
-    training = spec.training
-    for hop, transport in spec.transport.items():
-        if hop != HOP:
-            raise SpecError(f"transport.{hop}", None, f"is no hop of this topology; hops are {HOP}")
-        if transport == "air":
-            raise SpecError(
-                f"transport.{hop}", transport, "is not in this version yet; use plain or secure-aggregation"
-            )
-    for name in ("edge_every", "aggregate_every"):
-        if getattr(training, name) is not None:
-            raise SpecError(
-                f"training.{name}", getattr(training, name), "must be left out: groups have no edges"
-            )
-    if training.global_update != "increment":
-        raise SpecError("training.global_update", training.global_update, "belongs to trees")
-    kind = KIND_OF[spec.protocol]  # a variant goes by another name
-    if training.server != Server() and (kind == "ms-fedavg" or spec.protocol != kind):
-        raise SpecError(
-            "training.server",
-            None,
-            f"must be left out: {spec.protocol} makes its models in a way of its own",
-        )
-    if training.local_steps is None and training.local_epochs is None:
-        raise SpecError("training.local_steps", None, "give local_steps or local_epochs")
+        written = NoiseBySource(sources=sources, calibrated_from=origin)
+        update["privacy"] = spec.privacy.model_copy(update={"noise": written})
+    return replace(plan, spec=spec.model_copy(update=update))

@@ -1,36 +1,57 @@
-"""What a protocol's name settles: presets of the tiered protocol, and what they ignore, said aloud."""
+"""What a spec leaves open and nobody draws: its protocol's defaults, and counts listed edge by edge.
+
+PEDPFL is as H2FDP's paper compares with it: all devices form one untrusted cluster (section 6.2).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+
+import numpy as np
 
 from sfumato.errors import SpecError
+from sfumato.network.tree import Tree, edges_trusted
+from sfumato.spec.base import BY_TRUST, WrittenPerEdge
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import NoNoise
-from sfumato.spec.topology import Tree, Trust
+from sfumato.spec.refusals import AT_KEY, Refusal, refuse_first
+from sfumato.spec.topology import Tree as WrittenTree
+from sfumato.spec.topology import Trust
+from sfumato.spec.training import FixedParticipation
 
 H2FDP_STEPS, H2FDP_EDGE_EVERY = 20, 5
 WITHOUT_TRUST = ("hfl-dp", "pedpfl")
 """Protocols that trust nobody; they say so where a spec trusts somebody."""
 
 
-@dataclass(frozen=True)
-class Preset:
-    """A spec with its protocol's choices made, and what the user should hear about them."""
-
-    spec: Spec
-    notes: tuple[str, ...]
+def _hdp_is_given(key: str) -> Callable[[Spec], bool]:
+    return lambda spec: spec.protocol == "hdp" and getattr(spec.training, key) is not None
 
 
-def apply_preset(spec: Spec, depth: int) -> Preset:
-    """Make the choices that ``spec.protocol`` stands for (docs/concepts.md), on a tree of ``depth`` tiers.
+ONCE_A_ROUND = "must be left out: hdp aggregates once a round"
+PROTOCOL: tuple[Refusal[Spec], ...] = (
+    Refusal(lambda spec: getattr(spec.privacy.noise, "formula", "h2fdp") != "h2fdp"
+                         and "air" not in spec.transport.values(),
+            "privacy.noise.formula", AT_KEY, lambda spec: f"protocol {spec.protocol} uses formula h2fdp"),
+    Refusal(_hdp_is_given("edge_every"), "training.edge_every", AT_KEY, ONCE_A_ROUND),
+    Refusal(_hdp_is_given("aggregate_every"), "training.aggregate_every", AT_KEY, ONCE_A_ROUND),
+    Refusal(lambda spec: spec.protocol == "hdp" and spec.training.global_update != "increment",
+            "training.global_update", "resend", "must be increment: hdp aggregates once a round"),
+)  # fmt: skip
+"""What a protocol cannot honour: HDP aggregates once a round, all the way up."""
+
+
+def with_protocol_defaults(spec: Spec, depth: int) -> tuple[Spec, tuple[str, ...]]:
+    """The choices that ``spec.protocol`` stands for (docs/concepts.md), and what to hear of them.
+
+    Args:
+        spec: with its topology written out.
+        depth: of the tree, in tiers.
 
     Raises:
         SpecError: a section that the protocol cannot honour is there.
     """
-    _refuse_what_is_not_there(spec)
-    if spec.protocol == "hdp":
-        _check_hdp(spec)
+    refuse_first(spec, PROTOCOL)
     notes: list[str] = []
     privacy, trust, training = spec.privacy, spec.trust, spec.training
     if spec.protocol == "hfl" and privacy.noise.kind != "none":
@@ -51,30 +72,137 @@ def apply_preset(spec: Spec, depth: int) -> Preset:
         periods = {} if stated else {"edge_every": H2FDP_EDGE_EVERY}
         training = training.model_copy(update={"local_steps": H2FDP_STEPS, **periods})
         notes.append(f"local_steps is H2FDP's default, {H2FDP_STEPS}")
-    if (
-        isinstance(spec.topology, Tree)
-        and spec.topology.zones is not None
-        and spec.topology.zones.kind == "data"
-    ):
+    if getattr(getattr(spec.topology, "zones", None), "kind", None) == "data":
         notes.append("zones: data: a device's zone tells which label it holds most of; that is not accounted")
-    return Preset(
-        spec.model_copy(update={"privacy": privacy, "trust": trust, "training": training}), tuple(notes)
-    )
+    found = spec.model_copy(update={"privacy": privacy, "trust": trust, "training": training})
+    return found, tuple(notes)
 
 
-def _refuse_what_is_not_there(spec: Spec) -> None:
-    noise = spec.privacy.noise
-    if noise.kind == "formula" and noise.formula != "h2fdp" and "air" not in spec.transport.values():
-        raise SpecError(
-            "privacy.noise.formula", noise.formula, f"protocol {spec.protocol} uses formula h2fdp"
+ONE_CLUSTER: tuple[Refusal[Spec], ...] = (
+    Refusal(lambda spec: spec.elects_supernodes, "topology.supernodes", AT_KEY,
+            "must be fixed with protocol pedpfl"),
+    Refusal(lambda spec: getattr(spec.topology, "zones", None) is not None, "topology.zones",
+            lambda spec: spec.topology.zones.kind, "must be left out with pedpfl: one cluster"),
+    Refusal(lambda spec: hasattr(spec.data.partition, "edge"), "data.partition.edge", None,
+            "must be left out with pedpfl: one cluster"),
+)  # fmt: skip
+"""What is said about single edges of a tree whose devices form one cluster."""
+
+
+def as_single_cluster(spec: Spec) -> tuple[Spec, tuple[str, ...]]:
+    """``spec`` with all devices under one edge where its protocol is ``pedpfl`` on a tree, and what to tell.
+
+    Devices keep their order and so their data, distances and fading: only who averages them changes. Local
+    steps and the edge's period stay.
+
+    Raises:
+        SpecError: the tree is deeper, or something is said about single edges of it.
+    """
+    topology = spec.topology
+    if spec.protocol != "pedpfl" or not isinstance(topology, WrittenTree):
+        return spec, ()
+    counts = _devices_of_edges(topology)
+    if len(counts) == 1 and topology.edges is not None:
+        return spec, ()
+    refuse_first(spec, ONE_CLUSTER)
+    one = WrittenTree(edges=1, devices_per_edge=sum(counts))
+    note = f"pedpfl: the {sum(counts)} devices of {len(counts)} edges form one cluster that is not trusted"
+    return spec.model_copy(update={"topology": one}), (note,)
+
+
+def _devices_of_edges(topology: WrittenTree) -> list[int]:
+    """Devices of every edge."""
+    if topology.edges is not None:
+        each = topology.devices_per_edge
+        return list(each) if isinstance(each, tuple) else [each or 1] * topology.edges
+    if topology.levels is not None and len(topology.levels) == 2:
+        return [topology.levels[1]] * topology.levels[0]
+    if topology.sites is not None and all(site.devices is not None for site in topology.sites):
+        return [site.devices or 0 for site in topology.sites]
+    raise SpecError("topology", None, "must have edges directly under the cloud with protocol pedpfl")
+
+
+def list_count_by_edge(value: WrittenPerEdge, tree: Tree, *, place: str) -> int | tuple[int, ...]:
+    """``value`` with a number for each edge: the number itself where all edges have the same.
+
+    Args:
+        value: as written.
+        tree: with trust marked.
+        place: the key.
+
+    Raises:
+        SpecError: a list of another length, a name of no edge, or an edge without a number.
+    """
+    leaves, what = tree.leaf_count, tree.tiers[-1].name
+    if isinstance(value, Mapping):
+        value = (
+            _counts_by_trust(value, tree, place)
+            if set(value) <= BY_TRUST
+            else _counts_by_name(value, tree, place)
         )
+    if isinstance(value, int):
+        return value
+    if len(value) != leaves:
+        raise SpecError(place, list(value), f"must list one number for each {what}: {leaves} here")
+    return value[0] if len(set(value)) == 1 else tuple(value)
 
 
-def _check_hdp(spec: Spec) -> None:
-    """HDP aggregates once a round, all the way up."""
-    for key in ("edge_every", "aggregate_every"):
-        value = getattr(spec.training, key)
-        if value is not None:
-            raise SpecError(f"training.{key}", value, "must be left out: hdp aggregates once a round")
-    if spec.training.global_update != "increment":
-        raise SpecError("training.global_update", "resend", "must be increment: hdp aggregates once a round")
+def _counts_by_trust(value: Mapping[str, int], tree: Tree, place: str) -> tuple[int, ...]:
+    trusted = tree.tiers[-1].trusted
+    for kind, there in (("trusted", trusted.any()), ("untrusted", not trusted.all())):
+        if there and kind not in value:
+            raise SpecError(place, dict(value), f"must have a number for {kind} edges too")
+    return tuple(value["trusted" if mark else "untrusted"] for mark in trusted.tolist())
+
+
+def _counts_by_name(value: Mapping[str, int], tree: Tree, place: str) -> tuple[int, ...]:
+    tier = tree.depth - 1
+    names = {tree.node_name(tier, leaf): leaf for leaf in range(tree.leaf_count)}
+    names |= {label: leaf for leaf, label in enumerate(tree.tiers[tier].labels)}
+    found = np.zeros(tree.leaf_count, dtype=np.int64)
+    for name, number in value.items():
+        if name not in names:
+            known = ", ".join(list(names)[:8]) + (", ..." if len(names) > 8 else "")
+            raise SpecError(place, name, f"is no {tree.tiers[tier].name}; there are {known}")
+        if found[names[name]]:
+            raise SpecError(place, name, "must have one number")
+        found[names[name]] = number
+    if not found.all():
+        missing = tree.node_name(tier, int(np.argmin(found > 0)))
+        raise SpecError(place, dict(value), f"must have a number for {missing} too")
+    return tuple(found.tolist())
+
+
+def with_listed_counts(spec: Spec, tree: Tree) -> Spec:
+    """``spec`` with every count that may differ from edge to edge listed; one number where all are the same.
+
+    Raises:
+        SpecError: what is written fits no edges, or goes by trust that changes.
+    """
+    _refuse_trust_that_changes(spec, tree)
+    training, update = spec.training, dict[str, object]()
+    if training.edge_every is not None:
+        if tree.depth != 2 and not isinstance(training.edge_every, int):
+            raise SpecError("training.edge_every", None, "goes with edges under the cloud")
+        update["edge_every"] = list_count_by_edge(training.edge_every, tree, place="training.edge_every")
+    if training.edge_at_global is False:
+        update["edge_at_global"] = None
+    if isinstance(training.participation, FixedParticipation):
+        count = list_count_by_edge(training.participation.count, tree, place="training.participation.count")
+        update["participation"] = FixedParticipation(count=count)
+    return spec.model_copy(update={"training": training.model_copy(update=update)}) if update else spec
+
+
+def _refuse_trust_that_changes(spec: Spec, tree: Tree) -> None:
+    """Refuse counts by trust where trust changes: a count is an edge's own for all rounds."""
+    later = [edges_trusted(tree, edges) for edges in (spec.trust.from_ or {}).values()]
+    if all((marks == tree.tiers[-1].trusted).all() for marks in later):
+        return
+    training, counts = spec.training, dict[str, object]()
+    counts["training.edge_every"] = training.edge_every
+    if isinstance(training.participation, FixedParticipation):
+        counts["training.participation.count"] = training.participation.count
+    for place, value in counts.items():
+        if isinstance(value, Mapping) and set(value) <= BY_TRUST:
+            allowed = "must have a number for each edge: which edges are trusted changes with trust.from"
+            raise SpecError(place, dict(value), allowed)

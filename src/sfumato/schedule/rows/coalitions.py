@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -41,14 +41,8 @@ class Coalition:
 
     def to_dict(self) -> dict[str, Any]:
         """A row of ``coalitions`` in ``account --json``."""
-        return {
-            "unit": self.unit,
-            "size": self.size,
-            "in_zone": self.in_zone,
-            "observer": self.observer,
-            "epsilon": number(self.epsilon),
-            "supernode_epsilon": number(self.supernode_epsilon),
-        }
+        figures = {"epsilon": number(self.epsilon), "supernode_epsilon": number(self.supernode_epsilon)}
+        return asdict(self) | figures
 
 
 def tolerated_coalitions(plan: TreePlan, delta: float) -> tuple[Coalition, ...]:
@@ -97,25 +91,27 @@ def worst_coalitions(plan: TreePlan, unit: int, sizes: Sequence[int], delta: flo
             leaf,
         ),
     )
-    queues = _queues([loudest(leaf, max(sizes, default=0)) for leaf in others], max(sizes, default=0))
+    queues = _order_outsiders(
+        [loudest(leaf, max(sizes, default=0)) for leaf in others], max(sizes, default=0)
+    )
     supernode = Party("node", ledger.depth - 1, here)
     found = []
     for size in sizes:
-        candidates = list(_candidates(own, queues, size))
+        candidates = list(_candidate_coalitions(own, queues, size))
         if not candidates:
             continue
         coalitions = [tuple(Party("device", 0, d) for d in members) for _, members in candidates]
-        epsilon, worst = _largest(plan, unit, coalitions, delta)
+        epsilon, worst = _largest_epsilon(plan, unit, coalitions, delta)
         # an elected supernode is one of the members
         with_node = [(*(c[:-1] if ledger.elections else c), supernode) for c in coalitions]
         inside, members = candidates[worst]
         name = ",".join(f"device:{d}" for d in members)
-        worst_with_node, _ = _largest(plan, unit, with_node, delta)
+        worst_with_node, _ = _largest_epsilon(plan, unit, with_node, delta)
         found.append(Coalition(f"device:{unit}", size, inside, name, epsilon, worst_with_node))
     return tuple(found)
 
 
-def _queues(zones: list[list[int]], most: int) -> tuple[list[int], list[int]]:
+def _order_outsiders(zones: list[list[int]], most: int) -> tuple[list[int], list[int]]:
     """Devices of other zones in two orders: zone after zone, and one of each zone in turn."""
     filled: list[int] = []
     for zone in zones:
@@ -130,7 +126,7 @@ def _queues(zones: list[list[int]], most: int) -> tuple[list[int], list[int]]:
     return filled[:most], turns[:most]
 
 
-def _candidates(
+def _candidate_coalitions(
     own: list[int], queues: tuple[list[int], list[int]], size: int
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
     """How many members are in the unit's zone, and the members: none, half of those there, or all."""
@@ -141,7 +137,7 @@ def _candidates(
                 yield inside, (*outside, *own[:inside])
 
 
-def _largest(
+def _largest_epsilon(
     plan: TreePlan, unit: int, coalitions: Sequence[tuple[Party, ...]], delta: float
 ) -> tuple[float, int]:
     """The largest epsilon towards any of ``coalitions``, and the first of them that has it.

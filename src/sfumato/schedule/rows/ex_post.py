@@ -83,16 +83,16 @@ def amounts(
         if plan.is_sampled and all(exposure.draw_hidden for exposure in exposures):
             found.append(None)
         elif channels is not None:
-            found.append(_over_the_air(channels, pair, delta))
+            found.append(_amount_over_the_air(channels, pair, delta))
         elif dropouts is not None:
             mu = math.sqrt(dropouts.square(pair, times))
             found.append(ExPost(gaussian.epsilon(delta=delta, mu=mu), times))
         else:
-            found.append(ExPost(_unsampled(plan, pair, times, delta), times))
+            found.append(ExPost(_epsilon_after_rounds(plan, pair, times, delta), times))
     return tuple(found)
 
 
-def _unsampled(plan: TreePlan, pair: PairClass, times: int, delta: float) -> float:
+def _epsilon_after_rounds(plan: TreePlan, pair: PairClass, times: int, delta: float) -> float:
     """Epsilon of a pair after ``times`` rounds that the unit took part in for sure."""
     ledger = plan.ledger.after(times)
     return min(
@@ -103,7 +103,7 @@ def _unsampled(plan: TreePlan, pair: PairClass, times: int, delta: float) -> flo
     )
 
 
-def _over_the_air(realised: RealisedChannels, pair: PairClass, delta: float) -> ExPost:
+def _amount_over_the_air(realised: RealisedChannels, pair: PairClass, delta: float) -> ExPost:
     """What a pair amounts to with the noise that the receivers really had against the devices' signals."""
     plan = realised.plan
     exposures = plan.ledger.exposures(pair.unit, (pair.observer,))

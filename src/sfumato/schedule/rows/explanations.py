@@ -1,16 +1,24 @@
-"""One sentence on why a guarantee is what it is."""
+"""One sentence on why a guarantee is what it is: who meets what, behind how much noise, how it was composed.
+
+What was composed is told in words: how many of which messages, at which noise, moved how often. A multiplier
+is the standard deviation of the noise that the observer does not know over how far the message moves between
+neighbours, as it was composed. The ε follows from these words, unless they say "at least" or "not written
+out" (docs/accounting.md, "What a sentence says").
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 
 from sfumato.privacy.charges import Composition
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure, Release
-from sfumato.rounding import upper_bound
+from sfumato.privacy.sampling import GaussianTerm, Sampling
+from sfumato.rounding import number, upper_bound
 from sfumato.schedule.base import Plan
-from sfumato.schedule.rows.composed_terms import composed_terms
 from sfumato.schedule.rows.watch import watched_coalitions
 
 
@@ -50,7 +58,7 @@ def explain(
         return "nothing that depends on this device reaches the observer."
     raw = next((r for r, count in exposure.counted_releases if r.is_unprotected and count), None)
     if raw is not None and math.isinf(bound.epsilon):
-        return _unprotected(plan, device, coalition, raw, of_record=of_record)
+        return _explain_unprotected(plan, device, coalition, raw, of_record=of_record)
     if not is_covered_by_filter(plan, coalition):
         return (
             "settings are chosen on the way; a privacy filter holds epsilon towards single observers and the "
@@ -66,11 +74,11 @@ def explain(
     how = bound.how
     if plan.spec.control is not None:
         how = "a budget that a privacy filter holds, whatever control chooses"
-    chosen = "" if exposure.gap is None else f"; {_distance(exposure.gap)}"
+    chosen = "" if exposure.gap is None else f"; {_describe_gap(exposure.gap)}"
     return f"charged {charged}; {how}; {bound.neighbours}, composed by {bound.method}{chosen}."
 
 
-def _distance(gap: float) -> str:
+def _describe_gap(gap: float) -> str:
     """How far a set of releases may be from the cheapest one."""
     if gap == 1:
         return "certified: no exposed set has a smaller divergence"
@@ -79,7 +87,7 @@ def _distance(gap: float) -> str:
     return f"not certified: another set's divergence may be up to {upper_bound(gap)} times smaller"
 
 
-def _unprotected(
+def _explain_unprotected(
     plan: Plan, device: int, coalition: tuple[Party, ...], raw: Release, *, of_record: bool
 ) -> str:
     if plan.spec.privacy.noise.kind == "none":
@@ -99,3 +107,111 @@ def _unprotected(
         return f"{law.name} noise is charged as none: {law.why_not_composed}."
     observer = ",".join(plan.ledger.party_name(party) for party in coalition)
     return f"{raw.vector} has no noise that {observer} does not know: nobody else adds any before it arrives."
+
+
+_MOST_TERMS = 6
+_MOST_MOVES = 3
+
+
+def composed_terms(way: Composition, *, in_groups: bool) -> str:
+    """The terms of ``way``: equal ones are added up, those that are moved as often stand together.
+
+    Args:
+        way: that was composed.
+        in_groups: whether each group has its own draw.
+    """
+    counts: Counter[tuple[str, str]] = Counter()
+    for place, term in enumerate(way.terms):
+        releases = way.releases[place] if place < len(way.releases) else ()
+        counts[
+            _describe_draw(term),
+            _describe_messages(releases, in_groups=in_groups) + _describe_multiplier(term),
+        ] += term.count
+    listed = list(counts.items())
+    alike: defaultdict[str, list[str]] = defaultdict(list)
+    for (moved, what), count in listed[:_MOST_TERMS]:
+        alike[moved].append(f"{count:,}{what.replace(' rounds', ' round') if count == 1 else what}")
+    said = [_join_with_and(found) + moved for moved, found in alike.items()]
+    if len(listed) > _MOST_TERMS:
+        said.append(f"{sum(count for _, count in listed[_MOST_TERMS:]):,} more, not written out")
+    return "; ".join(said)
+
+
+def _describe_messages(releases: Sequence[Release], *, in_groups: bool) -> str:
+    """Of which messages one term is: those of one draw together."""
+    if not releases:
+        return " rounds, in which an elected member receives more,"
+    counts = Counter(_describe_message(release, in_groups=in_groups) for release in releases)
+    if len(releases) == 1:
+        return f" of {next(iter(counts))}"
+    each = [f"{count} of {vector}" for vector, count in list(counts.items())[:_MOST_TERMS]]
+    if len(counts) > _MOST_TERMS:
+        each.append("others")
+    return f" rounds, each with {_join_with_and(each)} together"
+
+
+def _describe_message(release: Release, *, in_groups: bool) -> str:
+    if not in_groups:
+        return release.vector
+    group = release.name.partition(",")[0]
+    vector = release.vector if group in release.vector else f"{release.vector} of {group}"
+    if release.linking == 1:
+        return f"{vector}, moved by 1 worker that passes on what it learnt,"
+    if release.linking:
+        return f"{vector}, moved by {release.linking} workers that pass on what they learnt,"
+    return f"{vector}, moved by the others of the group, too," if release.propagated_sensitivity else vector
+
+
+def _describe_multiplier(term: GaussianTerm) -> str:
+    by_chance = term.sampling is not None and (term.sampling.scales or term.sampling.seen_scales)
+    return f" at multiplier {number(term.multiplier)}{' at least' if by_chance else ''}"
+
+
+def _describe_draw(term: GaussianTerm) -> str:
+    """How often one of the releases of ``term`` moves, and who sees it; empty: always."""
+    sampling = term.sampling
+    if sampling is None or (sampling.rate == 1 and sampling.kind != "batches"):
+        return ""
+    if sampling.kind == "batches":
+        return f", each moved with probability {_describe_batch_draw(sampling)}"
+    seen = "unseen" if sampling.hidden else "seen"
+    if sampling.kind == "fixed":
+        apart = _join_with_and([number(distance) for distance in sampling.apart])
+        return (
+            f", each moved by a draw of {sampling.sample} of {sampling.population}, {seen} (by {apart} times "
+            "that from where another device's message is)"
+        )
+    said = f", each moved with probability {number(sampling.rate)}, {seen}"
+    if sampling.shares_a_part:
+        return said + _describe_shared_moves(dict.fromkeys(map(_as_share, sampling.apart)))
+    return said
+
+
+def _describe_batch_draw(sampling: Sampling) -> str:
+    """How far a message moves, by the local step that first draws the record."""
+    listed = sampling.moves[:_MOST_MOVES]
+    found = [
+        number(chance) + (f" by {_as_share(between)} of that" if len(sampling.moves) > 1 else "")
+        for chance, between, _ in listed
+    ]
+    if len(sampling.moves) > _MOST_MOVES:
+        found.append("others by less, not written out")
+    said = f"{_join_with_and(found)}, unseen"
+    if not sampling.shares_a_part:
+        return said
+    far = [_as_share(from_shared) for _, _, from_shared in listed]
+    if all(from_shared == between for _, between, from_shared in listed):
+        return f"{said}, in both worlds"
+    return said + _describe_shared_moves(far)
+
+
+def _describe_shared_moves(shares: Iterable[str]) -> str:
+    return f", in both worlds by {_join_with_and(list(shares))} of that from where it is otherwise"
+
+
+def _as_share(of_move: float) -> str:
+    return "all" if of_move == 1 else number(of_move)
+
+
+def _join_with_and(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))

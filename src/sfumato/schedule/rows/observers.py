@@ -1,13 +1,17 @@
-"""Names of units and observers: what a user may write, and whom it means."""
+"""Units and observers: their names, whom these mean, and how a unit is charged towards who observes it."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from sfumato.arguments import Argument, ErrorPlace
 from sfumato.errors import SpecError
 from sfumato.network.tree import MOST_SITES
-from sfumato.privacy.observers import ObserverKind, PairClass, Party
-from sfumato.schedule.base import Parties
+from sfumato.privacy.declared_releases import DeclaredReleases, PairCharge
+from sfumato.privacy.observers import ObserverKind, PairClass, Party, Relation
+from sfumato.schedule.base import Parties, Plan
 from sfumato.spec.base import closest
+from sfumato.spec.document import Spec
 from sfumato.spec.limits import MAX_COALITION
 from sfumato.spec.privacy import Unit
 from sfumato.user_text import decimal
@@ -32,11 +36,11 @@ def parse_unit(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -> int
     if kind in ("", "device") and found is not None and found < parties.device_count:
         return found
     raise SpecError(
-        place, name, f"must be device:0 to device:{parties.device_count - 1}{_named(name, parties)}"
+        place, name, f"must be device:0 to device:{parties.device_count - 1}{_known_names(name, parties)}"
     )
 
 
-def _named(name: str, parties: Parties) -> str:
+def _known_names(name: str, parties: Parties) -> str:
     """For a refusal: the names of devices, where they have any."""
     names = parties.device_names
     if not names:
@@ -70,7 +74,9 @@ def parse_protected(
         if found is not None and found < parties.device_count:
             return "record", found
         last = parties.device_count - 1
-        allowed = f"must be device:0 to device:{last}, or record:0 to record:{last}{_named(number, parties)}"
+        allowed = (
+            f"must be device:0 to device:{last}, or record:0 to record:{last}{_known_names(number, parties)}"
+        )
         raise SpecError(place, name, allowed)
     device = parse_unit(name, parties, place=place)
     if name.startswith("device:"):
@@ -128,3 +134,55 @@ def is_of_kind(pair: PairClass, kind: str) -> bool:
     Whether the unit trusts it with raw updates is another question (`Plan.trusts`).
     """
     return pair.relation.kind in _UNIONS.get(kind, (kind,))
+
+
+@dataclass(frozen=True)
+class ObservedUnit:
+    """A unit and a coalition.
+
+    Attributes:
+        kind: ``device``, or ``record`` for any one record of the device.
+        device: its number.
+        coalition: who observes it.
+        relation: how observer and unit are placed.
+        stands_for: equivalent ordered pairs that it represents; no unit of them has a larger ε.
+        least: of these units, the device whose records are drawn least often, where not all are drawn alike.
+        sites: numbers of the sites that these units are at, where a user named any.
+    """
+
+    kind: str
+    device: int
+    coalition: tuple[Party, ...]
+    relation: Relation
+    stands_for: int
+    least: int | None = None
+    sites: tuple[int, ...] = ()
+
+    @classmethod
+    def of_class(cls, kind: str, pair: PairClass) -> ObservedUnit:
+        """The worst pair of a class, for all of it."""
+        observers = (pair.observer,)
+        return cls(kind, pair.unit, observers, pair.relation, pair.pair_count, pair.least, pair.sites)
+
+    def charge(self, plan: Plan, ledger: DeclaredReleases, *, drawn_like: int | None = None) -> PairCharge:
+        """How it is charged in ``ledger``; a record as often drawn as one of the device ``drawn_like``."""
+        return PairCharge.of(
+            ledger,
+            self.kind,
+            self.device,
+            self.coalition,
+            neighbours=plan.spec.privacy.neighbours,
+            drawn_like=drawn_like,
+            by_filter=plan.spec.control is not None,
+        )
+
+
+def main_unit(spec: Spec) -> str:
+    """The kind of unit that is followed over rounds: a record where no device is a unit, else a device."""
+    return "record" if spec.privacy.unit == "record" else "device"
+
+
+def unit_kinds(plan: Plan) -> tuple[str, ...]:
+    """Kinds of units that the spec asks guarantees for."""
+    unit = plan.spec.privacy.unit
+    return ("device", "record") if unit == "both" else (unit,)

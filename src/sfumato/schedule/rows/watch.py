@@ -11,8 +11,7 @@ from sfumato.errors import SpecError
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import Party
 from sfumato.schedule.base import Parties, Plan
-from sfumato.schedule.rows.observed_units import main_unit
-from sfumato.schedule.rows.observers import is_of_kind, parse_coalition, parse_protected
+from sfumato.schedule.rows.observers import is_of_kind, main_unit, parse_coalition, parse_protected
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS
 
@@ -102,16 +101,16 @@ def check_watch(plan: Plan) -> None:
     Raises:
         SpecError: an observer in ``watch`` does not exist.
     """
-    _named(plan.spec, plan.parties)
+    _parties_in_watch(plan.spec, plan.parties)
 
 
 def watched_coalitions(spec: Spec, parties: Parties) -> tuple[tuple[Party, ...], ...]:
     """The coalitions of several parties that ``watch`` names, each once."""
-    several = {frozenset(named): named for named in _named(spec, parties) if len(set(named)) > 1}
+    several = {frozenset(named): named for named in _parties_in_watch(spec, parties) if len(set(named)) > 1}
     return tuple(several.values())
 
 
-def _named(spec: Spec, parties: Parties) -> list[tuple[Party, ...]]:
+def _parties_in_watch(spec: Spec, parties: Parties) -> list[tuple[Party, ...]]:
     """The parties and coalitions that ``watch`` names, without kinds of observers."""
     names = [name for name in spec.watch or () if name not in OBSERVER_KINDS]
     return [parse_coalition(name, parties, place="watch") for name in names]

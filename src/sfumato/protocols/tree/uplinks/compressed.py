@@ -10,7 +10,7 @@ from torch import Tensor
 from sfumato.mechanisms.compression import bounded_, rand_k, top_k
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.uplinks.base import Collector, IntArray, Received, Uplink
-from sfumato.radio.message_sizes import kept_coordinates
+from sfumato.radio.costs import kept_coordinates
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.transport import Compression
 

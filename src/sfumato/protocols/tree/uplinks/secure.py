@@ -18,8 +18,9 @@ from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.uplinks.base import Collector, IntArray, IntegerSums, Received
 from sfumato.radio.secagg_traffic import RING_BITS
 from sfumato.random import Stream, key_at
-from sfumato.schedule.faults.dropouts import PHASES, Dropouts, threshold_of, turnout_of
+from sfumato.schedule.faults.dropouts import PHASES, Dropouts, turnout_of
 from sfumato.schedule.integer_grid import IntegerGrid, message_lengths, ring_of
+from sfumato.schedule.participation import threshold_of
 from sfumato.schedule.tree import TreePlan
 from sfumato.secure_aggregation.encoding import encode
 from sfumato.secure_aggregation.fast_path import fast_sum

@@ -1,0 +1,118 @@
+"""Rényi divergences of order 2: by which exposed sets are compared, and whether a sum is charged as messages.
+
+They add up, sampling included; where nothing is sampled a divergence is μ², so that a set of releases of
+least cost has the least ε.
+
+*A sum over a Poisson draw, charged message by message* (docs/leakage.md). Every device adds noise to its own
+message, and some senders of a sum start from hidden models that the unit's data have reached. As a whole it
+is charged for all n who may move it at once, with probability 1 - (1 - q)^n. Their messages one by one, each
+with its own noise and with probability q, determine the sum, so they bound what it tells as well.
+
+Under ``replace`` n messages have the μ² of the sum if everybody is drawn, and less if somebody is not: then
+the messages never cost more. Under ``zero-out`` the unit's own part is half as long as each other one, and
+(c + 2c (n - 1))² / nv < c²/v + (n - 1) (2c)²/v: there the sum costs less where q is near 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from sfumato.privacy.release import DrawnReleases, Release, total_mu_squared
+from sfumato.privacy.sampling import Neighbours
+
+_LARGE = 20.0
+
+
+def messages_of(release: Release) -> tuple[tuple[Release, int], ...]:
+    """The messages of those who move a sum, each with its number.
+
+    Args:
+        release: a sum of messages that are drawn independently. Its noise is that of those who move it, in
+            equal parts.
+    """
+    own = release.own_sensitivity > 0
+    movers = release.linking + own
+    if not release.linking or movers == 1:
+        return ((release, 1),)
+    vector = f"messages of {release.vector}"
+    each = replace(release, vector=vector, variance=release.variance / movers)
+    moved = release.propagated_sensitivity / release.linking
+    linked = replace(each, own_sensitivity=0.0, propagated_sensitivity=moved, linking=1)
+    alone = replace(each, propagated_sensitivity=0.0, linking=0)
+    return ((alone, 1),) * own + ((linked, release.linking),)
+
+
+def cheaper_split(release: Release, rate: float) -> tuple[tuple[Release, int], ...]:
+    """The sum, or the `messages_of` it: what has the smaller divergence of order 2 under zero-out."""
+    parts = messages_of(release)
+    movers = release.linking + (release.own_sensitivity > 0)
+    apart = math.fsum(times * renyi_2(part.mu_squared("zero-out"), rate) for part, times in parts)
+    together = renyi_2(release.mu_squared("zero-out"), 1.0 - (1.0 - rate) ** movers)
+    return parts if apart < together else ((release, 1),)
+
+
+def renyi_2(square: float, weight: float) -> float:
+    """Rényi divergence of order 2 of a Gaussian that moves by chance, log(1 + w (e^(μ²) - 1)).
+
+    Args:
+        square: μ².
+        weight: q² for a hidden draw at rate q that amplifies; for a draw that is seen the probability that it
+            moves.
+    """
+    if square == 0 or weight == 1.0 or math.isinf(square):
+        return square
+    return float(np.logaddexp(math.log1p(-weight), math.log(weight) + square))
+
+
+def renyi_2_of_fixed_draw(square: float, rate: float) -> float:
+    """The most that the Rényi divergence of order 2 of a hidden draw of a fixed number is, under zero-out.
+
+    With the messages A of the unit, zeros A' and B of the device in its place, χ² is
+    ∫ p²(A - A')²/(pA' + (1-p)B), at most p (e^(μ²) - 1), as divergences are jointly convex. As (A - A')²/y
+    is convex in y, it is at most p² times the mean of ∫ (A - A')²/A' and ∫ (A - A')²/B as well, with A two
+    and A' one sensitivity from B.
+
+    Args:
+        square: μ².
+        rate: p, with which the unit is drawn.
+    """
+    if square == 0 or rate == 1.0 or math.isinf(square):
+        return square
+    if square > _LARGE:  # e^(4μ²) and more: the first bound is the smaller one
+        return renyi_2(square, rate)
+    near = math.expm1(square)
+    far = math.exp(4 * square) + math.exp(square) - 2 * math.exp(2 * square)
+    return math.log1p(min(rate * near, rate**2 * (rate * near + (1 - rate) * far)))
+
+
+_ROUNDING = 1e-6
+
+
+def divergence(drawn: DrawnReleases, neighbours: Neighbours = "zero-out") -> float:
+    """Rényi divergence of order 2 of all releases that a kind of draw serves.
+
+    Args:
+        drawn: the releases.
+        neighbours: the relation. Draws that are hidden are priced as under zero-out.
+    """
+    square = total_mu_squared(drawn.releases, neighbours)
+    if drawn.sampling.kind == "all":
+        return drawn.count * square
+    if drawn.amplifies and drawn.sampling.kind == "fixed":
+        return drawn.count * renyi_2_of_fixed_draw(square, drawn.sampling.sample / drawn.sampling.population)
+    return drawn.count * renyi_2(square, drawn.sampling.rate**2 if drawn.amplifies else drawn.moved_rate)
+
+
+def times_the_least(cost: float, least: float) -> float:
+    """How many times what the cheapest set costs a set of ``cost`` costs at most; 1 if none is cheaper.
+
+    Args:
+        cost: of the set.
+        least: what every set costs at least.
+    """
+    if cost <= least * (1 + _ROUNDING):
+        return 1.0
+    return cost / least if least > 0 else math.inf

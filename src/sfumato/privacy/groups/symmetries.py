@@ -1,0 +1,314 @@
+"""Symmetries of a group structure: which kinds of workers are in the same position.
+
+A symmetry is a permutation of the groups that keeps their parameters and the number of workers of every
+kind, in every era. Equivalent positions are found by colour refinement with individualisation, as graph
+isomorphism programs do; every symmetry found is checked before it is used, and where the search gives up,
+positions count as different. So classes may be too many, never too few. Classes are then checked once more
+against the structure itself: a class too few would give one worker another's ε.
+
+*Pairs of a unit and a coalition that symmetries map to each other* (`first_of_orbit`). A search among exposed
+sets that breaks ties by number, or that is cut short, may answer two mirrored pairs differently. So it is
+asked for one pair of every orbit only, the one whose position comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.privacy.groups.exposure_problem import ExposureProblem
+from sfumato.privacy.groups.received_sums import ReceivedSums
+from sfumato.privacy.groups.vector_clocks import IntArray, WorkerKinds
+from sfumato.privacy.received import CoalitionView
+
+_MOST_REFINEMENTS = 400
+_MOST_VERTICES = 3000
+_MOST_FIXED = 4
+
+
+def orbits(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[IntArray, IntArray]:
+    """A number for every kind of worker and every group, equal only where a symmetry maps one to the other.
+
+    Args:
+        kinds: of workers, with their groups.
+        colours: the parameters of every group; symmetries keep them.
+
+    Raises:
+        RuntimeError: an internal error: orbits were found that the structure itself contradicts.
+    """
+    search = _Search(kinds, colours)
+    found = search.generators()
+    of_kinds = _joined(len(kinds.size), [search.of_kinds(mapping) for mapping in found])
+    of_groups = _joined(kinds.group_count, found)
+    _require_alike("kinds of workers", of_kinds, _about_kinds(kinds, of_groups))
+    _require_alike("groups", of_groups, _about_groups(kinds, colours, of_kinds))
+    return of_kinds, of_groups
+
+
+def symmetries(
+    kinds: WorkerKinds, colours: Sequence[Hashable]
+) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    """Symmetries that generate the others: the images of all groups, and of all kinds of workers.
+
+    Those that connect all groups in the same position, then those among them that fix one group, two, and so
+    on: a chain of stabilisers. It ends when nothing moves any more, or after `_MOST_FIXED` groups.
+    """
+    found: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    marked = list(colours)
+    for level in range(_MOST_FIXED + 1):
+        search = _Search(kinds, marked)
+        mappings = search.generators()
+        found += [(tuple(mapping), tuple(search.of_kinds(mapping))) for mapping in mappings]
+        moved = [group for group in range(kinds.group_count) if any(m[group] != group for m in mappings)]
+        if not moved:
+            break
+        marked[moved[0]] = ("fixed", level)
+    return tuple(found)
+
+
+def _joined(count: int, mappings: Sequence[Sequence[int]]) -> IntArray:
+    """Smallest member of every orbit under ``mappings``, permutations of ``0..count - 1``.
+
+    No graph library: in scipy 1.11.1 and 1.11.2 `connected_components` answers int64 indices with one label
+    for all, which merges every orbit, and raises nothing.
+    """
+    permutations = [np.asarray(mapping, dtype=np.int64) for mapping in mappings]
+    label = np.arange(count, dtype=np.int64)
+    while True:
+        before = label
+        for images in permutations:  # along a whole cycle, every label is at most the next: all are equal
+            label = np.minimum(label, label[images])
+        label = label[label]  # reaches as far in few passes as the longest cycle is
+        if np.array_equal(label, before):
+            return label
+
+
+def _about_kinds(kinds: WorkerKinds, of_groups: IntArray) -> list[Hashable]:
+    """What symmetries keep of every kind: its size, and how many groups of each orbit it is in, every era."""
+    orbit = of_groups.tolist()
+    return [
+        (int(size), tuple(tuple(sorted(orbit[group] for group in groups)) for groups in eras))
+        for size, eras in zip(kinds.size, kinds.groups, strict=True)
+    ]
+
+
+def _about_groups(kinds: WorkerKinds, colours: Sequence[Hashable], of_kinds: IntArray) -> list[Hashable]:
+    """What symmetries keep of every group: its colour, and how many kinds of each orbit it has, every era."""
+    members: list[list[tuple[int, int]]] = [[] for _ in colours]
+    for orbit, eras in zip(of_kinds.tolist(), kinds.groups, strict=True):
+        for era, groups in enumerate(eras):
+            for group in groups:
+                members[group].append((era, orbit))
+    return [(colour, tuple(sorted(found))) for colour, found in zip(colours, members, strict=True)]
+
+
+def _require_alike(what: str, orbit: IntArray, facts: Sequence[Hashable]) -> None:
+    """Every member of an orbit has the facts of its smallest member, the orbit's number."""
+    for member, first in enumerate(orbit.tolist()):
+        if not 0 <= first <= member or facts[first] != facts[member]:
+            raise RuntimeError(
+                f"{what}: number {member} was put into one class with number {first}, which is not alike; "
+                "no privacy figure can be given"
+            )
+
+
+def _hashed(values: IntArray) -> npt.NDArray[np.uint64]:
+    """The mixing function of Steele, Lea and Flood's SplitMix64 (2014)."""
+    mixed = (values.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+class _Search:
+    """Groups are vertices 0..M-1, kinds of workers the vertices after; an edge is labelled with its era."""
+
+    def __init__(self, kinds: WorkerKinds, colours: Sequence[Hashable]) -> None:
+        self.kinds, self.colours = kinds, colours
+        self.groups = kinds.group_count
+        self.left = _MOST_REFINEMENTS
+        edges = [
+            (era, *ends)
+            for kind, rows in enumerate(kinds.groups)
+            for era, groups in enumerate(rows)
+            for group in groups
+            for ends in ((group, self.groups + kind), (self.groups + kind, group))
+        ]
+        self.edges = np.array(edges, dtype=np.int64).reshape(-1, 3)
+        names: dict[Hashable, int] = {}
+        own = [("group", colour) for colour in colours] + [("kind", int(size)) for size in kinds.size]
+        self.start = np.array([names.setdefault(key, len(names)) for key in own], dtype=np.int64)
+        self.index = {rows: kind for kind, rows in enumerate(kinds.groups)}
+
+    def generators(self) -> list[list[int]]:
+        """Symmetries, as maps of groups, that connect all groups found to be in the same position."""
+        if len(self.start) > _MOST_VERTICES:
+            return []
+        base = self._refined(self.start, self.start)
+        if base is None:
+            return []
+        place = base[0]
+        found: list[list[int]] = []
+        orbit = list(range(self.groups))
+        for group in range(self.groups):
+            alike = [g for g in range(group) if place[g] == place[group] and orbit[g] == g]
+            for first in alike:
+                if orbit[group] != group:
+                    break
+                mapping = self._extend(place, place, first, group)
+                if mapping is None:
+                    continue
+                found.append(mapping)
+                for g, image in enumerate(mapping):  # join orbits
+                    low, high = sorted((orbit[g], orbit[image]))
+                    orbit = [low if o == high else o for o in orbit]
+        return found
+
+    def _step(self, both: IntArray) -> IntArray:
+        """Two colourings, ``[2, vertices]``, each vertex told apart by its neighbours' colours too.
+
+        Multisets of colours are told apart by a sum of hashes. Where two sums are equal by chance, colours
+        are told apart less well, and a symmetry may not be found.
+        """
+        eras, vertices, others = self.edges.T
+        seen = _hashed(both[:, others] * (1 + len(self.kinds.groups[0])) + eras)
+        told = _hashed(both) * np.uint64(3)
+        for row, hashes in zip(told, seen, strict=True):
+            np.add.at(row, vertices, hashes)
+        names: IntArray = np.unique(told, return_inverse=True)[1].reshape(both.shape).astype(np.int64)
+        return names
+
+    def _refined(self, one: IntArray, two: IntArray) -> tuple[IntArray, IntArray] | None:
+        """Both colourings refined until stable; none once they differ, or when the search has done enough."""
+        if self.left <= 0:
+            return None
+        self.left -= 1
+        both, classes = np.stack([one, two]), -1
+        while True:
+            both = self._step(both)
+            if not np.array_equal(np.sort(both[0]), np.sort(both[1])):
+                return None
+            if int(both.max()) == classes:
+                return both[0], both[1]
+            classes = int(both.max())
+
+    def _extend(self, one: IntArray, two: IntArray, source: int, image: int) -> list[int] | None:
+        """A symmetry of the groups that takes ``source`` to ``image`` and respects the colourings."""
+        one, two = one.copy(), two.copy()
+        one[source] = two[image] = 2 * len(one)  # no other vertex has this colour
+        refined = self._refined(one, two)
+        if refined is None:
+            return None
+        one, two = refined
+        members: dict[int, list[int]] = {}
+        for group, place in enumerate(one[: self.groups].tolist()):
+            members.setdefault(place, []).append(group)
+        several = [cell for cell in members.values() if len(cell) > 1]
+        if not several:
+            at = {place: group for group, place in enumerate(two[: self.groups].tolist())}
+            mapping = [at[place] for place in one[: self.groups].tolist()]
+            return mapping if self._keeps(mapping) else None
+        cell = min(several, key=len)
+        source = cell[0]
+        images = np.flatnonzero(two[: self.groups] == one[source]).tolist()
+        images.sort(key=lambda g: (g - source - 1) % self.groups)  # one turn joins more than many swaps
+        for image in images:
+            whole = self._extend(one, two, source, image)
+            if whole is not None or self.left <= 0:
+                return whole
+        return None
+
+    def of_kinds(self, mapping: list[int]) -> list[int]:
+        """The kinds that ``mapping`` takes each kind to."""
+        return [self.index.get(self._image(rows, mapping), -1) for rows in self.kinds.groups]
+
+    def _image(self, rows: tuple[tuple[int, ...], ...], mapping: list[int]) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(sorted(mapping[group] for group in groups)) for groups in rows)
+
+    def _keeps(self, mapping: list[int]) -> bool:
+        images = self.of_kinds(mapping)
+        size = self.kinds.size
+        return (
+            sorted(images) == list(range(len(images)))
+            and all(size[kind] == size[image] for kind, image in enumerate(images))
+            and all(self.colours[g] == self.colours[image] for g, image in enumerate(mapping))
+        )
+
+
+_MOST_IMAGES = 2000
+
+
+class Position(NamedTuple):
+    """Where a unit and a coalition are, as far as exposed sets and their costs depend on it.
+
+    Attributes:
+        unit: the kind of the unit.
+        seen: groups whose releases the coalition sees, and in how many blocks.
+        masters: groups at whose masters it receives messages, and whether it receives single ones.
+        members: kinds of the coalition's devices, and how many of each there are.
+    """
+
+    unit: int
+    seen: tuple[tuple[int, int], ...]
+    masters: tuple[tuple[int, bool], ...]
+    members: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, scene: ExposureProblem, received: ReceivedSums) -> Position:
+        """The position of a problem and of how the coalition receives sums."""
+        groups = np.flatnonzero(scene.seen).tolist()
+        view = received.view
+        masters = [(group, (1, group) in view.single) for _, group in view.single | view.summed]
+        return cls(
+            scene.unit,
+            tuple((group, int(scene.seen[group])) for group in groups),
+            tuple(sorted(masters)),
+            tuple(sorted(received.members.items())),
+        )
+
+    def image(self, groups: Sequence[int], kinds: Sequence[int]) -> Position:
+        """The position after a symmetry."""
+        return Position(
+            kinds[self.unit],
+            tuple(sorted((groups[group], blocks) for group, blocks in self.seen)),
+            tuple(sorted((groups[group], single) for group, single in self.masters)),
+            tuple(sorted((kinds[kind], count) for kind, count in self.members)),
+        )
+
+    def problem(self, scene: ExposureProblem, images: Sequence[int]) -> ExposureProblem:
+        """``scene`` after the symmetry with these images of groups, which leads to this position."""
+        seen, reach = np.empty_like(scene.seen), np.empty_like(scene.reach)
+        seen[list(images)], reach[list(images)] = scene.seen, scene.reach
+        return replace(scene, unit=self.unit, seen=seen, reach=reach)
+
+    @property
+    def received(self) -> tuple[CoalitionView, dict[int, int]]:
+        """At which masters the coalition receives what, and its devices by kind."""
+        single = frozenset((1, group) for group, alone in self.masters if alone)
+        summed = frozenset((1, group) for group, alone in self.masters if not alone)
+        return CoalitionView(single, summed, single | summed, frozenset()), dict(self.members)
+
+
+def first_of_orbit(
+    position: Position, symmetries: Sequence[tuple[Sequence[int], Sequence[int]]], group_count: int
+) -> tuple[Position, tuple[int, ...]]:
+    """The first position of the orbit of ``position``, and the images of all groups on the way there.
+
+    An orbit of more than `_MOST_IMAGES` positions is not followed: then it is ``position`` itself.
+    """
+    unmoved = tuple(range(group_count))
+    known, left = {position: unmoved}, [position]
+    while left:
+        here = left.pop()
+        for groups, kinds in symmetries:
+            there = here.image(groups, kinds)
+            if there not in known:
+                known[there] = tuple(groups[group] for group in known[here])
+                left.append(there)
+        if len(known) > _MOST_IMAGES:
+            return position, unmoved
+    return min(known.items())

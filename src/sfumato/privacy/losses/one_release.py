@@ -1,0 +1,288 @@
+"""Privacy loss distributions of one release, by the draw that decides whether and how far it moves.
+
+docs/accounting.md ("Sampling", "One record as the unit") derives the three.
+
+*Two worlds that share a part.* With probability 1 - p both worlds release B (the unit is not drawn); else
+the one releases A and the other A'. A is at most ``s`` from A' and at most ``t`` from B, in units of the
+noise; "at most s from" means that no test tells the two apart better than N(0, 1) from N(s, 1). For α >= 1
+the hockey-stick divergence of one world from the other is at most
+
+    pΦ(z) - αpΦ(z-s) - (α-1)(1-p)Φ(z-t),    z where pA = αpA' + (α-1)(1-p)B,
+
+that of A = N(0, 1), A' = N(s, 1) and B = N(t, 1) on one line. Only pairs are compared, so A, A' and B may be
+adaptive compositions. Where α < 1, D_α(P || Q) is 1 - α + α D_{1/α}(Q || P), and the bound for the other
+direction is used. *A fixed number drawn* (`losses_of_fixed_draw`) is such a pair: B is the release with the
+device whose place the unit takes.
+
+*Batches that the sender draws* (`losses_of_batches`). With probability 1 - p the record is not drawn and the
+message is the shared part, N(0, 1); with probability ``c_j`` it is moved by at most ``s_j`` (c_1 + ... = p).
+Either one world is the shared part (a record zeroed out): the pair is N(0, 1) against the mixture of N(s_j,
+1), in one dimension. Or both worlds leave it (a record replaced, or a device that may not take part at all),
+by ``s_j`` from each other and ``t_j`` from the shared part: each share ``c_j / p`` of it goes with one move,
+and the profile is at most the sum of the profiles of the moves. dp_accounting has a mixture of Gaussians
+too, which searches for every point of the grid alone and takes half a minute where this takes half a second.
+
+*A public scale of the noise* (`losses_of_public_scales`), drawn anew each time, such as who else was drawn
+and added noise. Given its outcome j (probability ``p_j``) the two worlds are a pair of μ_j, and as the
+observer sees the outcome, the divergence of the release is exactly Σ p_j D_j. The pair of an outcome is
+
+    N(0, 1) against N(μ, 1), of which the observer sees whether it uses the unit (probability q): q D_μ;
+    N(0, 1) against (1-q) N(0, 1) + q N(μ, 1), where it does not see it;
+    two worlds that share a part, where it does not see it and the unit is replaced.
+
+Some outcomes may be of the one kind and some of the other (``seen_scales``): then the sum is over both.
+
+For the second and α >= 1: D_α(mixture || N(0, 1)) = q D_{α'} of the Gaussian, α' = 1 + (α-1)/q; and
+D_α(N(0, 1) || mixture) = (1 - α(1-q)) D_{α''} of the Gaussian, α'' = αq/(1 - α(1-q)), nothing from α =
+1/(1-q) on (`gaussian.delta` gives D, for α' and α'' are at least 1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from sfumato.privacy.losses import gaussian
+from sfumato.privacy.losses.composition import GridLosses, PairLosses, losses_from_profiles
+from sfumato.privacy.losses.gaussian import Array
+from sfumato.privacy.sampling import Sampling
+
+TAIL = 9.5  # standard deviations beyond which losses count as infinite or least: probability 1e-21
+_NEWTON_STEPS = 12
+
+
+@dataclass(frozen=True)
+class DrawnShift:
+    """One way of being drawn: its probability, how far A is from A' (``between``), and how far from B."""
+
+    chance: float
+    between: float
+    from_shared: float
+
+
+@lru_cache(maxsize=64)
+def losses_of_fixed_draw(square: float, sampling: Sampling, interval: float) -> PairLosses:
+    """The distribution of one release whose contributors are a fixed number, drawn unseen.
+
+    Args:
+        square: squared ratio of the unit's sensitivity to the noise.
+        sampling: of kind ``fixed``.
+        interval: of the grid, in nats.
+    """
+    move = math.sqrt(square)
+    one, other = ([DrawnShift(sampling.rate, move, move * away)] for away in sampling.apart)
+    forward = losses_against(one, other, interval)
+    return forward, forward if one == other else losses_against(other, one, interval)
+
+
+def losses_against(one: Sequence[DrawnShift], other: Sequence[DrawnShift], interval: float) -> GridLosses:
+    """The distribution of the first world against the second.
+
+    Args:
+        one: how A moves, seen from the first world; the shared part is split in proportion to the chances.
+        other: how A' moves, seen from the second world.
+        interval: of the grid, in nats.
+    """
+    right = _profile(one, interval)
+    return losses_from_profiles(right, right if one == other else _profile(other, interval), interval)
+
+
+def _profile(moves: Sequence[DrawnShift], interval: float) -> Array:
+    """The profile at every point of the grid from 0 on."""
+    rate = min(1.0, math.fsum(move.chance for move in moves))
+    most = max(largest_loss(rate, move.between, move.from_shared) for move in moves)
+    points = max(1, math.ceil(most / interval)) + 1
+    levels: Array = np.arange(points, dtype=np.float64) * interval
+    parts = [move.chance / rate * profile_of_shift(levels, rate, move) for move in moves]
+    return np.asarray(np.sum(parts, axis=0))
+
+
+def largest_loss(rate: float, between: float, from_shared: float) -> float:
+    """The largest loss of two worlds that share a part, beyond `TAIL` aside.
+
+    The ratio of their densities is at most that of the first world to all of the shared part in the second.
+    """
+    whole = _largest_of_draw(rate, max(between, from_shared))
+    if rate == 1 or from_shared >= between:
+        return whole
+    return min(whole, _largest_of_draw(rate, from_shared) - math.log1p(-rate))
+
+
+def _largest_of_draw(rate: float, move: float) -> float:
+    """ln(1 - p + p e^x) for the largest loss x of a Gaussian that moves by ``move``."""
+    largest = move * move / 2 + TAIL * move
+    if largest < 1:
+        return math.log1p(rate * math.expm1(largest))
+    return float(np.logaddexp(math.log1p(-rate) if rate < 1 else -math.inf, math.log(rate) + largest))
+
+
+def profile_of_shift(levels: Array, rate: float, move: DrawnShift) -> Array:
+    """pΦ(z) - αpΦ(z-s) - (α-1)(1-p)Φ(z-t) at α = e^levels, which are at least 0, and p = ``rate`` > 0."""
+    from scipy import special
+
+    s, t = move.between, move.from_shared
+    with np.errstate(divide="ignore"):
+        log_other = math.log(rate) + levels
+        log_shared = levels + np.log(-np.expm1(-levels)) + (math.log1p(-rate) if rate < 1 else -math.inf)
+    # Newton's iteration for the z at which both weigh as much as A: convex in z, and started above its root
+    z = np.minimum(
+        (math.log(rate) - log_other) / s + s / 2,
+        (math.log(rate) - log_shared) / t + t / 2,
+    )
+    for _ in range(_NEWTON_STEPS):
+        one, two = log_other + s * z - s * s / 2, log_shared + t * z - t * t / 2
+        both = np.logaddexp(one, two)
+        z = z - (both - math.log(rate)) / (s * np.exp(one - both) + t * np.exp(two - both))
+    taken = np.exp(log_other + special.log_ndtr(z - s)) + np.exp(log_shared + special.log_ndtr(z - t))
+    return np.asarray(np.maximum(rate * special.ndtr(z) - taken, 0.0), dtype=np.float64)
+
+
+_BISECTIONS = 64
+
+
+@lru_cache(maxsize=64)
+def losses_of_batches(square: float, sampling: Sampling, interval: float) -> PairLosses:
+    """The distribution of one release.
+
+    Args:
+        square: squared ratio of the whole sensitivity to the noise.
+        sampling: of kind ``batches``.
+        interval: of the grid, in nats.
+    """
+    listed = np.array([move for move in sampling.moves if move[0] > 0])
+    chances, between, from_shared = listed[:, 0], *(math.sqrt(square) * listed[:, 1:].T)
+    if sampling.shares_a_part:
+        both = [DrawnShift(*move) for move in zip(chances, between, from_shared, strict=True)]
+        alike = losses_against(both, both, interval)
+        return alike, alike
+    mixture = _Mixture(chances, between)
+    forward, backward = mixture.forward(interval), mixture.backward(interval)
+    return losses_from_profiles(forward, backward, interval), losses_from_profiles(
+        backward, forward, interval
+    )
+
+
+class _Mixture:
+    """N(0, 1), and the mixture of N(s_j, 1) with probabilities c_j and of N(0, 1) with the rest."""
+
+    def __init__(self, chances: Array, moves: Array) -> None:
+        self._rest = max(0.0, 1.0 - float(chances.sum()))
+        self._chances, self._moves = chances, moves
+
+    def forward(self, interval: float) -> Array:
+        """The profile of the mixture against N(0, 1) at the points of the grid from 0 on."""
+        (most,) = self._loss(np.array([TAIL + float(self._moves.max())]))
+        epsilons = _grid(most, interval)
+        places = self._places(epsilons)
+        return self._weight_beyond(-places, -1.0) - _times_exp(_normal(-places), epsilons)
+
+    def backward(self, interval: float) -> Array:
+        """The profile of N(0, 1) against the mixture at the points of the grid from 0 on."""
+        (least,) = self._loss(np.array([-TAIL]))
+        epsilons = _grid(-least, interval)
+        places = self._places(-epsilons)
+        return _normal(places) - _times_exp(self._weight_beyond(places, 1.0), epsilons)
+
+    def _loss(self, places: Array) -> Array:
+        """ln of the mixture's density over that of N(0, 1); it increases."""
+        total = np.full_like(places, math.log(self._rest) if self._rest > 0 else -math.inf)
+        for chance, move in zip(self._chances, self._moves, strict=True):
+            total = np.logaddexp(total, math.log(chance) + move * places - move * move / 2)
+        return total
+
+    def _places(self, losses: Array) -> Array:
+        """Where the loss reaches ``losses``; -∞ for what it never falls to."""
+        low = np.full_like(losses, -2 * TAIL)
+        high = np.full_like(losses, 2 * TAIL + float(self._moves.max()))
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            below = self._loss(middle) < losses
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        if self._rest > 0:
+            low = np.where(losses <= math.log(self._rest), -math.inf, low)
+        return low
+
+    def _weight_beyond(self, places: Array, sign: float) -> Array:
+        """Probability under the mixture of what lies below ``places``; mirrored, where ``sign`` is -1."""
+        total = self._rest * _normal(places)
+        for chance, move in zip(self._chances, self._moves, strict=True):
+            total = total + chance * _normal(places - sign * move)
+        return total
+
+
+def _normal(places: Array) -> Array:
+    from scipy import special
+
+    return np.asarray(special.ndtr(places), dtype=np.float64)
+
+
+def _times_exp(weights: Array, epsilons: Array) -> Array:
+    """``weights * exp(epsilons)`` where the product is at most about 1, however large the second is."""
+    logs = np.log(weights, out=np.full_like(weights, -np.inf), where=weights > 0)
+    return np.asarray(np.exp(epsilons + logs), dtype=np.float64)
+
+
+def _grid(most: float, interval: float) -> Array:
+    return np.arange(max(1, math.ceil(most / interval)) + 1, dtype=np.float64) * interval
+
+
+@lru_cache(maxsize=64)
+def losses_of_public_scales(square: float, sampling: Sampling, interval: float) -> PairLosses:
+    """The distribution of one release.
+
+    Args:
+        square: squared ratio of sensitivity to noise where there is least noise.
+        sampling: with ``scales``.
+        interval: of the grid, in nats.
+    """
+    longest = math.sqrt(square) * max(share for _, share in (*sampling.scales, *sampling.seen_scales))
+    rate = sampling.rate if sampling.hidden and not sampling.seen_scales else 1.0
+    away = max(sampling.apart)
+    points = max(2, math.ceil(largest_loss(rate, longest, longest * away) / interval)) + 1
+    levels: Array = np.arange(points, dtype=np.float64) * interval
+    forward: Array = np.zeros(points)
+    backward: Array = np.zeros(points)
+    for chance, share in sampling.scales:
+        if share == 0:
+            continue  # tells nothing
+        mu = math.sqrt(square) * share
+        reached = levels[: np.searchsorted(levels, largest_loss(rate, mu, mu * away)) + 1]
+        forward[: len(reached)] += chance * _forward(reached, mu, sampling)
+        if sampling.hidden and not sampling.shares_a_part:
+            backward[: len(reached)] += chance * _backward(reached, mu, sampling.rate)
+    for chance, share in sampling.seen_scales:
+        mu = math.sqrt(square) * share
+        reached = levels[: np.searchsorted(levels, largest_loss(1.0, mu, mu)) + 1]
+        told = chance * gaussian.delta(epsilon=reached, mu=np.array(mu))
+        forward[: len(reached)] += told
+        backward[: len(reached)] += told
+    if not sampling.hidden or sampling.shares_a_part:
+        alike = losses_from_profiles(forward, forward, interval)
+        return alike, alike
+    return losses_from_profiles(forward, backward, interval), losses_from_profiles(
+        backward, forward, interval
+    )
+
+
+def _forward(levels: Array, mu: float, sampling: Sampling) -> Array:
+    """Of the world with the unit against the other, at ε = ``levels``."""
+    if not sampling.hidden:
+        return sampling.rate * gaussian.delta(epsilon=levels, mu=np.array(mu))
+    if sampling.shares_a_part:
+        return profile_of_shift(levels, sampling.rate, DrawnShift(sampling.rate, mu, mu * sampling.apart[0]))
+    present = (-np.expm1(-levels) + sampling.rate * np.exp(-levels)) / sampling.rate
+    inner = np.maximum(levels + np.log(present), 0.0)
+    return sampling.rate * gaussian.delta(epsilon=inner, mu=np.array(mu))
+
+
+def _backward(levels: Array, mu: float, rate: float) -> Array:
+    """Of the world without the unit against the other, where nobody sees the draw."""
+    log_absent = math.log1p(-rate) if rate < 1 else -math.inf
+    left = np.abs(np.expm1(np.minimum(levels + log_absent, 0.0)))
+    with np.errstate(divide="ignore"):
+        inner = np.maximum(levels + np.log(rate / left), 0.0)
+    return left * gaussian.delta(epsilon=inner, mu=np.array(mu))

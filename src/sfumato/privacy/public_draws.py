@@ -1,0 +1,165 @@
+"""Rounds that a public draw decides about: what an outcome reveals, and how often it happens.
+
+The outcome of a round is independent of all data, and the coalition sees it, which can only help it. So the
+divergence of the round is the sum of those of its outcomes, each times its probability
+(`sfumato.privacy.losses.one_release`): this is exact, and rounds compose. There are two such draws. *Who is
+elected* (`round_of_outcomes`, docs/hdp.md): given that, the draw of the participants may still be hidden.
+*Which others are drawn*, and add noise (`noise_outcomes`, docs/accounting.md): every release has the variance
+that is sure plus theirs, and the round is Gaussian with μ² = Σ s²/v. All rounding is towards less noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from sfumato.privacy.losses.gaussian import Array
+from sfumato.privacy.losses.revealed_draws import binomial_weights
+from sfumato.privacy.release import DrawnReleases, total_mu_squared
+from sfumato.privacy.sampling import GaussianTerm, Neighbours, Sampling
+
+_MOST_OUTCOMES = 48
+_MOST_SUMS = (2048, 48)  # of one direction alone, and of each of two
+_LONGEST_SUM, _LEAST_SHARES = 1 << 14, 32  # where variances of one direction differ: see `_sum_of`
+_NEGLIGIBLE = 1e-20
+
+
+def noise_outcomes(drawn: DrawnReleases, neighbours: Neighbours) -> list[tuple[float, float]]:
+    """Probabilities, which add up to 1, and μ² of the round in each case, at most; it may be infinite."""
+    sensitivities = np.array([release.sensitivity(neighbours) for release in drawn.releases])
+    chances, variances = np.ones(1), np.array([[release.variance for release in drawn.releases]])
+    directions = _directions(drawn)
+    for direction, parts in directions:
+        added, weights = _sum_of(parts, drawn.sampling.rate)
+        added, weights = thinned_values(added, weights, _MOST_SUMS[len(directions) - 1], np.minimum)
+        variances = (variances[:, None, :] + added[None, :, None] * direction).reshape(-1, len(sensitivities))
+        chances = np.outer(chances, weights).ravel()
+    moving = sensitivities > 0
+    with np.errstate(divide="ignore"):
+        squares = (sensitivities[moving] ** 2 / variances[:, moving]).sum(axis=1)
+    squares, chances = thinned_values(squares, chances, _MOST_OUTCOMES, np.maximum)
+    return [(float(chance), float(square)) for chance, square in zip(chances, squares, strict=True)]
+
+
+def _directions(drawn: DrawnReleases) -> list[tuple[Array, list[tuple[float, int]]]]:
+    """In which proportion devices add noise to the releases: how much to the most, and how many do.
+
+    Noise in other proportions than the two that have the most of it is not counted.
+    """
+    found: defaultdict[tuple[float, ...], list[tuple[float, int]]] = defaultdict(list)
+    for noise in drawn.drawn_noise:
+        most = max(noise.variances)
+        if most > 0 and noise.count > 0:
+            found[tuple(v / most for v in noise.variances)].append((most, noise.count))
+    order = sorted(found.items(), key=lambda item: -sum(most * count for most, count in item[1]))
+    return [(np.array(direction), parts) for direction, parts in order[: len(_MOST_SUMS)]]
+
+
+def _sum_of(parts: Sequence[tuple[float, int]], rate: float) -> tuple[Array, Array]:
+    """Sums of the variances of those who are drawn, and their probabilities.
+
+    Variances that differ count in whole shares of the largest, as many as keep the sum of all short.
+    """
+    largest = max(variance for variance, _ in parts)
+    shares = max(_LEAST_SHARES, _LONGEST_SUM // sum(count for _, count in parts))
+    unit = largest if all(variance == largest for variance, _ in parts) else largest / shares
+    counts: defaultdict[int, int] = defaultdict(int)
+    for variance, count in parts:
+        counts[math.floor(variance / unit * (1 + 1e-12))] += count
+    start, weights = 0, np.ones(1)
+    for units, count in sorted(counts.items()):
+        if units > 0:
+            apart = np.zeros(units * count + 1)
+            apart[::units] = binomial_weights(count, rate)
+            first, kept = _trimmed(apart)
+            more, weights = _trimmed(np.convolve(weights, kept))
+            start += first + more
+    missing = max(0.0, 1.0 - math.fsum(weights))  # counted as if nobody were drawn
+    sums = unit / (1 + 1e-12) * (start + np.arange(len(weights)))
+    return np.append(0.0, sums), np.append(missing, weights)
+
+
+def _trimmed(weights: Array) -> tuple[int, Array]:
+    """Without ends that are next to never reached: the upper one counts as the last that is kept."""
+    below, above = np.cumsum(weights), np.cumsum(weights[::-1])[::-1]
+    kept = np.flatnonzero((below > _NEGLIGIBLE) & (above > _NEGLIGIBLE))
+    first, last = int(kept[0]), int(kept[-1])
+    inner = weights[first : last + 1].copy()
+    inner[-1] += weights[last + 1 :].sum()
+    return first, inner
+
+
+def thinned_values(values: Array, weights: Array, most: int, representative: np.ufunc) -> tuple[Array, Array]:
+    """About ``most`` values beside 0 and ∞: the least or largest of neighbours, finer where likelier."""
+    distinct, inverse = np.unique(values[weights > 0], return_inverse=True)
+    added: Array = np.bincount(inverse.ravel(), weights[weights > 0]).astype(np.float64)
+    inner = (distinct > 0) & np.isfinite(distinct)
+    if inner.sum() <= most:
+        return distinct, added
+    logs, spread = np.log(distinct[inner]), np.cumsum(np.sqrt(added[inner]))
+    places = (logs - logs[0]) / (logs[-1] - logs[0]), spread / spread[-1]
+    cells = np.floor(places[0] * most / 2) + np.floor(places[1] * most / 2)
+    starts = np.flatnonzero(np.append(1.0, np.diff(cells)) > 0)
+    fewer = representative.reduceat(distinct[inner], starts)
+    together = np.add.reduceat(added[inner], starts)
+    return np.append(distinct[~inner], fewer), np.append(added[~inner], together)
+
+
+_MOST_HIDDEN, _MOST_SEEN = 48, 256
+Outcome = tuple[float, float]
+
+
+def round_of_outcomes(
+    draws: Sequence[DrawnReleases], chances: Sequence[float], neighbours: Neighbours
+) -> tuple[GaussianTerm, float]:
+    """The rounds as one term, and the probability that a round protects nothing.
+
+    Args:
+        draws: of a round, for each outcome; they are drawn at one rate, as often.
+        chances: the probability of each outcome.
+        neighbours: zero-out or replace.
+    """
+    hidden: list[Outcome] = []
+    seen: list[Outcome] = []
+    bare = 0.0
+    for chance, draw in zip(chances, draws, strict=True):
+        blind = draw.poisson_amplifies(neighbours)
+        rate = draw.sampling.rate if blind else draw.moved_rate
+        for share, square in _squares(draw, neighbours):
+            if math.isinf(square):
+                bare += chance * share * rate
+            elif blind:
+                hidden.append((chance * share, square))
+            else:
+                seen.append((chance * share * rate, square))
+    largest = max((square for _, square in hidden + seen), default=0.0)
+    if largest == 0:
+        return GaussianTerm(math.inf, draws[0].count), bare
+    scales = _scales(seen, largest, _MOST_HIDDEN if hidden else _MOST_SEEN)
+    sampling = Sampling.poisson(1.0, hidden=False, scales=scales)
+    if hidden:
+        unseen = _scales(hidden, largest, _MOST_HIDDEN)
+        apart = max(draw.apart(neighbours) for draw in draws)
+        sampling = Sampling.poisson(draws[0].sampling.rate, apart=apart, scales=unseen, seen_scales=scales)
+    return GaussianTerm(1 / math.sqrt(largest), draws[0].count, sampling), bare
+
+
+def _squares(draw: DrawnReleases, neighbours: Neighbours) -> Iterator[Outcome]:
+    """The possible values of μ² of a round with ``draw``, by the noise of others, and their probabilities."""
+    if draw.drawn_noise:
+        yield from noise_outcomes(draw, neighbours)
+    else:
+        yield 1.0, total_mu_squared(draw.releases, neighbours)
+
+
+def _scales(outcomes: Sequence[Outcome], largest: float, most: int) -> tuple[Outcome, ...]:
+    """``outcomes`` by their share of the largest μ; what tells nothing is left out."""
+    if not outcomes:
+        return ()
+    chances, squares = np.array(outcomes).T
+    squares, chances = thinned_values(squares, chances, most, np.maximum)
+    shares = np.sqrt(squares / largest)
+    return tuple((float(p), float(s)) for p, s in zip(chances, shares, strict=True) if s > 0)

@@ -1,0 +1,289 @@
+"""What contradicts another section of a spec, in tables of refusals (`sfumato.spec.refusals`).
+
+Of each table the first row that applies is raised. Four rules bound what a device sends with Adam or weight
+decay at local steps; the table `_local_optimizer` follows from them (docs/accounting.md, *Local optimizers*).
+λ is the weight decay, η the step size, w₀ the model that a message starts from.
+
+* **A whole update is clipped** (``clip: update``). The bound is that of the clip, whatever led to the update.
+  Moments start at zero with every message, so one in which a record was not drawn has the same law in both
+  worlds.
+* **Noise at every local step** (``noise: {at: step}``). Each noised sum of gradients counts as a release by
+  itself, and no rule adds their noise up. Moments, decay and all later models follow from these sums.
+* **Steps are clipped** (``clip: step``). A message is bounded as a sum of steps of at most η C. A step of
+  Adam is as long as its moments make it, and with decay a message also contains ``((1 - ηλ)^m - 1) w₀``,
+  whose length no clip bounds. Neither is charged.
+* **Examples are clipped, messages noised** (``clip: example``). Two messages are compared: by how much one
+  gradient moves them. That of Adam may move by any step it takes. Decay takes ``(1 - ηλ)^m w₀`` from both
+  alike where w₀ is the same in both worlds, as it is in trees for what is charged by draws of records, and
+  differences of steps shrink with 0 <= ηλ <= 1. In groups w₀ may be the mean of models that nobody outside
+  sees, and may differ. Masked sums in trees need messages that are bounded: there is no room for w₀.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sfumato.families import TREE, family_of, topologies_of
+from sfumato.spec.base import closest
+from sfumato.spec.model import LOSSES, METRICS
+from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoiseByTarget, NoNoise
+from sfumato.spec.topology import Star, Tree
+from sfumato.spec.training import FixedParticipation
+
+if TYPE_CHECKING:  # the document imports this module
+    from sfumato.spec.document import Spec
+
+Rows: TypeAlias = Iterator[tuple[object, str, Any, str]]
+"""The parts of each `Refusal`."""
+
+# fmt: off
+
+
+def protocol_refusals(spec: Spec) -> Rows:
+    """Topologies that the protocol does not run on; all other tables are about those that it does run on."""
+    kind, wanted = spec.topology.kind, topologies_of(spec.protocol)
+    yield (kind not in wanted, "topology.kind", kind,
+           f"must be {' or '.join(wanted)} with protocol {spec.protocol}")
+
+
+def _clip(spec: Spec) -> Rows:
+    yield (spec.privacy.noise.kind != "none" and spec.privacy.clip is None, "privacy.clip", None,
+           "is required: noise needs a clip, {kind: update, step or example, norm: a number above 0}")
+
+
+def _examples(spec: Spec) -> Rows:
+    """Poisson mini-batches, clips of examples and noise at steps: what guarantees of records rest on."""
+    training, clip, noise = spec.training, spec.privacy.clip, spec.privacy.requested_noise
+    if training.batches == "poisson":
+        yield (training.local_epochs is not None, "training.batches", "poisson",
+               "goes with training.local_steps: Poisson mini-batches make no passes over the data, so there "
+               "are no epochs to count")
+        yield (training.batch_size == "all", "training.batch_size", "all",
+               "must be a number with training.batches: poisson: every sum of gradients is divided by it; "
+               "use batches: shuffled to take all examples in every step")
+        yield (spec.control is not None, "training.batches", "poisson",
+               "must be shuffled with control, whose estimates are made for it")
+    if clip is not None and clip.kind == "example":
+        yield (training.batches != "poisson", "privacy.clip.kind", "example",
+               "needs training.batches: poisson: a step is then a sum of clipped gradients over a public "
+               "constant; with shuffled batches it is a mean over what is there")
+        yield (clip.norms is not None, "privacy.clip.norm", list(clip.norms or ()),
+               "must be one number with kind: example, for all groups")
+        yield (spec.sends_over_the_air, "privacy.clip.kind", "example",
+               "must be update or step over the air: the power of a message is set by its bound, and clipped "
+               "examples leave the message of a device without one")
+        for_records = isinstance(noise, NoiseByTarget) and spec.privacy.unit == "record"
+        is_stated = isinstance(noise, NoNoise | NoiseByMultiplier | NoiseBySource)
+        yield (not (for_records or is_stated), "privacy.noise.kind", noise.kind,
+               "must be none, a multiplier, or with privacy.unit: record a target where privacy.clip.kind is "
+               "example: for a device it is computed from the bound of its message, which clipped examples "
+               "do not give")
+    if isinstance(noise, NoiseByMultiplier) and noise.at == "step":
+        mechanism = spec.privacy.mechanism
+        yield (clip is None or clip.kind != "example", "privacy.noise.at", "step",
+               "needs privacy.clip.kind: example: the noise is a multiple of the norm that examples get")
+        yield (noise.multiplier == 0, "privacy.noise.multiplier", 0.0,
+               "must be above 0 with at: step; write noise: none")
+        yield (noise.placement is not None, "privacy.noise.placement", None,
+               "must be left out with at: step: every device adds its own noise")
+        yield (noise.multipliers is not None, "privacy.noise.multiplier", list(noise.multipliers or ()),
+               "must be one number with at: step")
+        yield (mechanism is not None, "privacy.mechanism", mechanism and mechanism.kind,
+               "must be left out with privacy.noise.at: step, which adds Gaussian noise")
+
+
+def _local_optimizer(spec: Spec) -> Rows:
+    """Adam and weight decay where the account rests on plain steps."""
+    training, privacy = spec.training, spec.privacy
+    adam, decay = training.optimizer.kind == "adam", training.weight_decay
+    if not (adam or decay):
+        return
+    clips_steps = privacy.clip is not None and privacy.clip.kind == "step"
+    noises_messages = not (isinstance(privacy.noise, NoNoise) or privacy.step_noise)
+    noised_examples = privacy.clips_examples and noises_messages
+    against_adam = (
+        (clips_steps,
+         "a clip of steps bounds gradients, and steps of Adam may be longer; use privacy.clip.kind: update"),
+        (noised_examples,
+         "one clipped example may turn a whole step of Adam; use privacy.noise.at: step, or "
+         "privacy.clip.kind: update"),
+    )
+    for applies, reason in chain(against_adam, _against_other_steps(spec)):
+        yield adam and applies, "training.optimizer", "adam", f"must be sgd here: {reason}"
+    against_decay = (
+        (clips_steps,
+         "a message would contain a part of the model that it starts from, which a clip of steps does not "
+         "bound; use privacy.clip.kind: update"),
+        (noised_examples and family_of(spec) is not TREE,
+         "workers of several groups start from models that nobody sees, and a message would contain a part "
+         "of these; use privacy.noise.at: step, or privacy.clip.kind: update"),
+    )
+    for applies, reason in chain(against_decay, _against_other_steps(spec)):
+        yield decay and applies, "training.weight_decay", decay, f"must be 0 here: {reason}"
+
+
+def _against_other_steps(spec: Spec) -> Iterator[tuple[bool, str]]:
+    """Why local steps must be plain, whatever else they would be."""
+    sums_securely = "secure-aggregation" in spec.transport.values() and family_of(spec) is TREE
+    yield (spec.privacy.clips_examples and sums_securely,
+           "under secure aggregation messages are bounded by their gradients; use privacy.clip.kind: update")
+    yield spec.training.keeps_variates, "control variates of scaffold follow from plain steps"
+    yield spec.control is not None, "control sets the step size by a theorem on plain steps"
+
+
+def _zones(spec: Spec) -> Rows:
+    """Weights, layers' norms, placement and elections go with trees, where their rules are derived."""
+    training, clip, protocol = spec.training, spec.privacy.clip, spec.protocol
+    yield (training.denominator.kind != "fixed" and protocol != "hdp", "training.denominator",
+           training.denominator.kind, "goes with protocol: hdp only")
+    weighs, elects = training.weights.kind != "uniform", spec.elects_supernodes
+    is_tree, layers = family_of(spec) is TREE, None if clip is None else clip.per_layer
+    placement = getattr(spec.privacy.requested_noise, "placement", None)
+    for given, key, value in (
+        (weighs, "training.weights", training.weights.kind),
+        (layers, "privacy.clip.per_layer", list(layers or ())),
+        (placement, "privacy.noise.placement", placement and placement.model_dump(exclude_defaults=True)),
+        (elects, "topology.supernodes", "elected"),
+    ):
+        yield (given and not is_tree, key, value,
+               f"goes with topology.kind: {' or '.join(TREE.topologies)} only")
+        yield given and spec.control is not None, key, value, "must be left out with control"
+        yield (given and protocol != "hdp" and spec.sends_over_the_air, key, value,
+               "must be left out over the air")
+    yield (weighs and protocol == "dp-fedavg", "training.weights", "capped",
+           "must be uniform with dp-fedavg, which shares noise out")
+    yield (placement and protocol == "hfl-dp", "privacy.noise.placement", None,
+           "must be left out: every device adds its own noise")
+    yield (placement and not isinstance(spec.topology, Tree), "privacy.noise.placement", None,
+           "goes with topology.kind: tree: it is by zone")
+    yield (elects and training.global_update == "resend", "topology.supernodes", "elected",
+           "goes with training.global_update: increment")
+
+
+def _faults(spec: Spec) -> Rows:
+    if spec.faults is None:
+        return
+    rate, threshold = spec.faults.supernode_failure_rate, spec.faults.survival_threshold
+    yield (spec.sends_over_the_air, "faults", None,
+           "must be left out with air: see air.min_gain for silent devices")
+    yield (rate and family_of(spec) is not TREE, "faults.supernode_failure_rate", rate,
+           "must be left out: groups have masters, not supernodes")
+    yield (rate and not spec.elects_supernodes, "faults.supernode_failure_rate", rate,
+           "goes with topology.supernodes: elected")
+    yield (threshold is not None and "secure-aggregation" not in spec.transport.values(),
+           "faults.survival_threshold", threshold, "goes with secure aggregation")
+
+
+def _neighbours(spec: Spec) -> Rows:
+    """A device can be missing unnoticed only where its participation is drawn and hidden."""
+    participation = spec.training.participation.kind
+    if spec.privacy.neighbours == "remove":
+        yield (participation != "poisson", "privacy.neighbours", "remove",
+               f"goes with training.participation: poisson; with {participation} it is known who takes part, "
+               "so a device that is gone is missed: use zero-out or replace")
+        yield (spec.elects_supernodes, "privacy.neighbours", "remove",
+               "goes with fixed supernodes: elections tell who is there")
+
+
+def _data(spec: Spec) -> Rows:
+    examples, is_synthetic = spec.data.examples_per_device, spec.data.source == "synthetic"
+    yield (is_synthetic and examples is None, "data.examples_per_device", None,
+           "is required with source: synthetic")
+    yield (not is_synthetic and examples is not None, "data.examples_per_device", examples,
+           "goes with source: synthetic only")
+
+
+def _radio(spec: Spec) -> Rows:
+    if not spec.counts_radio:
+        for needs, what in ((spec.control is not None, "control"), (spec.sends_over_the_air, "the air")):
+            yield (needs, "radio", "none",
+                   f"must be a radio with {what}, which depends on energy, time or gains of its links")
+
+
+def _task(spec: Spec) -> Rows:
+    """What goes with the task; without classes nothing can be divided by label."""
+    data, task, loss, labels = spec.data, spec.data.task, spec.training.loss, spec.data.label_column
+    known = LOSSES[task]
+    if loss is not None and loss not in known and (":" not in loss or loss.startswith(":")):
+        near = closest(loss, known)
+        yield (True, "training.loss", loss,
+               f"must be {', '.join(known)}, or package.module:function, with task: {task}{near}")
+    for metric in spec.metrics:
+        yield (metric not in METRICS[task], "metrics", metric,
+               f"must be of {', '.join(METRICS[task])} with task: {task}")
+    yield (len(set(spec.metrics)) < len(spec.metrics), "metrics", list(spec.metrics),
+           "must name each metric once")
+    yield (task == "next-token" and data.vocabulary is None, "data.vocabulary", None,
+           "is required with task: next-token: the number of different tokens, a public number")
+    yield (task == "next-token" and labels is not None, "data.label_column", labels,
+           "must be left out with task: next-token: the tokens themselves are predicted")
+    if isinstance(labels, tuple):
+        yield (task not in ("regression", "multi-label"), "data.label_column", list(labels),
+               f"must be one column with task: {task}; several go with regression and multi-label")
+    if task == "classification":
+        return
+    for inner in ("", ".edge", ".device"):
+        rule = getattr(data.partition, inner[1:], None) if inner else data.partition
+        kind = getattr(rule, "kind", None)
+        yield (kind in ("labels", "dirichlet", "flwr"), f"data.partition{inner}.kind", kind,
+               f"goes with task: classification, which has labels; with {task} use iid or natural")
+    zones = getattr(spec.topology, "zones", None)
+    yield (zones is not None and zones.kind == "data", "topology.zones.kind", "data",
+           "goes with task: classification: it puts devices of one label together")
+
+
+def _topology(spec: Spec) -> Rows:
+    topology, trust, training = spec.topology, spec.trust, spec.training
+    yield (trust.from_ is not None and not isinstance(topology, Tree), "trust.from", None,
+           "goes with topology.kind: tree, with edges under the cloud")
+    if not isinstance(topology, Star | Tree):
+        return
+    for key, listed in (
+        ("privacy.clip.norm", spec.privacy.clip and spec.privacy.clip.norms),
+        ("privacy.noise.multiplier", getattr(spec.privacy.noise, "multipliers", None)),
+        ("training.participation.rate", getattr(training.participation, "rates", None)),
+    ):
+        yield (listed is not None, key, list(listed or ()),
+               "must be one number: lists go with topology.kind: groups")
+    if isinstance(topology, Star):
+        for key in ("edge_every", "aggregate_every"):
+            period = getattr(training, key)
+            yield period is not None, f"training.{key}", period, "must be left out: a star has no edges"
+        yield (trust.trusted_edges not in (0.0, ()), "trust.trusted_edges", trust.trusted_edges,
+               "a star has no edges; use trust.cloud")
+    else:
+        periods, names = training.aggregate_every, topology.level_names or ("edge",)
+        levels = len(names) if topology.levels is None else len(topology.levels) - 1
+        yield (periods and topology.file is None and len(periods) != levels, "training.aggregate_every",
+               list(periods or ()),
+               f"must list one period for each level below the cloud, top down: {levels} here")
+        yield (topology.zones and hasattr(spec.data.partition, "edge"), "topology.zones",
+               topology.zones and topology.zones.kind,
+               "or data.partition.edge says who is together: give one")
+    yield from _fixed_participation(spec, topology)
+
+
+def _fixed_participation(spec: Spec, topology: Star | Tree) -> Rows:
+    """More devices than the smallest part has, as far as the spec tells."""
+    participation = spec.training.participation
+    if isinstance(topology, Star):
+        fewest, where = topology.devices, "the star"
+    elif topology.levels is not None:
+        fewest, where = topology.levels[-1], "an edge"
+    elif isinstance(topology.devices_per_edge, tuple):
+        fewest, where = min(topology.devices_per_edge), "the smallest edge"
+    elif topology.devices_per_edge is not None:
+        fewest, where = topology.devices_per_edge, "an edge"
+    else:
+        return
+    if isinstance(participation, FixedParticipation) and isinstance(participation.count, int):
+        yield (participation.count > fewest, "training.participation.count", participation.count,
+               f"must be at most {fewest}, the devices of {where}")
+
+
+TABLES: tuple[Callable[[Spec], Rows], ...] = (
+    _clip, _examples, _local_optimizer, _zones, _faults, _neighbours, _data, _radio, _task, _topology,
+)
+"""One refusal of each may be raised at once."""

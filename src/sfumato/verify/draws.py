@@ -1,0 +1,247 @@
+"""Draws and releases as a certificate states them, and the terms that they amount to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.verify import read
+from sfumato.verify.json_values import ROUNDING, Json, UnknownKindError, chance_of_any, close
+from sfumato.verify.loss_curves import Event
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The releases that one draw of participants serves."""
+
+    sampling: Json
+    count: int
+    releases: tuple[Json, ...]
+    max_weight_ratio: float
+    drawn_noise: tuple[tuple[int, tuple[float, ...]], ...] = ()
+    """Others whose noise is there if they are drawn: how many, and the variance each adds to each release."""
+
+    @property
+    def kind(self) -> str:
+        """all, poisson, fixed."""
+        return str(self.sampling.get("kind", "all"))
+
+    @property
+    def rate(self) -> float:
+        """Expected share of draws that choose the unit."""
+        return read.number(self.sampling.get("rate", 1.0))
+
+    @property
+    def divides_by_drawn(self) -> bool:
+        """Whether what sums are divided by depends on who is drawn."""
+        return any(r.get("divides_by_drawn", False) for r in self.releases)
+
+    @property
+    def moved_by_unit(self) -> bool:
+        """Whether the unit itself moves a release."""
+        return any(read.number(r["own_sensitivity"]) > 0 for r in self.releases)
+
+    @property
+    def amplifies(self) -> bool:
+        """Whether the draw is hidden, and decides about the unit's message alone, whatever noise is there."""
+        hidden = self.kind != "all" and read.flag(self.sampling.get("hidden", True))
+        return hidden and all(
+            r["noise_is_draw_independent"]
+            and not read.count(r.get("linking", 0))
+            and (read.number(r["propagated_sensitivity"]) == 0 or r.get("amplifies_propagated", False))
+            for r in self.releases
+        )
+
+    @property
+    def moved_rate(self) -> float:
+        """Probability that anybody is drawn who moves a release."""
+        movers = max((read.count(r.get("linking", 0)) for r in self.releases), default=0) + self.moved_by_unit
+        if self.kind == "fixed" and movers > 1:
+            left, sample = read.count(self.sampling["population"]), read.count(self.sampling["sample"])
+            shares = [max(0, left - sample - taken) / (left - taken) for taken in range(min(movers, left))]
+            return 1.0 - math.prod(shares)
+        return self.rate if movers <= 1 else chance_of_any(self.rate, movers)
+
+    def square(self, relation: str) -> float:
+        """μ² of all releases of the draw together."""
+        return math.fsum(squared_mu(r, relation) for r in self.releases)
+
+
+def read_draw(draw: Json, table: Sequence[Json]) -> Draw:
+    """A draw of a certificate, with its releases from the table."""
+    releases = tuple(table[read.count(i)] for i in draw["releases"])
+    beside = [
+        (read.count(d["count"]), tuple(map(read.number, d["variances"]))) for d in draw.get("drawn_noise", ())
+    ]
+    if any(len(variances) != len(releases) for _, variances in beside):
+        raise ValueError("drawn_noise: it does not have one variance a release")
+    ratio = read.number(draw.get("max_weight_ratio", 1.0))
+    return Draw(draw["sampling"], read.count(draw["count"]), releases, ratio, tuple(beside))
+
+
+def sensitivity(own: float, others: float, relation: str, divides_by_drawn: bool) -> float:
+    """How far a release moves at most: by the unit's own contribution, and by what others pass on."""
+    twice = relation == "replace" or (relation == "remove" and divides_by_drawn)
+    return own * (2 if twice else 1) + others
+
+
+def stated_sensitivity(release: Json, relation: str) -> float:
+    """`sensitivity` of a release of a certificate."""
+    own, others = read.number(release["own_sensitivity"]), read.number(release["propagated_sensitivity"])
+    return sensitivity(own, others, relation, release.get("divides_by_drawn", False))
+
+
+def squared_ratio(moves: float, variance: float) -> float:
+    """(sensitivity / noise std)²."""
+    if moves == 0:
+        return 0.0
+    return moves**2 / variance if variance > 0 else math.inf
+
+
+def squared_mu(release: Json, relation: str) -> float:
+    """(sensitivity / noise std)² of a release of a certificate."""
+    return squared_ratio(stated_sensitivity(release, relation), read.number(release["variance"]))
+
+
+def is_amplified(draw: Draw, relation: str) -> bool:
+    """Whether a hidden Poisson draw amplifies what it serves."""
+    return draw.amplifies and draw.kind == "poisson" and (relation != "zero-out" or not draw.divides_by_drawn)
+
+
+def distance_ratios_of_replaced(draws: Sequence[Draw], relation: str) -> tuple[float, ...]:
+    """How far a replaced unit is from the same draw without it, over how far the two worlds are apart.
+
+    Without it nothing of its own is there; where denominators depend on who is drawn they move as well.
+    Nothing under other relations, where one of the worlds is that draw.
+    """
+    if relation != "replace":
+        return ()
+    moving = [r for draw in draws for r in draw.releases if stated_sensitivity(r, relation) > 0]
+    ratios = [stated_sensitivity(r, "remove") / stated_sensitivity(r, relation) for r in moving]
+    return (max(ratios),) * 2 if max(ratios, default=0.0) else ()
+
+
+def terms_of_draws(draws: Sequence[Draw], relation: str) -> tuple[list[Event], float]:
+    """The terms of ``draws`` under a relation, and the probability that nothing protects."""
+    if relation == "remove" and any(d.moved_by_unit and not is_amplified(d, relation) for d in draws):
+        return [], 1.0
+    return [term for d in draws for term in terms_of_draw(d, relation, is_amplified(d, relation))], 0.0
+
+
+def terms_of_draw(draw: Draw, relation: str, hidden: bool) -> list[Event]:
+    """The terms of one draw, which amplifies where it is ``hidden``."""
+    if draw.kind == "all":
+        return [Event(squared_mu(r, relation), draw.count) for r in draw.releases]
+    if draw.kind not in ("poisson", "fixed"):
+        raise UnknownKindError(f"draw: this checker has no rule for the kind {draw.kind!r}")
+    square = draw.square(relation)
+    if not hidden:
+        return [Event(square, draw.count, "revealed", draw.moved_rate)]
+    ratios = distance_ratios_of_replaced([draw], relation)
+    return [Event(square, draw.count, "replaced" if ratios else "poisson", draw.rate, ratios)]
+
+
+def terms_without_replacement(draws: Sequence[Draw], relation: str) -> list[Event]:
+    """The unit in a round against another device in its place, which may count for more.
+
+    The two messages lie up to the sum of both bounds apart, that of a unit that sends zeros only the other's.
+    Where denominators depend on who is drawn, what all others contribute moves too.
+    """
+    terms: list[Event] = []
+    for draw in draws:
+        if not (draw.amplifies and draw.kind == "fixed"):
+            terms += terms_of_draw(draw, relation, False)
+            continue
+        heaviest, moves = draw.max_weight_ratio, draw.divides_by_drawn
+        farthest = 2 * max(1.0, heaviest) if moves else 1 + heaviest
+        ratios = (farthest, farthest if moves else heaviest)
+        if relation == "replace":
+            ratios = (farthest / 2, farthest / 2)
+        rate = read.number(draw.sampling["sample"]) / max(read.number(draw.sampling["population"]), 1)
+        terms.append(Event(draw.square(relation), draw.count, "fixed", min(1.0, rate), ratios))
+    return terms
+
+
+def term_of_record(part: Json, releases: Sequence[Json], rate: float, relation: str) -> Event:
+    """Releases that were trained on the same draws of a record, which is in a local step with that rate."""
+    square, count = math.fsum(squared_mu(r, "replace") for r in releases), read.count(part["count"])
+    moves = read.numbers(part.get("moves", ())).tolist()
+    if not moves:
+        return Event(square * read.number(part.get("largest_move", 1.0)) ** 2, count)
+    replaced = read.numbers(part.get("replaced_moves", ())).tolist()
+    participation = read.number(part.get("participation", 1.0))
+    between = replaced or moves if relation == "replace" else moves
+    shared = [max(m, 0.5) if participation < 1 else m for m in moves]
+    largest = max(*between, *shared)
+    ways: dict[tuple[float, float], float] = {}
+    for step, (one, other) in enumerate(zip(between, shared, strict=True)):
+        key = one / largest, other / largest
+        ways[key] = ways.get(key, 0.0) + participation * rate * (1 - rate) ** step
+    leaves = participation < 1 or relation == "replace"
+    listed = tuple((chance, *shares) for shares, chance in sorted(ways.items(), reverse=True))
+    total = min(1.0, math.fsum(chance for chance, *_ in listed))
+    return Event(square * largest**2, count, "batches", total, (leaves, *listed))
+
+
+def stated_term(term: Json) -> Event:
+    """A term as the certificate states it."""
+    multiplier, count = read.number(term["multiplier"]), read.count(term.get("count", 1))
+    square = math.inf if multiplier == 0 else 0.0 if math.isinf(multiplier) else multiplier**-2
+    sampling = {"kind": "all"} if term.get("sampling") is None else term["sampling"]
+    kind, rate = str(sampling.get("kind", "all")), read.number(sampling.get("rate", 1.0))
+    if kind == "all":
+        return Event(square, count)
+    if sampling.get("scales") or sampling.get("seen_scales"):
+        return _visible_mixture(square, count, sampling)
+    if kind == "poisson" and not read.flag(sampling.get("hidden", True)):
+        return Event(square, count, "revealed", rate)
+    if ratios := stated_distance_ratios(sampling):
+        return Event(square, count, "replaced", rate, ratios)
+    if kind == "fixed":
+        ratios = tuple(map(read.number, sampling.get("apart", (1.0, 1.0))))
+        rate = read.number(sampling["sample"]) / read.number(sampling["population"])
+        return Event(square, count, kind, rate, ratios)
+    if kind == "batches":
+        ways = tuple(tuple(map(read.number, way)) for way in sampling["moves"])
+        return Event(square, count, kind, rate, (read.flag(sampling.get("shares_a_part", False)), *ways))
+    return Event(square, count, kind, rate)
+
+
+def _visible_mixture(square: float, count: int, sampling: Json) -> Event:
+    """A draw whose noise depends on who else is drawn: by the shares of the largest sensitivity over noise.
+
+    What the probabilities lack to 1, the rounds without noise, tells nothing here: it is charged as failure.
+    """
+    if sampling["kind"] != "poisson":
+        raise UnknownKindError(f"draw: this checker has no rule for scales of the kind {sampling['kind']!r}")
+    rate, ratios = read.number(sampling.get("rate", 1.0)), stated_distance_ratios(sampling)
+    used, inner = (1.0, rate) if read.flag(sampling.get("hidden", True)) else (rate, 1.0)
+    scales, seen = (
+        [(read.number(p), read.number(share) ** 2) for p, share in sampling.get(key, ())]
+        for key in ("scales", "seen_scales")
+    )
+    ways = [(used * p, share, inner, *ratios) for p, share in scales] + [(p, share, 1.0) for p, share in seen]
+    rest = max(0.0, 1.0 - math.fsum(p for p, *_ in ways))
+    return Event(square, count, "visible", rate, (*ways, (rest, 0.0, 1.0)))
+
+
+def stated_distance_ratios(sampling: Json) -> tuple[float, ...]:
+    """How far a replaced unit is stated to be from the draw without it, in the two worlds; else nothing."""
+    if sampling.get("kind") != "poisson" or not read.flag(sampling.get("shares_a_part", False)):
+        return ()
+    one, other = map(read.number, sampling.get("apart", (1.0, 1.0)))
+    return one, other
+
+
+def same_terms(stated: Sequence[Event], derived: Sequence[Event]) -> bool:
+    """Whether the terms are the same, one by one."""
+    return len(stated) == len(derived) and all(
+        (a.count, a.kind, len(a.detail)) == (b.count, b.kind, len(b.detail))
+        and close(a.square, b.square)
+        and close(a.rate, b.rate)
+        and all(np.allclose(x, y, rtol=ROUNDING, atol=1e-12) for x, y in zip(a.detail, b.detail, strict=True))
+        for a, b in zip(stated, derived, strict=True)
+    )

@@ -1,0 +1,38 @@
+"""The facts of every kind of protocol, and a bound of a row that is checked against them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from sfumato.verify.draws import Draw
+from sfumato.verify.group_exposures import GroupFacts
+from sfumato.verify.json_values import Json, Party
+from sfumato.verify.moving import MovingFacts
+from sfumato.verify.tree_exposures import TreeFacts
+
+Facts: TypeAlias = TreeFacts | MovingFacts | GroupFacts
+FACTS: dict[str, type[TreeFacts] | type[MovingFacts] | type[GroupFacts]] = {
+    "tiered": TreeFacts,
+    "moving": MovingFacts,
+    **dict.fromkeys(("dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"), GroupFacts),
+}
+"""Every kind of protocol whose facts this checker can read; any other is an error."""
+
+
+class CertifiedBound(NamedTuple):
+    """A bound of a row as its certificate states it, and what it is checked against."""
+
+    name: str
+    cert: Json
+    draws: Sequence[Draw]
+    table: Sequence[Json]  # of all releases
+    spec: Json
+    facts: Facts
+    unit: int
+    coalition: Sequence[Party]
+    is_record: bool
+
+    def exposure_problems(self) -> list[str]:
+        """How its exposed set differs from what the facts require."""
+        return [*self.facts.exposure_problems(self.name, self.cert, self.draws, self.unit, self.coalition)]

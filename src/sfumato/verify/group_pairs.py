@@ -1,0 +1,113 @@
+"""Pairs of a worker and an observer in groups that are charged alike."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from sfumato.verify.group_exposures import GroupFacts
+from sfumato.verify.json_values import Party
+
+
+class GroupPairs:
+    """Pairs of a worker and an observer in groups, by all that is charged if everything upstream is exposed,
+    by how often the unit and linking workers move what the observer receives, and by trust.
+
+    To find them each pair is looked at once of those that counting neighbours again and again (colour
+    refinement) does not tell apart: such pairs are charged alike.
+    """
+
+    def __init__(self, facts: GroupFacts) -> None:
+        self.facts = facts
+        self.first = [int(np.flatnonzero(facts.kind_of == kind)[0]) for kind in range(len(facts.sizes))]
+        self._known: dict[Any, int] = {}
+        self._charges: dict[Any, Any] = {}
+        self._colours: dict[int, tuple[list[int], list[int]]] = {}
+
+    def _number_of_key(self, key: Any) -> int:
+        """A number for a key; equal keys have one."""
+        return self._known.setdefault(key, len(self._known))
+
+    def _numbers_with_neighbours(
+        self, mine: Sequence[int], theirs: Sequence[int], near: Sequence[Sequence[Sequence[int]]]
+    ) -> list[int]:
+        """A number for every node by its own and those of its neighbours, which ``near`` lists by era."""
+        keys = (
+            (own, *(tuple(sorted(theirs[n] for n in era[i])) for era in near)) for i, own in enumerate(mine)
+        )
+        return [self._number_of_key(key) for key in keys]
+
+    def colours(self, unit_kind: int) -> tuple[list[int], list[int]]:
+        """A number for every kind of workers and every group, where one worker of a kind is the unit."""
+        if unit_kind in self._colours:
+            return self._colours[unit_kind]
+        facts, ledger = self.facts, self.facts.ledger
+        shares = ledger["shares_that_unmask"] or [0] * facts.groups
+        names = ("clip_per_group", "noise_multiplier_per_group", "poisson_rate_per_group")
+        cohort = ledger.get("cohort_per_group") or [0] * facts.groups
+        least = ledger.get("least_survivors_per_group") or []
+        columns = [*(ledger[name] for name in names), shares, cohort, facts.devices_add_noise, *least]
+        number, number_each = self._number_of_key, self._numbers_with_neighbours
+        groups = [number(("group", *row)) for row in zip(*columns, strict=True)]
+        kinds = [number(("kind", int(size), kind == unit_kind)) for kind, size in enumerate(facts.sizes)]
+        inside = [[np.flatnonzero(row).tolist() for row in era] for era in facts.kinds]
+        around = [[np.flatnonzero(row).tolist() for row in era.T] for era in facts.kinds]
+        told = 0
+        while told < (told := len({*kinds, *groups})):
+            kinds, groups = number_each(kinds, groups, inside), number_each(groups, kinds, around)
+        self._colours[unit_kind] = kinds, groups
+        return kinds, groups
+
+    def key_of(self, unit: int, observer: Party) -> Any:
+        """The key of a pair: equal for pairs that are charged alike."""
+        unit_kind = int(self.facts.kind_of[unit])
+        kinds, groups = self.colours(unit_kind)
+        who, _, index = observer
+        place = kinds[int(self.facts.kind_of[index])] if who == "device" else groups[index]
+        key = tuple(sorted(kinds)), tuple(sorted(groups)), who, place
+        if key not in self._charges:
+            self._charges[key] = self.facts.trusts(unit, observer), self._charge_upstream(unit, observer)
+        return self._charges[key]
+
+    def _charge_upstream(self, unit: int, observer: Party) -> Any:
+        """What is charged if everything upstream of the observer is exposed."""
+        facts, found = self.facts, Counter[Any]()
+        seen = facts.received_releases([observer])
+        exposed = facts.releases_upstream(unit, seen)
+        charged = facts.charged_sums(unit, seen)[0]
+        received = [row for row in charged if row[2]]
+        of_unit = [release for row in received for release, *_ in facts.releases(row, seen, [observer])]
+        if any(release.own > 0 and not release.noise.any() for release in of_unit):
+            return "unprotected"  # whatever else is exposed
+        for row, count in facts.charged_sums(unit, exposed)[0].items():
+            for release, drawn, times in facts.releases(row, seen, [observer]):
+                figures = release.own, release.others, float(release.noise.sum()), drawn["rate"]
+                rest = release.draw_independent, release.linking, release.amplifies_propagated
+                rounded = tuple(f"{figure:.6g}" for figure in figures)
+                left = drawn.get("population"), drawn.get("sample")
+                found[(*rounded, *rest, drawn["kind"], drawn["hidden"], *left)] += times * count
+        return frozenset(found.items())
+
+    def counts(self) -> Counter[Any]:
+        """How many pairs there are of each kind."""
+        found = Counter[Any]()
+        for units, pairs in self.units():
+            found.update({key: len(units) * count for key, count in pairs.items()})
+        return found
+
+    def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
+        """Workers of the same groups, and the pairs of one of them."""
+        facts = self.facts
+        for kind, unit in enumerate(self.first):
+            found = Counter[Any]()
+            for group in range(facts.groups):
+                found[self.key_of(unit, ("master", 1, group))] += 1
+            for other, more in enumerate(facts.sizes):
+                count = int(more) - (other == kind)
+                if count:
+                    worker = next(i for i in np.flatnonzero(facts.kind_of == other) if i != unit)
+                    found[self.key_of(unit, ("device", 0, int(worker)))] += count
+            yield np.flatnonzero(facts.kind_of == kind).tolist(), found

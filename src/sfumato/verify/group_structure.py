@@ -1,0 +1,145 @@
+"""Overlapping groups as the facts have them: members, steps, observers, draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.verify import read
+from sfumato.verify.json_values import Json, Party, UnknownKindError, kind_and_index, require_index_below
+
+
+class GroupStructure:
+    """Overlapping groups: who is in which group when, who receives what, and who is drawn."""
+
+    def __init__(self, ledger: Json) -> None:
+        self.ledger = ledger
+        self.kind = str(ledger["kind"])
+        self.every = read.count(ledger["merge_every"])
+        self.intervals = self.kind in ("dp-ogl+", "dp-ogl-local") and self.every > 1
+        self.raw_inside = self.kind == "dp-ogl+" and self.every > 1
+        rounds = read.count(ledger["rounds"])
+        begun = -(-rounds // self.every) if self.raw_inside else rounds // self.every
+        self.steps = begun if self.intervals else rounds
+        length = self.every if self.intervals else 1
+        self.era_starts = [(read.count(era["first_epoch"]) - 1) // length + 1 for era in ledger["eras"]]
+        self.groups = len(ledger["eras"][0]["groups"])
+        self.workers = read.count(ledger["devices"])
+        self.inside = [self._membership(era["groups"]) for era in ledger["eras"]]
+        # workers that are in the same groups in every era count together
+        rows = np.concatenate(self.inside, axis=1)
+        kinds, self.kind_of, self.sizes = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+        self.kind_of = self.kind_of.reshape(-1)
+        self.kinds = np.split(kinds, len(self.inside), axis=1)
+        self.devices_add_noise = self._groups_with_noisy_workers(ledger["noise_added_by"])
+
+    def _groups_with_noisy_workers(self, stated: Any) -> list[bool]:
+        """Of every group whether its workers add the noise: stated once for all, or for each of them."""
+        owners = [stated] * self.groups if isinstance(stated, str) else list(stated)
+        if len(owners) != self.groups or not set(owners) <= {"master", "devices"}:
+            raise ValueError(f"noise_added_by: {stated!r}: must be master or devices, for every group")
+        if self.raw_inside and "devices" in owners:
+            no_rule = "this checker has no rule for dp-ogl+ where devices add it"
+            raise UnknownKindError(f"noise_added_by: {no_rule}")
+        return [owner == "devices" for owner in owners]
+
+    def trusts(self, unit: int, observer: Party) -> bool:
+        """Whether a worker sends raw updates to an observer: a master that noises the sums of its group."""
+        kind, _, group = observer
+        own = kind == "master" and any(bool(inside[unit, group]) for inside in self.inside)
+        return own and not self.devices_add_noise[group]
+
+    @property
+    def raw_workers(self) -> int:
+        """How many workers send raw updates to a master."""
+        raw = [~np.array(self.devices_add_noise) & inside for inside in self.inside]
+        return int(np.logical_or.reduce(raw).any(axis=1).sum())
+
+    def _membership(self, groups: Sequence[Sequence[int]]) -> npt.NDArray[np.bool_]:
+        """Which worker is in which group."""
+        found = np.zeros((self.workers, self.groups), dtype=np.bool_)
+        for group, members in enumerate(groups):
+            found[list(members), group] = True
+        return found
+
+    @property
+    def pair_count(self) -> int:
+        """Ordered pairs of a device and an observer: masters, and the other devices."""
+        return self.workers * (self.groups + self.workers - 1)
+
+    def party_named(self, name: str) -> Party:
+        """What the name of an observer stands for."""
+        kind, index = kind_and_index(name)
+        if kind not in ("device", "master"):
+            raise ValueError(f"there is no party {name!r}")
+        require_index_below(name, index, self.workers if kind == "device" else self.groups)
+        return (kind, 0 if kind == "device" else 1, index)
+
+    def era_of_step(self, step: int) -> int:
+        """Which structure holds at a step."""
+        return sum(start <= step for start in self.era_starts) - 1
+
+    def merges(self, step: int) -> bool:
+        """Whether workers start a step from the mean of their groups' models."""
+        period = 1 if self.intervals or self.kind == "ms-fedavg" else self.every
+        return (step - 1) % period == 0
+
+    def message_bound(self, group: int) -> float:
+        """Bound of one worker's contribution to a release."""
+        if self.kind == "ms-fedavg":
+            return 1.0
+        intervals = math.sqrt(self.every) if self.intervals else 1.0
+        return float(self.ledger["clip_per_group"][group]) * intervals
+
+    def received_releases(self, coalition: Sequence[Party]) -> list[int]:
+        """How many releases of each group the coalition receives."""
+        found = [0] * self.groups
+        ends = [start - 1 for start in self.era_starts[1:]] + [self.steps]
+        for inside, start, end in zip(self.inside, self.era_starts, ends, strict=True):
+            for kind, _, index in coalition if start <= self.steps else ():
+                for group in np.flatnonzero(inside[index]).tolist() if kind == "device" else [index]:
+                    found[group] = max(found[group], min(end, self.steps))
+        return found
+
+    def masters_in(self, coalition: Sequence[Party]) -> dict[int, bool]:
+        """Masters in the coalition, and whether one meets single messages in any era."""
+        found = {}
+        for kind, _, group in coalition:
+            if kind == "device":
+                continue
+            single = self.ledger["transport"] == "plain"
+            for inside in self.inside if not single else ():
+                below = sum(bool(inside[i, group]) for kind, _, i in coalition if kind == "device")
+                thresholds = self.ledger["shares_that_unmask"]
+                single |= bool(thresholds) and below >= read.count(thresholds[group])
+            found[group] = single
+        return found
+
+    def releases_upstream(self, unit: int, seen: Sequence[int]) -> list[int]:
+        """How many releases of each group the first ``seen`` ones follow from, the unit being no link."""
+        until = np.array(seen)
+        others = self.sizes.copy()
+        others[self.kind_of[unit]] -= 1
+        for step in range(self.steps, 1, -1):
+            if self.merges(step):
+                inside = self.kinds[self.era_of_step(step)][others > 0]
+                near = inside[(inside & (until >= step)).any(axis=1)].any(axis=0)
+                until[near] = np.maximum(until[near], step - 1)
+        return [int(n) for n in until]
+
+    def _rate_and_cohort(self, group: int, size: int) -> tuple[float, int | None]:
+        """Rate at which a worker is drawn, and how many are where that is a fixed number, not everybody."""
+        cohort = self.ledger.get("cohort_per_group")
+        if not cohort:
+            return float(self.ledger["poisson_rate_per_group"][group]), None
+        count = read.count(cohort[group])
+        return count / size, count if count < size else None
+
+    def _least_survivors(self, group: int, era: int) -> int | None:
+        """Messages that a released sum holds at least, where messages may be lost."""
+        listed = self.ledger.get("least_survivors_per_group")
+        return read.count(listed[era][group]) if listed else None

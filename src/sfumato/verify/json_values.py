@@ -1,0 +1,62 @@
+"""Types of the checker, names of parties, chances, and how figures are compared."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[np.float64]
+Json: TypeAlias = Mapping[str, Any]
+Party: TypeAlias = tuple[str, int, int]
+"""Kind, tier and index of a unit or an observer."""
+
+ROUNDING = 1e-9
+"""Relative difference of two figures that were computed in another order."""
+BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What reading a file fails with whose content does not fit: a mismatch."""
+
+
+class UnknownKindError(ValueError):
+    """A kind of event or draw that this checker has no rule for."""
+
+
+def close(one: float, other: float) -> bool:
+    """Whether two figures are equal up to the order in which things were added up; ∞ only if both are."""
+    largest = max(abs(one), abs(other), 1e-300)
+    return one == other or (math.isfinite(largest) and abs(one - other) <= ROUNDING * largest)
+
+
+def chance_of_any(chance: float, times: int) -> float:
+    """The probability that something of probability ``chance`` happens in any of ``times`` rounds."""
+    return 1.0 if chance >= 1 and times else -math.expm1(times * math.log1p(-chance))
+
+
+def kind_and_index(name: str) -> tuple[str, int]:
+    """Kind and number of a party, written in the one way that there is."""
+    found = re.fullmatch(r"(.+):(0|[1-9][0-9]{0,9})", name, re.ASCII)
+    if found is None:
+        raise ValueError(f"there is no party {name!r}")
+    return found[1], int(found[2])
+
+
+def require_index_below(name: str, index: int, count: int) -> None:
+    """Refuse the party ``name``, whose ``index`` must be below ``count``."""
+    if index >= count:
+        raise ValueError(f"there is no party {name!r}")
+
+
+def shortened(value: Any) -> str:
+    """At most 80 characters of a value."""
+    text = str(value.tolist() if isinstance(value, np.ndarray) else value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def difference(what: str, one: Any, other: Any) -> Iterator[str]:
+    """A mismatch where a certificate says ``one`` and not ``other``."""
+    if one != other and not (isinstance(one, float) and isinstance(other, float) and close(one, other)):
+        yield f"{what}: the certificate says {one}; it must be {other}"

@@ -1,0 +1,243 @@
+"""Hockey-stick curves of one release, with the unit against without it, under every kind of draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from scipy import special
+
+from sfumato.verify.json_values import Array
+
+TAIL = 9.5  # standard deviations: beyond is a probability of 1e-21
+
+
+def gaussian_delta(epsilon: Array | float, mu: Array | float) -> Array:
+    """δ of N(μ, 1) against N(0, 1) at any real ε: Φ(a) − e^ε Φ(a − μ) with a = μ/2 − ε/μ."""
+    e, m = np.broadcast_arrays(np.asarray(epsilon, dtype=np.float64), np.asarray(mu, dtype=np.float64))
+    with np.errstate(all="ignore"):
+        nothing = np.maximum(-np.expm1(np.minimum(e, 0.0)), 0.0)  # μ = 0
+        a = m / 2 - e / m
+        large = special.ndtr(a) - np.exp(e + special.log_ndtr(a - m))
+        low = np.minimum(a, 0.0)
+        mills = special.erfcx(-low / math.sqrt(2)) - special.erfcx((m - low) / math.sqrt(2))
+        small = np.exp(-0.5 * low * low) * mills / 2
+        found = np.where(m == 0, nothing, np.where(np.isinf(m), 1.0, np.where(a > 0, large, small)))
+    return np.clip(found, 0.0, 1.0)
+
+
+@dataclass(frozen=True, order=True)
+class Event:
+    """``count`` independent releases of μ² = ``square`` where the unit is used, under one draw."""
+
+    square: float
+    count: int
+    kind: str = "unsampled"
+    rate: float = 1.0
+    detail: tuple[Any, ...] = ()
+
+    @property
+    def mu(self) -> float:
+        """Sensitivity over noise of one release that uses the unit."""
+        return math.sqrt(self.square)
+
+
+Profile: TypeAlias = Callable[[Array], Array]
+
+
+class LossCurve(NamedTuple):
+    """The hockey-stick curve of one release in one direction, and the range of its privacy losses."""
+
+    curve: Profile
+    least: float
+    most: float
+
+
+def _log_ratio(x: float, moves: Sequence[tuple[float, float]], rest: float) -> float:
+    """Privacy loss at ``x`` of a mixture of N(μ, 1), and of N(0, 1) by ``rest``, against N(0, 1)."""
+    parts = [math.log(c) + mu * x - mu * mu / 2 for c, mu in moves if c > 0]
+    return float(special.logsumexp([*parts, math.log(rest)] if rest > 0 else parts))
+
+
+def gaussian_curve(term: Event, forward: bool) -> LossCurve:
+    """N(μ, 1) against N(0, 1)."""
+    mu, half = term.mu, term.square / 2
+    return LossCurve(lambda e: gaussian_delta(e, mu), half - TAIL * mu, half + TAIL * mu)
+
+
+def seen_draw_curve(term: Event, forward: bool) -> LossCurve:
+    """A Gaussian with probability q, else nothing; which one is seen."""
+    one, q = gaussian_curve(term, forward), term.rate
+    curve: Profile = lambda e: q * one.curve(e) + (1 - q) * np.maximum(-np.expm1(np.minimum(e, 0.0)), 0.0)  # noqa: E731
+    return LossCurve(curve, min(0.0, one.least), max(0.0, one.most))
+
+
+def poisson_curve(term: Event, forward: bool) -> LossCurve:
+    """(1 − q) N(0, 1) + q N(μ, 1) against N(0, 1), or the other way round.
+
+    With e^η = (e^ε − 1 + q)/q the first is q δ(η; μ) where e^ε > 1 − q, and 1 − e^ε below. With
+    e^η = (e^−ε − 1 + q)/q the second is (1 − (1 − q) e^ε) δ(−η; μ) where e^−ε > 1 − q, and 0 above.
+    """
+    q, mu = term.rate, term.mu
+    moves = [(q, mu)]
+
+    def with_unit(e: Array) -> Array:
+        with np.errstate(all="ignore"):
+            inner = _epsilon_before_sampling(e, q)
+            return np.where(e > math.log1p(-q), q * gaussian_delta(np.nan_to_num(inner), mu), -np.expm1(e))
+
+    def without(e: Array) -> Array:
+        with np.errstate(all="ignore"):
+            inner = -np.nan_to_num(_epsilon_before_sampling(-e, q))
+            found = -np.expm1(e + math.log1p(-q)) * gaussian_delta(inner, mu)
+            return np.where(e < -math.log1p(-q), found, 0.0)
+
+    if forward:
+        return LossCurve(with_unit, _log_ratio(-TAIL, moves, 1 - q), _log_ratio(mu + TAIL, moves, 1 - q))
+    return LossCurve(without, -_log_ratio(TAIL, moves, 1 - q), -_log_ratio(-TAIL, moves, 1 - q))
+
+
+def _epsilon_before_sampling(e: Array, q: float) -> Array:
+    """η with e^η = (e^ε − 1 + q)/q, also where ε is small beside q."""
+    near = np.log1p(np.expm1(np.minimum(e, 1.0)) / q)
+    return np.asarray(np.where(e < 1, near, e + np.log1p((q - 1) * np.exp(-e)) - math.log(q)))
+
+
+def _delta_with_shared_part(e: Array, p: float, s: float, t: float) -> Array:
+    """The curve at ε ≥ 0 of pA + (1 − p)B against pA' + (1 − p)B, with A at most s from A' and t from B.
+
+    Split A into cA + (1 − c)A: the divergence is at most the sum of those of cpA against e^ε pA' and of
+    (1 − c)pA against (e^ε − 1)(1 − p)B, which compare pairs only. With all three Gaussians on one line, and
+    the c at which both change sign in the same place z, that is
+    p Φ(z) − e^ε p Φ(z − s) − (e^ε − 1)(1 − p) Φ(z − t).
+    """
+    if s == t:  # then it is p δ(η; s) with e^η = (e^ε − 1 + p) / p, which does not cancel
+        with np.errstate(all="ignore"):
+            return np.asarray(p * gaussian_delta(np.nan_to_num(_epsilon_before_sampling(e, p)), s))
+    with np.errstate(all="ignore"):
+        shared = np.log(np.expm1(e)) + math.log1p(-p) if p < 1 else np.full_like(e, -np.inf)
+        z = np.minimum(s / 2 - e / s, (math.log(p) - shared) / t + t / 2)
+        for _ in range(8):  # Newton from above: the difference is convex and increasing in z
+            one, two = e + math.log(p) + s * z - s * s / 2, shared + t * z - t * t / 2
+            both = np.logaddexp(one, two)
+            z = z - (both - math.log(p)) / (s * np.exp(one - both) + t * np.exp(two - both))
+        taken = np.exp(e + math.log(p) + special.log_ndtr(z - s)) + np.exp(shared + special.log_ndtr(z - t))
+    return np.asarray(np.maximum(p * special.ndtr(z) - taken, 0.0))
+
+
+def shared_part_curve(ways: Sequence[tuple[float, float, float, float]], forward: bool) -> LossCurve:
+    """Both worlds leave a shared part: each way with its probability, s from each other, t and t' from it.
+
+    Each way goes with its part of what is shared. Below ε = 0 the curve is that of the other direction,
+    mirrored.
+    """
+    p = min(1.0, math.fsum(c for c, *_ in ways))
+
+    def above(e: Array, place: int) -> Array:
+        return np.asarray(sum(way[0] / p * _delta_with_shared_part(e, p, way[1], way[place]) for way in ways))
+
+    def curve(e: Array) -> Array:
+        (there, back), low = (2, 3) if forward else (3, 2), np.minimum(e, 0.0)
+        mirrored = -np.expm1(low) + np.exp(low) * above(-low, back)
+        return np.where(e >= 0, above(np.maximum(e, 0.0), there), mirrored)
+
+    top = max(max(way[1:]) for way in ways)
+    most = _log_ratio(top + TAIL, [(p, top)], 1 - p)
+    return LossCurve(curve, -most, most)
+
+
+def fixed_size_curve(term: Event, forward: bool) -> LossCurve:
+    """A fixed number drawn, unseen: with probability γ the unit takes the place of another device.
+
+    Given all the others, A and A' are what is sent with the unit in the two worlds, and B with that device;
+    or B without the unit, where each is drawn by itself and the unit is replaced.
+    """
+    one, other = term.detail
+    return shared_part_curve([(term.rate, term.mu, term.mu * one, term.mu * other)], forward)
+
+
+def batch_draw_curve(term: Event, forward: bool) -> LossCurve:
+    """A record drawn by its device: N(0, 1) against a mixture of N(s, 1), or both worlds leave that part."""
+    shares, *ways = term.detail
+    if shares:
+        moved = [(c, s * term.mu, t * term.mu, t * term.mu) for c, s, t in ways if c > 0]
+        return shared_part_curve(moved, forward)
+    moves = [(c, s * term.mu) for c, s, _ in ways if c > 0]
+    rest = max(0.0, 1.0 - math.fsum(c for c, _ in moves))
+    top = max(mu for _, mu in moves)
+    places = np.linspace(-2 * TAIL, 2 * TAIL + top, 1 << 14)
+
+    def loss(x: Array) -> Array:
+        total = np.full_like(x, math.log(rest) if rest > 0 else -math.inf)
+        for c, mu in moves:
+            total = np.logaddexp(total, math.log(c) + mu * x - mu * mu / 2)
+        return total
+
+    def slope(x: Array, at: Array) -> Array:
+        return np.asarray(sum(mu * np.exp(math.log(c) + mu * x - mu * mu / 2 - at) for c, mu in moves))
+
+    def place(wanted: Array) -> Array:
+        x = np.interp(wanted, loss(places), places)
+        for _ in range(4):  # Newton from below or above: the loss is convex and increasing
+            at = loss(x)
+            with np.errstate(all="ignore"):
+                step = np.nan_to_num((wanted - at) / slope(x, at))
+            x = np.clip(x + np.clip(step, -1.0, 1.0), places[0], places[-1])
+        return np.where(wanted <= (math.log(rest) if rest > 0 else -math.inf), -math.inf, x)
+
+    def mass(x: Array) -> Array:
+        return np.asarray(rest * special.ndtr(-x) + sum(c * special.ndtr(mu - x) for c, mu in moves))
+
+    def with_record(e: Array) -> Array:
+        x = place(e)
+        return np.asarray(mass(x) - np.exp(e + special.log_ndtr(-x)))
+
+    def without(e: Array) -> Array:
+        x = place(-e)
+        below = rest * special.ndtr(x) + sum(c * special.ndtr(x - mu) for c, mu in moves)
+        with np.errstate(all="ignore"):
+            return np.asarray(special.ndtr(x) - np.where(below > 0, np.exp(e + np.log(below)), 0.0))
+
+    if forward:
+        return LossCurve(with_record, _log_ratio(-TAIL, moves, rest), _log_ratio(top + TAIL, moves, rest))
+    return LossCurve(without, -_log_ratio(TAIL, moves, rest), -_log_ratio(-TAIL, moves, rest))
+
+
+def visible_mixture_curve(term: Event, forward: bool) -> LossCurve:
+    """A mixture whose outcome everybody sees: its probability, μ² ratio, and the rate of a hidden draw."""
+    ways = []
+    for chance, ratio, rate, *apart in term.detail:
+        kind = "unsampled" if rate == 1 else "replaced" if apart else "poisson"
+        inner = Event(term.square * ratio, 1, kind, rate, tuple(apart))
+        ways.append((chance, CURVES[kind](inner, forward)))
+
+    def curve(e: Array) -> Array:
+        total = np.zeros_like(e)
+        for chance, one in ways:
+            first = min(one.least, 0.0)
+            at_first, at_last = one.curve(np.array([first, one.most]))
+            # The curve of the other direction at -ε is (D(ε) - 1 + e^ε) / e^ε; both curves only fall.
+            mirrored = max(0.0, at_first + math.expm1(first)) / math.exp(first)
+            low = np.minimum(e, 0.0)
+            part = np.where(e > one.most, at_last, np.exp(low) * mirrored - np.expm1(low))
+            reached = np.flatnonzero((e >= first) & (e <= one.most))
+            part[reached] = one.curve(e[reached])
+            total += chance * part
+        return total
+
+    return LossCurve(curve, min(one.least for _, one in ways), max(one.most for _, one in ways))
+
+
+CURVES: dict[str, Callable[[Event, bool], LossCurve]] = {
+    "unsampled": gaussian_curve,
+    "revealed": seen_draw_curve,
+    "poisson": poisson_curve,
+    "fixed": fixed_size_curve,
+    "replaced": fixed_size_curve,
+    "batches": batch_draw_curve,
+    "visible": visible_mixture_curve,
+}
+"""Every kind of event that this checker can compose; any other is an error."""

@@ -1,0 +1,99 @@
+"""Whether rows stand for every pair as often as there are such pairs, for every rate and every site."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sfumato.verify import read
+from sfumato.verify.facts import Facts
+from sfumato.verify.group_pairs import GroupPairs
+from sfumato.verify.json_values import ROUNDING, Json, kind_and_index
+from sfumato.verify.moving import MovingFacts, MovingPairs
+from sfumato.verify.spec_settings import site_places
+from sfumato.verify.tree_exposures import TreeFacts
+from sfumato.verify.tree_pairs import TreePairs
+
+
+def pair_problems(
+    rows: Sequence[Json], facts: Facts, relation: str, sites: Mapping[int, str]
+) -> Iterator[str]:
+    """Where the rows about one kind of unit do not stand for every pair as often as there are such pairs."""
+    if isinstance(facts, MovingFacts):
+        moving = MovingPairs(facts, relation)
+        yield from moving.problems(rows, facts)
+        yield from _record_rate_and_site_problems(rows, facts, moving, sites)
+        return
+    pairs = TreePairs(facts) if isinstance(facts, TreeFacts) else GroupPairs(facts)
+    stated, named = Counter[Any](), dict[Any, str]()
+    for row in rows:
+        unit = kind_and_index(row["unit"])[1]
+        if "," in row["observer"]:
+            yield f"privacy.json: {row['unit']} towards {row['observer']}: is no pair with one observer"
+            continue
+        pair = pairs.key_of(unit, facts.party_named(row["observer"]))
+        stated[pair] += read.count(row["stands_for"])
+        named.setdefault(pair, f"{row['unit']} towards {row['observer']}")
+    wanted = pairs.counts()
+    for pair in stated.keys() | wanted.keys():
+        if stated[pair] != wanted[pair]:
+            who = named.get(pair, "no row (a pair is left out)")
+            stands_for = f"stated {stated[pair]}; there are {wanted[pair]}"
+            yield f"privacy.json: stands_for: pairs like {who}: {stands_for}"
+    yield from _record_rate_and_site_problems(rows, facts, pairs, sites)
+
+
+def _record_rate_and_site_problems(
+    rows: Sequence[Json], facts: Facts, pairs: TreePairs | GroupPairs | MovingPairs, sites: Mapping[int, str]
+) -> Iterator[str]:
+    """Where rows about one kind of pairs stand for a unit with a larger ε than theirs, or leave a site out.
+
+    Such pairs differ in how often the records of their devices are drawn. None has a larger ε than its row if
+    at least as many as lie above any row are stood for by rows above it.
+    """
+    first = facts.eras[0] if isinstance(facts, MovingFacts) else facts
+    of_records = any(row["unit"].startswith("record:") for row in rows) and "batches" in first.ledger
+    says_sites = any("sites" in row for row in rows)
+    if not (of_records or says_sites):
+        return
+    listed = read.numbers(first.ledger["batches"]["rate_per_device"]).tolist() if of_records else []
+    rates: Mapping[int, float] = defaultdict(float, enumerate(listed))
+    about: dict[Any, list[Json]] = {}
+    for row in (row for row in rows if "," not in row["observer"]):
+        pair = pairs.key_of(kind_and_index(row["unit"])[1], facts.party_named(row["observer"]))
+        about.setdefault(pair, []).append(row)
+    there: dict[Any, list[tuple[int, int]]] = {}
+    for units, of_one in pairs.units():
+        for pair, count in of_one.items():
+            there.setdefault(pair, []).extend((unit, count) for unit in units)
+    for pair, some in about.items():
+        stated = [(rates[kind_and_index(row["unit"])[1]] * (1 + ROUNDING), row) for row in some]
+        for level, row in stated:
+            held = sum(read.count(other["stands_for"]) for rate, other in stated if rate > level)
+            if sum(count for unit, count in there.get(pair, ()) if rates[unit] > level) > held:
+                yield f"privacy.json: {row['unit']}: more such pairs have records that are drawn more often"
+        if says_sites:
+            least, named = defaultdict[str, float](float), defaultdict[str, float](float)
+            for unit, _ in there.get(pair, ()):
+                if unit in sites:
+                    least[sites[unit]] = max(least[sites[unit]], rates[unit])
+            for level, row in stated:
+                for site in row.get("sites", ()):
+                    named[site] = max(named[site], level)
+            if least.keys() != named.keys() or any(named[site] < rate for site, rate in least.items()):
+                who = f"{some[0]['unit']} towards {some[0]['observer']}"
+                yield f"privacy.json: sites: rows like {who} name other sites than have such pairs"
+
+
+def site_of_each_device(topology: Json, facts: Facts) -> dict[int, str]:
+    """The site of every device, where spec.yaml names devices, or the aggregators above them."""
+    names = topology.get("device_names") or topology.get("worker_names")
+    if names:
+        return {device: str(name) for device, name in enumerate(names)}
+    if not isinstance(facts, TreeFacts):
+        return {}
+    found = {where: name for name, where in site_places(topology.get("sites") or ()).items()}
+    last = facts.depth - 1
+    devices = range(int(facts.devices.sum())) if any(tier == last for tier, _ in found) else ()
+    return {device: found[last, facts.leaf_of(device)] for device in devices}

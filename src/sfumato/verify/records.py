@@ -1,0 +1,200 @@
+"""Records that their devices draw: whether a row charges them as the facts require."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from sfumato.verify import read
+from sfumato.verify.draws import Draw
+from sfumato.verify.facts import CertifiedBound
+from sfumato.verify.group_exposures import GroupFacts
+from sfumato.verify.json_values import ROUNDING, Json
+from sfumato.verify.moving import MovingFacts
+from sfumato.verify.spec_records import moved_shares
+from sfumato.verify.tree_exposures import TreeFacts
+
+
+def record_problems(bound: CertifiedBound) -> Iterator[str]:
+    """Whether a record is charged by draws that the facts have, on the releases of the flow bound."""
+    record, facts = bound.cert["record"], bound.facts
+    batches = (facts.eras[0] if isinstance(facts, MovingFacts) else facts).ledger.get("batches")
+    if batches is None or bound.name != "flow" or bound.spec.get("control"):
+        yield "record: no draw of records amplifies this bound"
+        return
+    rate = read.numbers(batches["rate_per_device"]).tolist()[bound.unit]
+    if read.number(record["rate"]) < rate * (1 - ROUNDING):  # pair_counts.py looks at others of the row
+        yield f"record: rate: stated {record['rate']}; the facts give {rate}"
+    if not isinstance(facts, MovingFacts):
+        yield from _part_problems(bound, facts, record["parts"])
+        return
+    at_steps = read.number(batches["noise_at_steps"]) > 0  # one part an era, whatever is sent
+    sizes = [1 if at_steps else len(draw.releases) for draw in bound.draws]
+    for era, draw, parts in zip(facts.eras, bound.draws, _parts_by_era(record["parts"], sizes), strict=True):
+        problems = _part_problems(bound._replace(draws=[draw]), era, parts)
+        yield from (f"from round {era.ledger['from_round']}: {problem}" for problem in problems)
+
+
+def _parts_by_era(parts: Sequence[Json], sizes: Sequence[int]) -> Iterator[list[Json]]:
+    """As many parts in order as have each number of releases; whatever is left goes with the last."""
+    left = list(parts)
+    for place, size in enumerate(sizes, start=1):
+        mine: list[Json] = []
+        while left and (place == len(sizes) or sum(len(part["releases"]) for part in mine) < size):
+            mine.append(left.pop(0))
+        yield mine
+
+
+def _part_problems(
+    bound: CertifiedBound, facts: TreeFacts | GroupFacts, parts: Sequence[Json]
+) -> Iterator[str]:
+    """Whether the parts of a record's charge are what the releases of one tree, or of groups, amount to."""
+    batches, table, unit = facts.ledger["batches"], bound.table, bound.unit
+    if multiplier := read.number(batches["noise_at_steps"]):
+        yield from _noised_step_problems(parts, table, multiplier, facts, unit)
+        return
+    tree = facts if isinstance(facts, TreeFacts) else None
+    moves, replaced = moved_shares(batches, tree.leaf_of(unit) if tree else 0)
+    sending = tree.sending_steps(tree.leaf_of(unit)) if tree else []
+    # in groups bits go with masters who add the noise
+    noised_first = tree and all(tree.message_variance(step)[tree.class_of(unit)] > 0 for step in sending)
+    rounded = bool(batches.get("rounded")) and not noised_first
+    examples = (bound.spec["privacy"].get("clip") or {}).get("kind") == "example"
+    answers = read.count(batches.get("answering", 0)), read.number(batches.get("beyond", 0.0))
+    flow, charged = Counter[int](), Counter[int]()
+    for draw in bound.draws:
+        for place, release in enumerate(draw.releases):
+            step = place if tree else 0
+            flow[_release_hash(release)] += draw.count
+            most, shares = read.number(release["variance"]), (moves[step], replaced[step])
+            if examples:  # of groups `record_noise_problems` compares all at once
+                most = tree.noise_of_records(sending[step], unit, bound.coalition) if tree else math.inf
+                most = most if has_gaussian_law(bound.spec) or not tree else 0.0
+            if rounded:
+                most, shares = (0.0 if examples else most), ((1.0,) * len(moves[step]),) * 2
+            check = _ReleaseOfRecord(release, most, draw, shares, sum(map(len, moves)))
+            yield from check.problems(parts, table, answers if examples else None)
+    for part in parts:
+        for i in read.counts(part["releases"]):
+            charged[_release_hash(table[i])] += read.count(part["count"])
+    if charged != flow:
+        yield "record: the releases charged are not those of the flow bound"
+    if isinstance(facts, GroupFacts):
+        exposed = read.counts(bound.cert["exposed_releases_per_group"]).tolist()
+        yield from hidden_start_problems(parts, facts, exposed, unit, table)
+        if examples:
+            gaussian = has_gaussian_law(bound.spec)
+            yield from facts.record_noise_problems(parts, table, exposed, unit, bound.coalition, gaussian)
+
+
+def has_gaussian_law(spec: Json) -> bool:
+    """Whether the noise of a spec is Gaussian."""
+    mechanism = spec["privacy"].get("mechanism")
+    return not mechanism or str(mechanism.get("law", "other")) == "gaussian"
+
+
+def _release_hash(release: Json) -> int:
+    """Equal for releases of one name, vector and sensitivity."""
+    own = read.number(release["own_sensitivity"])
+    return hash((release["name"], release["vector"], own, read.number(release["propagated_sensitivity"])))
+
+
+class _ReleaseOfRecord(NamedTuple):
+    """A release that records move, the most noise behind it, its draw, and how far a first step moves it."""
+
+    release: Json
+    most: float
+    draw: Draw
+    shares: tuple[tuple[float, ...], tuple[float, ...]]  # zeroed out, and replaced
+    all_steps: int
+
+    def problems(
+        self, parts: Sequence[Json], table: Sequence[Json], answers: tuple[int, float] | None
+    ) -> Iterator[str]:
+        """How the draws of records behind the release are claimed to move it less than they may.
+
+        Where gradients of examples are clipped, ``answers`` says how many a step has, and how likely more.
+        """
+        release, draw, most = self.release, self.draw, self.most
+        where = f"record: {release['name']}"
+        moved = (
+            read.number(release["propagated_sensitivity"]) > 0 or read.count(release.get("linking", 0)) > 0
+        )
+        alone = len(draw.releases) == 1 and draw.kind == "poisson" and draw.amplifies
+        least = draw.rate if alone and not draw.divides_by_drawn and answers is None else 1.0
+        for part in parts:
+            alike = [table[i] for i in read.counts(part["releases"]) if self._is_like(table[i])]
+            if not alike:
+                continue
+            variance = max(read.number(one["variance"]) for one in alike)
+            mine = tuple(read.numbers(part.get("moves", ())).tolist())
+            others = tuple(read.numbers(part.get("replaced_moves", ())).tolist()) or mine
+            together = len(part["releases"]) > 1
+            largest = 1.0
+            if answers is not None and (not mine or together or len(mine) > 1):
+                largest = float(answers[0] or 1)
+                if variance > 0 and (not answers[0] or moved):
+                    yield f"{where}: clipped examples that answer each other have no bound"
+                steps = self.all_steps if together else len(self.shares[0])
+                excess = part.get("beyond", 0.0)
+                if variance > 0 and read.number(excess) < answers[1] * steps * (1 - ROUNDING):
+                    yield f"{where}: beyond: stated {excess}; {steps} steps may add up more"
+            if not mine and variance > 0 and read.number(part.get("largest_move", 1.0)) < largest:
+                yield f"{where}: moves by {part.get('largest_move', 1.0)}; may by {largest}"
+            if variance > most * (1 + ROUNDING):
+                yield f"{where}: variance {variance:.9g} counted; the facts leave {most:.9g}"
+            if mine and moved:
+                yield f"{where}: others move it, so the record counts as drawn"
+            if mine and together:
+                if mine != (largest,) * self.all_steps or len(part["releases"]) != len(draw.releases):
+                    yield f"{where}: releases on one draw move by all of their bound, at any step"
+            elif mine and (mine, others) != self.shares:
+                yield f"{where}: the shares that move are not those of the facts"
+            participation = read.number(part.get("participation", 1.0))
+            if participation < (least * (1 - ROUNDING) if least < 1 else least):
+                yield f"{where}: participation: stated {participation}; the facts give {least}"
+
+    def _is_like(self, other: Json) -> bool:
+        """Whether another release has the same name, vector and sensitivity."""
+        return _release_hash(other) == _release_hash(self.release)
+
+
+def _noised_step_problems(
+    parts: Sequence[Json], table: Sequence[Json], multiplier: float, facts: TreeFacts | GroupFacts, unit: int
+) -> Iterator[str]:
+    """Noise at local steps: the device's own, in every one of its steps."""
+    ledger, rounds = facts.ledger, read.count(facts.ledger["rounds"])
+    leaf = facts.leaf_of(unit) if isinstance(facts, TreeFacts) else 0
+    steps = [len(one) for one in moved_shares(ledger["batches"], leaf)[0]]
+    if isinstance(facts, GroupFacts):
+        groups = max(int(inside[unit].sum()) for inside in facts.inside)
+        count = groups * -(-rounds // (facts.every if facts.intervals else 1)) * steps[0]
+    else:
+        count = rounds * sum(steps)
+    fits = len(parts) == 1 and len(parts[0]["releases"]) == 1
+    if fits:
+        part, release = parts[0], table[read.count(parts[0]["releases"][0])]
+        moves = tuple(part["moves"]), tuple(part.get("replaced_moves", ()))
+        fits = (read.number(release["own_sensitivity"]), *moves) == (1.0, (0.5,), (1.0,))
+        fits &= read.number(release["variance"]) <= multiplier**2 * (1 + ROUNDING)
+        fits &= read.count(part["count"]) == count and read.number(part.get("participation", 1.0)) == 1
+    if not fits:
+        yield f"record: noise at local steps: must be {count} steps of multiplier {multiplier}"
+
+
+def hidden_start_problems(
+    parts: Sequence[Json], facts: GroupFacts, exposed: Sequence[int], unit: int, table: Sequence[Json]
+) -> Iterator[str]:
+    """Where the unit starts from models of which one is hidden, its record counts as drawn."""
+    _, unknown = facts.charged_sums(unit, exposed)
+    for (group, _), least in unknown.items():
+        sure = sum(
+            read.count(part["count"])
+            for part in parts
+            for i in part["releases"]
+            if table[i]["name"].split(",")[0] == f"group {group}" and not part.get("moves")
+        )
+        if sure < least:
+            yield f"record: group {group}: it counts as drawn in {sure} releases; must in {least}"

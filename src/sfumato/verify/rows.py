@@ -1,0 +1,213 @@
+"""One row of privacy.json and its certificate: the exposed set, the charge and ε of every bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from sfumato.verify import read
+from sfumato.verify.drawn_noise import mixture_problems, outcome_problems
+from sfumato.verify.draws import (
+    Draw,
+    read_draw,
+    same_terms,
+    stated_term,
+    term_of_record,
+    terms_of_draws,
+    terms_without_replacement,
+)
+from sfumato.verify.elections import election_problems, terms_of_office, zone_that_may_elect
+from sfumato.verify.epsilon import epsilon_problems, require_known_kinds
+from sfumato.verify.facts import CertifiedBound, Facts
+from sfumato.verify.group_exposures import GroupFacts
+from sfumato.verify.json_values import ROUNDING, Json, Party, close, difference, kind_and_index
+from sfumato.verify.loss_curves import Event
+from sfumato.verify.moving import MovingFacts
+from sfumato.verify.records import record_problems
+from sfumato.verify.tree_exposures import TreeFacts
+
+SAME_COST = 1e-5
+"""Relative difference of μ² of two exposed sets that cost the same."""
+
+
+def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequence[Json]) -> Iterator[str]:
+    """What does not hold in one row and its certificate."""
+    relation = spec["privacy"].get("neighbours", "zero-out")
+    yield from difference("relation", cert["relation"], relation)
+    if (cert["unit"], cert["observer"]) != (row["unit"], row["observer"]):
+        yield f"certificate: it is about {cert['unit']} towards {cert['observer']}"
+        return
+    if cert["bounds"].keys() != row["bounds"].keys():
+        yield f"bounds: the row has {', '.join(row['bounds'])}; its certificate {', '.join(cert['bounds'])}"
+        return
+    yield from _stated_epsilon_problems(row)
+    coalition = [facts.party_named(name) for name in row["observer"].split(",")]
+    unit = int(row["unit"].partition(":")[2])
+    if isinstance(facts, GroupFacts):
+        trusted = any(facts.trusts(unit, party) for party in coalition)
+        if row.get("trusted", False) != trusted:
+            yield f"trusted: the row says {row.get('trusted')}; the facts give {trusted}"
+    if row.get("as_seen_by") != cert.get("as_seen_by"):
+        yield f"as_seen_by: the row says {row.get('as_seen_by')}, its certificate {cert.get('as_seen_by')}"
+        return
+    if "as_seen_by" in row:  # what a larger coalition learns at most, each of its parts learns at most
+        larger = [facts.party_named(name) for name in row["as_seen_by"].split(",")]
+        if not set(coalition) <= set(larger):
+            yield f"as_seen_by: {row['as_seen_by']} does not contain {row['observer']}"
+            return
+        coalition = larger
+    if any((kind, index) == ("device", unit) for kind, _, index in coalition):
+        yield "observer: the unit observes itself"
+    is_record = row["unit"].startswith("record:")
+    for name, held in cert["bounds"].items():
+        stated = row["bounds"][name]
+        yield from difference(f"{name}: ε", read.number(held["epsilon"]), read.number(stated["epsilon"]))
+        yield from difference(
+            f"{name}: releases", read.count(held["releases"]), read.count(stated["releases"])
+        )
+        if "exposed" in stated:
+            listed = held.get("exposed_aggregations", held.get("exposed_releases_per_group"))
+            yield from difference(f"{name}: exposed", listed, stated["exposed"])
+            gaps = _gap_problems(stated, facts, unit, coalition, row["unit"], relation)
+            yield from (f"{name}: {problem}" for problem in gaps)
+        for key in ("method", "neighbours") if name == row["bound"] else ():
+            yield from difference(f"{name}: {key}", held[key], row[key])
+        draws = [read_draw(draw, table) for draw in held["draws"]]
+        bound = CertifiedBound(name, held, draws, table, spec, facts, unit, coalition, is_record)
+        yield from (f"{name}: {problem}" for problem in _bound_problems(bound, read.number(cert["delta"])))
+
+
+def _stated_epsilon_problems(row: Json) -> Iterator[str]:
+    """Where ε of a row is not that of its bound, the smallest one, and the largest of its range."""
+    stated, named = read.number(row["epsilon"]), row["bounds"][row["bound"]]["epsilon"]
+    best = min(read.number(bound["epsilon"]) for bound in row["bounds"].values())
+    if not close(stated, read.number(named)):
+        yield f"ε: the row says {row['epsilon']}, its bound {row['bound']} {named}"
+    if stated < best * (1 - ROUNDING):
+        yield f"ε: the row says {row['epsilon']}; its smallest bound is {best}"
+    if "epsilon_range" in row and read.number(row["epsilon_range"][1]) != stated:
+        yield f"epsilon_range: its largest is {row['epsilon_range'][1]}; the row says {row['epsilon']}"
+
+
+def _gap_problems(
+    stated: Json, facts: Facts, unit: int, coalition: Sequence[Party], name: str, relation: str
+) -> Iterator[str]:
+    """Whether a set is further from the cheapest one than its bound says.
+
+    Every other set that may be charged shows how far at least: `is_gap_checked` says where all are tried.
+    """
+    gap = read.number(stated["gap"])
+    if not gap >= 1:
+        yield f"gap: {gap}; it is at least 1"
+    if read.flag(stated["certified"]) != (gap == 1):
+        yield f"certified: {stated['certified']}; with a gap of {gap} it is {gap == 1}"
+    if not name.startswith("device:") or isinstance(facts, MovingFacts):
+        return
+    first = 1 if isinstance(facts, TreeFacts) else 0  # aggregations are counted from 1
+    charged = [read.count(one) - first for one in stated["exposed"]]
+    mine = facts.squared_mu_of_set(charged, unit, coalition, relation)
+    for exposed in facts.exposable_sets(unit, coalition)[0] if mine is not None else ():
+        other = facts.squared_mu_of_set(exposed, unit, coalition, relation)
+        if mine is not None and other is not None and mine > gap * other * (1 + SAME_COST):
+            listed = [one + first for one in exposed]
+            yield f"gap: stated {gap:.9g}; μ² of the set is {mine:.9g}, that of {listed} is {other:.9g}"
+            return
+
+
+def is_gap_checked(row: Json, facts: Facts) -> bool:
+    """Whether all sets are compared with the one that a row charges."""
+    if not any("exposed" in bound for bound in row["bounds"].values()):
+        return True
+    if not row["unit"].startswith("device:") or isinstance(facts, MovingFacts):
+        return False
+    unit, coalition = kind_and_index(row["unit"])[1], [*map(facts.party_named, row["observer"].split(","))]
+    sets, all_of_them = facts.exposable_sets(unit, coalition)
+    has_costs = len(sets) == 1 or facts.squared_mu_of_set(sets[0], unit, coalition, "zero-out") is not None
+    return all_of_them and has_costs
+
+
+def _bound_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
+    """The exposed set, the charge and ε of one bound of a row."""
+    cert, draws, facts, zone = bound.cert, bound.draws, bound.facts, None
+    released = sum(draw.count * len(draw.releases) for draw in draws)
+    if isinstance(facts, TreeFacts) and read.number(facts.ledger["elections_per_round"]):
+        bound = bound._replace(coalition=facts.with_whoever_is_elected(bound.unit, bound.coalition))
+        zone = zone_that_may_elect(facts, bound.coalition)
+    if zone is None or not isinstance(facts, TreeFacts):
+        yield from bound.exposure_problems()
+    else:
+        found = [*election_problems(bound, facts, zone)]
+        yield from found
+        if found:
+            return
+        once = (facts.flow if bound.name == "flow" else facts.cut)(bound.unit, bound.coalition)
+        released = read.count(facts.ledger["rounds"]) * len(once)
+    record = cert.get("record")
+    if record and zone is not None:
+        yield "record: no draw of records amplifies where a member may be elected"
+    if record:
+        yield from record_problems(bound)
+    parts = record["parts"] if record else []
+    own_count = sum(read.count(part["count"]) * len(part["releases"]) for part in parts)
+    counted = not (bound.is_record and bound.name == "flow") and not any(
+        release["vector"].startswith("messages of ") for draw in draws for release in draw.releases
+    )
+    if read.count(cert["releases"]) not in {released, own_count} and counted:
+        yield f"releases: stated {cert['releases']}; the exposed set has {released}"
+    yield from _charge_problems(bound, delta)
+
+
+def _charge_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
+    """Whether the terms of a bound follow from its releases, and ε from the terms."""
+    cert, draws, table = bound.cert, bound.draws, bound.table
+    stated = tuple(stated_term(term) for term in cert["terms"])
+    require_known_kinds(stated)
+    derived, failure, under = terms_from_releases(cert, stated, draws, bound.spec, table, bound.is_record)
+    yield from difference("composed_under", cert["composed_under"], under)
+    claimed = read.number(cert["failure_probability"])
+    if cert.get("chances"):
+        chances = read.numbers(cert["chances"]).tolist()
+        yield from outcome_problems(draws, chances, under, cert["terms"], claimed)
+        derived, failure = stated, claimed
+    elif cert.get("elections"):
+        more, beside = terms_of_office(cert["elections"], table, under)
+        derived, failure = (*derived, *more), failure + beside
+    elif any(draw.drawn_noise for draw in draws) and not cert.get("record") and failure < 1:
+        widened = 4.0 if bound.is_record and under != "replace" else 1.0  # as in `terms_from_releases`
+        yield from mixture_problems(draws, under, widened, cert["terms"], claimed)
+        derived, failure = stated, claimed
+    if not same_terms(stated, derived):
+        yield "terms: what was composed does not follow from the releases and draws of the certificate"
+    if not close(claimed, failure):
+        yield f"failure_probability: stated {claimed}; it is {failure}"
+    yield from epsilon_problems(cert, derived, failure, delta)
+
+
+def terms_from_releases(
+    cert: Json, stated: Sequence[Event], draws: Sequence[Draw], spec: Json, table: Sequence[Json],
+    is_record: bool,
+) -> tuple[tuple[Event, ...], float, str]:  # fmt: skip
+    """The terms that the releases amount to, the probability of failure, and the relation they are under."""
+    relation = under = spec["privacy"].get("neighbours", "zero-out")
+    if is_record:
+        under = "replace" if relation == "replace" else "zero-out"
+        if not draws:  # nothing of the device is received, under any relation
+            stated_under = str(cert["composed_under"])
+            return (), 0.0, stated_under if stated_under in ("replace", "zero-out") else under
+        if record := cert.get("record"):
+            parts, rate = record["parts"], read.number(record["rate"])
+            failure = math.fsum(
+                read.count(part["count"]) * read.number(part.get("beyond", 0.0)) for part in parts
+            )
+            found = [[table[i] for i in read.counts(part["releases"])] for part in parts]
+            terms = [term_of_record(part, own, rate, under) for part, own in zip(parts, found, strict=True)]
+            return tuple(terms), min(1.0, failure), under
+        if spec.get("control") and under == "zero-out":
+            terms, failure = terms_of_draws(draws, "zero-out")  # a filter holds the budget of the device
+            return tuple(replace(term, square=4 * term.square) for term in terms), failure, "zero-out"
+        under = "replace"
+    if any(term.kind == "fixed" for term in stated) and relation != "remove":
+        return tuple(terms_without_replacement(draws, under)), 0.0, under
+    terms, failure = terms_of_draws(draws, under)
+    return tuple(terms), failure, under

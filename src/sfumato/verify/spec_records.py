@@ -1,0 +1,101 @@
+"""Draws of records in ledger.json: rates, sizes of batches, and how far one record moves a message."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from sfumato.verify import read
+from sfumato.verify.examples_held import examples_held, pool_of_examples
+from sfumato.verify.json_values import ROUNDING, Array, Json, shortened
+from sfumato.verify.spec_settings import keeps_control_variates, unlike_spec
+from sfumato.verify.spec_tree import aggregations_of_round, reach_of_steps
+
+
+def record_rate_problems(spec: Json, rates: Array) -> Iterator[str]:
+    """Record rates that are not the batch over the examples that spec.yaml gives a device."""
+    sizes, _ = examples_held(spec)
+    batch = read.count(spec["training"]["batch_size"])
+    if sizes is not None:
+        wanted = np.where(sizes > 0, np.minimum(1.0, batch / np.maximum(sizes, 1)), 0.0)
+        yield from unlike_spec("batches.rate_per_device", rates, wanted)
+        return
+    pool = pool_of_examples(spec["data"], len(rates))
+    drawn = rates[(rates > 0) & (rates < 1)]
+    if pool is not None and (batch / drawn).sum() > pool[0] * (1 + ROUNDING):
+        yield f"ledger.json: batches.rate_per_device: of more examples than the {pool[0]:,} of the data set"
+
+
+def batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
+    """How far a record moves a message that is first drawn at one of its local steps."""
+    training, clip = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
+    batches, momentum = ledger["batches"], training.get("momentum", 0.0)
+    rates, tree = read.numbers(batches["rate_per_device"]), ledger["kind"] == "tiered"
+    devices = read.counts(ledger["devices_per_leaf"]).sum() if tree else read.count(ledger["devices"])
+    if len(rates) != devices or (rates < 0).any() or (rates > 1).any():
+        yield "ledger.json: batches.rate_per_device: must be one probability for each device"
+        return
+    yield from record_rate_problems(spec, rates)
+    if (spec.get("compression") or {}).get("error_feedback") and not read.number(batches["noise_at_steps"]):
+        yield "ledger.json: batches: devices remember (error feedback), so a record counts as drawn"
+    if keeps_control_variates(spec):
+        yield "ledger.json: batches: devices remember (control variates), so a record counts as drawn"
+    if tree:
+        held = np.stack([one.new for one in aggregations_of_round(training, ledger)], axis=1)
+        pieces = [own[own > 0].tolist() for own in held]
+    else:
+        by_interval = ledger["kind"] in ("dp-ogl+", "dp-ogl-local")
+        merged = read.count(ledger["merge_every"]) if by_interval else 1
+        pieces = [[(training.get("local_steps") or 1) * merged]]
+    most = most_records_of_a_device(spec, rates)
+    if batches.get("answering") is not None:
+        max_batch, excess = read.count(batches["answering"]), read.number(batches["beyond"])
+        yield from _max_batch_problems(training["batch_size"], max_batch, excess, most)
+        most = max_batch
+    bits = (spec.get("compression") or {}).get("bits")
+    if bits is not None and not read.number(batches["noise_at_steps"]) and not batches.get("rounded"):
+        yield "ledger.json: batches: rounded: devices round their messages (compression.bits)"
+    for leaf, steps in enumerate(pieces):
+        for gradients, listed in enumerate(moved_shares(batches, leaf), start=1):
+            name = f"batches.moved_share_by_first_step{'_replaced' if gradients == 2 else ''}"
+            yield from unlike_spec(f"{name}: steps", [len(one) for one in listed], steps)
+            for own, count in zip(listed, steps, strict=False):
+                gain = np.array([reach_of_steps(left, momentum) for left in range(count, -1, -1)])
+                wanted = gain[:-1] / gain[0] if clip == "step" else np.ones(count)
+                if clip == "example":
+                    wanted = (gradients * -np.diff(gain) + 2 * most * gain[1:]) / (2 * gain[0])
+                if len(own) == count and (own < wanted * (1 - ROUNDING)).any():
+                    stated = shortened(np.array(own))
+                    yield f"ledger.json: {name}: {stated}; spec.yaml gives {shortened(wanted)}"
+
+
+def most_records_of_a_device(spec: Json, rates: Array) -> int:
+    """The most records that a device has: of q < 1, batch_size / q; of q = 1 not more than batch_size."""
+    sizes, _ = examples_held(spec)
+    if sizes is not None:
+        return int(sizes.max())
+    batch = read.count(spec["training"]["batch_size"])
+    least = [q for q in rates if 0 < q < 1]
+    return round(batch / min(least)) if least else 1
+
+
+def _max_batch_problems(batch_size: int, max_batch: int, excess: float, most: int) -> Iterator[str]:
+    """Whether a step has so many gradients at most, but for the chance stated (Chernoff's bound)."""
+    if max_batch >= most:
+        return
+    above = max_batch > batch_size
+    log = max_batch - batch_size + max_batch * math.log(batch_size / max_batch) if above else 0.0
+    if not 0 < excess <= 1 or log > math.log(excess) * (1 - ROUNDING):
+        stated = f"more with probability {excess:.3g} stated; the bound on it is {math.exp(log):.3g}"
+        yield f"ledger.json: batches.answering: {max_batch} of up to {most} records are in a step, {stated}"
+
+
+def moved_shares(batches: Json, leaf: int) -> tuple[list[tuple[float, ...]], list[tuple[float, ...]]]:
+    """How much of each message moves by the first step that the record is in: zeroed out, and replaced."""
+    found = []
+    for name in ("moved_share_by_first_step", "moved_share_by_first_step_replaced"):
+        listed = batches[f"{name}_per_leaf"][leaf] if f"{name}_per_leaf" in batches else batches[name]
+        found.append([tuple(read.number(move) for move in one) for one in listed])
+    return found[0], found[1]

@@ -1,0 +1,170 @@
+"""What spec.yaml says: trees, sites, groups, eras, trust and dropouts; and facts compared with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.verify import read
+from sfumato.verify.json_values import ROUNDING, Json, UnknownKindError, shortened
+
+
+class WrittenEra(NamedTuple):
+    """Rounds in a row with the same devices under the same edges, and the same trust."""
+
+    first: int
+    rounds: int
+    places: tuple[int, ...]
+    trusted: tuple[int, ...]
+    trust_changes: bool
+
+
+def eras_in_spec(spec: Json) -> list[WrittenEra]:
+    """The eras that spec.yaml determines; none where it has neither moves nor ``trust.from``."""
+    moves, changes = spec["topology"].get("moves"), (spec.get("trust") or {}).get("from")
+    if moves is None and changes is None:
+        return []
+    names, _, sizes = tree_shape(spec["topology"])
+    if len(names) != 2 or (moves is not None and moves.get("trace") is None):
+        raise UnknownKindError("spec.yaml: topology.moves: this checker has no rule for them as they stand")
+    place = [edge for edge, size in enumerate(sizes) for _ in range(size)]
+    told = {read.count(int(first)): tuple(sorted(set(edges))) for first, edges in (changes or {}).items()}
+    always = tuple(np.flatnonzero(trusted_edges(spec, len(sizes))).tolist()) if changes is None else ()
+    trusted = told[0] if changes is not None else always
+    found: list[WrittenEra] = []
+    for round_ in range(1, read.count(spec["training"]["rounds"]) + 1):
+        for first, device, edge in (moves or {}).get("trace", ()):
+            if first == round_:
+                place[read.count(device)] = read.count(edge)
+        trusted = told.get(round_, trusted)
+        if found and (found[-1].places, found[-1].trusted) == (tuple(place), trusted):
+            found[-1] = found[-1]._replace(rounds=found[-1].rounds + 1)
+        else:
+            found.append(WrittenEra(round_, 1, tuple(place), trusted, False))
+    several = len({era.trusted for era in found}) > 1
+    return [era._replace(trust_changes=several) for era in found]
+
+
+def keeps_control_variates(spec: Json) -> bool:
+    """Whether messages depend on earlier ones, by the control variates of SCAFFOLD."""
+    correction = spec.get("training", {}).get("drift_correction") or {}
+    return (correction if isinstance(correction, str) else correction.get("kind")) == "scaffold"
+
+
+def worker_count(topology: Json) -> int:
+    """How many devices there are in groups."""
+    return topology.get("devices") or 1 + max(max(group) for group in groups_in_spec(topology))
+
+
+def unlike_spec(name: str, held: Any, wanted: Any) -> Iterator[str]:
+    """A mismatch where ``ledger.json`` holds another value than spec.yaml gives."""
+    if isinstance(held, bool) or isinstance(wanted, str | bool):
+        same = held == wanted
+    else:
+        one, other = np.atleast_1d(np.asarray(held, float)), np.atleast_1d(np.asarray(wanted, float))
+        same = one.shape == other.shape and np.allclose(one, other, rtol=ROUNDING, atol=0.0)
+    if not same:
+        yield f"ledger.json: {name}: {shortened(held)}; spec.yaml gives {shortened(wanted)}"
+
+
+def tree_shape(topology: Json) -> tuple[list[str], list[list[int]], list[int]]:
+    """Names of the tiers, the parents of their nodes, and the devices under each leaf."""
+    if topology["kind"] == "star":
+        return ["cloud"], [[-1]], [topology["devices"]]
+    if topology.get("edges") is not None:
+        count, each = topology["edges"], topology["devices_per_edge"]
+        return ["cloud", "edge"], [[-1], [0] * count], each if isinstance(each, list) else [each] * count
+    parents, named = [[-1]], topology.get("level_names") or ["edge"]
+    if topology.get("levels") is not None:
+        *above, below = topology["levels"]
+        for children in above:
+            parents.append([node for node in range(len(parents[-1])) for _ in range(children)])
+        return ["cloud", *named], parents, [below] * len(parents[-1])
+    if topology.get("sites") is None:
+        no_rule = "this checker has no rule for a tree that is not written out"
+        raise UnknownKindError(f"spec.yaml: topology: {no_rule}")
+    sites = list(topology["sites"])
+    parents.append([0] * len(sites))
+    while any(site.get("sites") for site in sites):
+        parents.append([place for place, site in enumerate(sites) for _ in site["sites"]])
+        sites = [below for site in sites for below in site["sites"]]
+    return ["cloud", *named], parents, [site["devices"] for site in sites]
+
+
+def survival_threshold(spec: Json, parties: int) -> int:
+    """Fewest survivors of a session of secure aggregation: more than 2/3, or the share that is asked for."""
+    share = (spec.get("faults") or {}).get("survival_threshold")
+    if share is None:
+        return 2 * parties // 3 + 1
+    return max(math.ceil(read.number(share) * parties - 1e-9), parties // 2 + 1)
+
+
+def one_per_edge(value: Any, edges: int) -> list[int]:
+    """One number for each edge, of one for all or a list."""
+    if isinstance(value, dict):
+        raise UnknownKindError("spec.yaml: training: this checker has no rule for counts by name of edges")
+    found: list[int] = read.counts(value if isinstance(value, list) else [value] * edges).tolist()
+    if len(found) != edges:
+        raise ValueError(f"spec.yaml: training: {len(found)} numbers for {edges} edges")
+    return found
+
+
+def trusted_edges(spec: Json, leaves: int) -> npt.NDArray[np.bool_]:
+    """Which edges under a cloud are trusted, in all rounds."""
+    trust, found = spec.get("trust") or {}, np.zeros(leaves, dtype=np.bool_)
+    sites = spec["topology"].get("sites") or ()
+    for place, site in enumerate(sites):
+        found[place] = bool(site.get("trusted"))
+    listed = trust.get("trusted_edges") or []
+    if not isinstance(listed, list):
+        raise UnknownKindError("spec.yaml: trust: this checker has no rule for a share of trusted edges")
+    found[listed] = True
+    named = site_places(sites)
+    level = tree_shape(spec["topology"])[0][-1]
+    named |= {f"{level}:{leaf}": (1, leaf) for leaf in range(leaves)}
+    found[[named[name][1] for name in trust.get("trusted") or ()]] = True
+    return found
+
+
+def site_places(sites: Sequence[Json], tier: int = 1) -> dict[str, tuple[int, int]]:
+    """Tier and index of every site that has a name."""
+    found: dict[str, tuple[int, int]] = {}
+    below: list[Json] = []
+    for index, site in enumerate(sites):
+        if site.get("name"):
+            found[str(site["name"])] = tier, index
+        below += site.get("sites") or ()
+    return found | (site_places(below, tier + 1) if below else {})
+
+
+def may_drop_out(spec: Json) -> bool:
+    """Whether a message may be lost."""
+    rates = (spec.get("faults") or {}).get("dropout_rate", 0.0)
+    return any(rates.values() if isinstance(rates, dict) else [rates])
+
+
+def sort_members(listed: Any) -> list[list[int]]:
+    """The workers of every group in a list, ascending."""
+    return [sorted(read.counts(group).tolist()) for group in listed]
+
+
+def groups_in_spec(topology: Json) -> list[list[int]]:
+    """The workers of every group, ascending."""
+    if isinstance(topology.get("groups"), list):
+        return [sorted(group) for group in topology["groups"]]
+    structure, workers = topology["structure"], topology["devices"]
+    if structure == "global":
+        return [list(range(workers))]
+    if structure not in ("clusters", "ring", "string"):
+        raise UnknownKindError(f"spec.yaml: topology: this checker has no rule for groups by {structure!r}")
+    count = topology["groups"]
+    starts = [group * workers // count for group in range(count + 1)]
+    held = [range(first, stop + (structure != "clusters")) for first, stop in pairwise(starts)]
+    if structure == "ring":
+        return [sorted({i % workers for i in one}) for one in held]
+    return [[i for i in one if i < workers] for one in held]

@@ -1,0 +1,135 @@
+"""Pairs of a device and an observer in a tree, by what a symmetry of the tree can tell apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.verify import read
+from sfumato.verify.json_values import Json, Party
+from sfumato.verify.tree_exposures import TreeFacts
+
+
+class TreePairs:
+    """Pairs of a device and an observer in a tree, by what a symmetry of the tree can tell apart.
+
+    A node is alike another if what is below it is, and all above them. A pair is known by its device, its
+    observer, and the deepest aggregator that is above both.
+    """
+
+    def __init__(self, facts: TreeFacts) -> None:
+        self.facts = facts
+        self.kinds = list(zip(facts.class_weight.tolist(), facts.class_noisy.tolist(), strict=True))
+        self.members: list[Counter[Any]] = [Counter() for _ in facts.devices]
+        for leaf, kind, size in zip(facts.class_leaf, self.kinds, facts.class_size, strict=True):
+            self.members[int(leaf)][kind] += int(size)
+        self.alike = self._alike()
+
+    def _alike(self) -> list[npt.NDArray[np.int64]]:
+        """A number for each node of each tier, which nodes that are alike share."""
+        facts, known = self.facts, dict[Any, int]()
+        below: list[list[Any]] = [[] for _ in facts.devices]
+        numbered: list[list[int]] = []
+        for tier in range(facts.depth - 1, -1, -1):
+            found = []
+            for node in range(len(facts.parents[tier])):
+                own = [self._noise_of_node(step, tier, node) for step in facts.steps]
+                leaf = self._facts_of_leaf(node) if tier == facts.depth - 1 else ()
+                key = tier, leaf, tuple(sorted(below[node])), tuple(own)
+                found.append(known.setdefault(key, len(known)))
+            numbered.insert(0, found)
+            if tier:
+                below = [[] for _ in facts.parents[tier - 1]]
+                for node, parent in enumerate(facts.parents[tier]):
+                    below[int(parent)].append(found[node])
+        alike: list[npt.NDArray[np.int64]] = []
+        for tier, found in enumerate(numbered):
+            above = alike[-1][facts.parents[tier]] if tier else [-1] * len(found)
+            keys = [("path", int(a), n) for a, n in zip(above, found, strict=True)]
+            alike.append(np.array([known.setdefault(key, len(known)) for key in keys], dtype=np.int64))
+        return alike
+
+    @staticmethod
+    def _noise_of_node(step: Json, tier: int, node: int) -> tuple[float, float]:
+        """Standard deviations of the noise that a node and its channel add."""
+        channel = step["channel_noise_std"]
+        own = read.number(step["node_noise_std"][tier][node])
+        return own, read.number(channel[tier][node]) if channel else 0.0
+
+    def _facts_of_leaf(self, leaf: int) -> Any:
+        """What the facts say of the devices of a leaf, and of its average."""
+        facts = self.facts
+        steps = tuple(
+            (s["message_bound_per_leaf"][leaf], s["device_noise_std_per_leaf"][leaf],
+             s["repeats_hidden_steps_per_leaf"][leaf], facts.sends(place, leaf),
+             facts.broadcasts(place, leaf))
+            for place, s in enumerate(facts.steps)
+        )  # fmt: skip
+        sums = facts.drawn[leaf], facts.least_divisor[leaf], facts.most_divisor[leaf], int(facts.sure[leaf])
+        return (*sums, tuple(sorted(self.members[leaf].items())), steps)
+
+    def key_of(self, unit: int, observer: Party) -> Any:
+        """The key of a pair: equal for pairs that a symmetry takes to each other."""
+        facts = self.facts
+        leaf, kind = facts.leaf_of(unit), self.kinds[facts.class_of(unit)]
+        mine = int(self.alike[-1][leaf]), kind
+        who, tier, index = observer
+        if who == "public":
+            return mine, "public"
+        path = facts.paths[facts.leaf_of(index)] if who == "device" else None
+        tier = facts.depth - 1 if who == "device" else tier
+        node = int(path[-1]) if path is not None else index
+        common = sum(facts.ancestor(tier, node, t) == facts.paths[leaf, t] for t in range(tier + 1)) - 1
+        theirs = (self.kinds[facts.class_of(index)],) if who == "device" else ()
+        return mine, who, common, tier, int(self.alike[tier][node]), *theirs
+
+    def counts(self) -> Counter[Any]:
+        """How many pairs there are of each kind."""
+        found = Counter[Any]()
+        times = Counter(self.alike[-1].tolist())
+        for leaf, kind, pairs in self._pairs_of_each_kind():
+            units = self.members[leaf][kind] * times[int(self.alike[-1][leaf])]
+            found.update({key: units * count for key, count in pairs.items()})
+        return found
+
+    def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
+        """Devices that are alike, and the pairs of one of them."""
+        facts, alike = self.facts, dict[Any, list[int]]()
+        for device in range(int(facts.devices.sum())):
+            key = int(self.alike[-1][facts.leaf_of(device)]), self.kinds[facts.class_of(device)]
+            alike.setdefault(key, []).append(device)
+        for leaf, kind, pairs in self._pairs_of_each_kind():
+            yield alike[int(self.alike[-1][leaf]), kind], pairs
+
+    def _pairs_of_each_kind(self) -> Iterator[tuple[int, Any, Counter[Any]]]:
+        """One leaf of those that are alike, with every kind of its devices, and the pairs of one of these."""
+        _, firsts = np.unique(self.alike[-1], return_index=True)
+        for leaf in firsts.tolist():
+            others = self._observers_of(leaf)
+            for kind in self.members[leaf]:
+                mine = int(self.alike[-1][leaf]), kind
+                found = Counter[Any]({(mine, "public"): 1})
+                for key, count in others.items():
+                    itself = key[:2] == ("device", self.facts.depth - 1) and key[4] == kind
+                    if count > itself:
+                        found[(mine, *key)] += count - itself
+                yield leaf, kind, found
+
+    def _observers_of(self, leaf: int) -> Counter[Any]:
+        """Aggregators and devices, those of the leaf too, by what tells them apart for one of its devices."""
+        facts, found = self.facts, Counter[Any]()
+        for tier in range(facts.depth):
+            above = np.arange(len(facts.parents[tier]))
+            common = np.full(len(above), -1)
+            for t in range(tier, -1, -1):
+                common += above == facts.paths[leaf, t]
+                above = facts.parents[t][above]
+            for node, (shared, alike) in enumerate(zip(common, self.alike[tier], strict=True)):
+                found["node", int(shared), tier, int(alike)] += 1
+                for kind, size in self.members[node].items() if tier == facts.depth - 1 else ():
+                    found["device", int(shared), tier, int(alike), kind] += size
+        return found

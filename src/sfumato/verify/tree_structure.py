@@ -1,0 +1,203 @@
+"""A tree as the facts have it: who is where, who receives what, how participants are drawn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.verify import read
+from sfumato.verify.json_values import Array, Json, Party, kind_and_index, require_index_below
+
+
+class TreeStructure:
+    """A tree of aggregators: who is where, who receives what, and how participants are drawn."""
+
+    def __init__(self, ledger: Json) -> None:
+        self.ledger = ledger
+        self.names = [str(tier["name"]) for tier in ledger["tiers"]]
+        self.parents = [np.zeros(len(ledger["tiers"][0]["parents"]), dtype=np.int64)]
+        self.parents += [read.counts(tier["parents"]) for tier in ledger["tiers"][1:]]
+        self.depth = len(self.parents)
+        self.devices = read.counts(ledger["devices_per_leaf"])
+        self.last = np.cumsum(self.devices)
+        self.children = [
+            np.bincount(below, minlength=len(above))
+            for above, below in zip(self.parents, self.parents[1:], strict=False)
+        ]
+        self.drawn = read.numbers(ledger["participants_per_leaf"])
+        self.least_divisor = read.numbers(ledger["denominator_per_leaf"])
+        self.most_divisor = read.numbers(ledger["largest_denominator_per_leaf"])
+        self.sure = read.counts(ledger["sure_per_leaf"])
+        self.always_sent = read.flag(ledger["always_sent"])
+        self.class_leaf = read.counts([c["leaf"] for c in ledger["device_classes"]])
+        self.class_size = read.counts([c["devices"] for c in ledger["device_classes"]])
+        self.class_weight = read.numbers([c["weight"] for c in ledger["device_classes"]])
+        self.class_noisy = np.array([read.flag(c["noisy"]) for c in ledger["device_classes"]], dtype=np.bool_)
+        self.steps = ledger["steps"]
+        self.paths = self._paths()
+        self._noise_cache: dict[int, Array] = {}
+
+    def _paths(self) -> npt.NDArray[np.int64]:
+        """For every leaf, its ancestors from the root down to itself."""
+        columns = [np.arange(len(self.devices))]
+        for parents in reversed(self.parents[1:]):
+            columns.insert(0, parents[columns[0]])
+        return np.stack(columns, axis=1)
+
+    @property
+    def pair_count(self) -> int:
+        """Ordered pairs of a device and an observer: aggregators, the public, and the other devices."""
+        devices = int(self.devices.sum())
+        return devices * (sum(map(len, self.parents)) + devices)
+
+    def party_named(self, name: str) -> Party:
+        """What the name of an observer stands for."""
+        if name in ("public", "cloud"):
+            return ("public", 0, 0) if name == "public" else ("node", 0, 0)
+        kind, index = kind_and_index(name)
+        if kind == "device":
+            require_index_below(name, index, int(self.devices.sum()))
+            return "device", self.depth, index
+        if kind not in self.names[1:]:
+            raise ValueError(f"there is no party {name!r}")
+        tier = self.names.index(kind)
+        require_index_below(name, index, len(self.parents[tier]))
+        return "node", tier, index
+
+    def node_name(self, tier: int, index: int) -> str:
+        """The name of an aggregator."""
+        return "cloud" if tier == 0 else f"{self.names[tier]}:{index}"
+
+    def leaf_of(self, device: int) -> int:
+        """The leaf that a device is under."""
+        listed = self.ledger.get("class_per_device")
+        if listed is not None:
+            return int(self.class_leaf[int(listed[device])])
+        return int(np.searchsorted(self.last, device, side="right"))
+
+    def class_of(self, device: int) -> int:
+        """The class that a device is in."""
+        listed = self.ledger.get("class_per_device")
+        return self.leaf_of(device) if listed is None else int(listed[device])
+
+    def message_variance(self, step: int) -> Array:
+        """The variance that a device of each class adds to its message."""
+        std = np.array(self.steps[step]["device_noise_std_per_leaf"], dtype=np.float64)
+        return np.asarray((std[self.class_leaf] * self.class_weight * self.class_noisy) ** 2)
+
+    def sends(self, step: int, leaf: int) -> bool:
+        """Whether the devices of a leaf send anything at a step."""
+        listed = self.steps[step].get("takes_part_per_leaf")
+        return listed is None or read.flag(listed[leaf])
+
+    def sending_steps(self, leaf: int) -> list[int]:
+        """The steps at which the devices of a leaf send."""
+        return [step for step in range(len(self.steps)) if self.sends(step, leaf)]
+
+    def broadcasts(self, step: int, leaf: int) -> bool:
+        """Whether a leaf sends its own average to its devices although a tier above aggregates."""
+        listed = self.steps[step].get("also_broadcasts_per_leaf")
+        return listed is not None and read.flag(listed[leaf])
+
+    def _nodes_with_known_average(self, step: int, coalition: Sequence[Party]) -> set[tuple[int, int]]:
+        """Nodes whose average, as they send it, the coalition has."""
+        found = {(tier, index) for kind, tier, index in coalition if kind == "node"}
+        leaves = {self.leaf_of(index) for kind, _, index in coalition if kind == "device"}
+        return found | {(self.depth - 1, leaf) for leaf in leaves if self.broadcasts(step, leaf)}
+
+    def weight_in_average(self, leaf: int, tier: int) -> float:
+        """Largest weight of a message of weight 1 in the average of the leaf's ancestor on ``tier``."""
+        weight = 1.0 / float(self.least_divisor[leaf])
+        for t in range(tier, self.depth - 1):
+            weight /= float(self.children[t][self.paths[leaf, t]])
+        return weight
+
+    def receives_only_sum(self, node: Party, coalition: Sequence[Party]) -> bool:
+        """Whether a member meets only the sum of what its children send."""
+        _, tier, index = node
+        hop = self.ledger["hops"][tier]
+        if hop != "secure-aggregation":
+            return bool(hop == "air")
+        devices = [self.leaf_of(i) for kind, _, i in coalition if kind == "device" and tier == self.depth - 1]
+        nodes = [int(self.parents[t][i]) for kind, t, i in coalition if kind == "node" and t == tier + 1]
+        below = [*devices, *nodes].count(index)
+        thresholds = self.ledger["shares_that_unmask"]
+        return not thresholds or below < read.count(thresholds[tier][index])
+
+    def ancestor(self, tier: int, index: int, above: int) -> int:
+        """The node on the tier ``above`` that is above a node, or that node."""
+        for t in range(tier, above, -1):
+            index = int(self.parents[t][index])
+        return index
+
+    def sees_average(self, step: int, unit: int, coalition: Sequence[Party]) -> bool:
+        """Whether the coalition receives the average that the unit's message enters at a step."""
+        tier = read.count(self.steps[step]["aggregating_tier"])
+        above = int(self.paths[self.leaf_of(unit), tier])
+        for kind, t, index in coalition:
+            if kind == "device" and int(self.paths[self.leaf_of(index), tier]) == above:
+                return True
+            if kind == "node" and t >= tier and self.ancestor(t, index, tier) == above:
+                return True
+        return tier == 0
+
+    def finest_known_sum(self, step: int, unit: int, coalition: Sequence[Party]) -> tuple[int, bool]:
+        """Whose average is the finest sum with the unit's message: tier, and whether its noise is in it."""
+        aggregating = read.count(self.steps[step]["aggregating_tier"])
+        path = self.paths[self.leaf_of(unit)]
+        for tier in range(self.depth - 1, aggregating - 1, -1):
+            node = ("node", tier, int(path[tier]))
+            if node in coalition:
+                return (tier, False) if self.receives_only_sum(node, coalition) else (tier + 1, True)
+            if (tier, int(path[tier])) in self._nodes_with_known_average(step, coalition):
+                return tier, True
+        return aggregating, True
+
+    def seen_steps(self, unit: int, coalition: Sequence[Party]) -> list[int]:
+        """The aggregations of the unit's messages whose average the coalition receives."""
+        steps = self.sending_steps(self.leaf_of(unit))
+        return [step for step in steps if self.sees_average(step, unit, coalition)]
+
+    def sampling_seen_by(self, unit: int, coalition: Sequence[Party]) -> tuple[Json, float]:
+        """The draw as the coalition meets it, and how much more the heaviest device counts than the unit."""
+        draw, leaf = self.ledger["draw"], self.leaf_of(unit)
+        first = self.names.index(draw["seen_by"].split(" of ")[0])
+        path = self.paths[leaf]
+        draws = any(kind == "node" and t >= first and int(path[t]) == i for kind, t, i in coalition)
+        peers = sum(kind == "device" and self.leaf_of(i) == leaf for kind, _, i in coalition)
+        hidden = not draws and not (peers and self.ledger["hops"][self.depth - 1] == "secure-aggregation")
+        if draw["kind"] != "fixed":
+            return {"kind": draw["kind"], "rate": draw["rate"], "hidden": hidden}, 1.0
+        left, sample = int(self.devices[leaf]) - peers, round(float(self.drawn[leaf]))
+        mine = float(self.class_weight[self.class_of(unit)])
+        ratio = float(self.class_weight[self.class_leaf == leaf].max()) / mine if mine else 1.0
+        sampled = {"kind": "fixed", "rate": sample / int(self.devices[leaf]), "hidden": hidden}
+        return sampled | {"population": left, "sample": min(sample, left)}, ratio
+
+    def with_whoever_is_elected(self, unit: int, coalition: Sequence[Party]) -> list[Party]:
+        """The coalition, and the device of most noise if the unit's supernode is elected from its leaf."""
+        leaf, elections = self.leaf_of(unit), read.number(self.ledger["elections_per_round"])
+        if not elections or ("node", self.depth - 1, leaf) not in coalition:
+            return list(coalition)
+        loudness = np.sum([self.message_variance(step) for step in range(len(self.steps))], axis=0)
+        first = int(self.last[leaf] - self.devices[leaf])
+        others = [
+            ("device", self.depth, device)
+            for device in range(first, int(self.last[leaf]))
+            if device != unit and ("device", self.depth, device) not in coalition
+        ]
+        loudest = sorted(others, key=lambda party: -float(loudness[self.class_of(party[2])]))
+        return [*coalition, *loudest[:1]]
+
+    def chances_of_office(self, coalition: Sequence[Party]) -> dict[int, float]:
+        """The probability that a leaf elects a member in a round, of leaves that have any."""
+        elections = read.number(self.ledger["elections_per_round"])
+        members = Counter(self.leaf_of(index) for kind, _, index in coalition if kind == "device")
+        return {
+            leaf: min(1.0, elections * count / int(self.devices[leaf]))
+            for leaf, count in members.items()
+            if elections and ("node", self.depth - 1, leaf) not in coalition
+        }
