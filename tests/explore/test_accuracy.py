@@ -8,8 +8,8 @@ import pytest
 from explore_specs import TREE, edited
 
 import sfumato as sf
+from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.accuracy import FinishedRun, estimate, finished_runs
-from sfumato.explore.view import view_of
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation.run import run_rounds
 
@@ -19,7 +19,7 @@ def done(name: str, accuracy: float, *overrides: str) -> FinishedRun:
     return FinishedRun(Path("runs") / name, resolve(sf.load_spec(TREE, overrides)).spec, accuracy)
 
 
-VIEW = view_of(edited(TREE))
+VIEW = account_setting(edited(TREE))
 
 
 def test_runs_of_the_same_setting_are_averaged_over_seeds():
@@ -72,7 +72,7 @@ def test_between_two_runs_both_are_named_and_beyond_them_nothing_is_said():
         "Between two finished runs: 40.0 % with privacy.noise.epsilon 2 (runs/low), "
         "70.0 % with privacy.noise.epsilon 16 (runs/high)."
     )
-    beyond = view_of(edited(TREE, "privacy.noise.epsilon=32"))
+    beyond = account_setting(edited(TREE, "privacy.noise.epsilon=32"))
     assert not any("Between" in one for one in estimate(beyond, sides))
     both = [sides[0], done("two", 0.7, "privacy.noise.epsilon=16", "training.rounds=9")]
     assert not any("Between" in one for one in estimate(VIEW, both))
@@ -91,7 +91,7 @@ def test_a_pilot_of_the_setting_is_named_with_its_rounds():
     assert "A pilot with the noise of this setting: 30.0 % after 2 of 3 rounds (runs/pilot)." in said
     differs = "training.rounds 2 instead of 3 and privacy.noise sources instead of target"
     assert said[-1] == f"runs/pilot: 30.0 %, with {differs}."
-    other = view_of(edited(TREE, "privacy.noise.epsilon=4"))
+    other = account_setting(edited(TREE, "privacy.noise.epsilon=4"))
     assert not any("pilot with" in one for one in estimate(other, [FinishedRun(Path("a"), pilot, 0.3)]))
 
 
@@ -109,5 +109,5 @@ def test_finished_runs_are_read_from_their_folders(tmp_path, no_report):
     found = {one.folder.relative_to(tmp_path).as_posix(): one for one in finished_runs(tmp_path / "runs")}
     assert sorted(found) == ["runs/one", "runs/two/seed-3"]
     assert found["runs/one"].accuracy == run.metrics["accuracy"].iloc[-1]
-    view = view_of(edited(TREE, "training.rounds=1"))
-    assert estimate(view, [found["runs/one"]])[0].startswith("Measured: ")
+    accounted = account_setting(edited(TREE, "training.rounds=1"))
+    assert estimate(accounted, [found["runs/one"]])[0].startswith("Measured: ")

@@ -8,11 +8,11 @@ import pytest
 from explore_specs import GROUPS, STAR, TREE, edited
 
 import sfumato as sf
+from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.callbacks import cause_of
 from sfumato.explore.controls import STEPS, controls_of
 from sfumato.explore.edits import COALITION, TRUST, UNIT, choices_of, planned, with_choices, with_click
 from sfumato.explore.trust import trusted_names
-from sfumato.explore.view import view_of
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,10 @@ def test_all_changes_arrive_at_once():
     numbers = {**choices.numbers, "rounds": 5, "noise": 2.5}
     found = with_choices(setting, replace(choices, numbers=numbers, trusted=("cloud", "edge:2")))
     assert found.problem == ""
-    view = view_of(found.setting)
-    assert view.spec.training.rounds == 5
-    assert view.spec.privacy.noise.epsilon == 2.5
-    assert trusted_names(view) == {"cloud", "edge:2"}
+    accounted = account_setting(found.setting)
+    assert accounted.spec.training.rounds == 5
+    assert accounted.spec.privacy.noise.epsilon == 2.5
+    assert trusted_names(accounted) == {"cloud", "edge:2"}
 
 
 def test_a_slider_wins_over_the_number_beside_it():
@@ -103,7 +103,7 @@ def test_clicks_trust_join_and_choose():
     setting = edited(TREE)
     choices = choices_of(setting)
     assert (choices.unit, choices.coalition) == ("device:0", "cloud")
-    assert trusted_names(view_of(with_click(setting, choices, "edge:1", TRUST).setting)) == {
+    assert trusted_names(account_setting(with_click(setting, choices, "edge:1", TRUST).setting)) == {
         "edge:0",
         "edge:1",
     }
@@ -126,13 +126,13 @@ def test_a_plan_meets_its_targets():
     setting = edited(TREE)
     found = planned(setting, "cloud=2; own-edge=6")
     assert found.problem == ""
-    view = view_of(found.setting)
-    assert view.report.epsilon(0, "cloud") <= 2
-    assert view.report.epsilon(5, "edge:1") <= 6
-    assert view.spec.name == "small-plan"
+    accounted = account_setting(found.setting)
+    assert accounted.report.epsilon(0, "cloud") <= 2
+    assert accounted.report.epsilon(5, "edge:1") <= 6
+    assert accounted.spec.name == "small-plan"
     assert found.setting.command() == ""
-    assert view.spec == sf.plan(setting.spec(), {"cloud": 2, "own-edge": 6}).spec.model_copy(
-        update={"name": "small-plan", "versions": {}, "hashes": view.spec.hashes}
+    assert accounted.spec == sf.plan(setting.spec(), {"cloud": 2, "own-edge": 6}).spec.model_copy(
+        update={"name": "small-plan", "versions": {}, "hashes": accounted.spec.hashes}
     )
 
 

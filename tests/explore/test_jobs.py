@@ -11,8 +11,8 @@ from explore_specs import TREE, edited
 
 import sfumato as sf
 from sfumato.errors import RunError
+from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.jobs import PILOT_ROUNDS, Jobs, curves, new_folder
-from sfumato.explore.view import view_of
 from sfumato.spec.document import MAX_NAME
 
 
@@ -50,13 +50,13 @@ def test_a_run_is_that_of_the_command(jobs, tmp_path):
 
 
 def test_a_pilot_keeps_the_noise_of_all_rounds(jobs):
-    view = view_of(edited(TREE, "training.rounds=40"))
-    job = jobs.pilot(view.spec, view.report.plan.spec)
+    accounted = account_setting(edited(TREE, "training.rounds=40"))
+    job = jobs.pilot(accounted.spec, accounted.report.plan.spec)
     assert job.process.wait(120) == 0
     run = sf.load_run(job.folder)
     assert (run.name, len(run.metrics), job.rounds) == ("small-pilot", PILOT_ROUNDS, 40)
     said = run.spec_dict["privacy"]["noise"]
-    noise = view.report.plan.spec.privacy.noise.model_dump(mode="json")
+    noise = accounted.report.plan.spec.privacy.noise.model_dump(mode="json")
     assert said["sources"] == noise["sources"]
     assert "calibrated_from" not in said
     assert sf.account(sf.load_spec(job.folder / "spec.yaml")).epsilon(0, "cloud") < 8

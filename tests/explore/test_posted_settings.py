@@ -11,8 +11,8 @@ import pytest
 from explore_specs import TREE, edited
 
 from sfumato.errors import SpecError
+from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.edited_spec import EditedSpec
-from sfumato.explore.view import view_of
 
 pytestmark = pytest.mark.needs("explore")
 TOKEN, BASE = "abc", "http://127.0.0.1:8050"
@@ -80,7 +80,7 @@ def changed(answer: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("setting", INVALID)
 def test_the_page_says_what_is_wrong_with_a_setting(page: Page, setting: str) -> None:
     with pytest.raises(SpecError):
-        view_of(EditedSpec.from_json(setting))
+        account_setting(EditedSpec.from_json(setting))
     for values in ({"setting_data": setting}, {"setting_data": RIGHT, "kept_data": setting}):
         if not setting and "kept_data" in values:
             continue  # nothing is kept

@@ -20,7 +20,16 @@ from sfumato.errors import EnvelopeError, RunError
 from sfumato.learning.evaluation import evaluate
 from sfumato.privacy.losses import gaussian as gdp
 from sfumato.run_folder.metrics_table import METRIC_COLUMNS
-from sfumato.run_folder.reader import MODEL_FILE, SPEC_FILE, load_run, read_ledger, write_text
+from sfumato.run_folder.reader import (
+    MODEL_FILE,
+    PRIVACY_FILE,
+    SPEC_FILE,
+    load_run,
+    read_json,
+    read_ledger,
+    write_text,
+)
+from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation import folder_writer
 from sfumato.simulation import run as simulate
@@ -87,8 +96,11 @@ def test_a_run_folder_holds_what_it_promises(tmp_path: Path, monkeypatch: pytest
     assert (metrics["noise_std"] > 0).all()
     assert (metrics["wall_time_s"] > 0).all()
     assert (metrics[["energy_j", "delay_s"]] > 0).all(axis=None)
-    assert run.privacy == json.loads(json.dumps(account(load_spec(tmp_path / SPEC_FILE)).to_dict()))
-    assert all("ex_post" not in row for row in run.privacy["guarantees"])
+    written = read_json(tmp_path / PRIVACY_FILE)
+    assert written.pop("hashes") == run.spec_dict["hashes"]
+    assert written == json.loads(json.dumps(account(load_spec(tmp_path / SPEC_FILE)).to_dict()))
+    assert RecordedPrivacy.from_dict(written) == run.privacy
+    assert all("ex_post" not in row for row in written["guarantees"])
     assert resolve(load_spec(tmp_path / SPEC_FILE)).ledger.to_dict() == resolve(spec).ledger.to_dict()
     realised = read_ledger(tmp_path)["realised"]
     parameters = sum(p.numel() for p in torch.load(tmp_path / MODEL_FILE, weights_only=True).values())
@@ -227,12 +239,15 @@ class TestExPost:
         run = simulate.run(spec, out=tmp_path, device="cpu")
         most = max(read_ledger(tmp_path)["realised"]["participations"])
         assert 0 < most <= 6
-        cloud = self.row(run.folder.privacy, "cloud")
+        written = read_json(tmp_path / PRIVACY_FILE)
+        cloud = self.row(written, "cloud")
         expected = gdp.epsilon(delta=DELTA, mu=math.sqrt(most) / 2.0)
         assert cloud["ex_post"] == {"epsilon": pytest.approx(expected), "participations": most}
-        assert "ex_post" not in self.row(run.folder.privacy, "public")
+        assert "ex_post" not in self.row(written, "public")
+        after = {run.folder.privacy.guarantees[n].observer for n in run.folder.privacy.after_run}
+        assert after == {"cloud"}
         assert "ex_post" not in self.row(account(spec).to_dict(), "cloud")
-        assert run.privacy.to_dict() == run.folder.privacy
+        assert run.privacy.to_dict() | {"hashes": run.folder.spec_dict["hashes"]} == written
 
     def test_of_the_worst_unit_that_a_row_stands_for(self) -> None:
         spec = spec_of(

@@ -30,8 +30,8 @@ from sfumato.cli import account as account_command
 from sfumato.cli import run as run_command
 from sfumato.cli.statement import _statement_of_run
 from sfumato.explore import words
+from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.edited_spec import EditedSpec
-from sfumato.explore.view import view_of
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import PairClass
 from sfumato.report.compare import compare
@@ -250,8 +250,8 @@ def _sweep(found: Found, truth: Truth, spec: Spec, folder: Path) -> None:
 
 
 def _explore(found: Found, truth: Truth, spec: Spec) -> None:
-    view = view_of(EditedSpec.of(spec))
-    largest = words.largest(view.matrix)
+    accounted = account_setting(EditedSpec.of(spec))
+    largest = words.largest(accounted.matrix)
     for observer in ("cloud", "public"):
         rows = [row for row in truth.report.guarantees if row.observer == observer and not row.trusted]
         if rows:
@@ -263,10 +263,10 @@ def _explore(found: Found, truth: Truth, spec: Spec) -> None:
             )
             found.same("explore", f"largest towards the {observer}", largest[observer], wanted)
     every = {upper_bound(row.epsilon) for row in truth.report.guarantees} | {"–"}
-    for row in words.numbers(view)[1]:
+    for row in words.numbers(accounted)[1]:
         found.same("explore", f"table of {row[0]}", [cell for cell in row[1:] if cell not in every], [])
     first = truth.report.guarantees[0]
-    said = words.asked(view, view.default_unit, first.observer)
+    said = words.asked(accounted, accounted.default_unit, first.observer)
     found.same("explore", said, words.epsilon_said(truth.own(first.unit, first.observer)) in said, True)
 
 

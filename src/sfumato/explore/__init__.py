@@ -1,7 +1,7 @@
 """``sfumato explore``: a web page on this machine that shows who learns what while a setting is changed.
 
     edited_spec.py    a spec's document with changes, as the browser keeps it
-    view.py           the figures of one setting: guarantees, network, matrix, noise, costs
+    accounted_setting.py  the figures of one setting: guarantees, network, matrix, noise, costs
     trust.py          whom to trust, and the changes that do so
     controls.py       the numbers of a spec that the page can change
     edits.py          what a change, a click or a plan makes of a setting

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import SfumatoError
-from sfumato.explore.view import View
+from sfumato.explore.accounted_setting import AccountedSetting
 from sfumato.report import formatting as text
 from sfumato.report.results.series import mean
 from sfumato.run_folder.manifest import MANIFEST_FILE
@@ -80,16 +80,16 @@ def _read(folder: Path, changed: int) -> FinishedRun | None:
         return None
 
 
-def estimate(view: View, runs: Sequence[FinishedRun]) -> list[str]:
+def estimate(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> list[str]:
     """What ``runs`` say about the accuracy of a setting, in sentences that name the runs."""
-    near = sorted(_near(view, runs), key=lambda one: (len(one.different), str(one.run.folder)))
+    near = sorted(_near(accounted, runs), key=lambda one: (len(one.different), str(one.run.folder)))
     same = [one.run for one in near if not one.different]
     if same:
         return [_measured(same)]
     if not near:
         return ["No finished run has the same data, model and network: there is no estimate."]
     said = ["No finished run has this setting."]
-    said += [*_pilots(view, runs), *_between(near)]
+    said += [*_pilots(accounted, runs), *_between(near)]
     said.append("The nearest finished runs:")
     return said + [
         f"{one.run.folder}: {text.percent(one.run.accuracy)}, with {_differing(one.different)}."
@@ -112,9 +112,9 @@ def _measured(same: Sequence[FinishedRun]) -> str:
     )
 
 
-def _near(view: View, runs: Sequence[FinishedRun]) -> Iterator[NearRun]:
+def _near(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Iterator[NearRun]:
     """The runs of the same data, model and network."""
-    now = _as_requested(view.report.plan.spec)
+    now = _as_requested(accounted.report.plan.spec)
     for run in runs:
         found = {
             key: values
@@ -129,9 +129,9 @@ def _near(view: View, runs: Sequence[FinishedRun]) -> Iterator[NearRun]:
             yield NearRun(run, found)
 
 
-def _pilots(view: View, runs: Sequence[FinishedRun]) -> Iterator[str]:
+def _pilots(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Iterator[str]:
     """Runs of the first rounds of the setting, with the noise that all of its rounds need."""
-    planned = view.report.plan.spec
+    planned = accounted.report.plan.spec
     for run in runs:
         if run.spec.privacy.noise.kind != "sources" or run.spec.training.rounds >= planned.training.rounds:
             continue

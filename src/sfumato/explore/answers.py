@@ -7,12 +7,12 @@ from typing import Any
 from dash import Output, html, no_update
 
 from sfumato.explore import page, words
+from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.controls import NAMES, Control, controls_of, participation_of
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.edits import Choices, EditResult
 from sfumato.explore.figures import as_plotly, heatmaps, network_figure
 from sfumato.explore.trust import aggregators, unchangeable
-from sfumato.explore.view import view_of
 from sfumato.report import formatting as text
 
 CONTROLS: dict[str, Any] = {
@@ -96,9 +96,13 @@ _TYPED = ("trusted", "participation")
 
 def _standing(setting: EditedSpec) -> dict[str, Any]:
     """What the controls show of a setting."""
-    view = view_of(setting)
-    note, kind, numbers = unchangeable(view), participation_of(view.spec), controls_of(view.spec)
-    names = aggregators(view)
+    accounted = account_setting(setting)
+    note, kind, numbers = (
+        unchangeable(accounted),
+        participation_of(accounted.spec),
+        controls_of(accounted.spec),
+    )
+    names = aggregators(accounted)
     return {
         "setting": setting.to_json(),
         "trusted": [] if note else [one.name for one in names if one.trusted],
@@ -129,31 +133,33 @@ def _news(now: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]:
 
 def figures(setting: EditedSpec, other: EditedSpec | None, choices: Choices) -> dict[str, Any]:
     """All figures and sentences about a setting, beside those of the kept one."""
-    view, kept = view_of(setting), None if other is None else view_of(other)
-    network = network_figure(view, unit=choices.unit, coalition=choices.members)
-    heatmap, beside = heatmaps(view, kept)
+    accounted, kept = account_setting(setting), None if other is None else account_setting(other)
+    network = network_figure(accounted, unit=choices.unit, coalition=choices.members)
+    heatmap, beside = heatmaps(accounted, kept)
     command = setting.command()
-    report = view.report
-    noise = [(parties, where, f"×{text.number(multiplier)}") for parties, where, multiplier in view.noise]
+    report = accounted.report
+    noise = [
+        (parties, where, f"×{text.number(multiplier)}") for parties, where, multiplier in accounted.noise
+    ]
     described = "The network is not drawn." if network is None else network.description
     notes = [f"Finding: {finding.text}." for finding in report.findings]
     return {
         "figures": dict(zip(page.GRAPHS, map(as_plotly, (network, heatmap, beside)), strict=False)),
-        "summary": words.summary(view),
+        "summary": words.summary(accounted),
         "network_text": described,
         "network_caption": described if network is None else network.caption,
         "heatmap_text": "" if heatmap is None else heatmap.description,
         "kept_text": "" if beside is None else beside.description,
         "heatmap_caption": "There are no guarantees." if heatmap is None else heatmap.caption,
-        "numbers": page.table(*words.numbers(view), scope=True),
-        "facts": page.tiles(words.facts(view)),
+        "numbers": page.table(*words.numbers(accounted), scope=True),
+        "facts": page.tiles(words.facts(accounted)),
         "noise": page.table(("adds noise", "at", "noise multiplier"), noise, "Noise by party")
         if noise
         else html.P("No party adds noise of its own."),
         "notes": page.lines([*notes, *map(text.sentence, report.notes)]),
-        "coalition": words.asked(view, choices.unit, choices.coalition),
+        "coalition": words.asked(accounted, choices.unit, choices.coalition),
         "command": ["The same figures in a terminal: ", html.Code(command)] if command else "",
-        "differences": page.lines(words.differences(kept, view)) if kept else [],
+        "differences": page.lines(words.differences(kept, accounted)) if kept else [],
         "kept_side": kept is None,
         "now_title": "This setting" if kept else "",
         "sides": "panels" if kept else "",

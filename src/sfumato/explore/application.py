@@ -10,11 +10,11 @@ from dash import Dash
 
 from sfumato.errors import SfumatoError
 from sfumato.explore import page
+from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.callbacks import register
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.job_callbacks import register_jobs
 from sfumato.explore.jobs import Jobs
-from sfumato.explore.view import view_of
 from sfumato.user_text import MAX_BYTES
 
 HOST = "127.0.0.1"
@@ -39,7 +39,7 @@ def application(setting: EditedSpec, jobs: Jobs, token: str) -> flask.Flask:
         "sfumato.explore", server=server, index_string=page.index(), title="Sfumato: who learns what",
         update_title=None, serve_locally=True, include_assets_files=False,
     )  # fmt: skip
-    spec = view_of(setting).spec
+    spec = account_setting(setting).spec
     heading = f"{spec.name} · protocol {spec.protocol} · data {spec.data.source} · model {spec.model.kind}"
     app.layout = page.layout(setting, heading)
     register(app, jobs.runs)

@@ -12,12 +12,12 @@ from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 
 from sfumato.errors import SfumatoError, SpecError
 from sfumato.explore import answers, page
+from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.accuracy import estimate, finished_runs
 from sfumato.explore.controls import NAMES
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.edits import Choices, EditResult, choices_of, planned, with_choices, with_click
 from sfumato.explore.trust import unchangeable
-from sfumato.explore.view import view_of
 
 _BUTTONS = ("reset", "return", "plan")
 _TEXTS = ("participation", "unit", "coalition", "kept", "mode", "targets", "setting", "first")
@@ -34,7 +34,7 @@ def register(app: Dash, runs: Path) -> None:
         if setting is None:
             return no_update
         try:
-            found = estimate(view_of(EditedSpec.from_json(setting)), finished_runs(runs))
+            found = estimate(account_setting(EditedSpec.from_json(setting)), finished_runs(runs))
         except SfumatoError as error:
             return html.P(str(error))
         return [html.P(found[0]), html.Ul(page.lines(found[1:]))] if found[1:] else html.P(found[0])
@@ -125,7 +125,7 @@ def _edited(setting: EditedSpec, kept: EditedSpec | None, cause: str, given: dic
     if cause == "plan":
         return planned(setting, given["targets"] or "")
     choices = Choices(
-        trusted=None if unchangeable(view_of(setting)) else tuple(given["trusted"] or ()),
+        trusted=None if unchangeable(account_setting(setting)) else tuple(given["trusted"] or ()),
         numbers=given["numbers"],
         participation=given["participation"] or "",
         unit=given["unit"] or "",

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from sfumato.arguments import Argument, PythonSpelling, spelled_by
 from sfumato.errors import SfumatoError, SpecError
+from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.controls import controls_of, participation_of, with_participation, with_value
 from sfumato.explore.edited_spec import EditedSpec, renamed
 from sfumato.explore.trust import toggled, trusted_names, unchangeable, with_trusted
-from sfumato.explore.view import view_of
 from sfumato.planning import plan
 
 TRUST, COALITION, UNIT = "trust", "coalition", "unit"
@@ -75,7 +75,7 @@ def with_choices(
     """
     try:
         changed = _changed(setting, choices, slider)
-        view_of(changed)
+        account_setting(changed)
         return EditResult(changed, choices)
     except SfumatoError as error:
         return EditResult(setting, choices, str(error))
@@ -105,8 +105,8 @@ def with_click(setting: EditedSpec, choices: Choices, party: str, mode: str) -> 
     if party.startswith("device:"):
         return EditResult(setting, choices, f"{party} is a device: aggregators are trusted, or not")
     try:
-        changed = toggled(setting, view_of(setting), party)
-        view_of(changed)
+        changed = toggled(setting, account_setting(setting), party)
+        account_setting(changed)
     except SfumatoError as error:
         return EditResult(setting, choices, str(error))
     return EditResult(changed, choices)
@@ -124,7 +124,7 @@ def planned(setting: EditedSpec, targets: str) -> EditResult:
     try:
         found = plan(setting.spec(), _targets(targets))
         done = EditedSpec.of(renamed(found.spec, "-plan"))
-        view_of(done)
+        account_setting(done)
     except SfumatoError as error:
         return EditResult(setting, choices, str(error))
     return EditResult(done, choices_of(done))
@@ -132,22 +132,22 @@ def planned(setting: EditedSpec, targets: str) -> EditResult:
 
 def choices_of(setting: EditedSpec) -> Choices:
     """What the controls show of a setting; its first unit, and a coalition of the cloud or an aggregator."""
-    view = view_of(setting)
-    shown = not unchangeable(view)
-    observers = [row.observer for row in view.report.guarantees]
+    accounted = account_setting(setting)
+    shown = not unchangeable(accounted)
+    observers = [row.observer for row in accounted.report.guarantees]
     first = next((name for name in observers if not name.startswith("device:")), "")
     return Choices(
-        trusted=tuple(sorted(trusted_names(view))) if shown else None,
-        numbers={name: control.value for name, control in controls_of(view.spec).items()},
-        participation=participation_of(view.spec),
-        unit=view.default_unit,
+        trusted=tuple(sorted(trusted_names(accounted))) if shown else None,
+        numbers={name: control.value for name, control in controls_of(accounted.spec).items()},
+        participation=participation_of(accounted.spec),
+        unit=accounted.default_unit,
         coalition="cloud" if "cloud" in observers else first,
     )
 
 
 def _changed(setting: EditedSpec, choices: Choices, slider: tuple[str, float] | None) -> EditedSpec:
-    view = view_of(setting)
-    spec, changed = view.spec, setting
+    accounted = account_setting(setting)
+    spec, changed = accounted.spec, setting
     controls = controls_of(spec)
     if choices.participation:
         changed = with_participation(changed, spec, choices.participation)
@@ -160,8 +160,8 @@ def _changed(setting: EditedSpec, choices: Choices, slider: tuple[str, float] | 
         if value is None:
             raise SpecError(control.key, None, "is empty or no number")
         changed = with_value(changed, control, value)
-    if choices.trusted is not None and set(choices.trusted) != trusted_names(view):
-        changed = with_trusted(changed, view, set(choices.trusted))
+    if choices.trusted is not None and set(choices.trusted) != trusted_names(accounted):
+        changed = with_trusted(changed, accounted, set(choices.trusted))
     return changed
 
 

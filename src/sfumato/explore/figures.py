@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sfumato.explore.view import View
+from sfumato.explore.accounted_setting import AccountedSetting
 from sfumato.report.drawings.topology_figure import topology_figure
 from sfumato.report.figures.figure import PALETTE, Figure
 from sfumato.report.figures.heatmap import finite_epsilons, heatmap_figure
@@ -17,18 +17,18 @@ _RINGS = {
 }
 
 
-def network_figure(view: View, *, unit: str, coalition: Sequence[str]) -> Figure | None:
+def network_figure(accounted: AccountedSetting, *, unit: str, coalition: Sequence[str]) -> Figure | None:
     """The network with the protected unit and the members of the coalition marked.
 
     Args:
-        view: of a setting.
+        accounted: of a setting.
         unit: ``device:N`` or ``record:N``, or with a name for the number.
         coalition: names of its members; those that are not drawn are not marked.
     """
-    figure = topology_figure(view.network)
+    figure = topology_figure(accounted.network)
     if figure is None:
         return None
-    titled = view.network.titled
+    titled = accounted.network.titled
     places = {titled(name): place for name, place in _places(figure)}
     named = unit.rpartition(":")[2]
     device = named if decimal(named) is None else f"device:{named}"
@@ -50,11 +50,13 @@ def _places(figure: Figure) -> Iterator[tuple[str, tuple[float, float]]]:
             yield from zip(trace["customdata"], zip(trace["x"], trace["y"], strict=True), strict=True)
 
 
-def heatmaps(view: View, kept: View | None) -> tuple[Figure | None, Figure | None]:
+def heatmaps(
+    accounted: AccountedSetting, kept: AccountedSetting | None
+) -> tuple[Figure | None, Figure | None]:
     """The heatmap of the setting, and that of the kept one on the same colour scale."""
-    views = [view] if kept is None else [view, kept]
-    finite = finite_epsilons([one.matrix for one in views])
-    drawn = [heatmap_figure(one.matrix, one.report.guarantees, one.report.delta, finite) for one in views]
+    both = [accounted] if kept is None else [accounted, kept]
+    finite = finite_epsilons([one.matrix for one in both])
+    drawn = [heatmap_figure(one.matrix, one.report.guarantees, one.report.delta, finite) for one in both]
     return drawn[0], drawn[1] if kept is not None else None
 
 

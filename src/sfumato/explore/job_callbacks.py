@@ -9,10 +9,10 @@ from typing import Any
 from dash import Dash, Input, Output, State, ctx, html
 
 from sfumato.errors import SfumatoError
+from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.figures import as_plotly
 from sfumato.explore.jobs import Job, Jobs, curves
-from sfumato.explore.view import view_of
 from sfumato.report import formatting as text
 
 
@@ -31,11 +31,11 @@ def register_jobs(app: Dash, jobs: Jobs) -> None:
     @app.callback(output=started, inputs=asked, prevent_initial_call=True)
     def start(setting: str, job: int | None, **_clicks: int) -> dict[str, Any]:
         try:
-            view = view_of(EditedSpec.from_json(setting))
+            accounted = account_setting(EditedSpec.from_json(setting))
             if ctx.triggered_id == "pilot":
-                started = jobs.pilot(view.spec, view.report.plan.spec)
+                started = jobs.pilot(accounted.spec, accounted.report.plan.spec)
             else:
-                started = jobs.start(view.spec)
+                started = jobs.start(accounted.spec)
         except (SfumatoError, OSError) as error:
             return {"job": job, "idle": job is None, "problem": str(error), "no_problem": False}
         return {"job": started.number, "idle": False, "problem": "", "no_problem": True}

@@ -10,9 +10,9 @@ from typing import Any
 
 from sfumato.arguments import Argument
 from sfumato.errors import MissingExtraError, SpecError
+from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.jobs import Jobs
-from sfumato.explore.view import view_of
 from sfumato.spec.load import load_spec
 
 
@@ -38,7 +38,7 @@ def serving(source: str, *, port: int, runs: Path) -> Iterator[tuple[str, Any]]:
     except ImportError as error:
         raise MissingExtraError("explore", "explore") from error
     setting = EditedSpec.of(load_spec(source), source)
-    view_of(setting)  # a spec that is wrong is refused here; and the first page is there at once
+    account_setting(setting)  # a spec that is wrong is refused here; and the first page is there at once
     jobs, token = Jobs(runs), secrets.token_urlsafe(24)
     try:
         flask = application(setting, jobs, token)

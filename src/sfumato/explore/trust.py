@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sfumato.errors import SpecError
+from sfumato.explore.accounted_setting import AccountedSetting
 from sfumato.explore.edited_spec import EditedSpec
-from sfumato.explore.view import View
 from sfumato.network.tree import Tree, trust_as_written
 from sfumato.report.results.network import GroupNetwork
 from sfumato.schedule.resolve.protocol_defaults import WITHOUT_TRUST
@@ -35,9 +35,9 @@ class Aggregator:
     trusted: bool
 
 
-def aggregators(view: View) -> tuple[Aggregator, ...]:
+def aggregators(accounted: AccountedSetting) -> tuple[Aggregator, ...]:
     """All aggregators, from the top down."""
-    shape = view.network.shape
+    shape = accounted.network.shape
     if isinstance(shape, Tree):
         return tuple(
             Aggregator(
@@ -60,54 +60,54 @@ def _labelled(name: str, title: str) -> str:
     return name if title == name else f"{title} ({name})"
 
 
-def trusted_names(view: View) -> set[str]:
+def trusted_names(accounted: AccountedSetting) -> set[str]:
     """The names of the aggregators that are trusted."""
-    return {one.name for one in aggregators(view) if one.trusted}
+    return {one.name for one in aggregators(accounted) if one.trusted}
 
 
-def unchangeable(view: View) -> str:
+def unchangeable(accounted: AccountedSetting) -> str:
     """Why trust cannot be changed here; empty where it can."""
-    if view.spec.protocol in WITHOUT_TRUST:
-        return f"Protocol {view.spec.protocol} trusts nobody: whom the spec trusts makes no difference."
-    if view.spec.trust.from_ is not None:
+    if accounted.spec.protocol in WITHOUT_TRUST:
+        return f"Protocol {accounted.spec.protocol} trusts nobody: whom the spec trusts makes no difference."
+    if accounted.spec.trust.from_ is not None:
         return "Trust changes over the rounds (trust.from): change it in the spec."
-    if isinstance(view.network.shape, str):
-        return view.network.shape
-    if len(aggregators(view)) > MOST_NAMED:
+    if isinstance(accounted.network.shape, str):
+        return accounted.network.shape
+    if len(aggregators(accounted)) > MOST_NAMED:
         return f"There are more than {MOST_NAMED} aggregators: click them in the drawing, or change the spec."
     return ""
 
 
-def with_trusted(setting: EditedSpec, view: View, names: Set[str]) -> EditedSpec:
+def with_trusted(setting: EditedSpec, accounted: AccountedSetting, names: Set[str]) -> EditedSpec:
     """``setting`` in which exactly the aggregators called ``names`` are trusted.
 
     Args:
         setting: to be changed.
-        view: of ``setting``.
+        accounted: of ``setting``.
         names: of aggregators.
 
     Raises:
         SpecError: trust cannot be changed, or there is no such aggregator.
     """
-    if view.spec.protocol in WITHOUT_TRUST or view.spec.trust.from_ is not None:
-        raise SpecError("trust", None, unchangeable(view))
-    unknown = sorted(set(names) - {one.name for one in aggregators(view)})
+    if accounted.spec.protocol in WITHOUT_TRUST or accounted.spec.trust.from_ is not None:
+        raise SpecError("trust", None, unchangeable(accounted))
+    unknown = sorted(set(names) - {one.name for one in aggregators(accounted)})
     if unknown:
         raise SpecError("trust", unknown[0], "is no aggregator of this network")
-    shape = view.network.shape
+    shape = accounted.network.shape
     if isinstance(shape, Tree):
-        return _in_tree(setting, view.report.plan.spec, shape, names)
-    masters = [group for group, one in enumerate(aggregators(view)) if one.name in names]
+        return _in_tree(setting, accounted.report.plan.spec, shape, names)
+    masters = [group for group, one in enumerate(aggregators(accounted)) if one.name in names]
     return setting.with_change("trust", {"trusted_aggregators": masters})
 
 
-def toggled(setting: EditedSpec, view: View, name: str) -> EditedSpec:
+def toggled(setting: EditedSpec, accounted: AccountedSetting, name: str) -> EditedSpec:
     """``setting`` with the aggregator called ``name`` trusted if it was not, or distrusted if it was.
 
     Raises:
         SpecError: trust cannot be changed, or there is no such aggregator.
     """
-    return with_trusted(setting, view, trusted_names(view) ^ {name})
+    return with_trusted(setting, accounted, trusted_names(accounted) ^ {name})
 
 
 def _in_tree(setting: EditedSpec, resolved: Spec, tree: Tree, names: Set[str]) -> EditedSpec:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from sfumato.errors import SpecError
+from sfumato.explore.accounted_setting import AccountedSetting
 from sfumato.explore.trust import aggregators
-from sfumato.explore.view import View
 from sfumato.planning.costs import TrainingCost
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
@@ -45,29 +45,29 @@ def largest(matrix: Matrix) -> dict[str, float]:
     return {column.title: found[column.title] for column in matrix.columns if column.title in found}
 
 
-def summary(view: View) -> str:
+def summary(accounted: AccountedSetting) -> str:
     """One sentence for screen readers after a change: the largest ε towards every kind of observer."""
-    parts = [f"{title}: {_short(value)}" for title, value in largest(view.matrix).items()]
+    parts = [f"{title}: {_short(value)}" for title, value in largest(accounted.matrix).items()]
     if not parts:
         return "The spec has no guarantees."
     who = "Largest ε{} towards observers that the device does not trust"
-    return f"{who.format(text.at_delta(view.report.delta))}: {', '.join(parts)}."
+    return f"{who.format(text.at_delta(accounted.report.delta))}: {', '.join(parts)}."
 
 
-def facts(view: View) -> list[tuple[str, str]]:
+def facts(accounted: AccountedSetting) -> list[tuple[str, str]]:
     """Names and values of what a setting costs."""
-    grouped = view.network.family is not None and view.network.family.devices_observe
-    plan = view.report.plan
+    grouped = accounted.network.family is not None and accounted.network.family.devices_observe
+    plan = accounted.report.plan
     raw = str(RawDevices(plan.raw_to_trusted_edge, plan.parties.device_count))
     rows = [(f"Raw to a trusted {'master, workers' if grouped else 'edge, devices'}", raw)]
-    cost = view.cost
+    cost = accounted.cost
     if isinstance(cost, str):
         return [*rows, ("Costs", f"not known before a run: {cost}")]
-    return [*rows, *_costs(view, cost)]
+    return [*rows, *_costs(accounted, cost)]
 
 
-def _costs(view: View, cost: TrainingCost) -> Iterator[tuple[str, str]]:
-    document = view.spec.model_dump(mode="json")
+def _costs(accounted: AccountedSetting, cost: TrainingCost) -> Iterator[tuple[str, str]]:
+    document = accounted.spec.model_dump(mode="json")
     if stated_radio(document) is not None:
         at_most = ", at most" if cost.energy_is_bound else ""
         yield f"Energy to transmit{at_most}", energy_text(document, cost.energy_j)
@@ -76,9 +76,9 @@ def _costs(view: View, cost: TrainingCost) -> Iterator[tuple[str, str]]:
     yield "Bytes down", text.quantity(cost.bytes_down, text.BYTES)
 
 
-def numbers(view: View) -> tuple[list[str], list[list[str]], str]:
+def numbers(accounted: AccountedSetting) -> tuple[list[str], list[list[str]], str]:
     """The heatmap as a table: headings, rows, caption."""
-    matrix = view.matrix
+    matrix = accounted.matrix
     rows = []
     for r, row in enumerate(matrix.rows):
         cells = [matrix.cells.get((r, c)) for c in range(len(matrix.columns))]
@@ -86,32 +86,32 @@ def numbers(view: View) -> tuple[list[str], list[list[str]], str]:
         rows.append([name, *("–" if cell is None else text.epsilon(cell.epsilon) for cell in cells)])
     headings = ["class of device", *(column.title for column in matrix.columns)]
     caption = (
-        f"Largest ε{text.at_delta(view.report.delta)} of each class of device towards each kind of observer; "
-        "∞: no guarantee, –: no such pair"
+        f"Largest ε{text.at_delta(accounted.report.delta)} of each class of device towards each kind of "
+        "observer; ∞: no guarantee, –: no such pair"
     )
     return headings, rows, caption
 
 
-def asked(view: View, unit: str, observers: str) -> str:
+def asked(accounted: AccountedSetting, unit: str, observers: str) -> str:
     """What a coalition learns at most about a unit, or what is wrong with the question."""
     if not unit.strip() or not observers.strip():
         return "Name a unit and at least one observer."
     try:
-        return coalition_said(view, view.pair(unit.strip(), observers.strip()))
+        return coalition_said(accounted, accounted.pair(unit.strip(), observers.strip()))
     except SpecError as error:
         return str(error)
 
 
-def coalition_said(view: View, row: Guarantee) -> str:
+def coalition_said(accounted: AccountedSetting, row: Guarantee) -> str:
     """What a coalition, or a single observer, learns at most about a unit."""
-    unit, observers = map(view.network.titled, (row.unit, row.observer))
+    unit, observers = map(accounted.network.titled, (row.unit, row.observer))
     return (
         f"{unit} towards {text.join_names(observers.split(','), 12)}: {epsilon_said(row.epsilon)}. "
         f"{text.sentence(row.why)}"
     )
 
 
-def differences(kept: View, now: View) -> list[str]:
+def differences(kept: AccountedSetting, now: AccountedSetting) -> list[str]:
     """How the setting differs from the kept one: what was changed, and what became of ε and costs."""
     said = [*_trust(kept, now), *changed_keys(kept.spec, now.spec)]
     if not said:
@@ -137,11 +137,11 @@ def differences(kept: View, now: View) -> list[str]:
     return said
 
 
-def _trusted_titles(view: View) -> list[str]:
-    return [view.network.titled(one.name) for one in aggregators(view) if one.trusted]
+def _trusted_titles(accounted: AccountedSetting) -> list[str]:
+    return [accounted.network.titled(one.name) for one in aggregators(accounted) if one.trusted]
 
 
-def _trust(kept: View, now: View) -> Iterator[str]:
+def _trust(kept: AccountedSetting, now: AccountedSetting) -> Iterator[str]:
     """Whom the two settings trust, where that differs."""
     before, after = map(_trusted_titles, (kept, now))
     if before != after:

@@ -17,7 +17,7 @@ from sfumato.privacy.groups.pair_classes import GroupPairs
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.symmetries import orbits
 from sfumato.privacy.groups.vector_clocks import UNREACHED, GroupStructure, WorkerKinds
-from sfumato.privacy.observers import PairClass, Party, covering
+from sfumato.privacy.observers import PUBLIC, PairClass, Party, covering
 from sfumato.privacy.tree.pair_classes import TreePairs
 from sfumato.schedule.resolve import resolve
 
@@ -188,7 +188,7 @@ def test_ways_that_are_too_long_are_refused(wrong, monkeypatch):
 
 
 def pair(stands_for: int) -> PairClass:
-    return PairClass(0, Party("public"), "public", stands_for)
+    return PairClass(0, Party("public"), PUBLIC, stands_for)
 
 
 def test_classes_that_do_not_cover_every_pair_once_are_refused():

@@ -665,7 +665,8 @@ def test_per_worker_privacy():
     for all_others, strangers in zip(one, two, strict=True):
         assert list(all_others.epsilon) == sorted(all_others.epsilon)
         assert all(a > b > 0 for a, b in zip(all_others.epsilon, strangers.epsilon, strict=True))
-        assert plan.pairs._relation(int(plan.kinds.of[strangers.unit]), strangers.observer).endswith("away")
+        far = plan.pairs._relation(int(plan.kinds.of[strangers.unit]), strangers.observer)
+        assert far.words.endswith("away")
     exclusive = next(p for p in one if p.stands_for == 36)
     assert exclusive.epsilon[-1] == pytest.approx(gaussian.epsilon(delta=1e-5, mu=math.sqrt(30) / 2))
     alone = per_worker(ledger((tuple(range(5)),), 5, 3, 1), (3,), threat_model=2, delta=1e-5)

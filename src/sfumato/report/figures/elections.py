@@ -115,14 +115,15 @@ def elections_figure(series: Sequence[Series]) -> Figure | None:
             sum(size * probability_of_terms(size, terms.rounds, served) for size in terms.devices)
             for served in range(len(counts))
         ]
-        data.append(
-            {"type": "bar", "x": list(range(len(counts))), "y": counts.tolist(), "name": f"{name}served",
-             "marker": {"color": faded(colour(number), 0.45)}}
-        )  # fmt: skip
-        data.append(
-            {"type": "scatter", "mode": "lines+markers", "x": list(range(len(counts))), "y": chances,
-             "name": f"{name}expected of uniform elections", "line": {"color": colour(number), "dash": "dot"}}
-        )  # fmt: skip
+        times = {"x": list(range(len(counts)))}
+        bars = {
+            "y": counts.tolist(),
+            "name": f"{name}served",
+            "marker": {"color": faded(colour(number), 0.45)},
+        }
+        line = {"y": chances, "name": f"{name}expected of uniform elections", "mode": "lines+markers"}
+        data.append({"type": "bar"} | times | bars)
+        data.append({"type": "scatter", "line": {"color": colour(number), "dash": "dot"}} | times | line)
     return Figure(
         title="Terms as supernode",
         caption="Devices by number of terms; dotted: expectation of uniform elections without failures.",
@@ -138,15 +139,10 @@ def elections_figure(series: Sequence[Series]) -> Figure | None:
     )
 
 
-def elections_parts(series: Sequence[Series]) -> list[tuple[Series, str]]:
-    """The table and the words for every series with elections, as HTML."""
-    found = [(one, supernode_terms(one.first)) for one in series]
-    return [
-        (
-            one,
-            f"<p>{text.escape(elections_summary(terms, text.at_delta(one.first.privacy.delta)))}</p>"
-            f"{elections_table(terms)}",
-        )
-        for one, terms in found
-        if terms is not None
-    ]
+def elections_part(one: Series) -> str:
+    """The words and the table of a run as HTML; empty without elections."""
+    terms = supernode_terms(one.first)
+    if terms is None:
+        return ""
+    said = elections_summary(terms, text.at_delta(one.first.privacy.delta))
+    return text.paragraphs([said]) + elections_table(terms)

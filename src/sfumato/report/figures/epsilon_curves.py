@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,27 +27,16 @@ from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 _STRIP = 0.1  # share of the panel that the strip for infinities takes
 
 
-@dataclass(frozen=True)
-class _EpsilonLine:
-    """ε towards one observer over the rounds of one run.
+class _EpsilonLine(NamedTuple):
+    """ε towards one observer over the rounds of one run."""
 
-    Attributes:
-        index: of the run in the report.
-        run: its name.
-        observer: towards whom.
-        rounds: at which ε is stated.
-        values: ε at them; infinite where nothing is guaranteed.
-        unit: the kind of unit that it is about.
-        is_spent: whether it is what control has spent of its budget.
-    """
-
-    index: int
+    number: int  # of the run in the report
     run: str
     observer: str
     rounds: FloatArray
-    values: FloatArray
-    unit: str
-    is_spent: bool
+    values: FloatArray  # infinite where nothing is guaranteed
+    unit: str  # the kind of unit that it is about
+    is_spent: bool  # whether it is what control has spent of its budget
 
 
 def epsilon_figure(series: Sequence[Series]) -> Figure | None:
@@ -58,14 +46,11 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
     """
     lines = [
         _EpsilonLine(
-            index,
-            one.name,
-            names.titled(observer),
-            *one.worst(EPSILON_PREFIX + observer),
+            *(number, one.name, names.titled(observer), *one.worst(EPSILON_PREFIX + observer)),
             "record" if one.first.spec_dict["privacy"].get("unit") == "record" else "device",
             bool(one.first.spec_dict.get("control")),
         )
-        for index, one in enumerate(series)
+        for number, one in enumerate(series)
         for names in [read_network(one.first.spec_dict)]
         for observer in one.observers
     ]
@@ -119,7 +104,11 @@ def _epsilon_traces(lines: Sequence[_EpsilonLine], *, several: bool) -> list[Jso
     for line in lines:
         name = f"{line.run} → {line.observer}" if several else line.observer
         at = observers.index(line.observer)
-        style = {"color": colour(line.index if several else at), "dash": DASHES[at % len(DASHES)], "width": 2}
+        style = {
+            "color": colour(line.number if several else at),
+            "dash": DASHES[at % len(DASHES)],
+            "width": 2,
+        }
         marker = {"color": style["color"], "size": 6}
         common: Json = {"type": "scatter", "legendgroup": name, "mode": mode_of(line.rounds)}
         common |= {"line": style, "marker": marker}

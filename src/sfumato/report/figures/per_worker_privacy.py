@@ -30,21 +30,13 @@ _MODELS: tuple[tuple[Literal[1, 2], str], ...] = (
 
 
 class _RoundSpread(NamedTuple):
-    """ε over workers after one round, under one threat model.
+    """ε over workers after one round, under one threat model."""
 
-    Attributes:
-        round_number: from 1.
-        least: ε of the best protected worker; see `_spread`.
-        median: of workers that have a guarantee.
-        largest: of them.
-        unprotected: workers without a guarantee.
-    """
-
-    round_number: int
-    least: float
-    median: float
-    largest: float
-    unprotected: int
+    round_number: int  # from 1
+    least: float  # ε of the best protected worker; see `_spread`
+    median: float  # of workers that have a guarantee
+    largest: float  # of them
+    unprotected: int  # workers without a guarantee
 
     @property
     def values(self) -> tuple[float, float, float]:

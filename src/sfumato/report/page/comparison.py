@@ -54,11 +54,9 @@ def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[st
 
 def _differences(series: Sequence[Series]) -> str:
     """A table of the keys in which the specs differ; empty where they do not."""
-    specs = [
-        {key: value for key, value in one.first.spec_dict.items() if key not in _NOT_COMPARED}
-        for one in series
-    ]
-    found = differing(specs)
+    specs = [one.first.spec_dict for one in series]
+    compared = [{key: value for key, value in spec.items() if key not in _NOT_COMPARED} for spec in specs]
+    found = differing(compared)
     if not found:
         return ""
     rows = [(key, *map(_shown, values)) for key, values in found.items()]
@@ -97,15 +95,17 @@ def _raw_to_cloud(one: Series, summary: Summary) -> str:
 
 def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
     """HTML: a row for each run, without what was not measured or is alike; and where the specs differ."""
-    scores = [headline_of(one.first.metrics) for one in series]
+    scores, specs = (
+        [headline_of(one.first.metrics) for one in series],
+        [one.first.spec_dict for one in series],
+    )
     raw = [
         summary.raw_to_trusted_edge if has_edges(one) else _raw_to_cloud(one, summary)
         for summary, one in zip(summaries, series, strict=True)
     ]
     mixed, asked = len(set(scores)) > 1, asks_for_energy(series)
     energies = [
-        energy_text(one.first.spec_dict, summary.energy_j) if asked else "–"
-        for summary, one in zip(summaries, series, strict=True)
+        energy_text(spec, s.energy_j) if asked else "–" for spec, s in zip(specs, summaries, strict=True)
     ]
     finals = [score_text(score, one, named=mixed) for score, one in zip(scores, series, strict=True)]
     columns: list[tuple[str, list[str]]] = [

@@ -96,17 +96,12 @@ def _who_learns(one: Series, matrix: Matrix) -> list[str]:
 
 def _answers(one: Series, summary: Summary, matrix: Matrix) -> str:
     """Three columns of sentences and figures, and the findings."""
-    score = headline_of(one.first.metrics)
-    costs = [
-        _Tile("Rounds", text.whole(summary.rounds)),
-        _Tile("Traffic", text.quantity(summary.total_bytes, text.BYTES)),
-    ]
-    asked = asks_for_energy([one])
+    score, asked = headline_of(one.first.metrics), asks_for_energy([one])
+    costs = [_Tile("Rounds", text.whole(summary.rounds))]
+    costs.append(_Tile("Traffic", text.quantity(summary.total_bytes, text.BYTES)))
     if asked:
-        costs += [
-            _energy(one, summary.energy_j),
-            _Tile("Time to transmit", text.quantity(summary.delay_s, text.SECONDS)),
-        ]
+        time = text.quantity(summary.delay_s, text.SECONDS)
+        costs += [_energy(one, summary.energy_j), _Tile("Time to transmit", time)]
     known, command = is_it_worth_it(one)
     worth = [score_sentence(one), *stop_reasons(one), *known]
     shown = f'<pre class="command" tabindex="0">{text.escape(command)}</pre>' if command else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from sfumato.report.figures.coalitions import coalitions_part
 from sfumato.report.figures.control import control_figures
 from sfumato.report.figures.costs import accuracy_vs_cost_figures, cost_figures, even_costs_table
 from sfumato.report.figures.curves import personal_figure, score_figures
-from sfumato.report.figures.elections import elections_figure, elections_parts
+from sfumato.report.figures.elections import elections_figure, elections_part
 from sfumato.report.figures.epsilon_curves import epsilon_figure
 from sfumato.report.figures.figure import Figure
 from sfumato.report.figures.heatmap import after_run_table, finite_epsilons, heatmap_figure
@@ -77,6 +77,7 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     figures = PlacedFigures()
     matrices = [matrix_of(one.first) for one in series]
     summaries = [summarise(one) for one in series]
+    by_name = {one.name: matrix for one, matrix in zip(series, matrices, strict=True)}
     finite = finite_epsilons(matrices)
     title = text.join_names([one.name for one in series], 3)
     sections = [
@@ -86,11 +87,12 @@ def page_of(series: Sequence[Series], place: Path) -> str:
             for one, matrix in zip(series, matrices, strict=True)
         ]),
         _over_rounds(series, figures),
-        *_attacked(series, figures),
-        *_overlapping(series, figures),
-        *_elections(series, matrices, figures),
+        *_of_runs("Attacks and audits", series, lambda one: _attacks(one, figures)),
+        *_of_runs("Leakage through overlapping groups", series, lambda one: _overlapping(one, figures)),
+        *_elections(series, figures),
+        *_of_runs("Colluding devices", series, lambda one: coalitions_part(one, by_name[one.name], figures)),
         section("The network", [*_networks(series, figures), *(_noise(one, series) for one in series)]),
-        *_published_claims(series, figures),
+        *_of_runs("Published claims", series, lambda one: _claims(one, figures)),
         _costs(series, figures),
         section("What is not accounted", [bullet_list(_NOT_ACCOUNTED)]),
         section("Spec and versions", [*(_spec(one, series) for one in series), *_versions(series)]),
@@ -112,6 +114,12 @@ def _subtitle(series: Sequence[Series]) -> str:
         name = f"{one.name}: " if len(series) > 1 else ""
         facts.append(f'<p class="facts">{text.escape(name + " · ".join(said))}</p>')
     return "".join(facts)
+
+
+def _of_runs(title: str, series: Sequence[Series], content_of: Callable[[Series], str]) -> list[str]:
+    """A section with what there is to say of each run; none if there is nothing."""
+    parts = [of_run(one, series, content) for one in series if (content := content_of(one))]
+    return [section(title, parts)] if parts else []
 
 
 def _over_rounds(series: Sequence[Series], figures: PlacedFigures) -> str:
@@ -140,41 +148,30 @@ def _who_learns(one: Series, matrix: Matrix, finite: Sequence[float], figures: P
     return "".join([*parts, after_run_table(privacy)])
 
 
-def _attacked(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
-    """The section about attacks and audits, if there were any."""
-    attacked = [(one, run) for one in series if (run := attacked_run(one)) is not None]
-    parts = [of_run(one, series, attacks_part(run, observers_of(run), figures)) for one, run in attacked]
-    return [section("Attacks and audits", parts)] if parts else []
+def _attacks(one: Series, figures: PlacedFigures) -> str:
+    run = attacked_run(one)
+    return "" if run is None else attacks_part(run, observers_of(run), figures)
 
 
-def _overlapping(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
-    """The section about overlapping groups: ε of pairs of workers, ε over epochs, spread of releases."""
-    parts = []
-    for one in series:
-        overlaps = isinstance(read_network(one.first.spec_dict).shape, GroupNetwork)
-        run = grouped_run(one.first) if overlaps else None
-        if run is not None:
-            drawn = [worker_heatmap_figure(run), per_worker_privacy_figure(run)]
-            if not run.plan.eras:  # when a release arrives depends on who is where until then
-                drawn.append(group_graph_figure(run))
-            content = "".join(figures.place(figure) for figure in drawn if figure)
-            parts.append(of_run(one, series, content))
-    return [section("Leakage through overlapping groups", parts)] if parts else []
+def _overlapping(one: Series, figures: PlacedFigures) -> str:
+    """Overlapping groups: ε of pairs of workers, ε over epochs, spread of releases."""
+    overlaps = isinstance(read_network(one.first.spec_dict).shape, GroupNetwork)
+    run = grouped_run(one.first) if overlaps else None
+    if run is None:
+        return ""
+    drawn = [worker_heatmap_figure(run), per_worker_privacy_figure(run)]
+    if not run.plan.eras:  # when a release arrives depends on who is where until then
+        drawn.append(group_graph_figure(run))
+    return "".join(figures.place(figure) for figure in drawn if figure)
 
 
-def _elections(series: Sequence[Series], matrices: Sequence[Matrix], figures: PlacedFigures) -> list[str]:
-    """The sections about elected supernodes and colluding devices, if there are any."""
-    found = []
+def _elections(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
+    """The section about elected supernodes, if there are any."""
     figure = elections_figure(series)
-    if figure is not None:
-        parts = [of_run(one, series, content) for one, content in elections_parts(series)]
-        found.append(section("Elected supernodes", [*parts, figures.place(figure)]))
-    parts = [
-        of_run(one, series, content)
-        for one, matrix in zip(series, matrices, strict=True)
-        if (content := coalitions_part(one, matrix, figures))
-    ]
-    return [*found, section("Colluding devices", parts)] if parts else found
+    if figure is None:
+        return []
+    parts = [of_run(one, series, content) for one in series if (content := elections_part(one))]
+    return [section("Elected supernodes", [*parts, figures.place(figure)])]
 
 
 def _networks(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
@@ -198,23 +195,14 @@ def _noise(one: Series, series: Sequence[Series]) -> str:
     if not adds_noise(one):
         return ""
     spec = one.first.spec_dict
-    part = noise_part(noise_of(spec), training_of(spec))
-    return of_run(one, series, f"<h3>Who adds noise</h3>{part}")
+    return of_run(one, series, f"<h3>Who adds noise</h3>{noise_part(noise_of(spec), training_of(spec))}")
 
 
-def _published_claims(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
-    """The section of what papers claim of the runs; none where no claim applies to any."""
-    found = [(one, content) for one in series if (content := _claims(one, figures)) is not None]
-    if not found:
-        return []
-    return [section("Published claims", [of_run(one, series, content) for one, content in found])]
-
-
-def _claims(one: Series, figures: PlacedFigures) -> str | None:
+def _claims(one: Series, figures: PlacedFigures) -> str:
     privacy = one.first.privacy
     figure = claims_figure(privacy.claims)
     if figure is None:
-        return None
+        return ""
     return figures.place(figure) + claims_table(privacy.claims, text.at_delta(privacy.delta))
 
 
@@ -226,14 +214,10 @@ def _costs(series: Sequence[Series], figures: PlacedFigures) -> str:
 
 
 def _spec(one: Series, series: Sequence[Series]) -> str:
-    others = (
-        f" (seed {one.first.spec_dict.get('seed', 0)}; the other seeds differ in it)"
-        if len(one.runs) > 1
-        else ""
-    )
+    seed = f" (seed {one.first.spec_dict.get('seed', 0)}; the other seeds differ in it)"
     pre = (
         f"<details{' open' if len(series) == 1 else ''}>"
-        f"<summary>The resolved, calibrated spec{text.escape(others)}</summary>"
+        f"<summary>The resolved, calibrated spec{seed if len(one.runs) > 1 else ''}</summary>"
         f'<pre tabindex="0">{text.escape(one.first.spec_text)}</pre></details>'
     )
     return of_run(one, series, pre)

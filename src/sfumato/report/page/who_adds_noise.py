@@ -9,6 +9,12 @@ from sfumato.report import formatting as text
 from sfumato.report.results.network import read_network
 from sfumato.rounding import number
 
+_CLIPPED = {"update": "every message", "step": "every local step", "example": "the gradient of every example"}
+_STATED = (
+    "rounds", "local_steps", "local_epochs", "edge_every", "edge_at_global", "aggregate_every", "merge_every",
+    "batches", "participation",
+)  # fmt: skip
+
 
 def noise_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Who adds how much noise: multipliers of the sensitivity, by aggregating level from the top down."""
@@ -17,18 +23,14 @@ def noise_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"clip": clip, "parties": []}
     if noise["kind"] == "sources":
         found["parties"] = [
-            {
-                "parties": [network.titled(owner) for owner in source["owners"]],
-                "multipliers": list(source["multipliers"]),
-            }
-            for source in noise["sources"]
-            if any(source["multipliers"])
+            {"parties": list(map(network.titled, one["owners"])), "multipliers": list(one["multipliers"])}
+            for one in noise["sources"]
+            if any(one["multipliers"])
         ]
         found["requested"] = noise.get("calibrated_from")
     elif noise["kind"] == "multiplier":
-        found["parties"] = [
-            {"parties": ["every device, at every local step"], "multipliers": [noise["multiplier"]]}
-        ]
+        every = {"parties": ["every device, at every local step"], "multipliers": [noise["multiplier"]]}
+        found["parties"] = [every]
     elif noise["kind"] == "formula":
         found["requested"] = noise
     if network.over_air:
@@ -39,17 +41,7 @@ def noise_of(spec: Mapping[str, Any]) -> dict[str, Any]:
 def training_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Rounds, steps and participation, as the spec has them."""
     training = spec["training"]
-    keys = (
-        "rounds",
-        "local_steps",
-        "local_epochs",
-        "edge_every",
-        "edge_at_global",
-        "aggregate_every",
-        "merge_every",
-        "batches",
-    )
-    found = {key: training[key] for key in (*keys, "participation") if key in training}
+    found = {key: training[key] for key in _STATED if key in training}
     found |= {"controlled": True} if spec.get("control") else {}
     return found | ({"star": True} if spec["topology"].get("kind") == "star" else {})
 
@@ -85,33 +77,24 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any]) -> str:
     said = [_rounds(training)]
     clip = noise["clip"]
     if clip:
-        what = {
-            "update": "every message",
-            "step": "every local step",
-            "example": "the gradient of every example",
-        }
-        said.append(f"The norm of {what[clip['kind']]} is at most {text.number(clip['norm'])}.")
+        said.append(f"The norm of {_CLIPPED[clip['kind']]} is at most {text.number(clip['norm'])}.")
     if noise.get("channel"):
         said.append(noise["channel"])
     if not noise["parties"]:
-        said.append("No party adds noise of its own." if not noise.get("channel") else "")
-        return "".join(f"<p>{text.escape(line)}</p>" for line in said if line)
+        said += [] if noise.get("channel") else ["No party adds noise of its own."]
+        return text.paragraphs(said)
     depth = max(len(row["multipliers"]) for row in noise["parties"])
     rows = [
         (
-            text.join_names(row["parties"], 12),
-            *(text.number(m) for m in row["multipliers"]),
+            *(text.join_names(row["parties"], 12), *map(text.number, row["multipliers"])),
             *["–"] * (depth - len(row["multipliers"])),
         )
         for row in noise["parties"]
     ]
     levels = ["global aggregation", "one level below", *(f"{n} levels below" for n in range(2, depth))]
     titles = ["noise multiplier"] if depth == 1 else [f"noise multiplier, {name}" for name in levels[:depth]]
-    said_html = "".join(f"<p>{text.escape(line)}</p>" for line in said)
-    return said_html + text.table(
-        ["party", *titles],
-        rows,
-        caption="Gaussian noise of each party: its standard deviation over the sensitivity of what it is "
-        "added to",
-        numeric=tuple(range(1, depth + 1)),
+    caption = (
+        "Gaussian noise of each party: its standard deviation over the sensitivity of what it is added to"
     )
+    numeric = tuple(range(1, depth + 1))
+    return text.paragraphs(said) + text.table(["party", *titles], rows, caption=caption, numeric=numeric)

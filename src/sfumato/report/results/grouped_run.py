@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -62,6 +62,7 @@ class GroupedRun:
     plan: GroupPlan
     delta: float
     rows: tuple[Guarantee, ...]
+    _pairs: dict[tuple[int, int], WorkerPair] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def ledger(self) -> GroupReleases:
@@ -111,10 +112,6 @@ class GroupedRun:
         if key not in self._pairs:
             self._pairs[key] = self._leakage(unit, observer)
         return self._pairs[key]
-
-    @cached_property
-    def _pairs(self) -> dict[tuple[int, int], WorkerPair]:
-        return {}
 
     def _leakage(self, unit: int, observer: int) -> WorkerPair:
         exposures = self.ledger.exposures(unit, (Party("device", 0, observer),))

@@ -10,17 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from sfumato.errors import SpecError
 from sfumato.families import Family, family_of_topology
-from sfumato.network.groups import (
-    Groups,
-    all_together,
-    clusters,
-    listed,
-    named,
-    ring,
-    string,
-    together,
-    trusted_masters,
-)
+from sfumato.network import groups as grouping
+from sfumato.network.groups import Groups, listed
 from sfumato.network.moves import trees_over_time
 from sfumato.network.tree import BoolArray, Tree, from_spec, with_trust
 from sfumato.spec import topology as written
@@ -80,18 +71,22 @@ class Network:
 
 def read_network(spec: Mapping[str, Any]) -> Network:
     """The network of a resolved spec."""
-    transport = spec.get("transport") or {}
     shape = _shape(spec)
     family = None if isinstance(shape, str) else _family(spec)
-    hops = transport if isinstance(transport, dict) else {}
+    hops = _section(spec, "transport")
     on_air = "air" in hops.values()
     secure = frozenset(hop for hop, how in hops.items() if how == "secure-aggregation")
-    training = spec.get("training")
-    rounds = training.get("rounds") if isinstance(training, dict) else None
+    rounds = _section(spec, "training").get("rounds")
     if isinstance(shape, Tree) and isinstance(rounds, int):
         trees = _trees(spec, shape, rounds)
         return Network(shape, _noise(spec), on_air, family, trees, rounds, secure)
     return Network(shape, _noise(spec), on_air, family, secure=secure)
+
+
+def _section(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A section of a spec; empty where there is none."""
+    found = spec.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def _trees(spec: Mapping[str, Any], tree: Tree, rounds: int) -> tuple[tuple[int, Tree], ...]:
@@ -120,8 +115,7 @@ def _shape(spec: Mapping[str, Any]) -> Tree | GroupNetwork | str:
 
 
 def _family(spec: Mapping[str, Any]) -> Family | None:
-    topology = spec.get("topology")
-    return family_of_topology(topology.get("kind")) if isinstance(topology, dict) else None
+    return family_of_topology(_section(spec, "topology").get("kind"))
 
 
 def tree_shape(topology: written.Star | written.Tree, trust: Trust, seed: int) -> Tree:
@@ -131,10 +125,11 @@ def tree_shape(topology: written.Star | written.Tree, trust: Trust, seed: int) -
 
 def group_shape(topology: written.Groups, trust: Trust, seed: int) -> GroupNetwork:
     """The groups that a resolved spec describes, and which masters are trusted."""
-    groups = named(_groups(topology), topology.group_names, topology.worker_names)
+    groups = grouping.named(_groups(topology), topology.group_names, topology.worker_names)
     later = [listed(era.groups, groups.workers) for era in topology.eras]
     changes = tuple(era.from_round for era in topology.eras)
-    return GroupNetwork(together([groups, *later]), trusted_masters(groups, trust, seed=seed), changes)
+    trusted = grouping.trusted_masters(groups, trust, seed=seed)
+    return GroupNetwork(grouping.together([groups, *later]), trusted, changes)
 
 
 def _groups(topology: written.Groups) -> Groups:
@@ -143,19 +138,16 @@ def _groups(topology: written.Groups) -> Groups:
     if isinstance(count, tuple):
         return listed(count, workers)
     if workers is not None and topology.structure == "global":
-        return all_together(workers)
-    rules = {"clusters": clusters, "ring": ring, "string": string}
+        return grouping.all_together(workers)
+    rules = {"clusters": grouping.clusters, "ring": grouping.ring, "string": grouping.string}
     if workers is None or count is None or topology.structure not in rules:
-        raise SpecError(
-            "topology.structure", topology.structure, "the groups depend on data and are not listed"
-        )
+        why = "the groups depend on data and are not listed"
+        raise SpecError("topology.structure", topology.structure, why)
     return rules[topology.structure](workers, count)
 
 
 def _noise(spec: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
-    privacy = spec.get("privacy") or {}
-    noise = privacy.get("noise") if isinstance(privacy, dict) else None
-    sources = noise.get("sources", ()) if isinstance(noise, dict) else ()
+    sources = _section(_section(spec, "privacy"), "noise").get("sources", ())
     return {
         str(owner): tuple(float(m) for m in source["multipliers"])
         for source in sources

@@ -122,23 +122,15 @@ class TreeLabels(ObserverLabels):
         steps: list[object] = []
         for depth in range(1, self.tree.depth):
             index = int(self.tree.paths[leaf, depth])
-            name = self.tree.node_name(depth, index)
-            size = int(self.tree.children[depth][index])
-            steps += [
-                bool(self.tree.tiers[depth].trusted[index]),
-                size,
-                noise.get(name),
-                noise.get(f"{name}/devices"),
-            ]
+            name, size = self.tree.node_name(depth, index), int(self.tree.children[depth][index])
+            noises = noise.get(name), noise.get(f"{name}/devices")
+            steps += [bool(self.tree.tiers[depth].trusted[index]), size, *noises]
         return tuple(steps)
 
     def _trust(self, leaf: int) -> str:
         path = self.tree.paths[leaf]
-        marks = [
-            (tier.name, bool(tier.trusted[path[depth]]))
-            for depth, tier in enumerate(self.tree.tiers)
-            if depth
-        ][::-1]
+        tiers = reversed(list(enumerate(self.tree.tiers))[1:])
+        marks = [(tier.name, bool(tier.trusted[path[depth]])) for depth, tier in tiers]
         if not marks:
             return "cloud trusted" if self.tree.tiers[0].trusted[0] else ""
         if len({trusted for _, trusted in marks}) == 1:
@@ -147,17 +139,10 @@ class TreeLabels(ObserverLabels):
         return ", ".join(f"{name} {'trusted' if trusted else 'untrusted'}" for name, trusted in marks)
 
     def _noise(self, leaf: int) -> str:
-        path, last = self.tree.paths[leaf], self.tree.depth - 1
-        places = (
-            ["device"]
-            if self.network.adds_noise(f"{self.tree.node_name(last, int(path[last]))}/devices")
-            else []
-        )
-        places += [
-            tier.name
-            for depth, tier in reversed(list(enumerate(self.tree.tiers)))
-            if self.network.adds_noise(self.tree.node_name(depth, int(path[depth])))
-        ]
+        path, tiers = self.tree.paths[leaf], reversed(list(enumerate(self.tree.tiers)))
+        above = [(self.tree.node_name(depth, int(path[depth])), tier.name) for depth, tier in tiers]
+        places = ["device"] if self.network.adds_noise(f"{above[0][0]}/devices") else []
+        places += [name for node, name in above if self.network.adds_noise(node)]
         if self.network.over_air:
             places.append("receiver")
         return f"noise at {join_names(places)}" if places else "no noise"
@@ -228,12 +213,8 @@ def edges_over_time(network: Network) -> IntArray:
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
     """Depth of the nearest common ancestor of two paths from the cloud down."""
-    depth = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        depth += 1
-    return depth - 1
+    alike = [a == b for a, b in zip(one, other, strict=False)]
+    return (alike.index(False) if False in alike else len(alike)) - 1
 
 
 def _ranges(indices: Sequence[int], most: int = 4) -> str:

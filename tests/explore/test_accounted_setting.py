@@ -13,9 +13,9 @@ import sfumato as sf
 from sfumato.cli import main
 from sfumato.errors import SpecError
 from sfumato.explore import trust, words
+from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.figures import heatmaps, network_figure
-from sfumato.explore.view import view_of
 from sfumato.report import formatting as text
 
 DEEP = sf.load_spec("three-tier").model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -25,26 +25,26 @@ DEEP = sf.load_spec("three-tier").model_dump(mode="json", by_alias=True, exclude
 def test_every_cell_is_the_largest_that_account_says(document):
     setting = edited(document)
     rows = sf.account(sf.load_spec(document)).guarantees
-    cells = view_of(setting).matrix.cells.values()
+    cells = account_setting(setting).matrix.cells.values()
     shown = sorted((g.unit, g.observer, g.epsilon) for c in cells for g in c.guarantees)
     assert shown == sorted((row.unit, row.observer, row.epsilon) for row in rows)
     assert all(cell.epsilon == max(g.epsilon for g in cell.guarantees) for cell in cells)
 
 
 def test_the_heatmap_and_its_table_print_these_figures():
-    view = view_of(edited(TREE))
-    heatmap, kept = heatmaps(view, None)
+    accounted = account_setting(edited(TREE))
+    heatmap, kept = heatmaps(accounted, None)
     assert heatmap is not None
     assert kept is None
     said = {t for trace in heatmap.data for row in trace["text"] for t in row} - {""}
-    assert said == {text.epsilon(cell.epsilon) for cell in view.matrix.cells.values()}
-    _, rows, caption = words.numbers(view)
+    assert said == {text.epsilon(cell.epsilon) for cell in accounted.matrix.cells.values()}
+    _, rows, caption = words.numbers(accounted)
     assert {cell for row in rows for cell in row[1:]} - {"–"} == said
     assert "δ = 1e-5" in caption
 
 
 def test_two_heatmaps_have_one_colour_scale():
-    one, other = view_of(edited(TREE)), view_of(edited(TREE, "privacy.noise.epsilon=0.2"))
+    one, other = account_setting(edited(TREE)), account_setting(edited(TREE, "privacy.noise.epsilon=0.2"))
     drawn = [figure.data[0] for figure in heatmaps(one, other) if figure is not None]
     assert len(drawn) == 2
     assert drawn[0]["zmin"] == drawn[1]["zmin"]
@@ -60,45 +60,45 @@ def test_two_heatmaps_have_one_colour_scale():
 )
 def test_trust_turns_and_turns_back(document, party):
     setting = edited(document)
-    before = view_of(setting)
+    before = account_setting(setting)
     there = trust.toggled(setting, before, party)
-    assert trust.trusted_names(view_of(there)) == trust.trusted_names(before) ^ {party}
-    back = trust.toggled(there, view_of(there), party)
-    assert trust.trusted_names(view_of(back)) == trust.trusted_names(before)
-    assert view_of(back).report.guarantees == before.report.guarantees
+    assert trust.trusted_names(account_setting(there)) == trust.trusted_names(before) ^ {party}
+    back = trust.toggled(there, account_setting(there), party)
+    assert trust.trusted_names(account_setting(back)) == trust.trusted_names(before)
+    assert account_setting(back).report.guarantees == before.report.guarantees
 
 
 def test_a_drawn_share_of_trust_becomes_a_list_with_one_less():
     setting = edited(TREE, "trust.trusted_edges=0.67")
-    drawn = trust.trusted_names(view_of(setting))
+    drawn = trust.trusted_names(account_setting(setting))
     assert len(drawn) == 2
     party = min(drawn)
-    after = trust.toggled(setting, view_of(setting), party)
-    assert trust.trusted_names(view_of(after)) == drawn - {party}
+    after = trust.toggled(setting, account_setting(setting), party)
+    assert trust.trusted_names(account_setting(after)) == drawn - {party}
 
 
 def test_a_site_that_the_topology_trusts_can_be_distrusted():
     setting = edited(SITES)
-    view = view_of(setting)
-    assert trust.trusted_names(view) == {"edge:0"}
-    assert trust.aggregators(view)[1].label == "north (edge:0)"
-    after = view_of(trust.toggled(setting, view, "edge:0"))
+    accounted = account_setting(setting)
+    assert trust.trusted_names(accounted) == {"edge:0"}
+    assert trust.aggregators(accounted)[1].label == "north (edge:0)"
+    after = account_setting(trust.toggled(setting, accounted, "edge:0"))
     assert trust.trusted_names(after) == set()
     assert [site.name for site in after.spec.topology.sites] == ["north", "south"]
     assert after.report.epsilon(0, "edge:0") < float("inf")
-    assert view.report.epsilon(0, "edge:0") == float("inf")
+    assert accounted.report.epsilon(0, "edge:0") == float("inf")
 
 
 def test_groups_and_workers_are_called_by_their_names():
     names = {"group_names": ["north", "south"], "worker_names": ["bonn", "kiel", "ulm"]}
-    view = view_of(edited(GROUPS | {"topology": GROUPS["topology"] | names}))
-    assert [one.label for one in trust.aggregators(view)] == ["north (master:0)", "south (master:1)"]
-    said = words.asked(view, "bonn", "ulm,south")
+    accounted = account_setting(edited(GROUPS | {"topology": GROUPS["topology"] | names}))
+    assert [one.label for one in trust.aggregators(accounted)] == ["north (master:0)", "south (master:1)"]
+    said = words.asked(accounted, "bonn", "ulm,south")
     assert said.startswith("bonn towards ulm and south: ε = ")
     assert "group north" in said
-    assert said == words.asked(view, "device:0", "device:2,master:1")
-    assert all("master" not in row.parties for row in view.noise)
-    figure = network_figure(view, unit="record:bonn", coalition=["ulm", "master:1"])
+    assert said == words.asked(accounted, "device:0", "device:2,master:1")
+    assert all("master" not in row.parties for row in accounted.noise)
+    figure = network_figure(accounted, unit="record:bonn", coalition=["ulm", "master:1"])
     assert figure is not None
     marks = {trace["name"]: len(trace["x"]) for trace in figure.data if trace["mode"] == "markers"}
     assert marks == {"coalition": 2, "protected unit": 1}
@@ -107,28 +107,28 @@ def test_groups_and_workers_are_called_by_their_names():
 def test_a_party_that_is_not_there_is_refused():
     setting = edited(TREE)
     with pytest.raises(SpecError, match="is no aggregator of this network"):
-        trust.toggled(setting, view_of(setting), "edge:7")
+        trust.toggled(setting, account_setting(setting), "edge:7")
 
 
 def test_where_trust_makes_no_difference_it_cannot_be_changed():
     setting = edited(TREE, "protocol=hfl-dp", "trust={}")
-    assert "makes no difference" in trust.unchangeable(view_of(setting))
+    assert "makes no difference" in trust.unchangeable(account_setting(setting))
     with pytest.raises(SpecError, match="trusts nobody"):
-        trust.toggled(setting, view_of(setting), "edge:0")
+        trust.toggled(setting, account_setting(setting), "edge:0")
     moving = edited(TREE, "trust={from: {0: [0], 2: [1]}}")
-    assert "over the rounds" in trust.unchangeable(view_of(moving))
+    assert "over the rounds" in trust.unchangeable(account_setting(moving))
     with pytest.raises(SpecError, match="over the rounds"):
-        trust.toggled(moving, view_of(moving), "edge:0")
+        trust.toggled(moving, account_setting(moving), "edge:0")
 
 
 @pytest.mark.parametrize("document", [TREE, DEEP, GROUPS], ids=lambda one: one["name"])
 def test_every_party_is_drawn_under_its_name(document):
-    view = view_of(edited(document))
-    figure = network_figure(view, unit=view.default_unit, coalition=["device:1", "nobody"])
+    accounted = account_setting(edited(document))
+    figure = network_figure(accounted, unit=accounted.default_unit, coalition=["device:1", "nobody"])
     assert figure is not None
     drawn = {name for trace in figure.data for name in trace.get("customdata", ())}
-    devices = {f"device:{number}" for number in range(view.report.plan.parties.device_count)}
-    assert drawn == {one.name for one in trust.aggregators(view)} | devices
+    devices = {f"device:{number}" for number in range(accounted.report.plan.parties.device_count)}
+    assert drawn == {one.name for one in trust.aggregators(accounted)} | devices
     marks = {trace["name"]: len(trace["x"]) for trace in figure.data if trace["mode"] == "markers"}
     assert marks["coalition"] >= 1
     assert marks["protected unit"] >= 1
@@ -137,12 +137,14 @@ def test_every_party_is_drawn_under_its_name(document):
 def test_the_command_prints_the_same_figures(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.yaml").write_text(sf.spec.dump_spec(sf.load_spec(TREE)))
-    setting = trust.toggled(edited(TREE), view_of(edited(TREE)), "edge:2").with_change("training.rounds", 5)
+    setting = trust.toggled(edited(TREE), account_setting(edited(TREE)), "edge:2").with_change(
+        "training.rounds", 5
+    )
     words_of = shlex.split(setting.command())
     assert words_of[:3] == ["sfumato", "account", "small.yaml"]
     assert main([*words_of[1:], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["guarantees"] == [
-        row.to_dict() for row in view_of(setting).report.guarantees
+        row.to_dict() for row in account_setting(setting).report.guarantees
     ]
 
 
@@ -162,52 +164,52 @@ def test_a_later_change_wins_over_earlier_ones_inside_of_it():
 
 
 def test_coalitions_are_what_account_says_of_the_pair():
-    view = view_of(edited(TREE))
+    accounted = account_setting(edited(TREE))
     row = sf.account(sf.load_spec(TREE), unit="device:5", observer="cloud,device:4,edge:1").guarantees[0]
-    said = words.asked(view, " device:5", "cloud, device:4,edge:1 ")
+    said = words.asked(accounted, " device:5", "cloud, device:4,edge:1 ")
     assert said.startswith(f"device:5 towards cloud, device:4 and edge:1: ε = {text.epsilon(row.epsilon)}.")
-    assert row.epsilon > view.report.epsilon(5, "cloud")
-    assert "it knows its own data" in words.asked(view, "device:5", "cloud,device:5")
-    assert "edge:0 to edge:2" in words.asked(view, "device:5", "edge:9")
-    assert words.asked(view, "", "cloud") == "Name a unit and at least one observer."
+    assert row.epsilon > accounted.report.epsilon(5, "cloud")
+    assert "it knows its own data" in words.asked(accounted, "device:5", "cloud,device:5")
+    assert "edge:0 to edge:2" in words.asked(accounted, "device:5", "edge:9")
+    assert words.asked(accounted, "", "cloud") == "Name a unit and at least one observer."
 
 
 def test_costs_are_those_of_a_run(tmp_path, no_report):
     done = sf.run(sf.load_spec(TREE), out=tmp_path / "run")
-    cost = view_of(edited(TREE)).cost
+    cost = account_setting(edited(TREE)).cost
     for name in ("energy_j", "delay_s", "bytes_up", "bytes_down"):
         assert getattr(cost, name) == pytest.approx(done.metrics[name].sum(), rel=1e-6), name
 
 
 def test_costs_that_are_not_known_say_why():
-    control = view_of(EditedSpec.of(sf.load_spec(EXAMPLES / "h2fdp" / "control.yaml")))
+    control = account_setting(EditedSpec.of(sf.load_spec(EXAMPLES / "h2fdp" / "control.yaml")))
     assert "in a run" in dict(words.facts(control))["Costs"]
 
 
 def test_energy_over_the_air_is_a_bound_in_a_unit_of_its_own():
-    facts = dict(words.facts(view_of(EditedSpec.of(sf.load_spec(EXAMPLES / "pfels" / "pfels.yaml")))))
+    facts = dict(words.facts(account_setting(EditedSpec.of(sf.load_spec(EXAMPLES / "pfels" / "pfels.yaml")))))
     assert facts["Energy to transmit, at most"].endswith("× noise")
 
 
 def test_noise_is_listed_by_party():
-    rows = {row.parties: row for row in view_of(edited(TREE)).noise}
+    rows = {row.parties: row for row in account_setting(edited(TREE)).noise}
     assert set(rows) == {"edge:0", "every device under edge:1 and every device under edge:2"}
     assert all(row.where == "every aggregation" and row.multiplier > 0 for row in rows.values())
-    (workers,) = view_of(edited(GROUPS, "trust={trusted_aggregators: []}")).noise
+    (workers,) = account_setting(edited(GROUPS, "trust={trusted_aggregators: []}")).noise
     assert workers.parties == "every device under master:0 and every device under master:1"
     at_steps = [
         "training.batches=poisson",
         "privacy.clip={kind: example, norm: 1.0}",
         "privacy.noise={multiplier: 2.0, at: step}",
     ]
-    (step,) = view_of(edited(TREE, *at_steps)).noise
+    (step,) = account_setting(edited(TREE, *at_steps)).noise
     assert (step.parties, step.where, step.multiplier) == ("every device", "every local step", 2.0)
 
 
 def test_differences_are_said_in_words():
-    kept = view_of(edited(TREE))
+    kept = account_setting(edited(TREE))
     setting = edited(TREE).with_change("privacy.noise.epsilon", 4.0)
-    now = view_of(trust.toggled(setting, view_of(setting), "edge:0"))
+    now = account_setting(trust.toggled(setting, account_setting(setting), "edge:0"))
     said = words.differences(kept, now)
     assert "Trusted with raw updates: edge:0 before, nobody now." in said
     assert "privacy.noise.epsilon: 8.0 before, 4.0 now." in said
@@ -218,7 +220,7 @@ def test_differences_are_said_in_words():
 
 
 def test_the_summary_leaves_out_who_is_trusted():
-    view = view_of(edited(TREE))
-    own = max(view.report.epsilon(device, "edge:1") for device in (4, 5))
-    assert words.largest(view.matrix)["own edge"] == own < float("inf")
-    assert f"own edge: {text.epsilon(own)}" in words.summary(view)
+    accounted = account_setting(edited(TREE))
+    own = max(accounted.report.epsilon(device, "edge:1") for device in (4, 5))
+    assert words.largest(accounted.matrix)["own edge"] == own < float("inf")
+    assert f"own edge: {text.epsilon(own)}" in words.summary(accounted)

@@ -31,7 +31,7 @@ class NoiseRow(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class AccountedSetting:
     """The figures of one setting.
 
     Attributes:
@@ -90,21 +90,21 @@ class View:
         return rows[0].unit if rows else "device:0"
 
 
-def view_of(setting: EditedSpec) -> View:
+def account_setting(setting: EditedSpec) -> AccountedSetting:
     """The figures of ``setting``; those of the last settings are kept.
 
     Raises:
         SpecError: the spec is wrong.
     """
-    return _view(setting.to_json())
+    return _account(setting.to_json())
 
 
 @lru_cache(maxsize=_KEPT)
-def _view(setting: str) -> View:
+def _account(setting: str) -> AccountedSetting:
     spec = EditedSpec.from_json(setting).spec()
     report = account(spec)
     resolved: Mapping[str, Any] = report.plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return View(spec, report, read_network(resolved))
+    return AccountedSetting(spec, report, read_network(resolved))
 
 
 def _owner(owner: str) -> str:
