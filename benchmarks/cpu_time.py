@@ -1,4 +1,4 @@
-"""CPU time of `account` and of a round by model and clip, as JSON, to compare two commits.
+"""CPU time of start-up, of `account` and of a round by model and clip, as JSON, to compare two commits.
 
 python benchmarks/cpu_time.py > after.json
 PYTHONPATH=../base/src python benchmarks/cpu_time.py > before.json
@@ -8,6 +8,8 @@ python benchmarks/cpu_time.py before.json after.json      # prints ratios
 from __future__ import annotations
 
 import json
+import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -16,6 +18,10 @@ from pathlib import Path
 
 import sfumato
 
+STARTS = {
+    "import sfumato": ("-c", "import sfumato"),
+    "sfumato account quickstart": ("-m", "sfumato", "account", "quickstart"),
+}
 SPECS = {
     "quickstart": (),
     "three-tier": (),
@@ -38,7 +44,7 @@ def main() -> None:
         for what, seconds in before.items():
             print(f"{what:36} {after[what] / seconds:5.2f}")
         return
-    found = {}
+    found = {f"start, {name}": least_of_process(arguments, 7) for name, arguments in STARTS.items()}
     for name, changes in SPECS.items():
         spec = sfumato.load_spec(name.partition(",")[0], list(changes))
         sfumato.account(spec)
@@ -66,6 +72,17 @@ def least(work: Callable[[], object], times: int) -> float:
         began = time.process_time()
         work()
         seconds.append(time.process_time() - began)
+    return min(seconds)
+
+
+def least_of_process(arguments: tuple[str, ...], times: int) -> float:
+    """The least CPU time of several fresh Python processes with these arguments, in seconds."""
+    seconds = []
+    for _ in range(times):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return min(seconds)
 
 

@@ -66,8 +66,7 @@ def trained(engine: Engine, task: LocalTask, model: nn.Module) -> tuple[torch.Te
     return tuple(torch.cat(column) for column in zip(*parts, strict=True) if column[0] is not None)
 
 
-@pytest.mark.parametrize("sgd", SGDS)
-@pytest.mark.parametrize("clip", [None, FlatClip(0.05)])
+@pytest.mark.parametrize(("sgd", "clip"), [*zip(SGDS, 3 * [FlatClip(0.05), None], strict=True)])
 @pytest.mark.parametrize("kind", ["mlp", "cnn-small", "gru"])
 def test_both_engines_agree_on_models_that_both_can_train(kind, sgd, clip):
     model = batched(kind)

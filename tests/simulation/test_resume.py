@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from resumed_specs import GROUPED, MULTIPLIER, ROUNDS, TRAINING, VARIANTS, spec_
 
 from sfumato.durable_files import hash_file
 from sfumato.errors import RunError, SfumatoError, SpecError
+from sfumato.privacy.losses import hidden_draws
 from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.run_folder.damage import check_folder
 from sfumato.run_folder.lock import LOCK_FILE
@@ -37,6 +39,8 @@ from sfumato.spec.document import Spec
 from sfumato.spec.privacy import NoiseBySource
 from sfumato.verify.checker import check_run
 
+Whole = Callable[[Spec], Path]
+
 
 @pytest.fixture(autouse=True)
 def _small(no_report: None) -> Iterator[None]:
@@ -45,6 +49,21 @@ def _small(no_report: None) -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """The folder of a run that nothing stopped, the same for all tests that compare with it."""
+    folders: dict[tuple[str, float], Path] = {}
+
+    def of(spec: Spec) -> Path:
+        key = dump_spec(spec), hidden_draws._FINEST_INTERVAL  # coarse losses give other figures
+        if key not in folders:
+            folders[key] = tmp_path_factory.mktemp("whole")
+            simulate.run(spec, out=folders[key], device="cpu")
+        return folders[key]
+
+    return of
 
 
 def assert_same(one: Path, other: Path) -> None:
@@ -82,9 +101,8 @@ def stop_after(spec: Spec, out: Path, rounds: int, *, resume: bool = False) -> N
 
 @pytest.mark.usefixtures("coarse_losses")
 @pytest.mark.parametrize("name", [*VARIANTS, *GROUPED])
-def test_stopped_and_resumed(name: str, tmp_path: Path) -> None:
+def test_stopped_and_resumed(name: str, tmp_path: Path, whole: Whole) -> None:
     spec = (VARIANTS | GROUPED)[name]
-    simulate.run(spec, out=tmp_path / "whole", device="cpu")
     out = tmp_path / "parts"
     stop_after(spec, out, 2)
     assert not (out / MODEL_FILE).exists()
@@ -93,29 +111,27 @@ def test_stopped_and_resumed(name: str, tmp_path: Path) -> None:
     assert round_of(out) == 7
     run = simulate.run(spec, out=out, device="cpu", resume=True)
     assert run.folder.finished
-    assert_same(tmp_path / "whole", out)
+    assert_same(whole(spec), out)
 
 
 @pytest.mark.usefixtures("coarse_losses")
 @pytest.mark.parametrize("name", GROUPED)
-def test_groups_stopped_after_every_round(name: str, tmp_path: Path) -> None:
+def test_groups_stopped_after_every_round(name: str, tmp_path: Path, whole: Whole) -> None:
     spec = GROUPED[name].model_copy(update={"watch": ()})
-    simulate.run(spec, out=tmp_path / "whole", device="cpu")
     for _ in range(ROUNDS - 1):
         stop_after(spec, tmp_path / "parts", 1, resume=True)
     simulate.run(spec, out=tmp_path / "parts", device="cpu", resume=True)
-    assert_same(tmp_path / "whole", tmp_path / "parts")
+    assert_same(whole(spec), tmp_path / "parts")
 
 
 @pytest.mark.usefixtures("coarse_losses")
 @pytest.mark.parametrize("name", GROUPED)
-def test_more_rounds_extend_groups(name: str, tmp_path: Path) -> None:
+def test_more_rounds_extend_groups(name: str, tmp_path: Path, whole: Whole) -> None:
     longer = GROUPED[name].model_copy(update={"watch": ()})
     short = longer.model_copy(update={"training": longer.training.model_copy(update={"rounds": 4})})
-    simulate.run(longer, out=tmp_path / "whole", device="cpu")
     simulate.run(short, out=tmp_path / "parts", device="cpu")
     simulate.run(longer, out=tmp_path / "parts", device="cpu", resume=True)
-    assert_same(tmp_path / "whole", tmp_path / "parts")
+    assert_same(whole(longer), tmp_path / "parts")
 
 
 MOVING = "devices that move, edges with schedules of their own"
@@ -169,10 +185,9 @@ def test_other_noise_is_another_run_where_trust_changes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_exception_leaves_a_checkpoint(
-    error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: type[BaseException], tmp_path: Path, whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec, out = VARIANTS["server momentum"], tmp_path / "parts"
-    simulate.run(spec, out=tmp_path / "whole", device="cpu")
     with monkeypatch.context() as patch:
         collect = TreeProtocol._collect
 
@@ -187,7 +202,7 @@ def test_an_exception_leaves_a_checkpoint(
     assert round_of(out) == 5
     assert len(load_run(out).metrics) == 5
     simulate.run(spec, out=out, device="cpu", resume=True)
-    assert_same(tmp_path / "whole", out)
+    assert_same(whole(spec), out)
 
 
 KILLED = """
@@ -314,14 +329,17 @@ BEFORE: dict[str, Any] = {
 
 @pytest.mark.parametrize("before", BEFORE)
 def test_killed_between_any_two_files(
-    before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    before: str,
+    tmp_path: Path,
+    whole: Whole,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Whatever was renamed or removed last, the run ends as one never killed; nothing half done looks done.
 
     What cannot be read is refused with an error of ours: any other ends the test.
     """
     spec, options, prepare = BEFORE[before]
-    simulate.run(spec, out=tmp_path / "whole", device="cpu")
     ended, number, reached = False, 0, []
     while not ended:
         out = tmp_path / str(number)
@@ -343,23 +361,21 @@ def test_killed_between_any_two_files(
             assert "force" in options
             assert "checkpoint.pt" not in " ".join(done)
             simulate.run(spec, out=out, device="cpu", force=True)
-        assert_same(tmp_path / "whole", out)
+        assert_same(whole(spec), out)
         assert [p.name for p in out.glob(".*")] == [LOCK_FILE]
         number += 1
     assert reached[-1][-1] == "manifest.json"
     assert {"spec.yaml", "checkpoint.pt", "metrics.parquet", "model.pt", "report.html"} <= set(reached[-1])
 
 
-def test_resume_without_a_checkpoint_starts_afresh(tmp_path: Path) -> None:
+def test_resume_without_a_checkpoint_starts_afresh(tmp_path: Path, whole: Whole) -> None:
     spec = VARIANTS["server momentum"]
-    simulate.run(spec, out=tmp_path / "whole", device="cpu")
     simulate.run(spec, out=tmp_path / "new", device="cpu", resume=True)
-    assert_same(tmp_path / "whole", tmp_path / "new")
+    assert_same(whole(spec), tmp_path / "new")
     (tmp_path / "new" / CHECKPOINT_FILE).unlink()
     other = spec.model_copy(update={"seed": 3})
     simulate.run(other, out=tmp_path / "new", device="cpu", resume=True)
-    simulate.run(other, out=tmp_path / "other", device="cpu")
-    assert_same(tmp_path / "other", tmp_path / "new")
+    assert_same(whole(other), tmp_path / "new")
 
 
 def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
@@ -370,21 +386,22 @@ def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
     assert contents(tmp_path) == before
 
 
+@pytest.mark.usefixtures("coarse_losses")
 @pytest.mark.parametrize("name", [n for n in VARIANTS if n != "Poisson participation in a star"])
-@pytest.mark.parametrize("kill_extension", [False, True])
-def test_more_rounds_extend(name: str, kill_extension: bool, tmp_path: Path) -> None:
+def test_more_rounds_extend(name: str, tmp_path: Path, whole: Whole) -> None:
+    """At once, and where the extension is stopped as well."""
     longer = VARIANTS[name]
     short = longer.model_copy(update={"training": longer.training.model_copy(update={"rounds": 5})})
-    simulate.run(longer, out=tmp_path / "whole", device="cpu")
-    out = tmp_path / "parts"
+    out, stopped = tmp_path / "parts", tmp_path / "stopped"
     simulate.run(short, out=out, device="cpu")
-    if kill_extension:
-        stop_after(longer, out, 1, resume=True)
-        assert not (out / MODEL_FILE).exists()
-        assert not load_run(out).finished
-    run = simulate.run(longer, out=out, device="cpu", resume=True)
-    assert len(run.metrics) == ROUNDS
-    assert_same(tmp_path / "whole", out)
+    shutil.copytree(out, stopped)
+    stop_after(longer, stopped, 1, resume=True)
+    assert not (stopped / MODEL_FILE).exists()
+    assert not load_run(stopped).finished
+    for folder in (out, stopped):
+        run = simulate.run(longer, out=folder, device="cpu", resume=True)
+        assert len(run.metrics) == ROUNDS
+        assert_same(whole(longer), folder)
 
 
 def test_extension_of_a_sampled_run(tmp_path: Path) -> None:
@@ -399,17 +416,16 @@ def test_extension_of_a_sampled_run(tmp_path: Path) -> None:
 
 
 def test_extension_killed_after_its_last_round_keeps_no_old_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     longer = VARIANTS["server momentum"]
     short = longer.model_copy(update={"training": longer.training.model_copy(update={"rounds": 5})})
-    simulate.run(longer, out=tmp_path / "whole", device="cpu")
     simulate.run(short, out=tmp_path / "parts", device="cpu")
     with monkeypatch.context() as patch:
         patch.setattr(FolderWriter, "finish", lambda *arguments: None)
         list(simulate.run_rounds(longer, out=tmp_path / "parts", device="cpu", resume=True))
     simulate.run(longer, out=tmp_path / "parts", device="cpu", resume=True)
-    assert_same(tmp_path / "whole", tmp_path / "parts")
+    assert_same(whole(longer), tmp_path / "parts")
 
 
 CALIBRATED = {
@@ -513,26 +529,26 @@ def test_an_existing_run_is_refused_and_untouched(rounds: int, tmp_path: Path) -
     "file", ["spec.yaml", "privacy.json", "ledger.json", "manifest.json", "metrics.parquet"]
 )
 def test_what_follows_from_the_checkpoint_is_written_again_and_said(
-    file: str, damage: str, finished: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    file: str, damage: str, finished: bool, tmp_path: Path, whole: Whole, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = tmp_path / "run"
-    stop_after(SHORT, out, 1)
     if finished:
-        simulate.run(SHORT, out=out, device="cpu", resume=True)
+        shutil.copytree(whole(SHORT), out)
+    else:
+        stop_after(SHORT, out, 1)
     before, path = contents(out), out / file
-    whole = path.read_bytes()
+    written = path.read_bytes()
     path.unlink()
     if damage == "emptied":
         path.write_bytes(b"")
     elif damage == "flipped":
-        path.write_bytes(whole[:40] + bytes([whole[40] ^ 2]) + whole[41:])
+        path.write_bytes(written[:40] + bytes([written[40] ^ 2]) + written[41:])
     simulate.run(SHORT, out=out, device="cpu", resume=True)
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 1
     assert said[0].startswith(f"{path}: {'is missing' if damage == 'gone' else ''}")
     assert "again from checkpoint.pt" in said[0]
-    simulate.run(SHORT, out=tmp_path / "whole", device="cpu")
-    assert_same(tmp_path / "whole", out)
+    assert_same(whole(SHORT), out)
     if finished:
         assert [content for content, _ in contents(out).values()] == [
             content for content, _ in before.values()
@@ -595,14 +611,13 @@ def test_a_result_of_an_attack_stays_with_its_run(tmp_path: Path) -> None:
     assert check_folder(tmp_path) == []
 
 
-def test_a_missing_log_is_refused(tmp_path: Path) -> None:
+def test_a_missing_log_is_refused(tmp_path: Path, whole: Whole) -> None:
     stop_after(LONG, tmp_path, 1)
     (tmp_path / "rounds.jsonl").unlink()
     with pytest.raises(RunError, match=r"rounds.jsonl: is missing.*force=True"):
         simulate.run(LONG, out=tmp_path, device="cpu", resume=True)
     simulate.run(LONG, out=tmp_path, device="cpu", force=True)
-    simulate.run(LONG, out=tmp_path / "whole", device="cpu")
-    assert_same(tmp_path / "whole", tmp_path)
+    assert_same(whole(LONG), tmp_path)
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:

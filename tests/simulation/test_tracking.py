@@ -238,6 +238,7 @@ def test_other_trackers_are_refused(tmp_path: Path) -> None:
         sf.run(spec(), out=tmp_path / "run", track="comet")
 
 
+@pytest.mark.usefixtures("fast_workers")
 def test_a_sweep_sends_every_point_and_seed(
     library: Callable[..., ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
