@@ -109,12 +109,14 @@ def epsilon_by_library(losses: Sequence[GridLosses], delta: float, interval: flo
     composed, norm, rounding, above = None, 1.0, 0.0, 0.0
     cut = delta * LIBRARY_IS_EXACT_TO / 100 / len(losses)
     for first, masses, infinite, count in losses:
-        with np.errstate(all="ignore"):  # moments that are too large are left out
-            start, found = common.self_convolve(masses, count, cut)
-        one = np.asarray(found)
+        start, one = 0, masses
+        if count > 1:
+            with np.errstate(all="ignore"):  # moments that are too large are left out
+                start, found = common.self_convolve(masses, count, cut)
+            one = np.asarray(found)
         lost = (1.0 if infinite >= 1 else -math.expm1(count * math.log1p(-infinite))) + cut
         more = pld_pmf.DensePLDPmf(interval, first * count + start, one, lost, pessimistic_estimate=True)
-        rounding += _rounding(len(one), count, float(np.linalg.norm(one)))
+        rounding += _rounding(len(one), count, float(np.linalg.norm(one))) if count > 1 else 0.0
         above += max(0.0, (first * count + start + len(one)) * interval)
         if composed is not None:
             more = composed.compose(more)

@@ -156,7 +156,15 @@ def _recomputed(charged: tuple[Event, ...], method: str, delta: float, interval:
     pieces = [*others, Event(certain, 1)] if certain > 0 else others
     points = sum((_loss_range(t) / grid) * min(t.count * t.rate + 1, 64) for t in pieces)
     fine = grid / 2 if points < MOST_POINTS else grid
-    return max(composed_epsilon(pieces, delta, fine, forward) for forward in (True, False)) if pieces else 0.0
+    directions = (True,) if all(_is_symmetric(term) for term in pieces) else (True, False)
+    return max((composed_epsilon(pieces, delta, fine, way) for way in directions if pieces), default=0.0)
+
+
+def _is_symmetric(term: Event) -> bool:
+    """Whether losses are the same in both directions."""
+    if term.kind in ("fixed", "replaced"):
+        return bool(term.detail[0] == term.detail[1])
+    return term.kind in ("unsampled", "revealed") or (term.kind == "batches" and bool(term.detail[0]))
 
 
 def _with_least_noise(term: Event) -> Event:
