@@ -22,7 +22,7 @@ def pair_problems(
     """Where the rows about one kind of unit do not stand for every pair as often as there are such pairs."""
     if isinstance(facts, MovingFacts):
         moving = MovingPairs(facts, relation)
-        yield from moving.problems(rows, facts)
+        yield from moving.problems(rows)
         yield from _record_rate_and_site_problems(rows, facts, moving, sites)
         return
     pairs = TreePairs(facts) if isinstance(facts, TreeFacts) else GroupPairs(facts)

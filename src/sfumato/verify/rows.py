@@ -48,6 +48,7 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
         trusted = any(facts.trusts(unit, party) for party in coalition)
         if row.get("trusted", False) != trusted:
             yield f"trusted: the row says {row.get('trusted')}; the facts give {trusted}"
+    yield from _observer_kind_problems(row, facts, unit, coalition)
     if row.get("as_seen_by") != cert.get("as_seen_by"):
         yield f"as_seen_by: the row says {row.get('as_seen_by')}, its certificate {cert.get('as_seen_by')}"
         return
@@ -88,6 +89,17 @@ def _stated_epsilon_problems(row: Json) -> Iterator[str]:
         yield f"ε: the row says {row['epsilon']}; its smallest bound is {best}"
     if "epsilon_range" in row and read.number(row["epsilon_range"][1]) != stated:
         yield f"epsilon_range: its largest is {row['epsilon_range'][1]}; the row says {row['epsilon']}"
+
+
+def _observer_kind_problems(row: Json, facts: Facts, unit: int, coalition: Sequence[Party]) -> Iterator[str]:
+    """Where a row says for programs that its observer is placed otherwise than the facts say."""
+    (kind, tier, _), near = coalition[0], facts.is_near(unit, coalition[0])
+    wanted = ("own-edge" if near else "other-edge") if tier else "cloud"
+    if kind in ("public", "device"):
+        wanted = "public" if kind == "public" else "peer" if near else "other-device"
+    stated = row.get("observer_kind", "asked-for")  # earlier versions left it out
+    if stated != "asked-for" and (len(coalition) > 1 or stated != wanted):
+        yield f"observer_kind: the row says {stated}; the facts give {wanted}"
 
 
 def _gap_problems(
