@@ -16,7 +16,7 @@ from sfumato.verify.examples_held import examples_held
 from sfumato.verify.facts import FACTS, Facts
 from sfumato.verify.folder import DamagedFileError, NoRunError, hash_problems, read_mapping
 from sfumato.verify.group_exposures import GroupFacts
-from sfumato.verify.json_values import BROKEN, Json, UnknownKindError, close
+from sfumato.verify.json_values import BROKEN, Json, UnknownKindError, nearly_equal
 from sfumato.verify.pair_counts import pair_problems, site_of_each_device
 from sfumato.verify.rows import is_gap_checked, row_problems
 from sfumato.verify.spec_facts import spec_problems
@@ -86,7 +86,7 @@ def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome)
     if certificates["format"] != FORMAT:
         raise UnknownKindError(f"{no_rule} certificates of format {certificates['format']}")
     yield from spec_problems(spec, ledger)
-    if not close(read.number(privacy["delta"]), read.number(spec["privacy"]["delta"])):
+    if not nearly_equal(read.number(privacy["delta"]), read.number(spec["privacy"]["delta"])):
         yield f"privacy.json: delta: {privacy['delta']}; spec.yaml gives {spec['privacy']['delta']}"
     rows, listed = privacy["guarantees"], certificates["rows"]
     if len(rows) != len(listed):
@@ -97,7 +97,7 @@ def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome)
         outcome.rows += 1
         outcome.finite += sum(math.isfinite(read.number(b["epsilon"])) for b in row["bounds"].values())
         where = f"guarantees[{place}] ({row['unit']} towards {row['observer']})"
-        if not close(read.number(cert["delta"]), read.number(privacy["delta"])):
+        if not nearly_equal(read.number(cert["delta"]), read.number(privacy["delta"])):
             yield f"{where}: δ: the certificate says {cert['delta']}; privacy.json {privacy['delta']}"
         try:
             problems = row_problems(row, cert, spec, facts, certificates["releases"])

@@ -27,9 +27,9 @@ class TreePairs:
         self.members: list[Counter[Any]] = [Counter() for _ in facts.devices]
         for leaf, kind, size in zip(facts.class_leaf, self.kinds, facts.class_size, strict=True):
             self.members[int(leaf)][kind] += int(size)
-        self.alike = self._alike()
+        self.alike = self._numbers_of_alike_nodes()
 
-    def _alike(self) -> list[npt.NDArray[np.int64]]:
+    def _numbers_of_alike_nodes(self) -> list[npt.NDArray[np.int64]]:
         """A number for each node of each tier, which nodes that are alike share."""
         facts, known = self.facts, dict[Any, int]()
         below: list[list[Any]] = [[] for _ in facts.devices]
