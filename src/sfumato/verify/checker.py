@@ -32,14 +32,14 @@ class Outcome:
         problems: what does not hold, each with the row or file that it is about.
         rows: rows of ``privacy.json`` that were checked.
         finite: bounds with a finite ε among them, each recomputed.
-        gaps_beyond: rows with ``certified`` and ``gap``, of which not all exposed sets were compared.
+        unchecked_gaps: rows with ``certified`` and ``gap``, of which not all exposed sets were compared.
         unchecked: what the folder has that is not checked, in words.
     """
 
     problems: list[str] = field(default_factory=list)
     rows: int = 0
     finite: int = 0
-    gaps_beyond: int = 0
+    unchecked_gaps: int = 0
     unchecked: list[str] = field(default_factory=list)
 
 
@@ -68,8 +68,8 @@ def check_run(folder: Path) -> Outcome:
     except BROKEN as error:
         outcome.problems.append(f"ledger.json: cannot be checked: {type(error).__name__}: {error}")
     outcome.unchecked = list_unchecked(spec, privacy, ledger)
-    if outcome.gaps_beyond:
-        rows = f"in {outcome.gaps_beyond} of {outcome.rows} rows"
+    if outcome.unchecked_gaps:
+        rows = f"in {outcome.unchecked_gaps} of {outcome.rows} rows"
         outcome.unchecked.append(f"{rows}, whether no exposed set is cheaper than certified and gap say")
     return outcome
 
@@ -102,7 +102,7 @@ def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome)
         try:
             problems = row_problems(row, cert, spec, facts, certificates["releases"])
             yield from (f"{where}: {problem}" for problem in problems)
-            outcome.gaps_beyond += not is_gap_checked(row, facts)
+            outcome.unchecked_gaps += not is_gap_checked(row, facts)
         except UnknownKindError as error:
             yield f"{where}: {error}"
         except BROKEN as error:

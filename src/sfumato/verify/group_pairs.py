@@ -91,13 +91,6 @@ class GroupPairs:
                 found[(*rounded, *rest, drawn["kind"], drawn["hidden"], *left)] += times * count
         return frozenset(found.items())
 
-    def counts(self) -> Counter[Any]:
-        """How many pairs there are of each kind."""
-        found = Counter[Any]()
-        for units, pairs in self.units():
-            found.update({key: len(units) * count for key, count in pairs.items()})
-        return found
-
     def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
         """Workers of the same groups, and the pairs of one of them."""
         facts = self.facts
