@@ -9,12 +9,18 @@ import pytest
 
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.sampling import GaussianTerm, Sampling
-from sfumato.verify.composition import composed_epsilon, masses_on_grid
+from sfumato.privacy.sampling import GaussianTerm
+from sfumato.privacy.sampling import Sampling
+from sfumato.verify.composition import GridLosses
+from sfumato.verify.composition import LIBRARY_IS_EXACT_TO
+from sfumato.verify.composition import composed_epsilon
+from sfumato.verify.composition import epsilon_by_integral
+from sfumato.verify.composition import epsilon_by_library
+from sfumato.verify.composition import masses_on_grid
 from sfumato.verify.draws import stated_term
 from sfumato.verify.epsilon import epsilon_of_mixture, recomputed_epsilon
 from sfumato.verify.json_values import UnknownKindError
-from sfumato.verify.loss_curves import Event, poisson_curve
+from sfumato.verify.loss_curves import CURVES, Event, poisson_curve
 
 DELTA = 1e-5
 FIRST_DRAWS = tuple((0.05 * 0.95**j, 1 - 0.2 * j, 1 - 0.2 * j) for j in range(4))
@@ -202,3 +208,26 @@ def test_masses_at_the_largest_loss_are_not_lost():
             2**3 - delta * 2**3
         )  # Each release without the unit is twice as likely there, or tells all.
         assert exact * (1 - 1e-9) <= found <= largest + 1e-3
+
+
+@pytest.mark.parametrize(
+    ("event", "delta", "by_library"),
+    [
+        (Event(1.0, 1000, "poisson", 0.01), 1e-5, True),
+        (Event(0.8, 50, "fixed", 0.1, (1.0, 1.0)), 1e-6, True),
+        (Event(1.0, 30, "batches", 0.185, (False, *FIRST_DRAWS)), 1e-5, True),
+        (Event(1.0, 400, "poisson", 0.01), 1e-9, False),
+        (Event(1 / 9, 1_000_000, "poisson", 1e-6), 1e-6, False),
+    ],
+)
+def test_the_library_counts_where_its_rounding_is_small_and_agrees_with_the_integral(
+    event, delta, by_library
+):
+    interval = 1e-8 if event.count == 1_000_000 else 1e-4
+    curve = CURVES[event.kind]
+    losses, reverse = curve(event, True), curve(event, False)
+    grid = [GridLosses(*masses_on_grid(losses, reverse, interval), event.count)]
+    found = epsilon_by_library(grid, delta, interval)
+    assert (found is not None) == by_library
+    if found is not None:
+        assert found == pytest.approx(epsilon_by_integral(grid, delta, interval), rel=LIBRARY_IS_EXACT_TO)

@@ -119,8 +119,8 @@ def test_where_workers_are_drawn_the_gap_is_said_to_be_unchecked(tmp_path):
     outcome = check_run(certified_folder(tmp_path, sf.load_spec(GROUPS | {"training": drawn})))
     assert outcome.problems == []
     (said,) = (one for one in outcome.unchecked if "whether no exposed set is cheaper" in one)
-    assert said.startswith(f"in {outcome.gaps_beyond} of {outcome.rows} rows, ")
-    assert outcome.gaps_beyond > 0
+    assert said.startswith(f"in {outcome.unchecked_gaps} of {outcome.rows} rows, ")
+    assert outcome.unchecked_gaps > 0
 
 
 def test_a_row_that_states_another_set_is_named(tmp_path):

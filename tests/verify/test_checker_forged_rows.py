@@ -307,3 +307,39 @@ def test_noise_that_is_not_resolved_in_the_spec_is_no_noise(originals, tmp_path)
 def test_a_count_is_a_whole_number(value):
     with pytest.raises(ValueError, match="no whole number"):
         read.count(value)
+
+
+def kind_by_words(words: str) -> str:
+    """What a row's words say of how its observer is placed."""
+    if words in ("cloud", "public", "peer"):
+        return words
+    if words.startswith("device"):
+        return "peer" if words == "device in a common group" else "other-device"
+    return "own-edge" if words.startswith("own ") else "other-edge"
+
+
+@pytest.mark.parametrize("kind", ["tree", "star", "groups"])
+def test_how_an_observer_is_placed_for_programs(
+    kind: str, originals: dict[str, Path], tmp_path: Path
+) -> None:
+    """`observer_kind` may be left out, or say that nothing is said; else it is what the facts say."""
+
+    def placed(privacy: Documents, ledger: Documents) -> None:
+        for row in privacy["guarantees"]:
+            row["observer_kind"] = kind_by_words(row["relation"])
+        privacy["guarantees"][0]["observer_kind"] = "asked-for"
+
+    def misplaced(privacy: Documents, ledger: Documents) -> None:
+        for row in privacy["guarantees"]:
+            row["observer_kind"] = {"peer": "other-device", "other-edge": "own-edge"}.get(
+                kind_by_words(row["relation"]), "peer"
+            )
+
+    for name, change in (("placed", placed), ("misplaced", misplaced)):
+        shutil.copytree(originals[kind], tmp_path / name)
+        forge(tmp_path / name, change)
+    assert check_run(tmp_path / "placed").problems == []
+    rows = json.loads((tmp_path / "misplaced" / "privacy.json").read_text("utf-8"))["guarantees"]
+    problems = check_run(tmp_path / "misplaced").problems
+    assert len(problems) == len(rows)
+    assert all("observer_kind: the row says" in problem for problem in problems)

@@ -11,7 +11,8 @@ What is checked, in this order (docs/verify.md says what is not):
 
     checker.py           checks a run folder: all of the below; ``main`` is the command of the archive
     folder.py            reads the files of a run strictly, and compares hashes
-    json_values.py       figures, counts and names in JSON files, and how they are compared
+    read.py              figures, counts and truth values of JSON files
+    json_values.py       types, names of parties, and how figures are compared
     archive.py           writes the checker as one file
     __main__.py          runs it
 
@@ -37,6 +38,7 @@ What is checked, in this order (docs/verify.md says what is not):
     group_exposures.py   the releases that a coalition meets in groups
     tree_pairs.py        pairs of unit and observer that are alike in a tree
     group_pairs.py       the same in groups
+    facts.py             the facts of every kind of protocol, and a bound that is checked against them
     pair_counts.py       whether rows stand for every pair, rate and site
 
 4. *The charge.* The terms that were composed follow from the releases.

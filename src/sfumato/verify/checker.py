@@ -16,7 +16,7 @@ from sfumato.verify.examples_held import examples_held
 from sfumato.verify.facts import FACTS, Facts
 from sfumato.verify.folder import DamagedFileError, NoRunError, hash_problems, read_mapping
 from sfumato.verify.group_exposures import GroupFacts
-from sfumato.verify.json_values import BROKEN, Json, UnknownKindError, close
+from sfumato.verify.json_values import BROKEN, Json, UnknownKindError, nearly_equal
 from sfumato.verify.pair_counts import pair_problems, site_of_each_device
 from sfumato.verify.rows import is_gap_checked, row_problems
 from sfumato.verify.spec_facts import spec_problems
@@ -32,14 +32,14 @@ class Outcome:
         problems: what does not hold, each with the row or file that it is about.
         rows: rows of ``privacy.json`` that were checked.
         finite: bounds with a finite ε among them, each recomputed.
-        gaps_beyond: rows with ``certified`` and ``gap``, of which not all exposed sets were compared.
+        unchecked_gaps: rows with ``certified`` and ``gap``, of which not all exposed sets were compared.
         unchecked: what the folder has that is not checked, in words.
     """
 
     problems: list[str] = field(default_factory=list)
     rows: int = 0
     finite: int = 0
-    gaps_beyond: int = 0
+    unchecked_gaps: int = 0
     unchecked: list[str] = field(default_factory=list)
 
 
@@ -68,8 +68,8 @@ def check_run(folder: Path) -> Outcome:
     except BROKEN as error:
         outcome.problems.append(f"ledger.json: cannot be checked: {type(error).__name__}: {error}")
     outcome.unchecked = list_unchecked(spec, privacy, ledger)
-    if outcome.gaps_beyond:
-        rows = f"in {outcome.gaps_beyond} of {outcome.rows} rows"
+    if outcome.unchecked_gaps:
+        rows = f"in {outcome.unchecked_gaps} of {outcome.rows} rows"
         outcome.unchecked.append(f"{rows}, whether no exposed set is cheaper than certified and gap say")
     return outcome
 
@@ -86,7 +86,7 @@ def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome)
     if certificates["format"] != FORMAT:
         raise UnknownKindError(f"{no_rule} certificates of format {certificates['format']}")
     yield from spec_problems(spec, ledger)
-    if not close(read.number(privacy["delta"]), read.number(spec["privacy"]["delta"])):
+    if not nearly_equal(read.number(privacy["delta"]), read.number(spec["privacy"]["delta"])):
         yield f"privacy.json: delta: {privacy['delta']}; spec.yaml gives {spec['privacy']['delta']}"
     rows, listed = privacy["guarantees"], certificates["rows"]
     if len(rows) != len(listed):
@@ -97,12 +97,12 @@ def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome)
         outcome.rows += 1
         outcome.finite += sum(math.isfinite(read.number(b["epsilon"])) for b in row["bounds"].values())
         where = f"guarantees[{place}] ({row['unit']} towards {row['observer']})"
-        if not close(read.number(cert["delta"]), read.number(privacy["delta"])):
+        if not nearly_equal(read.number(cert["delta"]), read.number(privacy["delta"])):
             yield f"{where}: δ: the certificate says {cert['delta']}; privacy.json {privacy['delta']}"
         try:
             problems = row_problems(row, cert, spec, facts, certificates["releases"])
             yield from (f"{where}: {problem}" for problem in problems)
-            outcome.gaps_beyond += not is_gap_checked(row, facts)
+            outcome.unchecked_gaps += not is_gap_checked(row, facts)
         except UnknownKindError as error:
             yield f"{where}: {error}"
         except BROKEN as error:

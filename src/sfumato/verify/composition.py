@@ -32,6 +32,8 @@ LOG_OUTSIDE = 46.0
 """-log of the probability of losses beyond a period of the integral."""
 LIBRARY_IS_EXACT_TO = 1e-7
 """How far the library's rounding may move ε, relative to it."""
+LIBRARY_POINTS = 1 << 32
+"""Points of the grid times releases, beyond which the library would take gigabytes of memory."""
 UNIT_ROUNDING = float(np.finfo(np.float64).eps)
 
 
@@ -106,15 +108,19 @@ def epsilon_by_library(losses: Sequence[GridLosses], delta: float, interval: flo
     """ε by dp_accounting's PLD; ``None`` where its rounding could change ε."""
     from dp_accounting.pld import common, pld_pmf
 
+    if any(one.releases * len(one.masses) > LIBRARY_POINTS for one in losses):
+        return None
     composed, norm, rounding, above = None, 1.0, 0.0, 0.0
     cut = delta * LIBRARY_IS_EXACT_TO / 100 / len(losses)
     for first, masses, infinite, count in losses:
-        with np.errstate(all="ignore"):  # moments that are too large are left out
-            start, found = common.self_convolve(masses, count, cut)
-        one = np.asarray(found)
+        start, one = 0, masses
+        if count > 1:
+            with np.errstate(all="ignore"):  # moments that are too large are left out
+                start, found = common.self_convolve(masses, count, cut)
+            one = np.asarray(found)
         lost = (1.0 if infinite >= 1 else -math.expm1(count * math.log1p(-infinite))) + cut
         more = pld_pmf.DensePLDPmf(interval, first * count + start, one, lost, pessimistic_estimate=True)
-        rounding += _rounding(len(one), count, float(np.linalg.norm(one)))
+        rounding += _rounding(len(one), count, float(np.linalg.norm(one))) if count > 1 else 0.0
         above += max(0.0, (first * count + start + len(one)) * interval)
         if composed is not None:
             more = composed.compose(more)
@@ -153,10 +159,10 @@ def epsilon_by_integral(losses: Sequence[GridLosses], delta: float, interval: fl
         power = math.exp(log_power)
         return (cumulant(theta + power) - log_moment + LOG_OUTSIDE) / power
 
-    log_theta, above = _least(bound, math.log(1e-3), math.log(max(1e3, 0.1 / interval)))
+    log_theta, above = _minimum(bound, math.log(1e-3), math.log(max(1e3, 0.1 / interval)))
     theta = math.exp(log_theta)
     log_moment = cumulant(theta)
-    _, most = _least(end, log_theta - 7, log_theta + 5)
+    _, most = _minimum(end, log_theta - 7, log_theta + 5)
     period = max(most, above, 0.0) + (LOG_OUTSIDE - math.log(delta)) / theta
     size = int(fft.next_fast_len(math.ceil(period / interval) + 2, real=True))
     moments = np.ones(size // 2 + 1, dtype=np.complex128)
@@ -194,7 +200,7 @@ def _log_sum(logs: Array) -> float:
     return top + math.log(float(np.exp(logs - top).sum()))
 
 
-def _least(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+def _minimum(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
     """Where a function of one variable is about smallest, and its value there."""
     found = optimize.minimize_scalar(
         function, bounds=(low, high), method="bounded", options={"xatol": 0.02, "maxiter": 40}

@@ -21,7 +21,7 @@ from sfumato.verify.draws import (
     terms_of_draw,
 )
 from sfumato.verify.epsilon import NEGLIGIBLE, binomial_law
-from sfumato.verify.json_values import ROUNDING, Array, Json, chance_of_any, close
+from sfumato.verify.json_values import ROUNDING, Array, Json, chance_of_any, nearly_equal
 
 OF_A_CHANCE, LEAST_CHANCE = 1e-8, 1e-12
 """Relative and absolute rounding of the chances of a draw."""
@@ -141,7 +141,9 @@ def _mixture_problems_of_draw(
         read.count(term.get("count", 1)),
         len(terms),
     )
-    if how != ("poisson", hidden, draw.count, 1) or not close(read.number(sampling.get("rate", 1.0)), rate):
+    if how != ("poisson", hidden, draw.count, 1) or not nearly_equal(
+        read.number(sampling.get("rate", 1.0)), rate
+    ):
         seen = "unseen" if hidden else "seen"
         yield f"terms: must be one mixture, {draw.count} times, over draws at rate {rate:.9g} that are {seen}"
     if term.get("sampling"):
@@ -187,7 +189,7 @@ def outcome_problems(
     )
     seen = [] if unseen else [(p * rate, mu) for p, mu in scales]
     listed = {True: scales if unseen else [], False: seen + seen_scales}
-    if unseen and not close(rate, draws[0].rate):
+    if unseen and not nearly_equal(rate, draws[0].rate):
         yield f"terms: rate: stated {rate:.9g}; the facts give {draws[0].rate:.9g}"
     yield from distance_ratio_problems(sampling, draws if unseen else [], relation)
     yield from _probability_problems(p for stated in listed.values() for p, _ in stated)

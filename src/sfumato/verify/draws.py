@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.verify import read
-from sfumato.verify.json_values import ROUNDING, Json, UnknownKindError, chance_of_any, close
+from sfumato.verify.json_values import ROUNDING, Json, UnknownKindError, chance_of_any, nearly_equal
 from sfumato.verify.loss_curves import Event
 
 
@@ -65,7 +65,7 @@ class Draw:
             return 1.0 - math.prod(shares)
         return self.rate if movers <= 1 else chance_of_any(self.rate, movers)
 
-    def square(self, relation: str) -> float:
+    def squared_mu(self, relation: str) -> float:
         """μ² of all releases of the draw together."""
         return math.fsum(squared_mu(r, relation) for r in self.releases)
 
@@ -137,7 +137,7 @@ def terms_of_draw(draw: Draw, relation: str, hidden: bool) -> list[Event]:
         return [Event(squared_mu(r, relation), draw.count) for r in draw.releases]
     if draw.kind not in ("poisson", "fixed"):
         raise UnknownKindError(f"draw: this checker has no rule for the kind {draw.kind!r}")
-    square = draw.square(relation)
+    square = draw.squared_mu(relation)
     if not hidden:
         return [Event(square, draw.count, "revealed", draw.moved_rate)]
     ratios = distance_ratios_of_replaced([draw], relation)
@@ -161,7 +161,7 @@ def terms_without_replacement(draws: Sequence[Draw], relation: str) -> list[Even
         if relation == "replace":
             ratios = (farthest / 2, farthest / 2)
         rate = read.number(draw.sampling["sample"]) / max(read.number(draw.sampling["population"]), 1)
-        terms.append(Event(draw.square(relation), draw.count, "fixed", min(1.0, rate), ratios))
+        terms.append(Event(draw.squared_mu(relation), draw.count, "fixed", min(1.0, rate), ratios))
     return terms
 
 
@@ -240,8 +240,8 @@ def same_terms(stated: Sequence[Event], derived: Sequence[Event]) -> bool:
     """Whether the terms are the same, one by one."""
     return len(stated) == len(derived) and all(
         (a.count, a.kind, len(a.detail)) == (b.count, b.kind, len(b.detail))
-        and close(a.square, b.square)
-        and close(a.rate, b.rate)
+        and nearly_equal(a.square, b.square)
+        and nearly_equal(a.rate, b.rate)
         and all(np.allclose(x, y, rtol=ROUNDING, atol=1e-12) for x, y in zip(a.detail, b.detail, strict=True))
         for a, b in zip(stated, derived, strict=True)
     )

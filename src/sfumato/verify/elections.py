@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sfumato.verify import read
 from sfumato.verify.draws import squared_mu
 from sfumato.verify.facts import CertifiedBound
-from sfumato.verify.json_values import Json, Party, UnknownKindError, chance_of_any, close
+from sfumato.verify.json_values import Json, Party, UnknownKindError, chance_of_any, nearly_equal
 from sfumato.verify.loss_curves import Event
 from sfumato.verify.releases import release_problems, sampling_problems
 from sfumato.verify.tree_exposures import TreeFacts
@@ -48,7 +48,7 @@ def election_problems(bound: CertifiedBound, facts: TreeFacts, zone: ElectableZo
             return
         for place, (chance, (least, members)) in enumerate(zip(stated, wanted, strict=True)):
             where = f"elections: outcome {place}"
-            if not close(chance, least):
+            if not nearly_equal(chance, least):
                 yield f"{where}: probability stated {chance:.9g}; the facts give {least:.9g}"
             outcome = plain._replace(draws=[bound.draws[place]], coalition=members)
             yield from (f"{where}: {problem}" for problem in outcome.exposure_problems())
@@ -81,7 +81,7 @@ def _term_of_office_problems(bound: CertifiedBound, facts: TreeFacts, zone: Elec
         yield "drawn noise: counts for nothing beside terms of office"
     for mine, theirs in zip(stated, out_of_office, strict=True):
         yield from release_problems(mine, theirs)
-    if not close(read.number(event["probability"]), zone.chance):
+    if not nearly_equal(read.number(event["probability"]), zone.chance):
         yield f"elections: probability stated {event['probability']}; the facts give {zone.chance:.9g}"
     if read.count(event["rounds"]) != rounds:
         yield f"elections: {event['rounds']} rounds; there are {rounds}"

@@ -13,7 +13,7 @@ from scipy import special
 
 from sfumato.verify import read
 from sfumato.verify.composition import composed_epsilon, smallest_epsilon
-from sfumato.verify.json_values import Array, Json, UnknownKindError, chance_of_any, difference
+from sfumato.verify.json_values import Array, Json, UnknownKindError, chance_of_any, mismatch_of
 from sfumato.verify.loss_curves import CURVES, TAIL, Event, gaussian_delta
 
 STATED_TOO_LOW = 1e-6
@@ -131,7 +131,7 @@ def recomputed_epsilon(terms: Iterable[Event], method: str, delta: float, interv
     """ε of ``terms`` by the method that the row names."""
     charged = merge_equal_terms(terms)
     require_known_kinds(charged)
-    return _recomputed(tuple(charged), method, delta, interval)
+    return _epsilon_of_merged_terms(tuple(charged), method, delta, interval)
 
 
 def require_known_kinds(events: Iterable[Event]) -> None:
@@ -142,21 +142,31 @@ def require_known_kinds(events: Iterable[Event]) -> None:
 
 
 @lru_cache(maxsize=4096)
-def _recomputed(charged: tuple[Event, ...], method: str, delta: float, interval: float | None) -> float:
+def _epsilon_of_merged_terms(
+    terms: tuple[Event, ...], method: str, delta: float, interval: float | None
+) -> float:
     """`recomputed_epsilon` of terms of known kinds, each of which is listed once."""
-    if any(math.isinf(t.square) and t.rate == 1 for t in charged):
+    if any(math.isinf(t.square) and t.rate == 1 for t in terms):
         return math.inf
     if method == "gdp":
-        return epsilon_of_seen_draws([_with_least_noise(t) for t in charged], delta)
-    if any(math.isinf(t.square) for t in charged):
+        return epsilon_of_seen_draws([_with_least_noise(t) for t in terms], delta)
+    if any(math.isinf(t.square) for t in terms):
         return math.inf
     grid = interval or 1e-4
-    certain = math.fsum(t.square * t.count for t in charged if t.kind == "unsampled")
-    others = [t for t in charged if t.kind != "unsampled"]
+    certain = math.fsum(t.square * t.count for t in terms if t.kind == "unsampled")
+    others = [t for t in terms if t.kind != "unsampled"]
     pieces = [*others, Event(certain, 1)] if certain > 0 else others
     points = sum((_loss_range(t) / grid) * min(t.count * t.rate + 1, 64) for t in pieces)
     fine = grid / 2 if points < MOST_POINTS else grid
-    return max(composed_epsilon(pieces, delta, fine, forward) for forward in (True, False)) if pieces else 0.0
+    directions = (True,) if all(_is_symmetric(term) for term in pieces) else (True, False)
+    return max((composed_epsilon(pieces, delta, fine, way) for way in directions if pieces), default=0.0)
+
+
+def _is_symmetric(term: Event) -> bool:
+    """Whether losses are the same in both directions."""
+    if term.kind in ("fixed", "replaced"):
+        return bool(term.detail[0] == term.detail[1])
+    return term.kind in ("unsampled", "revealed") or (term.kind == "batches" and bool(term.detail[0]))
 
 
 def _with_least_noise(term: Event) -> Event:
@@ -192,7 +202,7 @@ def epsilon_problems(cert: Json, terms: tuple[Event, ...], failure: float, delta
     if interval is not None and not LEAST_INTERVAL <= interval <= 1:
         yield f"losses: interval: {interval} is no grid; must be from {LEAST_INTERVAL} to 1"
         return
-    yield from difference("losses: direction", cert["losses"]["direction"], "rounded up")
+    yield from mismatch_of("losses: direction", cert["losses"]["direction"], "rounded up")
     above = STATED_ABOVE["pld" if any(term.kind == "visible" for term in terms) else method]
     found = math.inf
     if failure < delta:

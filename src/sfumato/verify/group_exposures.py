@@ -218,9 +218,9 @@ class GroupFacts(GroupStructure):
         alike: dict[Any, tuple[ExpectedRelease, Json]] = {}
         for row, count in self.charged_sums(unit, exposed)[0].items():
             (release, drawn, _), *more = charged = self.releases(row, seen, coalition)
-            apart = () if more else self._messages_behind(row, release)
-            if any(((part.name, part.vector, part.own > 0),) in stated for part, _ in apart):
-                charged = [(part, drawn, times) for part, times in apart]
+            messages = () if more else self._messages_behind(row, release)
+            if any(((part.name, part.vector, part.own > 0),) in stated for part, _ in messages):
+                charged = [(part, drawn, times) for part, times in messages]
             for release, drawn, times in charged:
                 same = repr((release._replace(noise=release.noise.tolist()), drawn))
                 alike[same] = release, drawn

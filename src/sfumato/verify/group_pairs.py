@@ -40,7 +40,7 @@ class GroupPairs:
         )
         return [self._number_of_key(key) for key in keys]
 
-    def colours(self, unit_kind: int) -> tuple[list[int], list[int]]:
+    def refined_colours(self, unit_kind: int) -> tuple[list[int], list[int]]:
         """A number for every kind of workers and every group, where one worker of a kind is the unit."""
         if unit_kind in self._colours:
             return self._colours[unit_kind]
@@ -64,7 +64,7 @@ class GroupPairs:
     def key_of(self, unit: int, observer: Party) -> Any:
         """The key of a pair: equal for pairs that are charged alike."""
         unit_kind = int(self.facts.kind_of[unit])
-        kinds, groups = self.colours(unit_kind)
+        kinds, groups = self.refined_colours(unit_kind)
         who, _, index = observer
         place = kinds[int(self.facts.kind_of[index])] if who == "device" else groups[index]
         key = tuple(sorted(kinds)), tuple(sorted(groups)), who, place
@@ -90,13 +90,6 @@ class GroupPairs:
                 left = drawn.get("population"), drawn.get("sample")
                 found[(*rounded, *rest, drawn["kind"], drawn["hidden"], *left)] += times * count
         return frozenset(found.items())
-
-    def counts(self) -> Counter[Any]:
-        """How many pairs there are of each kind."""
-        found = Counter[Any]()
-        for units, pairs in self.units():
-            found.update({key: len(units) * count for key, count in pairs.items()})
-        return found
 
     def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
         """Workers of the same groups, and the pairs of one of them."""

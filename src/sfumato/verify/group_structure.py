@@ -50,8 +50,13 @@ class GroupStructure:
     def trusts(self, unit: int, observer: Party) -> bool:
         """Whether a worker sends raw updates to an observer: a master that noises the sums of its group."""
         kind, _, group = observer
-        own = kind == "master" and any(bool(inside[unit, group]) for inside in self.inside)
-        return own and not self.devices_add_noise[group]
+        return kind == "master" and self.is_near(unit, observer) and not self.devices_add_noise[group]
+
+    def is_near(self, unit: int, party: Party) -> bool:
+        """Whether a worker is ever in the group of a master, or in a group with another worker."""
+        kind, _, index = party
+        theirs = (inside[index] if kind == "device" else np.eye(self.groups)[index] for inside in self.inside)
+        return any((inside[unit] * one).any() for inside, one in zip(self.inside, theirs, strict=True))
 
     @property
     def raw_workers(self) -> int:

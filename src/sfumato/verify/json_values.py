@@ -25,7 +25,7 @@ class UnknownKindError(ValueError):
     """A kind of event or draw that this checker has no rule for."""
 
 
-def close(one: float, other: float) -> bool:
+def nearly_equal(one: float, other: float) -> bool:
     """Whether two figures are equal up to the order in which things were added up; ∞ only if both are."""
     largest = max(abs(one), abs(other), 1e-300)
     return one == other or (math.isfinite(largest) and abs(one - other) <= ROUNDING * largest)
@@ -56,7 +56,9 @@ def shortened(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def difference(what: str, one: Any, other: Any) -> Iterator[str]:
+def mismatch_of(what: str, one: Any, other: Any) -> Iterator[str]:
     """A mismatch where a certificate says ``one`` and not ``other``."""
-    if one != other and not (isinstance(one, float) and isinstance(other, float) and close(one, other)):
+    if one != other and not (
+        isinstance(one, float) and isinstance(other, float) and nearly_equal(one, other)
+    ):
         yield f"{what}: the certificate says {one}; it must be {other}"

@@ -209,9 +209,9 @@ def batch_draw_curve(term: Event, forward: bool) -> LossCurve:
 def visible_mixture_curve(term: Event, forward: bool) -> LossCurve:
     """A mixture whose outcome everybody sees: its probability, μ² ratio, and the rate of a hidden draw."""
     ways = []
-    for chance, ratio, rate, *apart in term.detail:
-        kind = "unsampled" if rate == 1 else "replaced" if apart else "poisson"
-        inner = Event(term.square * ratio, 1, kind, rate, tuple(apart))
+    for chance, ratio, rate, *ratios in term.detail:
+        kind = "unsampled" if rate == 1 else "replaced" if ratios else "poisson"
+        inner = Event(term.square * ratio, 1, kind, rate, tuple(ratios))
         ways.append((chance, CURVES[kind](inner, forward)))
 
     def curve(e: Array) -> Array:

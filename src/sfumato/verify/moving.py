@@ -41,6 +41,10 @@ class MovingFacts:
         """What the name of an observer stands for."""
         return self.eras[0].party_named(name)
 
+    def is_near(self, unit: int, party: Party) -> bool:
+        """Whether an aggregator is ever above a unit, or a device ever under the same leaf."""
+        return any(era.is_near(unit, party) for era in self.eras)
+
     def exposure_problems(
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
@@ -120,7 +124,7 @@ class MovingPairs:
     """
 
     def __init__(self, facts: MovingFacts, relation: str) -> None:
-        self.eras, self.relation = facts.eras, relation
+        self.facts, self.eras, self.relation = facts, facts.eras, relation
         self.count = int(facts.eras[0].devices.sum())
         self.places = [tuple(era.leaf_of(device) for era in self.eras) for device in range(self.count)]
         edges = range(len(facts.eras[0].devices))
@@ -129,13 +133,9 @@ class MovingPairs:
 
     def _placed(self, unit: int, party: Party) -> str:
         """How an observer is placed towards a unit, over all eras."""
-        who, tier, index = party
-        mine = self.places[unit]
-        if who == "device":
-            near = any(a == b for a, b in zip(mine, self.places[index], strict=True))
-        else:
-            near = index in mine
-        return who if who == "public" or tier == 0 else f"{who} {'near' if near else 'elsewhere'}"
+        who, tier, _ = party
+        near = "near" if self.facts.is_near(unit, party) else "elsewhere"
+        return who if who == "public" or tier == 0 else f"{who} {near}"
 
     def _squared_mu(self, unit: int, party: Party) -> float:
         """μ² of all rounds under the better of the flow and the cut bound."""
@@ -143,13 +143,13 @@ class MovingPairs:
         squares = np.stack([era.squared_mu_of_round(unit, party, self.relation) for era in self.eras])
         return float((rounds @ squares).min())
 
-    def problems(self, rows: Sequence[Json], facts: MovingFacts) -> Iterator[str]:
+    def problems(self, rows: Sequence[Json]) -> Iterator[str]:
         """Where rows and pairs do not match."""
         stated: dict[Any, list[tuple[Any, int]]] = {}
         drawn = self.eras[0].ledger["draw"]["kind"] != "all" or "batches" in self.eras[0].ledger
         figure_of: Callable[[int, Party], Any] = self._key_in_eras if drawn else self._squared_mu
         for row in rows:
-            unit, party = kind_and_index(row["unit"])[1], facts.party_named(row["observer"])
+            unit, party = kind_and_index(row["unit"])[1], self.facts.party_named(row["observer"])
             require_index_below(row["unit"], unit, self.count)
             key = self.places[unit], self._placed(unit, party)
             found = figure_of(unit, party)

@@ -22,7 +22,7 @@ def pair_problems(
     """Where the rows about one kind of unit do not stand for every pair as often as there are such pairs."""
     if isinstance(facts, MovingFacts):
         moving = MovingPairs(facts, relation)
-        yield from moving.problems(rows, facts)
+        yield from moving.problems(rows)
         yield from _record_rate_and_site_problems(rows, facts, moving, sites)
         return
     pairs = TreePairs(facts) if isinstance(facts, TreeFacts) else GroupPairs(facts)
@@ -35,7 +35,9 @@ def pair_problems(
         pair = pairs.key_of(unit, facts.party_named(row["observer"]))
         stated[pair] += read.count(row["stands_for"])
         named.setdefault(pair, f"{row['unit']} towards {row['observer']}")
-    wanted = pairs.counts()
+    wanted = Counter[Any]()
+    for units, of_one in pairs.units():
+        wanted.update({pair: len(units) * count for pair, count in of_one.items()})
     for pair in stated.keys() | wanted.keys():
         if stated[pair] != wanted[pair]:
             who = named.get(pair, "no row (a pair is left out)")

@@ -62,7 +62,7 @@ def _part_problems(
     noised_first = tree and all(tree.message_variance(step)[tree.class_of(unit)] > 0 for step in sending)
     rounded = bool(batches.get("rounded")) and not noised_first
     examples = (bound.spec["privacy"].get("clip") or {}).get("kind") == "example"
-    answers = read.count(batches.get("answering", 0)), read.number(batches.get("beyond", 0.0))
+    limit = read.count(batches.get("answering", 0)), read.number(batches.get("beyond", 0.0))
     flow, charged = Counter[int](), Counter[int]()
     for draw in bound.draws:
         for place, release in enumerate(draw.releases):
@@ -75,7 +75,7 @@ def _part_problems(
             if rounded:
                 most, shares = (0.0 if examples else most), ((1.0,) * len(moves[step]),) * 2
             check = _ReleaseOfRecord(release, most, draw, shares, sum(map(len, moves)))
-            yield from check.problems(parts, table, answers if examples else None)
+            yield from check.problems(parts, table, limit if examples else None)
     for part in parts:
         for i in read.counts(part["releases"]):
             charged[_release_hash(table[i])] += read.count(part["count"])
@@ -111,11 +111,11 @@ class _ReleaseOfRecord(NamedTuple):
     all_steps: int
 
     def problems(
-        self, parts: Sequence[Json], table: Sequence[Json], answers: tuple[int, float] | None
+        self, parts: Sequence[Json], table: Sequence[Json], limit: tuple[int, float] | None
     ) -> Iterator[str]:
         """How the draws of records behind the release are claimed to move it less than they may.
 
-        Where gradients of examples are clipped, ``answers`` says how many a step has, and how likely more.
+        Where gradients of examples are clipped, ``limit`` says how many a step has, and how likely more.
         """
         release, draw, most = self.release, self.draw, self.most
         where = f"record: {release['name']}"
@@ -123,7 +123,7 @@ class _ReleaseOfRecord(NamedTuple):
             read.number(release["propagated_sensitivity"]) > 0 or read.count(release.get("linking", 0)) > 0
         )
         alone = len(draw.releases) == 1 and draw.kind == "poisson" and draw.amplifies
-        least = draw.rate if alone and not draw.divides_by_drawn and answers is None else 1.0
+        least = draw.rate if alone and not draw.divides_by_drawn and limit is None else 1.0
         for part in parts:
             alike = [table[i] for i in read.counts(part["releases"]) if self._is_like(table[i])]
             if not alike:
@@ -133,13 +133,13 @@ class _ReleaseOfRecord(NamedTuple):
             others = tuple(read.numbers(part.get("replaced_moves", ())).tolist()) or mine
             together = len(part["releases"]) > 1
             largest = 1.0
-            if answers is not None and (not mine or together or len(mine) > 1):
-                largest = float(answers[0] or 1)
-                if variance > 0 and (not answers[0] or moved):
+            if limit is not None and (not mine or together or len(mine) > 1):
+                largest = float(limit[0] or 1)
+                if variance > 0 and (not limit[0] or moved):
                     yield f"{where}: clipped examples that answer each other have no bound"
                 steps = self.all_steps if together else len(self.shares[0])
                 excess = part.get("beyond", 0.0)
-                if variance > 0 and read.number(excess) < answers[1] * steps * (1 - ROUNDING):
+                if variance > 0 and read.number(excess) < limit[1] * steps * (1 - ROUNDING):
                     yield f"{where}: beyond: stated {excess}; {steps} steps may add up more"
             if not mine and variance > 0 and read.number(part.get("largest_move", 1.0)) < largest:
                 yield f"{where}: moves by {part.get('largest_move', 1.0)}; may by {largest}"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sfumato.verify import read
 from sfumato.verify.draws import Draw, sensitivity, squared_ratio
-from sfumato.verify.json_values import ROUNDING, Array, Json, close
+from sfumato.verify.json_values import ROUNDING, Array, Json, nearly_equal
 
 MOST_COMPARED = 100_000
 """Exposed sets of one row that are compared with the stated one, times their steps."""
@@ -50,7 +50,7 @@ def release_problems(stated: Json, wanted: ExpectedRelease) -> Iterator[str]:
         if mine > most * (1 + ROUNDING) + 1e-300:
             yield f"{what}: noise of {owner}: variance {mine:.9g} counted; the facts leave {most:.9g}"
     total = read.number(stated["variance"])
-    if set(parts) - set(OWNERS) or not close(math.fsum(held), total):
+    if set(parts) - set(OWNERS) or not nearly_equal(math.fsum(held), total):
         yield f"{what}: variance: stated {total:.9g}; its sources add up to {math.fsum(held):.9g}"
     independent = read.flag(stated["noise_is_draw_independent"])
     propagated = read.flag(stated.get("amplifies_propagated", False))
@@ -73,7 +73,11 @@ def sampling_problems(stated: Draw, wanted: Json, count: int, ratio: float = 1.0
         mine, theirs = stated.sampling.get(key, default), wanted.get(key, default)
         if key == "hidden" and wanted["kind"] == "all":
             continue
-        same = mine == theirs if key in ("kind", "hidden") else close(read.number(mine), read.number(theirs))
+        same = (
+            mine == theirs
+            if key in ("kind", "hidden")
+            else nearly_equal(read.number(mine), read.number(theirs))
+        )
         if not same:
             seen = " (who sees it)" if key == "hidden" else ""
             yield f"draw: {key}{seen}: stated {mine}; the facts give {theirs}"

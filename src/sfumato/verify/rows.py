@@ -21,7 +21,7 @@ from sfumato.verify.elections import election_problems, terms_of_office, zone_th
 from sfumato.verify.epsilon import epsilon_problems, require_known_kinds
 from sfumato.verify.facts import CertifiedBound, Facts
 from sfumato.verify.group_exposures import GroupFacts
-from sfumato.verify.json_values import ROUNDING, Json, Party, close, difference, kind_and_index
+from sfumato.verify.json_values import ROUNDING, Json, Party, kind_and_index, mismatch_of, nearly_equal
 from sfumato.verify.loss_curves import Event
 from sfumato.verify.moving import MovingFacts
 from sfumato.verify.records import record_problems
@@ -34,7 +34,7 @@ SAME_COST = 1e-5
 def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequence[Json]) -> Iterator[str]:
     """What does not hold in one row and its certificate."""
     relation = spec["privacy"].get("neighbours", "zero-out")
-    yield from difference("relation", cert["relation"], relation)
+    yield from mismatch_of("relation", cert["relation"], relation)
     if (cert["unit"], cert["observer"]) != (row["unit"], row["observer"]):
         yield f"certificate: it is about {cert['unit']} towards {cert['observer']}"
         return
@@ -48,6 +48,7 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
         trusted = any(facts.trusts(unit, party) for party in coalition)
         if row.get("trusted", False) != trusted:
             yield f"trusted: the row says {row.get('trusted')}; the facts give {trusted}"
+    yield from _observer_kind_problems(row, facts, unit, coalition)
     if row.get("as_seen_by") != cert.get("as_seen_by"):
         yield f"as_seen_by: the row says {row.get('as_seen_by')}, its certificate {cert.get('as_seen_by')}"
         return
@@ -62,17 +63,17 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
     is_record = row["unit"].startswith("record:")
     for name, held in cert["bounds"].items():
         stated = row["bounds"][name]
-        yield from difference(f"{name}: ε", read.number(held["epsilon"]), read.number(stated["epsilon"]))
-        yield from difference(
+        yield from mismatch_of(f"{name}: ε", read.number(held["epsilon"]), read.number(stated["epsilon"]))
+        yield from mismatch_of(
             f"{name}: releases", read.count(held["releases"]), read.count(stated["releases"])
         )
         if "exposed" in stated:
             listed = held.get("exposed_aggregations", held.get("exposed_releases_per_group"))
-            yield from difference(f"{name}: exposed", listed, stated["exposed"])
+            yield from mismatch_of(f"{name}: exposed", listed, stated["exposed"])
             gaps = _gap_problems(stated, facts, unit, coalition, row["unit"], relation)
             yield from (f"{name}: {problem}" for problem in gaps)
         for key in ("method", "neighbours") if name == row["bound"] else ():
-            yield from difference(f"{name}: {key}", held[key], row[key])
+            yield from mismatch_of(f"{name}: {key}", held[key], row[key])
         draws = [read_draw(draw, table) for draw in held["draws"]]
         bound = CertifiedBound(name, held, draws, table, spec, facts, unit, coalition, is_record)
         yield from (f"{name}: {problem}" for problem in _bound_problems(bound, read.number(cert["delta"])))
@@ -82,12 +83,23 @@ def _stated_epsilon_problems(row: Json) -> Iterator[str]:
     """Where ε of a row is not that of its bound, the smallest one, and the largest of its range."""
     stated, named = read.number(row["epsilon"]), row["bounds"][row["bound"]]["epsilon"]
     best = min(read.number(bound["epsilon"]) for bound in row["bounds"].values())
-    if not close(stated, read.number(named)):
+    if not nearly_equal(stated, read.number(named)):
         yield f"ε: the row says {row['epsilon']}, its bound {row['bound']} {named}"
     if stated < best * (1 - ROUNDING):
         yield f"ε: the row says {row['epsilon']}; its smallest bound is {best}"
     if "epsilon_range" in row and read.number(row["epsilon_range"][1]) != stated:
         yield f"epsilon_range: its largest is {row['epsilon_range'][1]}; the row says {row['epsilon']}"
+
+
+def _observer_kind_problems(row: Json, facts: Facts, unit: int, coalition: Sequence[Party]) -> Iterator[str]:
+    """Where a row says for programs that its observer is placed otherwise than the facts say."""
+    (kind, tier, _), near = coalition[0], facts.is_near(unit, coalition[0])
+    wanted = ("own-edge" if near else "other-edge") if tier else "cloud"
+    if kind in ("public", "device"):
+        wanted = "public" if kind == "public" else "peer" if near else "other-device"
+    stated = row.get("observer_kind", "asked-for")  # earlier versions left it out
+    if stated != "asked-for" and (len(coalition) > 1 or stated != wanted):
+        yield f"observer_kind: the row says {stated}; the facts give {wanted}"
 
 
 def _gap_problems(
@@ -164,7 +176,7 @@ def _charge_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
     stated = tuple(stated_term(term) for term in cert["terms"])
     require_known_kinds(stated)
     derived, failure, under = terms_from_releases(cert, stated, draws, bound.spec, table, bound.is_record)
-    yield from difference("composed_under", cert["composed_under"], under)
+    yield from mismatch_of("composed_under", cert["composed_under"], under)
     claimed = read.number(cert["failure_probability"])
     if cert.get("chances"):
         chances = read.numbers(cert["chances"]).tolist()
@@ -179,7 +191,7 @@ def _charge_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
         derived, failure = stated, claimed
     if not same_terms(stated, derived):
         yield "terms: what was composed does not follow from the releases and draws of the certificate"
-    if not close(claimed, failure):
+    if not nearly_equal(claimed, failure):
         yield f"failure_probability: stated {claimed}; it is {failure}"
     yield from epsilon_problems(cert, derived, failure, delta)
 

@@ -27,9 +27,9 @@ class TreePairs:
         self.members: list[Counter[Any]] = [Counter() for _ in facts.devices]
         for leaf, kind, size in zip(facts.class_leaf, self.kinds, facts.class_size, strict=True):
             self.members[int(leaf)][kind] += int(size)
-        self.alike = self._alike()
+        self.alike = self._numbers_of_alike_nodes()
 
-    def _alike(self) -> list[npt.NDArray[np.int64]]:
+    def _numbers_of_alike_nodes(self) -> list[npt.NDArray[np.int64]]:
         """A number for each node of each tier, which nodes that are alike share."""
         facts, known = self.facts, dict[Any, int]()
         below: list[list[Any]] = [[] for _ in facts.devices]
@@ -87,26 +87,14 @@ class TreePairs:
         theirs = (self.kinds[facts.class_of(index)],) if who == "device" else ()
         return mine, who, common, tier, int(self.alike[tier][node]), *theirs
 
-    def counts(self) -> Counter[Any]:
-        """How many pairs there are of each kind."""
-        found = Counter[Any]()
-        times = Counter(self.alike[-1].tolist())
-        for leaf, kind, pairs in self._pairs_of_each_kind():
-            units = self.members[leaf][kind] * times[int(self.alike[-1][leaf])]
-            found.update({key: units * count for key, count in pairs.items()})
-        return found
-
     def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
         """Devices that are alike, and the pairs of one of them."""
         facts, alike = self.facts, dict[Any, list[int]]()
-        for device in range(int(facts.devices.sum())):
-            key = int(self.alike[-1][facts.leaf_of(device)]), self.kinds[facts.class_of(device)]
-            alike.setdefault(key, []).append(device)
-        for leaf, kind, pairs in self._pairs_of_each_kind():
-            yield alike[int(self.alike[-1][leaf]), kind], pairs
-
-    def _pairs_of_each_kind(self) -> Iterator[tuple[int, Any, Counter[Any]]]:
-        """One leaf of those that are alike, with every kind of its devices, and the pairs of one of these."""
+        leaf_of = np.repeat(np.arange(len(facts.devices)), facts.devices)
+        classes = np.array(facts.ledger.get("class_per_device", leaf_of), dtype=np.int64)
+        numbers = self.alike[-1][facts.class_leaf[classes]].tolist()
+        for device, (number, own) in enumerate(zip(numbers, classes.tolist(), strict=True)):
+            alike.setdefault((number, self.kinds[own]), []).append(device)
         _, firsts = np.unique(self.alike[-1], return_index=True)
         for leaf in firsts.tolist():
             others = self._observers_of(leaf)
@@ -117,7 +105,7 @@ class TreePairs:
                     itself = key[:2] == ("device", self.facts.depth - 1) and key[4] == kind
                     if count > itself:
                         found[(mine, *key)] += count - itself
-                yield leaf, kind, found
+                yield alike.get(mine, []), found
 
     def _observers_of(self, leaf: int) -> Counter[Any]:
         """Aggregators and devices, those of the leaf too, by what tells them apart for one of its devices."""

@@ -133,6 +133,12 @@ class TreeStructure:
             index = int(self.parents[t][index])
         return index
 
+    def is_near(self, unit: int, party: Party) -> bool:
+        """Whether an aggregator is above a unit, or a device under the same leaf."""
+        kind, tier, index = party
+        near = self.leaf_of(index) if kind == "device" else index
+        return int(self.paths[self.leaf_of(unit), min(tier, self.depth - 1)]) == near
+
     def sees_average(self, step: int, unit: int, coalition: Sequence[Party]) -> bool:
         """Whether the coalition receives the average that the unit's message enters at a step."""
         tier = read.count(self.steps[step]["aggregating_tier"])
