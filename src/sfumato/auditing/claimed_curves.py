@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from sfumato.auditing.tradeoff import ComposedCurves
-from sfumato.privacy.charges import Composition, charges, composed
+from sfumato.privacy.charges import Composition, composed, ways_to_charge
 from sfumato.privacy.observers import Party
 from sfumato.privacy.records import RecordCharge
 from sfumato.schedule.base import Plan
@@ -44,6 +44,6 @@ def _ways(plan: Plan, kind: str, device: int, coalition: Sequence[Party]) -> Ite
     ledger, neighbours = plan.ledger, plan.spec.privacy.neighbours
     exposures = ledger.exposures(device, coalition)
     if kind == "device":
-        return (way for exposure in exposures for way in charges(exposure, neighbours))
+        return (way for exposure in exposures for way in ways_to_charge(exposure, neighbours))
     charge = RecordCharge.of(ledger, device, coalition, neighbours=neighbours)
     return (way for exposure in exposures for way in charge.ways(exposure))

@@ -18,7 +18,7 @@ from sfumato.planning.noise_response import PlanResponse
 from sfumato.planning.targets import ObservedPair
 from sfumato.planning.unit_charge import pair_charge
 from sfumato.planning.variances import linear_variances
-from sfumato.privacy.charges import charges
+from sfumato.privacy.charges import ways_to_charge
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import DrawnReleases, Exposure
 from sfumato.privacy.sampling import GaussianTerm, Neighbours
@@ -47,7 +47,7 @@ def responses_of(
         yield record_response(record, [one for one in of_probes if one is not None], delta)
     for way in (held, *held.alternatives):
         alike = [_alike(way, other) for other in probed]
-        numbers = range(len(charges(replace(way, alternatives=()), neighbours)))
+        numbers = range(len(ways_to_charge(replace(way, alternatives=()), neighbours)))
         if all(found is not None for found in alike):
             for number in numbers:
                 built = _composed(way, [one for one in alike if one is not None], neighbours, number, delta)
@@ -123,6 +123,6 @@ def _of_draw(
     way: Exposure, drawn: DrawnReleases, neighbours: Neighbours, number: int
 ) -> tuple[GaussianTerm, ...] | None:
     """The terms of one draw under the ``number``-th way to compose ``way``; ``None`` without protection."""
-    ways = charges(replace(way, draws=(drawn,), alternatives=()), neighbours)
+    ways = ways_to_charge(replace(way, draws=(drawn,), alternatives=()), neighbours)
     chosen = ways[min(number, len(ways) - 1)]
     return None if chosen.failure_probability > 0 else chosen.terms

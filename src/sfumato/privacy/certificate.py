@@ -13,7 +13,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.charges import Composition, charges, smallest_epsilon
+from sfumato.privacy.charges import Composition, smallest_epsilon, ways_to_charge
 from sfumato.privacy.declared_releases import DeclaredReleases
 from sfumato.privacy.guarantee import Guarantee, number
 from sfumato.privacy.observers import Party
@@ -146,7 +146,7 @@ class _Writer:
         ways = []
         for place, candidate in enumerate((exposure, *exposure.alternatives)):
             alone = replace(candidate, alternatives=())
-            found = charges(alone, self._neighbours) if record is None else record.ways(alone)
+            found = ways_to_charge(alone, self._neighbours) if record is None else record.ways(alone)
             ways += [(place, alone, way) for way in found]
         if len(ways) == 1:  # nothing to compose again
             return ways[0]

@@ -41,7 +41,7 @@ class Composition:
     releases: tuple[tuple[Release, ...], ...] = ()
 
 
-def charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ...]:
+def ways_to_charge(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ...]:
     """Every sound way to charge ``exposure``, elections included; the smallest result counts."""
     if exposure.outcomes is not None:
         return (_charge_outcomes(exposure, exposure.outcomes, neighbours),)
@@ -50,7 +50,9 @@ def charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ..
         found += (_charge_without_replacement(exposure, neighbours),)
     if exposure.election_events:
         found = tuple(_with_elections(charge, exposure) for charge in found)
-    return found + tuple(charge for other in exposure.alternatives for charge in charges(other, neighbours))
+    return found + tuple(
+        charge for other in exposure.alternatives for charge in ways_to_charge(other, neighbours)
+    )
 
 
 def _charge(exposure: Exposure, neighbours: Neighbours) -> Composition:
@@ -212,7 +214,9 @@ def bound_epsilon(
     exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
 ) -> EpsilonBound:
     """The smallest epsilon among the sound charges of ``exposure``; ``known`` as of `composed`."""
-    return smallest_epsilon(charges(exposure, neighbours), exposure.release_count, delta=delta, known=known)
+    return smallest_epsilon(
+        ways_to_charge(exposure, neighbours), exposure.release_count, delta=delta, known=known
+    )
 
 
 def smallest_epsilon(
@@ -238,7 +242,7 @@ def is_surely_within(
     Quick: no privacy loss distribution is computed, and no epsilon searched for.
     """
     for exposure in exposures:
-        for way in charges(exposure, neighbours):
+        for way in ways_to_charge(exposure, neighbours):
             left = delta - way.failure_probability
             finite = left > 0 and all(term.multiplier > 0 for term in way.terms)
             if finite and _told(_ordered(way.terms)).delta(epsilon) <= left:

@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.charges import Composition, charges, smallest_epsilon
+from sfumato.privacy.charges import Composition, smallest_epsilon, ways_to_charge
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.noise_scale import scale_for
 from sfumato.privacy.observers import PairClass, Party
@@ -241,7 +241,7 @@ class PairCharge:
     def ways(self, exposure: Exposure) -> tuple[Composition, ...]:
         """Every sound way to charge ``exposure``, one of `exposures`."""
         if self.record is None:
-            return charges(exposure, self.neighbours)
+            return ways_to_charge(exposure, self.neighbours)
         return self._ways_of_record[exposure.bound_name]
 
     def way(self, exposure: Exposure, delta: float) -> Composition:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.charges import Composition, charges, composed
+from sfumato.privacy.charges import Composition, composed, ways_to_charge
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.losses.revealed_draws import RevealedDraws
 from sfumato.privacy.release import Exposure
@@ -24,7 +24,7 @@ def noise_scale_for(
     exposures: Sequence[Exposure], *, epsilon: float, delta: float, neighbours: Neighbours
 ) -> float:
     """Least factor on all noise of a pair for an epsilon of at most ``epsilon``; infinite without noise."""
-    ways = (charge for exposure in exposures for charge in charges(exposure, neighbours))
+    ways = (charge for exposure in exposures for charge in ways_to_charge(exposure, neighbours))
     return scale_for(ways, epsilon=epsilon, delta=delta)
 
 

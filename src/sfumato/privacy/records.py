@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.charges import Composition, charges, smallest_epsilon
+from sfumato.privacy.charges import Composition, smallest_epsilon, ways_to_charge
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
 from sfumato.privacy.sampling import GaussianTerm, Neighbours, Sampling
@@ -274,9 +274,9 @@ class RecordCharge:
         """Every sound way to charge the record where its device's releases are ``exposure``."""
         reason = self._why_replaced(exposure)
         if self.by_filter and self.neighbours == "zero-out":
-            charged = charges(_with_doubled_sensitivities(exposure), "zero-out")
+            charged = ways_to_charge(_with_doubled_sensitivities(exposure), "zero-out")
         else:
-            charged = charges(exposure, "replace")
+            charged = ways_to_charge(exposure, "replace")
         replaced = tuple(
             replace(way, how=f"{way.how}; as if all data of the device were replaced ({reason})")
             for way in charged
