@@ -69,17 +69,17 @@ def unit_classes(
         return
     found = devices()
     if sites is None or not apart or rates is None:
-        yield _one(found, rates, sites)
+        yield _class_of_units(found, rates, sites)
         return
     alike: dict[tuple[float, float], list[IntArray]] = {}
     for site in dict.fromkeys(sites[found].tolist()):
         there = found[sites[found] == site]
         alike.setdefault((rates[there].max(), rates[there].min()), []).append(there)
     for together in alike.values():
-        yield _one(np.concatenate(together), rates, sites)
+        yield _class_of_units(np.concatenate(together), rates, sites)
 
 
-def _one(devices: IntArray, rates: FloatArray | None, sites: IntArray | None) -> UnitClass:
+def _class_of_units(devices: IntArray, rates: FloatArray | None, sites: IntArray | None) -> UnitClass:
     named = () if sites is None else tuple(dict.fromkeys(sites[devices].tolist()))
     if rates is None:
         return UnitClass(int(devices[0]), len(devices), None, named)

@@ -85,14 +85,14 @@ def calibrate_scale(
         return curve.gdp_mu / gaussian.mu(epsilon=target_epsilon, delta=delta) * (1 + 1e-9)
     if any(term.multiplier == 0 for term in charged) or RevealedDraws.of(charged).lost >= delta:
         return math.inf
-    if math.prod((1 - _told(term)) ** term.count for term in charged) >= 1 - delta:
+    if math.prod((1 - _chance_to_tell(term)) ** term.count for term in charged) >= 1 - delta:
         return 0.0
     first = charged[0].multiplier
     relative = tuple(replace(term, multiplier=term.multiplier / first) for term in charged)
     return _sampled_scale(relative, target_epsilon, delta, neighbours) / first * (1 + 1e-12)
 
 
-def _told(term: GaussianTerm) -> float:
+def _chance_to_tell(term: GaussianTerm) -> float:
     """Probability that one release tells anything."""
     if is_visible_mixture(term):
         return min(1.0, math.fsum(chance for chance, _ in outcomes_told(term)))
