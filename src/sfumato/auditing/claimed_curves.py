@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from sfumato.auditing.tradeoff import ComposedCurves
-from sfumato.privacy.charges import Composition, composed, ways_to_charge
+from sfumato.privacy.charges import Composition, composed_epsilon, ways_to_charge
 from sfumato.privacy.observers import Party
 from sfumato.privacy.records import RecordCharge
 from sfumato.schedule.base import Plan
@@ -29,7 +29,7 @@ def claimed_curves(
     """
     delta = plan.spec.privacy.delta
     found = [
-        (composed(charge.terms, charge.neighbours, delta - charge.failure_probability)[0], charge)
+        (composed_epsilon(charge.terms, charge.neighbours, delta - charge.failure_probability)[0], charge)
         for charge in _ways(plan, *protected, coalition)
         if charge.failure_probability < delta
     ]

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from sfumato.planning.convex_program import Constraint
 from sfumato.planning.variances import any_without_noise, linear_variances
-from sfumato.privacy.charges import Composition, composed
+from sfumato.privacy.charges import Composition, composed_epsilon
 from sfumato.privacy.noise_scale import scale_for
 from sfumato.privacy.records import RecordCharge
 from sfumato.privacy.release import total_mu_squared
@@ -103,7 +103,7 @@ class ComposedResponse:
         return tuple(replace(term, multiplier=float(ratio) ** -0.5) for term, ratio in found)
 
     def _epsilon(self, ratios: FloatArray) -> float:
-        return composed(self._terms(ratios), self.neighbours, self.delta)[0]
+        return composed_epsilon(self._terms(ratios), self.neighbours, self.delta)[0]
 
 
 def record_response(charge: RecordCharge, probed: Sequence[RecordCharge], delta: float) -> ComposedResponse:

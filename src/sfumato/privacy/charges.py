@@ -217,7 +217,7 @@ def _increase_of_mu_squared(
 def bound_epsilon(
     exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
 ) -> EpsilonBound:
-    """The smallest epsilon among the sound charges of ``exposure``; ``known`` as of `composed`."""
+    """The smallest epsilon among the sound charges of ``exposure``; ``known`` as of `composed_epsilon`."""
     return smallest_epsilon(
         ways_to_charge(exposure, neighbours), exposure.release_count, delta=delta, known=known
     )
@@ -226,14 +226,14 @@ def bound_epsilon(
 def smallest_epsilon(
     ways: Iterable[Composition], releases: int, *, delta: float, known: float = math.inf
 ) -> EpsilonBound:
-    """The smallest epsilon among sound ways to charge so many releases; ``known`` as of `composed`."""
+    """The smallest epsilon among ``ways`` to charge so many releases; ``known`` as of `composed_epsilon`."""
     found = []
     for charge in ways:
         if charge.failure_probability >= delta:
             epsilon, method = math.inf, "gdp"
         else:
             left = delta - charge.failure_probability
-            epsilon, method = composed(charge.terms, charge.neighbours, left, known)
+            epsilon, method = composed_epsilon(charge.terms, charge.neighbours, left, known)
         found.append(EpsilonBound(epsilon, releases, method, charge.neighbours, charge.how))
     return min(found, key=lambda bound: bound.epsilon)
 
@@ -259,7 +259,7 @@ def _revealed_draws(terms: tuple[GaussianTerm, ...]) -> RevealedDraws:
     return RevealedDraws.of(terms)
 
 
-def composed(
+def composed_epsilon(
     terms: Iterable[GaussianTerm], neighbours: Neighbours, delta: float, known: float = math.inf
 ) -> tuple[float, str]:
     """Epsilon of ``terms`` and the method that gave it; computed once for equal terms in whatever order.

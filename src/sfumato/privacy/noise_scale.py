@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.charges import Composition, composed, ways_to_charge
+from sfumato.privacy.charges import Composition, composed_epsilon, ways_to_charge
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.losses.revealed_draws import RevealedDraws
 from sfumato.privacy.release import Exposure
@@ -47,7 +47,7 @@ def _is_within(charge: Composition, factor: float, epsilon: float, delta: float)
     if factor == 0:
         return False
     terms = [replace(term, multiplier=term.multiplier * factor) for term in charge.terms]
-    return composed(terms, charge.neighbours, delta)[0] <= epsilon
+    return composed_epsilon(terms, charge.neighbours, delta)[0] <= epsilon
 
 
 @cache
@@ -111,7 +111,7 @@ def _sampled_scale(
     def revealed(factor: float) -> float:
         return RevealedDraws.of(scaled(factor)).epsilon(delta)
 
-    def composed(factor: float) -> float:
+    def finely_composed(factor: float) -> float:
         return compose(scaled(factor), neighbours=neighbours).epsilon(delta)
 
     start = _smallest_factor(revealed, target_epsilon, 1.0)
@@ -122,7 +122,7 @@ def _sampled_scale(
         return compose(scaled(factor), neighbours=neighbours, coarser=_COARSER).epsilon(delta)
 
     near = _smallest_factor(roughly_composed, target_epsilon, start)
-    return _refined(composed, roughly_composed, target_epsilon, near)
+    return _refined(finely_composed, roughly_composed, target_epsilon, near)
 
 
 def _refined(

@@ -147,7 +147,7 @@ def group_name(group: int) -> str:
     return f"group {group}"
 
 
-def charged_apart_from_names(exposure: Exposure) -> tuple[Any, ...]:
+def exposure_without_names(exposure: Exposure) -> tuple[Any, ...]:
     """An exposure without the names of groups: equal for pairs that only naming tells apart."""
     counts: Counter[tuple[Any, ...]] = Counter()
     for drawn in exposure.draws:

@@ -96,7 +96,7 @@ class RoundKinds:
             kept[named] = compute(*self._looked_at.setdefault(named, (unit, coalition)))
         return kept[named]
 
-    def numbers(self, units: IntArray, parties: Sequence[Party]) -> IntArray:
+    def kind_numbers(self, units: IntArray, parties: Sequence[Party]) -> IntArray:
         """A number for every pair of the units and parties, equal only where pairs are of a kind.
 
         Args:
@@ -113,12 +113,12 @@ class RoundKinds:
         found: IntArray = self.alike[mine][:, None] * (2 + int(self.alike.max())) + seen
         return found
 
-    def squares(self, unit: int, parties: Sequence[Party]) -> FloatArray:
+    def mu_squared(self, unit: int, parties: Sequence[Party]) -> FloatArray:
         """μ² of the round towards each of ``parties``, all edges or all devices: ``[P, 2, 2]``.
 
         Of the flow and the cut bound, under zero-out and under replace.
         """
-        numbers, table = self.numbers(np.array([unit]), parties)[0], self._tables[parties[0].kind]
+        numbers, table = self.kind_numbers(np.array([unit]), parties)[0], self._tables[parties[0].kind]
         found = table[numbers]
         if np.isnan(found).any():
             for number, place in zip(*np.unique(numbers, return_index=True), strict=True):
@@ -277,7 +277,7 @@ class MovingPairs:
     def _kinds_with(self, unit: int, parties: Sequence[Party]) -> Iterator[IntArray]:
         """Of every era, what kind of a pair the unit is with each of ``parties``."""
         for kinds in self.kinds:
-            yield kinds.numbers(np.array([unit]), parties)[0]
+            yield kinds.kind_numbers(np.array([unit]), parties)[0]
 
     def _grouped_by_kind(self, unit: int, parties: Sequence[Party], places: IntArray) -> list[IntArray]:
         """The places of parties that are of one kind in every round, together."""
@@ -297,7 +297,7 @@ class MovingPairs:
             return []
         totals = np.zeros((len(parties), 2, 2))
         for kinds, length in zip(self.kinds, self.lengths, strict=True):
-            totals += int(length) * kinds.squares(unit, parties)
+            totals += int(length) * kinds.mu_squared(unit, parties)
         figures = totals.min(axis=1)  # of each party, under either relation
         bounded = np.isfinite(figures).all(axis=1)
         bare = places[~bounded]
