@@ -128,7 +128,8 @@ class DeclaredReleases(Protocol):
     ) -> EpsilonBound:
         """The smallest sound bound that an exposure of this ledger gives.
 
-        Beside another bound of the pair, ``known``, a larger one may be charged more coarsely (`composed_epsilon`).
+        Beside another bound of the pair, ``known``, a larger one may be charged more coarsely
+        (`composed_epsilon`).
         """
 
     def noise_by_owner(
