@@ -112,7 +112,7 @@ class _Writer:
             "alternative": number_of,
             "draws": [self._draw_as_json(drawn, noise) for drawn in candidate.draws],
             "composed_under": way.neighbours,
-            "terms": [_as_json(term) for term in way.terms],
+            "terms": [_plain(term) for term in way.terms],
             "failure_probability": way.failure_probability,
             "losses": {
                 "interval": compose(way.terms, neighbours=way.neighbours).discretization,
@@ -158,17 +158,17 @@ class _Writer:
     def _draw_as_json(
         self, drawn: DrawnReleases, noise: Mapping[Release, Mapping[str, float]]
     ) -> dict[str, Any]:
-        found = {"sampling": _as_json(drawn.sampling), "count": drawn.count}
+        found = {"sampling": _plain(drawn.sampling), "count": drawn.count}
         if drawn.max_weight_ratio != 1.0:
             found["max_weight_ratio"] = drawn.max_weight_ratio
         if drawn.drawn_noise:
-            found["drawn_noise"] = _as_json(drawn.drawn_noise)
+            found["drawn_noise"] = _plain(drawn.drawn_noise)
         return found | {"releases": self._numbers_of(drawn.releases, noise)}
 
     def _record_part_as_json(
         self, part: RecordReleases, noise: Mapping[Release, Mapping[str, float]]
     ) -> dict[str, Any]:
-        return {**_as_json(part), "releases": self._numbers_of(part.releases, noise)}
+        return {**_plain(part), "releases": self._numbers_of(part.releases, noise)}
 
     def _numbers_of(
         self, releases: Sequence[Release], noise: Mapping[Release, Mapping[str, float]]
@@ -181,19 +181,19 @@ class _Writer:
         key = release, owners
         if key not in self._numbers:
             self._numbers[key] = len(self.releases)
-            self.releases.append(_as_json(release) | ({"noise": dict(owners)} if owners else {}))
+            self.releases.append(_plain(release) | ({"noise": dict(owners)} if owners else {}))
         return self._numbers[key]
 
 
-def _as_json(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """A dataclass as JSON, without the fields that have their default."""
     if isinstance(value, tuple):
-        return [_as_json(item) for item in value]
+        return [_plain(item) for item in value]
     if not hasattr(value, "__dataclass_fields__"):
         return number(value) if isinstance(value, float) else value
     found = {}
     for one in fields(value):
         held = getattr(value, one.name)
         if one.default is MISSING or held != one.default:
-            found[one.name] = _as_json(held)
+            found[one.name] = _plain(held)
     return found
