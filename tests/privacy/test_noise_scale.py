@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sfumato.privacy import charges, noise_scale
+from sfumato.privacy import noise_scale
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import Composition
 from sfumato.privacy.noise_scale import _refined, calibrate_scale, scale_for
@@ -70,8 +70,10 @@ def test_of_several_ways_the_least_factor_counts(monkeypatch):
     ways = [Composition(tuple(terms_at(share)), "zero-out", "") for share in (1.0, 0.5, 1.2, 1.2)]
     alone = [scale_for([way], epsilon=3.0, delta=DELTA) for way in ways]
     solved = []
-    solve = charges._scale
-    monkeypatch.setattr(charges, "_scale", lambda *arguments: solved.append(arguments) or solve(*arguments))
+    solve = noise_scale._scale
+    monkeypatch.setattr(
+        noise_scale, "_scale", lambda *arguments: solved.append(arguments) or solve(*arguments)
+    )
     assert scale_for(ways, epsilon=3.0, delta=DELTA) == min(alone)
     assert len(solved) == 2  # the first, and the third that needs less
     assert scale_for(ways[::-1], epsilon=3.0, delta=DELTA) == min(alone)

@@ -11,7 +11,7 @@ from random_tree_facts import make_ledger
 
 from sfumato import account, load_spec
 from sfumato.errors import SpecError
-from sfumato.privacy.charges import bound_epsilon, charges
+from sfumato.privacy.charges import bound_epsilon, ways_to_charge
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Release, total_mu_squared
 from sfumato.privacy.tree.facts import AggregationFacts
@@ -173,15 +173,15 @@ def test_zeroing_out_is_no_sampled_gaussian_where_denominators_move():
     assert ledger.divides_by_drawn
     flow = ledger.exposures(0, PUBLIC)[0]
     assert flow.draw_hidden
-    assert [charge.how.split()[0] for charge in charges(flow, "zero-out")] == ["mixture"]
+    assert [charge.how.split()[0] for charge in ways_to_charge(flow, "zero-out")] == ["mixture"]
     fixed = account(poisson("training.denominator=fixed")).plan.ledger.exposures(0, PUBLIC)[0]
-    assert [charge.how.split()[0] for charge in charges(fixed, "zero-out")] == ["amplified"]
+    assert [charge.how.split()[0] for charge in ways_to_charge(fixed, "zero-out")] == ["amplified"]
 
 
 def test_remove_is_amplified_at_twice_the_share():
     ledger = account(poisson("privacy.neighbours=remove")).plan.ledger
     flow = ledger.exposures(0, PUBLIC)[0]
-    (charge,) = charges(flow, "remove")
+    (charge,) = ways_to_charge(flow, "remove")
     (release,) = flow.releases
     assert charge.how.startswith("amplified by Poisson sampling")
     assert 1 / charge.terms[0].multiplier == pytest.approx(
@@ -275,7 +275,7 @@ def test_a_fixed_cohort_over_moving_denominators_is_exchanged_at_twice_the_heavi
     for unit, weight in enumerate(weights):
         flow = ledger.exposures(unit, PUBLIC)[0]
         for relation in ("zero-out", "replace"):
-            (term,) = charges(flow, relation)[1].terms
+            (term,) = ways_to_charge(flow, relation)[1].terms
             assert np.array(term.sampling.apart) / term.multiplier == pytest.approx(
                 2 * max(weight, 1.0) / 0.75
             )

@@ -14,7 +14,7 @@ from scipy import integrate, stats
 from test_fixed_draws import PLACES, attained
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.charges import bound_epsilon, charges
+from sfumato.privacy.charges import bound_epsilon, ways_to_charge
 from sfumato.privacy.losses.one_release import losses_of_public_scales
 from sfumato.privacy.noise_scale import noise_scale_for
 from sfumato.privacy.release import DrawnNoise, DrawnReleases, Exposure, Release, RoundOutcomes
@@ -31,7 +31,7 @@ def of(rate, std, count=1, *, variances=None, **more):
 
 
 def charged(exposure, neighbours="replace"):
-    (way,) = charges(exposure, neighbours)
+    (way,) = ways_to_charge(exposure, neighbours)
     return compose(way.terms, neighbours=neighbours)
 
 
@@ -49,7 +49,7 @@ def divergence(level, rate, std, one, other):
 
 @pytest.mark.parametrize(("rate", "std"), [(0.7, 2.0), (0.05, 0.6), (0.3, 0.3), (0.99, 1.0)])
 def test_opposite_messages_tell_exactly_what_is_charged(rate, std):
-    (term,) = charges(of(rate, std), "replace")[0].terms
+    (term,) = ways_to_charge(of(rate, std), "replace")[0].terms
     losses = losses_of_public_scales(
         term.multiplier**-2, Sampling.poisson(rate, apart=0.5, scales=((1.0, 1.0),)), 1e-3
     )
@@ -63,7 +63,7 @@ def test_opposite_messages_tell_exactly_what_is_charged(rate, std):
 @pytest.mark.parametrize(("rate", "std"), [(0.7, 1.0), (0.1, 0.5)])
 def test_no_two_messages_in_a_plane_tell_more(rate, std):
     """At any angle, of any length, also in one direction: integrated over the plane."""
-    (term,) = charges(of(rate, std), "replace")[0].terms
+    (term,) = ways_to_charge(of(rate, std), "replace")[0].terms
     curve = compose([term], neighbours="replace")
     x, y = np.meshgrid(*2 * [np.linspace(-9 * std, 9 * std, 241)], indexing="ij")
     cell = (18 * std / 240) ** 2
@@ -130,14 +130,14 @@ def test_a_draw_that_is_seen_or_noise_that_comes_with_it_amplifies_nothing():
         moved = DrawnReleases(drawn.sampling, (Release(**{**vars(release), **changed}),), 1)
         assert not moved.poisson_amplifies("replace")
     for draw in (shown, moved):
-        (way,) = charges(Exposure("flow", (draw,)), "replace")
+        (way,) = ways_to_charge(Exposure("flow", (draw,)), "replace")
         assert not way.terms[0].sampling.hidden
         assert "not amplified" in way.how
 
 
 def test_denominators_that_depend_on_who_is_drawn_move_the_round_without_the_unit():
     """It is then a whole sensitivity from either world, not half of one (docs/hdp.md)."""
-    (term,) = charges(of(0.4, 1.0, divides_by_drawn=True), "replace")[0].terms
+    (term,) = ways_to_charge(of(0.4, 1.0, divides_by_drawn=True), "replace")[0].terms
     assert term.sampling == Sampling.poisson(0.4, apart=1.0)
 
 

@@ -18,7 +18,7 @@ from scipy import stats
 
 from sfumato import account, load_spec
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.charges import bound_epsilon, charges
+from sfumato.privacy.charges import bound_epsilon, ways_to_charge
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.losses.one_release import losses_of_public_scales
 from sfumato.privacy.losses.revealed_draws import RevealedDraws
@@ -152,7 +152,7 @@ def test_a_hidden_draw_amplifies_beside_noise_that_others_zones_draw():
     """No device of the unit's zone adds noise: one round, integrated draw by draw, in both directions."""
     ledger = zones([2, 3], [0.0, 0.7], [0.6, 0.0], rounds=1)
     flow = ledger.exposures(0, [PUBLIC])[0]
-    (charge,) = charges(flow, "zero-out")
+    (charge,) = ways_to_charge(flow, "zero-out")
     assert charge.terms[0].sampling.hidden
     curve = compose(charge.terms, neighbours="zero-out")
     places = np.linspace(-12, 12, 24_001)
@@ -172,7 +172,7 @@ def test_a_hidden_draw_amplifies_beside_noise_that_others_zones_draw():
 def test_a_round_without_any_noise_costs_its_probability():
     """Ten others of another zone are the only ones who add noise: sometimes nobody is drawn."""
     ledger = zones([2, 10], [0.0, 0.7], [0.0, 0.0], rounds=1, rate=0.7, participants=[1.4, 7.0])
-    (charge,) = charges(ledger.exposures(0, [PUBLIC])[0], "zero-out")
+    (charge,) = ways_to_charge(ledger.exposures(0, [PUBLIC])[0], "zero-out")
     assert charge.failure_probability == pytest.approx(0.7 * 0.3**10, rel=1e-6)
     found = bound_epsilon(ledger.exposures(0, [PUBLIC])[0], delta=DELTA, neighbours="zero-out")
     assert math.isfinite(found.epsilon)

@@ -10,7 +10,7 @@ from places import ROOT
 
 from sfumato.accounting import account
 from sfumato.errors import SpecError
-from sfumato.privacy.charges import charges
+from sfumato.privacy.charges import ways_to_charge
 from sfumato.privacy.observers import Party
 from sfumato.schedule.participation import survival, threshold_of
 from sfumato.schedule.resolve import resolve
@@ -228,7 +228,7 @@ def test_a_sum_that_may_be_missing_tells_of_the_draw(overrides, amplified):
     exposure = plan.ledger.exposures(0, (Party("public"),))[0]
     assert exposure.draw_hidden
     assert all(release.noise_is_draw_independent for release in exposure.releases) is amplified
-    (charge,) = charges(exposure, "zero-out")
+    (charge,) = ways_to_charge(exposure, "zero-out")
     assert charge.terms[0].sampling.hidden == amplified
 
 

@@ -9,14 +9,15 @@ import pytest
 
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.sampling import GaussianTerm
-from sfumato.privacy.sampling import Sampling
-from sfumato.verify.composition import GridLosses
-from sfumato.verify.composition import LIBRARY_IS_EXACT_TO
-from sfumato.verify.composition import composed_epsilon
-from sfumato.verify.composition import epsilon_by_integral
-from sfumato.verify.composition import epsilon_by_library
-from sfumato.verify.composition import masses_on_grid
+from sfumato.privacy.sampling import GaussianTerm, Sampling
+from sfumato.verify.composition import (
+    LIBRARY_IS_EXACT_TO,
+    GridLosses,
+    composed_epsilon,
+    epsilon_by_integral,
+    epsilon_by_library,
+    masses_on_grid,
+)
 from sfumato.verify.draws import stated_term
 from sfumato.verify.epsilon import epsilon_of_mixture, recomputed_epsilon
 from sfumato.verify.json_values import UnknownKindError

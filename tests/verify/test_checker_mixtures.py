@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from random_tree_facts import coalitions, ledgers, make_ledger, mixed_ledgers
 
 from sfumato.privacy.certificate import _plain
-from sfumato.privacy.charges import charges
+from sfumato.privacy.charges import ways_to_charge
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import DrawnNoise, DrawnReleases, Exposure, NoiseLaw, Release
 from sfumato.privacy.sampling import Sampling
@@ -37,7 +37,7 @@ def drawn(
 
 def stated(draw: DrawnReleases, relation: Any = "zero-out") -> tuple[list[dict[str, Any]], float]:
     """The terms of the accountant as a certificate has them, and the probability of failure."""
-    (way,) = charges(Exposure("flow", (draw,)), relation)
+    (way,) = ways_to_charge(Exposure("flow", (draw,)), relation)
     return [_plain(term) for term in way.terms], way.failure_probability
 
 

@@ -26,7 +26,7 @@ from sfumato.auditing.trials import RoundTests, simulate_trials
 from sfumato.engine.threads import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.families import family_of
-from sfumato.privacy.charges import Composition, charges, composed
+from sfumato.privacy.charges import Composition, composed_epsilon, ways_to_charge
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import Party
 from sfumato.privacy.records import RecordCharge
@@ -263,7 +263,7 @@ def _claimed_curves(
     """
     delta = plan.spec.privacy.delta
     found = [
-        (composed(charge.terms, charge.neighbours, delta - charge.failure_probability)[0], charge)
+        (composed_epsilon(charge.terms, charge.neighbours, delta - charge.failure_probability)[0], charge)
         for charge in _compositions(plan, *protected, coalition)
         if charge.failure_probability < delta
     ]
@@ -278,7 +278,7 @@ def _compositions(plan: Plan, kind: str, device: int, coalition: Sequence[Party]
     ledger, neighbours = plan.ledger, plan.spec.privacy.neighbours
     exposures = ledger.exposures(device, coalition)
     if kind == "device":
-        return (way for exposure in exposures for way in charges(exposure, neighbours))
+        return (way for exposure in exposures for way in ways_to_charge(exposure, neighbours))
     charge = RecordCharge.of(ledger, device, coalition, neighbours=neighbours)
     return (way for exposure in exposures for way in charge.ways(exposure))
 

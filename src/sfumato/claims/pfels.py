@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.charges import bound_epsilon, charges
+from sfumato.privacy.charges import bound_epsilon, ways_to_charge
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import EpsilonBound, smallest
 from sfumato.privacy.noise_scale import noise_scale_for
@@ -120,7 +120,7 @@ def _surrogate(plan: TreePlan, exposure: Exposure, delta: float) -> tuple[float 
 
 def _describe_grid(exposure: Exposure, best: EpsilonBound) -> str:
     """The grid of privacy losses behind a figure, where there is one."""
-    for charge in charges(exposure, best.neighbours):
+    for charge in ways_to_charge(exposure, best.neighbours):
         curve = compose(charge.terms, neighbours=charge.neighbours)
         if best.method == "pld" and charge.how == best.how and curve.discretization:
             return f" on a grid of {curve.discretization:.2g} nats, rounded up"

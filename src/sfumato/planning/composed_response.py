@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.planning.convex_program import Constraint
-from sfumato.privacy.charges import Composition, composed
+from sfumato.privacy.charges import Composition, composed_epsilon
 from sfumato.privacy.noise_scale import scale_for
 from sfumato.privacy.records import RecordCharge
 from sfumato.privacy.release import total_mu_squared
@@ -125,7 +125,7 @@ class ComposedResponse:
         return tuple(replace(term, multiplier=float(ratio) ** -0.5) for term, ratio in found)
 
     def _epsilon_at(self, ratios: FloatArray) -> float:
-        return composed(self._terms_at(ratios), self.neighbours, self.delta)[0]
+        return composed_epsilon(self._terms_at(ratios), self.neighbours, self.delta)[0]
 
 
 def record_response(charge: RecordCharge, probed: Sequence[RecordCharge], delta: float) -> ComposedResponse:

@@ -16,7 +16,7 @@ import numpy as np
 from sfumato.planning.composed_response import ComposedResponse, linear_variances, record_response
 from sfumato.planning.noise_response import PlanResponse
 from sfumato.planning.targets import pair_charge
-from sfumato.privacy.charges import charges
+from sfumato.privacy.charges import ways_to_charge
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import DrawnReleases, Exposure
 from sfumato.privacy.sampling import GaussianTerm, Neighbours
@@ -46,7 +46,7 @@ def responses_of(
         yield record_response(record, [one for one in of_probes if one is not None], delta)
     for way in (held, *held.alternatives):
         alike = [_same_releases(way, other) for other in probed]
-        numbers = range(len(charges(replace(way, alternatives=()), neighbours)))
+        numbers = range(len(ways_to_charge(replace(way, alternatives=()), neighbours)))
         if all(found is not None for found in alike):
             for number in numbers:
                 built = _response_of_composition(
@@ -124,6 +124,6 @@ def _terms_of_draw(
     way: Exposure, drawn: DrawnReleases, neighbours: Neighbours, number: int
 ) -> tuple[GaussianTerm, ...] | None:
     """The terms of one draw under the ``number``-th way to compose ``way``; ``None`` without protection."""
-    ways = charges(replace(way, draws=(drawn,), alternatives=()), neighbours)
+    ways = ways_to_charge(replace(way, draws=(drawn,), alternatives=()), neighbours)
     chosen = ways[min(number, len(ways) - 1)]
     return None if chosen.failure_probability > 0 else chosen.terms

@@ -13,7 +13,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.charges import Composition, charges, smallest_epsilon
+from sfumato.privacy.charges import Composition, smallest_epsilon, ways_to_charge
 from sfumato.privacy.declared_releases import DeclaredReleases
 from sfumato.privacy.guarantee import Guarantee, number
 from sfumato.privacy.observers import Party
@@ -78,7 +78,9 @@ class _Writer:
             )
         bounds = {}
         for exposure in exposures:
-            bounds[exposure.bound_name] = self._bound(pair, exposure, record, owned[exposure.bound_name])
+            bounds[exposure.bound_name] = self._certificate_of_bound(
+                pair, exposure, record, owned[exposure.bound_name]
+            )
             if exposure.exposed:
                 what = "releases_per_group" if exposure.groups_draw_separately else "aggregations"
                 bounds[exposure.bound_name][f"exposed_{what}"] = list(exposure.exposed)
@@ -91,7 +93,7 @@ class _Writer:
             "bounds": bounds,
         }
 
-    def _bound(
+    def _certificate_of_bound(
         self,
         pair: CertifiedPair,
         exposure: Exposure,
@@ -101,14 +103,14 @@ class _Writer:
         stated = pair.row.bounds[exposure.bound_name]
         if record is not None and not record.counts_draws(exposure):
             record = replace(record, rate=None)  # nor do they in a part of the exposure
-        number_of, candidate, way = self._chosen(exposure, record, pair.row.delta)
+        number_of, candidate, way = self._way_of_bound(exposure, record, pair.row.delta)
         found: dict[str, Any] = {
             "epsilon": number(stated.epsilon),
             "releases": stated.releases,
             "method": stated.method,
             "neighbours": stated.neighbours,
             "alternative": number_of,
-            "draws": [self._draw(drawn, noise) for drawn in candidate.draws],
+            "draws": [self._draw_as_json(drawn, noise) for drawn in candidate.draws],
             "composed_under": way.neighbours,
             "terms": [_plain(term) for term in way.terms],
             "failure_probability": way.failure_probability,
@@ -126,7 +128,8 @@ class _Writer:
                     "rounds": event.rounds,
                     "what": event.what,
                     "pairs": [
-                        [self._listed(one, noise), self._listed(other, noise)] for one, other in event.pairs
+                        [self._numbers_of(one, noise), self._numbers_of(other, noise)]
+                        for one, other in event.pairs
                     ],
                 }
                 for event in candidate.election_events
@@ -135,39 +138,45 @@ class _Writer:
         if record is not None and way.terms and of_draws:
             found["record"] = {
                 "rate": record.rate,
-                "parts": [self._part(part, noise) for part in record.drawn],
+                "parts": [self._record_part_as_json(part, noise) for part in record.drawn],
             }
         return found
 
-    def _chosen(
+    def _way_of_bound(
         self, exposure: Exposure, record: RecordCharge | None, delta: float
     ) -> tuple[int, Exposure, Composition]:
         """The way of charging that gave the bound: which alternative, and its terms."""
         ways = []
         for place, candidate in enumerate((exposure, *exposure.alternatives)):
             alone = replace(candidate, alternatives=())
-            found = charges(alone, self._neighbours) if record is None else record.ways(alone)
+            found = ways_to_charge(alone, self._neighbours) if record is None else record.ways(alone)
             ways += [(place, alone, way) for way in found]
         if len(ways) == 1:  # nothing to compose again
             return ways[0]
         return min(ways, key=lambda way: smallest_epsilon([way[2]], 0, delta=delta).epsilon)
 
-    def _draw(self, drawn: DrawnReleases, noise: Mapping[Release, Mapping[str, float]]) -> dict[str, Any]:
+    def _draw_as_json(
+        self, drawn: DrawnReleases, noise: Mapping[Release, Mapping[str, float]]
+    ) -> dict[str, Any]:
         found = {"sampling": _plain(drawn.sampling), "count": drawn.count}
         if drawn.max_weight_ratio != 1.0:
             found["max_weight_ratio"] = drawn.max_weight_ratio
         if drawn.drawn_noise:
             found["drawn_noise"] = _plain(drawn.drawn_noise)
-        return found | {"releases": self._listed(drawn.releases, noise)}
+        return found | {"releases": self._numbers_of(drawn.releases, noise)}
 
-    def _part(self, part: RecordReleases, noise: Mapping[Release, Mapping[str, float]]) -> dict[str, Any]:
-        return {**_plain(part), "releases": self._listed(part.releases, noise)}
+    def _record_part_as_json(
+        self, part: RecordReleases, noise: Mapping[Release, Mapping[str, float]]
+    ) -> dict[str, Any]:
+        return {**_plain(part), "releases": self._numbers_of(part.releases, noise)}
 
-    def _listed(self, releases: Sequence[Release], noise: Mapping[Release, Mapping[str, float]]) -> list[int]:
+    def _numbers_of(
+        self, releases: Sequence[Release], noise: Mapping[Release, Mapping[str, float]]
+    ) -> list[int]:
         """The numbers of ``releases`` in the table."""
-        return [self._number(release, noise.get(release, {})) for release in releases]
+        return [self._number_of(release, noise.get(release, {})) for release in releases]
 
-    def _number(self, release: Release, noise: Mapping[str, float]) -> int:
+    def _number_of(self, release: Release, noise: Mapping[str, float]) -> int:
         owners = tuple(sorted((owner, variance) for owner, variance in noise.items() if variance))
         key = release, owners
         if key not in self._numbers:

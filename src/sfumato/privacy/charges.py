@@ -41,19 +41,21 @@ class Composition:
     releases: tuple[tuple[Release, ...], ...] = ()
 
 
-def charges(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ...]:
+def ways_to_charge(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ...]:
     """Every sound way to charge ``exposure``, elections included; the smallest result counts."""
     if exposure.outcomes is not None:
-        return (_charge_outcomes(exposure, exposure.outcomes, neighbours),)
-    found: tuple[Composition, ...] = (_charge(exposure, neighbours),)
+        return (_charge_round_outcomes(exposure, exposure.outcomes, neighbours),)
+    found: tuple[Composition, ...] = (_charge_by_draws(exposure, neighbours),)
     if neighbours != "remove" and any(d.amplifies and d.sampling.kind == "fixed" for d in exposure.draws):
         found += (_charge_without_replacement(exposure, neighbours),)
     if exposure.election_events:
         found = tuple(_with_elections(charge, exposure) for charge in found)
-    return found + tuple(charge for other in exposure.alternatives for charge in charges(other, neighbours))
+    return found + tuple(
+        charge for other in exposure.alternatives for charge in ways_to_charge(other, neighbours)
+    )
 
 
-def _charge(exposure: Exposure, neighbours: Neighbours) -> Composition:
+def _charge_by_draws(exposure: Exposure, neighbours: Neighbours) -> Composition:
     """Every draw charged under ``neighbours``.
 
     Poisson sampling amplifies what the unit alone moves, for who is blind to the draw. Whoever sees the draw
@@ -69,17 +71,17 @@ def _charge(exposure: Exposure, neighbours: Neighbours) -> Composition:
             how = "what is seen tells whether the unit is there at all"
             return Composition((), neighbours, how, failure_probability=1.0)
         if draw.drawn_noise:
-            term, bare = _of_visible_noise(draw, neighbours, hidden=hidden)
+            term, bare = _term_with_noise_of_others(draw, neighbours, hidden=hidden)
             terms.append(term)
             failure += bare
         else:
-            terms += _terms(draw, neighbours, hidden=hidden)
-    how = _how(exposure, neighbours)
+            terms += _terms_of_draw(draw, neighbours, hidden=hidden)
+    how = _what_amplifies(exposure, neighbours)
     return Composition(tuple(terms), neighbours, how, failure, _releases_of_terms(exposure))
 
 
 def _releases_of_terms(exposure: Exposure) -> tuple[tuple[Release, ...], ...]:
-    """What `_terms` makes a term of: single releases where nobody is drawn, else all releases of a draw."""
+    """What each term stands for: a single release where nobody is drawn, else all releases of a draw."""
     found: list[tuple[Release, ...]] = []
     for draw in exposure.draws:
         alone = draw.sampling.kind == "all" and not draw.drawn_noise
@@ -87,16 +89,16 @@ def _releases_of_terms(exposure: Exposure) -> tuple[tuple[Release, ...], ...]:
     return tuple(found)
 
 
-def _terms(draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool) -> Iterable[GaussianTerm]:
+def _terms_of_draw(draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool) -> Iterable[GaussianTerm]:
     if draw.sampling.kind == "all":
-        return [GaussianTerm(_multiplier(r, neighbours), draw.count) for r in draw.releases]
+        return [GaussianTerm(_multiplier_of_release(r, neighbours), draw.count) for r in draw.releases]
     sampling = Sampling.revealed(draw.moved_rate)
     if hidden:
         sampling = Sampling.poisson(draw.sampling.rate, apart=draw.apart(neighbours))
-    return [GaussianTerm(_one_multiplier(draw.releases, neighbours), draw.count, sampling)]
+    return [GaussianTerm(_multiplier_of_draw(draw.releases, neighbours), draw.count, sampling)]
 
 
-def _of_visible_noise(
+def _term_with_noise_of_others(
     draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool
 ) -> tuple[GaussianTerm, float]:
     """The round as a visible mixture over who else is drawn, and the probability of one without any noise."""
@@ -113,7 +115,7 @@ def _of_visible_noise(
     return term, -math.expm1(draw.count * math.log1p(-bare))
 
 
-def _how(exposure: Exposure, neighbours: Neighbours) -> str:
+def _what_amplifies(exposure: Exposure, neighbours: Neighbours) -> str:
     if not any(release.depends_on_unit for release in exposure.releases) and neighbours == "remove":
         return "nothing depends on the unit"
     if all(draw.sampling.rate == 1 for draw in exposure.draws):
@@ -148,7 +150,7 @@ def _charge_without_replacement(exposure: Exposure, neighbours: Neighbours) -> C
     how = ""
     for draw in exposure.draws:
         if not (draw.amplifies and draw.sampling.kind == "fixed"):
-            terms += _terms(draw, neighbours, hidden=False)
+            terms += _terms_of_draw(draw, neighbours, hidden=False)
             continue
         heaviest = draw.max_weight_ratio
         farthest = 2.0 * max(1.0, heaviest) if draw.divides_by_drawn else 1.0 + heaviest
@@ -158,14 +160,16 @@ def _charge_without_replacement(exposure: Exposure, neighbours: Neighbours) -> C
             apart = (farthest, farthest if draw.divides_by_drawn else heaviest)
         population, sample = draw.sampling.population, draw.sampling.sample
         sampling = Sampling.without_replacement(population, sample, apart)
-        terms.append(GaussianTerm(_one_multiplier(draw.releases, neighbours), draw.count, sampling))
+        terms.append(GaussianTerm(_multiplier_of_draw(draw.releases, neighbours), draw.count, sampling))
         how = f"amplified by drawing {sample} of {population} without replacement"
         if exposure.groups_draw_separately:
             how = "each group's own draw of a fixed number amplifies what the unit alone moves"
     return Composition(tuple(terms), neighbours, how, releases=_releases_of_terms(exposure))
 
 
-def _charge_outcomes(exposure: Exposure, outcomes: RoundOutcomes, neighbours: Neighbours) -> Composition:
+def _charge_round_outcomes(
+    exposure: Exposure, outcomes: RoundOutcomes, neighbours: Neighbours
+) -> Composition:
     """Rounds that have one of the draws each: a visible mixture, composed over the rounds."""
     if neighbours == "remove":  # outcomes may tell whether the unit is there
         return Composition((), neighbours, outcomes.what, failure_probability=1.0)
@@ -187,7 +191,7 @@ def _with_elections(charge: Composition, exposure: Exposure) -> Composition:
     for event in exposure.election_events:
         certain = event.probability >= 1
         once = 1.0 if certain else -math.expm1(event.rounds * math.log1p(-event.probability))
-        more = max(_increase(more, less, charge.neighbours) for more, less in event.pairs)
+        more = max(_increase_of_mu_squared(more, less, charge.neighbours) for more, less in event.pairs)
         told.append(
             f"{event.what} at least once with probability {once:.4g}, in "
             f"{event.rounds * event.probability:.4g} rounds on average"
@@ -202,7 +206,9 @@ def _with_elections(charge: Composition, exposure: Exposure) -> Composition:
     return Composition(tuple(terms), charge.neighbours, how, failure, charge.releases)
 
 
-def _increase(more: Sequence[Release], less: Sequence[Release], neighbours: Neighbours) -> float:
+def _increase_of_mu_squared(
+    more: Sequence[Release], less: Sequence[Release], neighbours: Neighbours
+) -> float:
     """By how much ``mu^2`` of a round grows; nothing is added to what is infinite already."""
     before = total_mu_squared(less, neighbours)
     return 0.0 if math.isinf(before) else max(0.0, total_mu_squared(more, neighbours) - before)
@@ -211,21 +217,23 @@ def _increase(more: Sequence[Release], less: Sequence[Release], neighbours: Neig
 def bound_epsilon(
     exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
 ) -> EpsilonBound:
-    """The smallest epsilon among the sound charges of ``exposure``; ``known`` as of `composed`."""
-    return smallest_epsilon(charges(exposure, neighbours), exposure.release_count, delta=delta, known=known)
+    """The smallest epsilon among the sound charges of ``exposure``; ``known`` as of `composed_epsilon`."""
+    return smallest_epsilon(
+        ways_to_charge(exposure, neighbours), exposure.release_count, delta=delta, known=known
+    )
 
 
 def smallest_epsilon(
     ways: Iterable[Composition], releases: int, *, delta: float, known: float = math.inf
 ) -> EpsilonBound:
-    """The smallest epsilon among sound ways to charge so many releases; ``known`` as of `composed`."""
+    """The smallest epsilon among ``ways`` to charge so many releases; ``known`` as of `composed_epsilon`."""
     found = []
     for charge in ways:
         if charge.failure_probability >= delta:
             epsilon, method = math.inf, "gdp"
         else:
             left = delta - charge.failure_probability
-            epsilon, method = composed(charge.terms, charge.neighbours, left, known)
+            epsilon, method = composed_epsilon(charge.terms, charge.neighbours, left, known)
         found.append(EpsilonBound(epsilon, releases, method, charge.neighbours, charge.how))
     return min(found, key=lambda bound: bound.epsilon)
 
@@ -238,20 +246,20 @@ def is_surely_within(
     Quick: no privacy loss distribution is computed, and no epsilon searched for.
     """
     for exposure in exposures:
-        for way in charges(exposure, neighbours):
+        for way in ways_to_charge(exposure, neighbours):
             left = delta - way.failure_probability
             finite = left > 0 and all(term.multiplier > 0 for term in way.terms)
-            if finite and _told(_ordered(way.terms)).delta(epsilon) <= left:
+            if finite and _revealed_draws(_merged_in_order(way.terms)).delta(epsilon) <= left:
                 return True
     return False
 
 
 @lru_cache(maxsize=1024)
-def _told(terms: tuple[GaussianTerm, ...]) -> RevealedDraws:
+def _revealed_draws(terms: tuple[GaussianTerm, ...]) -> RevealedDraws:
     return RevealedDraws.of(terms)
 
 
-def composed(
+def composed_epsilon(
     terms: Iterable[GaussianTerm], neighbours: Neighbours, delta: float, known: float = math.inf
 ) -> tuple[float, str]:
     """Epsilon of ``terms`` and the method that gave it; computed once for equal terms in whatever order.
@@ -263,7 +271,7 @@ def composed(
         known: another bound of the same pair. If releases that are not drawn have a larger epsilon, and all
             others add little to that, every draw is charged as seen, which is quick to compute.
     """
-    ordered = _ordered(tuple(terms))
+    ordered = _merged_in_order(tuple(terms))
     least, most = _with_draws_seen(ordered, delta) if known < math.inf else (0.0, math.inf)
     if known < least and most <= least * (1 + _AS_GOOD_AS_CERTAIN):
         return most, "gdp"
@@ -271,7 +279,7 @@ def composed(
 
 
 @lru_cache(maxsize=4096)
-def _ordered(terms: tuple[GaussianTerm, ...]) -> tuple[GaussianTerm, ...]:
+def _merged_in_order(terms: tuple[GaussianTerm, ...]) -> tuple[GaussianTerm, ...]:
     return tuple(merged_terms(terms))
 
 
@@ -288,12 +296,12 @@ def _composed(terms: tuple[GaussianTerm, ...], neighbours: Neighbours, delta: fl
     return curve.smallest(delta)
 
 
-def _multiplier(release: Release, neighbours: Neighbours) -> float:
+def _multiplier_of_release(release: Release, neighbours: Neighbours) -> float:
     sensitivity = release.sensitivity(neighbours)
     return math.inf if sensitivity == 0 else math.sqrt(release.variance) / sensitivity
 
 
-def _one_multiplier(releases: Sequence[Release], neighbours: Neighbours) -> float:
+def _multiplier_of_draw(releases: Sequence[Release], neighbours: Neighbours) -> float:
     """Multiplier of the one Gaussian that a draw's releases amount to."""
     mu_squared = total_mu_squared(releases, neighbours)
     return math.inf if mu_squared == 0 else 1 / math.sqrt(mu_squared)

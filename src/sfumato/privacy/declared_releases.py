@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.charges import Composition, charges, smallest_epsilon
+from sfumato.privacy.charges import Composition, smallest_epsilon, ways_to_charge
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.noise_scale import scale_for
 from sfumato.privacy.observers import PairClass, Party
@@ -69,17 +69,17 @@ def unit_classes(
         return
     found = devices()
     if sites is None or not apart or rates is None:
-        yield _one(found, rates, sites)
+        yield _class_of_units(found, rates, sites)
         return
     alike: dict[tuple[float, float], list[IntArray]] = {}
     for site in dict.fromkeys(sites[found].tolist()):
         there = found[sites[found] == site]
         alike.setdefault((rates[there].max(), rates[there].min()), []).append(there)
     for together in alike.values():
-        yield _one(np.concatenate(together), rates, sites)
+        yield _class_of_units(np.concatenate(together), rates, sites)
 
 
-def _one(devices: IntArray, rates: FloatArray | None, sites: IntArray | None) -> UnitClass:
+def _class_of_units(devices: IntArray, rates: FloatArray | None, sites: IntArray | None) -> UnitClass:
     named = () if sites is None else tuple(dict.fromkeys(sites[devices].tolist()))
     if rates is None:
         return UnitClass(int(devices[0]), len(devices), None, named)
@@ -128,7 +128,8 @@ class DeclaredReleases(Protocol):
     ) -> EpsilonBound:
         """The smallest sound bound that an exposure of this ledger gives.
 
-        Beside another bound of the pair, ``known``, a larger one may be charged more coarsely (`composed`).
+        Beside another bound of the pair, ``known``, a larger one may be charged more coarsely
+        (`composed_epsilon`).
         """
 
     def noise_by_owner(
@@ -241,7 +242,7 @@ class PairCharge:
     def ways(self, exposure: Exposure) -> tuple[Composition, ...]:
         """Every sound way to charge ``exposure``, one of `exposures`."""
         if self.record is None:
-            return charges(exposure, self.neighbours)
+            return ways_to_charge(exposure, self.neighbours)
         return self._ways_of_record[exposure.bound_name]
 
     def way(self, exposure: Exposure, delta: float) -> Composition:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.charges import Composition, charges, composed
+from sfumato.privacy.charges import Composition, composed_epsilon, ways_to_charge
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.losses.revealed_draws import RevealedDraws
 from sfumato.privacy.release import Exposure
@@ -24,7 +24,7 @@ def noise_scale_for(
     exposures: Sequence[Exposure], *, epsilon: float, delta: float, neighbours: Neighbours
 ) -> float:
     """Least factor on all noise of a pair for an epsilon of at most ``epsilon``; infinite without noise."""
-    ways = (charge for exposure in exposures for charge in charges(exposure, neighbours))
+    ways = (charge for exposure in exposures for charge in ways_to_charge(exposure, neighbours))
     return scale_for(ways, epsilon=epsilon, delta=delta)
 
 
@@ -47,7 +47,7 @@ def _is_within(charge: Composition, factor: float, epsilon: float, delta: float)
     if factor == 0:
         return False
     terms = [replace(term, multiplier=term.multiplier * factor) for term in charge.terms]
-    return composed(terms, charge.neighbours, delta)[0] <= epsilon
+    return composed_epsilon(terms, charge.neighbours, delta)[0] <= epsilon
 
 
 @cache
@@ -85,14 +85,14 @@ def calibrate_scale(
         return curve.gdp_mu / gaussian.mu(epsilon=target_epsilon, delta=delta) * (1 + 1e-9)
     if any(term.multiplier == 0 for term in charged) or RevealedDraws.of(charged).lost >= delta:
         return math.inf
-    if math.prod((1 - _told(term)) ** term.count for term in charged) >= 1 - delta:
+    if math.prod((1 - _chance_to_tell(term)) ** term.count for term in charged) >= 1 - delta:
         return 0.0
     first = charged[0].multiplier
     relative = tuple(replace(term, multiplier=term.multiplier / first) for term in charged)
     return _sampled_scale(relative, target_epsilon, delta, neighbours) / first * (1 + 1e-12)
 
 
-def _told(term: GaussianTerm) -> float:
+def _chance_to_tell(term: GaussianTerm) -> float:
     """Probability that one release tells anything."""
     if is_visible_mixture(term):
         return min(1.0, math.fsum(chance for chance, _ in outcomes_told(term)))
@@ -111,7 +111,7 @@ def _sampled_scale(
     def revealed(factor: float) -> float:
         return RevealedDraws.of(scaled(factor)).epsilon(delta)
 
-    def composed(factor: float) -> float:
+    def finely_composed(factor: float) -> float:
         return compose(scaled(factor), neighbours=neighbours).epsilon(delta)
 
     start = _smallest_factor(revealed, target_epsilon, 1.0)
@@ -122,7 +122,7 @@ def _sampled_scale(
         return compose(scaled(factor), neighbours=neighbours, coarser=_COARSER).epsilon(delta)
 
     near = _smallest_factor(roughly_composed, target_epsilon, start)
-    return _refined(composed, roughly_composed, target_epsilon, near)
+    return _refined(finely_composed, roughly_composed, target_epsilon, near)
 
 
 def _refined(

@@ -23,7 +23,7 @@ from sfumato.privacy.sampling import GaussianTerm, Neighbours, Sampling
 
 _MOST_OUTCOMES = 48
 _MOST_SUMS = (2048, 48)  # of one direction alone, and of each of two
-_LONGEST_SUM, _LEAST_SHARES = 1 << 14, 32  # where variances of one direction differ: see `_sum_of`
+_LONGEST_SUM, _LEAST_SHARES = 1 << 14, 32  # where variances of one direction differ: see `_sums_of_variances`
 _NEGLIGIBLE = 1e-20
 
 
@@ -33,7 +33,7 @@ def noise_outcomes(drawn: DrawnReleases, neighbours: Neighbours) -> list[tuple[f
     chances, variances = np.ones(1), np.array([[release.variance for release in drawn.releases]])
     directions = _directions(drawn)
     for direction, parts in directions:
-        added, weights = _sum_of(parts, drawn.sampling.rate)
+        added, weights = _sums_of_variances(parts, drawn.sampling.rate)
         added, weights = thinned_values(added, weights, _MOST_SUMS[len(directions) - 1], np.minimum)
         variances = (variances[:, None, :] + added[None, :, None] * direction).reshape(-1, len(sensitivities))
         chances = np.outer(chances, weights).ravel()
@@ -58,7 +58,7 @@ def _directions(drawn: DrawnReleases) -> list[tuple[Array, list[tuple[float, int
     return [(np.array(direction), parts) for direction, parts in order[: len(_MOST_SUMS)]]
 
 
-def _sum_of(parts: Sequence[tuple[float, int]], rate: float) -> tuple[Array, Array]:
+def _sums_of_variances(parts: Sequence[tuple[float, int]], rate: float) -> tuple[Array, Array]:
     """Sums of the variances of those who are drawn, and their probabilities.
 
     Variances that differ count in whole shares of the largest, as many as keep the sum of all short.
@@ -74,15 +74,15 @@ def _sum_of(parts: Sequence[tuple[float, int]], rate: float) -> tuple[Array, Arr
         if units > 0:
             apart = np.zeros(units * count + 1)
             apart[::units] = binomial_weights(count, rate)
-            first, kept = _trimmed(apart)
-            more, weights = _trimmed(np.convolve(weights, kept))
+            first, kept = _without_rare_ends(apart)
+            more, weights = _without_rare_ends(np.convolve(weights, kept))
             start += first + more
     missing = max(0.0, 1.0 - math.fsum(weights))  # counted as if nobody were drawn
     sums = unit / (1 + 1e-12) * (start + np.arange(len(weights)))
     return np.append(0.0, sums), np.append(missing, weights)
 
 
-def _trimmed(weights: Array) -> tuple[int, Array]:
+def _without_rare_ends(weights: Array) -> tuple[int, Array]:
     """Without ends that are next to never reached: the upper one counts as the last that is kept."""
     below, above = np.cumsum(weights), np.cumsum(weights[::-1])[::-1]
     kept = np.flatnonzero((below > _NEGLIGIBLE) & (above > _NEGLIGIBLE))
@@ -128,7 +128,7 @@ def round_of_outcomes(
     for chance, draw in zip(chances, draws, strict=True):
         blind = draw.poisson_amplifies(neighbours)
         rate = draw.sampling.rate if blind else draw.moved_rate
-        for share, square in _squares(draw, neighbours):
+        for share, square in _possible_mu_squared(draw, neighbours):
             if math.isinf(square):
                 bare += chance * share * rate
             elif blind:
@@ -138,16 +138,16 @@ def round_of_outcomes(
     largest = max((square for _, square in hidden + seen), default=0.0)
     if largest == 0:
         return GaussianTerm(math.inf, draws[0].count), bare
-    scales = _scales(seen, largest, _MOST_HIDDEN if hidden else _MOST_SEEN)
+    scales = _shares_of_largest(seen, largest, _MOST_HIDDEN if hidden else _MOST_SEEN)
     sampling = Sampling.poisson(1.0, hidden=False, scales=scales)
     if hidden:
-        unseen = _scales(hidden, largest, _MOST_HIDDEN)
+        unseen = _shares_of_largest(hidden, largest, _MOST_HIDDEN)
         apart = max(draw.apart(neighbours) for draw in draws)
         sampling = Sampling.poisson(draws[0].sampling.rate, apart=apart, scales=unseen, seen_scales=scales)
     return GaussianTerm(1 / math.sqrt(largest), draws[0].count, sampling), bare
 
 
-def _squares(draw: DrawnReleases, neighbours: Neighbours) -> Iterator[Outcome]:
+def _possible_mu_squared(draw: DrawnReleases, neighbours: Neighbours) -> Iterator[Outcome]:
     """The possible values of μ² of a round with ``draw``, by the noise of others, and their probabilities."""
     if draw.drawn_noise:
         yield from noise_outcomes(draw, neighbours)
@@ -155,7 +155,7 @@ def _squares(draw: DrawnReleases, neighbours: Neighbours) -> Iterator[Outcome]:
         yield 1.0, total_mu_squared(draw.releases, neighbours)
 
 
-def _scales(outcomes: Sequence[Outcome], largest: float, most: int) -> tuple[Outcome, ...]:
+def _shares_of_largest(outcomes: Sequence[Outcome], largest: float, most: int) -> tuple[Outcome, ...]:
     """``outcomes`` by their share of the largest μ; what tells nothing is left out."""
     if not outcomes:
         return ()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.charges import Composition, charges, smallest_epsilon
+from sfumato.privacy.charges import Composition, smallest_epsilon, ways_to_charge
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
 from sfumato.privacy.sampling import GaussianTerm, Neighbours, Sampling
@@ -262,10 +262,10 @@ class RecordCharge:
 
         ``ways`` are those of ``exposure``, where they are known already.
         """
-        bound = smallest_epsilon(ways or self.ways(exposure), self._count(exposure), delta=delta)
+        bound = smallest_epsilon(ways or self.ways(exposure), self._number_of_releases(exposure), delta=delta)
         return replace(bound, neighbours=self.neighbours)
 
-    def _count(self, exposure: Exposure) -> int:
+    def _number_of_releases(self, exposure: Exposure) -> int:
         if self.rate is None or exposure.bound_name != "flow":
             return exposure.release_count
         return sum(part.count * len(part.releases) for part in self.drawn)
@@ -274,9 +274,9 @@ class RecordCharge:
         """Every sound way to charge the record where its device's releases are ``exposure``."""
         reason = self._why_replaced(exposure)
         if self.by_filter and self.neighbours == "zero-out":
-            charged = charges(_with_doubled_sensitivities(exposure), "zero-out")
+            charged = ways_to_charge(_with_doubled_sensitivities(exposure), "zero-out")
         else:
-            charged = charges(exposure, "replace")
+            charged = ways_to_charge(exposure, "replace")
         replaced = tuple(
             replace(way, how=f"{way.how}; as if all data of the device were replaced ({reason})")
             for way in charged
@@ -285,7 +285,7 @@ class RecordCharge:
             return replaced
         failure = min(1.0, math.fsum(part.count * part.beyond for part in self.drawn))
         releases = tuple(part.releases for part in self.drawn)
-        drawn = Composition(self.drawn_terms(), self.neighbours, self._how(), failure, releases)
+        drawn = Composition(self.drawn_terms(), self.neighbours, self._in_words(), failure, releases)
         return (drawn, *replaced)
 
     def _why_replaced(self, exposure: Exposure) -> str:
@@ -308,7 +308,7 @@ class RecordCharge:
         assert self.rate is not None  # `counts_draws` says when
         return tuple(part.term(self.rate, self.neighbours) for part in self.drawn)
 
-    def _how(self) -> str:
+    def _in_words(self) -> str:
         assert self.rate is not None
         if self.noised_steps:
             return (

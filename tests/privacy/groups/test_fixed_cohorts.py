@@ -19,7 +19,7 @@ from scipy import stats
 
 from sfumato import account
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.charges import charges
+from sfumato.privacy.charges import ways_to_charge
 from sfumato.privacy.divergence import renyi_2_of_fixed_draw
 from sfumato.privacy.groups.exposure_problem import ChargedSum
 from sfumato.privacy.groups.received_sums import ReceivedSums
@@ -55,7 +55,7 @@ def charged(plan: GroupReleases, coalition, row: ChargedSum, relation: str, *, c
             kinds[int(plan.kinds.of[party.index])] += 1
     received = ReceivedSums(plan, scene, plan.view(coalition, 1), dict(kinds))
     exposure = Exposure("flow", received.releases(row, count), groups_draw_separately=True)
-    return [compose(way.terms, neighbours=way.neighbours) for way in charges(exposure, relation)]
+    return [compose(way.terms, neighbours=way.neighbours) for way in ways_to_charge(exposure, relation)]
 
 
 def cohorts(size: int, count: int):

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import log_ndtr, ndtr
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.charges import charges
+from sfumato.privacy.charges import ways_to_charge
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import GroupStructure
 from sfumato.privacy.observers import Party
@@ -29,7 +29,7 @@ def advantages(with_unit, without):
 
 def check(plan, unit, observer, with_unit, without, least):
     curves = [
-        compose(charges(e, "zero-out")[0].terms, neighbours="zero-out")
+        compose(ways_to_charge(e, "zero-out")[0].terms, neighbours="zero-out")
         for e in plan.exposures(unit, (Party("device", 0, observer),))
     ]
     reported = np.array([min(curve.delta(e) for curve in curves) for e in EPSILONS])

@@ -8,7 +8,7 @@ import pytest
 from random_tree_facts import make_ledger
 from scipy.stats import binom
 
-from sfumato.privacy.charges import bound_epsilon, charges
+from sfumato.privacy.charges import bound_epsilon, ways_to_charge
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.facts import AggregationFacts
@@ -54,7 +54,7 @@ def test_the_exchange_is_for_the_heaviest_of_the_same_leaf():
         flow, _ = ledger.exposures(unit, PUBLIC)
         assert flow.draws[0].max_weight_ratio == pytest.approx(1 / weight)
         for relation, apart in (("zero-out", (weight + 1.0, 1.0)), ("replace", (weight + 1.0, weight + 1.0))):
-            (term,) = charges(flow, relation)[1].terms
+            (term,) = ways_to_charge(flow, relation)[1].terms
             assert 1 / term.multiplier == pytest.approx(weight * (2 if relation == "replace" else 1))
             assert np.array(term.sampling.apart) / term.multiplier == pytest.approx(apart)
     nobody = replace(ledger, device_classes=None)

@@ -18,7 +18,7 @@ from random_tree_facts import ledgers, make_ledger
 
 from sfumato.accounting import account
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.charges import bound_epsilon, charges
+from sfumato.privacy.charges import bound_epsilon, ways_to_charge
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.privacy.sampling import GaussianTerm, Sampling
@@ -475,7 +475,7 @@ def test_the_cloud_of_a_star_draws_and_gets_no_amplification():
 def test_noise_that_only_drawn_devices_add_does_not_amplify():
     """The public is blind, but the unit's noise comes and goes with it: what is there of others' is told."""
     plan = resolve(load_spec("dp-fedavg", [*STAR, *POISSON]))
-    (charge,) = charges(plan.ledger.exposures(0, [PUBLIC])[0], "zero-out")
+    (charge,) = ways_to_charge(plan.ledger.exposures(0, [PUBLIC])[0], "zero-out")
     (term,) = charge.terms
     assert (term.sampling.kind, term.sampling.hidden, term.sampling.rate) == ("poisson", False, Q)
     assert term.sampling.scales
@@ -490,30 +490,30 @@ def two_edges_poisson():
 def test_a_tree_amplifies_for_who_is_blind_behind_standing_noise():
     ledger = two_edges_poisson()  # one expected participant an edge: weight 1, edge noise 1/2
     flow, _ = ledger.exposures(0, [CLOUD])
-    (charge,) = charges(flow, "zero-out")
+    (charge,) = ways_to_charge(flow, "zero-out")
     (term,) = charge.terms
     assert term.sampling == Sampling.poisson(0.5)  # edges draw; the cloud is not told
     assert term.multiplier == pytest.approx(0.5 / math.sqrt(2))  # one draw, two releases of multiplier 1/2
     assert term.count == 10
-    (own,) = charges(ledger.exposures(0, [edge(0)])[0], "zero-out")[0].terms
+    (own,) = ways_to_charge(ledger.exposures(0, [edge(0)])[0], "zero-out")[0].terms
     assert own.sampling == Sampling.revealed(0.5)
     assert own.multiplier == 0.0
-    (untrusted,) = charges(ledger.exposures(2, [CLOUD])[0], "zero-out")[0].terms
+    (untrusted,) = ways_to_charge(ledger.exposures(2, [CLOUD])[0], "zero-out")[0].terms
     assert (untrusted.sampling.kind, untrusted.sampling.hidden) == ("poisson", False)  # its own noise tells
     assert [tuple(found) for found in untrusted.sampling.scales] == [
         pytest.approx(pair) for pair in ((0.5, 0.5**0.5), (0.5, 1.0))
     ]
-    (with_edge,) = charges(ledger.exposures(0, [PUBLIC, edge(1)])[0], "zero-out")[0].terms
+    (with_edge,) = ways_to_charge(ledger.exposures(0, [PUBLIC, edge(1)])[0], "zero-out")[0].terms
     assert with_edge.sampling == Sampling.poisson(0.5)  # another edge's draw is another draw
 
 
 def test_replaced_neighbours_are_not_amplified_under_poisson():
     ledger = two_edges_poisson()
     flow, cut = ledger.exposures(0, [CLOUD])
-    (term,) = charges(flow, "replace")[0].terms
+    (term,) = ways_to_charge(flow, "replace")[0].terms
     assert term.sampling == Sampling.poisson(0.5, apart=0.5)  # the unit itself; both worlds may leave it out
     for relation in ("zero-out", "replace"):
-        (term,) = charges(cut, relation)[0].terms
+        (term,) = ways_to_charge(cut, relation)[0].terms
         assert term.sampling == Sampling.revealed(0.5)
     (release,) = cut.releases
     # up to 2 devices may come where 1 is expected: the other one moves by 2 * 1 * 1
@@ -533,7 +533,7 @@ def test_the_public_never_learns_more_than_the_cloud(ledger, data):
                 [GaussianTerm(max(t.multiplier, 1e-3), t.count, t.sampling) for t in c.terms],
                 neighbours=c.neighbours,
             ).epsilon(1e-3)
-            for c in charges(flow, "zero-out")
+            for c in ways_to_charge(flow, "zero-out")
         )
 
     assert epsilon(PUBLIC) <= epsilon(CLOUD) * (1 + 1e-3)
@@ -552,7 +552,7 @@ def test_a_fixed_draw_amplifies_under_the_relation_asked_for():
     ledger = fixed_star(10, 1000)
     flow, _ = ledger.exposures(0, [PUBLIC])
     for relation, multiplier, apart in (("zero-out", 1.0, (2.0, 1.0)), ("replace", 0.5, (1.0, 1.0))):
-        seen, amplified = charges(flow, relation)
+        seen, amplified = ways_to_charge(flow, relation)
         assert (seen.neighbours, amplified.neighbours) == (relation, relation)
         drawn = GaussianTerm(multiplier, 20, Sampling.without_replacement(1000, 10, apart))
         assert amplified.terms == (drawn,)
@@ -560,7 +560,7 @@ def test_a_fixed_draw_amplifies_under_the_relation_asked_for():
         found = bound_epsilon(flow, delta=1e-3, neighbours=relation)
         ways = curve_at(drawn, 1e-3, relation), curve_at(seen.terms[0], 1e-3, relation)
         assert found.epsilon == min(ways) == ways[0]
-    (only,) = charges(ledger.exposures(0, [CLOUD])[0], "zero-out")
+    (only,) = ways_to_charge(ledger.exposures(0, [CLOUD])[0], "zero-out")
     assert only.terms[0].sampling == Sampling.revealed(0.01)
 
 
@@ -570,7 +570,7 @@ def curve_at(term, delta, neighbours):
 
 def test_members_know_they_were_not_drawn():
     flow, _ = fixed_star(10, 1000).exposures(0, [device(1), device(2), PUBLIC])
-    amplified = charges(flow, "replace")[1]
+    amplified = ways_to_charge(flow, "replace")[1]
     assert amplified.terms[0].sampling == Sampling.without_replacement(998, 10)
 
 

@@ -79,12 +79,12 @@ def search_all_sets(
 ) -> SearchResult:
     """The cheapest exposed set, if it costs less than ``limit``."""
     last = int(scene.reach.max(initial=0))
-    costs, rest = _Costs(scene, price), _rest(scene, price, last)
+    costs, rest = _Costs(scene, price), _least_cost_from_each_block(scene, price, last)
     labels = [_Label(0.0, (1 << scene.kinds.group_count) - 1, 0, None)]
     done = 0
     for number in range(last):
         block, below = scene.blocks[number], limit - rest[number + 1]
-        seen, upstream = _bits(scene.seen > number), _bits(scene.reach > number)
+        seen, upstream = _as_bits(scene.seen > number), _as_bits(scene.reach > number)
         found: dict[tuple[int, int], _Label] = {}
         for label in labels:
             here = costs.of(block, label.reached)
@@ -92,18 +92,18 @@ def search_all_sets(
             done += 1 << free.bit_count()
             if done > min(most_extensions, most_extensions * (number + 1) // last + _SLACK):
                 return SearchResult(None, False)
-            for closed in _choices(free):
-                after = _after(label, here, label.open & upstream & ~closed, costs.own[block.era])
+            for closed in _subsets(free):
+                after = _extended_label(label, here, label.open & upstream & ~closed, costs.own[block.era])
                 key = (after.open, after.reached)
                 if after.cost < below and (key not in found or after.cost < found[key].cost):
                     found[key] = after
-        labels = _undominated(found.values())
-    return SearchResult(_blocks(labels[0], scene.kinds.group_count) if labels else None, True)
+        labels = _undominated_labels(found.values())
+    return SearchResult(_open_blocks(labels[0], scene.kinds.group_count) if labels else None, True)
 
 
-def _after(label: _Label, here: _BlockCosts, still_open: int, own: int) -> _Label:
+def _extended_label(label: _Label, here: _BlockCosts, still_open: int, own: int) -> _Label:
     """``label`` after a block in which the groups of ``still_open`` are exposed."""
-    cost = label.cost + sum(here.of_group[group] for group in _groups(still_open & here.paying))
+    cost = label.cost + sum(here.of_group[group] for group in _groups_of_bits(still_open & here.paying))
     return _Label(cost, still_open, ~still_open & (label.reached | own | here.linked), label)
 
 
@@ -112,7 +112,7 @@ class _Costs:
 
     def __init__(self, scene: ExposureProblem, price: Price) -> None:
         self.scene, self.price = scene, price
-        self.own = [_bits(scene.with_unit(era)) for era in range(len(scene.kinds.incidence))]
+        self.own = [_as_bits(scene.with_unit(era)) for era in range(len(scene.kinds.incidence))]
         self.known: dict[tuple[int, bool, int, int], _BlockCosts] = {}
 
     def of(self, block: Block, reached: int) -> _BlockCosts:
@@ -125,20 +125,20 @@ class _Costs:
     def _computed(self, block: Block, reached: int) -> _BlockCosts:
         count = self.scene.kinds.group_count
         inside = np.zeros(count, dtype=np.bool_)
-        inside[list(_groups(reached))] = True
+        inside[list(_groups_of_bits(reached))] = True
         linking = self.scene.linking(block, inside)
         own, of_group = self.own[block.era], {}
-        for group in _groups(own | _bits(linking > 0)):
+        for group in _groups_of_bits(own | _as_bits(linking > 0)):
             mine = bool(own >> group & 1)
             cost = self.price(ChargedSum(group, block.era, mine, int(linking[group])))
             if mine and block.length > 1:
                 cost += (block.length - 1) * self.price(ChargedSum(group, block.era, True, 0))
             of_group[group] = cost
         paying = sum(1 << group for group, cost in of_group.items() if cost > 0)
-        return _BlockCosts(of_group, paying, _bits(linking > 0))
+        return _BlockCosts(of_group, paying, _as_bits(linking > 0))
 
 
-def _rest(scene: ExposureProblem, price: Price, last: int) -> list[float]:
+def _least_cost_from_each_block(scene: ExposureProblem, price: Price, last: int) -> list[float]:
     """What the target's own contributions to seen releases cost from every block on: no set costs less."""
     rest = [0.0] * (last + 1)
     for number in range(last - 1, -1, -1):
@@ -149,14 +149,14 @@ def _rest(scene: ExposureProblem, price: Price, last: int) -> list[float]:
     return rest
 
 
-def _choices(free: int) -> Iterator[int]:
+def _subsets(free: int) -> Iterator[int]:
     """The sets of groups to close: all subsets."""
-    groups = [1 << group for group in _groups(free)]
+    groups = [1 << group for group in _groups_of_bits(free)]
     for number in range(1 << len(groups)):
         yield sum(group for place, group in enumerate(groups) if number >> place & 1)
 
 
-def _undominated(labels: Iterable[_Label]) -> list[_Label]:
+def _undominated_labels(labels: Iterable[_Label]) -> list[_Label]:
     """The labels that no other one dominates, the cheapest first."""
     kept: list[_Label] = []
     for label in sorted(labels, key=lambda one: (one.cost, -one.open.bit_count(), one.open, one.reached)):
@@ -165,21 +165,21 @@ def _undominated(labels: Iterable[_Label]) -> list[_Label]:
     return kept
 
 
-def _blocks(label: _Label | None, count: int) -> IntArray:
+def _open_blocks(label: _Label | None, count: int) -> IntArray:
     """In how many blocks each group is open, on the way to ``label``."""
     blocks = np.zeros(count, dtype=np.int64)
     while label is not None and label.before is not None:
-        for group in _groups(label.open):
+        for group in _groups_of_bits(label.open):
             blocks[group] += 1
         label = label.before
     return blocks
 
 
-def _bits(groups: npt.NDArray[np.bool_]) -> int:
+def _as_bits(groups: npt.NDArray[np.bool_]) -> int:
     return sum(1 << group for group in np.flatnonzero(groups).tolist())
 
 
-def _groups(bits: int) -> Iterator[int]:
+def _groups_of_bits(bits: int) -> Iterator[int]:
     while bits:
         lowest = bits & -bits
         yield lowest.bit_length() - 1
@@ -215,7 +215,7 @@ def cheapest_set(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXA
         return best
     fine = int((scene.reach > 0).sum()) * len(scene.blocks) <= exact_nodes
     found = search_all_sets(scene, price, best.cost) if fine else SearchResult(None, False)
-    best = _cheaper(scene, price, best, found.blocks)
+    best = _cheaper_of(scene, price, best, found.blocks)
     if found.certain:
         return best._replace(least=best.cost)
     cells = list(cells_of(scene, fine))
@@ -223,12 +223,12 @@ def cheapest_set(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXA
         cut, bound = minimum_cut(scene, price, cells, dearer)
         if cut is None:
             return best._replace(least=best.cost if fine else best.least)
-        best = _cheaper(scene, price, best, cut)
+        best = _cheaper_of(scene, price, best, cut)
         if dearer == 1.0 and fine and scene.links_add_up:
             best = best._replace(least=max(best.least, bound))
         if best.optimal:
             return best
-    return _searched(scene, price, best)
+    return _improved_locally(scene, price, best)
 
 
 def flow_or_cut(scene: ExposureProblem, price: Price) -> Exposed:
@@ -239,13 +239,13 @@ def flow_or_cut(scene: ExposureProblem, price: Price) -> Exposed:
     return Exposed(blocks, spent, spent if only else least_cost_of_any_set(scene, price))
 
 
-def _cheaper(scene: ExposureProblem, price: Price, best: Exposed, blocks: IntArray | None) -> Exposed:
+def _cheaper_of(scene: ExposureProblem, price: Price, best: Exposed, blocks: IntArray | None) -> Exposed:
     """``best``, or the set ``blocks`` if it costs less."""
     spent = math.inf if blocks is None else cost(scene, blocks, price)
     return best._replace(blocks=blocks, cost=spent) if blocks is not None and spent < best.cost else best
 
 
-def _searched(scene: ExposureProblem, price: Price, best: Exposed) -> Exposed:
+def _improved_locally(scene: ExposureProblem, price: Price, best: Exposed) -> Exposed:
     """Local search: one group at a time exposed as far as it matters, or no more than is seen."""
     groups = np.flatnonzero(scene.reach > scene.seen)
     improved = len(groups) <= _SEARCHED_GROUPS

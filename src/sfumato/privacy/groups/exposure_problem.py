@@ -64,7 +64,7 @@ class ExposureProblem:
     seen: IntArray
     reach: IntArray
     links_add_up: bool = True
-    _moves: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    _kept_sums: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def bridges(self) -> tuple[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]], ...]:
@@ -121,9 +121,9 @@ class ExposureProblem:
             while number < stop:
                 block = self.blocks[number]
                 key = (block.era, block.merges, tainted.tobytes(), open_now.tobytes())
-                if key not in self._moves:
-                    self._moves[key] = self._move(block, tainted, open_now)
-                rows, after = self._moves[key]
+                if key not in self._kept_sums:
+                    self._kept_sums[key] = self._sums_of_block(block, tainted, open_now)
+                rows, after = self._kept_sums[key]
                 settled = np.array_equal(after, tainted)
                 times = min(stop, int(self.alike[number])) - number if settled else 1
                 for row in rows:
@@ -150,7 +150,7 @@ class ExposureProblem:
         of_each = np.repeat(linked, np.diff(start, append=len(group)))
         return np.bincount(group, of_each, len(reached)).astype(np.float64)
 
-    def _move(
+    def _sums_of_block(
         self, block: Block, tainted: npt.NDArray[np.bool_], open_now: npt.NDArray[np.bool_]
     ) -> tuple[list[ChargedSum], npt.NDArray[np.bool_]]:
         linking = self.linking(block, tainted)

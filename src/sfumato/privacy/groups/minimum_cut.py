@@ -187,7 +187,7 @@ def least_cost_of_any_set(scene: ExposureProblem, price: Price) -> float:
         group: scene.blocks[0].length * price(ChargedSum(group, 0, True, 0))
         for group in np.flatnonzero(scene.with_unit(0) & (scene.seen == 0)).tolist()
     }
-    while (way := _shortest(scene, links, left, supply)) is not None:
+    while (way := _shortest_way(scene, links, left, supply)) is not None:
         amount = min(supply[way.source], *(left[link] for link in way.links))
         if math.isinf(amount):
             return math.inf
@@ -210,7 +210,7 @@ def _paid_in_any_case(scene: ExposureProblem, price: Price) -> float:
     return paid
 
 
-def _shortest(
+def _shortest_way(
     scene: ExposureProblem,
     links: dict[int, list[tuple[float, set[int]]]],
     left: dict[tuple[int, int], float],

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.privacy.declared_releases import UnitClass
-from sfumato.privacy.groups.received_sums import charged_apart_from_names
+from sfumato.privacy.groups.received_sums import exposure_without_names
 from sfumato.privacy.groups.symmetries import orbits, symmetries
 from sfumato.privacy.groups.vector_clocks import UNREACHED
 from sfumato.privacy.observers import PEER_IN_A_GROUP, PairClass, Party, Relation, covering
@@ -99,7 +99,7 @@ class GroupPairs:
         classes: dict[Any, PairClass] = {}
         for party, count in self._observers_of(unit, unit_kind):
             relation = self._relation(unit_kind, party)
-            met = tuple(charged_apart_from_names(e) for e in self.ledger.exposures(unit, (party,)))
+            met = tuple(exposure_without_names(e) for e in self.ledger.exposures(unit, (party,)))
             signature = relation, self._is_trusted(relation, party), met
             first = classes.get(signature, PairClass(unit, party, relation, 0, found.least, found.sites))
             classes[signature] = replace(first, pair_count=first.pair_count + found.count * count)

@@ -42,7 +42,7 @@ class ReceivedSums:
 
     def _price(self, row: ChargedSum) -> float:
         """`price`, computed once for all coalitions that receive the sum alike."""
-        seen, known = bool(self.problem.seen[row.group]), self._known(row)
+        seen, known = bool(self.problem.seen[row.group]), self._members_in_group(row)
         key = ("price", row, self.view.how(1, row.group), seen, known)
         return self.facts.once(key, lambda: math.fsum(map(divergence, self.releases(row, 1))))
 
@@ -66,7 +66,7 @@ class ReceivedSums:
             split: charge message by message each sum that can be (`privacy.divergence`), whatever is cheaper.
         """
         facts, group, draw = self.facts, row.group, self.facts.draw(row.group, row.era)
-        size, known = draw.size, self._known(row)
+        size, known = draw.size, self._members_in_group(row)
         how = self.view.how(1, group)
         clip, noise = facts.message_norm(group), facts.noise_variance(group)
         name = group_name(group) + (f", {row.linking} linking" if row.linking else "")
@@ -89,7 +89,7 @@ class ReceivedSums:
             float(row.own) * clip,
             others * clip,
             noise,
-            self._draw_independent(draw, facts.noise_variance(group) * facts.noised_by_devices(group)),
+            self._is_draw_independent(draw, facts.noise_variance(group) * facts.noised_by_devices(group)),
             linking=row.linking,
             amplifies_propagated=facts.raw_inside,
         )
@@ -127,7 +127,7 @@ class ReceivedSums:
             )
         return tuple(found)
 
-    def _draw_independent(self, draw: GroupDraw, variance: float) -> bool:
+    def _is_draw_independent(self, draw: GroupDraw, variance: float) -> bool:
         return noise_is_draw_independent(
             draw.kind,
             sender_variances=(variance,),
@@ -136,7 +136,7 @@ class ReceivedSums:
             revealed_otherwise=self.facts.sums_may_be_missing,
         )
 
-    def _known(self, row: ChargedSum) -> int:
+    def _members_in_group(self, row: ChargedSum) -> int:
         """How many workers of a group are in the coalition."""
         inside = self.facts.kinds.incidence[row.era][:, row.group]
         return sum(count for kind, count in self.members.items() if inside[kind])
@@ -147,7 +147,7 @@ def group_name(group: int) -> str:
     return f"group {group}"
 
 
-def charged_apart_from_names(exposure: Exposure) -> tuple[Any, ...]:
+def exposure_without_names(exposure: Exposure) -> tuple[Any, ...]:
     """An exposure without the names of groups: equal for pairs that only naming tells apart."""
     counts: Counter[tuple[Any, ...]] = Counter()
     for drawn in exposure.draws:

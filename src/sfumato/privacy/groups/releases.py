@@ -44,7 +44,7 @@ from sfumato.privacy.groups.exposed_set import Exposed, cheapest_set, flow_or_cu
 from sfumato.privacy.groups.exposure_problem import ExposureProblem
 from sfumato.privacy.groups.facts import GroupFacts
 from sfumato.privacy.groups.pair_classes import GroupPairs
-from sfumato.privacy.groups.received_sums import ReceivedSums, charged_apart_from_names, group_name
+from sfumato.privacy.groups.received_sums import ReceivedSums, exposure_without_names, group_name
 from sfumato.privacy.groups.symmetries import Position, first_of_orbit
 from sfumato.privacy.groups.vector_clocks import IntArray, clocks, hops_between_groups, prefixes_closed_form
 from sfumato.privacy.guarantee import EpsilonBound
@@ -302,7 +302,7 @@ class GroupReleases(GroupFacts):
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
         """The bound that an exposure of this ledger gives; equal ones are composed once."""
-        key = ("bound", charged_apart_from_names(exposure), delta, neighbours, known)
+        key = ("bound", exposure_without_names(exposure), delta, neighbours, known)
         return self.once(
             key, lambda: bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
         )

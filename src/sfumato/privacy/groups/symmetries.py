@@ -44,8 +44,8 @@ def orbits(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[IntArray, I
     found = search.generators()
     of_kinds = _joined(len(kinds.size), [search.of_kinds(mapping) for mapping in found])
     of_groups = _joined(kinds.group_count, found)
-    _require_alike("kinds of workers", of_kinds, _about_kinds(kinds, of_groups))
-    _require_alike("groups", of_groups, _about_groups(kinds, colours, of_kinds))
+    _require_alike("kinds of workers", of_kinds, _what_kinds_keep(kinds, of_groups))
+    _require_alike("groups", of_groups, _what_groups_keep(kinds, colours, of_kinds))
     return of_kinds, of_groups
 
 
@@ -87,7 +87,7 @@ def _joined(count: int, mappings: Sequence[Sequence[int]]) -> IntArray:
             return label
 
 
-def _about_kinds(kinds: WorkerKinds, of_groups: IntArray) -> list[Hashable]:
+def _what_kinds_keep(kinds: WorkerKinds, of_groups: IntArray) -> list[Hashable]:
     """What symmetries keep of every kind: its size, and how many groups of each orbit it is in, every era."""
     orbit = of_groups.tolist()
     return [
@@ -96,7 +96,7 @@ def _about_kinds(kinds: WorkerKinds, of_groups: IntArray) -> list[Hashable]:
     ]
 
 
-def _about_groups(kinds: WorkerKinds, colours: Sequence[Hashable], of_kinds: IntArray) -> list[Hashable]:
+def _what_groups_keep(kinds: WorkerKinds, colours: Sequence[Hashable], of_kinds: IntArray) -> list[Hashable]:
     """What symmetries keep of every group: its colour, and how many kinds of each orbit it has, every era."""
     members: list[list[tuple[int, int]]] = [[] for _ in colours]
     for orbit, eras in zip(of_kinds.tolist(), kinds.groups, strict=True):
@@ -211,7 +211,7 @@ class _Search:
         if not several:
             at = {place: group for group, place in enumerate(two[: self.groups].tolist())}
             mapping = [at[place] for place in one[: self.groups].tolist()]
-            return mapping if self._keeps(mapping) else None
+            return mapping if self._is_symmetry(mapping) else None
         cell = min(several, key=len)
         source = cell[0]
         images = np.flatnonzero(two[: self.groups] == one[source]).tolist()
@@ -224,12 +224,14 @@ class _Search:
 
     def of_kinds(self, mapping: list[int]) -> list[int]:
         """The kinds that ``mapping`` takes each kind to."""
-        return [self.index.get(self._image(rows, mapping), -1) for rows in self.kinds.groups]
+        return [self.index.get(self._image_of_groups(rows, mapping), -1) for rows in self.kinds.groups]
 
-    def _image(self, rows: tuple[tuple[int, ...], ...], mapping: list[int]) -> tuple[tuple[int, ...], ...]:
+    def _image_of_groups(
+        self, rows: tuple[tuple[int, ...], ...], mapping: list[int]
+    ) -> tuple[tuple[int, ...], ...]:
         return tuple(tuple(sorted(mapping[group] for group in groups)) for groups in rows)
 
-    def _keeps(self, mapping: list[int]) -> bool:
+    def _is_symmetry(self, mapping: list[int]) -> bool:
         images = self.of_kinds(mapping)
         size = self.kinds.size
         return (

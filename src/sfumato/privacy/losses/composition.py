@@ -192,7 +192,9 @@ class LossComposition:
         """Upper bounds of ln δ + θε at every θ: (1 − e^(−x)) e^(−θx) is at most θ^θ / (1 + θ)^(1 + θ)."""
         powers, interval = _powers(self._interval), self._interval
         largest = powers * np.log(powers) - (1 + powers) * np.log1p(powers)
-        moments = (n * _log_moments(powers, *_blocks(part, interval), 1.0) for part, n in self._parts)
+        moments = (
+            n * _log_moments(powers, *_stretches_of_grid(part, interval), 1.0) for part, n in self._parts
+        )
         return sum(moments, largest)
 
     def _composed(self, number: int) -> _Tilted:
@@ -203,10 +205,10 @@ class LossComposition:
         tilt = float(_powers(interval)[number])
         parts, scale = [], 0.0
         for part, count in self._parts:
-            tilted, log_moment = _tilted(part, tilt, interval)
+            tilted, log_moment = _tilted_losses(part, tilt, interval)
             parts.append((tilted, count))
             scale += count * log_moment
-        low, high = _window(parts, interval)
+        low, high = _window_of_losses(parts, interval)
         start = math.floor(low / interval)
         size = int(fft.next_fast_len(math.ceil(high / interval) - start + 2, real=True))
         product, shift = np.ones(size // 2 + 1, dtype=np.complex128), 0
@@ -224,7 +226,7 @@ class LossComposition:
         return _Tilted(losses, masses, scale, tilt, rounding + 2 * math.exp(_LOG_OUTSIDE))
 
 
-def _tilted(part: GridLosses, tilt: float, interval: float) -> tuple[GridLosses, float]:
+def _tilted_losses(part: GridLosses, tilt: float, interval: float) -> tuple[GridLosses, float]:
     """``part`` with q in the place of p, and ln M of one release."""
     points = part.first + np.arange(len(part.masses), dtype=np.float64)
     with np.errstate(divide="ignore"):
@@ -235,7 +237,7 @@ def _tilted(part: GridLosses, tilt: float, interval: float) -> tuple[GridLosses,
     return GridLosses(part.first, weights / total, part.infinite), top + math.log(total)
 
 
-def _blocks(part: GridLosses, interval: float) -> tuple[Array, Array, Array]:
+def _stretches_of_grid(part: GridLosses, interval: float) -> tuple[Array, Array, Array]:
     """Of stretches of the grid: logarithms of their masses, their first and their last losses.
 
     They are as long as 1 / `_EXACT` of the distance from 0, so that moments are close to their bounds
@@ -262,14 +264,14 @@ def _log_moments(powers: Array, logs: Array, least: Array, most: Array, sign: fl
     return found
 
 
-def _window(parts: _Parts, interval: float) -> tuple[float, float]:
+def _window_of_losses(parts: _Parts, interval: float) -> tuple[float, float]:
     """Losses outside of which lies at most e^−46 of the composition on either side."""
     low = math.fsum(count * part.first * interval for part, count in parts)
     high = math.fsum(count * (part.first + len(part.masses) - 1) * interval for part, count in parts)
     powers = _powers(interval)
     above, below = np.zeros_like(powers), np.zeros_like(powers)
     for part, count in parts:
-        blocks = _blocks(part, interval)
+        blocks = _stretches_of_grid(part, interval)
         above += count * _log_moments(powers, *blocks, 1.0)
         below += count * _log_moments(powers, *blocks, -1.0)
     high = min(high, float(((above - _LOG_OUTSIDE) / powers).min()))

@@ -55,9 +55,9 @@ class PrivacyLoss:
     def _directions(self) -> tuple[LossComposition, ...]:
         """The world with the unit against the other and the other way round; one where they are the same."""
         certain = math.fsum(term.count * squared_mu(term) for term in self.terms if term.sampling is None)
-        releases = [(_one_release(certain, _ALWAYS, self.interval), 1)] if certain > 0 else []
+        releases = [(_losses_of_term(certain, _ALWAYS, self.interval), 1)] if certain > 0 else []
         releases += [
-            (_one_release(squared_mu(term), term.sampling, self.interval), term.count)
+            (_losses_of_term(squared_mu(term), term.sampling, self.interval), term.count)
             for term in self.terms
             if term.sampling is not None
         ]
@@ -68,7 +68,7 @@ class PrivacyLoss:
         )
 
 
-def _one_release(square: float, sampling: Sampling, interval: float) -> PairLosses:
+def _losses_of_term(square: float, sampling: Sampling, interval: float) -> PairLosses:
     """The losses of one release of μ² = ``square``."""
     if sampling.kind == "batches":
         return losses_of_batches(square, sampling, interval)
@@ -114,16 +114,18 @@ def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> flo
     )
     if math.isinf(wanted):
         return math.inf
-    variance = certain + math.fsum(term.count * _variance(term) for term in drawn)
+    variance = certain + math.fsum(term.count * _variance_of_loss(term) for term in drawn)
     releases = (certain > 0) + sum(term.count for term in drawn)
     small = _OF_SPREAD * math.sqrt(variance / releases)
     if small < wanted:
-        range_of_losses = max([certain + 20 * math.sqrt(certain), *(_largest_loss(term) for term in drawn)])
+        range_of_losses = max(
+            [certain + 20 * math.sqrt(certain), *(_largest_loss_of(term) for term in drawn)]
+        )
         wanted = min(wanted, max(small, 2e-6 * many * range_of_losses, _LEAST_INTERVAL))
     return float(1e-4 * 2.0 ** math.ceil(math.log2(wanted / 1e-4)))
 
 
-def _largest_loss(term: GaussianTerm) -> float:
+def _largest_loss_of(term: GaussianTerm) -> float:
     """Of one drawn release."""
     sampling, mu = term.sampling, math.sqrt(squared_mu(term))
     assert sampling is not None
@@ -131,7 +133,7 @@ def _largest_loss(term: GaussianTerm) -> float:
     return largest_loss(rate, mu, mu * max(sampling.apart))
 
 
-def _variance(term: GaussianTerm) -> float:
+def _variance_of_loss(term: GaussianTerm) -> float:
     """About the variance of the loss of one drawn release: w (e^(μ²) - 1), w = q², or q where it is seen."""
     sampling, square = term.sampling, squared_mu(term)
     assert sampling is not None

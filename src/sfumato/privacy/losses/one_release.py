@@ -176,16 +176,16 @@ class _Mixture:
     def forward(self, interval: float) -> Array:
         """The profile of the mixture against N(0, 1) at the points of the grid from 0 on."""
         (most,) = self._loss(np.array([TAIL + float(self._moves.max())]))
-        epsilons = _grid(most, interval)
+        epsilons = _grid_up_to(most, interval)
         places = self._places(epsilons)
-        return self._weight_beyond(-places, -1.0) - _times_exp(_normal(-places), epsilons)
+        return self._weight_beyond(-places, -1.0) - _times_exp(_normal_below(-places), epsilons)
 
     def backward(self, interval: float) -> Array:
         """The profile of N(0, 1) against the mixture at the points of the grid from 0 on."""
         (least,) = self._loss(np.array([-TAIL]))
-        epsilons = _grid(-least, interval)
+        epsilons = _grid_up_to(-least, interval)
         places = self._places(-epsilons)
-        return _normal(places) - _times_exp(self._weight_beyond(places, 1.0), epsilons)
+        return _normal_below(places) - _times_exp(self._weight_beyond(places, 1.0), epsilons)
 
     def _loss(self, places: Array) -> Array:
         """ln of the mixture's density over that of N(0, 1); it increases."""
@@ -208,13 +208,13 @@ class _Mixture:
 
     def _weight_beyond(self, places: Array, sign: float) -> Array:
         """Probability under the mixture of what lies below ``places``; mirrored, where ``sign`` is -1."""
-        total = self._rest * _normal(places)
+        total = self._rest * _normal_below(places)
         for chance, move in zip(self._chances, self._moves, strict=True):
-            total = total + chance * _normal(places - sign * move)
+            total = total + chance * _normal_below(places - sign * move)
         return total
 
 
-def _normal(places: Array) -> Array:
+def _normal_below(places: Array) -> Array:
     from scipy import special
 
     return np.asarray(special.ndtr(places), dtype=np.float64)
@@ -226,7 +226,7 @@ def _times_exp(weights: Array, epsilons: Array) -> Array:
     return np.asarray(np.exp(epsilons + logs), dtype=np.float64)
 
 
-def _grid(most: float, interval: float) -> Array:
+def _grid_up_to(most: float, interval: float) -> Array:
     return np.arange(max(1, math.ceil(most / interval)) + 1, dtype=np.float64) * interval
 
 

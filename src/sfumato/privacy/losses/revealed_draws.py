@@ -130,14 +130,14 @@ def _repeated(outcomes: Sequence[tuple[float, float]], count: int) -> _Sums:
     total: _Sums = np.zeros(1), np.ones(1), 0.0
     while count:
         if count % 2:
-            total = _of_both(total, power)
+            total = _sum_of_both(total, power)
         count //= 2
         if count:
-            power = _of_both(power, power)
+            power = _sum_of_both(power, power)
     return total
 
 
-def _of_both(one: _Sums, other: _Sums) -> _Sums:
+def _sum_of_both(one: _Sums, other: _Sums) -> _Sums:
     values, weights, beyond = _sum_on_grid(one[0], one[1], other[0], other[1])
     return values, weights, one[2] + other[2] + beyond
 
@@ -152,12 +152,12 @@ def _sum_on_grid(values: Array, weights: Array, shifts: Array, chances: Array) -
         cells = np.ceil((places - places[0]) / step).astype(np.int64)
         parts.append(np.bincount(cells, masses).astype(np.float64))
     together = np.convolve(parts[0], parts[1])
-    return _pruned(values[0] + shifts[0] + step * np.arange(len(together)), together)
+    return _without_negligible_ends(values[0] + shifts[0] + step * np.arange(len(together)), together)
 
 
 def _binomial(count: int, rate: float) -> tuple[Array, Array, float]:
     """Binomial(count, rate) as values and probabilities, and the negligible probability of larger values."""
-    return _pruned(np.arange(count + 1, dtype=np.float64), binomial_weights(count, rate))
+    return _without_negligible_ends(np.arange(count + 1, dtype=np.float64), binomial_weights(count, rate))
 
 
 def binomial_weights(count: int, rate: float) -> Array:
@@ -175,17 +175,17 @@ def _sum(values: Array, weights: Array, shifts: Array, chances: Array) -> tuple[
     if len(values) * len(shifts) <= _MOST_ATOMS:
         sums = np.add.outer(values, shifts).ravel()
         order = np.argsort(sums, kind="stable")
-        return _pruned(sums[order], np.outer(weights, chances).ravel()[order])
+        return _without_negligible_ends(sums[order], np.outer(weights, chances).ravel()[order])
     lowest = values[0] + shifts[0]
     step = (values[-1] + shifts[-1] - lowest) / _MOST_ATOMS
     probabilities = np.zeros(_MOST_ATOMS + 1)
     for shift, chance in zip(shifts, chances, strict=True):
         cells = np.minimum(np.ceil((values + shift - lowest) / step), _MOST_ATOMS).astype(np.int64)
         probabilities += chance * np.bincount(cells, weights, _MOST_ATOMS + 1)
-    return _pruned(lowest + step * np.arange(_MOST_ATOMS + 1), probabilities)
+    return _without_negligible_ends(lowest + step * np.arange(_MOST_ATOMS + 1), probabilities)
 
 
-def _pruned(values: Array, probabilities: Array) -> tuple[Array, Array, float]:
+def _without_negligible_ends(values: Array, probabilities: Array) -> tuple[Array, Array, float]:
     """Without negligible ends: the lower one is moved up to the first value kept, the upper one returned."""
     kept = np.flatnonzero(probabilities > _NEGLIGIBLE)
     first, last = int(kept[0]), int(kept[-1])

@@ -69,7 +69,7 @@ def elected_outcomes(
     Nor is there one where everybody takes part and one zone alone may elect a member: then the mixture over
     the number of terms of office is exact already (docs/hdp.md).
     """
-    zones = _alike_zones(facts, unit, members, alike)
+    zones = _zones_by_kind(facts, unit, members, alike)
     several = sum(len(zone.leaves) for zone in zones) > 1
     count = math.prod(len(zone.leaves) + 1 for zone in zones)
     if not zones or count > most or not (several or facts.draw_kind != "all"):
@@ -85,7 +85,7 @@ def elected_outcomes(
     return (Exposure(exposure.bound_name, tuple(draws), outcomes=outcomes),)
 
 
-def _alike_zones(
+def _zones_by_kind(
     facts: TreeFacts, unit: int, members: Parties, alike: Sequence[int]
 ) -> tuple[AlikeZones, ...]:
     """The zones that may elect a member, in order of the first of each kind."""

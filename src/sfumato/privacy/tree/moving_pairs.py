@@ -96,7 +96,7 @@ class RoundKinds:
             kept[named] = compute(*self._looked_at.setdefault(named, (unit, coalition)))
         return kept[named]
 
-    def numbers(self, units: IntArray, parties: Sequence[Party]) -> IntArray:
+    def kind_numbers(self, units: IntArray, parties: Sequence[Party]) -> IntArray:
         """A number for every pair of the units and parties, equal only where pairs are of a kind.
 
         Args:
@@ -113,17 +113,17 @@ class RoundKinds:
         found: IntArray = self.alike[mine][:, None] * (2 + int(self.alike.max())) + seen
         return found
 
-    def squares(self, unit: int, parties: Sequence[Party]) -> FloatArray:
+    def mu_squared(self, unit: int, parties: Sequence[Party]) -> FloatArray:
         """μ² of the round towards each of ``parties``, all edges or all devices: ``[P, 2, 2]``.
 
         Of the flow and the cut bound, under zero-out and under replace.
         """
-        numbers, table = self.numbers(np.array([unit]), parties)[0], self._tables[parties[0].kind]
+        numbers, table = self.kind_numbers(np.array([unit]), parties)[0], self._tables[parties[0].kind]
         found = table[numbers]
         if np.isnan(found).any():
             for number, place in zip(*np.unique(numbers, return_index=True), strict=True):
                 if np.isnan(table[number]).any():
-                    table[number] = self._squares(unit, parties[int(place)])
+                    table[number] = self._mu_squared_of_pair(unit, parties[int(place)])
             found = table[numbers]
         return np.asarray(found, dtype=np.float64)
 
@@ -133,7 +133,7 @@ class RoundKinds:
         kinds = int(self.alike.max()) + 1
         return {who: np.full((kinds * (kinds + 1), 2, 2), np.nan) for who in ("node", "device")}
 
-    def _squares(self, unit: int, party: Party) -> list[list[float]]:
+    def _mu_squared_of_pair(self, unit: int, party: Party) -> list[list[float]]:
         relations: tuple[Neighbours, Neighbours] = ("zero-out", "replace")
         found = self.exposures(unit, (party,))
         return [[total_mu_squared(one.releases, how) for how in relations] for one in found]
@@ -222,14 +222,14 @@ class MovingPairs:
         ones = np.ones(len(edges), dtype=np.int64)
         own, other = Relation.edge(name), Relation.edge(name, " elsewhere")
         yield from self._classes(unit, units, edges, ones, above, (own, other), each=each)
-        devices, counts = self._others(number, unit)
+        devices, counts = self._one_device_of_each_class(number, unit)
         if devices:
             places = self._places[:, [party.index for party in devices]]
             together = (places == mine[:, None]).any(axis=0)
             told = (PEER, Relation.device(" elsewhere"))
             yield from self._classes(unit, units, devices, counts, together, told, each=False)
 
-    def _others(self, number: int, unit: int) -> tuple[list[Party], IntArray]:
+    def _one_device_of_each_class(self, number: int, unit: int) -> tuple[list[Party], IntArray]:
         """One device of every class, the unit apart, and how many there are."""
         counts, firsts = self.counts.copy(), self.firsts.copy()
         counts[number] -= 1
@@ -269,21 +269,21 @@ class MovingPairs:
             elif not self.is_drawn:
                 groups = self._by_largest(unit, [parties[int(i)] for i in chosen], chosen)
             else:
-                groups = self._by_kinds(unit, [parties[int(i)] for i in chosen], chosen)
+                groups = self._grouped_by_kind(unit, [parties[int(i)] for i in chosen], chosen)
             for group in groups:
                 count = units * int(counts[group].sum())
                 yield PairClass(unit, parties[int(group[0])], relation, count)
 
-    def _numbers(self, unit: int, parties: Sequence[Party]) -> Iterator[IntArray]:
+    def _kinds_with(self, unit: int, parties: Sequence[Party]) -> Iterator[IntArray]:
         """Of every era, what kind of a pair the unit is with each of ``parties``."""
         for kinds in self.kinds:
-            yield kinds.numbers(np.array([unit]), parties)[0]
+            yield kinds.kind_numbers(np.array([unit]), parties)[0]
 
-    def _by_kinds(self, unit: int, parties: Sequence[Party], places: IntArray) -> list[IntArray]:
+    def _grouped_by_kind(self, unit: int, parties: Sequence[Party], places: IntArray) -> list[IntArray]:
         """The places of parties that are of one kind in every round, together."""
         found: dict[Any, list[int]] = {}
         if parties:
-            for place, key in zip(places, zip(*self._numbers(unit, parties), strict=True), strict=True):
+            for place, key in zip(places, zip(*self._kinds_with(unit, parties), strict=True), strict=True):
                 found.setdefault(tuple(map(int, key)), []).append(int(place))
         return [np.array(group) for group in found.values()]
 
@@ -297,7 +297,7 @@ class MovingPairs:
             return []
         totals = np.zeros((len(parties), 2, 2))
         for kinds, length in zip(self.kinds, self.lengths, strict=True):
-            totals += int(length) * kinds.squares(unit, parties)
+            totals += int(length) * kinds.mu_squared(unit, parties)
         figures = totals.min(axis=1)  # of each party, under either relation
         bounded = np.isfinite(figures).all(axis=1)
         bare = places[~bounded]
@@ -307,7 +307,7 @@ class MovingPairs:
         found, left = places[bounded], figures[bounded]
         largest = np.flatnonzero((left >= left.max(axis=0)).all(axis=1))
         if not len(largest):
-            return self._by_kinds(unit, parties, places)
+            return self._grouped_by_kind(unit, parties, places)
         first = int(largest[0])
         group = np.concatenate([found[first : first + 1], np.delete(found, first)])
         return [group, *(one for one in alone if len(one))]
