@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from itertools import starmap
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -26,7 +26,6 @@ from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.families import GROUPS
 from sfumato.notebook import preformatted
-from sfumato.privacy.groups.facts import GroupedKind
 from sfumato.spec.base import TAG, Count, Section, Whole, refuse, refuse_all
 from sfumato.spec.conflicts import TABLES, protocol_refusals
 from sfumato.spec.control import Control
@@ -43,13 +42,16 @@ from sfumato.spec.training import Training
 from sfumato.spec.transport import Air, Compression, Hop
 from sfumato.spec.used_keys import AIR_PROTOCOLS, unused_keys
 
+if TYPE_CHECKING:
+    from sfumato.privacy.groups.facts import GroupedKind
+
 Protocol = Literal[
     "h2fdp", "hfl", "hfl-dp", "pedpfl", "dp-fedavg", "hdp",
     "dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg", "pfels", "wfl-p", "wfl-pdp",
 ]  # fmt: skip
 
 
-KIND_OF: dict[str, GroupedKind] = {kind: kind for kind in get_args(GroupedKind)}
+KIND_OF = {name: cast("GroupedKind", name) for name in GROUPS.protocols}
 """Whose releases a grouped protocol makes: its own, or as a variant those of one of these protocols."""
 
 
