@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import starmap
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import (
@@ -21,6 +22,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from sfumato.spec.limits import LEAST, LEAST_SHARE, MAX_NUMBER, MAX_SEED, MOST, MOST_DECIBELS
+from sfumato.spec.refusals import Refusal, Refusals, first_refusal
 
 TAG = "="
 """First character of union tags, which pydantic puts into error locations and users must not see."""
@@ -66,6 +68,16 @@ class Section(BaseModel):
     def keys(cls) -> tuple[str, ...]:
         """The keys of this section as a user writes them."""
         return tuple(field.alias or name for name, field in cls.model_fields.items())
+
+    def refusals(self) -> Refusals:
+        """A table of what its keys must not say together; the first row that applies is raised."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _nothing_is_refused(self) -> Self:
+        if (refused := first_refusal(self, starmap(Refusal, self.refusals()))) is not None:
+            raise refuse(*refused)
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -127,14 +139,13 @@ class GroupwiseSection(Section):
         scalar = value.get(one)
         return section | {one: largest if scalar is None or scalar is listed else scalar}
 
-    @model_validator(mode="after")
-    def _list_agrees(self) -> Self:
+    def refusals(self) -> Refusals:
+        """A number that contradicts its list."""
         one, many = self.number_and_list
         number, listed = getattr(self, one), getattr(self, many)
-        if listed is not None and number != max(listed):
+        if listed is not None:
             allowed = f"must be left out beside {many}, or be its largest entry, {max(listed):g}"
-            raise refuse(one, number, allowed)
-        return self
+            yield number != max(listed), one, number, allowed
 
 
 def _checked(allowed: str, holds: Callable[[float], bool], *, whole: bool) -> BeforeValidator:

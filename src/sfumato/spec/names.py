@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import BeforeValidator
 
 from sfumato.spec.base import Section, refuse
+from sfumato.spec.refusals import Refusals
 from sfumato.user_text import decimal
 
 _LEVEL = re.compile(r"[a-z][a-z0-9_-]{0,39}")
@@ -95,13 +96,13 @@ def _fit(name: object, problem: str | None) -> object:
     return name
 
 
-def require_one_party_each(section: Section, *keys: str) -> None:
-    """Refuse ``section`` if a name is twice in its lists ``keys``."""
+def names_given_twice(section: Section, *keys: str) -> Refusals:
+    """Names that are twice in the lists ``keys`` of ``section``."""
     taken: set[str] = set()
     for key in keys:
         for number, name in enumerate(getattr(section, key)):
             if name in taken:
-                raise refuse(f"{key}[{number}]", name, "must be the name of one party only")
+                yield True, f"{key}[{number}]", name, "must be the name of one party only"
             taken.add(name)
 
 

@@ -7,10 +7,10 @@ the parts of its rows for what it was called with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from sfumato.errors import SpecError
 
@@ -26,6 +26,10 @@ class Refused(NamedTuple):
     key: str
     value: Any
     allowed: str
+
+
+Refusals: TypeAlias = Iterator[tuple[object, str, Any, str]]
+"""The parts of each `Refusal` of a table."""
 
 
 @dataclass(frozen=True)
