@@ -89,7 +89,7 @@ def facts(data: Data, devices: int) -> DatasetFacts:
     request = request_of(data, devices)
     if data.source.startswith(GIVEN):
         return describe_dataset(data.source, request)  # the name says nothing about what was given
-    return _facts(data.source, request, tuple(map(_stamp, (data.source, data.test_file))))
+    return _facts(data.source, request, tuple(map(_state_of_file, (data.source, data.test_file))))
 
 
 @lru_cache(maxsize=8)
@@ -98,7 +98,7 @@ def _facts(source: str, request: Request, stamps: tuple[object, ...]) -> Dataset
     return describe_dataset(source, request)
 
 
-def _stamp(path: str | None) -> object:
+def _state_of_file(path: str | None) -> object:
     """When a file was written last and how long it is; ``None`` where there is no such file."""
     try:
         found = os.stat(os.path.expanduser(path or ""))

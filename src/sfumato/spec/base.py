@@ -148,7 +148,7 @@ class GroupwiseSection(Section):
             yield number != max(listed), one, number, allowed
 
 
-def _checked(allowed: str, holds: Callable[[float], bool], *, whole: bool) -> BeforeValidator:
+def _number_check(allowed: str, holds: Callable[[float], bool], *, whole: bool) -> BeforeValidator:
     """A finite number for which ``holds`` is true; everything else is refused, saying what is ``allowed``.
 
     YAML 1.1 reads ``1e-5`` as a string, so a string that is a number counts as one; booleans do not.
@@ -162,16 +162,16 @@ def _checked(allowed: str, holds: Callable[[float], bool], *, whole: bool) -> Be
             except ValueError:
                 number = None
         if isinstance(number, bool) or not isinstance(number, int | float):
-            raise refuse("", value, allowed + _as_share(value, holds, whole=whole))
+            raise refuse("", value, allowed + _percent_hint(value, holds, whole=whole))
         finite = not isinstance(number, float) or math.isfinite(number)
         if not finite or not holds(number) or (whole and number != int(number)):
-            raise refuse("", value, allowed + _as_share(number, holds, whole=whole))
+            raise refuse("", value, allowed + _percent_hint(number, holds, whole=whole))
         return int(number) if whole else float(number)
 
     return BeforeValidator(check)
 
 
-def _as_share(value: Any, holds: Callable[[float], bool], *, whole: bool) -> str:
+def _percent_hint(value: Any, holds: Callable[[float], bool], *, whole: bool) -> str:
     """`` (50 % is 0.5)`` where percent may be meant: written so, or above 1 where a share is wanted."""
     said = isinstance(value, str) and value.strip().endswith("%")
     try:
@@ -184,11 +184,11 @@ def _as_share(value: Any, holds: Callable[[float], bool], *, whole: bool) -> str
     return f" ({percent:g} % is {percent / 100:g})"
 
 
-def number(least: float, most: float, *, or_zero: bool = False) -> BeforeValidator:
+def in_range(least: float, most: float, *, or_zero: bool = False) -> BeforeValidator:
     """A check that a number is from ``least`` to ``most``; or 0 besides."""
     zero = "0, or " if or_zero else ""
     allowed = f"must be {zero}a number from {least:.10g} to {most:.10g}"
-    return _checked(allowed, lambda x: least <= x <= most or (or_zero and x == 0), whole=False)
+    return _number_check(allowed, lambda x: least <= x <= most or (or_zero and x == 0), whole=False)
 
 
 def count_limit(most: int, why: str = "", *, least: int = 1, instead: str = "") -> BeforeValidator:
@@ -202,17 +202,19 @@ def count_limit(most: int, why: str = "", *, least: int = 1, instead: str = "") 
     """
     reason = f": {why}" if why else ""
     allowed = f"must be a whole number from {least} to {most:,}{instead}{reason}"
-    return _checked(allowed, lambda x: least <= x <= most, whole=True)
+    return _number_check(allowed, lambda x: least <= x <= most, whole=True)
 
 
 Flag = StrictBool
-Positive = Annotated[float, Field(ge=LEAST, le=MOST), number(LEAST, MOST)]
-NonNegative = Annotated[float, Field(ge=0, le=MOST), number(LEAST, MOST, or_zero=True)]
-Decibels = Annotated[float, Field(ge=-MOST_DECIBELS, le=MOST_DECIBELS), number(-MOST_DECIBELS, MOST_DECIBELS)]
-Rate = Annotated[float, Field(ge=LEAST_SHARE, le=1), number(LEAST_SHARE, 1)]
-OpenUnit = Annotated[float, Field(ge=LEAST_SHARE, le=1 - LEAST_SHARE), number(LEAST_SHARE, 1 - LEAST_SHARE)]
+Positive = Annotated[float, Field(ge=LEAST, le=MOST), in_range(LEAST, MOST)]
+NonNegative = Annotated[float, Field(ge=0, le=MOST), in_range(LEAST, MOST, or_zero=True)]
+Decibels = Annotated[
+    float, Field(ge=-MOST_DECIBELS, le=MOST_DECIBELS), in_range(-MOST_DECIBELS, MOST_DECIBELS)
+]
+Rate = Annotated[float, Field(ge=LEAST_SHARE, le=1), in_range(LEAST_SHARE, 1)]
+OpenUnit = Annotated[float, Field(ge=LEAST_SHARE, le=1 - LEAST_SHARE), in_range(LEAST_SHARE, 1 - LEAST_SHARE)]
 BelowOne = Annotated[
-    float, Field(ge=0, le=1 - LEAST_SHARE), number(LEAST_SHARE, 1 - LEAST_SHARE, or_zero=True)
+    float, Field(ge=0, le=1 - LEAST_SHARE), in_range(LEAST_SHARE, 1 - LEAST_SHARE, or_zero=True)
 ]
 Whole = Annotated[int, Field(ge=0, le=MAX_SEED), count_limit(MAX_SEED, least=0)]
 Count = Annotated[int, Field(ge=1, le=MAX_NUMBER), count_limit(MAX_NUMBER)]
@@ -243,7 +245,7 @@ ShareOrList = Annotated[
     Annotated[
         float,
         Field(ge=0, le=1),
-        _checked(
+        _number_check(
             "must be a share from 0 to 1, or a list of numbers like [0, 2]",
             lambda x: 0 <= x <= 1,
             whole=False,

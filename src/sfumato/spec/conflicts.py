@@ -46,12 +46,12 @@ def protocol_refusals(spec: Spec) -> Refusals:
            f"must be {' or '.join(wanted)} with protocol {spec.protocol}")
 
 
-def _clip(spec: Spec) -> Refusals:
+def _noise_without_clip(spec: Spec) -> Refusals:
     yield (spec.privacy.noise.kind != "none" and spec.privacy.clip is None, "privacy.clip", None,
            "is required: noise needs a clip, {kind: update, step or example, norm: a number above 0}")
 
 
-def _examples(spec: Spec) -> Refusals:
+def _example_level(spec: Spec) -> Refusals:
     """Poisson mini-batches, clips of examples and noise at steps: what guarantees of records rest on."""
     training, clip, noise = spec.training, spec.privacy.clip, spec.privacy.requested_noise
     if training.batches == "poisson":
@@ -108,7 +108,7 @@ def _local_optimizer(spec: Spec) -> Refusals:
          "one clipped example may turn a whole step of Adam; use privacy.noise.at: step, or "
          "privacy.clip.kind: update"),
     )
-    for applies, reason in chain(against_adam, _against_other_steps(spec)):
+    for applies, reason in chain(against_adam, _reasons_for_plain_steps(spec)):
         yield adam and applies, "training.optimizer", "adam", f"must be sgd here: {reason}"
     against_decay = (
         (clips_steps,
@@ -118,11 +118,11 @@ def _local_optimizer(spec: Spec) -> Refusals:
          "workers of several groups start from models that nobody sees, and a message would contain a part "
          "of these; use privacy.noise.at: step, or privacy.clip.kind: update"),
     )
-    for applies, reason in chain(against_decay, _against_other_steps(spec)):
+    for applies, reason in chain(against_decay, _reasons_for_plain_steps(spec)):
         yield decay and applies, "training.weight_decay", decay, f"must be 0 here: {reason}"
 
 
-def _against_other_steps(spec: Spec) -> Iterator[tuple[bool, str]]:
+def _reasons_for_plain_steps(spec: Spec) -> Iterator[tuple[bool, str]]:
     """Why local steps must be plain, whatever else they would be."""
     sums_securely = "secure-aggregation" in spec.transport.values() and family_of(spec) is TREE
     yield (spec.privacy.clips_examples and sums_securely,
@@ -131,7 +131,7 @@ def _against_other_steps(spec: Spec) -> Iterator[tuple[bool, str]]:
     yield spec.control is not None, "control sets the step size by a theorem on plain steps"
 
 
-def _zones(spec: Spec) -> Refusals:
+def _settings_of_trees(spec: Spec) -> Refusals:
     """Weights, layers' norms, placement and elections go with trees, where their rules are derived."""
     training, clip, protocol = spec.training, spec.privacy.clip, spec.protocol
     yield (training.denominator.kind != "fixed" and protocol != "hdp", "training.denominator",
@@ -260,10 +260,10 @@ def _topology(spec: Spec) -> Refusals:
         yield (topology.zones and hasattr(spec.data.partition, "edge"), "topology.zones",
                topology.zones and topology.zones.kind,
                "or data.partition.edge says who is together: give one")
-    yield from _fixed_participation(spec, topology)
+    yield from _too_many_participants(spec, topology)
 
 
-def _fixed_participation(spec: Spec, topology: Star | Tree) -> Refusals:
+def _too_many_participants(spec: Spec, topology: Star | Tree) -> Refusals:
     """More devices than the smallest part has, as far as the spec tells."""
     participation = spec.training.participation
     if isinstance(topology, Star):
@@ -282,6 +282,7 @@ def _fixed_participation(spec: Spec, topology: Star | Tree) -> Refusals:
 
 
 TABLES: tuple[Callable[[Spec], Refusals], ...] = (
-    _clip, _examples, _local_optimizer, _zones, _faults, _neighbours, _data, _radio, _task, _topology,
+    _noise_without_clip, _example_level, _local_optimizer, _settings_of_trees, _faults, _neighbours, _data,
+    _radio, _task, _topology,
 )
 """One refusal of each may be raised at once."""

@@ -14,7 +14,7 @@ from sfumato.spec.base import (
     Whole,
     by_kind,
     count_limit,
-    number,
+    in_range,
     one_or_list,
     refuse,
 )
@@ -25,8 +25,8 @@ from sfumato.spec.refusals import Refusals
 DATA_SUFFIXES = (".csv", ".parquet", ".npz")
 """How the names of files end that ``data.source`` may be, without regard to case."""
 
-Sigma = Annotated[float, Field(ge=0, le=MOST_SIGMA), number(LEAST, MOST_SIGMA, or_zero=True)]
-Bound = Annotated[float, Field(ge=-MOST, le=MOST), number(-MOST, MOST)]
+Sigma = Annotated[float, Field(ge=0, le=MOST_SIGMA), in_range(LEAST, MOST_SIGMA, or_zero=True)]
+Bound = Annotated[float, Field(ge=-MOST, le=MOST), in_range(-MOST, MOST)]
 EmptyDevices = Literal["refuse", "allow"]
 
 

@@ -83,14 +83,14 @@ def as_site_name(name: object) -> object:
     """The name of a site, a number as text; refused if it is unfit."""
     if isinstance(name, int) and not isinstance(name, bool):
         name = str(name)  # as YAML reads 12
-    return _fit(name, unfit_site_name(name))
+    return _refused_if_unfit(name, unfit_site_name(name))
 
 
 def _party_name(name: object) -> object:
-    return _fit(name, unfit_party_name(name))
+    return _refused_if_unfit(name, unfit_party_name(name))
 
 
-def _fit(name: object, problem: str | None) -> object:
+def _refused_if_unfit(name: object, problem: str | None) -> object:
     if problem is not None:
         raise refuse("", name, problem)
     return name

@@ -16,14 +16,14 @@ from sfumato.spec.base import (
     Section,
     ShareOrList,
     by_kind,
-    number,
+    in_range,
 )
 from sfumato.spec.limits import LEAST_DELTA, LEAST_SHARE, LEAST_SOURCE, MOST_SOURCE
 from sfumato.spec.refusals import Refusals
 
-Delta = Annotated[float, Field(ge=LEAST_DELTA, le=1 - LEAST_SHARE), number(LEAST_DELTA, 1 - LEAST_SHARE)]
+Delta = Annotated[float, Field(ge=LEAST_DELTA, le=1 - LEAST_SHARE), in_range(LEAST_DELTA, 1 - LEAST_SHARE)]
 SourceMultiplier = Annotated[
-    float, Field(ge=0, le=MOST_SOURCE), number(LEAST_SOURCE, MOST_SOURCE, or_zero=True)
+    float, Field(ge=0, le=MOST_SOURCE), in_range(LEAST_SOURCE, MOST_SOURCE, or_zero=True)
 ]
 Unit = Literal["device", "record", "both"]
 """What a spec protects: all data of a device, any one record of it, or either."""

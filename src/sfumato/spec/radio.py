@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from sfumato.spec.base import TAG, Count, Decibels, Positive, Section, count_limit, number, refuse
+from sfumato.spec.base import TAG, Count, Decibels, Positive, Section, count_limit, in_range, refuse
 from sfumato.spec.limits import LEAST, MOST_METRES, MOST_PATHLOSS, MOST_SHADOWING_DB
 from sfumato.spec.refusals import Refusals
 
@@ -16,11 +16,11 @@ RICIAN_K_DB = 10.0
 _AIR_KEYS = ("gain", "snr_db", "noise_std", "subcarriers", "slot_s", "spacing_hz")
 
 
-Metres = Annotated[float, Field(ge=REFERENCE_M, le=MOST_METRES), number(REFERENCE_M, MOST_METRES)]
+Metres = Annotated[float, Field(ge=REFERENCE_M, le=MOST_METRES), in_range(REFERENCE_M, MOST_METRES)]
 """The path loss is given from the reference distance on."""
 
 
-PathlossExponent = Annotated[float, Field(ge=LEAST, le=MOST_PATHLOSS), number(LEAST, MOST_PATHLOSS)]
+PathlossExponent = Annotated[float, Field(ge=LEAST, le=MOST_PATHLOSS), in_range(LEAST, MOST_PATHLOSS)]
 
 
 class Gain(Section):
@@ -97,7 +97,7 @@ class LinkRadio(_Links):
         default=None, description="of rician: direct over scattered power, dB"
     )
     shadowing_db: Annotated[
-        float, Field(ge=0, le=MOST_SHADOWING_DB), number(LEAST, MOST_SHADOWING_DB, or_zero=True)
+        float, Field(ge=0, le=MOST_SHADOWING_DB), in_range(LEAST, MOST_SHADOWING_DB, or_zero=True)
     ] = Field(default=0.0, description="standard deviation; drawn once a device")
     radius_m: Metres = Field(default=100.0, description="devices are uniform over a disc around the edge")
     distances_m: Distances | None = Field(
@@ -131,7 +131,7 @@ class AirRadio(_Links):
 
     @model_validator(mode="before")
     @classmethod
-    def _filled(cls, value: Any) -> Any:
+    def _with_gain_of_preset(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
         gain = value.get("gain")
@@ -162,7 +162,7 @@ class NoRadio(Section):
         return {} if value == "none" else value
 
 
-def _which(value: Any) -> str:
+def _tag_of_radio(value: Any) -> str:
     if value == "none" or isinstance(value, NoRadio):
         return TAG + "none"
     if isinstance(value, Section):
@@ -179,5 +179,5 @@ Radio = Annotated[
     Annotated[LinkRadio, Tag(TAG + "h2fdp")]
     | Annotated[AirRadio, Tag(TAG + "pfels")]
     | Annotated[NoRadio, Tag(TAG + "none")],
-    Discriminator(_which),
+    Discriminator(_tag_of_radio),
 ]

@@ -134,16 +134,16 @@ def unused_keys(spec: Spec) -> Iterator[Refused]:
     """
     if spec.is_of_a_run:
         return
-    for key, value in _of_other_families(spec):
+    for key, value in _keys_of_other_families(spec):
         kinds = " or ".join(next(f for f in FAMILIES if key in f.keys).topologies)
         yield Refused(key, value, f"goes with topology.kind: {kinds} only")
-    for key, value in _written(spec):
+    for key, value in _keys_that_differ_from_defaults(spec):
         condition = CONDITIONS.get(key)
         if condition is not None and not condition.holds(spec):
             yield Refused(key, value, condition.allowed)
 
 
-def _of_other_families(spec: Spec) -> Iterator[tuple[str, Any]]:
+def _keys_of_other_families(spec: Spec) -> Iterator[tuple[str, Any]]:
     mine = family_of(spec)
     for family in FAMILIES:
         for key in family.keys if family is not mine else ():
@@ -152,7 +152,7 @@ def _of_other_families(spec: Spec) -> Iterator[tuple[str, Any]]:
                 yield key, None if isinstance(value, Section) else value
 
 
-def _written(section: Section, place: str = "") -> Iterator[tuple[str, Any]]:
+def _keys_that_differ_from_defaults(section: Section, place: str = "") -> Iterator[tuple[str, Any]]:
     """Keys whose values are not the defaults, with these values, sections before what is in them."""
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
@@ -162,4 +162,4 @@ def _written(section: Section, place: str = "") -> Iterator[tuple[str, Any]]:
         is_section = isinstance(value, Section)
         yield key, None if is_section else list(value) if isinstance(value, tuple) else value
         if is_section and key not in WHOLE:
-            yield from _written(value, key)
+            yield from _keys_that_differ_from_defaults(value, key)
