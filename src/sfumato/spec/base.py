@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import starmap
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import (
@@ -22,7 +21,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from sfumato.spec.limits import LEAST, LEAST_SHARE, MAX_NUMBER, MAX_SEED, MOST, MOST_DECIBELS
-from sfumato.spec.refusals import Refusal, Refusals, first_refusal
+from sfumato.spec.refusals import Refusals, first_refused
 
 TAG = "="
 """First character of union tags, which pydantic puts into error locations and users must not see."""
@@ -70,12 +69,12 @@ class Section(BaseModel):
         return tuple(field.alias or name for name, field in cls.model_fields.items())
 
     def refusals(self) -> Refusals:
-        """A table of what its keys must not say together; the first row that applies is raised."""
+        """The table of what its keys must not say together; none by default."""
         yield from ()
 
     @model_validator(mode="after")
     def _nothing_is_refused(self) -> Self:
-        if (refused := first_refusal(self, starmap(Refusal, self.refusals()))) is not None:
+        if (refused := first_refused(self.refusals())) is not None:
             raise refuse(*refused)
         return self
 

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
-from itertools import starmap
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 from pydantic import (
@@ -35,7 +34,7 @@ from sfumato.spec.limits import MAX_WATCHED
 from sfumato.spec.model import Metric, Model
 from sfumato.spec.privacy import Privacy
 from sfumato.spec.radio import NoRadio, Radio
-from sfumato.spec.refusals import Refusal, first_refusal
+from sfumato.spec.refusals import first_refused
 from sfumato.spec.renamed_keys import with_new_keys
 from sfumato.spec.topology import Topology, Tree, Trust
 from sfumato.spec.training import Training
@@ -158,7 +157,7 @@ class Spec(Section):
         """What does not fit, one error of every table that has one; ``unless`` it raises one of these."""
         for table in (protocol_refusals, *TABLES):
             with suppress(*unless):
-                if (refused := first_refusal(self, starmap(Refusal, table(self)))) is not None:
+                if (refused := first_refused(table(self))) is not None:
                     yield refuse(*refused)
                     if table is protocol_refusals:
                         return  # the others are about topologies of the protocol

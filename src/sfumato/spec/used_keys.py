@@ -156,7 +156,10 @@ def _keys_that_differ_from_defaults(section: Section, place: str = "") -> Iterat
     """Keys whose values are not the defaults, with these values, sections before what is in them."""
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
-        if not field.is_required() and value == field.get_default(call_default_factory=True):
+        default = (
+            field.default if field.default_factory is None else field.get_default(call_default_factory=True)
+        )
+        if value == default:  # a required field has no default, which equals nothing
             continue
         key = f"{place}.{field.alias or name}".lstrip(".")
         is_section = isinstance(value, Section)
