@@ -271,6 +271,56 @@ def behaviour_of(document: dict[str, Any]) -> Behaviour:
     return Behaviour((repr(said), *rows), notes)
 
 
+_KEYS = {
+    "": "name protocol seed data model topology trust training privacy transport radio air compression "
+    "faults "
+    "control evaluate_every metrics versions hashes watch",
+    "data": "source partition examples_per_device image_column feature_columns label_column group_column "
+    "site_column scale test_fraction test_file test_column task vocabulary",
+    "model": "kind bias hidden trained rank",
+    "topology": "kind devices device_names edges devices_per_edge levels level_names sites file "
+    "supernodes zones structure groups group_names worker_names stated eras moves",
+    "topology.eras": "from_round groups",
+    "topology.zones": "kind members",
+    "topology.moves": "rate trace file drawn_at",
+    "trust": "cloud trusted_edges trusted_aggregators trusted from",
+    "training": "rounds local_steps local_epochs edge_every edge_at_global aggregate_every merge_every "
+    "batch_size learning_rate "
+    "momentum loss optimizer weight_decay participation global_update weights denominator server batches "
+    "drift_correction",
+    "training.optimizer": "kind beta1 beta2 epsilon",
+    "training.drift_correction": "kind mu",
+    "training.participation": "kind rate rates count",
+    "training.weights": "kind examples",
+    "training.denominator": "kind min_weight",
+    "training.server": "optimizer learning_rate momentum beta1 beta2 epsilon",
+    "privacy": "delta clip noise mechanism neighbours unit",
+    "privacy.clip": "kind norm norms per_layer adapt",
+    "privacy.clip.adapt": "quantile rate share",
+    "privacy.noise": "kind multiplier multipliers placement epsilon for formula c2 sources calibrated_from "
+    "at",
+    "privacy.noise.placement": "device edge device_fraction levels cloud",
+    "privacy.mechanism": "kind law",
+    "radio": "preset access bits_per_parameter wired_power_dbm wired_rate_bps power_dbm bandwidth_hz "
+    "noise_density_dbm_hz reference_gain_db pathloss_exponent fading k_factor_db shadowing_db radius_m "
+    "distances_m "
+    "broadcast_power_dbm gain noise_std snr_db subcarriers slot_s spacing_hz",
+    "air": "power_control beta min_gain csi",
+    "air.csi": "gain_error phase_error_rad max_error_std",
+    "compression": "kind ratio error_feedback bits",
+    "faults": "dropout_rate supernode_failure_rate survival_threshold when_supernode_fails",
+    "faults.dropout_rate": "advertise share mask consent unmask",
+    "control": "energy delay optimality_gap_weight optimality_gap_scale max_steps max_devices per_edge "
+    "draw smoothness estimates step_size bounds budget_policy",
+    "control.bounds": "smoothness gradient",
+    "control.estimates": "multiplier bound",
+}
+DECLARED = frozenset(
+    f"{section}.{key}".lstrip(".") for section, keys in _KEYS.items() for key in keys.split()
+)
+"""Every key that has an effect somewhere, as the tests show: a new one is written here, and tried."""
+
+
 def keys_of_models() -> set[str]:
     """Every key that a user may write, dotted, off the models; not those inside a whole section."""
     return set(_keys(Spec, ""))

@@ -41,7 +41,7 @@ def open_npz(path: Path, columns: Columns) -> tuple[Rows, Rows | None]:
         SpecError: an array that the spec names is missing.
         DataError: the file is damaged, or an array has another shape or type than it should.
     """
-    headers = _headers(path)
+    headers = _headers_of_arrays(path)
     features, label = columns.image or "features", _label_of(columns)
     site = columns.site or ("sites" if "sites" in headers else None)
     named = {"image": features, "label": label, "group": columns.group, "site": site}
@@ -53,13 +53,13 @@ def open_npz(path: Path, columns: Columns) -> tuple[Rows, Rows | None]:
 
     def part(prefix: str) -> Rows:
         def lines(name: str | None) -> NDArray[Any] | None:
-            return None if name is None or prefix else _read(path, name)
+            return None if name is None or prefix else _read_array(path, name)
 
         return array_rows(
             f"{path}: {prefix}{features}",
             headers[prefix + features],
-            lambda: _read(path, prefix + features),
-            None if label is None else _read(path, prefix + label),
+            lambda: _read_array(path, prefix + features),
+            None if label is None else _read_array(path, prefix + label),
             groups=lines(columns.group),
             sites=lines(site),
             columns=columns,
@@ -108,11 +108,11 @@ def array_rows(
     targets = None
     if columns.task == "classification":
         assert labels is not None  # every reader has them
-        classes = _labels(name, _line(name, "labels", labels, rows))
+        classes = _checked_labels(name, _checked_column(name, "labels", labels, rows))
     else:
         classes = np.zeros(rows, np.int64)
         if labels is not None and columns.task != "next-token":
-            targets = targets_of(columns, _line(name, "labels", labels, rows, most=2), name)
+            targets = targets_of(columns, _checked_column(name, "labels", labels, rows, most=2), name)
 
     def read_features(chosen: NDArray[np.int64]) -> NDArray[np.float32]:
         with np.errstate(over="ignore"):
@@ -126,8 +126,8 @@ def array_rows(
         shape,
         read_features,
         is_image=in_bytes and len(shape) == 3,
-        groups=None if groups is None else _numbers(_line(name, "groups", groups, rows)),
-        sites=None if sites is None else _names(name, _line(name, "sites", sites, rows)),
+        groups=None if groups is None else _group_numbers(_checked_column(name, "groups", groups, rows)),
+        sites=None if sites is None else _site_names(name, _checked_column(name, "sites", sites, rows)),
         targets=targets,
     )
 
@@ -145,7 +145,7 @@ def _shape_of_one(name: str, header: ArrayHeader) -> tuple[int, ...]:
     return (1, *shape[1:]) if len(shape) == 3 else shape[1:]
 
 
-def _line(name: str, what: str, values: NDArray[Any], rows: int, *, most: int = 1) -> NDArray[Any]:
+def _checked_column(name: str, what: str, values: NDArray[Any], rows: int, *, most: int = 1) -> NDArray[Any]:
     if values.shape[:1] != (rows,) or values.ndim > most:
         raise DataError(
             f"{name}: {rows:,} rows of features, but {what} of shape {values.shape}, not [{rows}]"
@@ -153,7 +153,7 @@ def _line(name: str, what: str, values: NDArray[Any], rows: int, *, most: int = 
     return values
 
 
-def _labels(name: str, labels: NDArray[Any]) -> NDArray[Any]:
+def _checked_labels(name: str, labels: NDArray[Any]) -> NDArray[Any]:
     if labels.dtype.kind == "b":
         return labels.astype(np.int64)
     if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels.tolist()):
@@ -163,11 +163,11 @@ def _labels(name: str, labels: NDArray[Any]) -> NDArray[Any]:
     return labels
 
 
-def _numbers(groups: NDArray[Any]) -> NDArray[np.int64]:
+def _group_numbers(groups: NDArray[Any]) -> NDArray[np.int64]:
     return np.unique(groups, return_inverse=True)[1].astype(np.int64)
 
 
-def _names(name: str, sites: NDArray[Any]) -> NDArray[np.str_]:
+def _site_names(name: str, sites: NDArray[Any]) -> NDArray[np.str_]:
     whole = sites.dtype.kind in "iuU"
     if not whole and not all(isinstance(site, str | int) for site in sites.tolist()):
         raise DataError(f"{name}: sites must be text or whole numbers, not {sites.dtype}")
@@ -178,7 +178,7 @@ def _names(name: str, sites: NDArray[Any]) -> NDArray[np.str_]:
     return texts
 
 
-def _headers(path: Path) -> Mapping[str, ArrayHeader]:
+def _headers_of_arrays(path: Path) -> Mapping[str, ArrayHeader]:
     """Shape and type of every array in the file."""
     found = {}
     try:
@@ -206,7 +206,7 @@ def _headers(path: Path) -> Mapping[str, ArrayHeader]:
     return found
 
 
-def _read(path: Path, name: str) -> NDArray[Any]:
+def _read_array(path: Path, name: str) -> NDArray[Any]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return np.asarray(arrays[name])

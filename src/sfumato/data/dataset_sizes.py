@@ -6,11 +6,11 @@ import os
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from sfumato.data import partition as division
 from sfumato.data.builtin_datasets import BUILT_IN, DatasetFacts, tabulated_facts
 from sfumato.data.locate import AS_FOUND, Columns, Request, locate
+from sfumato.data.split_counts import IntArray
 from sfumato.errors import DataError, SpecError
 from sfumato.network.tree import Tree
 from sfumato.spec.data import (
@@ -89,7 +89,7 @@ def facts(data: Data, devices: int) -> DatasetFacts:
     request = request_of(data, devices)
     if data.source.startswith(GIVEN):
         return describe_dataset(data.source, request)  # the name says nothing about what was given
-    return _facts(data.source, request, tuple(map(_stamp, (data.source, data.test_file))))
+    return _facts(data.source, request, tuple(map(_state_of_file, (data.source, data.test_file))))
 
 
 @lru_cache(maxsize=8)
@@ -98,7 +98,7 @@ def _facts(source: str, request: Request, stamps: tuple[object, ...]) -> Dataset
     return describe_dataset(source, request)
 
 
-def _stamp(path: str | None) -> object:
+def _state_of_file(path: str | None) -> object:
     """When a file was written last and how long it is; ``None`` where there is no such file."""
     try:
         found = os.stat(os.path.expanduser(path or ""))
@@ -139,7 +139,7 @@ def check_population(spec: Spec, tree: Tree) -> tuple[str, ...]:
     return site_notes(spec, known)
 
 
-def known_examples(spec: Spec, devices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+def known_examples(spec: Spec, devices: IntArray) -> IntArray | None:
     """Number of examples of every device; ``None`` where the counts of the data set do not settle them.
 
     Args:
@@ -162,7 +162,7 @@ def known_examples(spec: Spec, devices: npt.NDArray[np.int64]) -> npt.NDArray[np
     return None if (sizes != sizes[0]).any() else sizes
 
 
-def device_examples(spec: Spec, tree: Tree) -> npt.NDArray[np.int64]:
+def device_examples(spec: Spec, tree: Tree) -> IntArray:
     """Number of examples of every device, ``[devices]``.
 
     Raises:
@@ -199,7 +199,7 @@ def mean_examples(spec: Spec, tree: Tree) -> float:
     return known.train_examples / tree.device_count
 
 
-def label_counts(data: Data, devices: int, *, seed: int) -> npt.NDArray[np.int64]:
+def label_counts(data: Data, devices: int, *, seed: int) -> IntArray:
     """Examples of each label that every device gets ``[devices, labels]``, the very ones of a run.
 
     Raises:
@@ -223,19 +223,34 @@ def label_counts(data: Data, devices: int, *, seed: int) -> npt.NDArray[np.int64
     return division.planned_label_counts(rule, devices, known.class_counts, seed=seed)
 
 
-def _sizes(spec: Spec, known: DatasetFacts, devices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+def _sizes(spec: Spec, known: DatasetFacts, devices: IntArray) -> IntArray | None:
     """Examples of every device, as far as the counts of the data set settle them."""
-    sites = None
+    rule, site_counts = spec.data.partition, None
+    if isinstance(rule, FlowerPartition) and known.site_counts is None:
+        return None
     if known.site_counts is not None:
         from sfumato.data.sites import site_places
 
         sites = site_places(spec, known, devices)
-    return division.partition_sizes(
-        spec.data.partition,
-        devices if sites is None else sites.devices,
+        assert sites is not None  # the data name sites
+        devices, site_counts = sites.devices, sites.counts.tobytes()
+    return _sizes_from_counts(rule, devices.astype(np.int64).tobytes(), known, site_counts, spec.seed)
+
+
+@lru_cache(maxsize=2)
+def _sizes_from_counts(
+    rule: PartitionRule, devices: bytes, known: DatasetFacts, site_counts: bytes | None, seed: int
+) -> IntArray | None:
+    """The sizes of a partition, computed once: an account needs them several times."""
+    sizes = division.partition_sizes(
+        rule,
+        np.frombuffer(devices, np.int64),
         examples=known.train_examples,
-        seed=spec.seed,
+        seed=seed,
         class_counts=known.class_counts,
         group_counts=known.group_counts,
-        site_counts=None if sites is None else sites.counts,
+        site_counts=None if site_counts is None else np.frombuffer(site_counts, np.int64),
     )
+    if sizes is not None:
+        sizes.setflags(write=False)
+    return sizes

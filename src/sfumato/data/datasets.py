@@ -68,17 +68,17 @@ def _load_synthetic(place: DataLocation, request: Request) -> Dataset:
     return Dataset(synthetic_facts(place.examples), *make_synthetic(place.examples, seed=request.seed))
 
 
-def _load_made(place: DataLocation, request: Request) -> Dataset:
+def _load_from_factory(place: DataLocation, request: Request) -> Dataset:
     """What a factory of the user's own returns, checked; taken as it is."""
     where = "data.source"
     factory = find_factory(where, place.source)
     made = call_user_code(where, place.source, "the factory failed", lambda: factory())
     if not isinstance(made, Dataset):
         raise SpecError(where, place.source, f"must return a Dataset, not {type(made).__name__}")
-    return _fitting(renamed(made, place.source), request.columns)
+    return _checked_for_task(renamed(made, place.source), request.columns)
 
 
-def _fitting(data: Dataset, columns: Columns) -> Dataset:
+def _checked_for_task(data: Dataset, columns: Columns) -> Dataset:
     """``data`` that were made elsewhere, as the task needs them.
 
     Raises:
@@ -116,26 +116,30 @@ def _target_count(columns: Columns, targets: NDArray[np.float32] | None) -> int 
     return None if targets is None else int(targets.shape[1])
 
 
-def _describe_made(place: DataLocation, request: Request) -> DatasetFacts:
+def _describe_from_factory(place: DataLocation, request: Request) -> DatasetFacts:
     if not user_code_is_allowed():
         raise DataError(
             f"{place.source}: the sizes of data that a factory returns are known in a run only; "
             "accounting runs no code that a spec names"
         )
-    return _load_made(place, request).facts
+    return _load_from_factory(place, request).facts
 
 
-def _known(data: Dataset, place: DataLocation, request: Request) -> Dataset:
+def _standardised(data: Dataset, place: DataLocation, request: Request) -> Dataset:
     """``data`` of images, of the size that the catalogue says, standardised."""
     _check_facts(data.facts, place.built_in, request.test_fraction)
-    _standardise(data, place.built_in)
+    _standardise_in_place(data, place.built_in)
     return data
 
 
 def _load_table(place: DataLocation, request: Request) -> Dataset:
-    train, test = _open(place, request.columns, download=True)
+    train, test = _open_hub_splits(place, request.columns, download=True)
     data = _load_hub(train, test, place.source, request)
-    return _known(data, place, request) if hub.is_image_table(train) else _as_tokens(data, request.columns)
+    return (
+        _standardised(data, place, request)
+        if hub.is_image_table(train)
+        else _as_tokens(data, request.columns)
+    )
 
 
 def _describe_idx(place: DataLocation, request: Request) -> DatasetFacts:
@@ -146,7 +150,7 @@ def _describe_idx(place: DataLocation, request: Request) -> DatasetFacts:
 
 
 def _describe_table(place: DataLocation, request: Request) -> DatasetFacts:
-    train, test = _open(place, request.columns, download=False)
+    train, test = _open_hub_splits(place, request.columns, download=False)
     split = _split_labels(train, test, request.test_fraction)
     shape = hub.read_features(train, split.rows[:1]).shape[1:]
     facts = facts_of(place.source, split, shape, _target_count(request.columns, hub.read_targets(train)))
@@ -178,7 +182,7 @@ def _open_own(place: DataLocation, columns: Columns, test_file: str | None) -> t
 
 def _load_own(place: DataLocation, request: Request) -> Dataset:
     if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
-        return _fitting(renamed(made, place.source), request.columns)
+        return _checked_for_task(renamed(made, place.source), request.columns)
     train, test = _open_own(place, request.columns, request.test_file)
     split = split_of(train, test, request.test_fraction)
     features, test_features = features_of(train, test, split)
@@ -186,12 +190,12 @@ def _load_own(place: DataLocation, request: Request) -> Dataset:
     facts = facts_of(place.source, split, train.shape, _target_count(request.columns, targets[0]))
     arrays = (features, split.labels, test_features, split.test_labels, split.groups, split.sites)
     data = Dataset(facts, *arrays, *targets)
-    return _known(data, place, request) if train.is_image else _as_tokens(data, request.columns)
+    return _standardised(data, place, request) if train.is_image else _as_tokens(data, request.columns)
 
 
 def _describe_own(place: DataLocation, request: Request) -> DatasetFacts:
     if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
-        return _fitting(renamed(made, place.source), request.columns).facts
+        return _checked_for_task(renamed(made, place.source), request.columns).facts
     train, test = _open_own(place, request.columns, request.test_file)
     split = split_of(train, test, request.test_fraction)
     return facts_of(place.source, split, train.shape, _target_count(request.columns, train.targets))
@@ -201,11 +205,11 @@ _OWN = Reader(_load_own, _describe_own)
 READERS: Mapping[Form, Reader] = {
     "synthetic": Reader(_load_synthetic, lambda place, request: synthetic_facts(place.examples)),
     "digits": Reader(
-        lambda place, request: _known(_load_digits(), place, request),
+        lambda place, request: _standardised(_load_digits(), place, request),
         lambda place, request: tabulated_facts(place.source),
     ),
-    "factory": Reader(_load_made, _describe_made),
-    "idx": Reader(lambda place, request: _known(_load_idx(place), place, request), _describe_idx),
+    "factory": Reader(_load_from_factory, _describe_from_factory),
+    "idx": Reader(lambda place, request: _standardised(_load_idx(place), place, request), _describe_idx),
     "folder": Reader(_load_table, _describe_table),
     "hub": Reader(_load_table, _describe_table),
     "csv": _OWN,
@@ -216,7 +220,9 @@ READERS: Mapping[Form, Reader] = {
 }
 
 
-def _open(place: DataLocation, columns: Columns, *, download: bool) -> tuple[HubSplit, HubSplit | None]:
+def _open_hub_splits(
+    place: DataLocation, columns: Columns, *, download: bool
+) -> tuple[HubSplit, HubSplit | None]:
     if place.form == "folder":
         return hub.open_folder(place.folder, columns)
     hub_id = place.source
@@ -301,7 +307,7 @@ def _check_facts(found: DatasetFacts, built_in: BuiltIn | None, test_fraction: f
             )
 
 
-def _standardise(data: Dataset, built_in: BuiltIn | None) -> None:
+def _standardise_in_place(data: Dataset, built_in: BuiltIn | None) -> None:
     mean, std = scaling(built_in)
     for features in (data.train_features, data.test_features):
         # In place: the arrays are still ours alone, and two copies of the largest sets do not fit.

@@ -62,7 +62,7 @@ def open_folder(folder: Path, columns: Columns) -> tuple[HubSplit, HubSplit | No
     except Exception as error:  # whatever damage there is, the user needs one line
         raise DataError(f"{folder}: cannot be read as a saved data set ({first_line(error)})") from error
     splits = opened if isinstance(opened, library.DatasetDict) else {"train": opened}
-    return _tables(splits, columns, str(folder))
+    return _splits_of(splits, columns, str(folder))
 
 
 def open_hub(
@@ -105,64 +105,66 @@ def open_hub(
         if download and is_offline:
             hint = "; HF_HUB_OFFLINE or HF_DATASETS_OFFLINE is set, so it was not sought on the Hub"
         raise DataError(f"{hub_id}: not in {before}nor in {place} ({first_line(failure)}){hint}") from failure
-    return _tables(opened, columns, hub_id)
+    return _splits_of(opened, columns, hub_id)
 
 
-def read_labels(table: HubSplit) -> NDArray[Any]:
+def read_labels(split: HubSplit) -> NDArray[Any]:
     """Labels [N] as stored, integers or strings, without the features; 0 where no classes are learnt.
 
     Raises:
         DataError: a label is missing or is neither an integer nor a string.
     """
-    if table.columns.task != "classification":
-        return np.zeros(len(table.rows), np.int64)
-    label = table.labels[0]
-    values = _column(table, label)
+    if split.columns.task != "classification":
+        return np.zeros(len(split.rows), np.int64)
+    label = split.labels[0]
+    values = _values_of_column(split, label)
     if values.dtype.kind not in "iuUO" or (values.dtype.kind == "O" and not isinstance(values[0], str)):
         raise DataError(f"column '{label}': labels must be integers or strings")
     return values
 
 
-def read_targets(table: HubSplit) -> NDArray[np.float32] | None:
+def read_targets(split: HubSplit) -> NDArray[np.float32] | None:
     """What a model learns to predict, [N, K], where that is not the label.
 
     Raises:
         DataError: a value is missing or no number, or of a label set neither 0 nor 1.
     """
-    if table.columns.task not in ("regression", "multi-label"):
+    if split.columns.task not in ("regression", "multi-label"):
         return None
-    rows = table.rows.select_columns(list(table.labels)).with_format("numpy")[:]
-    found = [np.asarray(rows[name]) for name in table.labels]
+    rows = split.rows.select_columns(list(split.labels)).with_format("numpy")[:]
+    found = [np.asarray(rows[name]) for name in split.labels]
     parts = [
-        targets_of(table.columns, part, f"column '{name}'")
-        for part, name in zip(found, table.labels, strict=True)
+        targets_of(split.columns, part, f"column '{name}'")
+        for part, name in zip(found, split.labels, strict=True)
     ]
     return np.concatenate(parts, axis=1)
 
 
-def read_groups(table: HubSplit) -> NDArray[np.int64] | None:
+def read_groups(split: HubSplit) -> NDArray[np.int64] | None:
     """Natural group of each row [N], numbered from 0 in sorted order; ``None`` if none was asked for.
 
     Raises:
         DataError: a row has no group.
     """
-    if table.group is None:
+    if split.group is None:
         return None
-    return np.unique(_column(table, table.group), return_inverse=True)[1].astype(np.int64)
+    return np.unique(_values_of_column(split, split.group), return_inverse=True)[1].astype(np.int64)
 
 
-def read_sites(table: HubSplit) -> NDArray[np.str_] | None:
+def read_sites(split: HubSplit) -> NDArray[np.str_] | None:
     """Name of the site of each row [N]; ``None`` if none was asked for.
 
     Raises:
         DataError: a row has no site.
     """
-    if table.site is None:
+    if split.site is None:
         return None
-    return np.array([str(site).strip() for site in _column(table, table.site).tolist()], dtype=np.str_)
+    return np.array(
+        [str(site).strip() for site in _values_of_column(split, split.site).tolist()], dtype=np.str_
+    )
 
 
-def read_features(table: HubSplit, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+def read_features(split: HubSplit, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
     """Features of ``rows`` (all by default): images [N, C, H, W] in [0, 1] or vectors [N, F] as stored.
 
     Bytes are divided by 255; other numbers are taken as they are.
@@ -170,33 +172,33 @@ def read_features(table: HubSplit, rows: NDArray[np.int64] | None = None) -> NDA
     Raises:
         DataError: examples differ in shape, an image has an unusual mode, or a value is not finite.
     """
-    chosen = table.rows.select_columns([table.features])
+    chosen = split.rows.select_columns([split.features])
     if rows is not None:
         chosen = chosen.select(rows)
     decode: _Decode = _decode_images
-    if not _is_image(table.rows, table.features):
-        decode = partial(_decode_vectors, are_tokens=table.columns.vocabulary is not None)
+    if not _is_image(split.rows, split.features):
+        decode = partial(_decode_vectors, are_tokens=split.columns.vocabulary is not None)
     out: NDArray[np.float32] | None = None
     start = 0
-    for block in decode(chosen, table.features):
+    for block in decode(chosen, split.features):
         if out is None:
             out = np.empty((len(chosen), *block.shape[1:]), np.float32)
         if block.shape[1:] != out.shape[1:]:
             raise DataError(
-                f"column '{table.features}': examples of shape {out.shape[1:]} and {block.shape[1:]}"
+                f"column '{split.features}': examples of shape {out.shape[1:]} and {block.shape[1:]}"
             )
         out[start : start + len(block)] = block
         start += len(block)
     if out is None:
-        raise DataError(f"column '{table.features}': no rows")
+        raise DataError(f"column '{split.features}': no rows")
     if not np.isfinite(out).all():
-        raise DataError(f"column '{table.features}': some values are not finite")
+        raise DataError(f"column '{split.features}': some values are not finite")
     return out
 
 
-def is_image_table(table: HubSplit) -> bool:
+def is_image_table(split: HubSplit) -> bool:
     """Whether the features are images, hence in [0, 1]."""
-    return _is_image(table.rows, table.features)
+    return _is_image(split.rows, split.features)
 
 
 def _library(feature: str) -> Any:
@@ -251,7 +253,7 @@ def _offline(library: Any) -> Iterator[None]:
         library.logging.set_verbosity(verbosity)
 
 
-def _tables(splits: Any, columns: Columns, where: str) -> tuple[HubSplit, HubSplit | None]:
+def _splits_of(splits: Any, columns: Columns, where: str) -> tuple[HubSplit, HubSplit | None]:
     if "train" not in splits or len(splits["train"]) == 0:
         raise DataError(
             f"{where}: has no rows in a split named 'train' (it has {', '.join(map(str, splits))})"
@@ -311,16 +313,16 @@ def _is_vector(rows: datasets.Dataset, name: str) -> bool:
 def _find_features(rows: datasets.Dataset) -> str:
     names = [name for name in rows.column_names if _is_image(rows, name)]
     names = names or [name for name in rows.column_names if _is_vector(rows, name)]
-    return _only(names, "image_column", rows, "images or lists of numbers")
+    return _only_column(names, "image_column", rows, "images or lists of numbers")
 
 
 def _find_label(rows: datasets.Dataset) -> str:
     names = [name for name in rows.column_names if type(rows.features[name]).__name__ == "ClassLabel"]
     names = names or [name for name in ("label", "labels") if name in rows.column_names]
-    return _only(names, "label_column", rows, "class labels")
+    return _only_column(names, "label_column", rows, "class labels")
 
 
-def _only(names: list[str], option: str, rows: datasets.Dataset, content: str) -> str:
+def _only_column(names: list[str], option: str, rows: datasets.Dataset, content: str) -> str:
     if len(names) != 1:
         found = (
             f"several columns hold {content} ({', '.join(names)})"
@@ -331,8 +333,8 @@ def _only(names: list[str], option: str, rows: datasets.Dataset, content: str) -
     return names[0]
 
 
-def _column(table: HubSplit, name: str) -> NDArray[Any]:
-    column: pyarrow.ChunkedArray = table.rows.select_columns([name]).with_format("arrow")[:][name]
+def _values_of_column(split: HubSplit, name: str) -> NDArray[Any]:
+    column: pyarrow.ChunkedArray = split.rows.select_columns([name]).with_format("arrow")[:][name]
     if column.null_count:
         raise DataError(f"column '{name}': {column.null_count:,} rows have no value")
     return np.asarray(column.to_numpy())

@@ -36,7 +36,7 @@ def idx_files(folder: Path) -> list[Path]:
     Raises:
         DataError: one is missing or ambiguous.
     """
-    return [_find(folder, split, content) for split in _NAMES for content in ("images", "labels")]
+    return [_find_file(folder, split, content) for split in _NAMES for content in ("images", "labels")]
 
 
 def read_idx_split(folder: Path, split: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -45,8 +45,8 @@ def read_idx_split(folder: Path, split: str) -> tuple[NDArray[np.uint8], NDArray
     Raises:
         DataError: a file is missing, ambiguous, truncated or not IDX, or the two disagree.
     """
-    path = _find(folder, split, "images")
-    images = _read(path, _IMAGES_MAGIC)
+    path = _find_file(folder, split, "images")
+    images = _read_file(path, _IMAGES_MAGIC)
     labels = read_idx_labels(folder, split)
     if len(images) != len(labels):
         raise DataError(f"{path}: {len(images):,} images but {len(labels):,} labels")
@@ -59,7 +59,7 @@ def read_idx_labels(folder: Path, split: str) -> NDArray[np.int64]:
     Raises:
         DataError: as ``read_idx_split``.
     """
-    return _read(_find(folder, split, "labels"), _LABELS_MAGIC).astype(np.int64)
+    return _read_file(_find_file(folder, split, "labels"), _LABELS_MAGIC).astype(np.int64)
 
 
 def read_idx_shape(folder: Path, split: str) -> tuple[int, ...]:
@@ -68,10 +68,10 @@ def read_idx_shape(folder: Path, split: str) -> tuple[int, ...]:
     Raises:
         DataError: as ``read_idx_split``.
     """
-    path = _find(folder, split, "images")
+    path = _find_file(folder, split, "images")
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            return _shape(path, file.read(16), _IMAGES_MAGIC)
+            return _shape_in_header(path, file.read(16), _IMAGES_MAGIC)
     except _UNREADABLE as error:
         raise _unreadable(path, error) from error
 
@@ -87,7 +87,7 @@ def _candidates(folder: Path, split: str, content: str) -> list[Path]:
     return sorted(path for name in names for path in folder.glob(name) if path.is_file())
 
 
-def _find(folder: Path, split: str, content: str) -> Path:
+def _find_file(folder: Path, split: str, content: str) -> Path:
     found = _candidates(folder, split, content)
     if not found:
         raise DataError(f"{folder}: no IDX file of {split} {content} (as in MNIST, plain or .gz)")
@@ -99,11 +99,11 @@ def _find(folder: Path, split: str, content: str) -> Path:
     return found[0]
 
 
-def _read(path: Path, magic: bytes) -> NDArray[np.uint8]:
+def _read_file(path: Path, magic: bytes) -> NDArray[np.uint8]:
     header = 4 + 4 * magic[3]
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            shape = _shape(path, file.read(header), magic)
+            shape = _shape_in_header(path, file.read(header), magic)
             # Python integers: a damaged header can name a product beyond 64 bits.
             promised = math.prod(shape)
             if promised > _MOST_BYTES:
@@ -120,7 +120,7 @@ def _read(path: Path, magic: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(raw, np.uint8).reshape(shape)
 
 
-def _shape(path: Path, raw: bytes, magic: bytes) -> tuple[int, ...]:
+def _shape_in_header(path: Path, raw: bytes, magic: bytes) -> tuple[int, ...]:
     if raw[:4] != magic or len(raw) < 4 + 4 * magic[3]:
         raise DataError(f"{path}: not an IDX file of unsigned bytes in {magic[3]} dimensions; fetch it again")
     return tuple(int(n) for n in np.frombuffer(raw, ">u4", count=magic[3], offset=4))

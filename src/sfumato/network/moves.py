@@ -88,7 +88,7 @@ def trees_over_time(
         if (place != before.leaves_of(np.arange(len(place)))).any() or (
             trusted != before.tiers[-1].trusted
         ).any():
-            found.append((first, _placed(tree, place, home, trusted)))
+            found.append((first, _tree_with_places(tree, place, home, trusted)))
     return tuple(found)
 
 
@@ -96,7 +96,7 @@ def _first_places(tree: Tree) -> IntArray:
     return np.repeat(np.arange(tree.leaf_count, dtype=np.int64), tree.devices)
 
 
-def _placed(tree: Tree, place: IntArray, home: IntArray, trusted: BoolArray) -> Tree:
+def _tree_with_places(tree: Tree, place: IntArray, home: IntArray, trusted: BoolArray) -> Tree:
     tiers = (*tree.tiers[:-1], replace(tree.tiers[-1], trusted=trusted))
     sizes = np.bincount(place, minlength=tree.leaf_count).astype(np.int64)
     if (place == home).all():

@@ -192,7 +192,7 @@ def read_sites(path: Path) -> written.Tree:
     """
     from pydantic import ValidationError
 
-    from sfumato.spec.validation_messages import Problem, problems_of, refusal
+    from sfumato.spec.validation_messages import Problem, error_of_problems, problems_of
 
     place = f"topology.file: {path.name}"
     text = read_text(path, place="topology.file")
@@ -212,7 +212,7 @@ def read_sites(path: Path) -> written.Tree:
         where = f"{place}: {key}" if key else place
         return SpecError(where, problem.value, problem.allowed + lines.of(key))
 
-    raise refusal(problems, located, place)
+    raise error_of_problems(problems, located, place)
 
 
 def _tree(parents: Sequence[npt.ArrayLike], tiers: Sequence[Tier], devices: npt.ArrayLike) -> Tree:
@@ -237,7 +237,7 @@ def with_trust(tree: Tree, trust: written.Trust, *, seed: int) -> Tree:
         _check_changes(tree)
         marks[-1] = edges_trusted(tree, trust.from_[0])
     elif tree.depth > 1:
-        marks[-1][_edges(tree, trust, seed)] = True
+        marks[-1][_trusted_edges(tree, trust, seed)] = True
     for name in trust.trusted:
         tier, index = tree.find_node(name, place="trust.trusted")
         marks[tier][index] = True
@@ -272,7 +272,7 @@ def trust_as_written(tree: Tree, trust: written.Trust) -> written.Trust:
     return trust.model_copy(update=found)
 
 
-def _edges(tree: Tree, trust: written.Trust, seed: int) -> list[int]:
+def _trusted_edges(tree: Tree, trust: written.Trust, seed: int) -> list[int]:
     edges = tree.tiers[-1].size
     if isinstance(trust.trusted_edges, tuple):
         for edge in trust.trusted_edges:

@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from sfumato.spec.limits import LEAST, LEAST_SHARE, MAX_NUMBER, MAX_SEED, MOST, MOST_DECIBELS
+from sfumato.spec.refusals import Refusals, first_refused
 
 TAG = "="
 """First character of union tags, which pydantic puts into error locations and users must not see."""
@@ -66,6 +67,16 @@ class Section(BaseModel):
     def keys(cls) -> tuple[str, ...]:
         """The keys of this section as a user writes them."""
         return tuple(field.alias or name for name, field in cls.model_fields.items())
+
+    def refusals(self) -> Refusals:
+        """The table of what its keys must not say together; none by default."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _nothing_is_refused(self) -> Self:
+        if (refused := first_refused(self.refusals())) is not None:
+            raise refuse(*refused)
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -127,17 +138,16 @@ class GroupwiseSection(Section):
         scalar = value.get(one)
         return section | {one: largest if scalar is None or scalar is listed else scalar}
 
-    @model_validator(mode="after")
-    def _list_agrees(self) -> Self:
+    def refusals(self) -> Refusals:
+        """A number that contradicts its list."""
         one, many = self.number_and_list
         number, listed = getattr(self, one), getattr(self, many)
-        if listed is not None and number != max(listed):
+        if listed is not None:
             allowed = f"must be left out beside {many}, or be its largest entry, {max(listed):g}"
-            raise refuse(one, number, allowed)
-        return self
+            yield number != max(listed), one, number, allowed
 
 
-def _checked(allowed: str, holds: Callable[[float], bool], *, whole: bool) -> BeforeValidator:
+def _number_check(allowed: str, holds: Callable[[float], bool], *, whole: bool) -> BeforeValidator:
     """A finite number for which ``holds`` is true; everything else is refused, saying what is ``allowed``.
 
     YAML 1.1 reads ``1e-5`` as a string, so a string that is a number counts as one; booleans do not.
@@ -151,16 +161,16 @@ def _checked(allowed: str, holds: Callable[[float], bool], *, whole: bool) -> Be
             except ValueError:
                 number = None
         if isinstance(number, bool) or not isinstance(number, int | float):
-            raise refuse("", value, allowed + _as_share(value, holds, whole=whole))
+            raise refuse("", value, allowed + _percent_hint(value, holds, whole=whole))
         finite = not isinstance(number, float) or math.isfinite(number)
         if not finite or not holds(number) or (whole and number != int(number)):
-            raise refuse("", value, allowed + _as_share(number, holds, whole=whole))
+            raise refuse("", value, allowed + _percent_hint(number, holds, whole=whole))
         return int(number) if whole else float(number)
 
     return BeforeValidator(check)
 
 
-def _as_share(value: Any, holds: Callable[[float], bool], *, whole: bool) -> str:
+def _percent_hint(value: Any, holds: Callable[[float], bool], *, whole: bool) -> str:
     """`` (50 % is 0.5)`` where percent may be meant: written so, or above 1 where a share is wanted."""
     said = isinstance(value, str) and value.strip().endswith("%")
     try:
@@ -173,11 +183,11 @@ def _as_share(value: Any, holds: Callable[[float], bool], *, whole: bool) -> str
     return f" ({percent:g} % is {percent / 100:g})"
 
 
-def number(least: float, most: float, *, or_zero: bool = False) -> BeforeValidator:
+def in_range(least: float, most: float, *, or_zero: bool = False) -> BeforeValidator:
     """A check that a number is from ``least`` to ``most``; or 0 besides."""
     zero = "0, or " if or_zero else ""
     allowed = f"must be {zero}a number from {least:.10g} to {most:.10g}"
-    return _checked(allowed, lambda x: least <= x <= most or (or_zero and x == 0), whole=False)
+    return _number_check(allowed, lambda x: least <= x <= most or (or_zero and x == 0), whole=False)
 
 
 def count_limit(most: int, why: str = "", *, least: int = 1, instead: str = "") -> BeforeValidator:
@@ -191,17 +201,19 @@ def count_limit(most: int, why: str = "", *, least: int = 1, instead: str = "") 
     """
     reason = f": {why}" if why else ""
     allowed = f"must be a whole number from {least} to {most:,}{instead}{reason}"
-    return _checked(allowed, lambda x: least <= x <= most, whole=True)
+    return _number_check(allowed, lambda x: least <= x <= most, whole=True)
 
 
 Flag = StrictBool
-Positive = Annotated[float, Field(ge=LEAST, le=MOST), number(LEAST, MOST)]
-NonNegative = Annotated[float, Field(ge=0, le=MOST), number(LEAST, MOST, or_zero=True)]
-Decibels = Annotated[float, Field(ge=-MOST_DECIBELS, le=MOST_DECIBELS), number(-MOST_DECIBELS, MOST_DECIBELS)]
-Rate = Annotated[float, Field(ge=LEAST_SHARE, le=1), number(LEAST_SHARE, 1)]
-OpenUnit = Annotated[float, Field(ge=LEAST_SHARE, le=1 - LEAST_SHARE), number(LEAST_SHARE, 1 - LEAST_SHARE)]
+Positive = Annotated[float, Field(ge=LEAST, le=MOST), in_range(LEAST, MOST)]
+NonNegative = Annotated[float, Field(ge=0, le=MOST), in_range(LEAST, MOST, or_zero=True)]
+Decibels = Annotated[
+    float, Field(ge=-MOST_DECIBELS, le=MOST_DECIBELS), in_range(-MOST_DECIBELS, MOST_DECIBELS)
+]
+Rate = Annotated[float, Field(ge=LEAST_SHARE, le=1), in_range(LEAST_SHARE, 1)]
+OpenUnit = Annotated[float, Field(ge=LEAST_SHARE, le=1 - LEAST_SHARE), in_range(LEAST_SHARE, 1 - LEAST_SHARE)]
 BelowOne = Annotated[
-    float, Field(ge=0, le=1 - LEAST_SHARE), number(LEAST_SHARE, 1 - LEAST_SHARE, or_zero=True)
+    float, Field(ge=0, le=1 - LEAST_SHARE), in_range(LEAST_SHARE, 1 - LEAST_SHARE, or_zero=True)
 ]
 Whole = Annotated[int, Field(ge=0, le=MAX_SEED), count_limit(MAX_SEED, least=0)]
 Count = Annotated[int, Field(ge=1, le=MAX_NUMBER), count_limit(MAX_NUMBER)]
@@ -232,7 +244,7 @@ ShareOrList = Annotated[
     Annotated[
         float,
         Field(ge=0, le=1),
-        _checked(
+        _number_check(
             "must be a share from 0 to 1, or a list of numbers like [0, 2]",
             lambda x: 0 <= x <= 1,
             whole=False,

@@ -23,37 +23,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from sfumato.families import TREE, family_of, topologies_of
 from sfumato.spec.base import closest
 from sfumato.spec.model import LOSSES, METRICS
 from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoiseByTarget, NoNoise
+from sfumato.spec.refusals import Refusals
 from sfumato.spec.topology import Star, Tree
 from sfumato.spec.training import FixedParticipation
 
 if TYPE_CHECKING:  # the document imports this module
     from sfumato.spec.document import Spec
 
-Rows: TypeAlias = Iterator[tuple[object, str, Any, str]]
-"""The parts of each `Refusal`."""
-
 # fmt: off
 
 
-def protocol_refusals(spec: Spec) -> Rows:
+def protocol_refusals(spec: Spec) -> Refusals:
     """Topologies that the protocol does not run on; all other tables are about those that it does run on."""
     kind, wanted = spec.topology.kind, topologies_of(spec.protocol)
     yield (kind not in wanted, "topology.kind", kind,
            f"must be {' or '.join(wanted)} with protocol {spec.protocol}")
 
 
-def _clip(spec: Spec) -> Rows:
+def _noise_without_clip(spec: Spec) -> Refusals:
     yield (spec.privacy.noise.kind != "none" and spec.privacy.clip is None, "privacy.clip", None,
            "is required: noise needs a clip, {kind: update, step or example, norm: a number above 0}")
 
 
-def _examples(spec: Spec) -> Rows:
+def _example_level(spec: Spec) -> Refusals:
     """Poisson mini-batches, clips of examples and noise at steps: what guarantees of records rest on."""
     training, clip, noise = spec.training, spec.privacy.clip, spec.privacy.requested_noise
     if training.batches == "poisson":
@@ -94,7 +92,7 @@ def _examples(spec: Spec) -> Rows:
                "must be left out with privacy.noise.at: step, which adds Gaussian noise")
 
 
-def _local_optimizer(spec: Spec) -> Rows:
+def _local_optimizer(spec: Spec) -> Refusals:
     """Adam and weight decay where the account rests on plain steps."""
     training, privacy = spec.training, spec.privacy
     adam, decay = training.optimizer.kind == "adam", training.weight_decay
@@ -110,7 +108,7 @@ def _local_optimizer(spec: Spec) -> Rows:
          "one clipped example may turn a whole step of Adam; use privacy.noise.at: step, or "
          "privacy.clip.kind: update"),
     )
-    for applies, reason in chain(against_adam, _against_other_steps(spec)):
+    for applies, reason in chain(against_adam, _reasons_for_plain_steps(spec)):
         yield adam and applies, "training.optimizer", "adam", f"must be sgd here: {reason}"
     against_decay = (
         (clips_steps,
@@ -120,11 +118,11 @@ def _local_optimizer(spec: Spec) -> Rows:
          "workers of several groups start from models that nobody sees, and a message would contain a part "
          "of these; use privacy.noise.at: step, or privacy.clip.kind: update"),
     )
-    for applies, reason in chain(against_decay, _against_other_steps(spec)):
+    for applies, reason in chain(against_decay, _reasons_for_plain_steps(spec)):
         yield decay and applies, "training.weight_decay", decay, f"must be 0 here: {reason}"
 
 
-def _against_other_steps(spec: Spec) -> Iterator[tuple[bool, str]]:
+def _reasons_for_plain_steps(spec: Spec) -> Iterator[tuple[bool, str]]:
     """Why local steps must be plain, whatever else they would be."""
     sums_securely = "secure-aggregation" in spec.transport.values() and family_of(spec) is TREE
     yield (spec.privacy.clips_examples and sums_securely,
@@ -133,7 +131,7 @@ def _against_other_steps(spec: Spec) -> Iterator[tuple[bool, str]]:
     yield spec.control is not None, "control sets the step size by a theorem on plain steps"
 
 
-def _zones(spec: Spec) -> Rows:
+def _settings_of_trees(spec: Spec) -> Refusals:
     """Weights, layers' norms, placement and elections go with trees, where their rules are derived."""
     training, clip, protocol = spec.training, spec.privacy.clip, spec.protocol
     yield (training.denominator.kind != "fixed" and protocol != "hdp", "training.denominator",
@@ -162,7 +160,7 @@ def _zones(spec: Spec) -> Rows:
            "goes with training.global_update: increment")
 
 
-def _faults(spec: Spec) -> Rows:
+def _faults(spec: Spec) -> Refusals:
     if spec.faults is None:
         return
     rate, threshold = spec.faults.supernode_failure_rate, spec.faults.survival_threshold
@@ -176,7 +174,7 @@ def _faults(spec: Spec) -> Rows:
            "faults.survival_threshold", threshold, "goes with secure aggregation")
 
 
-def _neighbours(spec: Spec) -> Rows:
+def _neighbours(spec: Spec) -> Refusals:
     """A device can be missing unnoticed only where its participation is drawn and hidden."""
     participation = spec.training.participation.kind
     if spec.privacy.neighbours == "remove":
@@ -187,7 +185,7 @@ def _neighbours(spec: Spec) -> Rows:
                "goes with fixed supernodes: elections tell who is there")
 
 
-def _data(spec: Spec) -> Rows:
+def _data(spec: Spec) -> Refusals:
     examples, is_synthetic = spec.data.examples_per_device, spec.data.source == "synthetic"
     yield (is_synthetic and examples is None, "data.examples_per_device", None,
            "is required with source: synthetic")
@@ -195,14 +193,14 @@ def _data(spec: Spec) -> Rows:
            "goes with source: synthetic only")
 
 
-def _radio(spec: Spec) -> Rows:
+def _radio(spec: Spec) -> Refusals:
     if not spec.counts_radio:
         for needs, what in ((spec.control is not None, "control"), (spec.sends_over_the_air, "the air")):
             yield (needs, "radio", "none",
                    f"must be a radio with {what}, which depends on energy, time or gains of its links")
 
 
-def _task(spec: Spec) -> Rows:
+def _task(spec: Spec) -> Refusals:
     """What goes with the task; without classes nothing can be divided by label."""
     data, task, loss, labels = spec.data, spec.data.task, spec.training.loss, spec.data.label_column
     known = LOSSES[task]
@@ -234,7 +232,7 @@ def _task(spec: Spec) -> Rows:
            "goes with task: classification: it puts devices of one label together")
 
 
-def _topology(spec: Spec) -> Rows:
+def _topology(spec: Spec) -> Refusals:
     topology, trust, training = spec.topology, spec.trust, spec.training
     yield (trust.from_ is not None and not isinstance(topology, Tree), "trust.from", None,
            "goes with topology.kind: tree, with edges under the cloud")
@@ -262,10 +260,10 @@ def _topology(spec: Spec) -> Rows:
         yield (topology.zones and hasattr(spec.data.partition, "edge"), "topology.zones",
                topology.zones and topology.zones.kind,
                "or data.partition.edge says who is together: give one")
-    yield from _fixed_participation(spec, topology)
+    yield from _too_many_participants(spec, topology)
 
 
-def _fixed_participation(spec: Spec, topology: Star | Tree) -> Rows:
+def _too_many_participants(spec: Spec, topology: Star | Tree) -> Refusals:
     """More devices than the smallest part has, as far as the spec tells."""
     participation = spec.training.participation
     if isinstance(topology, Star):
@@ -283,7 +281,8 @@ def _fixed_participation(spec: Spec, topology: Star | Tree) -> Rows:
                f"must be at most {fewest}, the devices of {where}")
 
 
-TABLES: tuple[Callable[[Spec], Rows], ...] = (
-    _clip, _examples, _local_optimizer, _zones, _faults, _neighbours, _data, _radio, _task, _topology,
+TABLES: tuple[Callable[[Spec], Refusals], ...] = (
+    _noise_without_clip, _example_level, _local_optimizer, _settings_of_trees, _faults, _neighbours, _data,
+    _radio, _task, _topology,
 )
 """One refusal of each may be raised at once."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag
 
-from sfumato.spec.base import TAG, Count, Flag, NonNegative, Positive, Section, refuse
+from sfumato.spec.base import TAG, Count, Flag, NonNegative, Positive, Section
+from sfumato.spec.refusals import Refusals
 from sfumato.spec.training import Steps
 
 
@@ -74,18 +75,12 @@ class Control(Section):
         description="spread: noise that makes the budget last; stop: noise as stated, until it is spent",
     )
 
-    @model_validator(mode="after")
-    def _weighs_something(self) -> Control:
-        if not (self.energy or self.delay or self.optimality_gap_weight):
-            allowed = (
-                "must have energy, delay or optimality_gap_weight above 0: with weights of 0 all settings of "
-                "a round are alike, and there is nothing to choose by"
-            )
-            raise refuse("", None, allowed)
-        return self
-
-    @model_validator(mode="after")
-    def _nothing_measured_in_vain(self) -> Control:
-        if self.bounds.smoothness is not None and self.estimates != "released":
-            raise refuse("estimates", None, "must be released with bounds.smoothness: nothing is estimated")
-        return self
+    def refusals(self) -> Refusals:
+        """Nothing to choose by, or estimates of what is known."""
+        allowed = (
+            "must have energy, delay or optimality_gap_weight above 0: with weights of 0 all settings of a "
+            "round are alike, and there is nothing to choose by"
+        )
+        yield not (self.energy or self.delay or self.optimality_gap_weight), "", None, allowed
+        is_known, allowed = self.bounds.smoothness is not None, "must be released with bounds.smoothness"
+        yield is_known and self.estimates != "released", "estimates", None, f"{allowed}: nothing is estimated"

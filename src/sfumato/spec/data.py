@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, Tag, field_validator, model_validator
+from pydantic import Field, Tag, field_validator
 
 from sfumato.spec.base import (
     Count,
@@ -14,18 +14,19 @@ from sfumato.spec.base import (
     Whole,
     by_kind,
     count_limit,
-    number,
+    in_range,
     one_or_list,
     refuse,
 )
 from sfumato.spec.limits import LEAST, MAX_VOCABULARY, MOST, MOST_SIGMA
 from sfumato.spec.model import Task
+from sfumato.spec.refusals import Refusals
 
 DATA_SUFFIXES = (".csv", ".parquet", ".npz")
 """How the names of files end that ``data.source`` may be, without regard to case."""
 
-Sigma = Annotated[float, Field(ge=0, le=MOST_SIGMA), number(LEAST, MOST_SIGMA, or_zero=True)]
-Bound = Annotated[float, Field(ge=-MOST, le=MOST), number(-MOST, MOST)]
+Sigma = Annotated[float, Field(ge=0, le=MOST_SIGMA), in_range(LEAST, MOST_SIGMA, or_zero=True)]
+Bound = Annotated[float, Field(ge=-MOST, le=MOST), in_range(-MOST, MOST)]
 EmptyDevices = Literal["refuse", "allow"]
 
 
@@ -173,13 +174,9 @@ class Data(Section):
                 raise refuse(column, [low, high], "must be [low, high], the lower number first")
         return scale
 
-    @model_validator(mode="after")
-    def _one_test_set(self) -> Data:
-        given = [
-            key for key in ("test_fraction", "test_file", "test_column") if getattr(self, key) is not None
-        ]
-        if len(given) > 1:
-            raise refuse(
-                given[1], getattr(self, given[1]), f"must be left out: {given[0]} says what is tested on"
-            )
-        return self
+    def refusals(self) -> Refusals:
+        """More than one test set."""
+        values = {key: getattr(self, key) for key in ("test_fraction", "test_file", "test_column")}
+        first, *others = [key for key, value in values.items() if value is not None] or [""]
+        for key in others:
+            yield True, key, values[key], f"must be left out: {first} says what is tested on"

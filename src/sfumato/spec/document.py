@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
-from itertools import starmap
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -26,7 +25,6 @@ from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.families import GROUPS
 from sfumato.notebook import preformatted
-from sfumato.privacy.groups.facts import GroupedKind
 from sfumato.spec.base import TAG, Count, Section, Whole, refuse, refuse_all
 from sfumato.spec.conflicts import TABLES, protocol_refusals
 from sfumato.spec.control import Control
@@ -36,12 +34,15 @@ from sfumato.spec.limits import MAX_WATCHED
 from sfumato.spec.model import Metric, Model
 from sfumato.spec.privacy import Privacy
 from sfumato.spec.radio import NoRadio, Radio
-from sfumato.spec.refusals import Refusal, first_refusal
+from sfumato.spec.refusals import first_refused
 from sfumato.spec.renamed_keys import with_new_keys
 from sfumato.spec.topology import Topology, Tree, Trust
 from sfumato.spec.training import Training
 from sfumato.spec.transport import Air, Compression, Hop
 from sfumato.spec.used_keys import AIR_PROTOCOLS, unused_keys
+
+if TYPE_CHECKING:
+    from sfumato.privacy.groups.facts import GroupedKind
 
 Protocol = Literal[
     "h2fdp", "hfl", "hfl-dp", "pedpfl", "dp-fedavg", "hdp",
@@ -49,7 +50,7 @@ Protocol = Literal[
 ]  # fmt: skip
 
 
-KIND_OF: dict[str, GroupedKind] = {kind: kind for kind in get_args(GroupedKind)}
+KIND_OF = {name: cast("GroupedKind", name) for name in GROUPS.protocols}
 """Whose releases a grouped protocol makes: its own, or as a variant those of one of these protocols."""
 
 
@@ -156,7 +157,7 @@ class Spec(Section):
         """What does not fit, one error of every table that has one; ``unless`` it raises one of these."""
         for table in (protocol_refusals, *TABLES):
             with suppress(*unless):
-                if (refused := first_refusal(self, starmap(Refusal, table(self)))) is not None:
+                if (refused := first_refused(table(self))) is not None:
                     yield refuse(*refused)
                     if table is protocol_refusals:
                         return  # the others are about topologies of the protocol

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag
 
-from sfumato.spec.base import TAG, BelowOne, Rate, Section, refuse
+from sfumato.spec.base import TAG, BelowOne, Rate, Section
+from sfumato.spec.refusals import Refusals
 
 PHASE_NAMES = ("advertise", "share", "mask", "consent", "unmask")
 
@@ -50,15 +51,11 @@ class Faults(Section):
         description="the next in the succession gets the very same messages, or the zone sits the round out",
     )
 
-    @model_validator(mode="after")
-    def _is_a_majority(self) -> Faults:
-        if self.survival_threshold is not None and self.survival_threshold <= 0.5:
-            raise refuse(
-                "survival_threshold",
-                self.survival_threshold,
-                "must be above 1/2: two sums of one round would tell apart",
-            )
-        return self
+    def refusals(self) -> Refusals:
+        """A threshold that is no majority."""
+        threshold = self.survival_threshold
+        allowed = "must be above 1/2: two sums of one round would tell apart"
+        yield threshold is not None and threshold <= 0.5, "survival_threshold", threshold, allowed
 
     @property
     def drop_rates(self) -> tuple[float, ...]:

@@ -20,10 +20,10 @@ from sfumato.spec.document import SPEC_HASH, Spec, fingerprint
 from sfumato.spec.renamed_keys import as_written, with_new_keys
 from sfumato.spec.validation_messages import (
     Problem,
+    error_of_problems,
     misfits_of_right_sections,
     problems_of,
     problems_of_misfit,
-    refusal,
 )
 from sfumato.user_text import KeyLines, parse_yaml, plain, read_text
 from sfumato.user_text.files import printable_name
@@ -57,13 +57,13 @@ def load_spec(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Ite
             Argument("overrides"), overrides, "must be a list of texts, like ['training.rounds=5']"
         )
     if isinstance(source, Mapping):
-        return _checked(dict(source), None, overrides)
+        return _checked_spec(dict(source), None, overrides)
     path = _existing_file(source)
     if path is None:
         name = os.fspath(source)
-        return _checked(parse_yaml(builtin_text(name), name), name, overrides)
+        return _checked_spec(parse_yaml(builtin_text(name), name), name, overrides)
     text = read_text(path)
-    return _checked(parse_yaml(text, str(path)), str(path), overrides, folder=path.parent, text=text)
+    return _checked_spec(parse_yaml(text, str(path)), str(path), overrides, folder=path.parent, text=text)
 
 
 def dump_spec(spec: Spec) -> str:
@@ -120,7 +120,7 @@ def _existing_file(source: str | os.PathLike[str]) -> Path | None:
         raise SpecError(printable_name(os.fspath(source)), None, f"cannot be read: {reason}") from None
 
 
-def _checked(
+def _checked_spec(
     raw: Any, file: str | None, overrides: Iterable[str], folder: Path | None = None, text: str | None = None
 ) -> Spec:
     """The spec that ``raw`` tells; ``text`` is the file that it was read from, for line numbers."""
@@ -136,20 +136,23 @@ def _checked(
     _check_fingerprint(document, before)
     aliases = with_new_keys(document, lambda key: f"{before}{key}")
     touched = changes.apply(document, overrides)
-    aliases |= with_new_keys(document, _overridden)
+    aliases |= with_new_keys(document, changes.place_of_change)
     if folder is not None:
-        _find_beside(document, folder)
-        _code_beside(document, folder, "model", "kind")
-        _code_beside(document, folder, "training", "loss")
+        _make_paths_absolute(document, folder)
+        _make_code_path_absolute(document, folder, "model", "kind")
+        _make_code_path_absolute(document, folder, "training", "loss")
     problems: dict[str, Problem] = {}
     while True:
         try:
             spec = Spec.model_validate(document)
         except ValidationError as error:
-            known = {*problems, *(place for one in problems.values() for place in _guessed(one))}
+            known = {
+                *problems,
+                *(place for one in problems.values() for place in _follow_up_places(one)),
+            }
             fresh = [problem for problem in problems_of(error) if problem.place not in known]
             problems |= {problem.place: problem for problem in fresh}
-            mended = [problem for problem in fresh if _mend(document, problem)]
+            mended = [problem for problem in fresh if _replace_unknown_key(document, problem)]
             if not mended:
                 break
         else:
@@ -157,7 +160,7 @@ def _checked(
                 return spec
             break
 
-    known = {*problems, *(place for one in problems.values() for place in _guessed(one))}
+    known = {*problems, *(place for one in problems.values() for place in _follow_up_places(one))}
     for misfit in misfits_of_right_sections(document):
         fresh = [problem for problem in problems_of_misfit(misfit) if problem.place not in known]
         problems |= {problem.place: problem for problem in fresh}
@@ -166,17 +169,13 @@ def _checked(
     def located(problem: Problem) -> SpecError:
         blamed = any(f"{problem.place}.".startswith((f"{key}.", f"{key}[")) for key in touched)
         written = as_written(problem.place, aliases)
-        place: ErrorPlace = _overridden(written) if blamed else before + (written or "spec")
+        place: ErrorPlace = changes.place_of_change(written) if blamed else before + (written or "spec")
         return SpecError(place, problem.value, problem.allowed + ("" if blamed else lines.of(written)))
 
-    raise refusal(list(problems.values()), located, file or "spec")
+    raise error_of_problems(list(problems.values()), located, file or "spec")
 
 
-def _overridden(key: str) -> Argument:
-    return Argument("overrides", key=key)
-
-
-def _guessed(problem: Problem) -> tuple[str, ...]:
+def _follow_up_places(problem: Problem) -> tuple[str, ...]:
     """Where something may be said that follows only from what `_mend` made of ``problem``."""
     if not problem.is_unknown:
         return ()
@@ -184,7 +183,7 @@ def _guessed(problem: Problem) -> tuple[str, ...]:
     return section, f"{section}{dot}{problem.near}"
 
 
-def _mend(document: dict[str, Any], problem: Problem) -> bool:
+def _replace_unknown_key(document: dict[str, Any], problem: Problem) -> bool:
     """Give an unknown key the name that may have been meant, or leave it out, to see what else is wrong."""
     section: Any = document
     *sections, key = problem.place.split(".")
@@ -217,7 +216,7 @@ def _check_fingerprint(document: dict[str, Any], before: str) -> None:
         )
 
 
-def _find_beside(document: dict[str, Any], folder: Path) -> None:
+def _make_paths_absolute(document: dict[str, Any], folder: Path) -> None:
     """Make the paths that ``document`` gives relative to its own ``folder`` absolute, where they exist."""
     topology = document.get("topology")
     moves = topology.get("moves") if isinstance(topology, dict) else None
@@ -233,7 +232,7 @@ def _find_beside(document: dict[str, Any], folder: Path) -> None:
                 continue  # no path at all: the models, or whoever opens it, will say so
 
 
-def _code_beside(document: dict[str, Any], folder: Path, name: str, key: str) -> None:
+def _make_code_path_absolute(document: dict[str, Any], folder: Path, name: str, key: str) -> None:
     """Make a key name the file that has its factory, where that is in the spec's own ``folder``."""
     section = document.get(name)
     value = section.get(key) if isinstance(section, dict) else section

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from sfumato.spec.base import Rate, Section, count_limit, refuse
+from sfumato.spec.base import Rate, Section, count_limit
 from sfumato.spec.limits import MAX_DEVICES, MAX_MOVES, MAX_ROUNDS
+from sfumato.spec.refusals import Refusals
 
 _Round = Annotated[
     int,
@@ -37,25 +38,19 @@ class Moves(Section):
         default=None, description="written into run folders: the rate that the trace was drawn at"
     )
 
-    @model_validator(mode="after")
-    def _one_way_to_say_it(self) -> Moves:
+    def refusals(self) -> Refusals:
+        """Other than one way to say it, or a device twice in a round."""
         ways = {"rate": self.rate, "trace": self.trace, "file": self.file}
         written = [key for key, value in ways.items() if value is not None]
-        if len(written) != 1:
-            found = " and ".join(written) or "none of them"
-            raise refuse("", None, f"give exactly one of rate, trace, file; found {found}")
-        if self.drawn_at is not None and self.trace is None:
-            raise refuse("drawn_at", self.drawn_at, "goes with trace")
-        if self.trace is not None:
-            self._no_device_twice(self.trace)
-        return self
-
-    def _no_device_twice(self, trace: tuple[Move, ...]) -> None:
-        if len(trace) > MAX_MOVES:
-            raise refuse("trace", None, f"must have at most {MAX_MOVES:,} moves, not {len(trace):,}")
+        found = " and ".join(written) or "none of them"
+        yield len(written) != 1, "", None, f"give exactly one of rate, trace, file; found {found}"
+        yield self.drawn_at is not None and self.trace is None, "drawn_at", self.drawn_at, "goes with trace"
+        trace = self.trace or ()
+        most = f"must have at most {MAX_MOVES:,} moves, not {len(trace):,}"
+        yield len(trace) > MAX_MOVES, "trace", None, most
         seen: set[tuple[int, int]] = set()
         for number, (round_number, device, _) in enumerate(trace):
             if (round_number, device) in seen:
                 allowed = f"device {device} is placed in round {round_number} already"
-                raise refuse(f"trace[{number}]", list(trace[number]), allowed)
+                yield True, f"trace[{number}]", list(trace[number]), allowed
             seen.add((round_number, device))

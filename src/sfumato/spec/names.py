@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import BeforeValidator
 
 from sfumato.spec.base import Section, refuse
+from sfumato.spec.refusals import Refusals
 from sfumato.user_text import decimal
 
 _LEVEL = re.compile(r"[a-z][a-z0-9_-]{0,39}")
@@ -82,26 +83,26 @@ def as_site_name(name: object) -> object:
     """The name of a site, a number as text; refused if it is unfit."""
     if isinstance(name, int) and not isinstance(name, bool):
         name = str(name)  # as YAML reads 12
-    return _fit(name, unfit_site_name(name))
+    return _refused_if_unfit(name, unfit_site_name(name))
 
 
 def _party_name(name: object) -> object:
-    return _fit(name, unfit_party_name(name))
+    return _refused_if_unfit(name, unfit_party_name(name))
 
 
-def _fit(name: object, problem: str | None) -> object:
+def _refused_if_unfit(name: object, problem: str | None) -> object:
     if problem is not None:
         raise refuse("", name, problem)
     return name
 
 
-def require_one_party_each(section: Section, *keys: str) -> None:
-    """Refuse ``section`` if a name is twice in its lists ``keys``."""
+def names_given_twice(section: Section, *keys: str) -> Refusals:
+    """Names that are twice in the lists ``keys`` of ``section``."""
     taken: set[str] = set()
     for key in keys:
         for number, name in enumerate(getattr(section, key)):
             if name in taken:
-                raise refuse(f"{key}[{number}]", name, "must be the name of one party only")
+                yield True, f"{key}[{number}]", name, "must be the name of one party only"
             taken.add(name)
 
 

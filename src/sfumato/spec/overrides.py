@@ -39,7 +39,7 @@ def apply(raw: dict[str, Any], overrides: Iterable[str]) -> list[str]:
             raise SpecError(place_of_change(printable_name(override)), None, allowed)
         place = place_of_change(named)
         value = plain(parse_yaml(text, str(place)), str(place))
-        touched.append(_set(raw, path, value, place))
+        touched.append(_set_key(raw, path, value, place))
     return touched
 
 
@@ -48,7 +48,7 @@ def place_of_change(key: str) -> Argument:
     return Argument("overrides", key=key)
 
 
-def _set(raw: dict[str, Any], path: list[str], value: Any, place: Argument) -> str:
+def _set_key(raw: dict[str, Any], path: list[str], value: Any, place: Argument) -> str:
     section, kinds, replaced = raw, sections_at(()), False
     for depth, key in enumerate(path[:-1], start=1):
         known = [name for kind in kinds for name in kind.keys()]  # noqa: SIM118 - a method of a model, no dict
@@ -64,12 +64,14 @@ def _set(raw: dict[str, Any], path: list[str], value: Any, place: Argument) -> s
             section[key] = inner
         section = inner
     key = path[-1]
-    turned = _turn(section, kinds, key, value) or replaced or key == "kind"
+    turned = _drop_keys_of_other_kinds(section, kinds, key, value) or replaced or key == "kind"
     section[key] = value
     return ".".join(path[:-1] if turned else path)
 
 
-def _turn(section: dict[str, Any], kinds: list[type[Section]], key: str, value: Any) -> bool:
+def _drop_keys_of_other_kinds(
+    section: dict[str, Any], kinds: list[type[Section]], key: str, value: Any
+) -> bool:
     """Make ``section`` ready to hold ``key``, dropping what belongs to another kind; was anything dropped?"""
     if kinds == [Model] and key == "kind":
         for name in {name for name, kind in KIND_OF_KEY.items() if kind != value} & set(section):

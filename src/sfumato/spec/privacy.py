@@ -16,14 +16,14 @@ from sfumato.spec.base import (
     Section,
     ShareOrList,
     by_kind,
-    number,
-    refuse,
+    in_range,
 )
 from sfumato.spec.limits import LEAST_DELTA, LEAST_SHARE, LEAST_SOURCE, MOST_SOURCE
+from sfumato.spec.refusals import Refusals
 
-Delta = Annotated[float, Field(ge=LEAST_DELTA, le=1 - LEAST_SHARE), number(LEAST_DELTA, 1 - LEAST_SHARE)]
+Delta = Annotated[float, Field(ge=LEAST_DELTA, le=1 - LEAST_SHARE), in_range(LEAST_DELTA, 1 - LEAST_SHARE)]
 SourceMultiplier = Annotated[
-    float, Field(ge=0, le=MOST_SOURCE), number(LEAST_SOURCE, MOST_SOURCE, or_zero=True)
+    float, Field(ge=0, le=MOST_SOURCE), in_range(LEAST_SOURCE, MOST_SOURCE, or_zero=True)
 ]
 Unit = Literal["device", "record", "both"]
 """What a spec protects: all data of a device, any one record of it, or either."""
@@ -78,20 +78,18 @@ class Clip(GroupwiseSection):
         except (TypeError, ValueError):
             return value  # the field's own check says what is wrong
 
-    @model_validator(mode="after")
-    def _layers_fit(self) -> Clip:
-        if self.adapt is not None and self.kind != "update":
-            raise refuse("adapt", None, "goes with kind: update: it follows the lengths of whole messages")
-        if self.per_layer is None:
-            return self
-        if self.kind != "update":
-            raise refuse("per_layer", list(self.per_layer), "goes with kind: update")
-        if self.adapt is not None:
-            raise refuse("adapt", None, "must be left out with per_layer: only one norm is adapted")
-        whole = math.hypot(*self.per_layer)
-        if not math.isclose(self.norm, whole, rel_tol=1e-9):
-            raise refuse("norm", self.norm, f"must be {whole!r}, the root of the squares of per_layer")
-        return self
+    def refusals(self) -> Refusals:
+        """Norms of layers, or a norm that is adapted, with what neither goes with."""
+        yield from super().refusals()
+        adapts, layers = self.adapt is not None, self.per_layer
+        allowed = "goes with kind: update: it follows the lengths of whole messages"
+        yield adapts and self.kind != "update", "adapt", None, allowed
+        if layers is not None:
+            yield self.kind != "update", "per_layer", list(layers), "goes with kind: update"
+            yield adapts, "adapt", None, "must be left out with per_layer: only one norm is adapted"
+            whole = math.hypot(*layers)
+            allowed = f"must be {whole!r}, the root of the squares of per_layer"
+            yield not math.isclose(self.norm, whole, rel_tol=1e-9), "norm", self.norm, allowed
 
     @property
     def message_bound(self) -> float:

@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from sfumato.spec.base import TAG, Count, Decibels, Positive, Section, count_limit, number, refuse
+from sfumato.spec.base import TAG, Count, Decibels, Positive, Section, count_limit, in_range, refuse
 from sfumato.spec.limits import LEAST, MOST_METRES, MOST_PATHLOSS, MOST_SHADOWING_DB
+from sfumato.spec.refusals import Refusals
 
 REFERENCE_M = 1.0
 """Distance at which the reference gain holds; the law says nothing about shorter ones."""
@@ -15,11 +16,11 @@ RICIAN_K_DB = 10.0
 _AIR_KEYS = ("gain", "snr_db", "noise_std", "subcarriers", "slot_s", "spacing_hz")
 
 
-Metres = Annotated[float, Field(ge=REFERENCE_M, le=MOST_METRES), number(REFERENCE_M, MOST_METRES)]
+Metres = Annotated[float, Field(ge=REFERENCE_M, le=MOST_METRES), in_range(REFERENCE_M, MOST_METRES)]
 """The path loss is given from the reference distance on."""
 
 
-PathlossExponent = Annotated[float, Field(ge=LEAST, le=MOST_PATHLOSS), number(LEAST, MOST_PATHLOSS)]
+PathlossExponent = Annotated[float, Field(ge=LEAST, le=MOST_PATHLOSS), in_range(LEAST, MOST_PATHLOSS)]
 
 
 class Gain(Section):
@@ -33,15 +34,14 @@ class Gain(Section):
         default=None, description="of rician: direct over scattered power, dB"
     )
 
-    @model_validator(mode="after")
-    def _fits(self) -> Gain:
-        if self.min > self.max:
-            raise refuse("min", self.min, f"must be at most max ({self.max})")
-        if self.kind == "constant" and not self.min <= self.mean <= self.max:
-            raise refuse("mean", self.mean, f"must be from min ({self.min}) to max ({self.max})")
-        if self.kind != "rician" and self.k_factor_db is not None:
-            raise refuse("k_factor_db", self.k_factor_db, "goes with kind: rician")
-        return self
+    def refusals(self) -> Refusals:
+        """Bounds that do not hold the mean, and what goes with another kind."""
+        low, mean, high = self.min, self.mean, self.max
+        yield low > high, "min", low, f"must be at most max ({high})"
+        is_outside = self.kind == "constant" and not low <= mean <= high
+        yield is_outside, "mean", mean, f"must be from min ({low}) to max ({high})"
+        k_factor, allowed = self.k_factor_db, "goes with kind: rician"
+        yield self.kind != "rician" and k_factor is not None, "k_factor_db", k_factor, allowed
 
     @property
     def least(self) -> float:
@@ -97,7 +97,7 @@ class LinkRadio(_Links):
         default=None, description="of rician: direct over scattered power, dB"
     )
     shadowing_db: Annotated[
-        float, Field(ge=0, le=MOST_SHADOWING_DB), number(LEAST, MOST_SHADOWING_DB, or_zero=True)
+        float, Field(ge=0, le=MOST_SHADOWING_DB), in_range(LEAST, MOST_SHADOWING_DB, or_zero=True)
     ] = Field(default=0.0, description="standard deviation; drawn once a device")
     radius_m: Metres = Field(default=100.0, description="devices are uniform over a disc around the edge")
     distances_m: Distances | None = Field(
@@ -105,13 +105,11 @@ class LinkRadio(_Links):
     )
     broadcast_power_dbm: Decibels = Field(default=24.0, description="of an edge towards its devices")
 
-    @model_validator(mode="after")
-    def _fits(self) -> LinkRadio:
-        if self.fading != "rician" and self.k_factor_db is not None:
-            raise refuse("k_factor_db", self.k_factor_db, "goes with fading: rician")
-        if self.radius_m <= REFERENCE_M:
-            raise refuse("radius_m", self.radius_m, f"must be above {REFERENCE_M:g}")
-        return self
+    def refusals(self) -> Refusals:
+        """What goes with another fading, and a disc without room."""
+        k_factor, allowed = self.k_factor_db, "goes with fading: rician"
+        yield self.fading != "rician" and k_factor is not None, "k_factor_db", k_factor, allowed
+        yield self.radius_m <= REFERENCE_M, "radius_m", self.radius_m, f"must be above {REFERENCE_M:g}"
 
 
 class AirRadio(_Links):
@@ -133,7 +131,7 @@ class AirRadio(_Links):
 
     @model_validator(mode="before")
     @classmethod
-    def _filled(cls, value: Any) -> Any:
+    def _with_gain_of_preset(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
         gain = value.get("gain")
@@ -145,14 +143,11 @@ class AirRadio(_Links):
             return value | {"gain": PFELS_GAIN.model_dump() | gain}
         return value
 
-    @model_validator(mode="after")
-    def _fits(self) -> AirRadio:
-        if self.slot_s * self.spacing_hz < 1:
-            allowed = (
-                f"must hold a symbol of subcarriers {self.spacing_hz:g} Hz apart: {1 / self.spacing_hz:g} s"
-            )
-            raise refuse("slot_s", self.slot_s, allowed)
-        return self
+    def refusals(self) -> Refusals:
+        """A slot shorter than a symbol."""
+        spacing, slot_s = self.spacing_hz, self.slot_s
+        allowed = f"must hold a symbol of subcarriers {spacing:g} Hz apart: {1 / spacing:g} s"
+        yield slot_s * spacing < 1, "slot_s", slot_s, allowed
 
 
 class NoRadio(Section):
@@ -167,7 +162,7 @@ class NoRadio(Section):
         return {} if value == "none" else value
 
 
-def _which(value: Any) -> str:
+def _tag_of_radio(value: Any) -> str:
     if value == "none" or isinstance(value, NoRadio):
         return TAG + "none"
     if isinstance(value, Section):
@@ -184,5 +179,5 @@ Radio = Annotated[
     Annotated[LinkRadio, Tag(TAG + "h2fdp")]
     | Annotated[AirRadio, Tag(TAG + "pfels")]
     | Annotated[NoRadio, Tag(TAG + "none")],
-    Discriminator(_which),
+    Discriminator(_tag_of_radio),
 ]

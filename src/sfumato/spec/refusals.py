@@ -1,16 +1,16 @@
 """The form of a refusal: when it applies, and the place, the value and what is allowed, for the message.
 
 Tables of them are read from the first row to the last, and the first that applies is raised, so a row may
-rely on the rows before it. A table is a tuple of rows whose parts are functions, or a function that yields
-the parts of its rows for what it was called with.
+rely on the rows before it. A table is a function that yields its rows for a spec or a section (`Refusals`),
+or a tuple of rows whose parts are functions (`Refusal`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from sfumato.errors import SpecError
 
@@ -26,6 +26,10 @@ class Refused(NamedTuple):
     key: str
     value: Any
     allowed: str
+
+
+Refusals: TypeAlias = Iterator[tuple[object, str, Any, str]]
+"""Rows of a table: whether each applies, and what is `Refused` then."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +61,12 @@ class Refusal(Generic[Subject]):
         return Refused(key, value, allowed)
 
 
-def first_refusal(subject: Subject, rows: Iterable[Refusal[Subject]]) -> Refused | None:
-    """What the first row that applies to ``subject`` says; ``None`` where none applies."""
-    return next((refused for row in rows if (refused := row.of(subject)) is not None), None)
+def first_refused(rows: Refusals) -> Refused | None:
+    """What the first row that applies refuses; ``None`` where none does."""
+    for applies, key, value, allowed in rows:
+        if applies:
+            return Refused(key, value, allowed)
+    return None
 
 
 def refuse_first(subject: Subject, rows: Iterable[Refusal[Subject]]) -> None:
@@ -68,5 +75,6 @@ def refuse_first(subject: Subject, rows: Iterable[Refusal[Subject]]) -> None:
     Raises:
         SpecError: one does.
     """
-    if (refused := first_refusal(subject, rows)) is not None:
-        raise SpecError(*refused)
+    for row in rows:
+        if (refused := row.of(subject)) is not None:
+            raise SpecError(*refused)

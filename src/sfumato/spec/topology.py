@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, Tag, field_validator, model_validator
+from pydantic import BeforeValidator, Field, Tag, field_validator
 
 from sfumato.spec.base import (
     Count,
@@ -23,7 +23,8 @@ from sfumato.spec.base import (
 )
 from sfumato.spec.limits import MAX_AGGREGATORS, MAX_DEVICES, MAX_GROUPS, MAX_LEVELS, MAX_WORKERS
 from sfumato.spec.moves import Moves
-from sfumato.spec.names import PartyName, as_site_name, require_one_party_each, unfit_level_names
+from sfumato.spec.names import PartyName, as_site_name, names_given_twice, unfit_level_names
+from sfumato.spec.refusals import Refusals
 
 Devices = Annotated[
     int,
@@ -55,12 +56,11 @@ class Zones(Section):
         default=None, description="with kind: list, the shares of each edge, numbered as partitioned"
     )
 
-    @model_validator(mode="after")
-    def _members_are_listed(self) -> Zones:
-        if (self.members is not None) != (self.kind == "list"):
-            verb = "is required" if self.members is None else "goes"
-            raise refuse("members", self.members, f"{verb} with kind: list, the shares of every edge")
-        return self
+    def refusals(self) -> Refusals:
+        """Members without a list, or the other way round."""
+        verb = "is required" if self.members is None else "goes"
+        allowed = f"{verb} with kind: list, the shares of every edge"
+        yield (self.members is not None) != (self.kind == "list"), "members", self.members, allowed
 
 
 class Star(Section):
@@ -72,13 +72,11 @@ class Star(Section):
         default=(), description="what each device is called, in the order of their numbers"
     )
 
-    @model_validator(mode="after")
-    def _names_of_one_device_each(self) -> Star:
-        require_one_party_each(self, "device_names")
-        if self.device_names and len(self.device_names) != self.devices:
-            allowed = f"must be {self.devices:,}, one for each device"
-            raise refuse("device_names", f"{len(self.device_names):,} names", allowed)
-        return self
+    def refusals(self) -> Refusals:
+        """Names that are not one of each device."""
+        yield from names_given_twice(self, "device_names")
+        names, allowed = self.device_names, f"must be {self.devices:,}, one for each device"
+        yield names and len(names) != self.devices, "device_names", f"{len(names):,} names", allowed
 
 
 class Site(Section):
@@ -89,11 +87,10 @@ class Site(Section):
     devices: Devices | None = None
     sites: Annotated[tuple[Site, ...], Field(min_length=1)] | None = None
 
-    @model_validator(mode="after")
-    def _devices_or_sites(self) -> Site:
-        if (self.devices is None) == (self.sites is None):
-            raise refuse("", None, "must have devices (at the last level) or sites, and not both")
-        return self
+    def refusals(self) -> Refusals:
+        """Neither devices nor sites, or both."""
+        allowed = "must have devices (at the last level) or sites, and not both"
+        yield (self.devices is None) == (self.sites is None), "", None, allowed
 
     def with_all_below(self, place: str) -> Iterator[tuple[str, Site]]:
         """It and every site below it, each with its place in the spec."""
@@ -152,83 +149,68 @@ class Tree(Section):
     )
     moves: Moves | None = Field(default=None, description="devices that change their edge between rounds")
 
-    @model_validator(mode="after")
-    def _one_way_to_say_it(self) -> Tree:
+    def refusals(self) -> Refusals:
+        """Other than one way to say it, names that do not fit, and too many nodes."""
         ways = {"edges": self.edges, "levels": self.levels, "sites": self.sites, "file": self.file}
         written = [key for key, value in ways.items() if value is not None]
-        if len(written) != 1:
-            found = " and ".join(written) or "none of them"
-            allowed = "give exactly one of edges (with devices_per_edge), levels, sites, file"
-            raise refuse("", None, f"{allowed}; found {found}")
-        if self.edges is None and self.devices_per_edge is not None:
-            raise refuse("devices_per_edge", self.devices_per_edge, "goes with edges")
-        if self.edges is not None and self.devices_per_edge is None:
-            raise refuse("devices_per_edge", None, "is required with edges: one number for all, or a list")
-        if isinstance(self.devices_per_edge, tuple) and len(self.devices_per_edge) != self.edges:
-            raise refuse(
-                "devices_per_edge",
-                list(self.devices_per_edge),
-                f"must list {self.edges} numbers, one for each of the edges, or be one number for all",
-            )
-        self._names_fit()
-        self._not_too_many()
-        return self
-
-    def _not_too_many(self) -> None:
-        if self.edges is not None:
-            each = self.devices_per_edge
-            devices = sum(each) if isinstance(each, tuple) else self.edges * (each or 1)
-            if devices > MAX_DEVICES:
-                allowed = f"must make at most {MAX_DEVICES:,} devices in all, not {devices:,}"
-                raise refuse("devices_per_edge", each, allowed)
+        found = " and ".join(written) or "none of them"
+        allowed = f"give exactly one of edges (with devices_per_edge), levels, sites, file; found {found}"
+        yield len(written) != 1, "", None, allowed
+        edges, each = self.edges, self.devices_per_edge
+        yield edges is None and each is not None, "devices_per_edge", each, "goes with edges"
+        allowed = "is required with edges: one number for all, or a list"
+        yield edges is not None and each is None, "devices_per_edge", None, allowed
+        if isinstance(each, tuple):
+            allowed = f"must list {edges} numbers, one for each of the edges, or be one number for all"
+            yield len(each) != edges, "devices_per_edge", list(each), allowed
+        yield from self._refusals_of_names()
+        if edges is not None:
+            devices = sum(each) if isinstance(each, tuple) else edges * (each or 1)
+            allowed = f"must make at most {MAX_DEVICES:,} devices in all, not {devices:,}"
+            yield devices > MAX_DEVICES, "devices_per_edge", each, allowed
         elif self.levels is not None:
             problem = too_many(self.levels)
-            if problem is not None:
-                raise refuse("levels", list(self.levels), problem)
+            yield problem, "levels", list(self.levels), problem or ""
 
-    def _names_fit(self) -> None:
-        wanted = None if self.levels is None else len(self.levels) - 1
+    def _refusals_of_names(self) -> Refusals:
+        wanted, names = None if self.levels is None else len(self.levels) - 1, self.level_names
         if self.sites is not None:
-            self._on_their_levels(self.sites, len(self.level_names or ("edge",)), "sites")
-            self._differ(self.sites)
-        if self.level_names is None:
-            if wanted is not None and wanted > 1:
-                raise refuse(
-                    "level_names", None, f"is required: names of the {wanted} levels below the cloud"
-                )
+            yield from _sites_off_their_level(self.sites, len(names or ("edge",)), "sites")
+            yield from _sites_of_one_name(self.sites)
+        if names is None:
+            allowed = f"is required: names of the {wanted} levels below the cloud"
+            yield wanted is not None and wanted > 1, "level_names", None, allowed
             return
-        if wanted is None and self.sites is None:
-            raise refuse("level_names", list(self.level_names), "goes with levels or sites")
-        if wanted is not None and len(self.level_names) != wanted:
-            allowed = f"must list {wanted} names, one for each level below the cloud"
-            raise refuse("level_names", list(self.level_names), allowed)
-        problem = unfit_level_names(self.level_names)
-        if problem is not None:
-            raise refuse("level_names", list(self.level_names), problem)
+        yield wanted is None and self.sites is None, "level_names", list(names), "goes with levels or sites"
+        allowed = f"must list {wanted} names, one for each level below the cloud"
+        yield wanted is not None and len(names) != wanted, "level_names", list(names), allowed
+        problem = unfit_level_names(names)
+        yield problem, "level_names", list(names), problem or ""
 
-    def _on_their_levels(self, sites: tuple[Site, ...], below: int, place: str) -> None:
-        for number, site in enumerate(sites):
-            here = f"{place}[{number}]"
-            if (site.devices is not None) != (below == 1):
-                had, wanted = ("devices", "sites") if below > 1 else ("sites", "devices")
-                raise refuse(here, None, f"has {had}; at this level, by names, it must have {wanted}")
-            if site.sites is not None:
-                self._on_their_levels(site.sites, below - 1, f"{here}.sites")
 
-    def _differ(self, sites: tuple[Site, ...]) -> None:
-        named: dict[str, str] = {}
-        aggregators = devices = 0
-        for number, first in enumerate(sites):
-            for place, site in first.with_all_below(f"sites[{number}]"):
-                aggregators, devices = aggregators + 1, devices + (site.devices or 0)
-                if site.name is not None and site.name in named:
-                    allowed = f"is the name of another site already: {named[site.name]}"
-                    raise refuse(f"{place}.name", site.name, allowed)
-                if site.name is not None:
-                    named[site.name] = place
-        problem = too_large(aggregators, devices)
-        if problem is not None:
-            raise refuse("sites", None, problem)
+def _sites_off_their_level(sites: tuple[Site, ...], below: int, place: str) -> Refusals:
+    """Sites with devices above the last of ``below`` levels, or with sites at it."""
+    for number, site in enumerate(sites):
+        here = f"{place}[{number}]"
+        had, wanted = ("devices", "sites") if below > 1 else ("sites", "devices")
+        allowed = f"has {had}; at this level, by names, it must have {wanted}"
+        yield (site.devices is not None) != (below == 1), here, None, allowed
+        yield from _sites_off_their_level(site.sites or (), below - 1, f"{here}.sites")
+
+
+def _sites_of_one_name(sites: tuple[Site, ...]) -> Refusals:
+    """A name that two sites have; and too many sites or devices."""
+    named: dict[str, str] = {}
+    aggregators = devices = 0
+    for number, first in enumerate(sites):
+        for place, site in first.with_all_below(f"sites[{number}]"):
+            aggregators, devices = aggregators + 1, devices + (site.devices or 0)
+            if site.name is not None:
+                allowed = f"is the name of another site already: {named.get(site.name)}"
+                yield site.name in named, f"{place}.name", site.name, allowed
+                named[site.name] = place
+    problem = too_large(aggregators, devices)
+    yield problem, "sites", None, problem or ""
 
 
 GroupCountOrLists = Annotated[
@@ -285,44 +267,45 @@ class Groups(Section):
         """Whether a worker's groups tell which labels it holds."""
         return "labels" in (self.structure, self.stated)
 
-    @model_validator(mode="after")
-    def _names_of_one_party_each(self) -> Groups:
-        require_one_party_each(self, "group_names", "worker_names")
-        return self
-
-    @model_validator(mode="after")
-    def _one_structure(self) -> Groups:
-        structure, listed = self.structure, isinstance(self.groups, tuple)
+    def refusals(self) -> Refusals:
+        """What the structure does not go with."""
+        structure, groups, devices, file = self.structure, self.groups, self.devices, self.file
+        yield from names_given_twice(self, "group_names", "worker_names")
         starts = [1, *(era.from_round for era in self.eras)]
         for number, (before, after) in enumerate(pairwise(starts)):
-            if after <= before:
-                allowed = f"must be after round {before}, when the groups before begin"
-                raise refuse(f"eras[{number}].from_round", after, allowed)
-        if self.stated is not None and structure != "list":
-            raise refuse("stated", self.stated, "goes with structure: list")
-        if (self.file is not None) != (structure == "graph"):
-            verb = "is required" if self.file is None else "goes"
-            raise refuse("file", self.file, f"{verb} with structure: graph")
+            allowed = f"must be after round {before}, when the groups before begin"
+            yield after <= before, f"eras[{number}].from_round", after, allowed
+        yield (
+            self.stated is not None and structure != "list",
+            "stated",
+            self.stated,
+            "goes with structure: list",
+        )
+        verb = "is required" if file is None else "goes"
+        yield (file is not None) != (structure == "graph"), "file", file, f"{verb} with structure: graph"
         if structure == "graph":
-            if self.groups is not None:
-                raise refuse("groups", self.groups, "must be left out: the file says which groups there are")
-            return self
+            yield (
+                groups is not None,
+                "groups",
+                groups,
+                "must be left out: the file says which groups there are",
+            )
+            return
         if structure == "list":
-            if not isinstance(self.groups, tuple):
-                raise refuse("groups", self.groups, "must list every group's workers, like [[0, 1], [1, 2]]")
-            return self
-        if listed:
-            raise refuse("groups", self.groups, f"must be a number; lists go with list, not with {structure}")
-        if self.devices is None:
-            raise refuse("devices", None, f"is required with structure: {structure}: the number of workers")
+            allowed = "must list every group's workers, like [[0, 1], [1, 2]]"
+            yield not isinstance(groups, tuple), "groups", groups, allowed
+            return
+        allowed = f"must be a number; lists go with list, not with {structure}"
+        yield isinstance(groups, tuple), "groups", groups, allowed
+        allowed = f"is required with structure: {structure}: the number of workers"
+        yield devices is None, "devices", None, allowed
         if structure == "global":
-            if self.groups not in (None, 1):
-                raise refuse("groups", self.groups, "must be 1 or left out with structure: global")
-        elif self.groups is None:
-            raise refuse("groups", None, f"is required with structure: {structure}: the number of groups")
-        elif isinstance(self.groups, int) and self.groups > self.devices:
-            raise refuse("groups", self.groups, f"must be at most {self.devices}, the number of workers")
-        return self
+            allowed = "must be 1 or left out with structure: global"
+            yield groups not in (None, 1), "groups", groups, allowed
+            return
+        yield groups is None, "groups", None, f"is required with structure: {structure}: the number of groups"
+        allowed = f"must be at most {devices}, the number of workers"
+        yield isinstance(groups, int) and groups > (devices or 0), "groups", groups, allowed
 
 
 Topology = Annotated[
@@ -364,28 +347,18 @@ class Trust(Section):
                 raise refuse(f"[{place}]", entry, allowed)
         return value
 
-    @model_validator(mode="after")
-    def _each_party_once(self) -> Trust:
+    def refusals(self) -> Refusals:
+        """Parties that are listed twice, and what does not go with trust that changes."""
         listed = {name: getattr(self, name) for name in ("trusted_edges", "trusted_aggregators", "trusted")}
-        listed |= {f"from.{first}": edges for first, edges in (self.from_ or {}).items()}
-        for key, parties in listed.items():
+        changes = self.from_ or {}
+        for key, parties in (listed | {f"from.{first}": edges for first, edges in changes.items()}).items():
             seen = set[int | str]()
             for at, party in enumerate(parties if isinstance(parties, tuple) else ()):
-                if party in seen:
-                    raise refuse(f"{key}[{at}]", party, "is listed already: list each party once")
+                yield party in seen, f"{key}[{at}]", party, "is listed already: list each party once"
                 seen.add(party)
-        return self
-
-    @model_validator(mode="after")
-    def _from_the_start(self) -> Trust:
-        if self.from_ is None:
-            return self
-        if 0 not in self.from_ or 1 in self.from_:
-            raise refuse(
-                "from", sorted(self.from_), "must say who is trusted from 0, and from rounds 2 and later"
-            )
-        given = {"trusted_edges": self.trusted_edges, "trusted": self.trusted}
-        for key, value in given.items():
-            if value not in (0.0, ()):
-                raise refuse(key, value, "must be left out with from, which lists the trusted edges")
-        return self
+        if self.from_ is not None:
+            allowed = "must say who is trusted from 0, and from rounds 2 and later"
+            yield 0 not in changes or 1 in changes, "from", sorted(changes), allowed
+            for key in ("trusted_edges", "trusted"):
+                allowed = "must be left out with from, which lists the trusted edges"
+                yield listed[key] not in (0.0, ()), key, listed[key], allowed

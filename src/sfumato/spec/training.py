@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag
 
 from sfumato.spec.base import (
     TAG,
@@ -21,9 +21,9 @@ from sfumato.spec.base import (
     by_kind,
     count_limit,
     numbers_in,
-    refuse,
 )
 from sfumato.spec.limits import MAX_AGGREGATIONS, MAX_ROUNDS, MAX_STEPS
+from sfumato.spec.refusals import Refusals
 
 Rounds = Annotated[
     int, Field(ge=1, le=MAX_ROUNDS), count_limit(MAX_ROUNDS, "a run keeps a row of every round")
@@ -281,51 +281,39 @@ class Training(Section):
         """Whether an update is a sum of gradients times the step size, with momentum perhaps."""
         return self.optimizer.kind == "sgd" and not self.weight_decay
 
-    @model_validator(mode="after")
-    def _decay_shrinks(self) -> Training:
-        rate = self.learning_rate
+    def refusals(self) -> Refusals:
+        """Decay that turns a model round, two measures of work, and periods that do not fit."""
+        rate, steps = self.learning_rate, self.local_steps
         written = (getattr(rate, name, 0.0) for name in ("initial", "final"))
         largest = max(written) if isinstance(rate, Section) else rate
-        if self.weight_decay * largest > 1:
-            allowed = f"must be at most 1 / learning_rate, {1 / largest:g}: a step would turn the model round"
-            raise refuse("weight_decay", self.weight_decay, allowed)
-        return self
-
-    @model_validator(mode="after")
-    def _one_measure_of_work(self) -> Training:
-        if self.local_steps is not None and self.local_epochs is not None:
-            raise refuse("", None, "give local_steps or local_epochs; found both")
-        if self.edge_every is not None and self.aggregate_every is not None:
-            listed = list(self.aggregate_every)
-            raise refuse("aggregate_every", listed, "says the same as edge_every: give one")
-        key = "edge_every" if self.aggregate_every is None else "aggregate_every"
-        if self.edge_at_global and self.edge_every is None:
-            raise refuse("edge_at_global", True, "goes with edge_every, which says when edges aggregate")
-        periods = self.aggregate_every or ()
-        edges = () if self.edge_every is None else numbers_in(self.edge_every)
+        allowed = f"must be at most 1 / learning_rate, {1 / largest:g}: a step would turn the model round"
+        yield self.weight_decay * largest > 1, "weight_decay", self.weight_decay, allowed
+        both = steps is not None and self.local_epochs is not None
+        yield both, "", None, "give local_steps or local_epochs; found both"
+        periods, every = self.aggregate_every or (), self.edge_every
+        allowed = "says the same as edge_every: give one"
+        yield every is not None and periods, "aggregate_every", list(periods), allowed
+        allowed = "goes with edge_every, which says when edges aggregate"
+        yield self.edge_at_global and every is None, "edge_at_global", True, allowed
+        edges = () if every is None else numbers_in(every)
         if not periods and not edges:
-            return self
-        bound, name = self.local_steps, "local_steps"
-        if bound is None:
-            raise refuse(key, getattr(self, key), "goes with local_steps: it counts local steps")
-        for period in edges:
-            if period > bound:
-                raise refuse(key, period, f"must be at most {name}, which is {bound}")
-        for period in periods:
-            if period > bound:
-                raise refuse(key, period, f"must be at most {name}, which is {bound}")
-            bound, name = period, "the period of the level above"
-        self._aggregations_are_few(key, edges or periods[-1:])
-        return self
+            return
+        key = "aggregate_every" if periods else "edge_every"
+        value = getattr(self, key)
+        yield steps is None, key, value, "goes with local_steps: it counts local steps"
+        bound, name = steps or 1, "local_steps"
+        for period in edges or periods:
+            yield period > bound, key, period, f"must be at most {name}, which is {bound}"
+            if periods:
+                bound, name = period, "the period of the level above"
+        found = _aggregations(steps or 1, edges or periods[-1:])
+        most = f"at most {MAX_AGGREGATIONS:,}: each is accounted for by itself"
+        yield found > MAX_AGGREGATIONS, key, value, f"makes {found:,} aggregations a round; {most}"
 
-    def _aggregations_are_few(self, key: str, periods: tuple[int, ...]) -> None:
-        steps = self.local_steps or 1
-        found = steps // min(periods)
-        if found <= MAX_AGGREGATIONS and len(set(periods)) > 1:
-            found = len({step for period in set(periods) for step in range(period, steps + 1, period)})
-        if found > MAX_AGGREGATIONS:
-            allowed = (
-                f"makes {found:,} aggregations a round; at most {MAX_AGGREGATIONS:,}: each is "
-                "accounted for by itself"
-            )
-            raise refuse(key, getattr(self, key), allowed)
+
+def _aggregations(steps: int, periods: tuple[int, ...]) -> int:
+    """How many local steps of a round end with an aggregation; of very many, some."""
+    found = steps // min(periods)
+    if found <= MAX_AGGREGATIONS and len(set(periods)) > 1:
+        found = len({step for period in set(periods) for step in range(period, steps + 1, period)})
+    return found

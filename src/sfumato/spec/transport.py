@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from sfumato.spec.base import Flag, NonNegative, Positive, Rate, Section, count_limit, refuse
+from sfumato.spec.base import Flag, NonNegative, Positive, Rate, Section, count_limit
+from sfumato.spec.refusals import Refusals
 
 Hop = Literal["plain", "secure-aggregation", "air"]
 PowerControl = Literal["pfels", "wfl-p", "wfl-pdp", "fixed"]
@@ -44,11 +45,10 @@ class Air(Section):
     )
     csi: ChannelKnowledge = ChannelKnowledge()
 
-    @model_validator(mode="after")
-    def _beta_fits(self) -> Air:
-        if (self.power_control == "fixed") != (self.beta is not None):
-            raise refuse("beta", self.beta, "goes with power_control: fixed, and only with it")
-        return self
+    def refusals(self) -> Refusals:
+        """A beta without its rule, or the rule without it."""
+        is_fixed, allowed = self.power_control == "fixed", "goes with power_control: fixed, and only with it"
+        yield is_fixed != (self.beta is not None), "beta", self.beta, allowed
 
 
 class Compression(Section):

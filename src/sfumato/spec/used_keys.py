@@ -1,7 +1,7 @@
 """Which keys of a spec have an effect, and where: what has none is refused, never ignored.
 
-Every key of the models is declared here. A key without a condition has an effect wherever its section may
-stand; keys of one family of topologies only are in ``families.py``. A key that is not declared is refused.
+A key without a condition has an effect wherever its section may stand; keys of one family of topologies only
+are in ``families.py``. Tests try every key.
 """
 
 from __future__ import annotations
@@ -123,53 +123,6 @@ CONDITIONS: dict[str, Condition] = {
     ),
 }  # fmt: skip
 
-_KEYS = {
-    "": "name protocol seed data model topology trust training privacy transport radio air compression "
-    "faults "
-    "control evaluate_every metrics versions hashes watch",
-    "data": "source partition examples_per_device image_column feature_columns label_column group_column "
-    "site_column scale test_fraction test_file test_column task vocabulary",
-    "model": "kind bias hidden trained rank",
-    "topology": "kind devices device_names edges devices_per_edge levels level_names sites file "
-    "supernodes zones structure groups group_names worker_names stated eras moves",
-    "topology.eras": "from_round groups",
-    "topology.zones": "kind members",
-    "topology.moves": "rate trace file drawn_at",
-    "trust": "cloud trusted_edges trusted_aggregators trusted from",
-    "training": "rounds local_steps local_epochs edge_every edge_at_global aggregate_every merge_every "
-    "batch_size learning_rate "
-    "momentum loss optimizer weight_decay participation global_update weights denominator server batches "
-    "drift_correction",
-    "training.optimizer": "kind beta1 beta2 epsilon",
-    "training.drift_correction": "kind mu",
-    "training.participation": "kind rate rates count",
-    "training.weights": "kind examples",
-    "training.denominator": "kind min_weight",
-    "training.server": "optimizer learning_rate momentum beta1 beta2 epsilon",
-    "privacy": "delta clip noise mechanism neighbours unit",
-    "privacy.clip": "kind norm norms per_layer adapt",
-    "privacy.clip.adapt": "quantile rate share",
-    "privacy.noise": "kind multiplier multipliers placement epsilon for formula c2 sources calibrated_from "
-    "at",
-    "privacy.noise.placement": "device edge device_fraction levels cloud",
-    "privacy.mechanism": "kind law",
-    "radio": "preset access bits_per_parameter wired_power_dbm wired_rate_bps power_dbm bandwidth_hz "
-    "noise_density_dbm_hz reference_gain_db pathloss_exponent fading k_factor_db shadowing_db radius_m "
-    "distances_m "
-    "broadcast_power_dbm gain noise_std snr_db subcarriers slot_s spacing_hz",
-    "air": "power_control beta min_gain csi",
-    "air.csi": "gain_error phase_error_rad max_error_std",
-    "compression": "kind ratio error_feedback bits",
-    "faults": "dropout_rate supernode_failure_rate survival_threshold when_supernode_fails",
-    "faults.dropout_rate": "advertise share mask consent unmask",
-    "control": "energy delay optimality_gap_weight optimality_gap_scale max_steps max_devices per_edge "
-    "draw smoothness estimates step_size bounds budget_policy",
-    "control.bounds": "smoothness gradient",
-    "control.estimates": "multiplier bound",
-}
-DECLARED = frozenset(
-    f"{section}.{key}".lstrip(".") for section, keys in _KEYS.items() for key in keys.split()
-)
 WHOLE = frozenset({"data.partition", "privacy.noise.calibrated_from", "radio.gain", "training.learning_rate"})
 """Sections whose ``kind`` says which keys there are, each of which it uses."""
 
@@ -181,18 +134,16 @@ def unused_keys(spec: Spec) -> Iterator[Refused]:
     """
     if spec.is_of_a_run:
         return
-    for key, value in _of_other_families(spec):
+    for key, value in _keys_of_other_families(spec):
         kinds = " or ".join(next(f for f in FAMILIES if key in f.keys).topologies)
         yield Refused(key, value, f"goes with topology.kind: {kinds} only")
-    for key, value in _written(spec):
+    for key, value in _keys_that_differ_from_defaults(spec):
         condition = CONDITIONS.get(key)
-        if key not in DECLARED:
-            yield Refused(key, value, "is used by no protocol")
-        elif condition is not None and not condition.holds(spec):
+        if condition is not None and not condition.holds(spec):
             yield Refused(key, value, condition.allowed)
 
 
-def _of_other_families(spec: Spec) -> Iterator[tuple[str, Any]]:
+def _keys_of_other_families(spec: Spec) -> Iterator[tuple[str, Any]]:
     mine = family_of(spec)
     for family in FAMILIES:
         for key in family.keys if family is not mine else ():
@@ -201,14 +152,17 @@ def _of_other_families(spec: Spec) -> Iterator[tuple[str, Any]]:
                 yield key, None if isinstance(value, Section) else value
 
 
-def _written(section: Section, place: str = "") -> Iterator[tuple[str, Any]]:
+def _keys_that_differ_from_defaults(section: Section, place: str = "") -> Iterator[tuple[str, Any]]:
     """Keys whose values are not the defaults, with these values, sections before what is in them."""
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
-        if not field.is_required() and value == field.get_default(call_default_factory=True):
+        default = (
+            field.default if field.default_factory is None else field.get_default(call_default_factory=True)
+        )
+        if value == default:  # a required field has no default, which equals nothing
             continue
         key = f"{place}.{field.alias or name}".lstrip(".")
         is_section = isinstance(value, Section)
         yield key, None if is_section else list(value) if isinstance(value, tuple) else value
         if is_section and key not in WHOLE:
-            yield from _written(value, key)
+            yield from _keys_that_differ_from_defaults(value, key)

@@ -48,7 +48,7 @@ def problems_of(error: ValidationError) -> list[Problem]:
     details = sorted(error.errors(include_url=False), key=lambda detail: detail["type"] != "unknown_key")
     found: dict[str, Problem] = {}
     for detail in details:
-        for problem in _several(detail):
+        for problem in _problems_in(detail):
             found.setdefault(problem.place, problem)
     # a list is too short for pydantic where its entries are wrong
     places = [place for place in found if place]
@@ -61,7 +61,7 @@ def problems_of(error: ValidationError) -> list[Problem]:
 
 def problems_of_misfit(error: PydanticCustomError) -> list[Problem]:
     """What a check between sections refused."""
-    return _several(
+    return _problems_in(
         {
             "type": error.type,
             "loc": (),
@@ -72,16 +72,19 @@ def problems_of_misfit(error: PydanticCustomError) -> list[Problem]:
     )
 
 
-def _several(detail: ErrorDetails) -> list[Problem]:
+def _problems_in(detail: ErrorDetails) -> list[Problem]:
     if detail["type"] != "refused_several":
         return [_problem(detail)]
     place = _dotted(detail["loc"])
     return [
-        Problem(_inside(place, one["key"]), one["value"], one["allowed"]) for one in detail["ctx"]["problems"]
+        Problem(_place_of_key(place, one["key"]), one["value"], one["allowed"])
+        for one in detail["ctx"]["problems"]
     ]
 
 
-def refusal(problems: Sequence[Problem], located: Callable[[Problem], SpecError], file: str) -> SpecError:
+def error_of_problems(
+    problems: Sequence[Problem], located: Callable[[Problem], SpecError], file: str
+) -> SpecError:
     """One error for all problems of ``file``; of very many, the first 20 and how many more there are.
 
     Args:
@@ -111,7 +114,7 @@ def _problem(detail: ErrorDetails) -> Problem:
     place = _dotted(location)
     match detail["type"]:
         case "refused" | "unknown_key":
-            place = _inside(place, context["key"])
+            place = _place_of_key(place, context["key"])
             value, allowed = context["value"], context["allowed"]
             if value is None and (not context["key"] and detail["input"] is None):
                 allowed = f"is empty; {allowed}"
@@ -138,7 +141,7 @@ def _problem(detail: ErrorDetails) -> Problem:
     return Problem(place, value, f"is empty; {allowed}" if value is None else allowed)
 
 
-def _inside(place: str, key: str) -> str:
+def _place_of_key(place: str, key: str) -> str:
     """``place`` with ``key`` appended: nothing, a key, or the ``[number]`` of an entry."""
     if not key or re.fullmatch(r"\[\d+\]", key):
         return place + key
@@ -189,7 +192,7 @@ def misfits_of_right_sections(document: Mapping[str, Any]) -> list[PydanticCusto
 
 
 @cache
-def _adapter(name: str) -> TypeAdapter[Any]:
+def _adapter_of_section(name: str) -> TypeAdapter[Any]:
     field = Spec.model_fields[name]
     described: Any = Annotated[field.annotation, field]
     return TypeAdapter(described)
@@ -204,7 +207,7 @@ def _right_sections(document: Mapping[str, Any]) -> dict[str, Any]:
                 right[name] = field.get_default(call_default_factory=True)
             continue
         try:
-            right[name] = _adapter(name).validate_python(document[name])
+            right[name] = _adapter_of_section(name).validate_python(document[name])
         except ValidationError:
             continue
     return right

@@ -62,11 +62,11 @@ class _Copier:
         if value is None or isinstance(value, bool | float):
             return value
         if isinstance(value, str):
-            return _line(value)
+            return _checked_text(value)
         if isinstance(value, int):
-            return _bounded(value)
+            return _checked_int(value)
         if isinstance(value, dict):
-            found = {_key(key): self._inner(item, depth, key) for key, item in value.items()}
+            found = {_checked_key(key): self._inner(item, depth, key) for key, item in value.items()}
             if len(found) < len(value):
                 raise _UnfitError(None, "names a key twice: as a number and as text")
             return found
@@ -82,9 +82,9 @@ class _Copier:
             raise
 
 
-def _key(key: Any) -> str:
+def _checked_key(key: Any) -> str:
     if isinstance(key, str):
-        return _line(key)
+        return _checked_text(key)
     if isinstance(key, int) and not isinstance(key, bool) and 0 <= key <= MAX_KEY:
         return str(key)
     hint = " (YAML reads yes, no, on and off as booleans)" if isinstance(key, bool) else ""
@@ -94,14 +94,14 @@ def _key(key: Any) -> str:
     raise unfit
 
 
-def _line(text: str) -> str:
+def _checked_text(text: str) -> str:
     if not text.isprintable() and (found := _UNFIT.search(text)) is not None:
         allowed = f"must be one line of text without control characters; {found[0]!a} is one"
         raise _UnfitError(text, allowed)
     return text
 
 
-def _bounded(number: int) -> int:
+def _checked_int(number: int) -> int:
     if number.bit_length() > _MAX_BITS:
         raise _UnfitError(None, f"must be a number of at most {MAX_DIGITS} digits")
     return number

@@ -35,9 +35,9 @@ def parse_yaml(text: str, place: str) -> Any:
     if len(text) > MAX_BYTES:
         raise SpecError(place, None, f"is longer than {MAX_BYTES // 2**20} MiB, the most that is read")
     try:
-        structure = _Structure()
+        structure = _StructureCounter()
         for event in yaml.parse(text, Loader=_Base):
-            structure.meets(event)
+            structure.count_event(event)
         return yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -79,7 +79,7 @@ class _Open:
 
 
 @dataclass
-class _Structure:
+class _StructureCounter:
     """Counts the values and levels of a document, aliases as often as they are used."""
 
     values: int = 0
@@ -87,7 +87,7 @@ class _Structure:
     anchored: dict[str, tuple[int, int] | None] = field(default_factory=dict)
     """By anchor: values and levels; ``None`` while it is open."""
 
-    def meets(self, event: yaml.Event) -> None:
+    def count_event(self, event: yaml.Event) -> None:
         """Count one event.
 
         Raises:
@@ -95,37 +95,37 @@ class _Structure:
         """
         match event:
             case yaml.AliasEvent():
-                size, height = self._alias(event)
-                self._value(event, size, height)
+                size, height = self._size_of_alias(event)
+                self._count_value(event, size, height)
             case yaml.ScalarEvent():
-                self._opening(event)
-                self._value(event, 1, 1)
+                self._refuse_tag(event)
+                self._count_value(event, 1, 1)
                 if event.anchor is not None:
                     self.anchored[event.anchor] = (1, 1)
             case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
-                self._opening(event)
-                self._value(event, 1, 1)
+                self._refuse_tag(event)
+                self._count_value(event, 1, 1)
                 keys: dict[str, int] | None = {} if isinstance(event, yaml.MappingStartEvent) else None
                 self.open.append(_Open(event.anchor, self.values - 1, keys=keys))
                 if event.anchor is not None:
                     self.anchored[event.anchor] = None
             case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
-                self._closing()
+                self._close()
 
-    def _opening(self, event: yaml.NodeEvent) -> None:
+    def _refuse_tag(self, event: yaml.NodeEvent) -> None:
         tag = getattr(event, "tag", None)
         if tag is not None:
             raise _RefusedError(
                 event.start_mark, f"tags such as {tag[:80]!r} are not read: write the value only"
             )
 
-    def _alias(self, event: yaml.AliasEvent) -> tuple[int, int]:
+    def _size_of_alias(self, event: yaml.AliasEvent) -> tuple[int, int]:
         found = self.anchored.get(event.anchor or "", (1, 1))  # the loader reports an anchor that is missing
         if found is None:
             raise _RefusedError(event.start_mark, "an alias must not refer to what it is part of")
         return found
 
-    def _value(self, event: yaml.NodeEvent, size: int, height: int) -> None:
+    def _count_value(self, event: yaml.NodeEvent, size: int, height: int) -> None:
         """A value, or a key, at the present level: ``size`` values that are ``height`` levels high."""
         self.values += size
         if self.values > MAX_VALUES:
@@ -140,10 +140,10 @@ class _Structure:
         if inside.keys is None:
             return
         if inside.key_is_next:
-            self._key(event, inside.keys)
+            self._note_key(event, inside.keys)
         inside.key_is_next = not inside.key_is_next
 
-    def _key(self, event: yaml.NodeEvent, keys: dict[str, int]) -> None:
+    def _note_key(self, event: yaml.NodeEvent, keys: dict[str, int]) -> None:
         if not isinstance(event, yaml.ScalarEvent):
             raise _RefusedError(event.start_mark, "a key must be a plain word")
         if event.value in keys:
@@ -152,7 +152,7 @@ class _Structure:
         mark: Any = event.start_mark
         keys[event.value] = mark.line + 1
 
-    def _closing(self) -> None:
+    def _close(self) -> None:
         closed = self.open.pop()
         height = closed.height + 1
         if closed.anchor is not None:
@@ -170,7 +170,7 @@ class _Loader(_Base):  # type: ignore[misc]
     }
 
 
-def _bounded(kind: str) -> Any:
+def _constructor_of_short_numbers(kind: str) -> Any:
     read = yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{kind}"]
 
     def construct(loader: Any, node: yaml.ScalarNode) -> Any:
@@ -182,7 +182,7 @@ def _bounded(kind: str) -> Any:
 
 
 for _kind in ("int", "float"):
-    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _bounded(_kind))
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _constructor_of_short_numbers(_kind))
 
 
 class KeyLines:
