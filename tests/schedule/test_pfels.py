@@ -449,3 +449,19 @@ def test_error_feedback_and_top_k_want_one_aggregation_a_round() -> None:
                     compression={"ratio": 0.5} | compression,
                 )
             )
+
+
+@pytest.mark.parametrize("compression", [{"kind": "top-k"}, {"kind": "rand-k", "error_feedback": True}])
+def test_aggregations_that_h2fdp_makes_by_default_count_too(compression: dict[str, Any]) -> None:
+    """Without local_steps H2FDP aggregates four times a round: 0.2 looked at what was written only."""
+    with pytest.raises(SpecError, match="one aggregation a round"):
+        resolve_tree(
+            air_spec(
+                protocol="h2fdp",
+                topology={"kind": "tree", "edges": 2, "devices_per_edge": 10},
+                training={"local_steps": None},
+                privacy={"noise": "none"},
+                radio=None,
+                compression={"ratio": 0.5} | compression,
+            )
+        )

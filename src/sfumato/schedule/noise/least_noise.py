@@ -9,7 +9,7 @@ devices move or trust changes, and in groups, all sources are one set, as no noi
 
 If the charged releases and the way to charge them are fixed, ε falls as all noise grows. But what is charged
 may be chosen anew for every trial (exposed sets of groups), and under hidden draws another choice may be the
-cheapest there. So of one set only a size that was judged to be enough is returned.
+cheapest there. So of one set only a size that was judged to be enough, up to rounding, is returned.
 """
 
 from __future__ import annotations
