@@ -7,9 +7,8 @@ neither torch nor what trains, audits, prints or draws. To add a family, write i
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from sfumato.errors import SpecError
 
@@ -42,10 +41,8 @@ if TYPE_CHECKING:
     from sfumato.spec.topology import Topology, Trust
 
 
-class Family(ABC):
-    """A kind of topology and the parts that know about it.
-
-    The plans, networks and topologies that its methods receive are those of specs of this family.
+class _Family:
+    """A kind of topology: what its specs may say.
 
     Attributes:
         name: ``tree`` or ``groups``.
@@ -64,85 +61,12 @@ class Family(ABC):
         """Its kinds of topology (``topology.kind``)."""
         return tuple(sorted({kind for kinds in self.protocols.values() for kind in kinds}))
 
-    @abstractmethod
-    def resolve(self, spec: Spec) -> Plan:
-        """The plan of a spec: random choices made, noise sized."""
 
-    @abstractmethod
-    def claims(self, plan: Plan, delta: float) -> tuple[Claim, ...]:
-        """What papers claim about a plan."""
+class _TreeFamily(_Family):
+    """Trees, and stars, which are trees of one level; the other families have the same methods.
 
-    def coalitions(self, plan: Plan, delta: float) -> tuple[Coalition, ...]:
-        """The worst coalition of every size that the threat model names."""
-        return ()
-
-    def ex_post_facts(self, plan: Plan, rounds: int, parameters: int) -> dict[str, object]:
-        """How the first ``rounds`` rounds of a run went, for its folder."""
-        return {}
-
-    def ex_post(
-        self, plan: Plan, delta: float, participations: IntArray, rounds: int, parameters: int
-    ) -> tuple[ExPost | None, ...]:
-        """What each row of an account amounts to after a run; empty if nothing was left to chance."""
-        return ()  # in groups nobody who sees a draw is protected by less than the row says
-
-    @abstractmethod
-    def planning(self) -> PlannedFamily:
-        """Its noise sources, and the search for their least noise."""
-
-    @abstractmethod
-    def round_costs(self, plan: Plan, parameters: int) -> RoundCosts:
-        """What the rounds of a plan cost, before any is played."""
-
-    @abstractmethod
-    def protocol(
-        self, plan: Plan, engine: Engine, partition: Partition, parameters: int, listener: Listener | None
-    ) -> FederatedProtocol[Any]:
-        """Who plays a plan."""
-
-    @abstractmethod
-    def position(self, plan: Plan, coalition: tuple[Party, ...]) -> ObserverPosition:
-        """Where a coalition stands, to record what it receives."""
-
-    @abstractmethod
-    def attacked(self, run: RunFolder) -> AttackedRun:
-        """A run as attacks on recorded views see it."""
-
-    @abstractmethod
-    def audit(self, plan: Plan, unit: int, coalition: Sequence[Party]) -> AuditHarness:
-        """Rounds played again, for an audit of one pair."""
-
-    @abstractmethod
-    def audit_record(
-        self,
-        plan: Plan,
-        unit: int,
-        coalition: Sequence[Party],
-        neighbours: Neighbours,
-        hidden: bool,
-        trials: int,
-    ) -> TrialScores | None:
-        """Scores of an attack on a record drawn into batches; ``None`` for one that is in every message."""
-
-    @abstractmethod
-    def summary(self, plan: Plan) -> PlanSummary:
-        """What ``show`` prints."""
-
-    @abstractmethod
-    def shape(self, topology: Topology, trust: Trust, seed: int) -> Tree | GroupNetwork:
-        """Who there is in a run folder's spec."""
-
-    @abstractmethod
-    def labels(self, network: Network) -> ObserverLabels:
-        """What a report calls units and observers."""
-
-    @abstractmethod
-    def figure(self, network: Network) -> Figure:
-        """The network drawn."""
-
-
-class _TreeFamily(Family):
-    """Trees, and stars, which are trees of one level."""
+    The plans, networks and topologies that they receive are those of specs of their family.
+    """
 
     name = "tree"
     protocols: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -160,21 +84,25 @@ class _TreeFamily(Family):
     devices_observe = False
 
     def resolve(self, spec: Spec) -> Plan:
+        """The plan of a spec: random choices made, noise sized."""
         from sfumato.schedule.resolve.tree import resolve_tree
 
         return resolve_tree(spec)
 
     def claims(self, plan: Plan, delta: float) -> tuple[Claim, ...]:
+        """What papers claim about a plan."""
         from sfumato.claims import tree_claims
 
         return tree_claims(_tree_plan(plan), delta)
 
     def coalitions(self, plan: Plan, delta: float) -> tuple[Coalition, ...]:
+        """The worst coalition of every size that the threat model names."""
         from sfumato.schedule.rows.coalitions import tolerated_coalitions
 
         return tolerated_coalitions(_tree_plan(plan), delta)
 
     def ex_post_facts(self, plan: Plan, rounds: int, parameters: int) -> dict[str, object]:
+        """How the first ``rounds`` rounds of a run went, for its folder."""
         from sfumato.schedule.rows.ex_post import realised_facts
 
         return realised_facts(_tree_plan(plan), rounds, parameters)
@@ -182,16 +110,19 @@ class _TreeFamily(Family):
     def ex_post(
         self, plan: Plan, delta: float, participations: IntArray, rounds: int, parameters: int
     ) -> tuple[ExPost | None, ...]:
+        """What each row of an account amounts to after a run; empty if nothing was left to chance."""
         from sfumato.schedule.rows.ex_post import ex_post
 
         return ex_post(_tree_plan(plan), delta, participations, rounds, parameters)
 
     def planning(self) -> PlannedFamily:
+        """Its noise sources, and the search for their least noise."""
         from sfumato.planning.tree_planning import TreePlanning
 
         return TreePlanning()
 
     def round_costs(self, plan: Plan, parameters: int) -> RoundCosts:
+        """What the rounds of a plan cost, before any is played."""
         from sfumato.planning.costs import tree_round_costs
 
         return tree_round_costs(_tree_plan(plan), parameters)
@@ -199,22 +130,26 @@ class _TreeFamily(Family):
     def protocol(
         self, plan: Plan, engine: Engine, partition: Partition, parameters: int, listener: Listener | None
     ) -> FederatedProtocol[Any]:
+        """Who plays a plan."""
         from sfumato.protocols.tree.choice import tree_protocol
 
         return tree_protocol(_tree_plan(plan), engine, partition, parameters, listener)
 
     def position(self, plan: Plan, coalition: tuple[Party, ...]) -> ObserverPosition:
+        """Where a coalition stands, to record what it receives."""
         from sfumato.protocols.view_recorder import TreeObserverPosition
 
         return TreeObserverPosition(_tree_plan(plan), coalition)
 
     def attacked(self, run: RunFolder) -> AttackedRun:
+        """A run as attacks on recorded views see it."""
         from sfumato.attacks.observations import AttackedTree
         from sfumato.attacks.views import plan_of_run
 
         return AttackedTree(plan_of_run(run))
 
     def audit(self, plan: Plan, unit: int, coalition: Sequence[Party]) -> AuditHarness:
+        """Rounds played again, for an audit of one pair."""
         from sfumato.auditing.tree import tree_harness
 
         return tree_harness(_tree_plan(plan), unit, coalition)
@@ -228,16 +163,19 @@ class _TreeFamily(Family):
         hidden: bool,
         trials: int,
     ) -> TrialScores | None:
+        """Scores of an attack on a record drawn into batches; ``None`` for one that is in every message."""
         from sfumato.auditing.record_trials import tree_record_trials
 
         return tree_record_trials(_tree_plan(plan), unit, coalition, neighbours, hidden, trials)
 
     def summary(self, plan: Plan) -> PlanSummary:
+        """What ``show`` prints."""
         from sfumato.cli.show_tree import TreeSummary
 
         return TreeSummary(_tree_plan(plan))
 
     def shape(self, topology: Topology, trust: Trust, seed: int) -> Tree | GroupNetwork:
+        """Who there is in a run folder's spec."""
         from sfumato.report.results.network import tree_shape
         from sfumato.spec.topology import Groups
 
@@ -245,6 +183,7 @@ class _TreeFamily(Family):
         return tree_shape(topology, trust, seed)
 
     def labels(self, network: Network) -> ObserverLabels:
+        """What a report calls units and observers."""
         from sfumato.network.tree import Tree
         from sfumato.report.results.tree_labels import tree_labels
 
@@ -252,6 +191,7 @@ class _TreeFamily(Family):
         return tree_labels(network, network.shape)
 
     def figure(self, network: Network) -> Figure:
+        """The network drawn."""
         from sfumato.network.tree import Tree
         from sfumato.report.drawings.topology_figure import tree_figure
 
@@ -259,7 +199,7 @@ class _TreeFamily(Family):
         return tree_figure(network, network.shape)
 
 
-class _GroupFamily(Family):
+class _GroupFamily(_Family):
     """Overlapping groups."""
 
     name = "groups"
@@ -281,6 +221,17 @@ class _GroupFamily(Family):
         from sfumato.claims.dp_ogl import ogl_claims
 
         return ogl_claims(_group_plan(plan), delta)
+
+    def coalitions(self, plan: Plan, delta: float) -> tuple[Coalition, ...]:
+        return ()  # no paper here names any
+
+    def ex_post_facts(self, plan: Plan, rounds: int, parameters: int) -> dict[str, object]:
+        return {}
+
+    def ex_post(
+        self, plan: Plan, delta: float, participations: IntArray, rounds: int, parameters: int
+    ) -> tuple[ExPost | None, ...]:
+        return ()  # nobody who sees a draw is protected by less than the row says
 
     def planning(self) -> PlannedFamily:
         from sfumato.planning.group_planning import GroupPlanning
@@ -368,9 +319,10 @@ def _group_plan(plan: Plan) -> GroupPlan:
     return plan
 
 
-TREE: Family = _TreeFamily()
-GROUPS: Family = _GroupFamily()
-FAMILIES = (TREE, GROUPS)
+Family: TypeAlias = _TreeFamily | _GroupFamily
+"""One of the families: where a method is called, mypy checks that each of them has it."""
+TREE, GROUPS = _TreeFamily(), _GroupFamily()
+FAMILIES: tuple[Family, ...] = (TREE, GROUPS)
 _OF_TOPOLOGY = {kind: family for family in FAMILIES for kind in family.topologies}
 
 
