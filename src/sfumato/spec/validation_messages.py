@@ -51,12 +51,8 @@ def problems_of(error: ValidationError) -> list[Problem]:
         for problem in _problems_in(detail):
             found.setdefault(problem.place, problem)
     # a list is too short for pydantic where its entries are wrong
-    places = [place for place in found if place]
-    return [
-        problem
-        for place, problem in found.items()
-        if not any(other.startswith((f"{place}.", f"{place}[")) for other in places)
-    ]
+    around = {place[: part.start()] for place in found for part in re.finditer(r"[.[]", place)}
+    return [problem for place, problem in found.items() if place not in around]
 
 
 def problems_of_misfit(error: PydanticCustomError) -> list[Problem]:
