@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from sfumato.privacy.charges import Composition
 from sfumato.privacy.guarantee import EpsilonBound
@@ -20,6 +21,8 @@ from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.rounding import number, upper_bound
 from sfumato.schedule.base import Plan
 from sfumato.schedule.rows.watch import watched_coalitions
+
+_number = lru_cache(maxsize=1024)(number)  # rows share their terms
 
 
 def is_covered_by_filter(plan: Plan, coalition: tuple[Party, ...]) -> bool:
@@ -164,7 +167,7 @@ def _describe_message(release: Release, *, in_groups: bool) -> str:
 
 def _describe_multiplier(term: GaussianTerm) -> str:
     by_chance = term.sampling is not None and (term.sampling.scales or term.sampling.seen_scales)
-    return f" at multiplier {number(term.multiplier)}{' at least' if by_chance else ''}"
+    return f" at multiplier {_number(term.multiplier)}{' at least' if by_chance else ''}"
 
 
 def _describe_draw(term: GaussianTerm) -> str:
@@ -176,12 +179,12 @@ def _describe_draw(term: GaussianTerm) -> str:
         return f", each moved with probability {_describe_batch_draw(sampling)}"
     seen = "unseen" if sampling.hidden else "seen"
     if sampling.kind == "fixed":
-        apart = _join_with_and([number(distance) for distance in sampling.apart])
+        apart = _join_with_and([_number(distance) for distance in sampling.apart])
         return (
             f", each moved by a draw of {sampling.sample} of {sampling.population}, {seen} (by {apart} times "
             "that from where another device's message is)"
         )
-    said = f", each moved with probability {number(sampling.rate)}, {seen}"
+    said = f", each moved with probability {_number(sampling.rate)}, {seen}"
     if sampling.shares_a_part:
         return said + _describe_shared_moves(dict.fromkeys(map(_as_share, sampling.apart)))
     return said
@@ -191,7 +194,7 @@ def _describe_batch_draw(sampling: Sampling) -> str:
     """How far a message moves, by the local step that first draws the record."""
     listed = sampling.moves[:_MOST_MOVES]
     found = [
-        number(chance) + (f" by {_as_share(between)} of that" if len(sampling.moves) > 1 else "")
+        _number(chance) + (f" by {_as_share(between)} of that" if len(sampling.moves) > 1 else "")
         for chance, between, _ in listed
     ]
     if len(sampling.moves) > _MOST_MOVES:
@@ -210,7 +213,7 @@ def _describe_shared_moves(shares: Iterable[str]) -> str:
 
 
 def _as_share(of_move: float) -> str:
-    return "all" if of_move == 1 else number(of_move)
+    return "all" if of_move == 1 else _number(of_move)
 
 
 def _join_with_and(parts: Sequence[str]) -> str:
