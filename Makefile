@@ -1,5 +1,5 @@
 # make demo          install and run the quickstart, with and without noise; says where the report is
-# make test          lint, types, import rules, tests (sets itself up first); CHOSEN="not slow or listed" as CI does
+# make test          lint, types, import rules and tests at once (sets itself up first); CHOSEN="not slow or listed" as CI does
 # make test-slow     the tests that make test leaves out: long statistical ones, and those of tests/slow.txt
 # make test-lowest   the tests that bear on figures, with the least versions that pyproject.toml allows
 # make frozen        whether all specs compute what they did at another commit: make frozen BASE=main
@@ -16,12 +16,12 @@ LOCK ?= requirements/run.lock
 DEMO := runs/demo
 WHEEL_VENV := .venv-wheel
 CHOSEN ?= not slow
-# two processes of two threads each would wait for each other
-ONE_THREAD := OMP_NUM_THREADS=1
+# two processes of two threads each would wait for each other; compiled tests are kept for the next process
+ONE_THREAD := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 FIGURES := tests/golden tests/privacy tests/claims tests/schedule tests/radio tests/mechanisms tests/planning tests/secure_aggregation tests/election tests/wire \
     tests/test_random.py tests/run_folder/test_lock.py
 
-.PHONY: demo install python test lint test-slow test-lowest test-wheel frozen lock bench clean
+.PHONY: demo install python test lint tests test-slow lowest test-lowest test-wheel frozen lock bench clean
 
 demo: $(VENV)/installed
 	rm -rf $(DEMO)
@@ -52,16 +52,22 @@ lint: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint
+# both at once: most of lint is mypy, which uses one core
+test: $(VENV)/installed-dev
+	$(MAKE) --jobs 2 lint tests
+
+tests: $(VENV)/installed-dev
 	$(ONE_THREAD) $(BIN)/pytest -m "$(CHOSEN)" --numprocesses 2
 
 test-slow: $(VENV)/installed-dev
 	$(ONE_THREAD) $(BIN)/pytest -m slow --numprocesses 2
 	$(ONE_THREAD) $(BIN)/pytest -m "not slow or listed" --hypothesis-profile=thorough --numprocesses 2 tests/privacy/tree
 
-# deprecations of packages that are years apart say nothing about this one
-test-lowest:
+lowest:
 	$(MAKE) VENV=.venv-lowest LOCK=requirements/lowest.lock install
+
+# deprecations of packages that are years apart say nothing about this one
+test-lowest: lowest
 	$(ONE_THREAD) .venv-lowest/bin/pytest -m "$(CHOSEN)" -W ignore::DeprecationWarning --numprocesses 2 $(FIGURES)
 
 # away from the checkout, whose src/ would be imported otherwise

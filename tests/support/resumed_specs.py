@@ -86,6 +86,7 @@ VARIANTS = {
         topology={"kind": "tree", "edges": 3, "devices_per_edge": [3, 2, 3], "moves": {"rate": 0.3}},
         trust={"from": {0: [0], 3: [1, 2], 6: []}},
         training=TRAINING | {"momentum": 0.5, "participation": {"kind": "fixed", "count": 2}},
+        evaluate_every=4,  # what was spent is computed then, and takes seconds
     ),
     "devices that move, edges with schedules of their own": spec_of(
         topology={"kind": "tree", "edges": 3, "devices_per_edge": [3, 2, 3], "moves": {"rate": 0.3}},

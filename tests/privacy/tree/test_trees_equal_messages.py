@@ -14,6 +14,7 @@ from oracle_random_trees import random_pair, random_tree
 from random_tree_facts import coalitions, ledgers, mixed_ledgers
 
 from sfumato.errors import SpecError
+from sfumato.privacy.observers import Party
 from sfumato.privacy.release import total_mu_squared
 from sfumato.privacy.tree.elections import flow_and_cut_with_elections
 from sfumato.schedule.resolve import resolve
@@ -69,16 +70,24 @@ def test_random_specs(batch):
     assert compared > 80
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_sums_channels_and_unequal_devices(data):
-    """One aggregation a round; air, secure aggregation, classes of devices, thresholds."""
+    """One aggregation a round; air, secure aggregation, classes of devices, thresholds; dropouts, and
+    denominators that depend on who is drawn.
+    """
     ledger = data.draw(mixed_ledgers(kinds=("all", "fixed", "poisson")))
+    if ledger.draw_kind != "poisson" and data.draw(st.booleans()):
+        least = np.array([data.draw(st.integers(0, int(n))) for n in ledger.drawn])
+        ledger = replace(ledger, guaranteed_contributors=least)
+    if data.draw(st.booleans()):
+        ledger = replace(ledger, most_denominators=2 * ledger.denominators)
     unit = data.draw(st.integers(0, ledger.device_count - 1))
-    compare(ledger, unit, data.draw(coalitions(ledger, unit)))
+    above = (Party("node", ledger.depth - 1, ledger.leaf_of(unit)),) if data.draw(st.booleans()) else ()
+    compare(ledger, unit, (*data.draw(coalitions(ledger, unit)), *above))
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_several_aggregations(data):
     """Trees of up to four tiers, messages of one bound at each step, increments and resends."""
