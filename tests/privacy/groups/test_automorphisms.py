@@ -158,7 +158,7 @@ def linked(*links: tuple[int, int], groups: int) -> np.ndarray:
 
 def test_hops():
     links = linked((0, 1), (1, 2), (2, 3), (0, 4), groups=6)
-    assert clocks.distances(links)[0].tolist() == [0, 1, 2, 3, 1, UNREACHED]
+    assert clocks.hops_between_groups(links)[0].tolist() == [0, 1, 2, 3, 1, UNREACHED]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_ways_that_are_too_long_are_refused(wrong, monkeypatch):
     found = csgraph.shortest_path
     monkeypatch.setattr(csgraph, "shortest_path", lambda *args, **named: wrong(found(*args, **named)))
     with pytest.raises(RuntimeError, match="not the shortest"):
-        clocks.distances(linked((0, 1), (1, 2), (2, 3), groups=4))
+        clocks.hops_between_groups(linked((0, 1), (1, 2), (2, 3), groups=4))
 
 
 # --- classes cover all pairs -----------------------------------------------------------------------
