@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from sfumato.spec.limits import LEAST, LEAST_SHARE, MAX_NUMBER, MAX_SEED, MOST, MOST_DECIBELS
-from sfumato.spec.refusals import Refusals, first_refused
+from sfumato.spec.refusals import Refusals, Refused, first_refused
 
 TAG = "="
 """First character of union tags, which pydantic puts into error locations and users must not see."""
@@ -32,12 +32,11 @@ def refuse(key: str, value: object, allowed: str) -> PydanticCustomError:
     return PydanticCustomError("refused", "{allowed}", {"key": key, "value": value, "allowed": allowed})
 
 
-def refuse_all(problems: Sequence[PydanticCustomError]) -> PydanticCustomError:
+def refuse_all(problems: Sequence[Refused]) -> PydanticCustomError:
     """One error for several checks that failed; of those at one key, the first."""
     first: dict[str, dict[str, Any]] = {}
     for problem in problems:
-        context = dict(problem.context or {})
-        first.setdefault(str(context["key"]), context)
+        first.setdefault(problem.key, problem._asdict())
     return PydanticCustomError("refused_several", "several", {"problems": list(first.values())})
 
 

@@ -19,7 +19,6 @@ from pydantic import (
     model_validator,
 )
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticCustomError
 
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
@@ -34,7 +33,7 @@ from sfumato.spec.limits import MAX_WATCHED
 from sfumato.spec.model import Metric, Model
 from sfumato.spec.privacy import Privacy
 from sfumato.spec.radio import NoRadio, Radio
-from sfumato.spec.refusals import first_refused
+from sfumato.spec.refusals import Refused, first_refused
 from sfumato.spec.renamed_keys import with_new_keys
 from sfumato.spec.topology import Topology, Tree, Trust
 from sfumato.spec.training import Training
@@ -150,20 +149,19 @@ class Spec(Section):
     def _sections_fit(self) -> Spec:
         found = list(self.misfits())
         if found:
-            raise found[0] if len(found) == 1 else refuse_all(found)
+            raise refuse(*found[0]) if len(found) == 1 else refuse_all(found)
         return self
 
-    def misfits(self, *, unless: tuple[type[Exception], ...] = ()) -> Iterator[PydanticCustomError]:
-        """What does not fit, one error of every table that has one; ``unless`` it raises one of these."""
+    def misfits(self, *, unless: tuple[type[Exception], ...] = ()) -> Iterator[Refused]:
+        """What does not fit, one refusal of every table that has one; ``unless`` it raises one of these."""
         for table in (protocol_refusals, *TABLES):
             with suppress(*unless):
                 if (refused := first_refused(table(self))) is not None:
-                    yield refuse(*refused)
+                    yield refused
                     if table is protocol_refusals:
                         return  # the others are about topologies of the protocol
         with suppress(*unless):
-            for unused in unused_keys(self):
-                yield refuse(*unused)
+            yield from unused_keys(self)
 
     @property
     def is_of_a_run(self) -> bool:

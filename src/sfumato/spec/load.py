@@ -18,13 +18,6 @@ from sfumato.spec.base import closest
 from sfumato.spec.data import DATA_SUFFIXES
 from sfumato.spec.document import SPEC_HASH, Spec, fingerprint
 from sfumato.spec.renamed_keys import as_written, with_new_keys
-from sfumato.spec.validation_messages import (
-    Problem,
-    error_of_problems,
-    misfits_of_right_sections,
-    problems_of,
-    problems_of_misfit,
-)
 from sfumato.user_text import KeyLines, parse_yaml, plain, read_text
 from sfumato.user_text.files import printable_name
 
@@ -141,29 +134,12 @@ def _checked_spec(
         _make_paths_absolute(document, folder)
         _make_code_path_absolute(document, folder, "model", "kind")
         _make_code_path_absolute(document, folder, "training", "loss")
-    problems: dict[str, Problem] = {}
-    while True:
-        try:
-            spec = Spec.model_validate(document)
-        except ValidationError as error:
-            known = {
-                *problems,
-                *(place for one in problems.values() for place in _follow_up_places(one)),
-            }
-            fresh = [problem for problem in problems_of(error) if problem.place not in known]
-            problems |= {problem.place: problem for problem in fresh}
-            mended = [problem for problem in fresh if _replace_unknown_key(document, problem)]
-            if not mended:
-                break
-        else:
-            if not problems:
-                return spec
-            break
+    try:
+        return Spec.model_validate(document)
+    except ValidationError:
+        from sfumato.spec.validation_messages import Problem, all_problems, error_of_problems
 
-    known = {*problems, *(place for one in problems.values() for place in _follow_up_places(one))}
-    for misfit in misfits_of_right_sections(document):
-        fresh = [problem for problem in problems_of_misfit(misfit) if problem.place not in known]
-        problems |= {problem.place: problem for problem in fresh}
+        problems = all_problems(document)
     lines = KeyLines(text)
 
     def located(problem: Problem) -> SpecError:
@@ -172,29 +148,7 @@ def _checked_spec(
         place: ErrorPlace = changes.place_of_change(written) if blamed else before + (written or "spec")
         return SpecError(place, problem.value, problem.allowed + ("" if blamed else lines.of(written)))
 
-    raise error_of_problems(list(problems.values()), located, file or "spec")
-
-
-def _follow_up_places(problem: Problem) -> tuple[str, ...]:
-    """Where something may be said that follows only from what `_mend` made of ``problem``."""
-    if not problem.is_unknown:
-        return ()
-    section, dot, _ = problem.place.rpartition(".")
-    return section, f"{section}{dot}{problem.near}"
-
-
-def _replace_unknown_key(document: dict[str, Any], problem: Problem) -> bool:
-    """Give an unknown key the name that may have been meant, or leave it out, to see what else is wrong."""
-    section: Any = document
-    *sections, key = problem.place.split(".")
-    for name in sections:
-        section = section.get(name) if isinstance(section, dict) else None
-    if not problem.is_unknown or not isinstance(section, dict) or key not in section:
-        return False
-    value = section.pop(key)
-    if problem.near is not None:
-        section.setdefault(problem.near, value)
-    return True
+    raise error_of_problems(problems, located, file or "spec")
 
 
 def _check_fingerprint(document: dict[str, Any], before: str) -> None:

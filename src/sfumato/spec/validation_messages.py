@@ -13,11 +13,12 @@ from functools import cache
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails
 
 from sfumato.errors import SpecError, SpecProblemsError
 from sfumato.spec.base import TAG, closest
 from sfumato.spec.document import Spec, field_of, kind_of, sections_at
+from sfumato.spec.refusals import Refused
 from sfumato.user_text import join
 
 
@@ -55,17 +56,49 @@ def problems_of(error: ValidationError) -> list[Problem]:
     return [problem for place, problem in found.items() if place not in around]
 
 
-def problems_of_misfit(error: PydanticCustomError) -> list[Problem]:
-    """What a check between sections refused."""
-    return _problems_in(
-        {
-            "type": error.type,
-            "loc": (),
-            "msg": error.message(),
-            "input": None,
-            "ctx": dict(error.context or {}),
-        }
-    )
+def all_problems(document: dict[str, Any]) -> list[Problem]:
+    """All that is wrong with a spec; unknown keys in ``document`` are replaced, or left out."""
+    problems: dict[str, Problem] = {}
+
+    def known() -> set[str]:
+        return {*problems, *(place for one in problems.values() for place in _follow_up_places(one))}
+
+    while True:
+        try:
+            Spec.model_validate(document)
+            break
+        except ValidationError as error:
+            seen = known()
+            fresh = [problem for problem in problems_of(error) if problem.place not in seen]
+            problems |= {problem.place: problem for problem in fresh}
+            if not [problem for problem in fresh if _replace_unknown_key(document, problem)]:
+                break
+    seen = known()
+    misfits = misfits_of_right_sections(document)
+    problems |= {misfit.key: Problem(*misfit) for misfit in misfits if misfit.key not in seen}
+    return list(problems.values())
+
+
+def _follow_up_places(problem: Problem) -> tuple[str, ...]:
+    """Where something may be said that follows only from what `_replace_unknown_key` made of ``problem``."""
+    if not problem.is_unknown:
+        return ()
+    section, dot, _ = problem.place.rpartition(".")
+    return section, f"{section}{dot}{problem.near}"
+
+
+def _replace_unknown_key(document: dict[str, Any], problem: Problem) -> bool:
+    """Give an unknown key the name that may have been meant, or leave it out, to see what else is wrong."""
+    section: Any = document
+    *sections, key = problem.place.split(".")
+    for name in sections:
+        section = section.get(name) if isinstance(section, dict) else None
+    if not problem.is_unknown or not isinstance(section, dict) or key not in section:
+        return False
+    value = section.pop(key)
+    if problem.near is not None:
+        section.setdefault(problem.near, value)
+    return True
 
 
 def _problems_in(detail: ErrorDetails) -> list[Problem]:
@@ -178,7 +211,7 @@ class _PartialSpec(Spec):
         raise AttributeError(name)
 
 
-def misfits_of_right_sections(document: Mapping[str, Any]) -> list[PydanticCustomError]:
+def misfits_of_right_sections(document: Mapping[str, Any]) -> list[Refused]:
     """The misfits between the right sections of ``document``, which is not valid as a whole."""
     right = _right_sections(document)
     spec = _PartialSpec.model_construct(**right)
