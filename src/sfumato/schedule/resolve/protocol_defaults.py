@@ -5,7 +5,7 @@ PEDPFL is as H2FDP's paper compares with it: all devices form one untrusted clus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -24,21 +24,20 @@ WITHOUT_TRUST = ("hfl-dp", "pedpfl")
 """Protocols that trust nobody; they say so where a spec trusts somebody."""
 
 
-def _hdp_is_given(key: str) -> Callable[[Spec], bool]:
-    return lambda spec: spec.protocol == "hdp" and getattr(spec.training, key) is not None
-
-
-ONCE_A_ROUND = "must be left out: hdp aggregates once a round"
-PROTOCOL: tuple[Refusal[Spec], ...] = (
+FORMULA: tuple[Refusal[Spec], ...] = (
     Refusal(lambda spec: getattr(spec.privacy.noise, "formula", "h2fdp") != "h2fdp"
                          and "air" not in spec.transport.values(),
             "privacy.noise.formula", AT_KEY, lambda spec: f"protocol {spec.protocol} uses formula h2fdp"),
-    Refusal(_hdp_is_given("edge_every"), "training.edge_every", AT_KEY, ONCE_A_ROUND),
-    Refusal(_hdp_is_given("aggregate_every"), "training.aggregate_every", AT_KEY, ONCE_A_ROUND),
-    Refusal(lambda spec: spec.protocol == "hdp" and spec.training.global_update != "increment",
-            "training.global_update", "resend", "must be increment: hdp aggregates once a round"),
 )  # fmt: skip
-"""What a protocol cannot honour: HDP aggregates once a round, all the way up."""
+HDP: tuple[Refusal[Spec], ...] = (
+    Refusal(lambda spec: spec.training.edge_every is not None, "training.edge_every", AT_KEY,
+            "must be left out: hdp aggregates once a round"),
+    Refusal(lambda spec: spec.training.aggregate_every is not None, "training.aggregate_every", AT_KEY,
+            "must be left out: hdp aggregates once a round"),
+    Refusal(lambda spec: spec.training.global_update != "increment", "training.global_update", "resend",
+            "must be increment: hdp aggregates once a round"),
+)  # fmt: skip
+"""What HDP cannot honour: it aggregates once a round, all the way up."""
 
 
 def with_protocol_defaults(spec: Spec, depth: int) -> tuple[Spec, tuple[str, ...]]:
@@ -51,7 +50,7 @@ def with_protocol_defaults(spec: Spec, depth: int) -> tuple[Spec, tuple[str, ...
     Raises:
         SpecError: a section that the protocol cannot honour is there.
     """
-    refuse_first(spec, PROTOCOL)
+    refuse_first(spec, (*FORMULA, *HDP) if spec.protocol == "hdp" else FORMULA)
     notes: list[str] = []
     privacy, trust, training = spec.privacy, spec.trust, spec.training
     if spec.protocol == "hfl" and privacy.noise.kind != "none":
@@ -74,8 +73,8 @@ def with_protocol_defaults(spec: Spec, depth: int) -> tuple[Spec, tuple[str, ...
         notes.append(f"local_steps is H2FDP's default, {H2FDP_STEPS}")
     if getattr(getattr(spec.topology, "zones", None), "kind", None) == "data":
         notes.append("zones: data: a device's zone tells which label it holds most of; that is not accounted")
-    found = spec.model_copy(update={"privacy": privacy, "trust": trust, "training": training})
-    return found, tuple(notes)
+    update = {"privacy": privacy, "trust": trust, "training": training}
+    return spec.model_copy(update=update), tuple(notes)
 
 
 ONE_CLUSTER: tuple[Refusal[Spec], ...] = (
@@ -179,7 +178,8 @@ def with_listed_counts(spec: Spec, tree: Tree) -> Spec:
     Raises:
         SpecError: what is written fits no edges, or goes by trust that changes.
     """
-    _refuse_trust_that_changes(spec, tree)
+    if spec.trust.from_ is not None:
+        _refuse_trust_that_changes(spec, tree)
     training, update = spec.training, dict[str, object]()
     if training.edge_every is not None:
         if tree.depth != 2 and not isinstance(training.edge_every, int):
