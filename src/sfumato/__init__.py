@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sfumato.accounting import PrivacyReport, account
     from sfumato.attacks import attack
-    from sfumato.auditing import AuditReport, audit
+    from sfumato.auditing.audit import audit
+    from sfumato.auditing.report import AuditReport
     from sfumato.errors import DataError, EnvelopeError, MissingExtraError, RunError, SfumatoError, SpecError
     from sfumato.planning import PlannedSpec, plan
     from sfumato.run_folder.reader import load_run
