@@ -82,22 +82,24 @@ def _read(folder: Path, changed: int) -> FinishedRun | None:
 
 def estimate(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> list[str]:
     """What ``runs`` say about the accuracy of a setting, in sentences that name the runs."""
-    near = sorted(_near(accounted, runs), key=lambda one: (len(one.different), str(one.run.folder)))
+    near = sorted(
+        _runs_of_same_data(accounted, runs), key=lambda one: (len(one.different), str(one.run.folder))
+    )
     same = [one.run for one in near if not one.different]
     if same:
-        return [_measured(same)]
+        return [_mean_over_seeds_said(same)]
     if not near:
         return ["No finished run has the same data, model and network: there is no estimate."]
     said = ["No finished run has this setting."]
-    said += [*_pilots(accounted, runs), *_between(near)]
+    said += [*_pilots_said(accounted, runs), *_runs_on_both_sides(near)]
     said.append("The nearest finished runs:")
     return said + [
-        f"{one.run.folder}: {text.percent(one.run.accuracy)}, with {_differing(one.different)}."
+        f"{one.run.folder}: {text.percent(one.run.accuracy)}, with {_differences_said(one.different)}."
         for one in near[:_NEAREST]
     ]
 
 
-def _measured(same: Sequence[FinishedRun]) -> str:
+def _mean_over_seeds_said(same: Sequence[FinishedRun]) -> str:
     """The mean over seeds: several runs of one seed are no more than one."""
     of_seed: dict[str, list[float]] = {}
     for run in same:
@@ -112,7 +114,7 @@ def _measured(same: Sequence[FinishedRun]) -> str:
     )
 
 
-def _near(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Iterator[NearRun]:
+def _runs_of_same_data(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Iterator[NearRun]:
     """The runs of the same data, model and network."""
     now = _as_requested(accounted.report.plan.spec)
     for run in runs:
@@ -129,7 +131,7 @@ def _near(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Iterator[
             yield NearRun(run, found)
 
 
-def _pilots(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Iterator[str]:
+def _pilots_said(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Iterator[str]:
     """Runs of the first rounds of the setting, with the noise that all of its rounds need."""
     planned = accounted.report.plan.spec
     for run in runs:
@@ -154,7 +156,7 @@ def _as_requested(spec: Spec) -> Spec:
     return spec.model_copy(update={"privacy": privacy})
 
 
-def _between(near: Sequence[NearRun]) -> Iterator[str]:
+def _runs_on_both_sides(near: Sequence[NearRun]) -> Iterator[str]:
     """For every number in which runs on both sides differ from the setting, and in nothing else."""
     sides: dict[str, list[tuple[float, float, FinishedRun]]] = {}
     for one in near:
@@ -177,7 +179,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _differing(different: Mapping[str, tuple[Any, Any]]) -> str:
+def _differences_said(different: Mapping[str, tuple[Any, Any]]) -> str:
     named = [f"{key} {_shown(theirs)} instead of {_shown(ours)}" for key, (theirs, ours) in different.items()]
     if len(named) > _MOST_KEYS:
         named = [*named[:_MOST_KEYS], f"{len(named) - _MOST_KEYS} more keys that differ"]

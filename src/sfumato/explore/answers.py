@@ -61,14 +61,14 @@ def controls(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
         found: the setting after the change.
         given: what the browser sent. What it shows already is not sent again: it would draw it anew.
     """
-    now = _standing(found.setting) | {
+    now = _shown_controls(found.setting) | {
         "unit": found.choices.unit,
         "coalition": found.choices.coalition,
         "problem": found.problem,
         "no_problem": not found.problem,
         "shown": "old" if found.problem else "",
     }
-    shown = {} if given["setting"] is None else _standing(EditedSpec.from_json(given["setting"]))
+    shown = {} if given["setting"] is None else _shown_controls(EditedSpec.from_json(given["setting"]))
     shown |= {name: given[name] for name in ("setting", "unit", "coalition", *_TYPED)}
     shown["click"] = given["clicked"]
     for name, control in shown.get("controls", {}).items():
@@ -77,24 +77,24 @@ def controls(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
         now |= dict.fromkeys(_TYPED, no_update)
         for control in now["controls"].values():
             control |= {"number": no_update, "slider": no_update}
-    news: dict[str, Any] = _news(now, shown)
+    news: dict[str, Any] = _without_shown(now, shown)
     return news
 
 
 def refused(problem: str) -> dict[str, Any]:
     """What the controls show where what the browser sent cannot be used: the problem, and nothing new."""
-    news: dict[str, Any] = _nothing(CONTROLS)
+    news: dict[str, Any] = _no_updates(CONTROLS)
     return news | {"problem": problem, "no_problem": False, "shown": "old"}
 
 
-def _nothing(outputs: dict[str, Any]) -> dict[str, Any]:
-    return {key: _nothing(one) if isinstance(one, dict) else no_update for key, one in outputs.items()}
+def _no_updates(outputs: dict[str, Any]) -> dict[str, Any]:
+    return {key: _no_updates(one) if isinstance(one, dict) else no_update for key, one in outputs.items()}
 
 
 _TYPED = ("trusted", "participation")
 
 
-def _standing(setting: EditedSpec) -> dict[str, Any]:
+def _shown_controls(setting: EditedSpec) -> dict[str, Any]:
     """What the controls show of a setting."""
     accounted = account_setting(setting)
     note, kind, numbers = (
@@ -121,10 +121,10 @@ def _of_control(one: Control | None) -> dict[str, Any]:
     return {"number": one.value, "slider": one.position, "label": one.label, "hidden": False}
 
 
-def _news(now: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]:
+def _without_shown(now: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]:
     """``now`` without what is ``shown`` already."""
     return {
-        key: _news(value, shown.get(key, {}))
+        key: _without_shown(value, shown.get(key, {}))
         if isinstance(value, dict)
         else (no_update if key in shown and value == shown[key] else value)
         for key, value in now.items()

@@ -34,7 +34,7 @@ def application(setting: EditedSpec, jobs: Jobs, token: str) -> flask.Flask:
     server = flask.Flask("sfumato.explore", static_folder=None)
     server.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES  # Flask answers a longer one with 413
     server.register_error_handler(SfumatoError, _refused)
-    _guard(server, token)
+    _refuse_foreign_requests(server, token)
     app = Dash(
         "sfumato.explore", server=server, index_string=page.index(), title="Sfumato: who learns what",
         update_title=None, serve_locally=True, include_assets_files=False,
@@ -76,7 +76,7 @@ def _refused(error: SfumatoError) -> flask.Response:
     return flask.Response(str(error), 400, mimetype="text/plain")
 
 
-def _guard(server: flask.Flask, token: str) -> None:
+def _refuse_foreign_requests(server: flask.Flask, token: str) -> None:
     """Refuse requests by another name, from another page, or without the token.
 
     A page on another site can make a browser send requests here, and with a name of its own that leads to
@@ -96,14 +96,14 @@ def _guard(server: flask.Flask, token: str) -> None:
                 flask.abort(403, "this request comes from another page")
         cookie = f"sfumato-explore-{port}"
         given = request.args.get("token", "")
-        if request.method == "GET" and request.path == "/" and _same(given, token):
+        if request.method == "GET" and request.path == "/" and _is_same_token(given, token):
             answer = flask.redirect("/")
             answer.set_cookie(cookie, token, httponly=True, samesite="Strict")
             return answer
-        if not _same(request.cookies.get(cookie, ""), token):
+        if not _is_same_token(request.cookies.get(cookie, ""), token):
             flask.abort(403, "open the address that sfumato explore printed: it holds a token")
         return None
 
 
-def _same(given: str, token: str) -> bool:
+def _is_same_token(given: str, token: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8"), token.encode("utf-8"))

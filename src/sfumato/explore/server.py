@@ -43,7 +43,9 @@ def serving(source: str, *, port: int, runs: Path) -> Iterator[tuple[str, Any]]:
     try:
         flask = application(setting, jobs, token)
         try:
-            server = make_server(HOST, port, flask, threaded=True, request_handler=_quiet(WSGIRequestHandler))
+            server = make_server(
+                HOST, port, flask, threaded=True, request_handler=_without_request_log(WSGIRequestHandler)
+            )
         except (OSError, SystemExit):
             raise SpecError(
                 Argument("port"), port, "cannot be used: another program may listen there"
@@ -56,6 +58,6 @@ def serving(source: str, *, port: int, runs: Path) -> Iterator[tuple[str, Any]]:
         jobs.close()
 
 
-def _quiet(handler: type[Any]) -> type[Any]:
+def _without_request_log(handler: type[Any]) -> type[Any]:
     """A handler of requests that does not print a line for each."""
     return type("Quiet", (handler,), {"log_request": lambda self, *said: None})

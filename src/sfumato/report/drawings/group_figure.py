@@ -13,8 +13,8 @@ from sfumato.report.drawings.network_canvas import (
     TRUST_WORDS,
     Canvas,
     canvas_figure,
-    fitting,
-    noise_said,
+    noise_sentence,
+    shortened_to_fit,
 )
 from sfumato.report.figures.figure import Figure
 from sfumato.report.results.network import GroupNetwork, Network
@@ -24,7 +24,7 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
     """Groups side by side, with the workers that link them."""
     canvas, groups = Canvas(), shape.groups
     slots, low = min(groups.count, MOST_LEAVES), 0.0
-    _bridges(canvas, groups, slots)
+    _draw_shared_links(canvas, groups, slots)
     for group in range(slots):
         master, members = f"master:{group}", groups.members_of(group)
         trusted = bool(shape.trusted[group])
@@ -37,13 +37,13 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
         inside = "" if groups.group_names else str(group)
         canvas.mark("trusted" if trusted else "untrusted", group, 0, title, lines, inside, party=master)
         if groups.group_names:
-            canvas.word(group, 0, fitting(title, slots), xanchor="right", xshift=-16, yshift=12)
+            canvas.word(group, 0, shortened_to_fit(title, slots), xanchor="right", xshift=-16, yshift=12)
         if noise:
             canvas.mark("noise", group, 22, f"{title} adds noise", noise, party=master)
         way = "noised" if at_workers else "raw"
         canvas.link("secure" if "devices_to_master" in network.secure else way, (group, 0), (group, 50))
         kind = "noisy device" if at_workers else "device"
-        describe = partial(_worker, groups, members, at_workers)
+        describe = partial(_worker_details, groups, members, at_workers)
         low = max(low, canvas.dots(kind, group, 64, len(members), slots, describe))
     hidden = groups.count - slots
     if hidden:
@@ -52,7 +52,7 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
     masters = f"{text.whole(int(shape.trusted.sum()))} of {text.how_many(groups.count, 'master')}"
     said = (
         f"{text.how_many(groups.count, 'group')} of {text.whole(groups.workers)} workers; a worker of two "
-        f"groups is drawn in both. Trusted with raw updates: {masters}. {noise_said(network)}"
+        f"groups is drawn in both. Trusted with raw updates: {masters}. {noise_sentence(network)}"
     )
     if shape.changes:
         rounds = text.join_names([text.whole(number) for number in shape.changes])
@@ -63,7 +63,9 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
     return canvas_figure(canvas, slots, low, said, top=-90.0)
 
 
-def _worker(groups: Groups, members: IntArray, noise: list[str], number: int) -> tuple[str, str, list[str]]:
+def _worker_details(
+    groups: Groups, members: IntArray, noise: list[str], number: int
+) -> tuple[str, str, list[str]]:
     worker = int(members[number])
     mine = groups.groups_of(worker).tolist()
     named = list(map(groups.group_title, mine))
@@ -71,7 +73,7 @@ def _worker(groups: Groups, members: IntArray, noise: list[str], number: int) ->
     return device, groups.titled(device), [where, *noise]
 
 
-def _bridges(canvas: Canvas, groups: Groups, slots: int) -> None:
+def _draw_shared_links(canvas: Canvas, groups: Groups, slots: int) -> None:
     """Links between groups that share workers: straight for adjacent groups, otherwise above the others."""
     shared = groups.shared[:slots, :slots].tocoo()
     pairs = [

@@ -32,7 +32,7 @@ def group_graph_figure(run: GroupedRun) -> Figure:
     sources = order[:_MOST_SOURCES]
     arrivals = {source: 1 + every * groups.distances[source][order] for source in sources}
     views = [_nodes(groups, order, source, arrivals[source], rounds) for source in sources]
-    said, linked = _said(groups, len(order), every, rounds)
+    said, linked = _caption(groups, len(order), every, rounds)
     not_counted = " A path that passes through the worker itself does not count." if linked else ""
     drawn = [_edges(groups, order, places), _node_trace(places, views[0]), _name_trace(groups, order, places)]
     return Figure(
@@ -47,7 +47,7 @@ def group_graph_figure(run: GroupedRun) -> Figure:
     )
 
 
-def _on_nodes(places: Places, mode: str, hover: str, font: Json) -> Json:
+def _trace_on_nodes(places: Places, mode: str, hover: str, font: Json) -> Json:
     """Marks or words on the nodes."""
     points = {"x": [x for x, _ in places], "y": [y for _, y in places]}
     look = {"mode": mode, "hoverinfo": hover, "cliponaxis": False, "textfont": font}
@@ -57,7 +57,7 @@ def _on_nodes(places: Places, mode: str, hover: str, font: Json) -> Json:
 def _node_trace(places: Places, view: Json) -> Json:
     """The nodes as they look for the first group of the menu."""
     first = {name: view[name][0] for name in ("hovertext", "text", "marker")}
-    nodes = _on_nodes(places, "markers+text", "text", {"size": 12})
+    nodes = _trace_on_nodes(places, "markers+text", "text", {"size": 12})
     return nodes | first | {"textposition": "bottom center"}
 
 
@@ -68,7 +68,9 @@ def _name(groups: Groups, group: int) -> str:
 def _name_trace(groups: Groups, order: Sequence[int], places: Places) -> Json:
     """The name or number of each group, written on its node."""
     font = {"size": 11 if len(order) > 24 else 13, "color": "#1D2126"}
-    return _on_nodes(places, "text", "skip", font) | {"text": [f"<b>{_name(groups, g)}</b>" for g in order]}
+    return _trace_on_nodes(places, "text", "skip", font) | {
+        "text": [f"<b>{_name(groups, g)}</b>" for g in order]
+    }
 
 
 def _layout(
@@ -95,7 +97,7 @@ def _layout(
     return layout
 
 
-def _said(groups: Groups, drawn: int, every: int, rounds: int) -> tuple[str, bool]:
+def _caption(groups: Groups, drawn: int, every: int, rounds: int) -> tuple[str, bool]:
     """What the graph holds, what its numbers mean, and whether any two groups share workers."""
     hidden = groups.count - drawn
     pairs = int((groups.shared.toarray()[np.triu_indices(groups.count, 1)] > 0).sum())

@@ -103,13 +103,13 @@ class Canvas:
         return low + 18
 
 
-def fitting(name: str, slots: int) -> str:
+def shortened_to_fit(name: str, slots: int) -> str:
     """``name``, cut off where it would reach into the marks beside it."""
     most = int(_WIDTH / slots / _SIGN) - 4
     return name if len(name) <= most else f"{name[: max(1, most - 1)]}…"
 
 
-def noise_said(network: Network) -> str:
+def noise_sentence(network: Network) -> str:
     """The parties that add noise, counted by kind."""
     if not network.noise:
         received = " The received signals contain the receivers' noise."

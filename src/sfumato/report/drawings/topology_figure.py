@@ -16,8 +16,8 @@ from sfumato.report.drawings.network_canvas import (
     TRUST_WORDS,
     Canvas,
     canvas_figure,
-    fitting,
-    noise_said,
+    noise_sentence,
+    shortened_to_fit,
 )
 from sfumato.report.figures.figure import Figure
 from sfumato.report.results.network import Network
@@ -44,14 +44,19 @@ def tree_figure(network: Network, tree: Tree) -> Figure:
             places[depth][parent] = sum(places[depth + 1][c] for c in shown) / len(shown)
     for depth, tier_places in enumerate(places):
         for index, x in tier_places.items():
-            _node(canvas, network, tree, depth, index, x, len(order))
+            _draw_node(canvas, network, tree, depth, index, x, len(order))
             if depth < tree.depth - 1:
-                _below(canvas, network, tree, depth, index, x, places[depth + 1], children[depth][index])
+                _draw_links_below(
+                    canvas, network, tree, depth, index, x, places[depth + 1], children[depth][index]
+                )
     bottom = (tree.depth - 1) * _ROW
-    low = max(_devices(canvas, network, tree, leaf, x, bottom, len(order)) for leaf, x in places[-1].items())
+    low = max(
+        _draw_devices(canvas, network, tree, leaf, x, bottom, len(order)) for leaf, x in places[-1].items()
+    )
     tiers = [text.how_many(tier.size, tier.name) for tier in tree.tiers[1:]]
     devices = text.how_many(tree.device_count, "device")
-    said = f"{text.join_names(['the cloud', *tiers, devices], 9)}; {_trust_said(tree)} {noise_said(network)}"
+    parties = text.join_names(["the cloud", *tiers, devices], 9)
+    said = f"{parties}; {_trust_sentence(tree)} {noise_sentence(network)}"
     return canvas_figure(canvas, len(order), low, said)
 
 
@@ -92,7 +97,9 @@ def _appearance(network: Network, tree: Tree, depth: int, index: int) -> object:
     return bool(tree.tiers[depth].trusted[index]), *noises
 
 
-def _node(canvas: Canvas, network: Network, tree: Tree, depth: int, index: int, x: float, slots: int) -> None:
+def _draw_node(
+    canvas: Canvas, network: Network, tree: Tree, depth: int, index: int, x: float, slots: int
+) -> None:
     name, tier = tree.node_name(depth, index), tree.tiers[depth]
     trusted, y = bool(tier.trusted[index]), depth * _ROW
     below = int(tree.children[depth][index])
@@ -105,14 +112,14 @@ def _node(canvas: Canvas, network: Network, tree: Tree, depth: int, index: int, 
     inside = str(index) if depth and not is_named else ""
     canvas.mark("trusted" if trusted else "untrusted", x, y, title, lines, inside, name)
     if is_named:
-        canvas.word(x, y, fitting(title, slots), xanchor="left", xshift=18, yshift=-4)
+        canvas.word(x, y, shortened_to_fit(title, slots), xanchor="left", xshift=18, yshift=-4)
     if depth == 0:
         canvas.word(x, y - 26, "cloud", font={"size": 12})
     if noise:
         canvas.mark("noise", x, y - 20 if depth else y + 22, f"{title} adds noise", noise, party=name)
 
 
-def _below(
+def _draw_links_below(
     canvas: Canvas,
     network: Network,
     tree: Tree,
@@ -125,7 +132,13 @@ def _below(
     y = depth * _ROW
     is_secure = f"{tree.tiers[depth + 1].name}_to_{tree.tiers[depth].name}" in network.secure
     for child in shown:
-        kind = "secure" if is_secure else "noised" if _noised(network, tree, depth + 1, child) else "raw"
+        kind = (
+            "secure"
+            if is_secure
+            else "noised"
+            if _sends_noise_only(network, tree, depth + 1, child)
+            else "raw"
+        )
         canvas.link(kind, (x, y), (places[child], y + _ROW))
     hidden = int(tree.children[depth][index]) - len(shown)
     if hidden:
@@ -133,7 +146,7 @@ def _below(
         canvas.word(x, y, words, xanchor="left", xshift=20, yshift=14)
 
 
-def _devices(
+def _draw_devices(
     canvas: Canvas, network: Network, tree: Tree, leaf: int, x: float, y: float, slots: int
 ) -> float:
     owner = tree.node_name(tree.depth - 1, leaf)
@@ -152,7 +165,7 @@ def _devices(
     return canvas.dots(kind, x, y + 58, int(tree.devices[leaf]), slots, describe)
 
 
-def _noised(network: Network, tree: Tree, depth: int, index: int) -> bool:
+def _sends_noise_only(network: Network, tree: Tree, depth: int, index: int) -> bool:
     """Whether all messages that this node sends up contain noise, of itself or of all parties below it."""
     name = tree.node_name(depth, index)
     if network.adds_noise(name):
@@ -161,7 +174,7 @@ def _noised(network: Network, tree: Tree, depth: int, index: int) -> bool:
         return network.over_air or network.adds_noise(f"{name}/devices")
     first = int(tree.parents[depth + 1].searchsorted(index))
     below = range(first, first + int(tree.children[depth][index]))
-    return all(_noised(network, tree, depth + 1, child) for child in below)
+    return all(_sends_noise_only(network, tree, depth + 1, child) for child in below)
 
 
 def _multipliers(network: Network, tree: Tree, owner: str) -> list[str]:
@@ -176,7 +189,7 @@ def _multipliers(network: Network, tree: Tree, owner: str) -> list[str]:
     ]
 
 
-def _trust_said(tree: Tree) -> str:
+def _trust_sentence(tree: Tree) -> str:
     parts = [f"{text.whole(int(t.trusted.sum()))} of {text.how_many(t.size, t.name)}" for t in tree.tiers[1:]]
     cloud = "the cloud" if tree.tiers[0].trusted[0] else ""
     if not any(tier.trusted.any() for tier in tree.tiers):

@@ -24,10 +24,10 @@ from sfumato.report.figures.figure import (
     Figure,
     Json,
     colour,
-    faded,
     log_ticks,
     paired_bars,
     tick_label,
+    transparent,
 )
 from sfumato.report.page.html import PlacedFigures, bullet_list
 from sfumato.report.results.attack_findings import (
@@ -140,7 +140,7 @@ def _mean_ssim(pictures: Reconstructions | None) -> str:
 def _observer(run: RunFolder, one: ObserverFindings, figures: PlacedFigures) -> str:
     by_level = {level: [curve for curve in one.curves if curve.level == level] for level in _LEVELS}
     drawn = [figures.place(_curve_figure(level, curves)) for level, curves in by_level.items() if curves]
-    parts = [f"<h3>As {text.escape(one.title)}</h3>", bullet_list(_said(run, one))]
+    parts = [f"<h3>As {text.escape(one.title)}</h3>", bullet_list(_sentences(run, one))]
     if drawn:
         parts.append(f'<div class="panels">{"".join(drawn)}</div>')
     if one.reconstructions is not None:
@@ -148,7 +148,7 @@ def _observer(run: RunFolder, one: ObserverFindings, figures: PlacedFigures) -> 
     return f'<div class="observer">{"".join(parts)}</div>'
 
 
-def _said(run: RunFolder, one: ObserverFindings) -> list[str]:
+def _sentences(run: RunFolder, one: ObserverFindings) -> list[str]:
     """Sentences about the guarantee, the audits, and attacks above the guarantee."""
     epsilon, delta = guaranteed_epsilon(run, one), text.at_delta(run.privacy.delta)
     said = []
@@ -178,7 +178,7 @@ def _curve_figure(level: str, curves: Sequence[AttackCurve]) -> Figure:
     for number, one in enumerate(curves):
         line = {"color": colour(number), "width": 2, "shape": "hv"}
         data.append(
-            _trace(one.attack, *_steps(one, "tpr", floor), line, hovertemplate="%{y:.3g} at %{x:.3g}")
+            _trace(one.attack, *_as_steps(one, "tpr", floor), line, hovertemplate="%{y:.3g} at %{x:.3g}")
         )
     guessing = {"color": NEUTRAL, "dash": "dot", "width": 1.5, "shape": "linear"}
     data.append(_trace("guessing", grid, grid, guessing, hoverinfo="skip"))
@@ -243,7 +243,7 @@ def _trace(name: str, x: Any, y: Any, line: Mapping[str, Any], **more: Any) -> J
     return {"type": "scatter", "mode": "lines", "name": text.label(name), **points, **more}
 
 
-def _unseen(x: Any, y: Any, shape: str, **more: Any) -> Json:
+def _edge_of_region(x: Any, y: Any, shape: str, **more: Any) -> Json:
     """The edge of a filled region."""
     return _trace("", x, y, {"width": 0, "shape": shape}, hoverinfo="skip", showlegend=False, **more)
 
@@ -251,15 +251,15 @@ def _unseen(x: Any, y: Any, shape: str, **more: Any) -> Json:
 def _forbidden(grid: Any, bound: AttackCurve, floor: float) -> list[Json]:
     limit = np.maximum(allowed_tpr(grid, epsilon=bound.epsilon, delta=bound.delta), floor)
     edge = {"color": NO_GUARANTEE, "width": 1.5, "shape": "linear"}
-    fill = {"fill": "tonexty", "fillcolor": faded(NO_GUARANTEE, 0.1)}
+    fill = {"fill": "tonexty", "fillcolor": transparent(NO_GUARANTEE, 0.1)}
     return [
-        _unseen(grid, limit, "linear"),
-        _unseen(grid, np.full_like(grid, 2.0), "linear", **fill),
+        _edge_of_region(grid, limit, "linear"),
+        _edge_of_region(grid, np.full_like(grid, 2.0), "linear", **fill),
         _trace("limit set by ε", grid, limit, edge, hoverinfo="skip"),
     ]
 
 
-def _steps(one: AttackCurve, column: str, floor: float) -> tuple[Any, Any]:
+def _as_steps(one: AttackCurve, column: str, floor: float) -> tuple[Any, Any]:
     """A curve as steps from the left edge to the right edge; zero is drawn at the edge."""
     x = np.append(np.maximum(one.curve["fpr"], floor), 1.0)
     y = np.maximum(one.curve[column], floor)
@@ -267,9 +267,9 @@ def _steps(one: AttackCurve, column: str, floor: float) -> tuple[Any, Any]:
 
 
 def _band(one: AttackCurve, hue: str, floor: float) -> list[Json]:
-    fill = {"fill": "tonexty", "fillcolor": faded(hue, 0.15)}
-    low, high = _steps(one, "tpr_low", floor), _steps(one, "tpr_high", floor)
-    return [_unseen(*low, "hv"), _unseen(*high, "hv", **fill)]
+    fill = {"fill": "tonexty", "fillcolor": transparent(hue, 0.15)}
+    low, high = _as_steps(one, "tpr_low", floor), _as_steps(one, "tpr_high", floor)
+    return [_edge_of_region(*low, "hv"), _edge_of_region(*high, "hv", **fill)]
 
 
 def _interval(estimate: Interval) -> str:

@@ -70,7 +70,7 @@ def even_costs_table(one: Series) -> str:
     ):
         if stays_the_same(one, column):
             values = one.curve(column).mean
-            rows.append((name, form(float(values.max())), "about the same" + _where(values)))
+            rows.append((name, form(float(values.max())), "about the same" + _in_which_rounds(values)))
     if not rows:
         return ""
     caption = (
@@ -80,7 +80,7 @@ def even_costs_table(one: Series) -> str:
     return text.table(["", "a round", f"all {rounds} rounds"], rows, caption=caption, numeric=(1, 2))
 
 
-def _where(values: FloatArray) -> str:
+def _in_which_rounds(values: FloatArray) -> str:
     """In which rounds, where some have none of it."""
     some = int(np.count_nonzero(values))
     return "" if some in (0, len(values)) else f" in {text.whole(some)} rounds, else 0"
@@ -197,7 +197,7 @@ def accuracy_vs_cost_figures(series: Sequence[Series]) -> list[Figure]:
 
 def _accuracy_vs_cost(series: Sequence[Series], kind: _CostMeasure, score: Headline) -> Figure | None:
     judged = [(i, one) for i, one in enumerate(series) if headline_of(one.first.metrics) == score]
-    curves = [(i, one.name, _against(one, kind, score)) for i, one in judged]
+    curves = [(i, one.name, _score_over_cost(one, kind, score)) for i, one in judged]
     curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds)]
     units = energy_units(series) if kind.name == "energy" else kind.units
     if units is None or costs_are_alike(series, *kind.columns):
@@ -232,7 +232,7 @@ def _accuracy_vs_cost(series: Sequence[Series], kind: _CostMeasure, score: Headl
     )
 
 
-def _against(one: Series, kind: _CostMeasure, score: Headline) -> Curve:
+def _score_over_cost(one: Series, kind: _CostMeasure, score: Headline) -> Curve:
     """A score over cumulative cost (in place of rounds), at the rounds with an evaluation."""
     accuracy = one.curve(score.column)
     totals = [one.curve(column, cumulative=True) for column in kind.columns]

@@ -12,11 +12,11 @@ from sfumato.report.figures.figure import (
     Figure,
     Json,
     colour,
-    faded,
-    mode_of,
+    evenly_spaced_rows,
+    line_mode,
     over_legend,
     round_axis,
-    thinned,
+    transparent,
 )
 from sfumato.report.results.series import Curve, Series
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
@@ -136,9 +136,9 @@ def _traces(one: RunCurve) -> list[Json]:
     traces: list[Json] = []
     if not np.array_equal(curve.low, curve.high):
         band = common | {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
-        fill = {"fill": "tonexty", "fillcolor": faded(hue, 0.18)}
+        fill = {"fill": "tonexty", "fillcolor": transparent(hue, 0.18)}
         traces = [band | {"y": curve.low.tolist()}, band | {"y": curve.high.tolist()} | fill]
-    shown = {"name": text.label(one.name), "mode": mode_of(curve.rounds), "y": curve.mean.tolist()}
+    shown = {"name": text.label(one.name), "mode": line_mode(curve.rounds), "y": curve.mean.tolist()}
     look = {"line": {"color": hue, "width": 2, "dash": one.dash}, "marker": {"color": hue, "size": 6}}
     return [*traces, common | shown | look]
 
@@ -148,7 +148,7 @@ def _table(curves: Sequence[RunCurve], what: str, score: Headline) -> str:
     rows = [
         (name, text.whole(r), form(m), form((high - low) / 2) if high > low else "")
         for _, name, curve, _ in curves
-        for r, m, low, high in thinned(curve.rounds, curve.mean, curve.low, curve.high)
+        for r, m, low, high in evenly_spaced_rows(curve.rounds, curve.mean, curve.low, curve.high)
     ]
     return text.table(
         ["run", "round", what, "± (95 %)"], rows, caption=f"{what} by run and round", numeric=(1, 2, 3)

@@ -12,7 +12,7 @@ import numpy as np
 from sfumato.election.odds import expected_terms, probability_elected, probability_of_terms
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
-from sfumato.report.figures.figure import Figure, Json, colour, faded, over_legend
+from sfumato.report.figures.figure import Figure, Json, colour, over_legend, transparent
 from sfumato.report.results.series import Series
 from sfumato.run_folder.reader import RunFolder, read_ledger
 
@@ -119,7 +119,7 @@ def elections_figure(series: Sequence[Series]) -> Figure | None:
         bars = {
             "y": counts.tolist(),
             "name": f"{name}served",
-            "marker": {"color": faded(colour(number), 0.45)},
+            "marker": {"color": transparent(colour(number), 0.45)},
         }
         line = {"y": chances, "name": f"{name}expected of uniform elections", "mode": "lines+markers"}
         data.append({"type": "bar"} | times | bars)

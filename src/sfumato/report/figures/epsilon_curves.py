@@ -15,10 +15,10 @@ from sfumato.report.figures.figure import (
     Json,
     colour,
     epsilon_axis,
-    mode_of,
+    evenly_spaced_rows,
+    line_mode,
     over_legend,
     round_axis,
-    thinned,
 )
 from sfumato.report.results.network import read_network
 from sfumato.report.results.series import FloatArray, Series
@@ -77,7 +77,7 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
             [
                 (line.run, line.observer, text.whole(r), text.epsilon(float(v)))
                 for line in lines
-                for r, v in thinned(line.rounds, line.values)
+                for r, v in evenly_spaced_rows(line.rounds, line.values)
             ],
             caption="ε so far, by run, observer and round",
             numeric=(2, 3),
@@ -110,7 +110,7 @@ def _epsilon_traces(lines: Sequence[_EpsilonLine], *, several: bool) -> list[Jso
             "width": 2,
         }
         marker = {"color": style["color"], "size": 6}
-        common: Json = {"type": "scatter", "legendgroup": name, "mode": mode_of(line.rounds)}
+        common: Json = {"type": "scatter", "legendgroup": name, "mode": line_mode(line.rounds)}
         common |= {"line": style, "marker": marker}
         is_infinite = np.isinf(line.values)
         if not is_infinite.all():

@@ -58,7 +58,7 @@ def colour(index: int) -> str:
     return PALETTE[index % len(PALETTE)]
 
 
-def faded(hex_colour: str, alpha: float) -> str:
+def transparent(hex_colour: str, alpha: float) -> str:
     """``#rrggbb`` as ``rgba(...)``."""
     red, green, blue = (int(hex_colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{alpha})"
@@ -124,12 +124,12 @@ def over_legend(height: int, data: Sequence[Mapping[str, Any]], y: float = -0.24
     return {"height": height + _LEGEND_LINE * max(0, entries - 2), "margin": MARGIN, "legend": legend}
 
 
-def mode_of(rounds: Sequence[float] | np.ndarray[Any, Any]) -> str:
+def line_mode(rounds: Sequence[float] | np.ndarray[Any, Any]) -> str:
     """Markers on a line of few rounds."""
     return "lines+markers" if len(rounds) <= 30 else "lines"
 
 
-def thinned(*columns: np.ndarray[Any, Any], most: int = 50) -> list[tuple[float, ...]]:
+def evenly_spaced_rows(*columns: np.ndarray[Any, Any], most: int = 50) -> list[tuple[float, ...]]:
     """At most ``most`` rows, evenly spaced, including the last one."""
     count = len(columns[0])
     kept = range(count) if count <= most else np.unique(np.linspace(0, count - 1, most).round().astype(int))

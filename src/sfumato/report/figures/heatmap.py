@@ -45,11 +45,10 @@ def heatmap_figure(
     return Figure(
         title="ε by class of device and observer",
         caption=(
-            f"ε{text.at_delta(delta)} of {_unit(guarantees)} of each class (row) towards each observer "
-            "(column), over the whole training. "
-            "A cell that stands for several pairs shows the largest ε. Lighter is more private; ∞ means no "
-            f"guarantee{_without(matrix)}. An empty cell: there is no such pair, or another row stands "
-            "for it."
+            f"ε{text.at_delta(delta)} of {_kinds_of_units(guarantees)} of each class (row) towards each "
+            "observer (column), over the whole training. A cell that stands for several pairs shows the "
+            f"largest ε. Lighter is more private; ∞ means no guarantee{_meaning_of_colours(matrix)}. An "
+            "empty cell: there is no such pair, or another row stands for it."
         ),
         description=" ".join(described[:40] + [f"And {len(described) - 40} more."] * (len(described) > 40)),
         data=_traces(matrix, delta, finite),
@@ -60,12 +59,12 @@ def heatmap_figure(
     )
 
 
-def _unit(guarantees: Sequence[Guarantee]) -> str:
+def _kinds_of_units(guarantees: Sequence[Guarantee]) -> str:
     kinds = sorted({row.unit_kind for row in guarantees})
     return " or ".join(f"a {kind}" for kind in kinds)
 
 
-def _without(matrix: Matrix) -> str:
+def _meaning_of_colours(matrix: Matrix) -> str:
     """What the colours of cells without a guarantee say."""
     trusted = {cell.trusts_all for cell in matrix.cells.values() if cell.epsilon == math.inf}
     if trusted == {True}:
@@ -75,7 +74,7 @@ def _without(matrix: Matrix) -> str:
 
 def _traces(matrix: Matrix, delta: float, finite: Sequence[float]) -> list[Json]:
     """Cells with a finite ε on a logarithmic colour scale; without a guarantee: red, or grey for trust."""
-    low, high = _ends(finite)
+    low, high = _scale_ends(finite)
     width = len(matrix.columns)
     common: Json = {"type": "heatmap", "x": list(range(width)), "y": list(range(len(matrix.rows)))}
     common |= {"xgap": 3, "ygap": 3, "hoverinfo": "text", "texttemplate": "%{text}"}
@@ -195,7 +194,7 @@ def _hover(cell: Cell, title: str, delta: float) -> str:
     return "<br>".join([f"<b>{text.label(title)}</b>", f"ε = {text.epsilon(cell.epsilon)}", *facts])
 
 
-def _ends(finite: Sequence[float]) -> tuple[float, float]:
+def _scale_ends(finite: Sequence[float]) -> tuple[float, float]:
     """Ends of the colour scale: at least one decade, so that close values get similar colours."""
     if not finite:
         return 0.1, 10.0

@@ -16,9 +16,9 @@ from sfumato.report.figures.figure import (
     Figure,
     Json,
     colour,
-    faded,
     log_axis,
     needs_log_axis,
+    transparent,
 )
 from sfumato.report.results.grouped_run import GroupedRun
 
@@ -160,7 +160,7 @@ def _band(drawn: Sequence[_RoundSpread], name: str, hue: str) -> list[Json]:
         texts = list(map(text.epsilon, values))
         return common | {"name": f"{name}, {what}", "y": values, "text": texts} | look
 
-    worst: Json = {"mode": "lines+markers", "fill": "tonexty", "fillcolor": faded(hue, 0.16)}
+    worst: Json = {"mode": "lines+markers", "fill": "tonexty", "fillcolor": transparent(hue, 0.16)}
     worst |= {"line": {"color": hue, "width": 2}, "marker": {"color": hue, "size": 6}}
     return [
         line("least", low, {"line": {"width": 0.5, "color": hue}, "showlegend": False}),

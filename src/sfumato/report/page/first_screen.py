@@ -12,7 +12,7 @@ from sfumato.report.drawings.moving import moved_sentence
 from sfumato.report.figures.claims import claims_sentence
 from sfumato.report.figures.control import stop_reasons
 from sfumato.report.page.comparison import best_runs, comparison
-from sfumato.report.page.html import of_run
+from sfumato.report.page.html import under_name_of_run
 from sfumato.report.results.attack_findings import attacked_run, observers_of, verdict
 from sfumato.report.results.comparability import asks_for_energy, incomparable, radio_model
 from sfumato.report.results.cost_of_privacy import cost_of_privacy, is_it_worth_it
@@ -54,7 +54,7 @@ def first_screen(series: Sequence[Series], summaries: Sequence[Summary], matrice
         parts += [_notice(sentence) for sentence in incomparable(series)]
         for one, matrix in zip(series, matrices, strict=True):
             said = _lead([*_who_learns(one, matrix), *stop_reasons(one)]) + _findings(one, matrix)
-            parts.append(of_run(one, series, said))
+            parts.append(under_name_of_run(one, series, said))
     if any(len(one.runs) > 1 for one in series):
         parts.append(
             '<p class="facts">With several seeds, figures and tables of single parties and the published '

@@ -114,7 +114,7 @@ def section(title: str, parts: Sequence[str]) -> str:
     return f"<section><h2>{text.escape(title)}</h2>{''.join(parts)}</section>"
 
 
-def of_run(one: Series, series: Sequence[Series], content: str) -> str:
+def under_name_of_run(one: Series, series: Sequence[Series], content: str) -> str:
     """``content``, with the run's name above it if there is more than one run."""
     if len(series) == 1:
         return content

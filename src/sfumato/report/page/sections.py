@@ -28,11 +28,11 @@ from sfumato.report.page.first_screen import first_screen
 from sfumato.report.page.html import (
     PlacedFigures,
     bullet_list,
-    of_run,
     placeholder,
     render_page,
     section,
     shared_script,
+    under_name_of_run,
 )
 from sfumato.report.page.who_adds_noise import noise_of, noise_part, training_of
 from sfumato.report.results.attack_findings import attacked_run, observers_of
@@ -83,7 +83,7 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     sections = [
         first_screen(series, summaries, matrices),
         section("Who learns what about whom", [
-            of_run(one, series, _who_learns(one, matrix, finite, figures))
+            under_name_of_run(one, series, _who_learns(one, matrix, finite, figures))
             for one, matrix in zip(series, matrices, strict=True)
         ]),
         _over_rounds(series, figures),
@@ -118,7 +118,7 @@ def _subtitle(series: Sequence[Series]) -> str:
 
 def _of_runs(title: str, series: Sequence[Series], content_of: Callable[[Series], str]) -> list[str]:
     """A section with what there is to say of each run; none if there is nothing."""
-    parts = [of_run(one, series, content) for one in series if (content := content_of(one))]
+    parts = [under_name_of_run(one, series, content) for one in series if (content := content_of(one))]
     return [section(title, parts)] if parts else []
 
 
@@ -170,7 +170,7 @@ def _elections(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
     figure = elections_figure(series)
     if figure is None:
         return []
-    parts = [of_run(one, series, content) for one in series if (content := elections_part(one))]
+    parts = [under_name_of_run(one, series, content) for one in series if (content := elections_part(one))]
     return [section("Elected supernodes", [*parts, figures.place(figure)])]
 
 
@@ -195,7 +195,9 @@ def _noise(one: Series, series: Sequence[Series]) -> str:
     if not adds_noise(one):
         return ""
     spec = one.first.spec_dict
-    return of_run(one, series, f"<h3>Who adds noise</h3>{noise_part(noise_of(spec), training_of(spec))}")
+    return under_name_of_run(
+        one, series, f"<h3>Who adds noise</h3>{noise_part(noise_of(spec), training_of(spec))}"
+    )
 
 
 def _claims(one: Series, figures: PlacedFigures) -> str:
@@ -220,7 +222,7 @@ def _spec(one: Series, series: Sequence[Series]) -> str:
         f"<summary>The resolved, calibrated spec{seed if len(one.runs) > 1 else ''}</summary>"
         f'<pre tabindex="0">{text.escape(one.first.spec_text)}</pre></details>'
     )
-    return of_run(one, series, pre)
+    return under_name_of_run(one, series, pre)
 
 
 def _versions(series: Sequence[Series]) -> list[str]:

@@ -41,9 +41,9 @@ def headline(swept: ParetoPage) -> str:
             superlative = "Highest" if is_higher_better(name) else "Lowest"
             said.append(
                 f"{superlative} {title_of(name)}: {describe_objective(best, name)} at {where}{more}"
-                f"{_raw(ones, name)}."
+                f"{_raw_devices_said(ones, name)}."
             )
-    said += _within_reference(swept)
+    said += _best_below_large_epsilon(swept)
     said += [
         f"{title_of(name)} equals {title_of(other)} at every point."
         for name in swept.measured
@@ -57,7 +57,7 @@ def headline(swept: ParetoPage) -> str:
     return f'<section aria-label="Headline">{notice}<div class="lead">{lead}</div></section>'
 
 
-def _within_reference(swept: ParetoPage) -> list[str]:
+def _best_below_large_epsilon(swept: ParetoPage) -> list[str]:
     """The best score that is reached below the ε that a report warns of, for every kind of observer."""
     score = next((name for name in swept.measured if name in SCORES), None)
     if score is None:
@@ -88,7 +88,7 @@ def _trust_differs(swept: ParetoPage) -> list[str]:
     ]
 
 
-def _raw(points: Sequence[SweptPoint], name: str) -> str:
+def _raw_devices_said(points: Sequence[SweptPoint], name: str) -> str:
     """What belongs beside an ε towards edges: how many devices it is not about."""
     if name.removeprefix(EPSILON_PREFIX) not in ("edge", "own-edge", "other-edge"):
         return ""

@@ -22,8 +22,8 @@ def knee_sentences(swept: ParetoPage, planes: Sequence[tuple[str, str]]) -> list
     said: list[str] = []
     at: list[SweptPoint] = []
     for across, up in planes:
-        front = _front(swept.points, across, up)
-        place = _knee(front)
+        front = _front_of_plane(swept.points, across, up)
+        place = _place_of_knee(front)
         if place is None:
             continue
         point = front[place][0]
@@ -35,7 +35,7 @@ def knee_sentences(swept: ParetoPage, planes: Sequence[tuple[str, str]]) -> list
     return said
 
 
-def _knee(front: _Front) -> int | None:
+def _place_of_knee(front: _Front) -> int | None:
     """The place in the front of the point farthest above the chord; ``None`` where it hardly bends."""
     if len(front) < _FEWEST:
         return None
@@ -57,7 +57,7 @@ def _sentence(swept: ParetoPage, across: str, up: str, front: _Front, place: int
     )
 
 
-def _front(points: Sequence[SweptPoint], across: str, up: str) -> _Front:
+def _front_of_plane(points: Sequence[SweptPoint], across: str, up: str) -> _Front:
     """The points of a plane's front with finite, positive costs: each costs and scores more than the last.
 
     Of points whose costs are written alike, the best: one cost has one score in the sentences.

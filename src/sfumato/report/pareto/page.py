@@ -35,7 +35,9 @@ _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "x")
 def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
     """Draw ``swept`` into one self-contained HTML file; returns ``out``."""
     figures = PlacedFigures()
-    drawn = [_plane(swept, *plane, with_legend=number == 0) for number, plane in enumerate(planes(swept))]
+    drawn = [
+        _plane_figure(swept, *plane, with_legend=number == 0) for number, plane in enumerate(planes(swept))
+    ]
     panels = f'<div class="panels">{"".join(map(figures.place, drawn))}</div>'
     nothing = "A front needs two of accuracy, ε, energy and delay that differ from point to point."
     sections = [
@@ -79,7 +81,7 @@ def _table(swept: ParetoPage) -> str:
     )
 
 
-def _plane(swept: ParetoPage, across: str, up: str, *, with_legend: bool) -> Figure:
+def _plane_figure(swept: ParetoPage, across: str, up: str, *, with_legend: bool) -> Figure:
     """Two objectives of all points; points on the front have filled markers and are joined by a line.
 
     The legend is the same in every figure of the page, so one has it.
@@ -91,10 +93,10 @@ def _plane(swept: ParetoPage, across: str, up: str, *, with_legend: bool) -> Fig
     x = ObjectiveAxis.of(across, [point.objectives[across] for point in points])
     y = ObjectiveAxis.of(up, [point.objectives[up] for point in points])
     look = _MarkerStyle.of(swept.keys, points)
-    data = [_stairs(points, on, x, y)]
+    data = [_front_line(points, on, x, y)]
     for hue in dict.fromkeys(map(look.colour, points)):
         mine = [(one, best) for one, best in zip(points, on, strict=True) if look.colour(one) == hue]
-        data.append(_dots(swept, mine, x, y, look))
+        data.append(_point_marks(swept, mine, x, y, look))
     data += look.legend() if with_legend else []
     best = [swept.named(point) for point, kept in zip(points, on, strict=True) if kept]
     layout = {
@@ -163,7 +165,7 @@ def _assign_styles(values: Sequence[str], looks: Sequence[str]) -> dict[str, str
     return dict(zip(values, looks, strict=False)) if len(values) <= len(looks) else {}
 
 
-def _dots(
+def _point_marks(
     swept: ParetoPage,
     mine: Sequence[tuple[SweptPoint, bool]],
     x: ObjectiveAxis,
@@ -196,7 +198,7 @@ def _dots(
     }
 
 
-def _stairs(points: Sequence[SweptPoint], on: Sequence[bool], x: ObjectiveAxis, y: ObjectiveAxis) -> Json:
+def _front_line(points: Sequence[SweptPoint], on: Sequence[bool], x: ObjectiveAxis, y: ObjectiveAxis) -> Json:
     """The line through the finite points of the front."""
     places = sorted(
         (x.place(value_of(point, x.name)), y.place(value_of(point, y.name)))

@@ -101,7 +101,7 @@ class RelatedPairs:
     @property
     def observer(self) -> str:
         """The observers in words."""
-        return _whom(self.worst)
+        return _observer_in_words(self.worst)
 
     def to_dict(self) -> dict[str, Any]:
         """The row of ``largest``."""
@@ -188,7 +188,7 @@ class Statement:
         for row in self.privacy.guarantees:
             for site in row.sites:
                 largest = found.setdefault((site, row.unit_kind), {})
-                largest[_whom(row)] = max(row.epsilon, largest.get(_whom(row), 0.0))
+                largest[_observer_in_words(row)] = max(row.epsilon, largest.get(_observer_in_words(row), 0.0))
         ordered = sorted(found.items(), key=lambda one: -max(one[1].values()))
         return tuple(SiteEpsilons(site, unit, towards) for (site, unit), towards in ordered)
 
@@ -256,6 +256,6 @@ class Statement:
             yield {key: value for key, value in row.to_dict().items() if key not in _LEFT_OUT}
 
 
-def _whom(row: Guarantee) -> str:
+def _observer_in_words(row: Guarantee) -> str:
     """The observer of a row in words."""
     return f"{row.relation.words}, trusted with raw updates" if row.trusted else row.relation.words
