@@ -119,7 +119,7 @@ TREE = Family(
     ex_post=Part("sfumato.schedule.rows.ex_post:ex_post"),
     protocol=Part("sfumato.protocols.tree.choice:tree_protocol"),
     states={
-        "tiered": Part("sfumato.protocols.tree.state:TreeState"),
+        "tree": Part("sfumato.protocols.tree.state:TreeState"),
         "clip-adapted": Part("sfumato.protocols.tree.adaptive_clip:AdaptedState"),
         "controlled": Part("sfumato.protocols.adaptive.state:AdaptiveState"),
     },

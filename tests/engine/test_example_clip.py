@@ -137,7 +137,9 @@ def test_norms_of_a_product_equal_those_of_the_stored_gradients(
     )
     target = ProductTarget(torch.zeros(2, outputs, inputs), None, 0.0, 1.0)
     expected = (dy.mT @ x).double().square().sum(dim=(2, 3))
-    torch.testing.assert_close(product_of(dy, x, target, Tape(Memory())).squares(), expected, rtol=1e-5, atol=0.0)
+    torch.testing.assert_close(
+        product_of(dy, x, target, Tape(Memory())).squares(), expected, rtol=1e-5, atol=0.0
+    )
 
 
 @pytest.mark.parametrize("kind", ["softmax", "cnn-small", "tanh"])

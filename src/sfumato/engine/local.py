@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sfumato.engine.base import EngineSettings, LocalTask, UpdateChunk
-from sfumato.engine.chunks import begin_chunk, checked, finish_, room_for
-from sfumato.engine.threads import intra_op_threads
+from sfumato.engine.chunks import begin_chunk, checked, finish_, intra_op_threads, room_for
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.gradients import stacked_gradient
 from sfumato.learning.local_training import train_stack
@@ -149,7 +148,9 @@ class LocalEngine:
             return out
 
         starts = replace(begin, models=packed(begin.models))
-        corrections = None if task.corrections is None else packed(task.corrections[members + chunk.rows.start])
+        corrections = (
+            None if task.corrections is None else packed(task.corrections[members + chunk.rows.start])
+        )
         steps_clipped, drift = train_stack(
             memory, starts, own, self._features, self._labels, task.sgd, noise, corrections, drawn
         )

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from sfumato.engine.base import EngineSettings, LocalTask, UpdateChunk
-from sfumato.engine.chunks import begin_chunk, checked, finish_
-from sfumato.engine.threads import intra_op_threads
+from sfumato.engine.chunks import begin_chunk, checked, finish_, intra_op_threads
 from sfumato.learning.autograd_gradient import AutogradGradient
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.dropout import DropoutLayout

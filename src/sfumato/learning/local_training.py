@@ -304,9 +304,7 @@ class _Descent:
             moved.addcmul_(slope, factors[:, None], value=-rate)
 
 
-def _by_step(
-    batches: BatchPlan, labels: Tensor
-) -> Iterable[tuple[int, int, Tensor, Tensor, Tensor, Tensor]]:
+def _by_step(batches: BatchPlan, labels: Tensor) -> Iterable[tuple[int, int, Tensor, Tensor, Tensor, Tensor]]:
     """For each step: how many devices still train, how wide a batch is; rows, labels, weights ``[n, B]``;
     how many examples each has ``[n]``, and 1 where there are none.
     """

@@ -50,7 +50,7 @@ class StartModels:
 
     @classmethod
     def of(cls, models: Tensor, group_of: Tensor) -> StartModels:
-        """Device p starts from ``models[group_of[p]]``: a row for each run of devices, where runs are long."""
+        """Device p starts from ``models[group_of[p]]``: one row a run of devices, where runs are long."""
         groups, counts = torch.unique_consecutive(group_of, return_counts=True)
         if len(groups) * _LONG_RUN > len(group_of) * models.shape[1]:
             return cls(models[group_of], [(slice(0, len(group_of)), len(group_of))])
@@ -58,7 +58,7 @@ class StartModels:
         return cls(models[groups], list(zip(rows, counts.cumsum(0).tolist(), strict=True)))
 
     def beside(self, *stacks: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """The starts ``[1 or k, M]`` and, of every stack ``[at most n, M]``, the part ``[k, M]`` beside them."""
+        """Starts ``[1 or k, M]`` and, of every stack ``[at most n, M]``, the part ``[k, M]`` beside them."""
         begin = 0
         for rows, end in self.pieces:
             parts = [stack[begin:end] for stack in stacks]
