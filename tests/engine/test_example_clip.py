@@ -21,6 +21,7 @@ from sfumato.learning.local_training import AdamMoments, LocalSGD
 from sfumato.learning.models import build_model
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.learning.sequential import SequentialGradient
+from sfumato.learning.tape import Memory, Tape
 from sfumato.mechanisms.step_noise import StepNoise
 
 SHAPE = (1, 8, 8)
@@ -135,7 +136,9 @@ def test_norms_of_a_product_equal_those_of_the_stored_gradients(
     )
     target = ProductTarget(torch.zeros(2, outputs, inputs), None, 0.0, 1.0)
     expected = (dy.mT @ x).double().square().sum(dim=(2, 3))
-    torch.testing.assert_close(product_of(dy, x, target).squares(), expected, rtol=1e-5, atol=0.0)
+    torch.testing.assert_close(
+        product_of(dy, x, target, Tape(Memory())).squares(), expected, rtol=1e-5, atol=0.0
+    )
 
 
 @pytest.mark.parametrize("kind", ["softmax", "cnn-small", "tanh"])

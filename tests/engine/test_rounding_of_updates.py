@@ -16,6 +16,7 @@ from sfumato.learning.batches import plan_poisson
 from sfumato.learning.example_clip import ProductTarget, product_of
 from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.rounding_margin import most_drawn, with_margin
+from sfumato.learning.tape import Memory, Tape
 
 FAST = {"softmax": 100, "mlp": 40, "cnn-small": 12, "module, torch.func": 12, "module, by itself": 6}
 
@@ -53,7 +54,7 @@ def test_one_example_among_many_moves_a_sum_by_its_own_length(
         dy[:, -1, 1] = -dy[:, -1, 0] * (1 + 1e-5)
         x[:, -1, 1] = x[:, -1, 0]
     total = torch.zeros(2, outputs, inputs)
-    product = product_of(dy.clone(), x.clone(), ProductTarget(total, None, 0.0, 1.0))
+    product = product_of(dy.clone(), x.clone(), ProductTarget(total, None, 0.0, 1.0), Tape(Memory()))
     norms = product.squares().sqrt()
     product.add_((1 / norms).float(), None)
     moved = float((total[0].double() - total[1].double()).norm())

@@ -31,7 +31,7 @@ def written(moments: int = 2, device: str = "cpu") -> Checkpoint:
     return Checkpoint(standing, "name: é\n", "cd" * 32, ("edge:1",), MARK, EngineSettings(device, 3, 1 << 30))
 
 
-def tiered(**state: object) -> dict[str, object]:
+def tree_document(**state: object) -> dict[str, object]:
     return {"state": state, "participations": torch.zeros(1)}
 
 
@@ -44,7 +44,7 @@ RIGHT: dict[str, Any] = {
 }
 
 
-def sealed(folder: Path, document: object, protocol: str = "tiered", **speed: int) -> None:
+def sealed(folder: Path, document: object, protocol: str = "tree", **speed: int) -> None:
     """A file whose seal is right, whatever ``document`` is."""
     seal = Seal("", "", protocol, (), EMPTY, {"device": "cpu", "threads": 1, "memory_bytes": 1} | speed)
     with replacing(folder / CHECKPOINT_FILE) as file:
@@ -53,7 +53,7 @@ def sealed(folder: Path, document: object, protocol: str = "tiered", **speed: in
 
 
 def test_the_documents_below_are_wrong_in_one_thing_only(tmp_path: Path) -> None:
-    sealed(tmp_path, tiered(**RIGHT))
+    sealed(tmp_path, tree_document(**RIGHT))
     assert checkpoint.load(tmp_path) is not None
 
 
@@ -101,7 +101,7 @@ def test_the_seal_is_read_alone(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, written())
     seal = read_seal(tmp_path)
     assert seal is not None
-    assert (seal.spec, seal.fingerprint, seal.protocol) == ("name: é\n", "cd" * 32, "tiered")
+    assert (seal.spec, seal.fingerprint, seal.protocol) == ("name: é\n", "cd" * 32, "tree")
     assert (seal.observers, seal.rounds) == (("edge:1",), MARK)
 
 
@@ -161,7 +161,7 @@ def test_every_truncation_and_every_flipped_bit_is_damage(tmp_path: Path) -> Non
 
 def test_a_checkpoint_of_another_version_is_said(tmp_path: Path) -> None:
     archive = io.BytesIO()
-    torch.save({"protocol": "tiered"}, archive)
+    torch.save({"protocol": "tree"}, archive)
     content = archive.getvalue() + b"\0" * 24
     for file in (archive.getvalue(), content + hashlib.sha256(content).digest()):
         (tmp_path / CHECKPOINT_FILE).write_bytes(file)
@@ -172,21 +172,21 @@ def test_a_checkpoint_of_another_version_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("document", "protocol"),
     [
-        ([], "tiered"),
-        ({}, "tiered"),
-        ("text", "tiered"),
-        (torch.zeros(3), "tiered"),
-        (tiered(**RIGHT | {"round": 3}), "tiered"),
-        (tiered(**RIGHT | {"model": [0.0]}), "tiered"),
-        (tiered(**RIGHT | {"server_moments": [1.0]}), "tiered"),
-        (tiered(**RIGHT) | {"participations": [1]}, "tiered"),
-        (tiered(**RIGHT), "grouped"),
-        (tiered(**RIGHT), "another"),
+        ([], "tree"),
+        ({}, "tree"),
+        ("text", "tree"),
+        (torch.zeros(3), "tree"),
+        (tree_document(**RIGHT | {"round": 3}), "tree"),
+        (tree_document(**RIGHT | {"model": [0.0]}), "tree"),
+        (tree_document(**RIGHT | {"server_moments": [1.0]}), "tree"),
+        (tree_document(**RIGHT) | {"participations": [1]}, "tree"),
+        (tree_document(**RIGHT), "grouped"),
+        (tree_document(**RIGHT), "another"),
         (
-            tiered(round=0, models=None, base=None, gathered=None, server_rounds=0, server_moments=[]),
+            tree_document(round=0, models=None, base=None, gathered=None, server_rounds=0, server_moments=[]),
             "grouped",
         ),
-        (tiered(round=0, models=torch.zeros(1, 2), base=torch.zeros(1, 2), gathered=None), "grouped"),
+        (tree_document(round=0, models=torch.zeros(1, 2), base=torch.zeros(1, 2), gathered=None), "grouped"),
     ],
 )
 def test_another_document_is_not_a_checkpoint(document: object, protocol: str, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_another_document_is_not_a_checkpoint(document: object, protocol: str, t
 
 
 def test_a_speed_of_another_version_is_not_one(tmp_path: Path) -> None:
-    sealed(tmp_path, tiered(**RIGHT), more=2)
+    sealed(tmp_path, tree_document(**RIGHT), more=2)
     with pytest.raises(RunError, match="not a checkpoint of this version"):
         checkpoint.load(tmp_path)
 

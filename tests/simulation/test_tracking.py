@@ -18,8 +18,7 @@ import pytest
 import sfumato as sf
 from sfumato.cli import main
 from sfumato.errors import MissingExtraError, RunError, SpecError
-from sfumato.simulation.scalars import scalars_of
-from sfumato.simulation.tracking import settings_of
+from sfumato.simulation.tracking import scalars_of, settings_of
 
 pytestmark = pytest.mark.usefixtures("no_report")
 

@@ -25,8 +25,7 @@ from sfumato.engine.registry import engine_of
 from sfumato.learning.dropout import DropoutDraws
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.mechanisms.gaussian import add_gaussian_
-from sfumato.protocols.batch_draws import draw_batches
-from sfumato.protocols.tree.local_work import local_task
+from sfumato.protocols.tree.local_work import draw_batches, local_task
 from sfumato.random import Stream, generator, key_at
 from sfumato.spec.document import Spec
 

@@ -6,6 +6,5 @@ Protocols, attacks and the session of a run may import this package; it imports 
     registry    the engine for a model: vectorised where ``torch.func.vmap`` can follow it
     local       all devices of a chunk at once, on one machine
     per_device  one device after another, for any module
-    chunks      what engines share: the check of a request, clipping of whole updates
-    threads     how many threads an operation of torch may take
+    chunks      what engines share: threads, the check of a request, clipping of whole updates
 """

@@ -1,7 +1,9 @@
-"""What engines share: the check of a request, and how the updates of some devices are clipped and kept."""
+"""What engines share: threads, the check of a request, how updates of some devices are clipped and kept."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -13,6 +15,17 @@ from sfumato.learning.batches import BatchPlan
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.learning.rounding_margin import with_margin
 from sfumato.mechanisms.clipping import PerLayerClip
+
+
+@contextmanager
+def intra_op_threads(count: int) -> Iterator[None]:
+    """So many threads an operation: one where operations are small or workers have threads of their own."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def checked(
@@ -46,6 +59,14 @@ def begin_chunk(task: LocalTask, layout: ParameterLayout, rows: slice, device: t
     )
 
 
+def room_for(chunk: UpdateChunk, members: Tensor) -> Tensor:
+    """Where updates of some devices of a chunk are formed: in the chunk itself, if they are neighbours."""
+    first, n = int(members[0]), len(members)
+    if torch.equal(members, torch.arange(first, first + n, device=members.device)):
+        return chunk.updates[first : first + n]
+    return torch.empty(n, chunk.updates.shape[1], device=chunk.updates.device)
+
+
 def finish_(
     chunk: UpdateChunk,
     task: LocalTask,
@@ -60,12 +81,13 @@ def finish_(
         chunk: written to.
         task: what the devices did.
         members: which devices of the chunk, int64 ``[n]``.
-        update: how far they moved, ``[n, M]``; clipped in place.
+        update: how far they moved, ``[n, M]``, perhaps in the chunk itself; clipped in place.
         steps_clipped: how many of a device's gradients were clipped ``[n]``.
         batches: of these devices.
     """
     if task.update_clip is not None and chunk.norms is not None and chunk.clipped is not None:
         clipped = task.update_clip.clip_(update)
         chunk.norms[members], chunk.clipped[members] = clipped.norms, clipped.clipped
-    chunk.updates.index_copy_(0, members, update)
+    if update.untyped_storage().data_ptr() != chunk.updates.untyped_storage().data_ptr():
+        chunk.updates.index_copy_(0, members, update)
     chunk.steps_clipped[members] = steps_clipped / batches.steps.clamp(min=1)

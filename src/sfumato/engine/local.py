@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from sfumato.engine.base import EngineSettings, LocalTask, UpdateChunk
-from sfumato.engine.chunks import begin_chunk, checked, finish_
-from sfumato.engine.threads import intra_op_threads
+from sfumato.engine.chunks import begin_chunk, checked, finish_, intra_op_threads, room_for
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.gradients import stacked_gradient
 from sfumato.learning.local_training import train_stack
 from sfumato.learning.losses import CROSS_ENTROPY, Loss
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.learning.training_memory import TrainingMemory
+from sfumato.learning.training_memory import StartModels, TrainingMemory
 
 # Weights are read and written at every step, so the devices that a core trains side by side should stay in
 # its share of the cache: from main memory mlps take twice as long. Fewer at once leave more work to Python.
@@ -70,17 +70,18 @@ class LocalEngine:
             self._floats[width] = memory.gradient.scratch_floats(width)
             self._idle.append(memory)
         noisy, adam = task.step_noise is not None, task.sgd.adam is not None
-        drifts = task.sgd.clips_gradients  # beside where they began
-        began = drifts or bool(task.sgd.proximal)
-        beside = bool(task.sgd.momentum) + began + drifts + (task.corrections is not None)
+        drifts = task.sgd.clips_gradients
+        beside = bool(task.sgd.momentum) + bool(task.sgd.proximal) + (task.corrections is not None)
         stacks = 3 + beside + (task.sgd.step_clip is not None or noisy or adam) + 2 * noisy + 3 * adam
         an_update = 4 * self._layout.total
-        a_device = stacks * an_update + 4 * self._floats[width]
+        in_cache = stacks * an_update + 4 * self._floats[width]
+        # drifts, and where they began, are passed over once a step: they need not stay in the cache
+        a_device = in_cache + 2 * drifts * an_update
         if self._on_cuda:
             chunk = max(1, self.settings.memory_bytes // (a_device + an_update))
             return chunk, chunk
         tile = min(
-            _TILE_BYTES // a_device, self.settings.memory_bytes // (2 * self.settings.threads * a_device)
+            _TILE_BYTES // in_cache, self.settings.memory_bytes // (2 * self.settings.threads * a_device)
         )
         return max(1, self.settings.memory_bytes // (2 * an_update)), max(1, tile)
 
@@ -139,20 +140,25 @@ class LocalEngine:
         noise = None if task.step_noise is None else task.step_noise.of(rows)
         drawn = None if task.dropout is None else task.dropout.of(rows)
         members = members.to(device)
-        begin = start[group_of[members]]
+        begin = StartModels.of(start, group_of[members])
         memory = self._borrow()
-        models = memory.reserve(len(members), own.width)
-        memory.gradient.pack(begin, models)
-        packed = None
-        if task.corrections is not None:
-            packed = torch.empty_like(models)
-            memory.gradient.pack(task.corrections[members + chunk.rows.start], packed)
-        steps_clipped, drift = train_stack(
-            memory, own, self._features, self._labels, task.sgd, noise, packed, drawn
+
+        def packed(flat: Tensor) -> Tensor:
+            memory.gradient.pack(flat, out := torch.empty_like(flat))
+            return out
+
+        starts = replace(begin, models=packed(begin.models))
+        corrections = (
+            None if task.corrections is None else packed(task.corrections[members + chunk.rows.start])
         )
-        update = torch.empty_like(begin)
-        memory.gradient.unpack(models if drift is None else drift, update)
+        steps_clipped, drift = train_stack(
+            memory, starts, own, self._features, self._labels, task.sgd, noise, corrections, drawn
+        )
+        update = room_for(chunk, members)
+        moved = memory.reserve(len(members), own.width) if drift is None else drift
+        memory.gradient.unpack(moved, update)
         self._idle.append(memory)
         if drift is None:
-            update.sub_(begin)
+            for before, after in begin.beside(update):
+                after.sub_(before)
         finish_(chunk, task, members, update, steps_clipped, own)

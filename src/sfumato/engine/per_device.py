@@ -15,15 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from sfumato.engine.base import EngineSettings, LocalTask, UpdateChunk
-from sfumato.engine.chunks import begin_chunk, checked, finish_
-from sfumato.engine.threads import intra_op_threads
+from sfumato.engine.chunks import begin_chunk, checked, finish_, intra_op_threads
 from sfumato.learning.autograd_gradient import AutogradGradient
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.dropout import DropoutLayout
 from sfumato.learning.local_training import train_stack
 from sfumato.learning.losses import CROSS_ENTROPY, Loss
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.learning.training_memory import TrainingMemory
+from sfumato.learning.training_memory import StartModels, TrainingMemory
 
 
 class PerDeviceEngine:
@@ -93,14 +92,13 @@ class PerDeviceEngine:
         model = deepcopy(self._model).to(where)
         gradient = AutogradGradient(model, self._loss, self._dropout)
         memory = TrainingMemory(gradient, self._layout.total, self._features)
-        models = memory.reserve(1, own.width)
-        models.copy_(start)
+        starts = StartModels(start[None], [(slice(0, 1), 1)])
         row = chunk.rows.start + device
         noise = None if task.step_noise is None else task.step_noise.of([row])
         drawn = None if task.dropout is None else task.dropout.of([row])
         more = None if task.corrections is None else task.corrections[row : row + 1].to(where)
         steps_clipped, drift = train_stack(
-            memory, own, self._features, self._labels, task.sgd, noise, more, drawn
+            memory, starts, own, self._features, self._labels, task.sgd, noise, more, drawn
         )
-        update = models.sub_(start) if drift is None else drift
+        update = memory.reserve(1, own.width).sub_(start) if drift is None else drift
         finish_(chunk, task, torch.tensor([device], device=where), update, steps_clipped, own)

@@ -11,15 +11,15 @@ that is left is in the margin of `rounding_margin`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from sfumato.learning.norms import row_norms, scale_factors
+from sfumato.learning.tape import Tape, add_product_
 
 BLOCK = 32
 """Examples whose gradients are added up before the sum is added to those of other examples."""
@@ -49,7 +49,7 @@ class ProductTarget:
         """Add the products of ``left`` ``[n, a, B]`` and ``right`` ``[n, B, b]``, block by block."""
         keep = self.keep
         for some in _blocks(right.shape[1]):
-            target.baddbmm_(left[:, :, some], right[:, some], beta=keep, alpha=self.scale)
+            add_product_(target, left[:, :, some], right[:, some], keep, self.scale)
             keep = 1.0
 
 
@@ -66,34 +66,24 @@ class ExampleClip:
 
     Args:
         bound: l2 bound of an example's gradient.
-        squares: float64 ``[n, B]``, scratch: the squared norms as far as they are added up.
+        examples: B.
     """
 
-    def __init__(self, bound: float, squares: Tensor) -> None:
-        self._bound = bound
-        self._squares = squares
+    def __init__(self, bound: float, examples: int) -> None:
+        self._bound, self._examples = bound, examples
         self._products: list[_Product] = []
 
-    def start(self) -> None:
-        """Begin a step: no norms yet."""
-        self._squares.zero_()
-
-    def watch(self, dy: Tensor, x: Tensor, target: ProductTarget) -> Callable[[], None]:
-        """What adds a product's part of the squared norms, once ``dy`` and ``x`` are computed.
+    def watch(self, dy: Tensor, x: Tensor, target: ProductTarget, tape: Tape) -> None:
+        """Take a product's gradients into account: ``dy`` and ``x`` stay as they are once computed.
 
         Args:
             dy: ``[n, B pixels, outputs]``, the gradient at the output.
             x: ``[n, B pixels, inputs]``, the input.
             target: where the product's gradients go, in the end.
+            tape: that computes ``dy``; gives scratch memory.
         """
-        examples = self._squares.shape[1]
-        dy, x = (torch.unflatten(part, 1, (examples, -1)) for part in (dy, x))
-        product = product_of(dy, x, target)
-        self._products.append(product)
-        return partial(self._measure, product)
-
-    def _measure(self, product: _Product) -> None:
-        self._squares.add_(product.squares())
+        dy, x = (torch.unflatten(part, 1, (self._examples, -1)) for part in (dy, x))
+        self._products.append(product_of(dy, x, target, tape))
 
     def add_clipped_(self, weights: Tensor) -> Tensor:
         """Add all gradients to their targets, every example clipped and then times its weight ``[n, B]``.
@@ -103,29 +93,33 @@ class ExampleClip:
         Returns:
             Which examples were clipped, bool ``[n, B]``.
         """
-        norms = self._squares.sqrt().float()
+        squares = self._products[0].squares()
+        for product in self._products[1:]:
+            squares += product.squares()
+        norms = squares.sqrt_().float()
         drop = ~norms.isfinite()
         dropped = drop if bool(drop.any()) else None
         factors = scale_factors(norms, self._bound).mul_(weights)
         for product in self._products:
             product.add_(factors, dropped)
-        return ~(norms <= self._bound) & (weights > 0)
+        return (~(norms <= self._bound)).logical_and_(weights > 0)
 
 
-def product_of(dy: Tensor, x: Tensor, target: ProductTarget) -> _Product:
+def product_of(dy: Tensor, x: Tensor, target: ProductTarget, tape: Tape) -> _Product:
     """The cheapest way to clip the gradients ``dy^T x`` ``[n, B, outputs, inputs]``.
 
     Args:
         dy: ``[n, B, pixels, outputs]``.
         x: ``[n, B, pixels, inputs]``.
         target: where they go.
+        tape: gives scratch memory.
     """
     pixels, outputs, inputs = dy.shape[2], dy.shape[3], x.shape[3]
     if pixels == 1:
         return _OnePixel(dy[:, :, 0], x[:, :, 0], target)
     if outputs * inputs <= 2 * pixels * pixels:
         return _Stored(dy, x, target)
-    return _NotStored(dy, x, target)
+    return _NotStored(dy, x, target, tape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,14 +171,13 @@ class _Stored:
 class _NotStored:
     """Norms follow from the products of all pixels with each other, in float64, as does the sum."""
 
-    def __init__(self, dy: Tensor, x: Tensor, target: ProductTarget) -> None:
+    def __init__(self, dy: Tensor, x: Tensor, target: ProductTarget, tape: Tape) -> None:
         self._dy, self._x, self._target = dy, x, target
+        self._wide_x = tape.empty(x, *x.shape, dtype=torch.float64)
+        self._wide_weight = tape.empty(x, *target.weight.shape, dtype=torch.float64)
 
     def squares(self) -> Tensor:
-        return torch.cat([self._squares(some) for some in _blocks(self._dy.shape[1])], dim=1)
-
-    def _squares(self, some: slice) -> Tensor:
-        dy, x = self._dy[:, some].double(), self._x[:, some].double()
+        dy, x = self._dy.double(), self._wide_x.copy_(self._x)
         of_outputs, of_inputs = dy @ dy.mT, x @ x.mT  # of every pixel with every other one
         terms = _trace(of_outputs) * _trace(of_inputs)
         squares = of_outputs.mul_(of_inputs).sum(dim=(2, 3)).clamp_(min=0.0).add_(terms, alpha=_OF_TERMS)
@@ -193,22 +186,19 @@ class _NotStored:
     def add_(self, factors: Tensor, drop: Tensor | None) -> None:
         if drop is not None:
             self._dy[drop] = 0.0
-            self._x[drop] = 0.0
-        target, wide = self._target, factors.double()[:, :, None, None]
-        total = wide.new_zeros(target.weight.shape)
-        biases = wide.new_zeros(len(wide), 1, total.shape[1])
+            self._wide_x[drop] = 0.0
+        target, factors, keep = self._target, factors.double()[:, :, None, None], self._target.keep
+        weight = self._wide_weight.copy_(target.weight)
+        biases = weight.new_zeros(len(weight), 1, weight.shape[1])
         for some in _blocks(factors.shape[1]):
-            dy = (self._dy[:, some] * wide[:, some]).flatten(1, 2)
-            total.baddbmm_(dy.mT, self._x[:, some].double().flatten(1, 2))
+            dy = (self._dy[:, some] * factors[:, some]).flatten(1, 2)
+            weight.baddbmm_(dy.mT, self._wide_x[:, some].flatten(1, 2), beta=keep, alpha=target.scale)
             biases += dy.sum(dim=1, keepdim=True)
-        self._add_(target.weight, total)
+            keep = 1.0
+        target.weight.copy_(weight)
         if target.bias is not None:
-            self._add_(target.bias, biases)
-
-    def _add_(self, place: Tensor, total: Tensor) -> None:
-        if self._target.keep == 0.0:
-            place.zero_()
-        place.mul_(self._target.keep).add_(total, alpha=self._target.scale)
+            biases.mul_(target.scale)
+            target.bias.copy_(biases if target.keep == 0.0 else biases.add_(target.bias, alpha=target.keep))
 
 
 def _trace(products: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch.nn.functional import max_pool2d
 
 from sfumato.learning.dropout import DropoutCall
 from sfumato.learning.example_clip import ExampleClip, ProductTarget
-from sfumato.learning.tape import Constant, Tape
+from sfumato.learning.tape import Constant, Tape, add_product_
 
 Shape = tuple[int, ...]
 Block = tuple[Shape, Shape]
@@ -263,13 +263,12 @@ class Product:
         """Record how the gradients of weight and bias are added to their target."""
         weight, bias = self._weight(slot.target), self._bias(slot.target) if self._has_bias else None
         if slot.clip is not None:
-            tape.append(slot.clip.watch(dy, x, ProductTarget(weight, bias, slot.keep, slot.scale)))
+            slot.clip.watch(dy, x, ProductTarget(weight, bias, slot.keep, slot.scale), tape)
             return
-        options = {"beta": slot.keep, "alpha": slot.scale}
-        tape.append(partial(weight.baddbmm_, dy.mT, x, **options))
+        tape.append(partial(add_product_, weight, dy.mT, x, slot.keep, slot.scale))
         if bias is not None:
             ones = self._ones.at_least(dy, len(dy) * dy.shape[1]).view(len(dy), 1, -1)
-            tape.append(partial(bias.baddbmm_, ones, dy, **options))
+            tape.append(partial(add_product_, bias, ones, dy, slot.keep, slot.scale))
 
 
 def merged(x: Tensor) -> Tensor:

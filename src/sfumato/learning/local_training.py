@@ -14,8 +14,8 @@ from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.dropout import DrawUniforms
 from sfumato.learning.gradients import StackedGradient
-from sfumato.learning.norms import drop_non_finite_, row_norms, scale_factors
-from sfumato.learning.training_memory import StepSettings, TrainingMemory
+from sfumato.learning.norms import clip_factors
+from sfumato.learning.training_memory import StartModels, StepSettings, TrainingMemory
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,7 @@ AddNoise: TypeAlias = Callable[[Tensor, int, int], None]
 
 def train_stack(
     memory: TrainingMemory,
+    starts: StartModels,
     batches: BatchPlan,
     features: Tensor,
     labels: Tensor,
@@ -131,7 +132,8 @@ def train_stack(
     it, which no clip bounds (docs/accounting.md, *Rounding*).
 
     Args:
-        memory: with room reserved for the devices and their widest batch; holds the models, packed.
+        memory: holds the models, packed.
+        starts: what they start from, packed.
         batches: of these n devices, on the models' device, sorted by falling number of steps.
         features: ``[N, ...]``, the data set.
         labels: int64 ``[N]``, or the targets that the loss takes ``[N, ...]``.
@@ -146,10 +148,12 @@ def train_stack(
         The drifts, packed ``[n, M]``; ``None`` where nothing clips gradients.
     """
     models = memory.reserve(batches.devices, batches.width)
+    for start, own in starts.beside(models):
+        own.copy_(start)
     clipped = torch.zeros(len(models), device=models.device)
-    descent = _Descent.of(memory, models, sgd, corrections, noisy=noise is not None)
+    descent = _Descent.of(memory, models, starts, sgd, corrections, noisy=noise is not None)
     slope = descent.slope
-    for number, (n, width, rows, targets, weights) in enumerate(_by_step(batches, labels)):
+    for number, (n, width, rows, targets, weights, counts) in enumerate(_by_step(batches, labels)):
         if n == 0:
             break
         if number:
@@ -161,7 +165,7 @@ def train_stack(
             targets[:n, :width], weights[:n, :width], None if uniforms is None else uniforms.to(used.device)
         )
         if cut is not None:
-            clipped[:n] += cut.sum(dim=1) / (weights[:n] > 0).sum(dim=1).clamp(min=1)
+            clipped[:n] += cut.sum(dim=1) / counts[:n]
         if noise is not None:
             slope[:n] += _noise_like(slope[:n], memory.gradient, noise, number, batches.divisor or 1)
         descent.step_(clipped[:n], number)
@@ -200,7 +204,7 @@ class _Descent:
         slope: where the gradient step puts what it adds up, packed ``[n, M]``: the gradient, with momentum
             perhaps the velocity; the models or drifts, if it moves them at once.
         state: what is kept from step to step, packed ``[n, M]`` each: a velocity, or both moments of Adam.
-        began: the models before the first step; ``None`` where nothing follows from them.
+        starts: the models before the first step.
         drift: how far the models moved, packed ``[n, M]``; ``None``: the models themselves are moved.
         corrections: added to every step's gradient, packed ``[n, M]``; ``None`` for nothing.
     """
@@ -210,7 +214,7 @@ class _Descent:
     models: Tensor
     slope: Tensor
     state: tuple[Tensor, ...]
-    began: Tensor | None
+    starts: StartModels
     drift: Tensor | None
     corrections: Tensor | None
 
@@ -219,6 +223,7 @@ class _Descent:
         cls,
         memory: TrainingMemory,
         models: Tensor,
+        starts: StartModels,
         sgd: LocalSGD,
         corrections: Tensor | None,
         *,
@@ -243,8 +248,7 @@ class _Descent:
         slope = moved if settings.onto_models else memory.slopes(len(models))
         if settings.keep and not settings.onto_models:
             slope.zero_()
-        began = models.clone() if sgd.proximal or drift is not None else None
-        return cls(sgd, settings, models, slope, state, began, drift, corrections)
+        return cls(sgd, settings, models, slope, state, starts, drift, corrections)
 
     def step_(self, clipped: Tensor, number: int) -> None:
         """Move the first n models, in place, at step ``number``, from 0; add to ``clipped`` ``[n]`` whose
@@ -263,21 +267,23 @@ class _Descent:
                 self._descend_(moved, slope, clipped)
         if self.corrections is not None:
             moved.add_(self.corrections[:n], alpha=-rate)
-        if self.began is None:
-            return
-        began, pull = self.began[:n], rate * sgd.proximal
+        pull = rate * sgd.proximal
         if self.drift is None:
-            models.lerp_(began, pull / (1 + pull))
+            if pull:
+                for start, own in self.starts.beside(models):
+                    own.lerp_(start.expand_as(own), pull / (1 + pull))
             return
         if sgd.weight_decay:  # the drift has decayed, and not the model that it is added to
-            moved.add_(began, alpha=-rate * sgd.weight_decay)
+            for start, own in self.starts.beside(moved):
+                own.add_(start, alpha=-rate * sgd.weight_decay)
         if pull:
             moved.mul_(1 / (1 + pull))
 
     def follow_drifts_(self, n: int) -> None:
         """Put the first n models where their drifts lead; nothing where they move themselves."""
-        if self.drift is not None and self.began is not None:
-            torch.add(self.began[:n], self.drift[:n], out=self.models[:n])
+        if self.drift is not None:
+            for start, drift, model in self.starts.beside(self.drift[:n], self.models[:n]):
+                torch.add(start, drift, out=model)
 
     def _descend_(self, moved: Tensor, slope: Tensor, clipped: Tensor) -> None:
         """Take one step of SGD down ``slope``, which is clipped first if the settings say so, in place."""
@@ -285,12 +291,11 @@ class _Descent:
         if self.settings.keep:
             moved.add_(slope, alpha=-rate)
             return
-        factors = slope.new_ones(len(slope))
-        if sgd.step_clip is not None:
-            norms = row_norms(slope)
-            drop_non_finite_(slope, norms)
-            factors = scale_factors(norms, sgd.step_clip)
-            clipped += (~(norms <= sgd.step_clip)).float()
+        if sgd.step_clip is None:
+            factors = slope.new_ones(len(slope))
+        else:
+            norms, factors = clip_factors(slope, sgd.step_clip)
+            clipped += ~(norms <= sgd.step_clip)
         if sgd.momentum:
             velocity = self.state[0][: len(slope)]
             velocity.mul_(sgd.momentum).addcmul_(slope, factors[:, None])
@@ -299,16 +304,18 @@ class _Descent:
             moved.addcmul_(slope, factors[:, None], value=-rate)
 
 
-def _by_step(batches: BatchPlan, labels: Tensor) -> Iterable[tuple[int, int, Tensor, Tensor, Tensor]]:
-    """For each step: how many devices still train, how wide a batch is; rows, labels, weights ``[n, B]``."""
+def _by_step(batches: BatchPlan, labels: Tensor) -> Iterable[tuple[int, int, Tensor, Tensor, Tensor, Tensor]]:
+    """For each step: how many devices still train, how wide a batch is; rows, labels, weights ``[n, B]``;
+    how many examples each has ``[n]``, and 1 where there are none.
+    """
     steps = torch.arange(batches.rows.shape[1], device=batches.rows.device)
     active = (batches.steps[:, None] > steps).sum(dim=0).tolist()
     widths = [batches.width] * len(active) if batches.divisor is None else _widths(batches.counts)
     rows = batches.rows.transpose(0, 1).contiguous()
     counts = batches.counts.t()[:, :, None]
-    filled = torch.arange(batches.width, device=rows.device) < counts
-    weights = filled.float().div_(counts.clamp(min=1) if batches.divisor is None else batches.divisor)
-    return zip(active, widths, rows, labels[rows.long()], weights, strict=True)
+    filled, counts = torch.arange(batches.width, device=rows.device) < counts, counts.clamp(min=1)
+    weights = filled.float().div_(counts if batches.divisor is None else batches.divisor)
+    return zip(active, widths, rows, labels[rows.long()], weights, counts[:, :, 0], strict=True)
 
 
 def _widths(counts: Tensor) -> list[int]:

@@ -51,6 +51,16 @@ def drop_non_finite_(stack: Tensor, norms: Tensor) -> None:
         stack[~norms.isfinite()] = 0.0
 
 
+def clip_factors(stack: Tensor, bound: float) -> tuple[Tensor, Tensor]:
+    """Norms ``[P]`` of the rows of ``stack`` ``[P, M]``, and the factors that bring them within ``bound``.
+
+    Rows that are not finite are zeroed, in place.
+    """
+    norms = row_norms(stack)
+    drop_non_finite_(stack, norms)
+    return norms, scale_factors(norms, bound)
+
+
 def add_clipped_(total: Tensor, rows: Tensor, bound: float, weights: Tensor) -> Tensor:
     """Add rows, clipped and then weighted, to ``total``, in place.
 
@@ -63,7 +73,6 @@ def add_clipped_(total: Tensor, rows: Tensor, bound: float, weights: Tensor) -> 
     Returns:
         Which of the rows that count were clipped, bool ``[P]``.
     """
-    norms = row_norms(rows)
-    drop_non_finite_(rows, norms)
-    total.addcmul_(rows, (scale_factors(norms, bound) * weights)[:, None])
+    norms, factors = clip_factors(rows, bound)
+    total.addcmul_(rows, (factors * weights)[:, None])
     return ~(norms <= bound) & (weights > 0)

@@ -62,8 +62,6 @@ class SequentialStep:
         clip = self._clip
         if clip is None:
             self._dy.mul_(weights.unsqueeze(2))
-        else:
-            clip.start()
         for operation in self._backward:
             operation()
         return None if clip is None else clip.add_clipped_(weights)
@@ -125,9 +123,7 @@ class SequentialGradient:
         example_clip: float | None = None,
     ) -> SequentialStep:
         """A step ``target <- keep target + scale gradient``; see `gradients.StackedGradient`."""
-        clip = None
-        if example_clip is not None:
-            clip = ExampleClip(example_clip, models.new_empty(features.shape[:2], dtype=torch.float64))
+        clip = None if example_clip is None else ExampleClip(example_clip, features.shape[1])
         slots = [
             ParameterSlot(models[:, start:stop], target[:, start:stop], keep, scale, clip)
             for start, stop in self._spans

@@ -10,6 +10,8 @@ from torch import Tensor
 
 Operation = Callable[[], object]
 
+_FEW = 2048
+
 
 class Memory:
     """Memory that tapes share, one after the other: they ask for the same tensors, of other batch sizes.
@@ -76,3 +78,16 @@ class Tape:
         if x.is_contiguous():
             return self.empty(x, *x.shape)
         return self.empty(x, *x.mT.shape).mT
+
+
+def add_product_(target: Tensor, left: Tensor, right: Tensor, keep: float, scale: float) -> None:
+    """``target <- keep target + scale left right``, in place, for stacks of matrices ``[n, a, b]``.
+
+    PyTorch multiplies a whole stack at once where the result is contiguous, and matrix by matrix where it is
+    part of longer rows; small matrices are therefore added up beside their target. The bits are the same.
+    """
+    if target.shape[1] * target.shape[2] > _FEW:
+        target.baddbmm_(left, right, beta=keep, alpha=scale)
+        return
+    found = target.new_empty(target.shape) if keep == 0.0 else target.contiguous()
+    target.copy_(found.baddbmm_(left, right, beta=keep, alpha=scale))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,9 @@ from sfumato.learning.gradients import GradientStep, StackedGradient
 
 # Each is some tens of small objects.
 _MOST_STEPS = 256
+
+# Numbers in a run of models that are worth an operation of their own.
+_LONG_RUN = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,40 @@ class StepSettings:
     example_clip: float | None = None
 
 
+@dataclass(frozen=True)
+class StartModels:
+    """What the models of a stack of n devices start from.
+
+    Attributes:
+        models: ``[G, M]``.
+        pieces: one after the other, which rows of ``models`` the next devices start from, and where these
+            devices end; one row stands for all devices of its piece.
+    """
+
+    models: Tensor
+    pieces: Sequence[tuple[slice, int]]
+
+    @classmethod
+    def of(cls, models: Tensor, group_of: Tensor) -> StartModels:
+        """Device p starts from ``models[group_of[p]]``: one row a run of devices, where runs are long."""
+        groups, counts = torch.unique_consecutive(group_of, return_counts=True)
+        if len(groups) * _LONG_RUN > len(group_of) * models.shape[1]:
+            return cls(models[group_of], [(slice(0, len(group_of)), len(group_of))])
+        rows = [slice(row, row + 1) for row in range(len(groups))]
+        return cls(models[groups], list(zip(rows, counts.cumsum(0).tolist(), strict=True)))
+
+    def beside(self, *stacks: Tensor) -> Iterator[tuple[Tensor, ...]]:
+        """Starts ``[1 or k, M]`` and, of every stack ``[at most n, M]``, the part ``[k, M]`` beside them."""
+        begin = 0
+        for rows, end in self.pieces:
+            parts = [stack[begin:end] for stack in stacks]
+            found = self.models[rows]
+            yield found[: len(parts[0])], *parts
+            begin = end
+            if begin >= len(stacks[0]):
+                return
+
+
 class TrainingMemory:
     """Models, slopes and features of the devices that train together, for one stack after the other.
 
@@ -46,7 +84,8 @@ class TrainingMemory:
     def __init__(self, gradient: StackedGradient, size: int, features: Tensor) -> None:
         self.gradient = gradient
         self._size = size
-        self._models = self._slopes = self._drifts = torch.empty(0, size, device=features.device)
+        self._models = torch.empty(0, size, device=features.device)
+        self._stacks: dict[str, Tensor] = {}
         self._features = features.new_empty(0, *features.shape[1:])
         self._largest = 0, 0
         self._steps: dict[tuple[int, int, StepSettings], tuple[Tensor, GradientStep]] = {}
@@ -67,17 +106,17 @@ class TrainingMemory:
 
     def slopes(self, devices: int) -> Tensor:
         """A packed vector beside each of the models, ``[devices, M]``."""
-        if len(self._slopes) < len(self._models):
-            self._slopes = torch.empty_like(self._models)
-            self._steps.clear()
-        return self._slopes[:devices]
+        return self._beside("slopes", devices)
 
     def drifts(self, devices: int) -> Tensor:
         """How far each of the models has moved, packed ``[devices, M]``."""
-        if len(self._drifts) < len(self._models):
-            self._drifts = torch.empty_like(self._models)
+        return self._beside("drifts", devices)
+
+    def _beside(self, what: str, devices: int) -> Tensor:
+        if what not in self._stacks or len(self._stacks[what]) < len(self._models):
+            self._stacks[what] = torch.empty_like(self._models)
             self._steps.clear()
-        return self._drifts[:devices]
+        return self._stacks[what][:devices]
 
     def step(self, devices: int, width: int, settings: StepSettings) -> tuple[Tensor, GradientStep]:
         """Where the features of a step go, ``[devices * width, ...]``, and the step; room was made before."""

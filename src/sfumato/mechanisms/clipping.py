@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sfumato.errors import SpecError
-from sfumato.learning.norms import drop_non_finite_, row_norms, scale_factors
+from sfumato.learning.norms import clip_factors, drop_non_finite_, row_norms, scale_factors
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,8 @@ class FlatClip:
 
     def clip_(self, stack: Tensor) -> Clipped:
         """Clip the rows of ``stack`` (float32 ``[P, M]``) in place; rows not finite become zero."""
-        norms = row_norms(stack)
-        drop_non_finite_(stack, norms)
-        stack.mul_(scale_factors(norms, self.norm)[:, None])
+        norms, factors = clip_factors(stack, self.norm)
+        stack.mul_(factors[:, None])
         return Clipped(stack, norms, ~(norms <= self.norm))
 
 

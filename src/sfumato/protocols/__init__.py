@@ -9,7 +9,6 @@ schedule, and never the accountant: a protocol says what it did, and the session
     adaptive/                rounds of a tree whose settings are chosen on the way
     groups/                  rounds of overlapping groups
     aggregates               averages on their way up a tree, as floats or integers
-    batch_draws              the mini-batches that a spec asks for
     message_hooks            the interface of whoever records messages
     view_recorder            records what an observer receives
     evaluator                the test set, and scores of models

@@ -12,7 +12,6 @@
     tracking.py         the metrics sent to experiment trackers, where that is asked for
     wandb_tracker.py    Weights & Biases
     mlflow_tracker.py   MLflow
-    scalars.py          the names of metrics there
 
 May be imported by ``sfumato.attacks``, ``sfumato.sweeps``, ``sfumato.cli`` and ``sfumato``; imports
 ``sfumato.protocols``, ``sfumato.report`` and what lies below them.

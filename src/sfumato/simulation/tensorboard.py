@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from sfumato.errors import MissingExtraError
-from sfumato.simulation.scalars import scalars_of
+from sfumato.simulation.tracking import scalars_of
 
 
 def write_scalars(metrics: pd.DataFrame, folder: Path) -> Path:

@@ -8,6 +8,7 @@ what is installed, but by the call alone, and gets no more than `settings_of` an
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -16,7 +17,6 @@ from typing import Any, Literal, Protocol, get_args
 
 from sfumato.arguments import Argument
 from sfumato.errors import MissingExtraError, RunError, SpecError, first_line
-from sfumato.simulation.scalars import scalars_of
 from sfumato.spec.document import Spec
 
 TrackerName = Literal["wandb", "mlflow"]
@@ -56,6 +56,18 @@ def settings_of(spec: Spec) -> dict[str, str]:
     """What a tracker is told of ``spec``: dotted keys and values as text."""
     written = spec.model_dump(mode="json", by_alias=True, exclude_none=True, include=set(_SENT))
     return dict(_flat(written))
+
+
+def scalars_of(row: Mapping[str, float]) -> dict[str, float]:
+    """What was measured in the round of ``row``: NaN and the round itself are left out.
+
+    Columns keep their names, except that ``epsilon:OBSERVER`` becomes ``epsilon/OBSERVER``.
+    """
+    return {
+        name.replace(":", "/", 1): float(value)
+        for name, value in row.items()
+        if name != "round" and not math.isnan(value)
+    }
 
 
 @contextmanager

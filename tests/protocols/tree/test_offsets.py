@@ -37,7 +37,7 @@ class Raw:
 def noised_in(spec: Spec, monkeypatch: pytest.MonkeyPatch, *, mirrored: int | None) -> list[Tensor]:
     """What gets noise in a round of a model with large weights; with a record in its mirror image."""
     raw = Raw()
-    for place in ("tree.rounds", "tree.uplinks.plain", "groups.operations"):
+    for place in ("tree.rounds", "tree.uplinks.registry", "groups.operations"):
         monkeypatch.setattr(f"sfumato.protocols.{place}.mechanism_of", lambda spec: raw)
     session = Session.prepare(resolve(spec), EngineSettings("cpu", 1, 1 << 26))
     engine: Any = session.protocol._engine if hasattr(session.protocol, "_engine") else None

@@ -11,7 +11,7 @@ from tree_worlds import Library, spec_of
 
 from sfumato.engine.base import EngineSettings
 from sfumato.errors import EnvelopeError
-from sfumato.protocols.tree.envelope import keep_within_
+from sfumato.protocols.tree.local_work import keep_within_
 from sfumato.schedule.tree import TreePlan
 
 STEP = {"clip": {"kind": "step", "norm": 0.7}, "noise": {"multiplier": 0.5}}

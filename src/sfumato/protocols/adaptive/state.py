@@ -23,7 +23,7 @@ class AdaptiveState:
     """What the protocol remembers between rounds.
 
     Attributes:
-        inner: of the tiered protocol.
+        inner: of the rounds of a tree.
         steps: local steps done.
         settings: of the next round.
         smoothness: beta as the next round's step size was set from.

@@ -21,7 +21,6 @@ from sfumato.learning.server_optimizer import ServerState
 from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.registry import mechanism_of
 from sfumato.protocols.base import RoundStats
-from sfumato.protocols.batch_draws import draw_batches
 from sfumato.protocols.groups.compressed_messages import (
     Noise,
     coordinates_of,
@@ -29,7 +28,13 @@ from sfumato.protocols.groups.compressed_messages import (
     noise_sums_,
 )
 from sfumato.protocols.message_hooks import Listener
-from sfumato.protocols.tree.local_work import dropout_draws, local_sgd, server_optimizer, step_noise
+from sfumato.protocols.tree.local_work import (
+    draw_batches,
+    dropout_draws,
+    local_sgd,
+    server_optimizer,
+    step_noise,
+)
 from sfumato.protocols.tree.offsets import sums_type
 from sfumato.radio.costs import Cost
 from sfumato.radio.group_costs import GroupCosts

@@ -9,8 +9,7 @@ Only `sfumato.protocols`, audits and attacks import this package.
     moving           rounds where devices move, or trust changes
     rounds           a round: training, messages, averages, noise
     state            what is remembered between rounds
-    local_work       batches, steps and clipping of devices, and the server's optimizer
+    local_work       batches, steps, clipping and length of messages of devices, and the server's optimizer
     offsets          averages of clipped gradients, in float64 and beside the model
-    envelope         the check that no message is longer than declared
     uplinks/         how messages reach the lowest aggregators
 """

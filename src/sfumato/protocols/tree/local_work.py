@@ -1,30 +1,37 @@
-"""What devices do between two aggregations (batches, steps, clipping), and the server's optimizer."""
+"""What devices do between two aggregations (batches, steps, clipping), and the server's optimizer.
+
+No message is sent that is longer than what the schedule declared to the accountant.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from sfumato.data.partition import Partition
 from sfumato.engine.base import LocalTask
-from sfumato.learning.batches import BatchPlan
+from sfumato.errors import EnvelopeError
+from sfumato.learning.batches import BatchPlan, Rows, plan_epochs, plan_poisson, plan_steps
 from sfumato.learning.dropout import DropoutDraws
 from sfumato.learning.local_training import AdamMoments, LocalSGD
+from sfumato.learning.norms import row_norms, scale_factors
 from sfumato.learning.server_optimizer import ServerAdam, ServerOptimizer, ServerSGD
 from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.step_noise import StepNoise
-from sfumato.protocols.batch_draws import draw_batches
 from sfumato.random import Stream, generator, key_at
 from sfumato.schedule.local_steps import Aggregation, learning_rate
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
-from sfumato.spec.training import Adam, FedProx, Server
+from sfumato.spec.training import Adam, FedProx, Server, Training
 
 IntArray = npt.NDArray[np.int64]
+_ROUNDING = 1e-5
 
 
 def local_task(spec: Spec, number: int) -> LocalTask:
@@ -115,6 +122,43 @@ def batches_from(
     )
 
 
+def draw_batches(
+    training: Training,
+    rows: Sequence[Rows],
+    parties: Sequence[tuple[int, ...]],
+    *,
+    steps: int,
+    passes: int = 1,
+    seed: int,
+    stream: Stream,
+    address: tuple[int, ...],
+) -> BatchPlan:
+    """So many steps for every device, or the epochs that the spec asks for instead.
+
+    Shuffled batches of all devices come from one stream, at ``address``. With Poisson mini-batches every
+    device has a stream of its own there, so that its draws do not depend on who else takes part.
+
+    Args:
+        training: says which batches, and how large.
+        rows: for each device, the rows of the data set that it holds.
+        parties: what each device's stream is addressed by, after ``address``; different for each.
+        steps: of each device, where steps are counted.
+        passes: how many times the epochs of a round are done, where epochs are counted.
+        seed: of the run.
+        stream: of random numbers.
+        address: in that stream.
+    """
+    if training.batches == "poisson":
+        assert training.batch_size != "all"  # the spec's own checks see to it
+        rngs = [generator(seed, stream, *address, *party) for party in parties]
+        return plan_poisson(rows, steps=steps, batch_size=training.batch_size, rngs=rngs)
+    rng = generator(seed, stream, *address)
+    if training.local_epochs is not None:
+        epochs = training.local_epochs * passes
+        return plan_epochs(rows, epochs=epochs, batch_size=training.batch_size, rng=rng)
+    return plan_steps(rows, steps=steps, batch_size=training.batch_size, rng=rng)
+
+
 def server_optimizer(server: Server) -> ServerOptimizer:
     """The optimizer that ``training.server`` asks for."""
     if server.optimizer == "adam":
@@ -133,3 +177,42 @@ def steps_of(batches: BatchPlan, aggregation: Aggregation, leaf_of: IntArray) ->
     if not aggregation.of_edge:
         return batches.between(aggregation.step - aggregation.local_steps, aggregation.step)
     return batches.last_before(aggregation.step, torch.from_numpy(np.array(aggregation.of_edge)[leaf_of]))
+
+
+def keep_within_(
+    plan: TreePlan,
+    messages: Tensor,
+    bounds: npt.NDArray[np.float64],
+    number: int,
+    index: int,
+) -> None:
+    """Refuse to send what the accountant was not told about; take float32 rounding off, in place.
+
+    What is longer than its bound by no more than rounding is scaled down, so that the bound holds of what is
+    sent.
+
+    Args:
+        plan: resolved and calibrated.
+        messages: float32 ``[p, M]``.
+        bounds: what the schedule declared, ``[p]``.
+        number: of the round.
+        index: of the aggregation.
+
+    Raises:
+        EnvelopeError: a message is longer than declared, or not finite.
+    """
+    clip = plan.spec.privacy.clip
+    if clip is None or not len(messages):
+        return
+    norms = row_norms(messages)
+    allowed = torch.as_tensor(bounds, dtype=torch.float32, device=messages.device)
+    if bool((norms <= allowed).all()):
+        return
+    if not bool((norms <= allowed * (1 + _ROUNDING)).all()):
+        worst = int((norms / allowed).nan_to_num(nan=math.inf).argmax())
+        raise EnvelopeError(
+            f"round {number + 1}, {plan.ledger.steps[index].name}: a message has norm "
+            f"{float(norms[worst]):.6g}, but the schedule declared at most {float(allowed[worst]):.6g}; "
+            "nothing of this round was sent"
+        )
+    messages.mul_(scale_factors(norms / allowed, 1.0)[:, None])

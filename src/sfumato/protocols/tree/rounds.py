@@ -25,12 +25,12 @@ from sfumato.protocols.base import PilotNorms, RoundStats
 from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.control_variates import ControlVariates, length_of_steps, share_taking_part
-from sfumato.protocols.tree.envelope import keep_within_
 from sfumato.protocols.tree.indicators import UNCLIPPED, Indicators
 from sfumato.protocols.tree.local_work import (
     batches_from,
     batches_of,
     dropout_draws,
+    keep_within_,
     local_task,
     server_optimizer,
     step_noise,
@@ -43,6 +43,7 @@ from sfumato.protocols.tree.uplinks.base import Received, Uplink
 from sfumato.protocols.tree.uplinks.registry import uplink_of
 from sfumato.radio.costs import Cost, TreeCosts
 from sfumato.random import Stream
+from sfumato.schedule.adaptive_clip import adaptive_clip_of
 from sfumato.schedule.faults.dropouts import Attendance
 from sfumato.schedule.local_steps import Aggregation
 from sfumato.schedule.participation import draw_participants
@@ -93,6 +94,9 @@ class TreeProtocol:
         self._device = torch.device(engine.settings.device)
         self._costs = TreeCosts.of(plan.spec, plan.tree, parameters)
         self._listener = listener
+        self._mechanism = mechanism_of(plan.spec)
+        self._adapts_clip = adaptive_clip_of(plan.spec) is not None
+        self._uplink = uplink_of(plan, self._device, parameters + self._adapts_clip)
 
     def initial(self, model: Tensor) -> TreeState:
         """The state before the first round, from the initial model ``[M]``."""
@@ -114,13 +118,15 @@ class TreeProtocol:
         chosen = draw_participants(plan, number)
         leaf_of = plan.tree.leaves_of(chosen)
         batches = self._batches(chosen, number)
-        indicators = Indicators.of(plan, number)
+        indicators = self._indicators(number)
         begin = state.model if indicators is None else torch.cat([state.model, state.model.new_zeros(1)])
         origin = RoundOrigin.of(plan.spec, begin)
         begin = origin.values
         values = begin.repeat(plan.tree.leaf_count, 1)
         resent, variates = self._to_resend(leaf_of), _own_copy(state.variates)
-        uplink = uplink_of(plan, self._device, len(begin), state.memory)
+        uplink = self._uplink
+        if state.memory is not None:
+            uplink = uplink_of(plan, self._device, len(begin), state.memory)
         clipped, cost, costs, messages = 0.0, Cost(), self._costs.round(number), 0
         heard: list[Received] = []
         for index, aggregation in enumerate(plan.aggregations):
@@ -140,7 +146,8 @@ class TreeProtocol:
             clipped, messages = clipped + changed, messages + len(rows)
             both = plan.ledger.steps[index].leaf_broadcasts
             also = None if both is None else chosen[both[leaf_of]]
-            hop = received.hop(leaf_of[rows])
+            turnout = received.turnout
+            hop = received.air if turnout is None else turnout.attempts(leaf_of[rows])
             cost = cost.then(costs.aggregation(aggregation.tier, chosen[rows], hop, also))
             heard.append(received)
         change = origin.change(values[0])[: self._parameters]
@@ -243,6 +250,10 @@ class TreeProtocol:
         steps = 1 if first_step_only else since
         return batches_from(Stream.PILOT, self._plan, self._partition, chosen, number, steps)
 
+    def _indicators(self, number: int) -> Indicators | None:
+        """How messages of round ``number`` tell whether they were clipped; ``None`` if the norm is fixed."""
+        return Indicators.of(self._plan, number) if self._adapts_clip else None
+
     def _batches(self, chosen: IntArray, number: int) -> BatchPlan:
         return batches_of(self._plan, self._partition, chosen, number)
 
@@ -290,7 +301,7 @@ class TreeProtocol:
             corrections=None if variates is None else variates.corrections(chosen),
             dropout=dropout_draws(plan.spec, addresses),
         )
-        indicators = Indicators.of(plan, number)
+        indicators = self._indicators(number)
         start = models[:, : self._parameters]
         for chunk in self._engine.train(task, start, torch.from_numpy(leaf_of), piece):
             leaves, devices = leaf_of[chunk.rows], chosen[chunk.rows]
@@ -334,7 +345,7 @@ class TreeProtocol:
                 seed,
                 base + received.averages,
                 received.coordinates,
-                mechanism_of(self._plan.spec),
+                self._mechanism,
             )
         exact = received.integer_sums
         return IntegerAggregates(exact.ring, tree.depth - 1, seed, base, exact.sums, received.coordinates)

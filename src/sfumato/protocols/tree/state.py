@@ -25,7 +25,7 @@ class TreeState:
         variates: with SCAFFOLD, those of the server and the devices.
     """
 
-    kind: ClassVar[str] = "tiered"
+    kind: ClassVar[str] = "tree"
 
     round: int
     model: Tensor

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from sfumato.protocols.message_hooks import Listener
-from sfumato.radio.costs import Analog, Attempts
+from sfumato.radio.costs import Analog
 from sfumato.schedule.faults.dropouts import Dropouts
 from sfumato.schedule.integer_grid import IntegerGrid
 
@@ -65,10 +65,6 @@ class Received:
     memory: Tensor | None = None
     turnout: Dropouts | None = None
     integer_sums: IntegerSums | None = None
-
-    def hop(self, leaves: IntArray) -> Attempts | Analog | None:
-        """What went over the devices' hop, for costs; the leaf of every participant is given."""
-        return self.air if self.turnout is None else self.turnout.attempts(leaves)
 
 
 class Collector(Protocol):

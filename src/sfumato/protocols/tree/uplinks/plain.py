@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sfumato.mechanisms.base import NoiseMechanism
 from sfumato.mechanisms.compression import bounded_, round_stochastically, rounding_key
-from sfumato.mechanisms.registry import mechanism_of
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.offsets import sums_type
 from sfumato.protocols.tree.uplinks.base import BoolArray, Collector, IntArray, Received
@@ -25,10 +25,12 @@ class PlainUplink:
     Attributes:
         plan: says how much noise, and what sums are divided by.
         device: where tensors are.
+        mechanism: of the devices' noise.
     """
 
     plan: TreePlan
     device: torch.device
+    mechanism: NoiseMechanism[Tensor]
 
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
@@ -61,7 +63,7 @@ class _Collector:
             return
         stds = plan.device_stds_of(self.index, devices) * plan.message_scale(self.number)
         address = (self.number, self.index, tier)
-        mechanism_of(plan.spec).add_(
+        self.uplink.mechanism.add_(
             messages, stds, lambda row: key_at(plan.spec.seed, Stream.NOISE, *address, devices[row])
         )
         self._round(devices, messages, noised=stds > 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from sfumato.mechanisms.registry import mechanism_of
 from sfumato.protocols.tree.uplinks.air import AirUplink
 from sfumato.protocols.tree.uplinks.base import Uplink
 from sfumato.protocols.tree.uplinks.compressed import CompressedUplink
@@ -13,7 +14,7 @@ from sfumato.protocols.tree.uplinks.secure import SecureUplink
 from sfumato.schedule.tree import TreePlan
 
 
-def uplink_of(plan: TreePlan, device: torch.device, parameters: int, memory: Tensor | None) -> Uplink:
+def uplink_of(plan: TreePlan, device: torch.device, parameters: int, memory: Tensor | None = None) -> Uplink:
     """How ``plan``'s devices reach their leaves.
 
     Args:
@@ -32,4 +33,4 @@ def _carrier_of(plan: TreePlan, device: torch.device, parameters: int) -> Uplink
         return AirUplink(plan, plan.air, parameters, device)
     if "secure-aggregation" in plan.hops:
         return SecureUplink(plan, device)
-    return PlainUplink(plan, device)
+    return PlainUplink(plan, device, mechanism_of(plan.spec))
