@@ -4,7 +4,7 @@ Everything lies along one coordinate. A quantity is a vector: a coefficient for 
 aggregation, what honest devices' constant messages put into it, a coefficient for every independent noise.
 How far it moves between the two worlds follows from how far the unit's messages do. Devices take part in
 zones; of a zone's messages only three sums matter: the unit's, the honest others', the coalition members'
-(which the coalition knows). Played is what the runtime plays (protocols/tiered.py): zones average over a
+(which the coalition knows). Played is what the runtime plays (protocols/tree/): zones average over a
 public denominator and add the average to the model they hold; nodes average their children; noise of nodes
 comes on top; the aggregating tier broadcasts, and its devices go on from there.
 

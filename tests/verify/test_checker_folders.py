@@ -15,13 +15,14 @@ from typing import Any
 import certified_folders
 import numpy as np
 import pytest
+import yaml
 from certified_folders import Documents, Forgery, certified_folder, forge, renew_manifest
 
 import sfumato as sf
 from sfumato import verify
 from sfumato.cli import main
 from sfumato.spec.load import builtin_names
-from sfumato.verify.checker import check_run
+from sfumato.verify.checker import Outcome, check_run, document_problems
 from sfumato.verify.draws import Draw
 from sfumato.verify.facts import FACTS
 from sfumato.verify.group_exposures import GroupFacts
@@ -623,8 +624,17 @@ def test_a_start_from_a_hidden_model_counts_the_record_as_drawn():
 def test_a_file_that_is_cut_off_is_named(originals, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(originals["tree"], folder)
-    (folder / "ledger.json").write_text('{"kind": "tiered"', "utf-8")
+    (folder / "ledger.json").write_text('{"kind": "tree"', "utf-8")
     assert check_run(folder).problems[0].startswith("ledger.json: cannot be parsed")
+
+
+def test_a_tree_of_version_02_is_read(originals):
+    folder = originals["tree"]
+    spec = yaml.safe_load((folder / "spec.yaml").read_text("utf-8"))
+    privacy, ledger = (
+        json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("privacy", "ledger")
+    )
+    assert [*document_problems(spec, privacy, {**ledger, "kind": "tiered"}, Outcome())] == []
 
 
 # --- the command, and the file alone ----------------------------------------------------------------
@@ -672,7 +682,7 @@ def test_every_kind_of_protocol_has_facts():
 
     from sfumato.privacy.groups.facts import GroupedKind
 
-    assert set(FACTS) == {"tiered", "moving", *get_args(GroupedKind)}
+    assert set(FACTS) == {"tree", "moving", *get_args(GroupedKind)}
 
 
 def test_certificates_of_a_large_network_are_small(tmp_path):

@@ -1,4 +1,4 @@
-"""The tiered protocol's plan: everything that ``account`` judges and ``run`` plays, without training."""
+"""The plan of a tree protocol: everything that ``account`` judges and ``run`` plays, without training."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TreePlan:
-    """A resolved, calibrated tiered protocol.
+    """A resolved, calibrated tree protocol.
 
     Attributes:
         spec: as resolved: every random choice made, every source's noise written out.

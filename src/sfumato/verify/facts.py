@@ -13,7 +13,7 @@ from sfumato.verify.tree_exposures import TreeFacts
 
 Facts: TypeAlias = TreeFacts | MovingFacts | GroupFacts
 FACTS: dict[str, type[TreeFacts] | type[MovingFacts] | type[GroupFacts]] = {
-    "tiered": TreeFacts,
+    "tree": TreeFacts,
     "moving": MovingFacts,
     **dict.fromkeys(("dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"), GroupFacts),
 }

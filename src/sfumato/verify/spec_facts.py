@@ -15,13 +15,13 @@ from sfumato.verify.tree_exposures import TreeFacts
 
 def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
     """Where ``ledger.json`` says something else than ``spec.yaml`` determines."""
-    yield from optimizer_problems(spec, in_tree=ledger["kind"] in ("tiered", "moving"))
+    yield from optimizer_problems(spec, in_tree=ledger["kind"] in ("tree", "moving"))
     if ledger["kind"] == "moving":
         yield from _moving_tree_problems(spec, ledger)
         return
     yield from unlike_spec("rounds", ledger["rounds"], spec["training"]["rounds"])
     yield from noise_law_and_batch_problems(spec, ledger)
-    if ledger["kind"] != "tiered":
+    if ledger["kind"] != "tree":
         yield from group_spec_problems(spec, ledger)
         return
     eras = eras_in_spec(spec)

@@ -32,7 +32,7 @@ def batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
     """How far a record moves a message that is first drawn at one of its local steps."""
     training, clip = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
     batches, momentum = ledger["batches"], training.get("momentum", 0.0)
-    rates, tree = read.numbers(batches["rate_per_device"]), ledger["kind"] == "tiered"
+    rates, tree = read.numbers(batches["rate_per_device"]), ledger["kind"] == "tree"
     devices = read.counts(ledger["devices_per_leaf"]).sum() if tree else read.count(ledger["devices"])
     if len(rates) != devices or (rates < 0).any() or (rates > 1).any():
         yield "ledger.json: batches.rate_per_device: must be one probability for each device"

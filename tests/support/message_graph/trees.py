@@ -26,7 +26,7 @@ from sfumato.privacy.tree.facts import TreeFacts
 
 
 def messages_of_tree(facts: TreeFacts) -> MessageGraph:
-    """One round of a tiered protocol; every round starts from a global model, which everybody has."""
+    """One round of a tree protocol; every round starts from a global model, which everybody has."""
     return _Builder(facts).graph()
 
 

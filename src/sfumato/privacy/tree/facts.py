@@ -78,7 +78,7 @@ class AggregationFacts:
 
 @dataclass(frozen=True)
 class TreeFacts(TreeShape):
-    """Facts of a tiered protocol.
+    """Facts of a tree protocol.
 
     Attributes:
         names: of the tiers, the cloud's first.

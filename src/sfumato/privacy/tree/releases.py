@@ -28,7 +28,7 @@ from sfumato.privacy.tree.shape import IntArray
 
 @dataclass(frozen=True)
 class TreeReleases(TreeFacts):
-    """The facts of a tiered protocol, and what every ledger answers from them.
+    """The facts of a tree protocol, and what every ledger answers from them.
 
     Attributes:
         searched_under: the relation under which the cheapest exposed set is searched for; ``None``: flow and
@@ -226,7 +226,7 @@ class TreeReleases(TreeFacts):
     def to_dict(self) -> dict[str, Any]:
         """The facts as JSON: enough to recompute every epsilon without this library (docs/accounting.md)."""
         return {
-            "kind": "tiered",
+            "kind": "tree",
             **({"noise_not_composed": self.noise_law.name} if self.noise_law.why_not_composed else {}),
             "rounds": self.rounds,
             "tiers": [
