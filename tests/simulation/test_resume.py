@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -472,7 +473,7 @@ def test_a_topology_file_that_was_edited_is_refused(tmp_path: Path) -> None:
     sites.write_text("sites: [{devices: 4}, {devices: 3}]")
     tree = {"kind": "tree", "file": str(sites)}
     simulate.run(spec_of(topology=tree, training=TRAINING | {"rounds": 2}), out=out, device="cpu")
-    before, privacy = contents(out), load_run(out).privacy
+    before, privacy = contents(out), json.loads((out / "privacy.json").read_text("utf-8"))
     old = hash_file(sites)[0][:12]
     sites.write_text("sites: [{devices: 40}, {devices: 3}]")
     longer = spec_of(topology=tree, training=TRAINING | {"rounds": 3})
@@ -482,6 +483,7 @@ def test_a_topology_file_that_was_edited_is_refused(tmp_path: Path) -> None:
     assert contents(out) == before
     sites.unlink()  # what the folder says of itself needs no such file
     again = simulate.run(load_spec(out / SPEC_FILE), out=out, device="cpu", resume=True)
+    del privacy["hashes"]
     assert again.privacy.to_dict() == privacy
     assert len(load_spec(out / SPEC_FILE).topology.sites) == 2  # type: ignore[union-attr]
 
