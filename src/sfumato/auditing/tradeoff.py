@@ -197,7 +197,7 @@ class ComposedCurves:
 
     @classmethod
     def subsampled(cls, rounds: int, rate: float) -> ComposedCurves:
-        """The curves of ``rounds`` Poisson-sampled Gaussian releases whose draw is not visible."""
+        """Curves by μ of a release: ``rounds`` Gaussian ones on unseen Poisson draws at ``rate``."""
         return cls((GaussianTerm(1.0, rounds, Sampling.poisson(rate)),))
 
     def estimated_mu(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:

@@ -43,7 +43,12 @@ class FittedTest:
         return self.test.scores(observed, part)
 
     def combine(self, observed: Observations, parameters: int) -> FloatArray:
-        """The observations as one vector, ``[M]``, with the weights of the test."""
+        """The weighted sum of all observed vectors, ``[M]``: the statistic that the test thresholds.
+
+        Args:
+            observed: vectors of one trial.
+            parameters: M.
+        """
         return self.test.log_ratio_weights @ observation_matrix(observed, self.keys, parameters)
 
 

@@ -114,6 +114,7 @@ def _least_factor(plan: Plan, targets: Sequence[EpsilonTarget], first: float | N
 
 
 def _with_noise_scaled(plan: Plan, factor: float) -> Plan:
+    """``plan``, resolved anew, with the standard deviation of every source times ``factor``."""
     rows = [
         SourceNoise(owners=row.owners, multipliers=(factor * row.multipliers[0],))
         for row in _noise_of(plan).sources
@@ -200,6 +201,7 @@ class _Search:
         return math.exp(excess / (2 * slope))
 
     def solve(self) -> Optimum:
+        """The least total variance of all sources at which every known constraint holds."""
         return minimise_variance(self.response.weights, [constraint for _, constraint in self.known.values()])
 
     def renew_constraints(self, trial: _Trial, intensities: FloatArray) -> None:

@@ -41,7 +41,7 @@ class RunProgress:
 
 @contextmanager
 def run_progress(spec: Spec, *, wanted: bool) -> Iterator[RunProgress]:
-    """The progress of a run of ``spec``, until the block ends."""
+    """Show a progress bar of a run of ``spec`` until the block ends; not ``wanted``, nothing is shown."""
     with progress_bars(wanted=wanted) as bars:
         shown = RunProgress(bars.add(f"{spec.name}, seed {spec.seed}"))
         try:

@@ -237,7 +237,7 @@ def stated_distance_ratios(sampling: Json) -> tuple[float, ...]:
 
 
 def same_terms(stated: Sequence[Event], derived: Sequence[Event]) -> bool:
-    """Whether the terms are the same, one by one."""
+    """Whether stated terms equal derived ones, in order and number; figures up to the rounding of JSON."""
     return len(stated) == len(derived) and all(
         (a.count, a.kind, len(a.detail)) == (b.count, b.kind, len(b.detail))
         and nearly_equal(a.square, b.square)

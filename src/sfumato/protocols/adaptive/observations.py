@@ -51,7 +51,7 @@ class RoundObservations:
             self.edges = vectors.clone()
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Nothing: averages are computed from what was sent."""
+        """Ignore what aggregators received; averages are computed from what was sent (see `Listener`)."""
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
         """Keep the models that edges send to their devices; see `Listener`."""

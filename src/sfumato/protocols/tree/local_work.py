@@ -71,11 +71,12 @@ def unclipped_sgd(spec: Spec, number: int) -> LocalSGD:
 
 
 def step_noise(spec: Spec, addresses: Sequence[tuple[int, ...]]) -> StepNoise | None:
-    """The noise that devices add at every local step, if the spec asks for it.
+    """Gaussian noise of std multiplier times clip norm at every local step; ``None`` if the spec has none.
 
     Args:
         spec: of the run.
-        addresses: in the stream of such noise, of each device that trains; a step's number comes after it.
+        addresses: for each device that trains, in their order, where its draws lie in the stream of such
+            noise; the number of the step is appended.
     """
     multiplier, clip = spec.privacy.step_noise, spec.privacy.clip
     if not multiplier or clip is None:

@@ -70,7 +70,7 @@ def even_costs_table(one: Series) -> str:
     ):
         if stays_the_same(one, column):
             values = one.curve(column).mean
-            rows.append((name, form(float(values.max())), "about the same" + _in_which_rounds(values)))
+            rows.append((name, form(float(values.max())), "about the same" + _rounds_that_cost(values)))
     if not rows:
         return ""
     caption = (
@@ -80,8 +80,8 @@ def even_costs_table(one: Series) -> str:
     return text.table(["", "a round", f"all {rounds} rounds"], rows, caption=caption, numeric=(1, 2))
 
 
-def _in_which_rounds(values: FloatArray) -> str:
-    """In which rounds, where some have none of it."""
+def _rounds_that_cost(values: FloatArray) -> str:
+    """`` in N rounds, else 0``, where a cost is 0 in some rounds and not in others; empty otherwise."""
     some = int(np.count_nonzero(values))
     return "" if some in (0, len(values)) else f" in {text.whole(some)} rounds, else 0"
 
