@@ -94,5 +94,5 @@ def test_hidden_releases_that_are_amplified_are_caught(monkeypatch: pytest.Monke
     assert audit_pair(plan, "record:0", "cloud", trials=TRIALS).holds
     monkeypatch.setattr(RecordCharge, "ways", amplify_hidden)
     assert not audit_pair(plan, "record:0", "cloud", trials=TRIALS).holds
-    monkeypatch.setattr(record_trials, "_recognised_above", lambda *_: ())
+    monkeypatch.setattr(record_trials, "_answer_thresholds", lambda *_: ())
     assert audit_pair(plan, "record:0", "cloud", trials=TRIALS).holds  # the answers are what shows it
