@@ -10,8 +10,11 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
+from pathlib import Path
 
-from oracle_compare import BELOW, Table, drawn
+sys.path.append(str(Path(__file__).parents[1] / "support"))  # pytest has it on its path
+
+from oracle_compare import BELOW, Table, drawn  # noqa: E402
 
 
 def main() -> int:
