@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # pytest has it on its path
 
-from oracle_compare import BELOW, Table, drawn  # noqa: E402
+from oracle_compare import BELOW, Table, drawn
 
 
 def main() -> int:
