@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from sfumato.privacy.charges import bound_epsilon
+from sfumato.privacy.groups.received_sums import exposure_without_names
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.observers import Party
+from sfumato.privacy.release import Exposure
 from sfumato.privacy.sampling import Neighbours
 
 
@@ -50,26 +53,32 @@ def per_worker(
     """
     moments = tuple(epochs)
     ledgers = [ledger.after(moment) for moment in moments]
+    spent: dict[object, float] = {}  # what one moment is charged another is too, where nothing new arrives
+
+    def epsilon_of(exposure: Exposure) -> float:
+        draws = exposure_without_names(exposure)[1]
+        if draws not in spent:
+            spent[draws] = bound_epsilon(exposure, delta=delta, neighbours=neighbours).epsilon
+        return spent[draws]
+
     found = []
     for kind, units in ledger.pairs.unit_classes:
         unit = int(ledger.kinds.first[kind])
-        worst = [_worst_worker(one, unit, threat_model, delta, neighbours) for one in ledgers]
+        worst = [_worst_worker(one, unit, threat_model, epsilon_of) for one in ledgers]
         epsilons = tuple(epsilon for epsilon, _ in worst)
         found.append(PerWorker(unit, units, moments, epsilons, worst[-1][1] if worst else None))
     return tuple(found)
 
 
 def _worst_worker(
-    ledger: GroupReleases, unit: int, threat_model: Literal[1, 2], delta: float, neighbours: Neighbours
+    ledger: GroupReleases, unit: int, threat_model: Literal[1, 2], epsilon_of: Callable[[Exposure], float]
 ) -> tuple[float, Party | None]:
     """The curious worker who learns most about ``unit``, and the epsilon."""
     worst: tuple[float, Party | None] = math.nan, None
     kinds = ("other-device",) if threat_model == 2 else ("peer", "other-device")
     for pair in ledger.pair_classes(unit):
         if pair.relation.kind in kinds:
-            exposures = ledger.exposures(unit, (pair.observer,))
-            bounds = (ledger.bound_epsilon(one, delta=delta, neighbours=neighbours) for one in exposures)
-            epsilon = min(bound.epsilon for bound in bounds)
+            epsilon = min(map(epsilon_of, ledger.exposures(unit, (pair.observer,))))
             if not worst[0] >= epsilon:
                 worst = epsilon, pair.observer
     return worst
