@@ -34,7 +34,7 @@ Refusals: TypeAlias = Iterator[tuple[object, str, Any, str]]
 
 @dataclass(frozen=True)
 class Refusal(Generic[Subject]):
-    """A row of a table of refusals; any part may be a function of the subject: a spec, a section or a plan.
+    """A row of a table of refusals; its parts may be functions of the subject: a spec, a section or a plan.
 
     Attributes:
         applies: whether the subject is to be refused.
@@ -43,14 +43,14 @@ class Refusal(Generic[Subject]):
         allowed: what may stand there, as a short clause.
     """
 
-    applies: object | Callable[[Subject], object]
+    applies: Callable[[Subject], object]
     key: str | Callable[[Subject], str]
     value: Any
     allowed: str | Callable[[Subject], str]
 
     def of(self, subject: Subject) -> Refused | None:
         """What it says of ``subject``; ``None`` where it does not apply."""
-        if not (self.applies(subject) if callable(self.applies) else self.applies):
+        if not self.applies(subject):
             return None
         key, value, allowed = (
             part(subject) if callable(part) else part for part in (self.key, self.value, self.allowed)
