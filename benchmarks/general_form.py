@@ -34,7 +34,7 @@ def main() -> None:
             f"topology.devices_per_edge={list(range(2, edges + 2))}",
             "privacy.noise={multiplier: 1.0}",
         ]
-        facts = resolve(sf.load_spec("quickstart", changes)).ledger
+        facts = resolve(sf.load_spec("quickstart", changes)).releases
         other = Party("device", 0, facts.device_count - 1)
         coalitions = ((Party("node", 0, 0),), (Party("node", 1, 1),), (other,))
 

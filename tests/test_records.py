@@ -61,7 +61,7 @@ def test_h2fdp_s_default_at_both_units(h2fdp, observer, device, plain, mixture):
     found = epsilon(h2fdp, "record:0", observer)
     assert found == pytest.approx(mixture, abs=1e-4)
     assert found < plain
-    whole = h2fdp.ledger.batches.moves
+    whole = h2fdp.releases.batches.moves
     assert whole == ((1.0, 0.8, 0.6, 0.4, 0.2),) * 4
     rate, root = 1 - (1 - 1 / 120) ** 5, 1 if observer == "edge:0" else math.sqrt(5)
     terms = [
@@ -72,7 +72,9 @@ def test_h2fdp_s_default_at_both_units(h2fdp, observer, device, plain, mixture):
 
 def test_whole_updates_are_charged_plainly():
     plan = plan_of("h2fdp-fmnist", POISSON, "privacy.clip={kind: update, norm: 1.0}", "training.rounds=20")
-    multipliers = {s.name: plan.ledger.class_variance[i][0] ** 0.5 for i, s in enumerate(plan.ledger.steps)}
+    multipliers = {
+        s.name: plan.releases.class_variance[i][0] ** 0.5 for i, s in enumerate(plan.releases.steps)
+    }
     rate = 1 - (1 - 1 / 120) ** 5
     terms = [GaussianTerm(z / 2, 20, Sampling.poisson(rate)) for z in multipliers.values()]
     wanted = compose(terms, neighbours="zero-out").epsilon(DELTA)
@@ -88,7 +90,7 @@ def test_shuffled_batches_are_charged_as_a_device_replaced(base, observer):
     row = pair_guarantee(plan, "record:0", observer, delta=DELTA)
     squares = [
         sum(r.sensitivity("replace") ** 2 / r.variance * n for r, n in e.counted_releases)
-        for e in plan.ledger.exposures(0, parse_coalition(observer, plan.parties))
+        for e in plan.releases.exposures(0, parse_coalition(observer, plan.parties))
     ]
     assert row.epsilon == pytest.approx(gaussian.epsilon(delta=DELTA, mu=math.sqrt(min(squares))))
     assert "shuffled" in row.why
@@ -126,7 +128,7 @@ def test_error_feedback_leaves_no_fresh_start():
 def test_a_round_that_is_sent_again_is_one_draw():
     """Its steps are in the edge's releases and in the global one: one sampled Gaussian over all of them."""
     plan = plan_of("h2fdp-fmnist", POISSON, "training.global_update=resend", "training.rounds=10")
-    flow, *_ = plan.ledger.exposures(5, parse_coalition("cloud", plan.parties))
+    flow, *_ = plan.releases.exposures(5, parse_coalition("cloud", plan.parties))
     square = sum(r.mu_squared("replace") for r in flow.releases)
     term = GaussianTerm(square**-0.5, 10, Sampling.poisson(1 - (1 - 1 / 120) ** 20))
     wanted = compose([term], neighbours="zero-out").epsilon(DELTA)
@@ -142,7 +144,7 @@ def test_a_blind_participation_draw_amplifies_a_lone_release_and_parts_both_worl
     rate = 1 - (1 - 0.05) ** 3
     both = Sampling.of_batches([(0.2 * rate, 1.0, 1.0)], shares_a_part=True)
     found = epsilon(drawn, "record:0", "public")
-    square = drawn.ledger.exposures(0, parse_coalition("public", drawn.parties))[0].releases[0]
+    square = drawn.releases.exposures(0, parse_coalition("public", drawn.parties))[0].releases[0]
     term = GaussianTerm(square.mu_squared("replace") ** -0.5, 20, both)
     assert found == pytest.approx(compose([term], neighbours="zero-out").epsilon(DELTA), rel=1e-6)
     assert found < epsilon(everyone, "record:0", "public")
@@ -153,9 +155,9 @@ def test_draws_of_devices_that_are_seen_do_not_count():
     edges = (*SMALL, POISSON, "training.batch_size=5", "privacy.noise={multiplier: 2.0}")
     half = "training.participation={kind: poisson, rate: 0.5}"
     drawn, everyone = plan_of("quickstart", *edges, half), plan_of("quickstart", *edges)
-    for part in drawn.ledger.record_releases(0, parse_coalition("cloud", drawn.parties)):
+    for part in drawn.releases.record_releases(0, parse_coalition("cloud", drawn.parties)):
         assert part.participation == 1
-    assert drawn.ledger.batches.moves == everyone.ledger.batches.moves == ((1.0,) * 10,) * 2
+    assert drawn.releases.batches.moves == everyone.releases.batches.moves == ((1.0,) * 10,) * 2
 
 
 def test_groups_start_from_hidden_models_of_their_own_unit_at_merging_steps():
@@ -163,7 +165,7 @@ def test_groups_start_from_hidden_models_of_their_own_unit_at_merging_steps():
     changes = ("training.rounds=20", POISSON, "training.local_steps=2", "training.batch_size=5")
     plan = plan_of(RING, *changes, "training.merge_every=4", *SMALL[1:])
     sure = plan_of(RING, *changes[:1], *changes[2:], "training.merge_every=4", *SMALL[1:])
-    ledger = plan.ledger
+    ledger = plan.releases
     kinds = set()
     for pair in ledger.pair_classes():
         mine = plan.groups.groups_of(pair.unit)
@@ -252,7 +254,7 @@ def test_rows_of_a_report_carry_their_unit(h2fdp):
 def test_noise_at_steps_is_charged_in_every_group_of_a_worker(kind, messages):
     """Two local steps a round in each group; an interval of three rounds that has begun counts whole."""
     changes = (f"protocol={kind}", "training.rounds=20", "training.merge_every=3", *SMALL[1:])
-    ledger = plan_of(RING, *changes).ledger
+    ledger = plan_of(RING, *changes).releases
     steps = 2 if kind == "dp-ogl" else 6
     batches = BatchFacts(np.full(100, 0.05), ((1.0,) * steps,), step_multiplier=0.9)
     ledger = replace(ledger, batches=batches)
@@ -327,7 +329,7 @@ def test_a_hidden_participation_draw_does_not_help_where_examples_are_clipped():
     star = (*HOSPITAL, "topology={kind: star, devices: 5}", "training.local_steps=1", "trust.cloud=true")
     star += ("privacy.noise={multiplier: 0.9}", "training.participation={kind: poisson, rate: 0.5}")
     plan = plan_of("dp-fedavg", "protocol=pedpfl", *star)
-    (part,) = plan.ledger.record_releases(0, parse_coalition("public", plan.parties))
+    (part,) = plan.releases.record_releases(0, parse_coalition("public", plan.parties))
     assert part.participation == 1
 
 
@@ -335,9 +337,9 @@ def test_a_round_that_is_sent_again_is_one_draw_in_which_the_other_examples_answ
     """42 of 100 records of a device are in a step at the most, but for 1e-15: it moves by twice as many."""
     changes = (*SMALL, POISSON, "training.global_update=resend", "privacy.clip={kind: example, norm: 1.0}")
     plan = plan_of("quickstart", *changes, "privacy.noise={multiplier: 50.0}", "trust.trusted_edges=1.0")
-    device = plan.ledger.batches
+    device = plan.releases.batches
     assert (device.answering, device.beyond) == (42, 1e-15)
-    (part,) = plan.ledger.record_releases(0, parse_coalition("cloud", plan.parties))
+    (part,) = plan.releases.record_releases(0, parse_coalition("cloud", plan.parties))
     assert part.moves == (42.0,) * sum(map(len, device.moves))
     assert 0 < epsilon(plan, "record:0", "cloud") < math.inf
 
@@ -346,15 +348,15 @@ def test_several_steps_with_clipped_examples_let_the_other_examples_answer():
     """Of 100 records 5 are expected in a step; 34 and more are in it with probability below 1e-15."""
     changes = (*HOSPITAL, "training.local_steps=2", "privacy.noise={multiplier: 0.9}")
     plan = plan_of("dp-fedavg", "protocol=pedpfl", *changes)
-    assert (plan.ledger.batches.answering, plan.ledger.batches.beyond) == (34, 1e-15)
+    assert (plan.releases.batches.answering, plan.releases.batches.beyond) == (34, 1e-15)
     assert stats.binom.sf(33, 99, 0.05) < 1e-15 < stats.binom.sf(28, 99, 0.05)
-    assert plan.ledger.batches.moves == (((1 + 68) / 4, 1 / 4),)
-    assert plan.ledger.batches.replaced_moves == (((2 + 68) / 4, 2 / 4),)
+    assert plan.releases.batches.moves == (((1 + 68) / 4, 1 / 4),)
+    assert plan.releases.batches.replaced_moves == (((2 + 68) / 4, 2 / 4),)
     assert epsilon(plan, "record:0", "cloud") > 10 * dp_sgd(0.05, 0.9, 40)
-    (part,) = plan.ledger.record_releases(0, parse_coalition("cloud", plan.parties))
+    (part,) = plan.releases.record_releases(0, parse_coalition("cloud", plan.parties))
     assert part.beyond == 2e-15
     charge = PairCharge.of(
-        plan.ledger,
+        plan.releases,
         "record",
         0,
         parse_coalition("cloud", plan.parties),
@@ -418,7 +420,7 @@ def test_in_merging_steps_of_groups_the_other_examples_answer_to_a_hidden_model(
     Of its six releases the second merging one is such; before the first merging all models are the same.
     """
     plan = plan_of(RING, "protocol=dp-ogl", *PAIR, "privacy.noise={multiplier: 200.0}")
-    parts = plan.ledger.record_releases(3, (Party("device", 0, 0),))
+    parts = plan.releases.record_releases(3, (Party("device", 0, 0),))
     sure = [part for part in parts if not part.moves]
     assert (sum(part.count for part in parts), sum(part.count for part in sure)) == (6, 1)
     assert [(part.largest_move, part.beyond) for part in sure] == [(34.0, 1e-15)]
@@ -445,7 +447,7 @@ def test_what_a_device_rounds_before_anybody_noises_it_moves_as_a_whole(clip):
     """The grid has the length of the largest coordinate, so one gradient may turn all others up or down."""
     changes = (*SMALL, POISSON, f"privacy.clip={{kind: {clip}, norm: 1.0}}", *BITS)
     plan = plan_of("quickstart", *changes)
-    parts = plan.ledger.record_releases(0, parse_coalition("cloud", plan.parties))
+    parts = plan.releases.record_releases(0, parse_coalition("cloud", plan.parties))
     if clip == "example":
         row = pair_guarantee(plan, "record:0", "cloud", delta=DELTA)
         assert row.epsilon == math.inf
@@ -454,8 +456,8 @@ def test_what_a_device_rounds_before_anybody_noises_it_moves_as_a_whole(clip):
         assert all(set(part.moves) == {1.0} for part in parts)
     noised_first = plan_of("quickstart", *changes, "trust.trusted_edges=0.0")
     assert (
-        noised_first.ledger.record_releases(0, parse_coalition("cloud", plan.parties))[0].moves
-        == (noised_first.ledger.batches.moves[0])
+        noised_first.releases.record_releases(0, parse_coalition("cloud", plan.parties))[0].moves
+        == (noised_first.releases.batches.moves[0])
     )
 
 
@@ -500,7 +502,7 @@ UNEVEN = (
 def test_a_row_is_that_of_the_worst_of_the_devices_it_stands_for():
     """Not at the rate of a device elsewhere, under an edge that is trusted."""
     report = sf.account(sf.load_spec("quickstart", list(UNEVEN)))
-    plan, rates = report.plan, report.plan.ledger.batches.rates
+    plan, rates = report.plan, report.plan.releases.batches.rates
     assert rates[:3].max() != rates[3:].max()
     rows = [row for row in report.guarantees if row.observer == "cloud"]
     for row, first, last in zip(rows, (0, 3), (3, 9), strict=True):
@@ -516,7 +518,7 @@ def test_a_row_is_that_of_the_worst_of_the_devices_it_stands_for():
 def test_rows_of_one_record_have_the_rate_of_its_own_device():
     """Several observers are alike, but the record is the one that was asked for."""
     spec = sf.load_spec("quickstart", list(UNEVEN))
-    rarest = int(np.argmin(resolve(spec).ledger.batches.rates[3:])) + 3
+    rarest = int(np.argmin(resolve(spec).releases.batches.rates[3:])) + 3
     report = sf.account(spec, unit=f"record:{rarest}")
     (row,) = (row for row in report.guarantees if row.relation.words == "peer")
     assert row.stands_for > 1

@@ -145,7 +145,7 @@ def test_in_groups_a_row_is_that_of_a_worker_that_there_is() -> None:
         "privacy": {"unit": "record", "clip": {"kind": "update", "norm": 1.0}, "noise": {"multiplier": 2.0}},
     })  # fmt: skip
     report = sf.account(spec)
-    rates = report.plan.ledger.batches.rates
+    rates = report.plan.releases.batches.rates
     assert rates is not None
     assert len(set(rates)) > 2
     for row in report.guarantees:

@@ -140,7 +140,7 @@ class PrivacyReport:
         )
         spec = self.plan.spec
         return certificates_of(
-            self.plan.ledger,
+            self.plan.releases,
             pairs,
             neighbours=spec.privacy.neighbours,
             by_filter=spec.control is not None,
@@ -232,7 +232,7 @@ def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve:
 def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds: int) -> float:
     """Epsilon of one pair after the first ``rounds`` rounds; of a record where that is the unit."""
     watched = ObservedUnit(main_unit(plan.spec), device, coalition, ASKED_FOR, 1)
-    return watched.charge(plan, plan.ledger.after(rounds)).epsilon(plan.spec.privacy.delta)
+    return watched.charge(plan, plan.releases.after(rounds)).epsilon(plan.spec.privacy.delta)
 
 
 def epsilon_of_spent(
@@ -279,7 +279,7 @@ def _all(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:
 
 def _classes(plan: Plan, kind: str, unit: int | None = None) -> Iterator[PairClass]:
     """The classes of pairs that rows are about: named sites whose records have another ε are apart."""
-    return plan.ledger.pair_classes(unit, apart=_tells_sites_apart(plan, kind))
+    return plan.releases.pair_classes(unit, apart=_tells_sites_apart(plan, kind))
 
 
 def _tells_sites_apart(plan: Plan, kind: str) -> bool:
@@ -299,7 +299,7 @@ def _some(
     coalition = parse_coalition(observer or "", plan.parties)
     members = {party.index for party in coalition if party.kind == "device"}
     for kind in unit_kinds(plan):
-        for units in plan.ledger.units_outside(members, apart=_tells_sites_apart(plan, kind)):
+        for units in plan.releases.units_outside(members, apart=_tells_sites_apart(plan, kind)):
             asked = units.unit, coalition, TOWARDS_ASKED_FOR, units.count, units.least, units.sites
             yield unit_guarantee(plan, ObservedUnit(kind, *asked), delta=delta, curve=curve)
 
@@ -325,8 +325,8 @@ def _of_class(plan: Plan, kind: str, pair: PairClass, delta: float, curve: bool)
 
 def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: bool = False) -> Guarantee:
     """The guarantee of one unit towards one coalition."""
-    ledger = plan.ledger
-    charged, bounds = observed.charge(plan, ledger).least(delta)
+    declared = plan.releases
+    charged, bounds = observed.charge(plan, declared).least(delta)
     coalition = charged.coalition
     if not is_covered_by_filter(plan, coalition):
         bounds = {name: replace(bound, epsilon=math.inf) for name, bound in bounds.items()}
@@ -341,13 +341,13 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
     why = explain(plan, observed.device, coalition, best, bounds[bound], way, of_record=of_record)
     least = bounds[bound].epsilon
     if of_record and observed.least is not None and 0 < least < math.inf:
-        least = observed.charge(plan, ledger, drawn_like=observed.least).epsilon(delta)
-    larger = _named(ledger, coalition) if coalition != observed.coalition else ""
+        least = observed.charge(plan, declared, drawn_like=observed.least).epsilon(delta)
+    larger = _named(declared, coalition) if coalition != observed.coalition else ""
     if larger:
         why = f"no more than {larger} learn together; towards these: {why}"
     return Guarantee(
         unit=f"{observed.kind}:{observed.device}",
-        observer=_named(ledger, observed.coalition),
+        observer=_named(declared, observed.coalition),
         stands_for=observed.stands_for,
         delta=delta,
         bound=bound,
@@ -363,8 +363,8 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
     )
 
 
-def _named(ledger: DeclaredReleases, coalition: tuple[Party, ...]) -> str:
-    return ",".join(ledger.party_name(party) for party in coalition)
+def _named(declared: DeclaredReleases, coalition: tuple[Party, ...]) -> str:
+    return ",".join(declared.party_name(party) for party in coalition)
 
 
 __all__ = [

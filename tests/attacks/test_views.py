@@ -72,7 +72,7 @@ def test_what_is_recorded_is_as_noisy_as_the_ledger_charges(world: str, tmp_path
         coalition = parse_coalition(observer, plan.parties)
         kept = heard(noisy, observer, tmp_path)
         for unit in range(plan.tree.device_count):
-            release = plan.ledger.exposures(unit, coalition)[0].releases[0]
+            release = plan.releases.exposures(unit, coalition)[0].releases[0]
             key = finest(plan, kept, unit)
             if key is None or not took_part(quiet, plan, unit):
                 continue
@@ -125,8 +125,8 @@ def test_no_vector_without_noise_is_in_a_view_with_finite_epsilon(world: str, tm
 
 
 def epsilon(plan: Plan, unit: int, coalition: tuple[Party, ...]) -> float:
-    found = plan.ledger.exposures(unit, coalition)
-    return min(plan.ledger.bound_epsilon(e, delta=1e-5, neighbours="zero-out").epsilon for e in found)
+    found = plan.releases.exposures(unit, coalition)
+    return min(plan.releases.bound_epsilon(e, delta=1e-5, neighbours="zero-out").epsilon for e in found)
 
 
 def holding(plan: Plan, unit: int) -> set[tuple[int, str, int, int]]:

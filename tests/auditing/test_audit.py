@@ -29,8 +29,8 @@ def test_a_plain_gaussian_is_found_to_fifteen_percent() -> None:
 def all_hold(plan: Plan, trials: int = 400) -> dict[tuple[str, str], float]:
     """Audit one of every class of pairs with a promise; the ratios of lower to upper where it is not 0."""
     ratios = {}
-    for pair in plan.ledger.pair_classes():
-        unit, observer = f"device:{pair.unit}", plan.ledger.party_name(pair.observer)
+    for pair in plan.releases.pair_classes():
+        unit, observer = f"device:{pair.unit}", plan.releases.party_name(pair.observer)
         if np.isinf(pair_guarantee(plan, unit, observer, delta=plan.spec.privacy.delta).epsilon):
             continue  # nothing to refute
         finding = audit_pair(plan, unit, observer, trials=trials)

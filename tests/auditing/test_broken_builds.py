@@ -151,7 +151,7 @@ def test_noise_divided_by_the_least_denominator_is_caught(monkeypatch: pytest.Mo
     """
     plan = unequal_zones()
     assert audit_pair(plan, "device:0", "public", trials=TRIALS).holds
-    of_0_1 = replace(plan, ledger=replace(plan.ledger, denominators=np.array([2.0, 2.0])))
+    of_0_1 = replace(plan, releases=replace(plan.releases, denominators=np.array([2.0, 2.0])))
     patch_exposures(
         monkeypatch,
         lambda e: with_releases(
@@ -166,7 +166,7 @@ def test_noise_divided_by_the_least_denominator_is_caught(monkeypatch: pytest.Mo
 def test_noise_that_is_missing_at_the_last_step_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The runtime forgets a trusted edge's noise at the global step."""
     plan = tree_plan()
-    last, right = len(plan.ledger.steps) - 1, FloatAggregates.noised
+    last, right = len(plan.releases.steps) - 1, FloatAggregates.noised
 
     def forgetful(self: FloatAggregates, std: np.ndarray, address: tuple[int, ...]) -> FloatAggregates:
         return right(self, std * (address[1] != last), address)

@@ -121,8 +121,8 @@ class TestBrokenBuilds:
         """Devices of trusted edges add none; one that came from there must add its own."""
         plan = plan_of()
         first, last = plan.eras[-1]
-        steps = tuple(replace(step, device_std=0.3 * step.device_std) for step in last.ledger.steps)
-        quieter = first, replace(last, ledger=replace(last.ledger, steps=steps))
+        steps = tuple(replace(step, device_std=0.3 * step.device_std) for step in last.releases.steps)
+        quieter = first, replace(last, releases=replace(last.releases, steps=steps))
         assert ratio(plan, "device:0", "edge:2") <= 1
         assert ratio(replace(plan, eras=(*plan.eras[:-1], quieter)), "device:0", "edge:2") > 1
 

@@ -277,7 +277,7 @@ def test_shuffled_batches_that_are_charged_as_drawn_are_found() -> None:
     assert isinstance(plan, GroupPlan)
     training = plan.spec.training.model_copy(update={"batches": "shuffled"})
     broken = replace(plan, spec=plan.spec.model_copy(update={"training": training}))
-    broken.__dict__["ledger"] = plan.ledger
+    broken.__dict__["releases"] = plan.releases
     assert not audit_pair(broken, "record:0", "master:0", trials=20_000).holds
 
 
@@ -285,7 +285,7 @@ def test_half_the_noise_is_found() -> None:
     plan = record_rings("example", {"multiplier": 0.8}, training={"rounds": 20})
     assert isinstance(plan, GroupPlan)
     broken = replace(plan, multipliers=plan.multipliers / 2)
-    broken.__dict__["ledger"] = plan.ledger
+    broken.__dict__["releases"] = plan.releases
     assert not audit_pair(broken, "record:0", "master:0", trials=20_000).holds
 
 

@@ -66,7 +66,7 @@ def gaussian_rdp_epsilon(rho: float, delta: float = 1e-5) -> float:
 
 
 def test_example_2_counts_by_hand() -> None:
-    ledger = planned(EXAMPLE_2).ledger
+    ledger = planned(EXAMPLE_2).releases
     counted = {
         (n, i): sum(c.charged for c in paper_counts(ledger, n, i))
         for n in range(3)
@@ -112,7 +112,7 @@ def test_example_2_claims_beside_the_truth() -> None:
 def test_the_rings_six_pairs(pair: tuple[int, int], at: int) -> None:
     row = GOLDEN["dp_ogl_ring_N100_M4_S10_sigma2_pi0.7_t200"]
     rows = row if isinstance(row, list) else row["pairs"]
-    ledger = planned(RING).ledger
+    ledger = planned(RING).releases
     counts = paper_counts(ledger, *pair)
     paper = rows[at]["releases_by_paper_eq17"]
     truth = rows[at]["releases"]
@@ -127,7 +127,7 @@ def test_the_rings_six_pairs(pair: tuple[int, int], at: int) -> None:
 def test_the_rings_claims_are_bounded_in_number_and_say_what_is_wrong() -> None:
     plan = planned(RING, "training.rounds=20", "training.merge_every=8")
     claims = claims_of(plan, 1e-5)
-    devices = [pair for pair in plan.ledger.pair_classes() if pair.observer.kind == "device"]
+    devices = [pair for pair in plan.releases.pair_classes() if pair.observer.kind == "device"]
     assert len(claims) == 2 * len(devices)
     assert {claim.source for claim in claims} == {EQ17_RDP, EQ17_TEXT}  # a ring is no string
     text = [claim for claim in claims if claim.source == EQ17_TEXT and claim.claimed_epsilon]
@@ -138,7 +138,7 @@ def test_the_rings_claims_are_bounded_in_number_and_say_what_is_wrong() -> None:
 
 def test_dp_ogl_plus_claims_only_what_threat_model_2_speaks_of() -> None:
     plan = planned(EXAMPLE_2, "protocol=dp-ogl+", "training.rounds=4")
-    assert not claims_pair(plan.ledger, 0, 1)
+    assert not claims_pair(plan.releases, 0, 1)
     claims = claims_of(plan, 1e-5)
     assert {(c.unit, c.observer) for c in claims} == {("device:0", "device:2")}
     assert {c.source for c in claims} >= {f"DP-OGL Thm. 1 (18), {BY_RDP}", f"DP-OGL Thm. 1 (18), {BY_TEXT}"}
@@ -167,7 +167,7 @@ def test_example_3_is_one_epsilon() -> None:
 def test_the_paper_says_nothing_of_other_settings(overrides: list[str]) -> None:
     plan = planned(EXAMPLE_2, *overrides)
     assert claims_of(plan, 1e-5) == ()
-    assert paper_sources(plan.ledger) == {}
+    assert paper_sources(plan.releases) == {}
 
 
 @pytest.mark.parametrize(

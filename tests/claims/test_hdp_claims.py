@@ -94,7 +94,7 @@ def test_the_worst_coalition_is_the_worst_of_all(case, elected):
     topology = f"topology={SMALL}, supernodes: {elected}}}"
     overrides = [topology, "training.rounds=4", "privacy.delta=0.01"]
     plan = resolve(load_spec(EXAMPLES / f"{case}.yaml", overrides))
-    for unit in {pair.unit for pair in plan.ledger.pair_classes()}:
+    for unit in {pair.unit for pair in plan.releases.pair_classes()}:
         for found in worst_coalitions(plan, unit, (1, 2, 3), 0.01):
             others = [d for d in range(9) if d != unit]
             worst = max(

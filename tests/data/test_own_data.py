@@ -81,7 +81,7 @@ def test_sizes_are_known_without_reading_features_and_are_those_of_the_run(table
     plan = resolve(spec)
     monkeypatch.undo()
     sizes = TrainingInputs.of(resolve(spec)).partition.sizes
-    np.testing.assert_allclose(plan.ledger.batches.rates, 4 / sizes)
+    np.testing.assert_allclose(plan.releases.batches.rates, 4 / sizes)
 
 
 def test_a_rewritten_file_is_counted_anew(tmp_path):

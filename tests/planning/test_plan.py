@@ -150,7 +150,7 @@ def scale_to_meet(plan, targets):
     for kind, epsilon in targets.items():
         for pair in pairs_of(plan, EpsilonTarget(kind, epsilon)):
             needed = noise_scale_for(
-                plan.ledger.exposures(pair.device, pair.coalition),
+                plan.releases.exposures(pair.device, pair.coalition),
                 epsilon=epsilon,
                 delta=plan.spec.privacy.delta,
                 neighbours="zero-out",

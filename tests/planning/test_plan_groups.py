@@ -141,7 +141,7 @@ def test_a_held_set_answers_what_a_ledger_would(overrides):
     made = group_descent.with_intensities(problem.base, problem.sources, intensities)
     pair = observed_pair(made, 6, (Party("device", 0, 12),), 1)
     for exposure in pair_charge(made, pair).exposures:
-        expected = made.ledger.bound_epsilon(exposure, delta=1e-5, neighbours="zero-out").epsilon
+        expected = made.releases.bound_epsilon(exposure, delta=1e-5, neighbours="zero-out").epsilon
         found = min(way.epsilon(intensities) for way in responses_of(response, pair, exposure))
         assert found == pytest.approx(expected, rel=1e-6)
 

@@ -52,12 +52,12 @@ def least_by_hand(loaded: sf.Spec, kind: str, epsilon: float) -> float:
     pairs = [
         (unit, pair.observer)
         for unit in range(9)
-        for pair in base.ledger.pair_classes(unit)
+        for pair in base.releases.pair_classes(unit)
         if is_of_kind(pair, kind) and not any(one.trusts(pair.observer, unit) for one in base.structures)
     ]
 
     def slack(logs: np.ndarray) -> np.ndarray:
-        ledger = plan_at(logs).ledger
+        ledger = plan_at(logs).releases
         squares = [
             min(sum(total_mu_squared(d.releases, "zero-out") * d.count for d in e.draws) for e in found)
             for found in (ledger.exposures(unit, (observer,)) for unit, observer in pairs)
@@ -90,7 +90,7 @@ def test_every_pair_meets_its_target(trust: dict[str, Any]) -> None:
     targets = {"cloud": 4.0, "other-edge": 2.0, "peer": 6.0}
     planned = sf.plan(loaded, targets)
     report = sf.account(planned.spec)
-    ledger, worst = report.plan.ledger, dict.fromkeys(targets, 0.0)
+    ledger, worst = report.plan.releases, dict.fromkeys(targets, 0.0)
     for unit in range(9):
         for pair in ledger.pair_classes(unit):
             for kind in targets:

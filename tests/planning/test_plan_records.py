@@ -104,7 +104,7 @@ def test_a_class_of_devices_is_planned_for_its_most_drawn_records():
     """Devices of a class hold different numbers of records: the largest rate of any of them counts."""
     data = "data={source: digits, partition: {kind: dirichlet, alpha: 0.5}}"
     spec = sf.load_spec("dp-fedavg", [data if c.startswith("data=") else c for c in [*STAR, MULTIPLIER]])
-    rates = resolve(spec).ledger.batches.rates
+    rates = resolve(spec).releases.batches.rates
     assert rates[0] < rates.max()
     planned = sf.plan(spec, {"cloud": 2.0})
     report = of_file(planned)

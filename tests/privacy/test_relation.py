@@ -77,7 +77,7 @@ def test_a_small_zone_does_not_hide_behind_noise_that_a_large_one_divides_away()
     assert report.epsilon(0, "public") == pytest.approx(2.91, abs=5e-3)
     rows = {g.observer: g for g in report.guarantees if g.unit == "device:0"}
     assert rows["public"].bounds["flow"].epsilon == pytest.approx(report.epsilon(0, "public"))
-    ledger = report.plan.ledger
+    ledger = report.plan.releases
     assert total_mu_squared(ledger.exposures(0, PUBLIC)[0].releases, "zero-out") == pytest.approx(mu**2)
 
 
@@ -90,15 +90,15 @@ def test_the_relation_means_the_same_for_every_observer():
 
 def test_where_everybody_takes_part_the_denominator_is_a_constant():
     plan = account(clipped_hdp("privacy.noise.placement={edge: 1.0}")).plan
-    assert not plan.ledger.divides_by_drawn
+    assert not plan.releases.divides_by_drawn
     np.testing.assert_allclose(plan.participants.count, [2.0, 100.0])
-    np.testing.assert_allclose(plan.ledger.steps[0].node_std[1], [1 / 2, 1 / 100])
+    np.testing.assert_allclose(plan.releases.steps[0].node_std[1], [1 / 2, 1 / 100])
     np.testing.assert_allclose(plan.denominators_of(np.arange(102)), [2.0, 100.0])
 
 
 def test_as_many_devices_of_one_weight_make_a_constant_too():
     plan = account(clipped_hdp("training.participation={kind: fixed, count: 2}")).plan
-    assert not plan.ledger.divides_by_drawn
+    assert not plan.releases.divides_by_drawn
     np.testing.assert_allclose(plan.participants.count, [2.0, 2.0])
 
 
@@ -169,17 +169,17 @@ def poisson(*overrides):
 
 def test_zeroing_out_is_no_sampled_gaussian_where_denominators_move():
     """A round without the unit divides by less than one in which it sends zeros."""
-    ledger = account(poisson()).plan.ledger
+    ledger = account(poisson()).plan.releases
     assert ledger.divides_by_drawn
     flow = ledger.exposures(0, PUBLIC)[0]
     assert flow.draw_hidden
     assert [charge.how.split()[0] for charge in ways_to_charge(flow, "zero-out")] == ["mixture"]
-    fixed = account(poisson("training.denominator=fixed")).plan.ledger.exposures(0, PUBLIC)[0]
+    fixed = account(poisson("training.denominator=fixed")).plan.releases.exposures(0, PUBLIC)[0]
     assert [charge.how.split()[0] for charge in ways_to_charge(fixed, "zero-out")] == ["amplified"]
 
 
 def test_remove_is_amplified_at_twice_the_share():
-    ledger = account(poisson("privacy.neighbours=remove")).plan.ledger
+    ledger = account(poisson("privacy.neighbours=remove")).plan.releases
     flow = ledger.exposures(0, PUBLIC)[0]
     (charge,) = ways_to_charge(flow, "remove")
     (release,) = flow.releases

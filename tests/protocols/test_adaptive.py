@@ -54,7 +54,7 @@ def spent_by_hand(plan, state: AdaptiveState, extra: float = 0.0) -> dict[tuple[
     total: dict[tuple[int, int], float] = {}
     for number, setting in enumerate(state.history):
         one = round_plan(plan, setting)
-        ledger = one.ledger.after(1)
+        ledger = one.releases.after(1)
         for device in draw_participants(one, number):
             for column, held in enumerate(budget.columns[int(budget.kinds[device])]):
                 exposures = {e.bound_name: e for e in ledger.exposures(held.unit, held.coalition)}
@@ -99,7 +99,7 @@ def test_a_budget_that_is_spent_ends_the_run_below_it(written: Path, tmp_path: P
     # the pair named is one whose budget no other's is nearer to being passed than
     ratio = (account.spent[chosen] + charge) / account.budget[chosen]
     columns = {
-        (f"device:{held.unit}", plan.ledger.party_name(held.coalition[0])): column
+        (f"device:{held.unit}", plan.releases.party_name(held.coalition[0])): column
         for columns in budget.columns.values()
         for column, held in enumerate(columns)
     }
@@ -126,7 +126,7 @@ def test_budgets_are_those_of_the_spec_without_control(written: Path) -> None:
     assert np.allclose(6 * charge[finite], budget.fresh().budget[finite])
     for held in budget.held:
         reported = sf.account(load_spec(written)).epsilon(
-            held.unit, plan.ledger.party_name(held.coalition[0])
+            held.unit, plan.releases.party_name(held.coalition[0])
         )
         expected = gaussian.epsilon(delta=1e-5, mu=math.sqrt(held.budget))
         assert reported == pytest.approx(expected) or reported == expected == math.inf
@@ -139,12 +139,14 @@ def test_a_round_is_charged_at_its_own_participation_and_noise(
     """Towards the cloud: 1/(s z²) where s devices add noise, 1/z² where their trusted edge does."""
     plan = resolve_tree(load_spec(written))
     played = round_plan(plan, RoundSettings(8, trusted, untrusted, 0.1, 2.0))
-    ledger, aggregations = played.ledger.after(1), 4
+    ledger, aggregations = played.releases.after(1), 4
     for device, expected in ((0, aggregations / 36), (4, aggregations / (36 * untrusted))):
         (flow, _) = ledger.exposures(device, (Party("node", 0, 0),))
         assert squared_mu(flow, "zero-out") == pytest.approx(expected)
-    stds = [played.device_stds_of(3, np.array([4]))[0] / played.ledger.steps[3].message_norm[1]]
-    stds.append(played.ledger.steps[3].node_std[1][0] / (played.ledger.steps[3].message_norm[0] / trusted))
+    stds = [played.device_stds_of(3, np.array([4]))[0] / played.releases.steps[3].message_norm[1]]
+    stds.append(
+        played.releases.steps[3].node_std[1][0] / (played.releases.steps[3].message_norm[0] / trusted)
+    )
     assert stds == pytest.approx([6.0, 6.0])  # what is played
 
 
@@ -331,7 +333,7 @@ def test_the_same_noise_at_trusted_and_untrusted_edges_is_refused(written: Path)
     charge = budget.charge(fewer, np.arange(16))
     for device in (0, 5):
         column = [h.coalition[0].kind for h in budget.columns[int(budget.kinds[device])]].index("node")
-        (flow, _) = fewer.ledger.after(1).exposures(device, (Party("node", 0, 0),))
+        (flow, _) = fewer.releases.after(1).exposures(device, (Party("node", 0, 0),))
         assert charge[device, column] == pytest.approx(squared_mu(flow, "zero-out"))
 
 
@@ -366,14 +368,14 @@ def test_coalitions_in_watch_have_a_budget(written: Path, tmp_path: Path, rule: 
     for column, held in enumerate(budget.together):
         members = {party.index for party in held.coalition if party.kind == "device"}
         for device in set(range(16)) - members:
-            exposures = plan.ledger.exposures(device, held.coalition)
+            exposures = plan.releases.exposures(device, held.coalition)
             allowed[device, column] = min(squared_mu(e, "zero-out") for e in exposures)
     for number, setting in enumerate(state.history):
         one = round_plan(plan, setting)
         for device in draw_participants(one, number).tolist():
             for column, held in enumerate(budget.together):
                 if (device, column) in allowed:
-                    exposures = one.ledger.after(1).exposures(device, held.coalition)
+                    exposures = one.releases.after(1).exposures(device, held.coalition)
                     bound = held.bounds[plan.tree.leaf_of(device)]
                     found = next(e for e in exposures if e.bound_name == bound)
                     spent[device, column] += squared_mu(found, "zero-out")

@@ -43,7 +43,7 @@ pytestmark = pytest.mark.usefixtures("no_report")
 
 
 def costs(plan: TreePlan, unit: int, observer: Party, rounds: int) -> dict[str, float]:
-    found = plan.ledger.after(rounds).exposures(unit, (observer,))
+    found = plan.releases.after(rounds).exposures(unit, (observer,))
     return {e.bound_name: squared_mu(e, "zero-out") for e in found}
 
 

@@ -72,7 +72,7 @@ def test_a_round_is_charged_as_one_of_the_devices_that_were_drawn(written: Path)
     for number in range(6):
         one = round_plan(plan, RoundSettings(8, 3, 3, 0.1, 2.0), number)
         chosen = draw_participants(one, number)
-        charge, compiled = budget.charge(one, chosen), TreeAsMessages(one.ledger.after(1))
+        charge, compiled = budget.charge(one, chosen), TreeAsMessages(one.releases.after(1))
         came = one.participants.drawn
         for row, device in enumerate(chosen.tolist()):
             edge = device // 6
@@ -104,7 +104,7 @@ def test_no_device_passes_its_budget_towards_anybody(written: Path, tmp_path: Pa
     for unit in range(18):
         for observer in observers(plan, unit):
             whole = {
-                e.bound_name: squared_mu(e, "zero-out") for e in plan.ledger.exposures(unit, (observer,))
+                e.bound_name: squared_mu(e, "zero-out") for e in plan.releases.exposures(unit, (observer,))
             }
             bound = min(whole, key=lambda name: (whole[name], name != "flow"))
             if math.isinf(whole[bound]):
@@ -113,7 +113,7 @@ def test_no_device_passes_its_budget_towards_anybody(written: Path, tmp_path: Pa
             by_hand = 0.0
             for number, one in enumerate(rounds):
                 if unit in draw_participants(one, number):
-                    exposures = one.ledger.after(1).exposures(unit, (observer,))
+                    exposures = one.releases.after(1).exposures(unit, (observer,))
                     by_hand += next(squared_mu(e, "zero-out") for e in exposures if e.bound_name == bound)
             assert budget.spent(account, unit, (observer,)) == pytest.approx(by_hand, rel=1e-9)
             assert by_hand <= whole[bound] * (1 + 1e-9)

@@ -78,7 +78,7 @@ def test_a_round_is_charged_by_hand_and_by_the_general_ledger(
     plan = resolve_tree(load_spec(written, list(KINDS[kind])))
     budget = Budget.of(plan)
     one = round_plan(plan, RoundSettings(6, participants, participants, 0.1, 2.0))
-    charge, compiled = budget.charge(one, np.arange(21)), TreeAsMessages(one.ledger.after(1))
+    charge, compiled = budget.charge(one, np.arange(21)), TreeAsMessages(one.releases.after(1))
     asked = 0
     for unit in (0, 8, 15):
         for column, held in enumerate(budget.columns[int(budget.kinds[unit])]):

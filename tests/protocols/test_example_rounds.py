@@ -168,7 +168,7 @@ def test_resolving_again_changes_nothing() -> None:
         plan = resolve(spec)
         again = resolve(Spec.model_validate(plan.spec.model_dump()))
         assert again.spec == plan.spec
-        assert again.ledger.to_dict() == plan.ledger.to_dict()
+        assert again.releases.to_dict() == plan.releases.to_dict()
 
 
 @pytest.mark.parametrize(

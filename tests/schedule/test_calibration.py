@@ -153,7 +153,7 @@ def test_h2fdps_formula_by_hand():
     untrusted = ~plan.tree.tiers[1].trusted
     np.testing.assert_allclose(plan.noise.device[untrusted], [[globally, at_edges]] * 5)
     np.testing.assert_allclose(plan.noise.node[1][~untrusted], [[globally, at_edges]] * 5)
-    facts = plan.ledger.steps[0]
+    facts = plan.releases.steps[0]
     np.testing.assert_allclose(facts.device_std[untrusted], at_edges * 5)  # in step sizes times clip
     np.testing.assert_allclose(facts.node_std[1][~untrusted], at_edges * 5 / 5)  # over s_c = 5
 
@@ -164,11 +164,11 @@ def test_the_formula_gives_the_same_sigma_whatever_is_sent():
         resolve(load_spec("h2fdp-fmnist", [f"training.global_update={reading}"]))
         for reading in ("increment", "resend")
     )
-    for mine, wanted in zip(resend.ledger.steps, increment.ledger.steps, strict=True):
+    for mine, wanted in zip(resend.releases.steps, increment.releases.steps, strict=True):
         np.testing.assert_allclose(mine.node_std[1], wanted.node_std[1])
     trusted = increment.tree.tiers[1].trusted
-    assert resend.ledger.steps[-1].message_norm[trusted].tolist() == [20.0] * 5
-    assert resend.ledger.steps[-1].message_norm[~trusted].tolist() == [5.0] * 5
+    assert resend.releases.steps[-1].message_norm[trusted].tolist() == [20.0] * 5
+    assert resend.releases.steps[-1].message_norm[~trusted].tolist() == [5.0] * 5
 
 
 def test_the_formula_in_deeper_trees():
@@ -209,7 +209,7 @@ def test_momentum_gain_is_reached_and_never_exceeded(steps, momentum):
 
 def test_momentum_is_in_the_bounds():
     plan = resolve(load_spec("h2fdp-fmnist", ["training.momentum=0.9"]))
-    assert plan.ledger.steps[0].message_norm == pytest.approx([momentum_gain(5, 0.9)] * 10)
+    assert plan.releases.steps[0].message_norm == pytest.approx([momentum_gain(5, 0.9)] * 10)
 
 
 def test_dp_fedavg_devices_add_a_share_of_the_noise():
@@ -218,7 +218,7 @@ def test_dp_fedavg_devices_add_a_share_of_the_noise():
     star = ["topology.devices=16", "trust.cloud=false", "data.source=digits", "training.participation=all"]
     plan = resolve(load_spec("dp-fedavg", star))
     assert plan.noise.device.tolist() == [[0.25]]
-    flow, *_ = plan.ledger.exposures(0, [])
+    flow, *_ = plan.releases.exposures(0, [])
     assert flow.releases[0].own_sensitivity / math.sqrt(flow.releases[0].variance) == pytest.approx(
         1.0
     )  # the sum: 1/sigma

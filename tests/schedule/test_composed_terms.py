@@ -132,9 +132,9 @@ def rows_of(document: dict, rng: Random) -> Iterator[Guarantee]:
     except SpecError:
         return
     device = rng.randrange(plan.parties.device_count)
-    pairs = list(plan.ledger.pair_classes(device))
+    pairs = list(plan.releases.pair_classes(device))
     for pair in rng.sample(pairs, min(4, len(pairs))):
-        observer = plan.ledger.party_name(pair.observer)
+        observer = plan.releases.party_name(pair.observer)
         yield pair_guarantee(
             plan, f"{plan.spec.privacy.unit}:{device}", observer, delta=plan.spec.privacy.delta
         )

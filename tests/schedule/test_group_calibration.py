@@ -153,7 +153,7 @@ def test_the_record_that_is_drawn_most_often_has_the_target_too():
     data = {"source": "digits", "partition": {"kind": "dirichlet", "alpha": 0.3}}
     training = RING["training"] | {"batches": "poisson"}
     plan = plan_of("privacy.unit=record", "trust.trusted_aggregators=[]", data=data, training=training)
-    assert len(set(plan.ledger.batches.rates.tolist())) > 1
+    assert len(set(plan.releases.batches.rates.tolist())) > 1
     assert largest_epsilon(plan, "peer") <= 3.0
 
 

@@ -106,7 +106,7 @@ class TestNothingMoves:
         late = [note for note in other.notes if note.endswith("without effect")]
         assert len(late) == (moves["trace"] == [[9, 0, 1]])  # which is said, and is all that differs
         assert other.to_dict() == one.to_dict() | {"notes": [*late, *one.notes]}
-        assert other.plan.ledger.to_dict() == one.plan.ledger.to_dict()
+        assert other.plan.releases.to_dict() == one.plan.releases.to_dict()
 
     def test_trust_that_is_the_same_from_a_round_on(self):
         still = deepcopy(VISITS)
@@ -128,7 +128,7 @@ class TestRandomHandovers:
         again = resolve(load_spec(plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)))
         assert again.spec.topology.moves == plan.spec.topology.moves
         assert plan.spec.topology.moves.drawn_at == 0.3
-        assert again.ledger.to_dict() == plan.ledger.to_dict()
+        assert again.releases.to_dict() == plan.releases.to_dict()
         other = resolve(load_spec(self.DOCUMENT | {"seed": 1}))
         assert other.spec.topology.moves != plan.spec.topology.moves
 
@@ -167,7 +167,7 @@ def test_a_trace_comes_from_a_file(tmp_path, kind):
     else:
         pq.write_table(pa.table({"round": [2, 3], "device": [0, 0], "edge": [1, 2]}), path)
     plan = resolve(load_spec(changed(VISITS, topology={"moves": {"file": str(path)}})))
-    assert plan.ledger.to_dict() == resolve(load_spec(VISITS)).ledger.to_dict()
+    assert plan.releases.to_dict() == resolve(load_spec(VISITS)).releases.to_dict()
     assert plan.spec.topology.moves.file is None
     assert set(plan.spec.hashes) == {"topology.moves.file"}
 
@@ -249,10 +249,10 @@ class TestSchedulesOfSingleEdges:
         document = changed(self.DOCUMENT, trust={"trusted_edges": []})
         found = sf.account(load_spec(document))
         # untrusted edges receive its messages, z = 2 each: 4 of them, then 2, then 1
-        flow, _ = found.plan.ledger.exposures(0, (Party("public"),))
+        flow, _ = found.plan.releases.exposures(0, (Party("public"),))
         assert [len(draw.releases) for draw in flow.draws] == [4, 2, 1]
         for edge, messages, under in ((0, 4, 1), (1, 2, 2), (2, 1, 3)):
-            report = found.plan.ledger.exposures(0, (Party("node", 1, edge),))[0]
+            report = found.plan.releases.exposures(0, (Party("node", 1, edge),))[0]
             own = report.draws[under - 1].releases
             assert [release.vector for release in own] == ["the device's own message"] * messages
             assert sum(release.mu_squared("zero-out") for release in own) == pytest.approx(messages / 4)
@@ -260,7 +260,7 @@ class TestSchedulesOfSingleEdges:
     def test_a_device_is_drawn_as_its_edge_draws(self):
         counts = {"kind": "fixed", "count": [1, 2, 3]}
         document = changed(self.DOCUMENT, training={"participation": counts})
-        flow, _ = resolve(load_spec(document)).ledger.exposures(0, (Party("public"),))
+        flow, _ = resolve(load_spec(document)).releases.exposures(0, (Party("public"),))
         drawn = [(draw.sampling.sample, draw.sampling.population) for draw in flow.draws]
         assert drawn == [(1, 3), (2, 4), (3, 4)]
 
@@ -312,7 +312,7 @@ class TestWhichPairs:
         document = changed(VISITS, training={"participation": participation}, privacy={"noise": noise})
         document["topology"]["moves"]["trace"] += [[2, 4, 0], [3, 4, 1]]
         report = sf.account(load_spec(document))
-        ledger = report.plan.ledger
+        ledger = report.plan.releases
         rows = [row for row in report.guarantees if row.unit == "device:0"]
         parties = [f"edge:{e}" for e in range(3)] + [f"device:{d}" for d in range(1, 9)]
         kinds = {"own edge": [], "edge elsewhere": [], "peer": [], "device elsewhere": []}
@@ -344,7 +344,7 @@ class TestWhichPairs:
 
     def test_own_and_other_edges_are_those_of_any_round(self):
         plan = resolve(load_spec(VISITS))
-        pairs = list(plan.ledger.pair_classes(1))
+        pairs = list(plan.releases.pair_classes(1))
         own = {p.observer.index for p in pairs if is_of_kind(p, "own-edge")}
         other = {p.observer.index for p in pairs if is_of_kind(p, "other-edge")}
         assert (own, other) == ({0}, {1, 2})
@@ -360,9 +360,9 @@ def test_noise_for_a_target_meets_it_over_the_whole_run(towards):
         found = [report.epsilon(unit, towards) for unit in range(9)]
     else:
         found = [
-            report.epsilon(pair.unit, plan.ledger.party_name(pair.observer))
+            report.epsilon(pair.unit, plan.releases.party_name(pair.observer))
             for unit in range(9)
-            for pair in plan.ledger.pair_classes(unit)
+            for pair in plan.releases.pair_classes(unit)
             if is_of_kind(pair, towards)
         ]
     assert max(e for e in found if math.isfinite(e)) == pytest.approx(3.0, rel=1e-6)
@@ -387,7 +387,7 @@ def test_only_a_draw_that_the_observer_does_not_make_amplifies():
         trust={"trusted_edges": [0, 1, 2]},
         training={"participation": {"kind": "poisson", "rate": 0.5}},
     )
-    ledger = resolve(load_spec(document)).ledger
+    ledger = resolve(load_spec(document)).releases
     flow, _ = ledger.exposures(0, (Party("node", 1, 1),))
     assert [draw.sampling.hidden for draw in flow.draws] == [True, False, True]
     assert [draw.amplifies for draw in flow.draws] == [True, False, True]

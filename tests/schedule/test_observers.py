@@ -24,7 +24,7 @@ RING = TESTS / "spec" / "specs" / "ogl-ring.yaml"
 @pytest.mark.parametrize("spec", ["quickstart", RING], ids=["tree", "groups"])
 def test_a_peer_is_a_device_under_the_same_edge_or_in_a_common_group(spec) -> None:
     plan = resolve(load_spec(spec))
-    peers = [pair for pair in plan.ledger.pair_classes() if is_of_kind(pair, "peer")]
+    peers = [pair for pair in plan.releases.pair_classes() if is_of_kind(pair, "peer")]
     assert peers
     for pair in peers:
         assert pair.observer.kind == "device"
@@ -40,7 +40,7 @@ def test_a_peer_is_a_device_under_the_same_edge_or_in_a_common_group(spec) -> No
 
 def test_peers_are_followed_in_groups() -> None:
     plan = resolve(load_spec(RING))
-    assert any(is_of_kind(pair, kind) for pair in plan.ledger.pair_classes() for kind in plan.default_watch)
+    assert any(is_of_kind(pair, kind) for pair in plan.releases.pair_classes() for kind in plan.default_watch)
 
 
 def test_only_who_is_trusted_is_passed_over():
@@ -63,7 +63,7 @@ def test_an_audit_looks_where_something_is_promised():
 def test_an_edge_is_above_the_unit_or_elsewhere(spec) -> None:
     """``edge`` is the two others together; an own edge is on the unit's path, or a master of its groups."""
     plan = resolve(load_spec(spec))
-    for pair in plan.ledger.pair_classes():
+    for pair in plan.releases.pair_classes():
         kinds = {kind for kind in ("own-edge", "other-edge", "edge") if is_of_kind(pair, kind)}
         party = pair.observer
         if party.kind != "node" or party.tier == 0:
@@ -80,7 +80,7 @@ def test_an_edge_is_above_the_unit_or_elsewhere(spec) -> None:
 def test_a_device_is_a_peer_or_another_device(spec) -> None:
     """A peer is under the unit's edge, or in one of its groups."""
     plan = resolve(load_spec(spec))
-    for pair in plan.ledger.pair_classes():
+    for pair in plan.releases.pair_classes():
         kinds = {kind for kind in ("peer", "other-device", "device") if is_of_kind(pair, kind)}
         party = pair.observer
         if party.kind != "device":
@@ -97,7 +97,7 @@ def test_a_device_is_a_peer_or_another_device(spec) -> None:
 def test_a_relation_is_read_from_its_words_as_it_was(spec) -> None:
     """Folders that were written before rows said ``observer_kind`` have the words only."""
     plan = resolve(load_spec(spec))
-    found = {pair.relation for pair in plan.ledger.pair_classes()}
+    found = {pair.relation for pair in plan.releases.pair_classes()}
     assert {Relation.of_words(relation.words) for relation in found} == found
     assert {Relation.of_words(words).kind for words in ("asked for", "")} == {"asked-for"}
 

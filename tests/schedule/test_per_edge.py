@@ -84,7 +84,7 @@ def test_ways_to_write_the_same(written, wanted):
 
 def same(one, other):
     assert one.spec == other.spec
-    assert json.dumps(one.ledger.to_dict()) == json.dumps(other.ledger.to_dict())
+    assert json.dumps(one.releases.to_dict()) == json.dumps(other.releases.to_dict())
 
 
 def test_a_list_of_equal_numbers_is_the_number():
@@ -129,16 +129,16 @@ def test_a_target_is_met_by_every_edge():
 
 def test_records_are_in_the_messages_of_their_own_edge():
     """The busy edge's messages hold two local steps, the quiet one's three."""
-    ledger = plan_of({"edge_every": [2, 3], "batches": "poisson"}).ledger
+    ledger = plan_of({"edge_every": [2, 3], "batches": "poisson"}).releases
     assert [len(part.moves) for part in ledger.record_releases(0, ())] == [2, 2, 2]
     assert [len(part.moves) for part in ledger.record_releases(4, ())] == [3, 3]
 
 
 def test_a_trusted_edge_noises_what_it_broadcasts_where_the_cloud_is_trusted_too():
     training, trust = {"edge_at_global": True}, {"cloud": True}
-    steps = plan_of(training, trust=trust).ledger.steps
+    steps = plan_of(training, trust=trust).releases.steps
     assert steps[-1].node_std[1][0] == steps[0].node_std[1][0] > 0
-    assert plan_of(trust=trust).ledger.steps[-1].node_std[1][0] == 0
+    assert plan_of(trust=trust).releases.steps[-1].node_std[1][0] == 0
 
 
 LEVELS = {"kind": "tree", "levels": [2, 2, 2], "level_names": ["region", "edge"]}

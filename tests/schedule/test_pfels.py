@@ -176,7 +176,7 @@ def test_ex_post_counts_what_devices_did_not_know_of_their_channels() -> None:
         plan = _plan(air={"csi": csi})
         realised = RealisedChannels.of(plan, 4, _length(plan))
         assert realised is not None
-        exposure = plan.ledger.exposures(0, (Party("node", 0, 0),))[0]
+        exposure = plan.releases.exposures(0, (Party("node", 0, 0),))[0]
         squares.append(realised.largest_square(exposure, 0, "zero-out")[0])
     assert squares[1] == pytest.approx(squares[0] * 1.2**2)
 
@@ -314,7 +314,7 @@ def test_a_target_is_met_though_some_stay_silent(participation: Any) -> None:
     )
     assert _epsilon(spec, "cloud") == pytest.approx(3.0, rel=1e-3)
     plan = resolve_tree(spec)
-    release = plan.ledger.exposures(0, (Party("node", 0, 0),))[0].releases[0]
+    release = plan.releases.exposures(0, (Party("node", 0, 0),))[0].releases[0]
     own, channel = plan.noise.device[0, 0], plan.air.multiplier[0] if plan.air else math.nan
     assert math.sqrt(release.variance) / release.own_sensitivity == pytest.approx(math.hypot(own, channel))
 
@@ -323,8 +323,8 @@ def test_gains_that_cannot_be_too_weak_leave_everybodys_noise() -> None:
     silent, all_send = (
         _plan(air={"min_gain": least}, privacy={"noise": {"multiplier": 2.0}}) for least in (0.002, 0.001)
     )
-    assert silent.ledger.min_contributors.tolist() == [0]
-    assert all_send.ledger.min_contributors.tolist() == [5]
+    assert silent.releases.min_contributors.tolist() == [0]
+    assert all_send.releases.min_contributors.tolist() == [5]
     assert silent.noise.device == pytest.approx(all_send.noise.device)
 
 
@@ -354,8 +354,8 @@ def test_a_sibling_counts_only_where_its_receiver_is_sure_to_be_heard(
             **sections,
         }
     )
-    release = plan.ledger.exposures(0, (Party("public"),))[0].releases[0]
-    one = (plan.ledger.steps[0].channel_std[-1][0] / 2) ** 2
+    release = plan.releases.exposures(0, (Party("public"),))[0].releases[0]
+    one = (plan.releases.steps[0].channel_std[-1][0] / 2) ** 2
     assert release.variance == pytest.approx(2 * one if heard else one)
 
 

@@ -36,7 +36,7 @@ def true_square(plan, unit, observer):
         if observer.kind == "node" and turnout.terms:  # any who held the office, and know their own noise
             holders = [d for d in turnout.terms[observer.index] if d != unit]
             coalitions = [(observer, Party("device", 0, d)) for d in holders]
-        game = Aggregation(plan.ledger, heard, absent=np.flatnonzero(~turnout.formed).tolist())
+        game = Aggregation(plan.releases, heard, absent=np.flatnonzero(~turnout.formed).tolist())
         met = [game.charge(unit, c) for c in coalitions]
         total += max(met, default=0.0)
     return total
@@ -56,7 +56,7 @@ def true_square(plan, unit, observer):
 def test_a_row_after_the_run_is_never_below_what_any_of_its_pairs_met(case, overrides):
     plan = resolve(load_spec(EXAMPLES / f"{case}.yaml", [*SMALL, *overrides]))
     turnout = RealisedDropouts.of(plan, ROUNDS)
-    ledger = plan.ledger
+    ledger = plan.releases
     charged = {(pair.unit, pair.observer): turnout.square(pair, ROUNDS) for pair in ledger.pair_classes()}
     for unit in range(ledger.device_count):
         observers = [Party("public"), *(Party("node", 1, z) for z in range(3))]
@@ -99,7 +99,7 @@ def test_one_unit_of_a_class_of_its_own_is_charged_exactly():
     sums = [turnout_of(plan, n, 0, np.arange(6)).received.sum() for n in range(ROUNDS)]
     expected = sum(1 / (1.1**2 * n) for n in sums if n)
     assert len(set(sums)) > 1
-    public = next(p for p in plan.ledger.pair_classes() if p.relation.words == "public")
+    public = next(p for p in plan.releases.pair_classes() if p.relation.words == "public")
     assert turnout.square(public, ROUNDS) == pytest.approx(expected)
 
 
@@ -116,7 +116,7 @@ def test_of_all_rounds_the_worst_count():
     squares = sorted((1 / (1.1**2 * n) for n in sums if n), reverse=True)
     assert squares[0] > squares[-1]
     turnout = RealisedDropouts.of(plan, ROUNDS)
-    public = next(p for p in plan.ledger.pair_classes() if p.relation.words == "public")
+    public = next(p for p in plan.releases.pair_classes() if p.relation.words == "public")
     for times in range(len(squares) + 1):
         assert turnout.square(public, times) == pytest.approx(sum(squares[:times]))
 
@@ -127,7 +127,7 @@ def test_rows_say_what_they_amount_to_after_the_run():
     turnout = RealisedDropouts.of(report.plan, ROUNDS)
     after = with_participations(report, np.full(12, ROUNDS - 1), ROUNDS, 650)
     for row, found, pair in zip(
-        after.guarantees, after.ex_post, report.plan.ledger.pair_classes(), strict=True
+        after.guarantees, after.ex_post, report.plan.releases.pair_classes(), strict=True
     ):
         mu = math.sqrt(turnout.square(pair, ROUNDS - 1))
         assert found.epsilon == pytest.approx(gaussian.epsilon(delta=1e-5, mu=mu))

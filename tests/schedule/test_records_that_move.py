@@ -56,7 +56,7 @@ class TestByHand:
             training={"local_steps": 4, "edge_every": [1, 2, 4]},
             trust={"trusted_edges": []},
         )
-        parts = resolve(load_spec(document)).ledger.record_releases(0, ())
+        parts = resolve(load_spec(document)).releases.record_releases(0, ())
         assert [len(part.moves) for part in parts] == [1] * 4 + [2] * 2 + [4]
 
     def test_noise_at_local_steps_is_charged_for_the_steps_of_every_round(self):
@@ -65,7 +65,7 @@ class TestByHand:
             training={"local_steps": 5},
             privacy={"clip": {"kind": "example", "norm": 1.0}, "noise": {"multiplier": 2.0, "at": "step"}},
         )
-        parts = resolve(load_spec(document)).ledger.record_releases(0, ())
+        parts = resolve(load_spec(document)).releases.record_releases(0, ())
         assert sum(part.count for part in parts) == 15
 
 
@@ -74,7 +74,7 @@ class TestDevicesOfOneRow:
         return changed(VISITS_OF_RECORDS, data={}) | {"data": UNEQUAL}
 
     def test_a_row_is_about_the_device_with_the_largest_rate_of_those_that_it_stands_for(self):
-        ledger = resolve(load_spec(self.document())).ledger
+        ledger = resolve(load_spec(self.document())).releases
         assert isinstance(ledger, MovingReleases)
         rates = ledger.batches.rates
         assert len(np.unique(rates)) > 3

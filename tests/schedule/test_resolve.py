@@ -35,7 +35,7 @@ def test_resolving_again_changes_nothing(name, overrides, tmp_path):
     for again in (resolve(plan.spec), resolve(load_spec(path))):
         assert again.spec == plan.spec
         assert again.aggregations == plan.aggregations
-        assert again.ledger.to_dict() == plan.ledger.to_dict()
+        assert again.releases.to_dict() == plan.releases.to_dict()
         np.testing.assert_array_equal(again.noise.device, plan.noise.device)
 
 

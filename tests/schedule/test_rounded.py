@@ -33,7 +33,7 @@ def _plan(**sections: Any) -> TreePlan:
 
 
 def _met(plan: TreePlan, unit: int, observer: Party) -> Release:
-    (release,) = plan.ledger.exposures(unit, (observer,))[0].releases
+    (release,) = plan.releases.exposures(unit, (observer,))[0].releases
     return release
 
 
@@ -51,7 +51,7 @@ def test_under_a_trusted_edge_the_edges_noise_counts_and_no_devices() -> None:
     assert _multiplier(_met(plan, 4, CLOUD)) == pytest.approx(3.0)
     assert _multiplier(_met(plan, 4, PUBLIC)) == pytest.approx(3.0)  # nothing of the other edge's devices
     both = _plan(trust={"trusted_edges": [0, 1]})
-    assert not both.ledger.rounds_after_noise  # nobody rounds noise: what is rounded keeps its bound
+    assert not both.releases.rounds_after_noise  # nobody rounds noise: what is rounded keeps its bound
     assert _multiplier(_met(both, 4, PUBLIC)) == pytest.approx(3.0 * math.sqrt(2))
 
 
@@ -78,6 +78,6 @@ def test_nothing_is_amplified_by_a_draw() -> None:
 def test_no_bound_on_sums_of_hidden_messages() -> None:
     training = {"rounds": 3, "local_steps": 4, "edge_every": 2, "batch_size": 5, "learning_rate": 0.1}
     for compression, finite in ((BITS, False), (None, True)):
-        flow, cut, *_ = _plan(training=training, compression=compression).ledger.exposures(0, (CLOUD,))
+        flow, cut, *_ = _plan(training=training, compression=compression).releases.exposures(0, (CLOUD,))
         assert all(math.isfinite(release.propagated_sensitivity) for release in flow.releases)
         assert all(math.isfinite(release.propagated_sensitivity) for release in cut.releases) == finite

@@ -75,7 +75,7 @@ def test_untrusted_masters_leave_noise_to_every_sampled_worker():
     plan = plan_of(trust={"trusted_aggregators": []})
     np.testing.assert_allclose(plan.noise_std(0), 0.1)
     np.testing.assert_allclose(plan.model_noise_std(0), 0.1 * np.sqrt(18.2) / 18.2)
-    assert plan.ledger.noise_owner == ("devices",) * 4
+    assert plan.releases.noise_owner == ("devices",) * 4
     owners = [owner for source in plan.spec.privacy.noise.sources for owner in source.owners]
     assert owners == [f"master:{group}/devices" for group in range(4)]
 
@@ -86,9 +86,9 @@ def test_groups_may_differ_in_clip_noise_and_rate():
         "privacy.noise.multiplier=[1, 0, 2, 3]",
         "training.participation.rate=[0.5, 1, 0.25, 0.75]",
     )
-    assert plan.ledger.clip == (0.1, 0.2, 0.3, 0.4)
-    assert plan.ledger.noise_multiplier == (1, 0, 2, 3)
-    assert plan.ledger.rate == (0.5, 1, 0.25, 0.75)
+    assert plan.releases.clip == (0.1, 0.2, 0.3, 0.4)
+    assert plan.releases.noise_multiplier == (1, 0, 2, 3)
+    assert plan.releases.rate == (0.5, 1, 0.25, 0.75)
     np.testing.assert_allclose(plan.noise_std(0), [0.1, 0, 0.6, 1.2])
 
 
@@ -106,7 +106,7 @@ def test_a_resolved_spec_gives_the_same_plan_again(sections):
     plan = plan_of(**sections)
     again = resolve_groups(load_spec(yaml.safe_load(dump_spec(plan.spec))))
     assert again.spec == plan.spec
-    assert again.ledger == plan.ledger
+    assert again.releases == plan.releases
 
 
 def test_a_graph_file_is_kept_as_a_list(tmp_path):
@@ -114,7 +114,7 @@ def test_a_graph_file_is_kept_as_a_list(tmp_path):
     path.write_text("0 1\n1 2\n", "utf-8")
     plan = plan_of(topology={"kind": "groups", "structure": "graph", "file": str(path), "devices": 12})
     path.unlink()
-    assert resolve_groups(plan.spec).ledger == plan.ledger
+    assert resolve_groups(plan.spec).releases == plan.releases
     assert plan.groups.shared.toarray()[0].tolist() == [5, 1, 0]
 
 
@@ -154,7 +154,7 @@ def test_what_masters_make_of_noised_averages_costs_nothing(protocol):
     plain = plan_of(*small, protocol=protocol)
     for server in ("{momentum: 0.9}", "{optimizer: adam}"):
         other = plan_of(*small, f"training.server={server}", protocol=protocol)
-        assert other.ledger == plain.ledger
+        assert other.releases == plain.releases
         assert other.spec.training.server != plain.spec.training.server
 
 
@@ -247,7 +247,7 @@ def test_resolved_noise_must_be_the_noisers(owner):
     [(1, 2, 199), (1, 30, 190), (1, 60, 180), (25, 1, 369), (25, 60, 370), (25, 50, 379)],
 )
 def test_the_ledger_counts_the_releases_of_the_golden_values(unit, observer, releases):
-    exposures = plan_of().ledger.exposures(unit, (Party("device", 0, observer),))
+    exposures = plan_of().releases.exposures(unit, (Party("device", 0, observer),))
     flow = next(exposure for exposure in exposures if exposure.bound_name == "flow")
     assert flow.release_count == releases
 

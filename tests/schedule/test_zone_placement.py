@@ -29,7 +29,7 @@ def load(case, *overrides):
 
 def multiplier(plan, unit, observer, round_count=20):
     """Effective noise multiplier of one round, from mu of what is charged."""
-    exposure = plan.ledger.exposures(unit, (observer,))[0]
+    exposure = plan.releases.exposures(unit, (observer,))[0]
     if any(r.variance == 0 for r in exposure.releases):
         return 0.0
     square = sum(
@@ -41,13 +41,13 @@ def multiplier(plan, unit, observer, round_count=20):
 
 def met(plan, coalition):
     """The effective multiplier of device 0's one release a round towards ``coalition``."""
-    (release,) = plan.ledger.exposures(0, coalition)[0].releases
+    (release,) = plan.releases.exposures(0, coalition)[0].releases
     return math.sqrt(release.variance) / release.own_sensitivity
 
 
 def units(plan):
     """A unit for each kind of noise: added by the device itself, by its zone, by neither."""
-    ledger, noise = plan.ledger, plan.noise
+    ledger, noise = plan.releases, plan.noise
     found = {}
     for device in range(ledger.device_count):
         leaf = ledger.leaf_of(device)
@@ -80,7 +80,7 @@ def test_the_seven_cases_have_the_multipliers_of_the_table(case, kind):
     for transport, supernode in (("plain", plain), ("secure-aggregation", secure)):
         plan = load(case, f"transport.devices_to_edge={transport}")
         unit = units(plan)[kind]
-        own = Party("node", 1, plan.ledger.leaf_of(unit))
+        own = Party("node", 1, plan.releases.leaf_of(unit))
         found = [multiplier(plan, unit, o) for o in (own, Party("node", 0, 0), Party("public"))]
         assert found == pytest.approx([supernode, cloud, public], rel=1e-3)
 
@@ -92,15 +92,15 @@ def test_the_table_covers_every_kind_of_unit_and_the_plan_freezes(case, tmp_path
     path = tmp_path / "spec.yaml"
     path.write_text(dump_spec(plan.spec), encoding="utf-8")
     for again in (resolve(plan.spec), resolve(load_spec(path, ["seed=5"]))):
-        assert again.ledger.to_dict() == plan.ledger.to_dict()
-    assert [e.relation.words for e in plan.ledger.pair_classes()].count("public") == len(units(plan))
+        assert again.releases.to_dict() == plan.releases.to_dict()
+    assert [e.relation.words for e in plan.releases.pair_classes()].count("public") == len(units(plan))
 
 
 def test_secure_aggregation_among_zones_hides_the_zones_from_the_cloud():
     plan = load("c2", "transport.edge_to_cloud=secure-aggregation")
     cloud = Party("node", 0, 0)
     assert multiplier(plan, 0, cloud) == pytest.approx(Z * math.sqrt(S))
-    exposure = plan.ledger.exposures(0, (cloud, Party("node", 1, 3)))[0]
+    exposure = plan.releases.exposures(0, (cloud, Party("node", 1, 3)))[0]
     (release,) = exposure.releases  # the cloud and another zone's supernode, which knows what it sent
     assert math.sqrt(release.variance) / release.own_sensitivity == pytest.approx(Z * math.sqrt(S - 1))
 
@@ -212,7 +212,7 @@ def test_who_sees_the_draw(transport, observer, blind):
     plan = load(
         "c2", "training.participation={kind: poisson, rate: 0.2}", f"transport.devices_to_edge={transport}"
     )
-    assert plan.ledger.exposures(0, (observer,))[0].draw_hidden is blind
+    assert plan.releases.exposures(0, (observer,))[0].draw_hidden is blind
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_who_sees_the_draw(transport, observer, blind):
 )
 def test_a_sum_that_may_be_missing_tells_of_the_draw(overrides, amplified):
     plan = load("c2", "training.participation={kind: poisson, rate: 0.1}", *overrides)
-    exposure = plan.ledger.exposures(0, (Party("public"),))[0]
+    exposure = plan.releases.exposures(0, (Party("public"),))[0]
     assert exposure.draw_hidden
     assert all(release.noise_is_draw_independent for release in exposure.releases) is amplified
     (charge,) = ways_to_charge(exposure, "zero-out")
@@ -255,8 +255,8 @@ def test_a_session_is_of_those_drawn():
     for colluders, expected in ((0, 2.0), (2, math.sqrt(2)), (3, 1.0)):
         coalition = (Party("node", 1, 0), *(Party("device", 0, d) for d in range(1, colluders + 1)))
         assert met(plan, coalition) == pytest.approx(Z * expected)
-    assert plan.ledger.view(coalition, 0).how(1, 0) == "single"
-    assert [s.tolist() for s in plan.ledger.unmask_thresholds] == [[7], [3] * 10]
+    assert plan.releases.view(coalition, 0).how(1, 0) == "single"
+    assert [s.tolist() for s in plan.releases.unmask_thresholds] == [[7], [3] * 10]
 
 
 def test_the_cloud_with_a_threshold_of_supernodes_meets_single_zones():
@@ -296,7 +296,7 @@ def test_a_device_that_counts_less_hides_behind_more_noise():
 def test_an_edge_noises_what_a_device_of_full_weight_could_do():
     plan = load("c2", *CAPPED)
     weights = plan.weights_of(np.arange(K))
-    np.testing.assert_allclose(plan.ledger.steps[0].node_std[1], Z / weights.reshape(S, M).sum(axis=1))
+    np.testing.assert_allclose(plan.releases.steps[0].node_std[1], Z / weights.reshape(S, M).sum(axis=1))
     unit = int(weights.argmin())
     assert multiplier(plan, unit, Party("node", 0, 0)) == pytest.approx(Z / weights[unit])
 
@@ -318,12 +318,12 @@ def test_a_clipped_denominator_doubles_the_noise_behind_it():
     """Noise is sized for a device that is gone with its weight; one that sends zeros moves half as much."""
     options = ["training.denominator={min_weight: 4}", "training.participation={kind: poisson, rate: 0.5}"]
     plan = load("c2", *options)
-    (release,) = plan.ledger.exposures(0, (Party("node", 0, 0),))[0].releases
+    (release,) = plan.releases.exposures(0, (Party("node", 0, 0),))[0].releases
     assert release.sensitivity("zero-out") == pytest.approx(1 / (0.5 * 4))
     assert release.sensitivity("remove") == pytest.approx(2 / (0.5 * 4))
     assert release.variance == pytest.approx((Z * 2 / (0.5 * 4)) ** 2)
     np.testing.assert_allclose(plan.denominators_of(np.arange(3)), [3.0] + [2.0] * 9)
-    np.testing.assert_allclose(plan.ledger.largest_denominators, 10.0)
+    np.testing.assert_allclose(plan.releases.largest_denominators, 10.0)
     np.testing.assert_allclose(load("c2").denominators_of(np.arange(3)), 10.0)
 
 
@@ -355,7 +355,7 @@ def test_only_the_fewest_survivors_are_counted_on():
 
 def test_failing_supernodes_are_succeeded_and_their_zones_may_be_missing():
     plan = load("c2", "faults={supernode_failure_rate: 0.2}", "topology.supernodes=elected")
-    assert plan.ledger.elections == pytest.approx(1.25)
+    assert plan.releases.elections == pytest.approx(1.25)
     assert multiplier(plan, 0, Party("public")) == pytest.approx(Z)
     skipping = survival(
         Faults(supernode_failure_rate=0.2, when_supernode_fails="skip"),

@@ -80,16 +80,16 @@ def test_a_round_in_office_is_charged_by_the_bound_of_the_rounds_out_of_it():
     """
     placed = h2fdp(ELECTED, "privacy.noise.placement={edge: [0], device: [1]}")
     plan = resolve_tree(placed)
-    quiet = replace(plan.ledger, elections=0.0)
+    quiet = replace(plan.releases, elections=0.0)
     member, office = Party("device", 0, M), Party("node", 1, 1)
-    found = {e.bound_name: e for e in plan.ledger.exposures(0, (member,))}
+    found = {e.bound_name: e for e in plan.releases.exposures(0, (member,))}
     for number, name in enumerate(("flow", "cut")):
         out, held = (
             total_mu_squared(quiet.exposures(0, coalition)[number].releases, "zero-out")
             for coalition in ((member,), (member, office))
         )
         assert held > out > 0
-        epsilon = plan.ledger.bound_epsilon(found[name], delta=DELTA, neighbours="zero-out").epsilon
+        epsilon = plan.releases.bound_epsilon(found[name], delta=DELTA, neighbours="zero-out").epsilon
         assert epsilon == pytest.approx(mixture(out, held, 1 / M), rel=1e-4), name
     squares = [total_mu_squared(e.releases, "zero-out") for e in quiet.exposures(0, (member,))]
     assert squares[0] != pytest.approx(squares[1])  # else the test cannot tell the two bounds apart
@@ -121,7 +121,7 @@ def test_noise_is_added_at_every_aggregation_a_message_is_part_of():
 
 def test_devices_that_add_none_hide_behind_those_that_do():
     plan = resolve_tree(h2fdp("privacy.noise.placement={device_fraction: [0, 1, 2]}"))
-    flow = plan.ledger.exposures(M - 1, (Party("public"),))[0]
+    flow = plan.releases.exposures(M - 1, (Party("public"),))[0]
     assert [r.variance for r in flow.releases] == pytest.approx([Z**2 * 3 / M**2, Z**2 * 6 / (2 * M) ** 2])
     (edge,) = sf.account(plan.spec, unit=f"device:{M - 1}", observer="edge:0").guarantees
     assert edge.epsilon == math.inf
@@ -143,7 +143,7 @@ def test_any_level_of_a_deeper_tree_may_add_the_noise():
     # a cabinet's own average, after steps 1 and 3, goes to its devices with no noise at all
     assert epsilon(0, "device:1") == math.inf
     # the cloud meets one noised region average a round; its bound charges both regional aggregations
-    cut = plan.ledger.exposures(0, (Party("node", 0, 0),))[1]
+    cut = plan.releases.exposures(0, (Party("node", 0, 0),))[1]
     assert [r.variance for r in cut.releases] == pytest.approx([(Z / 6) ** 2])
     both = h2fdp(
         "privacy.noise.placement={device: 1.0, levels: {region: [1]}}", topology=DEEP, training=THREE
@@ -183,7 +183,7 @@ def test_weights_hold_at_every_aggregation():
     assert len(set(weights.tolist())) > 2
     whole = weights[:M].sum()
     for unit in range(M):
-        flow = plan.ledger.exposures(unit, (Party("device", 0, (unit + 1) % M),))[0]
+        flow = plan.releases.exposures(unit, (Party("device", 0, (unit + 1) % M),))[0]
         own = [weights[unit] / whole, weights[unit] / whole / 2]
         assert [r.own_sensitivity for r in flow.releases] == pytest.approx(own)
         known = weights[(unit + 1) % M] ** 2

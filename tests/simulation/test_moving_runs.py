@@ -105,7 +105,7 @@ def test_noise_is_added_where_trust_of_the_round_says(tmp_path: Path) -> None:
     spec = spec.model_copy(update={"trust": trust})
     plan = resolve(spec)
     adds = [[float(p.device_stds_of(0, np.array([d]))[0]) > 0 for d in range(6)] for p in plan.structures]
-    nodes = [[float(std) > 0 for std in p.ledger.steps[0].node_std[1]] for p in plan.structures]
+    nodes = [[float(std) > 0 for std in p.releases.steps[0].node_std[1]] for p in plan.structures]
     assert adds == [
         [True, True, False, False, True, True],  # edge 1 is trusted, and adds the noise of devices 2 and 3
         [False, True, False, False, True, True],  # and that of device 0, which came to it

@@ -101,7 +101,7 @@ def test_a_run_folder_holds_what_it_promises(tmp_path: Path, monkeypatch: pytest
     assert written == json.loads(json.dumps(account(load_spec(tmp_path / SPEC_FILE)).to_dict()))
     assert RecordedPrivacy.from_dict(written) == run.privacy
     assert all("ex_post" not in row for row in written["guarantees"])
-    assert resolve(load_spec(tmp_path / SPEC_FILE)).ledger.to_dict() == resolve(spec).ledger.to_dict()
+    assert resolve(load_spec(tmp_path / SPEC_FILE)).releases.to_dict() == resolve(spec).releases.to_dict()
     realised = read_ledger(tmp_path)["realised"]
     parameters = sum(p.numel() for p in torch.load(tmp_path / MODEL_FILE, weights_only=True).values())
     assert realised == {"participations": [4] * 6, "rounds": 4, "parameters": parameters}

@@ -51,7 +51,7 @@ def certified_folder(folder: Path, spec: Spec, *, named: Spec | None = None) -> 
     report = sf.account(spec)
     written = report.plan.spec if named is None else resolve(named).spec
     frozen = FrozenSpec.of(written, {}, {"sfumato": "0"})
-    ledger = report.plan.ledger.to_dict() | {"certificates": report.certificates()}
+    ledger = report.plan.releases.to_dict() | {"certificates": report.certificates()}
     folder.mkdir(parents=True, exist_ok=True)
     files = {
         "spec.yaml": write_spec(folder, frozen.text),

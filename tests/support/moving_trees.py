@@ -132,7 +132,7 @@ class RoundByRound:
                 "training": {**document["training"], "rounds": 1},
             }  # fmt: skip
             number_of = {device: position for position, device in enumerate(order)}
-            self.rounds.append((TreeAsMessages(resolve(load_spec(one)).ledger), number_of))
+            self.rounds.append((TreeAsMessages(resolve(load_spec(one)).releases), number_of))
 
     def records(self, unit: int, coalition: tuple[Party, ...]) -> list[RecordReleases]:
         """How a record of ``unit`` is charged in each round, from the flow of the general form."""

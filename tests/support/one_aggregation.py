@@ -34,7 +34,7 @@ class Aggregation:
 
     def __init__(self, ledger: TreeReleases, drawn=None, absent=()):
         (self.facts,) = ledger.steps
-        self.ledger, self.absent, self.depth = ledger, frozenset(absent), len(ledger.parents)
+        self.releases, self.absent, self.depth = ledger, frozenset(absent), len(ledger.parents)
         self.leaf = np.repeat(np.arange(len(ledger.devices)), ledger.devices)
         self.weights, loud = np.ones(len(self.leaf)), np.ones(len(self.leaf))
         classes = ledger.device_classes
@@ -58,7 +58,7 @@ class Aggregation:
         nothing = np.zeros(len(self.leaf)), np.zeros(len(self.owners))
         sent = {}
         for t in range(self.depth - 1, -1, -1):
-            for i in range(len(self.ledger.parents[t])):
+            for i in range(len(self.releases.parents[t])):
                 node, last = Party("node", t, i), t == self.depth - 1
                 if last:
                     here = [j for j in self.drawn if self.leaf[j] == i and i not in self.absent]
@@ -66,8 +66,8 @@ class Aggregation:
                     terms = [(unit[j], self._noise_of(Party("device", 0, j))) for j in here]
                 else:
                     terms = [sent[t + 1, c] for c in self._children(node)]
-                summed = bool(self.ledger.hops) and self.ledger.hops[t] != "plain"
-                masked = node if summed and self.ledger.hops[t] == "secure-aggregation" else None
+                summed = bool(self.releases.hops) and self.releases.hops[t] != "plain"
+                masked = node if summed and self.releases.hops[t] == "secure-aggregation" else None
                 for term in terms:
                     yield Message(*term, None if summed else node, masked)
                 divisor = self.divisors[i] if last else len(terms)
@@ -81,17 +81,17 @@ class Aggregation:
         yield Message(*sent[0, 0], Party("public"))
 
     def _children(self, node: Party) -> list[int]:
-        return np.flatnonzero(self.ledger.parents[node.tier + 1] == node.index).tolist()
+        return np.flatnonzero(self.releases.parents[node.tier + 1] == node.index).tolist()
 
     def _unmasks(self, coalition, node: Party | None) -> bool:
         """Whether ``node`` is in ``coalition`` with enough of its children to rebuild the others' masks."""
-        if node is None or node not in coalition or not self.ledger.unmask_thresholds:
+        if node is None or node not in coalition or not self.releases.unmask_thresholds:
             return False
         if node.tier == self.depth - 1:
             below = [p for p in coalition if p.kind == "device" and self.leaf[p.index] == node.index]
         else:
             below = [c for c in self._children(node) if Party("node", node.tier + 1, c) in coalition]
-        return len(below) >= self.ledger.unmask_thresholds[node.tier][node.index]
+        return len(below) >= self.releases.unmask_thresholds[node.tier][node.index]
 
     def charge(self, unit: int, coalition) -> float:
         """What ``coalition`` learns of the unit's contribution: μ², infinite where nothing protects it."""

@@ -131,7 +131,7 @@ class Truth:
                         rows.append((row.observer, self.own(row.unit, row.observer), row.trusted))
             else:
                 parties = [parse_observer(part, plan.parties) for part in name.split(",")]
-                observer = ",".join(plan.ledger.party_name(party) for party in parties)
+                observer = ",".join(plan.releases.party_name(party) for party in parties)
                 for unit in self.units(kind, observer):
                     device = int(unit.partition(":")[2])
                     trusted = any(plan.trusts(party, device) for party in parties)

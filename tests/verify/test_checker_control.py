@@ -49,7 +49,7 @@ def test_a_budget_of_other_facts_is_named(what, tmp_path, monkeypatch):
 
     def by_others(asked):
         found = resolve(asked)
-        found.__dict__["ledger"] = change(found.ledger)
+        found.__dict__["releases"] = change(found.releases)
         return found
 
     monkeypatch.setattr(accounting, "resolve", by_others)

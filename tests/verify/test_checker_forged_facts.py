@@ -166,9 +166,11 @@ def forged(monkeypatch: pytest.MonkeyPatch, folder: Any, spec: dict[str, Any], c
 
     def by_others(wanted: Any) -> Any:
         plan = resolve(wanted)
-        ledger = change(plan.ledger)
-        found = replace(plan) if "ledger" not in plan.__dataclass_fields__ else replace(plan, ledger=ledger)
-        found.__dict__["ledger"] = ledger
+        ledger = change(plan.releases)
+        found = (
+            replace(plan) if "releases" not in plan.__dataclass_fields__ else replace(plan, releases=ledger)
+        )
+        found.__dict__["releases"] = ledger
         return found
 
     monkeypatch.setattr(accounting, "resolve", by_others)

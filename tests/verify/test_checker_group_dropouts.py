@@ -67,7 +67,7 @@ def test_figures_of_other_thresholds_are_refused(
     def with_others(wanted: Any) -> Any:
         plan = resolve(wanted)
         found = replace(plan)
-        found.__dict__["ledger"] = replace(plan.ledger, **change)
+        found.__dict__["releases"] = replace(plan.releases, **change)
         return found
 
     monkeypatch.setattr(accounting, "resolve", with_others)

@@ -80,7 +80,7 @@ def test_figures_under_another_trust_are_refused(
     def by_others(wanted: Any) -> Any:
         plan = resolve(wanted)
         found = replace(plan)
-        found.__dict__["ledger"] = replace(plan.ledger, noise_owner=OWNERS[what])
+        found.__dict__["releases"] = replace(plan.releases, noise_owner=OWNERS[what])
         return found
 
     monkeypatch.setattr(accounting, "resolve", by_others)

@@ -128,16 +128,16 @@ class AttackContext:
         """
         if not is_covered_by_filter(self.plan, self.coalition):
             return math.inf
-        ledger, privacy = self.plan.ledger, self.plan.spec.privacy
+        declared, privacy = self.plan.releases, self.plan.spec.privacy
         delta, different = (
             privacy.delta,
-            {ledger.exposures(target, self.coalition) for target in self.targets},
+            {declared.exposures(target, self.coalition) for target in self.targets},
         )
         if self.plan.spec.control is not None:
             held = max(min(squared_mu(e, privacy.neighbours) for e in exposures) for exposures in different)
             twice = neighbours == "replace" != privacy.neighbours
             return gaussian.epsilon(delta=delta, mu=math.sqrt(held) * (2 if twice else 1))
         return max(
-            min(ledger.bound_epsilon(e, delta=delta, neighbours=neighbours).epsilon for e in exposures)
+            min(declared.bound_epsilon(e, delta=delta, neighbours=neighbours).epsilon for e in exposures)
             for exposures in different
         )

@@ -124,13 +124,13 @@ class AttackedGroups:
         return set(zip(kept.workers.tolist(), kept.groups.tolist(), strict=True))
 
     def _seen_groups(self, coalition: Sequence[Party]) -> tuple[int, ...]:
-        view = self.plan.ledger.view(coalition, 1)
+        view = self.plan.releases.view(coalition, 1)
         return tuple(sorted(group for _, group in view.averages))
 
     def _is_in_secure_sum(self, group: int, coalition: Sequence[Party]) -> bool:
         """Whether a member is a party of the group's secure sums, who know each other."""
         inside = self.plan.groups.members_of(group)
-        masked = self.plan.ledger.transport != "plain"
+        masked = self.plan.releases.transport != "plain"
         return masked and any(party.kind == "device" and party.index in inside for party in coalition)
 
 

@@ -95,12 +95,12 @@ def _all_targets(
     own = np.isin(chosen, list(members))
     weights = plan.weights_of(chosen) / plan.denominators_of(chosen)[leaves]
     below = [  # the leaves' weights in the averages above them, by tier
-        np.array([plan.ledger.weight_below(path, tree.depth - 1, tier) for path in tree.paths])[leaves]
+        np.array([plan.releases.weight_below(path, tree.depth - 1, tier) for path in tree.paths])[leaves]
         for tier in range(tree.depth)
     ]
     known = dict.fromkeys(range(tree.leaf_count), (model, 0, 0))  # a model, its step, its aggregation
     for index, aggregation in enumerate(plan.aggregations):
-        fresh, met = plan.ledger.steps[index].resends, set[bytes]()
+        fresh, met = plan.releases.steps[index].resends, set[bytes]()
         for (step, kind, tier, party), vector in vectors.items():
             if step != index or (kind == "sent" and tier == tree.depth and party in members):
                 continue
@@ -148,7 +148,7 @@ def _steps_between(batches: BatchPlan, first: int, last: int, plan: TreePlan) ->
 def _describe_vector(plan: TreePlan, kind: str, tier: int, party: int) -> str:
     if tier == plan.tree.depth:
         return f"message of device:{party}"
-    node = plan.ledger.party_name(Party("node", tier, party))
+    node = plan.releases.party_name(Party("node", tier, party))
     return {"sent": "average sent by", "received": "sum received by", "broadcast": "model of"}[
         kind
     ] + f" {node}"

@@ -38,7 +38,7 @@ class Observation:
         end: the observed model, ``[M]``.
         share: weight of the device's clipped update in ``end - start``.
         other_devices: number of other devices in it, each with about the same weight.
-        noise_std: standard deviation of its noise per coordinate, as declared in the ledger.
+        noise_std: standard deviation of its noise per coordinate, as declared.
     """
 
     unit: int
@@ -124,7 +124,7 @@ class AttackedTree:
     ) -> dict[int, tuple[Observation, ...]]:
         """See `AttackedRun`."""
         plan, members = self.plan, tuple(coalition)
-        exposures = {unit: plan.ledger.exposures(unit, members)[0] for unit in units}
+        exposures = {unit: plan.releases.exposures(unit, members)[0] for unit in units}
         present = {number: set(draw_participants(plan.at(number), number).tolist()) for number in view.rounds}
         wanted = {
             # an observer that does not see the draw cannot leave out rounds without the device
@@ -138,7 +138,9 @@ class AttackedTree:
             played = plan.at(number)
             for unit in units:
                 if number in wanted[unit]:
-                    exposed = exposures[unit] if played is plan else played.ledger.exposures(unit, members)[0]
+                    exposed = (
+                        exposures[unit] if played is plan else played.releases.exposures(unit, members)[0]
+                    )
                     found[unit] += _observations_of_round(played, vectors, model, number, unit, exposed)
         return {unit: tuple(observations) for unit, observations in found.items()}
 
@@ -157,7 +159,7 @@ def _observations_of_round(
     tree, leaf = plan.tree, plan.tree.leaf_of(unit)
     path = [int(node) for node in tree.paths[leaf]]
     known, since, variance = model, 0, 0.0
-    for place, index in enumerate(plan.ledger.steps_of(leaf)):
+    for place, index in enumerate(plan.releases.steps_of(leaf)):
         aggregation = plan.aggregations[index]
         variance += exposure.releases[place].variance * plan.message_scale(number) ** 2
         found = _finest_vector(vectors, index, aggregation.tier, tree.depth, path, unit)
@@ -196,6 +198,6 @@ def _weight_and_others(
     if tier == tree.depth:
         return own, 0.0
     beneath = tree.paths[:, tier] == path[tier]
-    return own * plan.ledger.unit_weight(tree.paths[leaf], tier), max(
+    return own * plan.releases.unit_weight(tree.paths[leaf], tier), max(
         0.0, float(plan.participants.drawn[beneath].sum()) - 1.0
     )

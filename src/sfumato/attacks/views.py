@@ -142,7 +142,7 @@ def load_view_by_name(plan: Plan, run: RunFolder, observer: str) -> RecordedView
         coalition = parse_coalition(observer, plan.parties)
     except SpecError:
         return load_view(run, observer)  # which says what was recorded
-    return load_view(run, ",".join(plan.ledger.party_name(party) for party in coalition))
+    return load_view(run, ",".join(plan.releases.party_name(party) for party in coalition))
 
 
 def load_view(run: RunFolder, observer: str) -> RecordedView:

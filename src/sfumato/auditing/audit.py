@@ -275,11 +275,11 @@ def _claimed_curves(
 
 def _compositions(plan: Plan, kind: str, device: int, coalition: Sequence[Party]) -> Iterable[Composition]:
     """Every way in which the accountant charges the pair."""
-    ledger, neighbours = plan.ledger, plan.spec.privacy.neighbours
-    exposures = ledger.exposures(device, coalition)
+    declared, neighbours = plan.releases, plan.spec.privacy.neighbours
+    exposures = declared.exposures(device, coalition)
     if kind == "device":
         return (way for exposure in exposures for way in ways_to_charge(exposure, neighbours))
-    charge = RecordCharge.of(ledger, device, coalition, neighbours=neighbours)
+    charge = RecordCharge.of(declared, device, coalition, neighbours=neighbours)
     return (way for exposure in exposures for way in charge.ways(exposure))
 
 

@@ -1,10 +1,11 @@
 """The vectors that a coalition receives in overlapping groups.
 
-The rules are stated here independently of the ledger's views, because the ledger is what an audit checks. A
-master receives the message of each sampled worker; with secure aggregation only their sum, unless enough of
-the session's workers collude with it to remove the masks. A worker receives the models of its groups after
-every round, and knows what it sends. Only groups whose messages depend on the unit are recorded: the unit's
-own as long as all others send the same, and those that are seen where others pass on what they learn.
+The rules are stated here independently of the declared views, because the declaration is what an audit
+checks. A master receives the message of each sampled worker; with secure aggregation only their sum, unless
+enough of the session's workers collude with it to remove the masks. A worker receives the models of its
+groups after every round, and knows what it sends. Only groups whose messages depend on the unit are recorded:
+the unit's own as long as all others send the same, and those that are seen where others pass on what they
+learn.
 """
 
 from __future__ import annotations

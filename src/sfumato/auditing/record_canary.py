@@ -105,7 +105,7 @@ class RecordCanary:
 def canary_of_tree(plan: TreePlan, unit: int, neighbours: Neighbours) -> RecordCanary | None:
     """A record of ``unit`` as a canary; ``None`` where it counts as being in every message.
 
-    The rate is computed from the spec and the sizes of the data, not taken from the ledger that is audited.
+    The rate is computed from the spec and the sizes of the data, not from the declaration that is audited.
 
     Raises:
         SpecError: the plan cannot be audited.
@@ -115,7 +115,7 @@ def canary_of_tree(plan: TreePlan, unit: int, neighbours: Neighbours) -> RecordC
     rate, clip = _record_rate(spec, plan.tree.devices, unit), _clip_kind(spec)
     if rate is None:
         return None
-    again = (one.ledger.steps[-1].resends[one.tree.leaf_of(unit)] for one in plan.structures)
+    again = (one.releases.steps[-1].resends[one.tree.leaf_of(unit)] for one in plan.structures)
     if clip == "update" and any(again):
         allowed = (
             "cannot be audited for records with privacy.clip.kind: update: the sum of a round's updates is "

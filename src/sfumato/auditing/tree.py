@@ -45,7 +45,7 @@ def tree_harness(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> TreeH
         raise SpecError("compression", None, allowed)
     if plan.spec.control is not None:
         plan = _only_rounds_of(plan, unit)
-    if any(step.takes_part is not None or step.leaf_broadcasts is not None for step in plan.ledger.steps):
+    if any(step.takes_part is not None or step.leaf_broadcasts is not None for step in plan.releases.steps):
         key = "edge_at_global" if plan.spec.training.edge_at_global else "edge_every"
         allowed = (
             "cannot be audited where edges aggregate at steps of their own: the simulated rounds send every "
@@ -102,8 +102,8 @@ class TreeHarness:
         members = [party.index for party in self._coalition if party.kind == "device"]
         found = np.setdiff1d(tree.devices_under(tree.leaf_of(self._unit)), members)
         for plan in self._plan.structures:
-            classes = np.array([plan.ledger.class_of(int(device)) for device in found])
-            found = found[classes == plan.ledger.class_of(self._unit)]
+            classes = np.array([plan.releases.class_of(int(device)) for device in found])
+            found = found[classes == plan.releases.class_of(self._unit)]
         return found
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
@@ -267,10 +267,10 @@ class TreeHarness:
         """
         plan = self._plan.at(number)
         if plan.spec.privacy.clips_examples:  # what one example can do, drawn for every step
-            bounds = plan.ledger.steps[index].message_norm[plan.tree.leaves_of(devices)]
+            bounds = plan.releases.steps[index].message_norm[plan.tree.leaves_of(devices)]
             return float(bounds.min()) * plan.message_scale(number)
         bounds = plan.bounds_of(index, devices)
-        clip, again = plan.spec.privacy.clip, plan.ledger.steps[index].resends[plan.tree.leaves_of(devices)]
+        clip, again = plan.spec.privacy.clip, plan.releases.steps[index].resends[plan.tree.leaves_of(devices)]
         if clip is not None and clip.kind == "step" and again.any():
             bounds = bounds - again * np.sum([plan.bounds_of(i, devices) for i in range(index)], axis=0)
         return float((bounds / plan.weights_of(devices)).min()) * plan.message_scale(number)
@@ -315,9 +315,11 @@ def with_dimension(plan: TreePlan, coordinates: int) -> TreePlan:
             node_std=tuple(std / factor for std in step.node_std),
             channel_std=tuple(std / factor for std in step.channel_std),
         )
-        for step in plan.ledger.steps
+        for step in plan.releases.steps
     )
     plan = replace(
-        plan, spec=plan.spec.model_copy(update={"privacy": wide}), ledger=replace(plan.ledger, steps=steps)
+        plan,
+        spec=plan.spec.model_copy(update={"privacy": wide}),
+        releases=replace(plan.releases, steps=steps),
     )
     return with_amplitudes_of(plan, real, factor)

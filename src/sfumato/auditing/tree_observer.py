@@ -1,12 +1,13 @@
 """The vectors that a coalition receives in a tree.
 
-The rules are stated here independently of the ledger's views, because the ledger is what an audit checks. An
-aggregator receives the message of each child; if a secure sum or the radio channel adds them up, only their
-average. It knows what it sends itself, and so its own noise. A device knows what it sends. A broadcast of an
-aggregator reaches every party below it, and that of the cloud reaches everybody, the public included. Of
-messages that do not contain the unit's, only those that members send themselves are recorded: the others add
-no information to their sum. An aggregator with enough colluding parties of a session removes the masks of a
-secure sum. A supernode that fails has received the sum nevertheless, although its zone then sends nothing.
+The rules are stated here independently of the declared views, because the declaration is what an audit
+checks. An aggregator receives the message of each child; if a secure sum or the radio channel adds them up,
+only their average. It knows what it sends itself, and so its own noise. A device knows what it sends. A
+broadcast of an aggregator reaches every party below it, and that of the cloud reaches everybody, the public
+included. Of messages that do not contain the unit's, only those that members send themselves are recorded:
+the others add no information to their sum. An aggregator with enough colluding parties of a session removes
+the masks of a secure sum. A supernode that fails has received the sum nevertheless, although its zone then
+sends nothing.
 """
 
 from __future__ import annotations

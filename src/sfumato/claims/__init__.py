@@ -64,11 +64,13 @@ def claimed_units(plan: TreePlan) -> tuple[str, ...]:
 def rigorous_bound(plan: TreePlan, pair: PairClass, unit: str, delta: float) -> EpsilonBound:
     """The smallest bound of a class of pairs; of records, for the devices that draw theirs most often."""
     observer, neighbours = (pair.observer,), plan.spec.privacy.neighbours
-    exposures = plan.ledger.exposures(pair.unit, observer)
+    exposures = plan.releases.exposures(pair.unit, observer)
     bounds: dict[str, EpsilonBound] = {}
     if unit == "record":
         by_filter = plan.spec.control is not None
-        charge = RecordCharge.of(plan.ledger, pair.unit, observer, neighbours=neighbours, by_filter=by_filter)
+        charge = RecordCharge.of(
+            plan.releases, pair.unit, observer, neighbours=neighbours, by_filter=by_filter
+        )
         bounds.update((e.bound_name, charge.bound_epsilon(e, delta=delta)) for e in exposures)
     else:
         bounds.update((e.bound_name, bound_epsilon(e, delta=delta, neighbours=neighbours)) for e in exposures)

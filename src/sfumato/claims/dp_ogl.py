@@ -28,14 +28,14 @@ def ogl_claims(plan: GroupPlan, delta: float) -> tuple[Claim, ...]:
     None for protocols or settings that the paper does not speak of: dp-ogl-local, ms-fedavg, no noise, noise
     added by devices.
     """
-    ledger = plan.ledger
-    sources = paper_sources(ledger)
+    declared = plan.releases
+    sources = paper_sources(declared)
     if not sources:
         return ()
     second = Theorem2.of(plan)
     found: list[Claim] = []
-    for pair in ledger.pair_classes():
-        if pair.observer.kind == "device" and claims_pair(ledger, pair.unit, pair.observer.index):
+    for pair in declared.pair_classes():
+        if pair.observer.kind == "device" and claims_pair(declared, pair.unit, pair.observer.index):
             found.extend(_claims_of_pair(plan, pair, sources, second, delta))
     return tuple(found)
 
@@ -43,16 +43,16 @@ def ogl_claims(plan: GroupPlan, delta: float) -> tuple[Claim, ...]:
 def _claims_of_pair(
     plan: GroupPlan, pair: PairClass, sources: dict[str, str], second: Theorem2 | None, delta: float
 ) -> Iterator[Claim]:
-    ledger, unit, observer = plan.ledger, pair.unit, pair.observer.index
+    declared, unit, observer = plan.releases, pair.unit, pair.observer.index
     neighbours = plan.spec.privacy.neighbours
-    exposures = ledger.exposures(unit, (pair.observer,))
-    bounds = bounds_of(ledger, exposures, delta=delta, neighbours=neighbours)
+    exposures = declared.exposures(unit, (pair.observer,))
+    bounds = bounds_of(declared, exposures, delta=delta, neighbours=neighbours)
     rigorous = min(bound.epsilon for bound in bounds.values())
-    counts = paper_counts(ledger, unit, observer)
+    counts = paper_counts(declared, unit, observer)
     names = f"device:{unit}", f"device:{observer}"
     for source, method in sources.items():
-        claimed = paper_epsilon(ledger, counts, method, delta)
-        why = _explain_count(ledger, counts, unit, method, claimed >= rigorous, neighbours)
+        claimed = paper_epsilon(declared, counts, method, delta)
+        why = _explain_count(declared, counts, unit, method, claimed >= rigorous, neighbours)
         yield Claim(source, *names, claimed, rigorous, why)
     if second is not None:
         claimed = second.epsilon(unit, observer, delta)
@@ -60,16 +60,21 @@ def _claims_of_pair(
 
 
 def _explain_count(
-    ledger: GroupReleases, counts: Sequence[PaperCount], unit: int, method: str, holds: bool, neighbours: str
+    declared: GroupReleases,
+    counts: Sequence[PaperCount],
+    unit: int,
+    method: str,
+    holds: bool,
+    neighbours: str,
 ) -> str:
     """One sentence: what the count gets wrong, what the composition gets wrong."""
-    if ledger.kind == "dp-ogl+" and ledger.merge_every > 1:
+    if declared.kind == "dp-ogl+" and declared.merge_every > 1:
         return DP_OGL_PLUS if not holds else "nothing of this worker's data gets that far."
     counted = sum(c.charged for c in counts)
     missed, extra = sum(c.missed for c in counts), sum(c.through_target for c in counts)
-    rounds, every = ledger.rounds, ledger.merge_every
+    rounds, every = declared.rounds, declared.merge_every
     said = []
-    equation = "(17)" if ledger.kind == "dp-ogl" else "(18)"
+    equation = "(17)" if declared.kind == "dp-ogl" else "(18)"
     if missed:
         said.append(
             f"{equation} rounds {rounds}/{every} down and leaves out {missed} releases that the last merging "
@@ -84,7 +89,7 @@ def _explain_count(
     else:
         said.append(f"{equation} counts {counted} releases, rightly")
     if method == BY_TEXT and counted:
-        said.append(_explain_divergence(ledger, [c.group for c in counts if c.charged]))
+        said.append(_explain_divergence(declared, [c.group for c in counts if c.charged]))
     if neighbours == "replace":
         said.append("its neighbours zero a worker out, the exact figure replaces it")
     elif counted < truth and holds:
@@ -94,8 +99,8 @@ def _explain_count(
     return "; ".join(said) + "."
 
 
-def _explain_divergence(ledger: GroupReleases, groups: Sequence[int]) -> str:
-    rates, sigmas = [ledger.rate[g] for g in groups], [ledger.noise_multiplier[g] for g in groups]
+def _explain_divergence(declared: GroupReleases, groups: Sequence[int]) -> str:
+    rates, sigmas = [declared.rate[g] for g in groups], [declared.noise_multiplier[g] for g in groups]
     if min(rates) == 1:
         return "2π²α/σ² is four times the Gaussian's α/2σ² at π = 1 (O3)"
     if max(rates) > 0.2 or min(sigmas) < 4:

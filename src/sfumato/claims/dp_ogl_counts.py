@@ -54,18 +54,18 @@ class PaperCount:
     through_target: int
 
 
-def paper_counts(ledger: GroupReleases, unit: int, observer: int) -> tuple[PaperCount, ...]:
+def paper_counts(declared: GroupReleases, unit: int, observer: int) -> tuple[PaperCount, ...]:
     """Theorem 1's counts for ``unit`` towards ``observer``, one entry a group of the unit; static groups."""
-    kinds = ledger.kinds
+    kinds = declared.kinds
     mine, theirs = kinds.groups[kinds.of[unit]][0], kinds.groups[kinds.of[observer]][0]
-    full = hops_of(ledger)
-    exact = hops_without(ledger, int(kinds.of[unit]))
-    rounds, every = ledger.rounds, ledger.merge_every
-    a_step = every if ledger.kind == "dp-ogl" else 1
+    full = hops_of(declared)
+    exact = hops_without(declared, int(kinds.of[unit]))
+    rounds, every = declared.rounds, declared.merge_every
+    a_step = every if declared.kind == "dp-ogl" else 1
     found: list[PaperCount] = []
     for group in mine:
         if group in theirs:
-            found.append(PaperCount(group, True, 0, rounds if ledger.kind == "dp-ogl" else 0, 0, 0))
+            found.append(PaperCount(group, True, 0, rounds if declared.kind == "dp-ogl" else 0, 0, 0))
             continue
         near, near_exact = (int(h[group, list(theirs)].min(initial=UNREACHED)) for h in (full, exact))
         down, up = rounds // every, -(-rounds // every)
@@ -77,44 +77,44 @@ def paper_counts(ledger: GroupReleases, unit: int, observer: int) -> tuple[Paper
     return tuple(found)
 
 
-def paper_epsilon(ledger: GroupReleases, counts: Sequence[PaperCount], method: str, delta: float) -> float:
+def paper_epsilon(declared: GroupReleases, counts: Sequence[PaperCount], method: str, delta: float) -> float:
     """Epsilon that Theorem 1 claims: ``method`` is ``BY_RDP`` (as its figures) or ``BY_TEXT``."""
     found: dict[tuple[float, float], int] = {}
     for count in counts:
-        key = ledger.noise_multiplier[count.group], ledger.rate[count.group]
+        key = declared.noise_multiplier[count.group], declared.rate[count.group]
         found[key] = found.get(key, 0) + count.charged
     terms = tuple(sorted((sigma, rate, n) for (sigma, rate), n in found.items() if n))
     return _composed(terms, method, delta)
 
 
-def paper_sources(ledger: GroupReleases) -> dict[str, str]:
-    """Theorem 1's claims for the ledger's protocol: name of the claim, and its method; maybe none.
+def paper_sources(declared: GroupReleases) -> dict[str, str]:
+    """Theorem 1's claims for the protocol of the declaration: name of the claim, and its method; maybe none.
 
     The paper draws workers independently of each other.
     """
-    equation = {"dp-ogl": "(17)", "dp-ogl+": "(18)"}.get(ledger.kind)
-    judged = equation and ledger.noised_by_masters and len(ledger.eras) == 1
-    if not judged or ledger.cohort or not all(m > 0 for m in ledger.noise_multiplier):
+    equation = {"dp-ogl": "(17)", "dp-ogl+": "(18)"}.get(declared.kind)
+    judged = equation and declared.noised_by_masters and len(declared.eras) == 1
+    if not judged or declared.cohort or not all(m > 0 for m in declared.noise_multiplier):
         return {}
     return {f"DP-OGL Thm. 1 {equation}, {method}": method for method in (BY_RDP, BY_TEXT)}
 
 
-def claims_pair(ledger: GroupReleases, unit: int, observer: int) -> bool:
+def claims_pair(declared: GroupReleases, unit: int, observer: int) -> bool:
     """Whether the paper claims anything for the pair: DP-OGL+ only for workers without a common group."""
-    kinds = ledger.kinds
+    kinds = declared.kinds
     mine, theirs = kinds.groups[kinds.of[unit]][0], kinds.groups[kinds.of[observer]][0]
-    return ledger.kind == "dp-ogl" or not set(mine) & set(theirs)
+    return declared.kind == "dp-ogl" or not set(mine) & set(theirs)
 
 
-def hops_of(ledger: GroupReleases) -> IntArray:
+def hops_of(declared: GroupReleases) -> IntArray:
     """Hops between every two groups, ``[M, M]``."""
-    return _distances(ledger.eras[0].groups, ledger.device_count, None)
+    return _distances(declared.eras[0].groups, declared.device_count, None)
 
 
-def hops_without(ledger: GroupReleases, kind: int) -> IntArray:
+def hops_without(declared: GroupReleases, kind: int) -> IntArray:
     """The unit is no link only if it is the last of its kind; else the groups stay as near as they were."""
-    alone = int(ledger.kinds.size[kind]) == 1
-    return _distances(ledger.eras[0].groups, ledger.device_count, kind if alone else None)
+    alone = int(declared.kinds.size[kind]) == 1
+    return _distances(declared.eras[0].groups, declared.device_count, kind if alone else None)
 
 
 @cache

@@ -28,27 +28,27 @@ _LARGEST = 1e200  # of a log-Sobolev constant's inverse: μ is 1 long before
 class Theorem2:
     """Theorem 2 for a plan that meets its conditions."""
 
-    ledger: GroupReleases
+    releases: GroupReleases
     source: str
     _inverse: dict[int, list[FloatArray]] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, plan: GroupPlan) -> Theorem2 | None:
         """``None`` unless groups are a string and stay one, everybody takes part, and the loss is convex."""
-        ledger = plan.ledger
+        declared = plan.releases
         convex = plan.spec.model is not None and plan.spec.model.kind == "softmax"
-        if plan.eras or not convex or any(rate < 1 for rate in ledger.rate) or not _is_string(ledger):
+        if plan.eras or not convex or any(rate < 1 for rate in declared.rate) or not _is_string(declared):
             return None
         return cls(
-            ledger, f"DP-OGL Thm. 2 {'(21)' if ledger.kind == 'dp-ogl' else '(22)'}, mu for smoothness 0"
+            declared, f"DP-OGL Thm. 2 {'(21)' if declared.kind == 'dp-ogl' else '(22)'}, mu for smoothness 0"
         )
 
     def epsilon(self, unit: int, observer: int, delta: float) -> float:
         """Epsilon claimed for one pair."""
-        ledger, orders = self.ledger, np.array(ORDERS)
+        declared, orders = self.releases, np.array(ORDERS)
         spent = np.zeros_like(orders)
-        for count in paper_counts(ledger, unit, observer):
-            single = orders / (2 * ledger.noise_multiplier[count.group] ** 2)
+        for count in paper_counts(declared, unit, observer):
+            single = orders / (2 * declared.noise_multiplier[count.group] ** 2)
             if count.common:
                 spent += count.charged * single
             else:
@@ -57,9 +57,9 @@ class Theorem2:
 
     def why(self, unit: int, observer: int, holds: bool) -> str:
         """One sentence."""
-        if self.ledger.kind == "dp-ogl+" and self.ledger.merge_every > 1:
+        if self.releases.kind == "dp-ogl+" and self.releases.merge_every > 1:
             return DP_OGL_PLUS if not holds else "nothing of this worker's data gets that far."
-        far = [c for c in paper_counts(self.ledger, unit, observer) if not c.common]
+        far = [c for c in paper_counts(self.releases, unit, observer) if not c.common]
         extra = sum(c.through_target for c in far)
         said = []
         if any(self._counted_releases(c) for c in far):
@@ -82,16 +82,16 @@ class Theorem2:
     def _counted_releases(self, count: PaperCount) -> int:
         if count.hops is None:
             return 0
-        a_step = self.ledger.merge_every if self.ledger.kind == "dp-ogl" else 1
-        return a_step * max(0, self.ledger.rounds // self.ledger.merge_every - count.hops + 1)
+        a_step = self.releases.merge_every if self.releases.kind == "dp-ogl" else 1
+        return a_step * max(0, self.releases.rounds // self.releases.merge_every - count.hops + 1)
 
     def _sum_of_products(self, unit: int, observer: int, count: PaperCount) -> FloatArray:
         """Sum over τ of (21)'s or (22)'s products of factors, at all orders."""
         total = np.zeros(len(ORDERS))
         if count.hops is None:
             return total
-        last = self.ledger.rounds // self.ledger.merge_every
-        a_step = self.ledger.merge_every if self.ledger.kind == "dp-ogl" else 1
+        last = self.releases.rounds // self.releases.merge_every
+        a_step = self.releases.merge_every if self.releases.kind == "dp-ogl" else 1
         for tau in range(count.hops, last + 1):
             product = np.ones(len(ORDERS))
             for group, step in self._steps_without_target(unit, observer, count, tau):
@@ -103,7 +103,7 @@ class Theorem2:
         self, unit: int, observer: int, count: PaperCount, tau: int
     ) -> Iterator[tuple[int, int]]:
         """Groups without the target that the information passes, and the step (from 1) it is passed in."""
-        kinds, hops = self.ledger.kinds, hops_of(self.ledger)
+        kinds, hops = self.releases.kinds, hops_of(self.releases)
         mine, theirs = kinds.groups[kinds.of[unit]][0], kinds.groups[kinds.of[observer]][0]
         assert count.hops is not None
         path, here = [count.group], count.group
@@ -112,8 +112,8 @@ class Theorem2:
             here = next(int(g) for g in np.flatnonzero(hops[here] == 1) if hops[g, end] < hops[here, end])
             path.append(here)
         path.reverse()  # the observer's group first
-        every = self.ledger.merge_every
-        if self.ledger.kind == "dp-ogl":
+        every = self.releases.merge_every
+        if self.releases.kind == "dp-ogl":
             for time in range(every * (tau - count.hops) + 1, every * tau + 1):
                 group = path[tau - time // every]
                 if group not in mine:
@@ -131,7 +131,7 @@ class Theorem2:
     def _least_factor(self, unit: int, observer: int) -> float:
         """The smallest factor used, at order 1 where all of them are least."""
         least = 1.0
-        for count in paper_counts(self.ledger, unit, observer):
+        for count in paper_counts(self.releases, unit, observer):
             if count.hops and self._counted_releases(count):
                 for group, step in self._steps_without_target(unit, observer, count, count.hops):
                     least = min(least, float(1 / (1 + 1 / self._inverse_constants(step)[group])))
@@ -140,23 +140,23 @@ class Theorem2:
     def _inverse_constants(self, step: int) -> FloatArray:
         """1 / (h̄ c²σ²) of every group at ``step``, by (46), its two cases as (58) has them, and (67)."""
         rows = self._inverse.setdefault(0, [])
-        state = self._inverse.setdefault(1, [np.zeros(self.ledger.group_count)])
-        ledger = self.ledger
-        incidence = ledger.kinds.incidence[0].astype(np.float64)
-        members = incidence * ledger.kinds.size[:, None]
+        state = self._inverse.setdefault(1, [np.zeros(self.releases.group_count)])
+        declared = self.releases
+        incidence = declared.kinds.incidence[0].astype(np.float64)
+        members = incidence * declared.kinds.size[:, None]
         sizes = members.sum(axis=0)
-        noise = (np.array(ledger.clip) * np.array(ledger.noise_multiplier)) ** 2
-        if ledger.in_intervals:
-            noise = noise * ledger.merge_every
+        noise = (np.array(declared.clip) * np.array(declared.noise_multiplier)) ** 2
+        if declared.in_intervals:
+            noise = noise * declared.merge_every
         while len(rows) < step:
             start = state[-1]
             merged = np.minimum(incidence @ start, _LARGEST)  # Σ 1/b over a worker's groups, a kind
             per_worker = np.where(incidence > 0, merged[:, None], 0.0)
-            if not ledger.in_intervals and len(rows) % ledger.merge_every:
+            if not declared.in_intervals and len(rows) % declared.merge_every:
                 per_worker = incidence * start
             summed = 4 * (members * per_worker).sum(axis=0)  # (1 + (1 + ηβ)^L)² = 4 for smoothness 0
             inside = start
-            for _ in range(ledger.merge_every - 1 if ledger.in_intervals else 0):
+            for _ in range(declared.merge_every - 1 if declared.in_intervals else 0):
                 inside = np.minimum(inside + sizes**2 * 4 * sizes * inside, _LARGEST)
                 summed = np.minimum(summed + 4 * sizes * inside, _LARGEST)
             rows.append(np.minimum((start + sizes**2 * summed) / noise, _LARGEST))
@@ -164,10 +164,10 @@ class Theorem2:
         return np.maximum(rows[step - 1], 1e-300)
 
 
-def _is_string(ledger: GroupReleases) -> bool:
+def _is_string(declared: GroupReleases) -> bool:
     """Definition 7: nobody in more than two groups, and the group graph is one path."""
-    hops = hops_of(ledger)
-    if any(len(rows[0]) > 2 for rows in ledger.kinds.groups) or (hops == UNREACHED).any():
+    hops = hops_of(declared)
+    if any(len(rows[0]) > 2 for rows in declared.kinds.groups) or (hops == UNREACHED).any():
         return False
     degrees = (hops == 1).sum(axis=1)
     return len(hops) == 1 or (int((degrees == 1).sum()) == 2 and int(degrees.max()) <= 2)

@@ -32,7 +32,7 @@ def h2fdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
     if not isinstance(formula, NoiseByFormula) or plan.tree.depth > 2:
         return ()
     condition = _condition(plan, formula.epsilon)
-    asked = [(pair, unit) for pair in plan.ledger.pair_classes() for unit in claimed_units(plan)]
+    asked = [(pair, unit) for pair in plan.releases.pair_classes() for unit in claimed_units(plan)]
     semi_honest = [(pair, unit) for pair, unit in asked if _is_semi_honest(plan, pair)]
     return tuple(_claim(plan, *one, formula.epsilon, delta, condition) for one in semi_honest)
 
@@ -51,7 +51,7 @@ def _claim(plan: TreePlan, pair: PairClass, unit: str, claimed: float, delta: fl
     why = _why_of_record(plan, best) if unit == "record" else _why_of_device(plan, pair)
     if best.epsilon <= claimed * (1 + 1e-9):
         why = "the noise that this observer cannot take off is more than the formula asked for."
-    observer, why = plan.ledger.party_name(pair.observer), f"{why.removesuffix('.')}; {condition}."
+    observer, why = plan.releases.party_name(pair.observer), f"{why.removesuffix('.')}; {condition}."
     return Claim(_H2FDP, f"{unit}:{pair.unit}", observer, claimed, best.epsilon, why)
 
 
@@ -79,7 +79,7 @@ def _why_of_device(plan: TreePlan, pair: PairClass) -> str:
         "Prop. 3.1 shrinks the noise by the record sampling rate q, but a device takes part whatever the "
         "records drawn, so at device level q amplifies nothing (H1)"
     )
-    if pair.observer != Party("public") and len(plan.ledger.steps_of(plan.tree.leaf_of(pair.unit))) > 1:
+    if pair.observer != Party("public") and len(plan.releases.steps_of(plan.tree.leaf_of(pair.unit))) > 1:
         why += (
             "; edge and global releases each spend the whole (ε, δ), and this observer is charged both (H3)"
         )
@@ -88,8 +88,8 @@ def _why_of_device(plan: TreePlan, pair: PairClass) -> str:
 
 def _why_of_record(plan: TreePlan, best: EpsilonBound) -> str:
     """Definition 2.1 is about one element; what Prop. 3.1 leaves out there."""
-    if plan.ledger.batches.rates is None:
-        return f"nothing amplifies for one record: {plan.ledger.batches.why_not_drawn} (H1)."
+    if plan.releases.batches.rates is None:
+        return f"nothing amplifies for one record: {plan.releases.batches.why_not_drawn} (H1)."
     return (
         "Prop. 3.1 takes the rate q of one local step; a message holds several, and once the record is drawn "
         f"all that follows may move by twice its clip (H1): {best.how}."

@@ -61,7 +61,7 @@ class Noisers:
 
 def noisers_of(plan: TreePlan) -> Noisers:
     """Who adds noise at the global aggregation of ``plan``."""
-    facts, classes = plan.ledger.steps[-1], plan.ledger.classes
+    facts, classes = plan.releases.steps[-1], plan.releases.classes
     loud = np.bincount(classes.leaf, weights=(classes.variance(facts.device_std) > 0) * classes.count)
     share = plan.participants.drawn / plan.tree.devices
     return Noisers(
@@ -111,10 +111,10 @@ def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
     if not isinstance(stated, NoiseByMultiplier) or stated.placement is None:
         return ()
     noisers = noisers_of(plan)
-    rounds = plan.ledger.rounds
+    rounds = plan.releases.rounds
     each = epsilon_by_old_conversion(stated.multiplier, plan.participants.rate, rounds, delta)
     found = []
-    for pair in plan.ledger.pair_classes():
+    for pair in plan.releases.pair_classes():
         count = _claimed_noisers(plan, pair, noisers)
         if not count:
             continue
@@ -126,7 +126,7 @@ def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
                 Claim(
                     f"HDP {what}, {noisers.case}: ε" + (f"/√{count:g}" if count != 1 else ""),
                     f"{unit}:{pair.unit}",
-                    plan.ledger.party_name(pair.observer),
+                    plan.releases.party_name(pair.observer),
                     claimed,
                     rigorous,
                     _explain_claim(plan, pair, claimed, rigorous),
@@ -140,8 +140,8 @@ def _claimed_noisers(plan: TreePlan, pair: PairClass, noisers: Noisers) -> float
     if pair.relation.kind in ("cloud", "public"):
         return noisers.total
     if pair.relation.kind == "peer":
-        return noisers.total if plan.ledger.elections else 0.0
-    facts, classes, leaf = plan.ledger.steps[-1], plan.ledger.classes, plan.tree.leaf_of(pair.unit)
+        return noisers.total if plan.releases.elections else 0.0
+    facts, classes, leaf = plan.releases.steps[-1], plan.releases.classes, plan.tree.leaf_of(pair.unit)
     own = pair.relation.kind == "own-edge"
     all_noisy = all(classes.variance(facts.device_std)[number] > 0 for number in classes.of_leaf(leaf))
     return float(plan.participants.drawn[leaf]) if own and all_noisy else 0.0
@@ -154,7 +154,7 @@ def _explain_claim(plan: TreePlan, pair: PairClass, claimed: float, rigorous: fl
     if pair.relation.kind == "cloud":
         reasons.append(
             "the cloud meets the sum of the zones before its own noise, which protects nobody from it (D1)"
-            if plan.ledger.hop(0) != "plain"
+            if plan.releases.hop(0) != "plain"
             else "the cloud meets every zone's message before the sum, with that zone's noise only (D1, D3)"
         )
     elif pair.relation.kind == "peer":
@@ -163,7 +163,7 @@ def _explain_claim(plan: TreePlan, pair: PairClass, claimed: float, rigorous: fl
         reasons.append(
             "without secure aggregation the supernode meets every device's message by itself, with no noise "
             "but the device's own (D3)"
-            if plan.ledger.hop(plan.tree.depth - 1) == "plain"
+            if plan.releases.hop(plan.tree.depth - 1) == "plain"
             else "the supernode meets the sum of the devices that are there, and no other noise (D1)"
         )
     if plan.participants.kind != "all":

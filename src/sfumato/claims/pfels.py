@@ -29,7 +29,7 @@ def pfels_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
     air, noise = plan.air, plan.spec.privacy.noise
     if air is None or not isinstance(noise, NoiseByFormula):
         return ()
-    pairs = [pair for pair in plan.ledger.pair_classes() if _paper_speaks_of(plan, pair)]
+    pairs = [pair for pair in plan.releases.pair_classes() if _paper_speaks_of(plan, pair)]
     return tuple(claim for pair in pairs for claim in _claims_of_pair(plan, air, pair, noise.epsilon, delta))
 
 
@@ -45,13 +45,13 @@ def _claims_of_pair(
     plan: TreePlan, air: AirPlan, pair: PairClass, claimed: float, delta: float
 ) -> Iterator[Claim]:
     neighbours, rounds = plan.spec.privacy.neighbours, plan.spec.training.rounds
-    unit, observer = f"device:{pair.unit}", plan.ledger.party_name(pair.observer)
-    one = plan.ledger.after(1).exposures(pair.unit, (pair.observer,))
+    unit, observer = f"device:{pair.unit}", plan.releases.party_name(pair.observer)
+    one = plan.releases.after(1).exposures(pair.unit, (pair.observer,))
     hidden = all(exposure.draw_hidden for exposure in one)
     # nothing amplifies for who sees the draw: its one round is one that the unit takes part in
     if not hidden:
         one = tuple(exposure.without_draws() for exposure in one)
-    all_rounds = plan.ledger.exposures(pair.unit, (pair.observer,))
+    all_rounds = plan.releases.exposures(pair.unit, (pair.observer,))
     for exposures, what in ((one, "one round"), (all_rounds, f"all {rounds:,} rounds")):
         bounds: dict[str, EpsilonBound] = {
             e.bound_name: bound_epsilon(e, delta=delta, neighbours=neighbours) for e in exposures
@@ -91,7 +91,7 @@ def _explain_claim(plan: TreePlan, air: AirPlan, exposure: Exposure, what: str, 
             "this observer sees who is drawn, so drawing amplifies nothing: one round is one that the device "
             "takes part in (P3)"
         )
-    elif plan.ledger.steps[-1].reveals_draw:
+    elif plan.releases.steps[-1].reveals_draw:
         parts.append(
             "the strength of the received sum (beta) depends on who is drawn and can be heard, so drawing "
             "amplifies nothing"

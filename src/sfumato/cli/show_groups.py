@@ -129,7 +129,7 @@ class GroupSummary:
         return f"each group samples its workers with probability {_format_range(plan.rates)}, every {span}"
 
     def _faults(self) -> str:
-        faults, least = self.plan.spec.faults, self.plan.ledger.least_survivors
+        faults, least = self.plan.spec.faults, self.plan.releases.least_survivors
         assert faults is not None
         said = list(describe_dropouts(faults))
         if any(any(row) for row in least):

@@ -116,7 +116,7 @@ def tree_round_costs(plan: TreePlan, parameters: int) -> RoundCosts:
         leaf_of, each = era.tree.leaves_of(chosen), list[Cost]()
         for index, aggregation in enumerate(era.aggregations):
             devices = chosen[era.sends(index)[leaf_of]]
-            both = era.ledger.steps[index].leaf_broadcasts
+            both = era.releases.steps[index].leaf_broadcasts
             also = None if both is None else chosen[both[leaf_of]]
             sent = hop(era, number, index, devices)
             each.append(prices.aggregation(aggregation.tier, devices, sent, also))
@@ -131,7 +131,7 @@ def _loudest(
     """A superposed transmission of messages that are as long as their bounds."""
     sending, sent = sending_of(plan, air, number, index, devices, parameters), air.coordinates(parameters)
     leaves = plan.tree.leaves_of(devices)
-    bounds = plan.ledger.steps[index].message_norm[leaves]
+    bounds = plan.releases.steps[index].message_norm[leaves]
     noise = sent * (sending.amplitude * plan.device_stds_of(index, devices) / bounds) ** 2 * sending.sends
     most = np.minimum(sending.amplitude**2 + noise, np.maximum(sending.limit, noise))
     energy: FloatArray = np.bincount(leaves, most, plan.tree.leaf_count).astype(np.float64)

@@ -1,8 +1,9 @@
 """How the releases of one exposed set depend on the sources, where sets are chosen by the noise (groups).
 
-The set of an exposure is held, and the ledger is evaluated for it with every source at intensity 1, and once
-more for each source at intensity 2. Groups draw their participants by themselves, so ε is that of several
-components: the releases that nobody is drawn for are one, and every draw of its own kind is another one.
+The set of an exposure is held, and the declaration is evaluated for it with every source at intensity 1, and
+once more for each source at intensity 2. Groups draw their participants by themselves, so ε is that of
+several components: the releases that nobody is drawn for are one, and every draw of its own kind is another
+one.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from sfumato.schedule.base import Plan
 from sfumato.schedule.rows.observers import ObservedUnit
 
 
-class SetChoosingLedger(Protocol):
-    """A ledger that chooses what to charge by the noise, and can be told instead."""
+class SetChoosingReleases(Protocol):
+    """A declaration that chooses what to charge by the noise, and can be told instead."""
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The exposed set of ``exposure``, at the noise of this ledger."""
+        """The exposed set of ``exposure``, at the noise of this declaration."""
 
 
 def responses_of(
     response: PlanResponse, pair: ObservedUnit, exposure: Exposure
 ) -> Iterator[ComposedResponse]:
     """One response for each sound way to charge ``pair`` for the set of ``exposure``."""
-    base, *probes = (_ledger(plan) for plan in (response.base, *response.probes))
+    base, *probes = (_declared(plan) for plan in (response.base, *response.probes))
     held = base.exposure_like(exposure, pair.device, pair.coalition)
-    probed = [ledger.exposure_like(exposure, pair.device, pair.coalition) for ledger in probes]
+    probed = [declared.exposure_like(exposure, pair.device, pair.coalition) for declared in probes]
     delta = response.base.spec.privacy.delta
     record = pair_charge(response.base, pair).record
     neighbours: Neighbours = "replace" if record is not None else response.base.spec.privacy.neighbours
@@ -56,8 +57,8 @@ def responses_of(
                     yield built
 
 
-def _ledger(plan: Plan) -> SetChoosingLedger:
-    return cast("SetChoosingLedger", plan.ledger)
+def _declared(plan: Plan) -> SetChoosingReleases:
+    return cast("SetChoosingReleases", plan.releases)
 
 
 def _same_releases(way: Exposure, other: Exposure) -> Exposure | None:

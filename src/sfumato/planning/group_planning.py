@@ -48,7 +48,7 @@ class GroupPlanning:
         """Groups that a symmetry exchanges which keeps every named party in its place, as one source."""
         noise = plan.spec.privacy.noise
         assert isinstance(noise, NoiseBySource)  # a resolved spec with noise lists its sources
-        orbits = plan.ledger.pairs.group_orbits(named)
+        orbits = plan.releases.pairs.group_orbits(named)
         alike: defaultdict[Hashable, list[str]] = defaultdict(list)
         for row in noise.sources:
             for owner in row.owners:
@@ -94,8 +94,8 @@ class GroupPlanning:
         """The number of ``units``, or of all devices in the same position as one of them."""
         if not alike:
             return len(units)
-        classes = dict(plan.ledger.pairs.unit_classes)
-        return sum(classes[kind] for kind in {int(plan.ledger.kinds.of[unit]) for unit in units})
+        classes = dict(plan.releases.pairs.unit_classes)
+        return sum(classes[kind] for kind in {int(plan.releases.kinds.of[unit]) for unit in units})
 
     def plan_least_noise(
         self, problem: PlanProblem, targets: Sequence[EpsilonTarget]

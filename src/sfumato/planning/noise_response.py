@@ -1,6 +1,6 @@
 """The variance of every release of a pair, as a linear function of the sources' intensities.
 
-This module has no rules of visibility of its own. The ledger of the tree is evaluated with every source at
+This module has no rules of visibility of its own. The releases of the tree are evaluated with every source at
 intensity 1, and once more for each source with that source at intensity 2; the differences are the
 coefficients.
 

@@ -144,7 +144,7 @@ def _epsilons_without_target(plan: Plan, targets: Sequence[EpsilonTarget]) -> It
     """
     kinds = _kinds_without_target({target.observer for target in targets})
     found: defaultdict[str, list[ObservedUnit]] = defaultdict(list)
-    for pair in plan.ledger.pair_classes():
+    for pair in plan.releases.pair_classes():
         for kind in kinds:
             if is_of_kind(pair, kind) and not (
                 plan.classes_share_trust and plan.trusts(pair.observer, pair.unit)

@@ -78,7 +78,7 @@ def resolve_to_plan(spec: Spec) -> Plan:
         )
         raise SpecError("privacy.clip.kind", "example", allowed)
     plan = resolve(spec)
-    require_record_rates(plan.spec, plan.places, plan.ledger.batches)
+    require_record_rates(plan.spec, plan.places, plan.releases.batches)
     return plan
 
 
@@ -126,6 +126,6 @@ def _pair_targets(
 
 def _observer_of(plan: Plan, pair_target: PairTarget) -> str:
     """The observer that a target names, and which party of a pair that is where it names a kind."""
-    name = ",".join(plan.ledger.party_name(party) for party in pair_target.pair.coalition)
+    name = ",".join(plan.releases.party_name(party) for party in pair_target.pair.coalition)
     named = pair_target.target.observer
     return f"{named} {name}" if named in OBSERVER_KINDS and named != name else named

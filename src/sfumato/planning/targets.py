@@ -82,7 +82,7 @@ def pairs_of(plan: Plan, target: EpsilonTarget) -> list[ObservedUnit]:
     if target.observer in OBSERVER_KINDS:
         found = [
             observed_pair(plan, pair.unit, (pair.observer,), pair.pair_count)
-            for pair in plan.ledger.pair_classes()
+            for pair in plan.releases.pair_classes()
             if is_of_kind(pair, target.observer)
         ]
     else:
@@ -90,7 +90,7 @@ def pairs_of(plan: Plan, target: EpsilonTarget) -> list[ObservedUnit]:
         members = {party.index for party in coalition if party.kind == "device"}
         found = [
             observed_pair(plan, units.unit, coalition, units.count)
-            for units in plan.ledger.units_outside(members)
+            for units in plan.releases.units_outside(members)
         ]
     if not found:
         raise SpecError(
@@ -106,13 +106,13 @@ def observed_pair(plan: Plan, unit: int, coalition: tuple[Party, ...], stands_fo
 
 def is_sampled(plan: Plan) -> bool:
     """Whether participants or records are drawn, so that ε takes long to compute."""
-    of_records = main_unit(plan.spec) == "record" and plan.ledger.batches.rates is not None
+    of_records = main_unit(plan.spec) == "record" and plan.releases.batches.rates is not None
     return plan.is_sampled or of_records
 
 
 def pair_charge(plan: Plan, pair: ObservedUnit) -> PairCharge:
     """How ``pair`` is charged."""
-    return pair.charge(plan, plan.ledger)
+    return pair.charge(plan, plan.releases)
 
 
 def guarantee(plan: Plan, pair: ObservedUnit) -> Guarantee:

@@ -102,10 +102,10 @@ class TreePlanning:
 
         Where devices move: of those that are always under the same leaves as one of ``units``.
         """
-        if isinstance(plan.ledger, MovingReleases):
-            numbers = plan.ledger.pairs.of_device
+        if isinstance(plan.releases, MovingReleases):
+            numbers = plan.releases.pairs.of_device
             return int(np.isin(numbers, numbers[list(units)]).sum())
-        tree, orbits = plan.tree, plan.ledger.leaf_classes
+        tree, orbits = plan.tree, plan.releases.leaf_classes
         leaves = [tree.leaf_of(unit) for unit in units]
         wanted = np.isin(orbits, orbits[leaves]) if alike else np.isin(np.arange(tree.leaf_count), leaves)
         return int(tree.devices[wanted].sum())
@@ -153,7 +153,7 @@ def _exchangeable_classes(plan: TreePlan, named: frozenset[Party]) -> tuple[IntA
     Where devices move or trust changes, no two edges are taken as alike.
     """
     tree = plan.tree
-    orbits = np.arange(tree.leaf_count) if plan.eras else plan.ledger.leaf_classes
+    orbits = np.arange(tree.leaf_count) if plan.eras else plan.releases.leaf_classes
     numbers: dict[Hashable, int] = {}
 
     def class_number(key: Hashable) -> int:

@@ -45,24 +45,24 @@ class CertifiedPair:
 
 
 def certificates_of(
-    ledger: DeclaredReleases, pairs: Iterable[CertifiedPair], *, neighbours: Neighbours, by_filter: bool
+    declared: DeclaredReleases, pairs: Iterable[CertifiedPair], *, neighbours: Neighbours, by_filter: bool
 ) -> dict[str, Any]:
     """The certificates of ``pairs``, in their order.
 
     Args:
-        ledger: that the guarantees were computed from.
+        declared: that the guarantees were computed from.
         pairs: the rows.
         neighbours: the relation of the spec.
         by_filter: whether a privacy filter holds the budgets.
     """
-    writer = _Writer(ledger, neighbours, by_filter)
+    writer = _Writer(declared, neighbours, by_filter)
     rows = [writer.row(pair) for pair in pairs]
     return {"format": CERTIFICATE_FORMAT, "releases": writer.releases, "rows": rows}
 
 
 class _Writer:
-    def __init__(self, ledger: DeclaredReleases, neighbours: Neighbours, by_filter: bool) -> None:
-        self._ledger, self._neighbours, self._by_filter = ledger, neighbours, by_filter
+    def __init__(self, declared: DeclaredReleases, neighbours: Neighbours, by_filter: bool) -> None:
+        self._ledger, self._neighbours, self._by_filter = declared, neighbours, by_filter
         self.releases: list[dict[str, Any]] = []
         self._numbers: dict[tuple[Release, tuple[tuple[str, float], ...]], int] = {}
 

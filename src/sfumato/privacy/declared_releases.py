@@ -126,7 +126,7 @@ class DeclaredReleases(Protocol):
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
-        """The smallest sound bound that an exposure of this ledger gives.
+        """The smallest sound bound that an exposure of this declaration gives.
 
         Beside another bound of the pair, ``known``, a larger one may be charged more coarsely
         (`composed_epsilon`).
@@ -147,14 +147,14 @@ class DeclaredReleases(Protocol):
         """The devices outside ``members`` by classes that a coalition of ``members`` cannot tell apart."""
 
     def after(self, rounds: int) -> Self:
-        """The ledger of the first ``rounds`` rounds."""
+        """The releases of the first ``rounds`` rounds."""
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as JSON."""
 
 
 def bounds_of(
-    ledger: DeclaredReleases, exposures: Sequence[Exposure], *, delta: float, neighbours: Neighbours
+    declared: DeclaredReleases, exposures: Sequence[Exposure], *, delta: float, neighbours: Neighbours
 ) -> dict[str, EpsilonBound]:
     """The bound of every exposure of one pair, by name; of those that charge the same, once."""
     found: dict[str, EpsilonBound] = {}
@@ -162,7 +162,7 @@ def bounds_of(
         same = next((other for other in exposures[:number] if exposure.charges_what(other)), None)
         if same is None:
             known = min((bound.epsilon for bound in found.values()), default=math.inf)
-            bound = ledger.bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
+            bound = declared.bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
         else:
             bound = found[same.bound_name]
         found[exposure.bound_name] = replace(bound, exposed=exposure.exposed, gap=exposure.gap)
@@ -174,7 +174,7 @@ class PairCharge:
     """One pair of a unit and a coalition.
 
     Attributes:
-        ledger: the declared releases.
+        declared: the declared releases.
         device: the unit, or the device of the record.
         coalition: who observes it.
         neighbours: the relation of the spec.
@@ -183,7 +183,7 @@ class PairCharge:
             where there is none.
     """
 
-    ledger: DeclaredReleases
+    releases: DeclaredReleases
     device: int
     coalition: tuple[Party, ...]
     neighbours: Neighbours
@@ -193,7 +193,7 @@ class PairCharge:
     @classmethod
     def of(
         cls,
-        ledger: DeclaredReleases,
+        declared: DeclaredReleases,
         kind: str,
         device: int,
         coalition: Sequence[Party],
@@ -205,26 +205,26 @@ class PairCharge:
         """For a unit of ``kind``: ``device``, or ``record``; the other arguments as of `RecordCharge.of`."""
         members = tuple(coalition)
         if kind != "record":
-            return cls(ledger, device, members, neighbours, None)
+            return cls(declared, device, members, neighbours, None)
 
         def towards(observers: tuple[Party, ...], larger: PairCharge | None) -> PairCharge:
             record = RecordCharge.of(
-                ledger, device, observers, neighbours=neighbours, drawn_like=drawn_like, by_filter=by_filter
+                declared, device, observers, neighbours=neighbours, drawn_like=drawn_like, by_filter=by_filter
             )
-            return cls(ledger, device, observers, neighbours, record, larger)
+            return cls(declared, device, observers, neighbours, record, larger)
 
-        wider = ledger.larger_coalition(device, members)
+        wider = declared.larger_coalition(device, members)
         return towards(members, None if wider is None else towards(wider, None))
 
     @cached_property
     def exposures(self) -> tuple[Exposure, ...]:
         """One exposure a bound."""
-        return self.ledger.exposures(self.device, self.coalition)
+        return self.releases.exposures(self.device, self.coalition)
 
     def bounds(self, delta: float) -> dict[str, EpsilonBound]:
         """Every bound towards the coalition itself, by name."""
         if self.record is None:
-            return bounds_of(self.ledger, self.exposures, delta=delta, neighbours=self.neighbours)
+            return bounds_of(self.releases, self.exposures, delta=delta, neighbours=self.neighbours)
         return {
             e.bound_name: replace(
                 self.record.bound_epsilon(e, delta=delta, ways=self._ways_of_record[e.bound_name]),

@@ -237,7 +237,7 @@ class RecordCharge:
     @classmethod
     def of(
         cls,
-        ledger: DeclaredReleases,
+        declared: DeclaredReleases,
         device: int,
         coalition: Sequence[Party],
         *,
@@ -246,12 +246,12 @@ class RecordCharge:
         by_filter: bool = False,
     ) -> RecordCharge:
         """For a record of ``device``, drawn as often as one of ``drawn_like``; by default, as its own."""
-        batches = ledger.batches
+        batches = declared.batches
         rate = None
         if batches.rates is not None:
             rate = float(batches.rates[device if drawn_like is None else drawn_like])
         relation: RecordNeighbours = "replace" if neighbours == "replace" else "zero-out"
-        drawn = ledger.record_releases(device, coalition)
+        drawn = declared.record_releases(device, coalition)
         steps = sum(part.count for part in drawn) if batches.step_multiplier else 0
         return cls(rate, drawn, batches.why_not_drawn, relation, by_filter, steps)
 

@@ -1,4 +1,4 @@
-"""Records what an observer receives, as vectors; who receives what is the ledger's word alone.
+"""Records what an observer receives, as vectors; who receives what is declared, and not decided here.
 
 In a run folder::
 
@@ -48,7 +48,7 @@ class ObserverPosition(Protocol):
     """The position of a coalition in a topology."""
 
     def view(self, number: int, index: int) -> CoalitionView:
-        """What it receives in an aggregation, as the ledger says."""
+        """What it receives in an aggregation, as declared."""
 
     def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
         """Whom parties of a tier send to, ``[p]``."""
@@ -72,9 +72,9 @@ class TreeObserverPosition:
         A member that is elected supernode receives as one, and an elected supernode knows what it sends.
         """
         plan = self.plan.at(number)
-        ledger, last = plan.ledger, plan.tree.depth - 1
+        declared, last = plan.releases, plan.tree.depth - 1
         members = list(self.coalition)
-        if ledger.elections:
+        if declared.elections:
             terms = turnout_of(self.plan, number, index, draw_participants(self.plan, number)).terms
             for leaf, served in enumerate(terms):
                 office, holders = Party("node", last, leaf), [Party("device", 0, d) for d in served]
@@ -82,7 +82,7 @@ class TreeObserverPosition:
                     members += holders
                 elif any(holder in self.coalition for holder in holders):
                     members.append(office)
-        return ledger.view(tuple(dict.fromkeys(members)), index)
+        return declared.view(tuple(dict.fromkeys(members)), index)
 
     def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
         """Whom they send to; see `ObserverPosition`."""
@@ -106,7 +106,7 @@ class GroupObserverPosition:
 
     def view(self, number: int, index: int) -> CoalitionView:
         """What it receives; see `ObserverPosition`."""
-        return self.plan.ledger.view(self.coalition, number + 1)
+        return self.plan.releases.view(self.coalition, number + 1)
 
     def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
         """Whom they send to: a worker's message of aggregation ``index`` goes to that group."""
@@ -186,7 +186,7 @@ def observer_name(plan: Plan, names: str, *, place: ErrorPlace) -> str:
     """
     require_fixed_clip(plan.spec, "a recorded view has vectors of the model's length only")
     coalition = parse_coalition(names, plan.parties, place=place)
-    return ",".join(plan.ledger.party_name(party) for party in coalition)
+    return ",".join(plan.releases.party_name(party) for party in coalition)
 
 
 def recorder_of(plan: Plan, name: str, parameters: int) -> Recorder:

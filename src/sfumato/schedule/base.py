@@ -51,7 +51,7 @@ class Plan(Protocol):
         """What the user should hear."""
 
     @property
-    def ledger(self) -> DeclaredReleases:
+    def releases(self) -> DeclaredReleases:
         """The facts for the accountant."""
 
     @property

@@ -124,7 +124,7 @@ class GroupPlan:
     @property
     def rounds_are_alike(self) -> bool:
         """Not so where groups change or messages may be lost."""
-        return not (self.eras or self.ledger.least_survivors)
+        return not (self.eras or self.releases.least_survivors)
 
     @property
     def classes_share_trust(self) -> bool:
@@ -202,7 +202,7 @@ class GroupPlan:
         return (self.spec.training.local_steps or 1) * (self.merge_every if self.by_interval else 1)
 
     @cached_property
-    def ledger(self) -> GroupReleases:
+    def releases(self) -> GroupReleases:
         """The same facts for the accountant; without a clip there is no noise, and any bound will do."""
         transport: Literal["plain", "secure-aggregation"] = "plain"
         shares: tuple[int, ...] = ()

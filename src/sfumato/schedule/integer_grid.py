@@ -4,7 +4,7 @@ A device quantises its share of the global average: its message times the weight
 the public denominator. So sums are exact at every tier, an average is a sum read in other units, and rounding
 happens in one place, before any noise. Devices and nodes add discrete Gaussians on the grid.
 
-Two things cost, and a little more noise pays for both, so that every multiplier is at least the ledger's:
+Two things cost, and a little more noise pays for both, so that every multiplier is at least the declared one:
 rounding makes a message, or what a record moves it by, longer (`IntegerGrid.inflation`), and discrete
 Gaussians of `FEWEST_STEPS` steps and more are roundings of slightly smaller Gaussians (`HEADROOM`). Where a
 record moves a message by single gradients, a message is never clipped and never rounded again: there is room
@@ -46,8 +46,8 @@ class IntegerGrid:
         secure: for every tier, whether its nodes receive under masks: modulo 2^32.
         shares: what a message of each leaf is multiplied by: its share of the global average, ``[leaves]``.
         scale: steps per unit of the global average.
-        inflation: noise to add over noise in the ledger.
-        unit: of the ledger's figures, in this round.
+        inflation: noise to add over noise in the declaration.
+        unit: of the declared figures, in this round.
         dimension: coordinates.
         room: steps that are added to the length of a message, so that rounding always keeps within it.
     """
@@ -71,7 +71,7 @@ class IntegerGrid:
 
         Args:
             leaf: which.
-            bound: of the message, in units of the ledger (`message_lengths`).
+            bound: of the message, in units of the declaration (`message_lengths`).
             std: of its noise, likewise.
         """
         share = float(self.shares[leaf]) * self.unit
@@ -90,7 +90,7 @@ class IntegerGrid:
 
 
 def message_lengths(plan: TreePlan, index: int, devices: IntArray, dimension: int) -> FloatArray:
-    """How long the message of each of ``devices`` may be at aggregation ``index``, in units of the ledger.
+    """How long the message of each of ``devices`` may be at aggregation ``index``, in declared units.
 
     Where gradients of examples are clipped, a batch may hold all records of a device, and local steps may
     have noise. That noise is longer with probability below 1e-17; then the message is clipped.
@@ -98,7 +98,7 @@ def message_lengths(plan: TreePlan, index: int, devices: IntArray, dimension: in
     bounds = plan.example_bounds_of(index, devices) * (1 + _FLOAT_SLACK * _moves_by_gradient(plan))
     if not plan.spec.privacy.clips_examples:
         return bounds
-    rates, batch_size = plan.ledger.batches.rates, plan.spec.training.batch_size
+    rates, batch_size = plan.releases.batches.rates, plan.spec.training.batch_size
     assert rates is not None  # what is refused sees to it
     assert batch_size != "all"  # the spec's own checks do
     with np.errstate(divide="ignore"):
@@ -111,7 +111,7 @@ def message_lengths(plan: TreePlan, index: int, devices: IntArray, dimension: in
 def _moves_by_gradient(plan: TreePlan) -> bool:
     """Whether a record moves a message by single clipped gradients, as it is drawn into mini-batches."""
     clip = plan.spec.privacy.clip
-    return clip is not None and clip.kind != "update" and plan.ledger.batches.rates is not None
+    return clip is not None and clip.kind != "update" and plan.releases.batches.rates is not None
 
 
 def ring_of(plan: TreePlan, number: int, index: int, devices: IntArray, dimension: int) -> IntegerGrid:
@@ -173,7 +173,7 @@ def _require_fine_enough(plan: TreePlan, index: int, ring: IntegerGrid, noises: 
     """Refuse a grid on which noise is no Gaussian, or rounding costs too much; ``noises`` of devices."""
     quietest = [noises[noises > 0] * ring.scale * ring.inflation]
     for tier in range(plan.tree.depth):
-        std = plan.ledger.steps[index].node_std[tier]
+        std = plan.releases.steps[index].node_std[tier]
         quietest.append(std[std > 0] * ring.unit * ring.weights[tier][std > 0] * ring.scale * ring.inflation)
     fewest = min((float(q.min()) for q in quietest if len(q)), default=math.inf)
     if fewest < FEWEST_STEPS or ring.inflation > 2:
@@ -205,7 +205,7 @@ def _largest_masked_sums(
     weights: tuple[FloatArray, ...],
 ) -> Iterator[tuple[int, float, float]]:
     """Of the largest sum under masks at every tier: vectors, length and noise it may have at most."""
-    tree, facts = plan.tree, plan.ledger.steps[index]
+    tree, facts = plan.tree, plan.releases.steps[index]
     first = tree.first_device[:-1]
     parties, length = tree.devices.astype(np.float64), np.add.reduceat(lengths, first)
     variance = np.add.reduceat(noises**2, first)

@@ -202,5 +202,5 @@ def with_plan_of_every_tree(plan: TreePlan, rounds: TreeRounds, releases: Sequen
     eras = []
     for (first, tree), facts in zip(rounds.trees, releases, strict=True):
         noise, cohort = noise_in(tree, plan.noise, rounds.trees), participants_of(plan.spec, tree)
-        eras.append((first, replace(plan, tree=tree, participants=cohort, noise=noise, ledger=facts)))
+        eras.append((first, replace(plan, tree=tree, participants=cohort, noise=noise, releases=facts)))
     return replace(plan, eras=tuple(eras))

@@ -37,10 +37,10 @@ class TreePlan:
         aggregations: of one round.
         participants: who takes part.
         noise: multipliers by source.
-        ledger: the same facts for the accountant.
+        releases: the same facts for the accountant.
         notes: what the user should hear.
         eras: the plans from which round (from 0) on, where devices move or trust changes; all that is said
-            here is of the first rounds then, but for the ledger. Of a run with control, that of every round
+            here is of the first rounds then, but for ``releases``. Of a run with control, that of every round
             it played (`schedule.control.realised`).
     """
 
@@ -49,7 +49,7 @@ class TreePlan:
     aggregations: tuple[Aggregation, ...]
     participants: TreeParticipants
     noise: NoisePlan
-    ledger: TreeReleases
+    releases: TreeReleases
     notes: tuple[str, ...]
     eras: tuple[tuple[int, TreePlan], ...] = ()
 
@@ -127,7 +127,7 @@ class TreePlan:
         if self.eras:
             return True  # edges without a bound are in no class together
         trusted = [tier.trusted[self.tree.paths[:, depth]] for depth, tier in enumerate(self.tree.tiers)]
-        classes = self.ledger.leaf_classes
+        classes = self.releases.leaf_classes
         told = {(int(number), *map(bool, flags)) for number, *flags in zip(classes, *trusted, strict=True)}
         return len(told) == len(np.unique(classes))
 
@@ -138,23 +138,23 @@ class TreePlan:
         Over the air the receiver's noise is on every sum. In a plain message only the device's own noise is,
         in a masked sum that of all devices of the edge.
         """
-        hop = self.ledger.hop(self.tree.depth - 1)
+        hop = self.releases.hop(self.tree.depth - 1)
         if self.tree.depth == 1 or hop == "air":
             return 0
         return int(np.logical_or.reduce([plan._is_raw() for plan in self.structures]).sum())
 
     def _is_raw(self) -> npt.NDArray[np.bool_]:
         """Which devices send raw updates to a trusted edge, ``[devices]``."""
-        hop = self.ledger.hop(self.tree.depth - 1)
+        hop = self.releases.hop(self.tree.depth - 1)
         leaf = self.tree.leaves_of(np.arange(self.tree.device_count))
-        raw = np.logical_or.reduce([step.device_std == 0 for step in self.ledger.steps])[leaf]
+        raw = np.logical_or.reduce([step.device_std == 0 for step in self.releases.steps])[leaf]
         if self.noise.noisy is not None and hop == "plain":
             raw = raw | ~self.noise.noisy
         return np.asarray(raw & self.tree.tiers[-1].trusted[leaf], dtype=np.bool_)
 
     def sends(self, index: int) -> npt.NDArray[np.bool_]:
         """Which leaves take part in aggregation ``index`` of a round, ``[leaves]``."""
-        found = self.ledger.steps[index].takes_part
+        found = self.releases.steps[index].takes_part
         return np.ones(self.tree.leaf_count, dtype=np.bool_) if found is None else found
 
     @cached_property
@@ -181,15 +181,15 @@ class TreePlan:
             formed: which leaves send anything, for each aggregation ``[aggregations, leaves]``.
         """
         tree, variances = self.tree, []
-        shape = (len(self.ledger.steps), tree.leaf_count)
+        shape = (len(self.releases.steps), tree.leaf_count)
         counts, sends = np.broadcast_to(present, shape), np.broadcast_to(formed, shape)
-        for number, facts in enumerate(self.ledger.steps):
+        for number, facts in enumerate(self.releases.steps):
             forgotten = (
-                self.ledger.steps[-1].resends
-                if number < len(self.ledger.steps) - 1
+                self.releases.steps[-1].resends
+                if number < len(self.releases.steps) - 1
                 else ~np.ones_like(facts.resends)
             )
-            classes = self.ledger.classes
+            classes = self.releases.classes
             each = (
                 np.bincount(classes.leaf, weights=classes.variance(facts.device_std) * classes.count)
                 / tree.devices
@@ -217,7 +217,7 @@ class TreePlan:
     @property
     def hops(self) -> tuple[Hop, ...]:
         """How messages reach the nodes of each tier, the cloud first."""
-        return self.ledger.hops
+        return self.releases.hops
 
     def weights_of(self, devices: IntArray) -> FloatArray:
         """How much each of ``devices`` counts: its message is its clipped update times this, ``[P]``."""
@@ -235,12 +235,12 @@ class TreePlan:
 
     def example_bounds_of(self, step: int, devices: IntArray) -> FloatArray:
         """`bounds_of`, or where examples are clipped, how far one of them by itself moves the message."""
-        bounds = self.ledger.classes.bounds(self.ledger.steps[step].message_norm)
+        bounds = self.releases.classes.bounds(self.releases.steps[step].message_norm)
         return bounds[self._classes_of(devices)]
 
     def device_stds_of(self, step: int, devices: IntArray) -> FloatArray:
         """Noise that each of ``devices`` adds at ``step``, in the unit of the round, ``[P]``."""
-        std = np.sqrt(self.ledger.classes.variance(self.ledger.steps[step].device_std))
+        std = np.sqrt(self.releases.classes.variance(self.releases.steps[step].device_std))
         return std[self._classes_of(devices)]
 
     def denominators_of(self, devices: IntArray) -> FloatArray:
@@ -256,13 +256,13 @@ class TreePlan:
         return np.maximum(self.participants.count, came)
 
     def _classes_of(self, devices: IntArray) -> IntArray:
-        of_device = self.ledger.classes.of_device
+        of_device = self.releases.classes.of_device
         if of_device is not None:
             return of_device[devices]
         return self.tree.leaves_of(devices)
 
     def message_scale(self, round_number: int) -> float:
-        """What the ledger's bounds and standard deviations are multiples of, in this round.
+        """What the declared bounds and standard deviations are multiples of, in this round.
 
         For whole updates the clip norm, and with `Clip.adapt` a little more; step size times clip norm for
         clipped steps; of that the share of one example in a mini-batch for clipped examples.

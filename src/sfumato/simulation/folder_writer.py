@@ -153,11 +153,11 @@ class FolderWriter:
         )
 
     def _write_declared_files(self) -> None:
-        ledger = self._session.plan.ledger.to_dict() | {"certificates": self._certificates}
+        declared = self._session.plan.releases.to_dict() | {"certificates": self._certificates}
         files = {
             SPEC_FILE: write_spec(self._folder, self._spec.text),
             PRIVACY_FILE: write_privacy(self._folder, self._privacy.to_dict(), self._spec.hashes),
-            LEDGER_FILE: write_ledger(self._folder, ledger, self._spec.hashes),
+            LEDGER_FILE: write_ledger(self._folder, declared, self._spec.hashes),
         }
         if self._session.recorders:
             observers = [recorder.name for recorder in self._session.recorders]
@@ -177,10 +177,10 @@ class FolderWriter:
             "parameters": parameters,
         } | session.protocol.realised_facts(position.state)
         facts |= family_of(session.plan.spec).ex_post_facts(session.plan, rounds, parameters)
-        ledger = session.plan.ledger.to_dict() | {"certificates": self._certificates, "realised": facts}
+        declared = session.plan.releases.to_dict() | {"certificates": self._certificates, "realised": facts}
         privacy = with_participations(self._privacy, position.participations.numpy(), rounds, parameters)
         return {
-            LEDGER_FILE: write_ledger(self._folder, ledger, self._spec.hashes),
+            LEDGER_FILE: write_ledger(self._folder, declared, self._spec.hashes),
             PRIVACY_FILE: write_privacy(self._folder, privacy.to_dict(), self._spec.hashes),
         }
 

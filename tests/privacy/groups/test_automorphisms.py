@@ -137,7 +137,7 @@ def test_no_figure_of_the_spec_that_merged_classes_got_wrong(monkeypatch):
     spec = load_spec(EXAMPLE, ["privacy.noise.multiplier=[20,1,1,1]"])
     pairs = [
         pair
-        for pair in resolve(spec).ledger.pair_classes()
+        for pair in resolve(spec).releases.pair_classes()
         if pair.relation.words == "device in a common group"
     ]
     assert [(pair.unit, pair.pair_count) for pair in pairs] == [(0, 600), (25, 1800)]
@@ -223,7 +223,7 @@ TREE = ["topology.edges=3", "topology.devices_per_edge=4", "privacy.noise={multi
 
 @pytest.mark.parametrize("unit", [None, 0])
 def test_a_class_of_devices_lost_or_counted_twice_in_a_tree_is_refused(unit, monkeypatch):
-    ledger = resolve(load_spec("quickstart", TREE)).ledger
+    ledger = resolve(load_spec("quickstart", TREE)).releases
     nodes = sum(map(len, ledger.parents))
     units = 1 if unit is not None else 12
     assert sum(found.pair_count for found in ledger.pair_classes(unit)) == units * (nodes + 1 + 11)

@@ -47,7 +47,7 @@ def spec_of(*, participation=None, **sections):
 
 
 def ledger_of(**sections):
-    return resolve(spec_of(**sections)).ledger
+    return resolve(spec_of(**sections)).releases
 
 
 def worst_that_may_happen(drawn, least, *, own, linking, members):

@@ -753,7 +753,7 @@ def test_a_threshold_of_colluders_takes_masks_off_as_in_a_tree():
         "transport": {"devices_to_edge": "secure-aggregation"},
     }
     in_group, in_tree = account(load_spec(one | session)), account(load_spec(other | session))
-    assert in_group.plan.ledger.unmask_thresholds == (7,)
+    assert in_group.plan.releases.unmask_thresholds == (7,)
     for colluders in range(9):
         coalition = "".join(f",device:{party.index}" for party in workers[:colluders])
         towards_master = in_group.epsilon(0, f"master:0{coalition}")

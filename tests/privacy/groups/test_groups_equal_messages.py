@@ -49,7 +49,7 @@ def compare_pairs(plan, document, rng):
     """Three random pairs of a resolved document; returns how many."""
     for _ in range(3):
         unit, observer = random_pair(document, rng)
-        compare(plan.ledger, unit, parse_coalition(observer, plan.parties), rng)
+        compare(plan.releases, unit, parse_coalition(observer, plan.parties), rng)
     return 3
 
 
@@ -77,7 +77,7 @@ def test_some_masters_are_trusted(batch):
         document = random_groups_with_some_trust(rng)
         document["training"]["rounds"] = min(document["training"]["rounds"], 6)
         plan = resolve(load_spec(document))
-        assert set(plan.ledger.noise_owner) == {"master", "devices"}
+        assert set(plan.releases.noise_owner) == {"master", "devices"}
         compare_pairs(plan, document, rng)
 
 
@@ -94,7 +94,7 @@ def test_messages_may_be_lost(batch):
             plan = resolve(load_spec(document))
         except SpecError:
             continue
-        assert plan.ledger.least_survivors
+        assert plan.releases.least_survivors
         compared += compare_pairs(plan, document, rng)
     assert compared > 20
 

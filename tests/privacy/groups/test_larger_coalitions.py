@@ -62,7 +62,7 @@ def test_all_pairs_of_a_ring() -> None:
     plan, smaller = ring("update", 3.0, training={"rounds": 3}), 0
     for unit in (0, 3, 4):
         for observer in {*range(12)} - {unit}:
-            larger = plan.ledger.larger_coalition(unit, (Party("device", 0, observer),))
+            larger = plan.releases.larger_coalition(unit, (Party("device", 0, observer),))
             alone = pair_guarantee(plan, f"record:{unit}", f"device:{observer}", delta=1e-5)
             if larger is not None:
                 names = ",".join(f"device:{party.index}" for party in larger)
@@ -98,7 +98,7 @@ def test_random_groups(seed: int) -> None:
     )  # fmt: skip
     for unit in range(9):
         observer = int(rng.choice([worker for worker in range(9) if worker != unit]))
-        larger = plan.ledger.larger_coalition(unit, (Party("device", 0, observer),))
+        larger = plan.releases.larger_coalition(unit, (Party("device", 0, observer),))
         if larger is None:
             continue
         names = ",".join(f"device:{party.index}" for party in larger)

@@ -200,10 +200,10 @@ def test_rows_of_random_specs_are_those_of_every_pair(piece):
     for number in range(piece * 5, piece * 5 + 5):
         spec = random_groups_with_some_trust(Random(f"rows of some trust/{number}"))
         plan = resolve(load_spec(spec))
-        assert not differences(plan.ledger)
-        pairs = list(every_pair(plan.ledger))
+        assert not differences(plan.releases)
+        pairs = list(every_pair(plan.releases))
         for unit, party in pairs:
-            assert plan.trusts(party, unit) == trusts(plan.ledger, unit, party)
+            assert plan.trusts(party, unit) == trusts(plan.releases, unit, party)
         assert plan.raw_to_trusted_edge == len({u for u, party in pairs if plan.trusts(party, u)})
 
 
@@ -280,7 +280,7 @@ def test_a_target_towards_masters_is_met_by_those_that_are_not_trusted(towards, 
     plan = resolve(load_spec(SPEC, [f"privacy.noise={{epsilon: 3.0, for: {towards}}}"]))
     found = {
         (pair.unit, pair.observer.index): epsilon_of(plan, pair)
-        for pair in plan.ledger.pair_classes()
+        for pair in plan.releases.pair_classes()
         if is_of_kind(pair, towards) and not plan.trusts(pair.observer, pair.unit)
     }
     assert 3.0 * (1 - 4e-4) <= max(found.values()) <= 3.0
@@ -293,5 +293,5 @@ def test_a_target_towards_masters_is_met_by_those_that_are_not_trusted(towards, 
 
 
 def epsilon_of(plan, pair):
-    exposures = plan.ledger.exposures(pair.unit, (pair.observer,))
+    exposures = plan.releases.exposures(pair.unit, (pair.observer,))
     return min(bound_epsilon(e, delta=1e-5, neighbours="zero-out").epsilon for e in exposures)

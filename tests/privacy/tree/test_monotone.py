@@ -30,8 +30,8 @@ def resolved(document: dict[str, Any]) -> TreePlan | None:
 
 
 def epsilon(plan: TreePlan, unit: int, coalition: tuple[Party, ...]) -> float:
-    privacy, exposures = plan.spec.privacy, plan.ledger.exposures(unit, coalition)
-    bounds = bounds_of(plan.ledger, exposures, delta=privacy.delta, neighbours=privacy.neighbours)
+    privacy, exposures = plan.spec.privacy, plan.releases.exposures(unit, coalition)
+    bounds = bounds_of(plan.releases, exposures, delta=privacy.delta, neighbours=privacy.neighbours)
     return min(bound.epsilon for bound in bounds.values())
 
 

@@ -33,12 +33,12 @@ def compare(first, last):
         document = random_moves(rng)
         plan = resolve(load_spec(document))
         apart = RoundByRound(document)
-        several = isinstance(plan.ledger, MovingReleases)
+        several = isinstance(plan.releases, MovingReleases)
         moved += several
-        differ += several and any(step.takes_part is not None for step in plan.ledger.steps)
+        differ += several and any(step.takes_part is not None for step in plan.releases.steps)
         for _ in range(3):
             unit, coalition = random_coalition(rng, document)
-            found = plan.ledger.exposures(unit, coalition)
+            found = plan.releases.exposures(unit, coalition)
             for mine, general in zip(found[:2], apart.exposures(unit, coalition), strict=True):
                 assert_equal(mine, general)
     return moved, differ
@@ -87,7 +87,7 @@ def test_a_ledger_that_does_not_charge_an_edge_after_a_move_is_found(monkeypatch
 
     monkeypatch.setattr(RoundKinds, "exposures", without_new_edges)
     observer = (Party("node", 1, 1),)
-    flow, _ = resolve(load_spec(MOVED_ONCE)).ledger.exposures(0, observer)
+    flow, _ = resolve(load_spec(MOVED_ONCE)).releases.exposures(0, observer)
     general, _ = RoundByRound(MOVED_ONCE).exposures(0, observer)
     with pytest.raises(AssertionError):
         assert_equal(flow, general)
@@ -114,10 +114,10 @@ def compare_records(first, last):
         document = random_record_moves(rng)
         plan = resolve(load_spec(document))
         apart = RoundByRound(document)
-        moved += isinstance(plan.ledger, MovingReleases)
+        moved += isinstance(plan.releases, MovingReleases)
         for _ in range(3):
             unit, coalition = random_coalition(rng, document)
-            assert charged(plan.ledger.record_releases(unit, coalition)) == charged(
+            assert charged(plan.releases.record_releases(unit, coalition)) == charged(
                 apart.records(unit, coalition)
             )
     return moved

@@ -475,11 +475,11 @@ def test_the_cloud_of_a_star_draws_and_gets_no_amplification():
 def test_noise_that_only_drawn_devices_add_does_not_amplify():
     """The public is blind, but the unit's noise comes and goes with it: what is there of others' is told."""
     plan = resolve(load_spec("dp-fedavg", [*STAR, *POISSON]))
-    (charge,) = ways_to_charge(plan.ledger.exposures(0, [PUBLIC])[0], "zero-out")
+    (charge,) = ways_to_charge(plan.releases.exposures(0, [PUBLIC])[0], "zero-out")
     (term,) = charge.terms
     assert (term.sampling.kind, term.sampling.hidden, term.sampling.rate) == ("poisson", False, Q)
     assert term.sampling.scales
-    found = bound_epsilon(plan.ledger.exposures(0, [PUBLIC])[0], delta=DELTA, neighbours="zero-out").epsilon
+    found = bound_epsilon(plan.releases.exposures(0, [PUBLIC])[0], delta=DELTA, neighbours="zero-out").epsilon
     assert found < curve(GaussianTerm(Z, T, Sampling.revealed(Q)))
 
 
@@ -625,7 +625,7 @@ def test_the_snippet_of_the_documentation_recomputes_a_row(edge_number, tmp_path
     (snippet,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len([line for line in snippet.splitlines() if line.strip()]) <= 15
     plan = resolve(load_spec("h2fdp-fmnist"))
-    write_ledger(tmp_path, plan.ledger.to_dict(), {})
+    write_ledger(tmp_path, plan.releases.to_dict(), {})
     script = tmp_path / "recompute.py"
     script.write_text(snippet, encoding="utf-8")
     command = [sys.executable, "-I", str(script), str(tmp_path / "ledger.json"), str(edge_number)]

@@ -65,7 +65,7 @@ def test_random_specs(batch):
             continue
         for _ in range(3):
             unit, observer = random_pair(document, rng)
-            compare(plan.ledger, unit, parse_coalition(observer, plan.parties))
+            compare(plan.releases, unit, parse_coalition(observer, plan.parties))
             compared += 1
     assert compared > 80
 

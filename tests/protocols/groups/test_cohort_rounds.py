@@ -118,4 +118,4 @@ def test_the_count_stays_when_the_groups_change() -> None:
         seats = draw_assignments(of_era, 6)
         assert np.bincount(seats.groups).tolist() == [3, 3, 3]
         assert all(w in members[g] for g, w in zip(seats.groups, seats.workers, strict=True))
-    assert [plan.ledger.draw(0, era).kind for era in (0, 1)] == ["fixed", "all"]
+    assert [plan.releases.draw(0, era).kind for era in (0, 1)] == ["fixed", "all"]

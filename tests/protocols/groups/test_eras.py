@@ -100,9 +100,9 @@ def test_a_change_that_changes_nothing_changes_nothing(start: torch.Tensor) -> N
 def test_a_worker_is_charged_for_the_rounds_in_which_it_was_there() -> None:
     """Worker 1 joins group 2 with round 5: the trusted master of group 2 has four messages of it."""
     plan = plan_of(training=spec_of()["training"] | {"participation": {"kind": "all"}, "merge_every": 1})
-    assert [era.first_epoch for era in plan.ledger.eras] == [1, 5]
-    assert plan.ledger.eras[1].groups == tuple(map(tuple, map(sorted, LATER)))
-    flow = plan.ledger.exposures(1, (Party("node", 1, 2),))[0]
+    assert [era.first_epoch for era in plan.releases.eras] == [1, 5]
+    assert plan.releases.eras[1].groups == tuple(map(tuple, map(sorted, LATER)))
+    flow = plan.releases.exposures(1, (Party("node", 1, 2),))[0]
     assert {r.name: n for r, n in flow.counted_releases if r.own_sensitivity}["group 2"] == 4
     assert plan.trusts(Party("node", 1, 2), 1)
     report = account(plan.spec, unit="device:1", observer="master:2")
@@ -114,15 +114,15 @@ def test_a_worker_is_charged_for_the_rounds_in_which_it_was_there() -> None:
 
 def test_the_smallest_session_decides_how_many_unmask() -> None:
     plan = plan_of(transport={"devices_to_master": "secure-aggregation"}, trust={"trusted_aggregators": []})
-    assert plan.ledger.unmask_thresholds == tuple(
+    assert plan.releases.unmask_thresholds == tuple(
         colluders_that_unmask(None, n, drawn=True) for n in (3, 4, 4)
     )
 
 
 def test_units_are_told_apart_by_the_groups_of_all_eras() -> None:
     plan = plan_of()
-    assert sum(units.count for units in plan.ledger.units_outside(set())) == 7
-    assert sorted(units.unit for units in plan.ledger.units_outside(set())) == list(range(7))
+    assert sum(units.count for units in plan.releases.units_outside(set())) == 7
+    assert sorted(units.unit for units in plan.releases.units_outside(set())) == list(range(7))
     assert plan.raw_to_trusted_edge == 7
 
 
@@ -130,7 +130,7 @@ def test_a_resolved_spec_resolves_to_itself() -> None:
     plan = plan_of()
     again = resolve_groups(load_spec(plan.spec.model_dump(mode="json", by_alias=True)))
     assert again.spec == plan.spec
-    assert again.ledger == plan.ledger
+    assert again.releases == plan.releases
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_changes_that_do_not_fit_are_refused(changes: dict[str, Any], place: str
 
 def test_the_checker_compares_the_eras_with_the_spec() -> None:
     plan = plan_of()
-    spec, ledger = plan.spec.model_dump(mode="json", by_alias=True), plan.ledger.to_dict()
+    spec, ledger = plan.spec.model_dump(mode="json", by_alias=True), plan.releases.to_dict()
     assert list(spec_problems(spec, ledger)) == []
     first, later = ledger["eras"]
     for eras in ([first], [first, later | {"first_epoch": 7}], [first, first | {"first_epoch": 5}]):

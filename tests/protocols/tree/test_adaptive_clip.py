@@ -220,7 +220,7 @@ def test_everything_of_a_round_is_a_multiple_of_its_norm() -> None:
     plan = resolve(spec_of(privacy=privacy({"multiplier": 1.5})))
     other = with_clip_norm(plan, 0.6)
     assert other.message_scale(0) == pytest.approx(3 * plan.message_scale(0))
-    assert other.ledger is plan.ledger
+    assert other.releases is plan.releases
 
 
 def test_a_message_has_one_coordinate_more() -> None:

@@ -151,7 +151,7 @@ def test_received_noise_is_sigma0_over_r_beta(topology: dict[str, Any]) -> None:
         assert received.channel_variance is not None
         assert math.sqrt(received.channel_variance[leaf]) * plan.message_scale(0) == pytest.approx(std)
         # never less than the ledger counts on
-        assert std / plan.message_scale(0) >= plan.ledger.steps[0].channel_std[-1][leaf] * (1 - 1e-9)
+        assert std / plan.message_scale(0) >= plan.releases.steps[0].channel_std[-1][leaf] * (1 - 1e-9)
     assert not torch.equal(received.averages, _send(plan, messages, number=1).averages)
 
 
@@ -228,8 +228,8 @@ def test_errors_of_channel_knowledge_scale_what_arrives() -> None:
     expected = (messages * torch.from_numpy(arrives).float()[:, None]).sum(dim=0) / 12
     torch.testing.assert_close(with_signal.averages[0] - silence.averages[0], expected, atol=1e-5, rtol=0)
     # the ledger has the noise as it is against the loudest contribution there may be
-    perfect = _plan().ledger.steps[0].channel_std[-1][0]
-    assert plan.ledger.steps[0].channel_std[-1][0] == pytest.approx(perfect / 1.4)
+    perfect = _plan().releases.steps[0].channel_std[-1][0]
+    assert plan.releases.steps[0].channel_std[-1][0] == pytest.approx(perfect / 1.4)
 
 
 def test_artificial_noise_fills_up_the_sum() -> None:
@@ -251,7 +251,7 @@ def test_artificial_noise_fills_up_the_sum() -> None:
 def test_noise_of_the_silent_is_not_counted_on() -> None:
     privacy = {"delta": 1e-3, "clip": {"kind": "update", "norm": 0.8}, "noise": {"multiplier": 2.0}}
     plan = _plan(privacy=privacy, air={"min_gain": 0.3})
-    release = plan.ledger.exposures(0, (Party("node", 0, 0),))[0].releases[0]
+    release = plan.releases.exposures(0, (Party("node", 0, 0),))[0].releases[0]
     declared = math.sqrt(release.variance) / release.own_sensitivity
     silence, least = torch.zeros_like(_messages(plan, np.arange(12))), math.inf
     for number in range(6):
@@ -369,7 +369,7 @@ def test_a_sum_of_rounded_messages_can_be_taken_apart() -> None:
     found = levels[nearest] * torch.tensor([one, other], dtype=torch.float64)
     heard = torch.stack([ear.heard[0], ear.heard[1]], dim=1).double()
     assert any(torch.allclose(found[:, order], heard, atol=1e-3) for order in ([0, 1], [1, 0]))
-    cloud = plan.ledger.exposures(0, (Party("node", 0, 0),))[0].releases[0]
+    cloud = plan.releases.exposures(0, (Party("node", 0, 0),))[0].releases[0]
     assert math.sqrt(cloud.variance) / cloud.own_sensitivity == pytest.approx(
         5.0
     )  # its own; √2 times with floats

@@ -142,8 +142,8 @@ def test_a_nodes_noise_is_enough_for_what_rounding_adds(placement: Any, tier: in
     for leaf, device in ((0, 0), (1, 5), (2, 9)):
         node = leaf if tier else 0
         how = ring.device(leaf, plan.bounds_of(0, np.array([device]))[0], 0.0)
-        std = float(plan.ledger.steps[0].node_std[tier][node]) * plan.message_scale(0)
-        (release,) = plan.ledger.exposures(device, (Party("public"),))[0].releases
+        std = float(plan.releases.steps[0].node_std[tier][node]) * plan.message_scale(0)
+        (release,) = plan.releases.exposures(device, (Party("public"),))[0].releases
         alone = std / (release.own_sensitivity * plan.message_scale(0) * (1 if tier == 0 else 3))
         found = ring.node_steps(tier, node, std) / how.sensitivity
         assert found >= alone * (1 + HEADROOM) * (1 - 1e-12)

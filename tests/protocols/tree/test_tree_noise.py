@@ -258,7 +258,7 @@ def test_poisson_noise_is_that_of_who_came() -> None:
 def test_ledger_says_what_is_drawn() -> None:
     world = Silent(topology=tree(2, [3, 5]), trust={"trusted_edges": [1]})
     world.round()
-    for number, facts in enumerate(world.plan.ledger.steps[:-1]):
+    for number, facts in enumerate(world.plan.releases.steps[:-1]):
         unit = world.plan.message_scale(0)
         moved = world.starts[number + 1] - world.starts[number]
         for leaf, devices in enumerate((3, 5)):

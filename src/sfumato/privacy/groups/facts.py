@@ -269,20 +269,20 @@ class GroupFacts:
             )
 
 
-def _validate(ledger: GroupFacts) -> None:
-    groups = len(ledger.eras[0].groups) if ledger.eras else 0
+def _validate(declared: GroupFacts) -> None:
+    groups = len(declared.eras[0].groups) if declared.eras else 0
     if not groups:
         raise ValueError("eras: got no group; must have at least one")
-    if ledger.kind not in get_args(GroupedKind):
-        raise ValueError(f"kind: got {ledger.kind!r}; must be a grouped protocol")
-    if ledger.rounds < 0 or ledger.merge_every < 1:
+    if declared.kind not in get_args(GroupedKind):
+        raise ValueError(f"kind: got {declared.kind!r}; must be a grouped protocol")
+    if declared.rounds < 0 or declared.merge_every < 1:
         raise ValueError(
-            f"rounds, merge_every: got {ledger.rounds}, {ledger.merge_every}; must be >= 0, >= 1"
+            f"rounds, merge_every: got {declared.rounds}, {declared.merge_every}; must be >= 0, >= 1"
         )
-    if ledger.eras[0].first_epoch != 1:
-        raise ValueError(f"eras: the first begins at epoch {ledger.eras[0].first_epoch}; must begin at 1")
+    if declared.eras[0].first_epoch != 1:
+        raise ValueError(f"eras: the first begins at epoch {declared.eras[0].first_epoch}; must begin at 1")
     for name in ("clip", "noise_multiplier", "rate"):
-        values = getattr(ledger, name)
+        values = getattr(declared, name)
         if len(values) != groups:
             raise ValueError(f"{name}: got {len(values)} values; must be one for each of {groups} groups")
         top = 1.0 if name == "rate" else math.inf
@@ -290,60 +290,60 @@ def _validate(ledger: GroupFacts) -> None:
         bad = [v for v in values if not (0 <= v <= top and math.isfinite(v)) or (v == 0 and least == "> 0")]
         if bad:
             raise ValueError(f"{name}: got {bad[0]}; must be {least}{', at most 1' if top == 1 else ''}")
-    _validate_owners(ledger, groups)
-    for before, era in zip((None, *ledger.eras), ledger.eras, strict=False):
+    _validate_owners(declared, groups)
+    for before, era in zip((None, *declared.eras), declared.eras, strict=False):
         if before is not None and era.first_epoch <= before.first_epoch:
             raise ValueError(f"eras: got {before.first_epoch} then {era.first_epoch}; must increase")
-        if ledger.in_intervals and (era.first_epoch - 1) % ledger.merge_every:
+        if declared.in_intervals and (era.first_epoch - 1) % declared.merge_every:
             raise ValueError(f"eras: got one at epoch {era.first_epoch}; must begin with an interval")
         if len(era.groups) != groups:
             raise ValueError(f"eras: got {len(era.groups)} groups; must be {groups} in every era")
         for number, members in enumerate(era.groups):
-            if len(set(members)) != len(members) or not all(0 <= i < ledger.device_count for i in members):
+            if len(set(members)) != len(members) or not all(0 <= i < declared.device_count for i in members):
                 raise ValueError(
-                    f"eras: group {number} has a member twice or outside 0..{ledger.device_count - 1}"
+                    f"eras: group {number} has a member twice or outside 0..{declared.device_count - 1}"
                 )
-    _validate_cohort(ledger)
-    _validate_survivors(ledger)
+    _validate_cohort(declared)
+    _validate_survivors(declared)
 
 
-def _validate_owners(ledger: GroupFacts, groups: int) -> None:
-    owners = ledger.noise_owner
+def _validate_owners(declared: GroupFacts, groups: int) -> None:
+    owners = declared.noise_owner
     if owners and (len(owners) != groups or not set(owners) <= set(get_args(NoiseOwner))):
         raise ValueError(
             f"noise_owner: got {owners!r}; must be 'master' or 'devices' for each of {groups} groups"
         )
-    if "devices" in owners and ledger.raw_inside:
+    if "devices" in owners and declared.raw_inside:
         raise ValueError(
             "noise_owner: got 'devices' with dp-ogl+; its in-group models are un-noised: must be 'master'"
         )
 
 
-def _validate_cohort(ledger: GroupFacts) -> None:
-    if not ledger.cohort:
+def _validate_cohort(declared: GroupFacts) -> None:
+    if not declared.cohort:
         return
-    if len(ledger.cohort) != len(ledger.rate) or set(ledger.rate) != {1.0}:
+    if len(declared.cohort) != len(declared.rate) or set(declared.rate) != {1.0}:
         raise ValueError(
-            f"cohort: got {len(ledger.cohort)} counts, rates {set(ledger.rate)}; must be one for each of "
-            f"{len(ledger.rate)} groups, with rates of 1"
+            f"cohort: got {len(declared.cohort)} counts, rates {set(declared.rate)}; must be one for each of "
+            f"{len(declared.rate)} groups, with rates of 1"
         )
-    for group, count in enumerate(ledger.cohort):
-        least = min(len(era.groups[group]) for era in ledger.eras)
+    for group, count in enumerate(declared.cohort):
+        least = min(len(era.groups[group]) for era in declared.eras)
         if not 1 <= count <= least:
             raise ValueError(f"cohort: got {count} for group {group}; must be 1..{least}, its fewest workers")
 
 
-def _validate_survivors(ledger: GroupFacts) -> None:
-    rows = ledger.least_survivors
-    if rows and [len(row) for row in rows] != [len(ledger.rate)] * len(ledger.eras):
+def _validate_survivors(declared: GroupFacts) -> None:
+    rows = declared.least_survivors
+    if rows and [len(row) for row in rows] != [len(declared.rate)] * len(declared.eras):
         raise ValueError(
-            f"least_survivors: got {rows}; must be {len(ledger.rate)} counts for each of "
-            f"{len(ledger.eras)} eras"
+            f"least_survivors: got {rows}; must be {len(declared.rate)} counts for each of "
+            f"{len(declared.eras)} eras"
         )
     for era, row in enumerate(rows):
         for group, least in enumerate(row):
-            summed = ledger.transport == "secure-aggregation"
-            most = ledger.draw(group, era).guaranteed if summed else 0
+            summed = declared.transport == "secure-aggregation"
+            most = declared.draw(group, era).guaranteed if summed else 0
             if not 0 <= least <= most:
                 raise ValueError(
                     f"least_survivors: got {least} for group {group}; must be 0..{most}: what is sure to be "

@@ -26,35 +26,37 @@ class GroupPairs:
     """Classes of pairs.
 
     Attributes:
-        ledger: facts and exposures of the groups.
+        declared: facts and exposures of the groups.
     """
 
-    ledger: GroupReleases
+    releases: GroupReleases
     _found: dict[bool, tuple[PairClass, ...]] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def unit_classes(self) -> tuple[tuple[int, int], ...]:
         """One kind of units for every orbit of the groups' symmetries, and how many units it stands for."""
-        alike, _ = orbits(self.ledger.kinds, self.parameters)
+        alike, _ = orbits(self.releases.kinds, self.parameters)
         _, firsts = np.unique(alike, return_index=True)
         return tuple(
-            (int(kind), int(self.ledger.kinds.size[alike == alike[kind]].sum())) for kind in np.sort(firsts)
+            (int(kind), int(self.releases.kinds.size[alike == alike[kind]].sum())) for kind in np.sort(firsts)
         )
 
     @cached_property
     def symmetries(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
         """Symmetries of the groups that generate the others, as images of groups and of kinds of workers."""
-        return symmetries(self.ledger.kinds, self.parameters)
+        return symmetries(self.releases.kinds, self.parameters)
 
     @property
     def parameters(self) -> list[tuple[float, ...]]:
         """Parameters of every group; with whose noise it is, symmetries keep who is trusted."""
-        ledger = self.ledger
-        thresholds = ledger.unmask_thresholds or (0,) * ledger.group_count
-        drawn = ledger.cohort or ledger.rate
-        owners = map(ledger.noised_by_devices, range(ledger.group_count))
-        least = ledger.least_survivors
-        return list(zip(ledger.clip, ledger.noise_multiplier, drawn, thresholds, owners, *least, strict=True))
+        declared = self.releases
+        thresholds = declared.unmask_thresholds or (0,) * declared.group_count
+        drawn = declared.cohort or declared.rate
+        owners = map(declared.noised_by_devices, range(declared.group_count))
+        least = declared.least_survivors
+        return list(
+            zip(declared.clip, declared.noise_multiplier, drawn, thresholds, owners, *least, strict=True)
+        )
 
     def group_orbits(self, named: Iterable[Party]) -> npt.NDArray[np.int64]:
         """A number for every group, equal only where a symmetry exchanges groups and moves no named party."""
@@ -63,13 +65,13 @@ class GroupPairs:
             (*colour, *(float(self._holds(party, group)) for party in parties))
             for group, colour in enumerate(self.parameters)
         ]
-        return orbits(self.ledger.kinds, marked)[1]
+        return orbits(self.releases.kinds, marked)[1]
 
     def _holds(self, party: Party, group: int) -> bool:
         """Whether ``party`` is the master of ``group``, or a device that is in it in any era."""
         if party.kind == "node":
             return party.index == group
-        return any(group in era for era in self.ledger.kinds.groups[self.ledger.kinds.of[party.index]])
+        return any(group in era for era in self.releases.kinds.groups[self.releases.kinds.of[party.index]])
 
     def of(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
         """One representative of every class of equivalent ordered pairs; ``stands_for`` adds up to all pairs.
@@ -79,27 +81,27 @@ class GroupPairs:
         trusts all of them or none. With ``unit``, only the pairs of that one device. ``apart``: see
         `unit_classes`.
         """
-        observers = self.ledger.group_count + self.ledger.device_count - 1
+        observers = self.releases.group_count + self.releases.device_count - 1
         if unit is not None:
             return covering(self._pairs_of(UnitClass(unit, 1)), observers)
         if apart not in self._found:
             self._found[apart] = tuple(pair for units in self._units(apart) for pair in self._pairs_of(units))
-        return covering(self._found[apart], self.ledger.device_count * observers)
+        return covering(self._found[apart], self.releases.device_count * observers)
 
     def _units(self, apart: bool) -> Iterator[UnitClass]:
         """Workers that a symmetry of the groups exchanges; ``apart``: see `unit_classes`."""
-        alike, _ = orbits(self.ledger.kinds, self.parameters)
+        alike, _ = orbits(self.releases.kinds, self.parameters)
         for kind, _ in self.unit_classes:
-            yield from self.ledger.units_of(
-                np.flatnonzero((alike == alike[kind])[self.ledger.kinds.of]), apart=apart
+            yield from self.releases.units_of(
+                np.flatnonzero((alike == alike[kind])[self.releases.kinds.of]), apart=apart
             )
 
     def _pairs_of(self, found: UnitClass) -> Iterator[PairClass]:
-        unit, unit_kind = found.unit, int(self.ledger.kinds.of[found.unit])
+        unit, unit_kind = found.unit, int(self.releases.kinds.of[found.unit])
         classes: dict[Any, PairClass] = {}
         for party, count in self._observers_of(unit, unit_kind):
             relation = self._relation(unit_kind, party)
-            met = tuple(exposure_without_names(e) for e in self.ledger.exposures(unit, (party,)))
+            met = tuple(exposure_without_names(e) for e in self.releases.exposures(unit, (party,)))
             signature = relation, self._is_trusted(relation, party), met
             first = classes.get(signature, PairClass(unit, party, relation, 0, found.least, found.sites))
             classes[signature] = replace(first, pair_count=first.pair_count + found.count * count)
@@ -107,40 +109,40 @@ class GroupPairs:
 
     def _observers_of(self, unit: int, unit_kind: int) -> Iterator[tuple[Party, int]]:
         """Masters and other devices, one for each position relative to the unit, and how many are there."""
-        rows = self.ledger.kinds.groups[unit_kind]
+        rows = self.releases.kinds.groups[unit_kind]
         marked = [
             (*colour, *(float(group in era) for era in rows)) for group, colour in enumerate(self.parameters)
         ]
-        of_kinds, of_groups = orbits(self.ledger.kinds, marked)
+        of_kinds, of_groups = orbits(self.releases.kinds, marked)
         for group, count in zip(*np.unique(of_groups, return_counts=True), strict=True):
             yield Party("node", 1, int(group)), int(count)
-        others = self.ledger.kinds.without(unit_kind)
+        others = self.releases.kinds.without(unit_kind)
         for place in np.unique(of_kinds):
             count = int(others[of_kinds == place].sum())
             if count:
                 kind = int(np.flatnonzero((of_kinds == place) & (others > 0))[0])
-                members = np.flatnonzero(self.ledger.kinds.of == kind)
+                members = np.flatnonzero(self.releases.kinds.of == kind)
                 yield Party("device", 0, int(members[members != unit][0])), count
 
     def _is_trusted(self, relation: Relation, party: Party) -> bool:
         """Whether ``party`` is a master that the unit sends raw updates to: they may be ∞ for other reasons
         as well."""
-        return relation.kind == "own-edge" and not self.ledger.noised_by_devices(party.index)
+        return relation.kind == "own-edge" and not self.releases.noised_by_devices(party.index)
 
     def _relation(self, unit_kind: int, party: Party) -> Relation:
         is_master = party.kind == "node"
         theirs = (
-            tuple((party.index,) for _ in self.ledger.eras)
+            tuple((party.index,) for _ in self.releases.eras)
             if is_master
-            else self.ledger.kinds.groups[self.ledger.kinds.of[party.index]]
+            else self.releases.kinds.groups[self.releases.kinds.of[party.index]]
         )
-        own = self.ledger.kinds.groups[unit_kind]
+        own = self.releases.kinds.groups[unit_kind]
         if any(set(a) & set(b) for a, b in zip(own, theirs, strict=True)):
             return Relation.edge("master") if is_master else PEER_IN_A_GROUP
-        if len(self.ledger.eras) > 1:
+        if len(self.releases.eras) > 1:
             place = " in no common group"
         else:
-            away = self.ledger.hops_between(unit_kind)[np.ix_(own[0], theirs[0])]
+            away = self.releases.hops_between(unit_kind)[np.ix_(own[0], theirs[0])]
             hops = int(away.min(initial=UNREACHED))
             place = f", {hops} {'group' if hops == 1 else 'groups'} away"
             place = ", not connected" if hops == UNREACHED else place

@@ -35,7 +35,7 @@ class PerWorker:
 
 
 def per_worker(
-    ledger: GroupReleases,
+    declared: GroupReleases,
     epochs: Iterable[int],
     *,
     threat_model: Literal[1, 2],
@@ -45,14 +45,14 @@ def per_worker(
     """PwP of every class of workers: the paper's (15) with the exact leakage.
 
     Args:
-        ledger: facts.
+        declared: facts.
         epochs: numbers of training epochs to look at (the paper's t - 1).
         threat_model: 1: every other worker is curious; 2: only those that never share a group with the unit.
         delta: of every epsilon.
         neighbours: neighbouring relation.
     """
     moments = tuple(epochs)
-    ledgers = [ledger.after(moment) for moment in moments]
+    ledgers = [declared.after(moment) for moment in moments]
     spent: dict[object, float] = {}  # what one moment is charged another is too, where nothing new arrives
 
     def epsilon_of(exposure: Exposure) -> float:
@@ -62,8 +62,8 @@ def per_worker(
         return spent[draws]
 
     found = []
-    for kind, units in ledger.pairs.unit_classes:
-        unit = int(ledger.kinds.first[kind])
+    for kind, units in declared.pairs.unit_classes:
+        unit = int(declared.kinds.first[kind])
         worst = [_worst_worker(one, unit, threat_model, epsilon_of) for one in ledgers]
         epsilons = tuple(epsilon for epsilon, _ in worst)
         found.append(PerWorker(unit, units, moments, epsilons, worst[-1][1] if worst else None))
@@ -71,14 +71,14 @@ def per_worker(
 
 
 def _worst_worker(
-    ledger: GroupReleases, unit: int, threat_model: Literal[1, 2], epsilon_of: Callable[[Exposure], float]
+    declared: GroupReleases, unit: int, threat_model: Literal[1, 2], epsilon_of: Callable[[Exposure], float]
 ) -> tuple[float, Party | None]:
     """The curious worker who learns most about ``unit``, and the epsilon."""
     worst: tuple[float, Party | None] = math.nan, None
     kinds = ("other-device",) if threat_model == 2 else ("peer", "other-device")
-    for pair in ledger.pair_classes(unit):
+    for pair in declared.pair_classes(unit):
         if pair.relation.kind in kinds:
-            epsilon = min(map(epsilon_of, ledger.exposures(unit, (pair.observer,))))
+            epsilon = min(map(epsilon_of, declared.exposures(unit, (pair.observer,))))
             if not worst[0] >= epsilon:
                 worst = epsilon, pair.observer
     return worst

@@ -1,4 +1,4 @@
-"""The ledger of overlapping groups: DP-OGL and its kin (docs/leakage.md derives every rule).
+"""The releases of overlapping groups: DP-OGL and its kin (docs/leakage.md derives every rule).
 
 Every group has a model, a master and releases: the noised sum of its workers' clipped updates, one a step. A
 worker sees the models of its groups. Every `merge_every` epochs workers start from the mean of their groups'
@@ -200,7 +200,7 @@ class GroupReleases(GroupFacts):
         return dict(Counter(int(self.kinds.of[member]) for member in members))
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The exposed set of ``exposure``, which another ledger of the same groups may have chosen."""
+        """The exposed set of ``exposure``, which another declaration of the same groups may have chosen."""
         exposed = np.searchsorted(self.block_ends, exposure.exposed)
         return self._received(unit, coalition).exposure(exposure.bound_name, exposed)
 
@@ -301,14 +301,14 @@ class GroupReleases(GroupFacts):
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
-        """The bound that an exposure of this ledger gives; equal ones are composed once."""
+        """The bound that an exposure of this declaration gives; equal ones are composed once."""
         key = ("bound", exposure_without_names(exposure), delta, neighbours, known)
         return self.once(
             key, lambda: bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
         )
 
     def after(self, rounds: int) -> GroupReleases:
-        """The ledger of the first ``rounds`` epochs."""
+        """The releases of the first ``rounds`` epochs."""
         return replace(self, rounds=rounds)
 
     def to_dict(self) -> dict[str, Any]:

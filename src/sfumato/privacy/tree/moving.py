@@ -1,4 +1,4 @@
-"""The ledger of edges under a cloud whose devices move, or whose trust changes, between rounds.
+"""The releases of edges under a cloud whose devices move, or whose trust changes, between rounds.
 
 Every round starts from the global model, which everybody receives, and nothing else of a round reaches the
 next one. So a run is the adaptive composition of its rounds, each with the releases of its own tree

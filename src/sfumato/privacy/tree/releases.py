@@ -1,4 +1,4 @@
-"""The ledger of a tree: what is noised where in a round, and who sees which sums of it."""
+"""The releases of a tree: what is noised where in a round, and who sees which sums of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sfumato.privacy.tree.shape import IntArray
 
 @dataclass(frozen=True)
 class TreeReleases(TreeFacts):
-    """The facts of a tree protocol, and what every ledger answers from them.
+    """The facts of a tree protocol, and what every declaration answers from them.
 
     Attributes:
         searched_under: the relation under which the cheapest exposed set is searched for; ``None``: flow and
@@ -96,7 +96,7 @@ class TreeReleases(TreeFacts):
         return found
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The exposed set of ``exposure``, which another ledger of the same tree chose."""
+        """The exposed set of ``exposure``, which another declaration of the same tree chose."""
         exposed = [number - 1 for number in exposure.exposed]
         pair = self._exposures.pair(unit, tuple(dict.fromkeys(coalition)))
         (found,) = self._composed((pair.exposure(exposed),))
@@ -183,7 +183,7 @@ class TreeReleases(TreeFacts):
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
-        """The smallest sound bound that an exposure of this ledger gives."""
+        """The smallest sound bound that an exposure of this declaration gives."""
         return bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
 
     def view(self, coalition: Sequence[Party], number: int) -> CoalitionView:
@@ -191,7 +191,7 @@ class TreeReleases(TreeFacts):
         return view_of_coalition(self, coalition, self.steps[number])
 
     def after(self, rounds: int) -> Self:
-        """The ledger of the first ``rounds`` rounds."""
+        """The releases of the first ``rounds`` rounds."""
         return replace(self, rounds=rounds)
 
     @property

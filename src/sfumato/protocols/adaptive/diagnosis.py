@@ -99,7 +99,7 @@ def _bounds(
 def _dispersion(
     state: AdaptiveState, observed: RoundObservations, played: TreePlan, parameters: int
 ) -> _Dispersion:
-    steps, unit, m = played.ledger.steps[-1], played.message_scale(state.round), parameters
+    steps, unit, m = played.releases.steps[-1], played.message_scale(state.round), parameters
     counts = observed.counts.astype(np.float64)
     assert observed.edges is not None
     own, noise = observed.squares.copy(), (steps.device_std * unit) ** 2
@@ -148,7 +148,7 @@ def _between_models(observed: RoundObservations, played: TreePlan) -> float:
     """Z2 of the models that the last local steps started from; NaN where one of them is un-noised."""
     if observed.starts is None:
         return 0.0
-    before = played.ledger.steps[-2]
+    before = played.releases.steps[-2]
     noised = (before.device_std + before.node_std[-1] > 0).all()
     if not noised and not _is_without_noise(played):
         return math.nan

@@ -212,7 +212,7 @@ def keep_within_(
     if not bool((norms <= allowed * (1 + _ROUNDING)).all()):
         worst = int((norms / allowed).nan_to_num(nan=math.inf).argmax())
         raise EnvelopeError(
-            f"round {number + 1}, {plan.ledger.steps[index].name}: a message has norm "
+            f"round {number + 1}, {plan.releases.steps[index].name}: a message has norm "
             f"{float(norms[worst]):.6g}, but the schedule declared at most {float(allowed[worst]):.6g}; "
             "nothing of this round was sent"
         )

@@ -139,12 +139,12 @@ class TreeProtocol:
             received, changed = self._collect(
                 uplink, origin.models(values), chosen[rows], piece, number, index, part, variates
             )
-            fresh = torch.from_numpy(plan.ledger.steps[index].resends).to(self._device)[:, None]
+            fresh = torch.from_numpy(plan.releases.steps[index].resends).to(self._device)[:, None]
             level = self._leaves(torch.where(fresh, begin, values), received)
             ear = origin.told(self._listener)
             values = self._aggregate(level, received.available, aggregation, number, index, ear)
             clipped, messages = clipped + changed, messages + len(rows)
-            both = plan.ledger.steps[index].leaf_broadcasts
+            both = plan.releases.steps[index].leaf_broadcasts
             also = None if both is None else chosen[both[leaf_of]]
             turnout = received.turnout
             hop = received.air if turnout is None else turnout.attempts(leaf_of[rows])
@@ -259,7 +259,7 @@ class TreeProtocol:
 
     def _to_resend(self, leaf_of: IntArray) -> _Resent | None:
         """Nothing done yet, by the participants under leaves that resend; ``None`` where nobody does."""
-        resends = self._plan.ledger.steps[-1].resends[leaf_of]
+        resends = self._plan.releases.steps[-1].resends[leaf_of]
         if not resends.any():
             return None
         place = np.where(resends, np.cumsum(resends) - 1, -1)
@@ -292,7 +292,7 @@ class TreeProtocol:
             What the leaves received, and how many messages clipping changed.
         """
         plan, unit, clipped = self._plan, self._plan.message_scale(number), 0.0
-        again, leaf_of = bool(plan.ledger.steps[index].resends.any()), plan.tree.leaves_of(chosen)
+        again, leaf_of = bool(plan.releases.steps[index].resends.any()), plan.tree.leaves_of(chosen)
         collector = uplink.open(number, index, chosen, models, self._listener)
         addresses = [(number, index, device) for device in chosen.tolist()]
         task = replace(
@@ -364,7 +364,7 @@ class TreeProtocol:
         Leaves that have not ``formed`` an average have nothing to send, and add nothing.
         """
         tree, unit = self._plan.tree, self._plan.message_scale(number)
-        facts = self._plan.ledger.steps[index]
+        facts = self._plan.releases.steps[index]
         for tier in range(tree.depth - 1, aggregation.tier - 1, -1):
             if tier < tree.depth - 1:
                 level = level.up()

@@ -28,7 +28,7 @@ def group_graph_figure(run: GroupedRun) -> Figure:
     groups = run.plan.groups
     order = _order(groups)[: min(groups.count, _MOST_GROUPS)]
     places = _places(groups, order)
-    every, rounds = run.ledger.merge_every, run.ledger.rounds
+    every, rounds = run.releases.merge_every, run.releases.rounds
     sources = order[:_MOST_SOURCES]
     arrivals = {source: 1 + every * groups.distances[source][order] for source in sources}
     views = [_nodes(groups, order, source, arrivals[source], rounds) for source in sources]

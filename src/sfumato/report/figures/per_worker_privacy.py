@@ -113,7 +113,7 @@ def _layout(last_round: int, finite: Sequence[float], message: str) -> Json:
 
 def _rounds_shown(run: GroupedRun) -> list[int]:
     """At most twelve rounds, including the last one; fewer with sampling, when ε takes long to compute."""
-    rounds = run.ledger.rounds
+    rounds = run.releases.rounds
     if run.plan.is_sampled:
         pairs = len(run.rows)
         most = 5 if pairs <= 16 else 3 if pairs <= 60 else 2
@@ -129,7 +129,7 @@ def _rounds_shown(run: GroupedRun) -> list[int]:
 def _spreads(run: GroupedRun, at_rounds: Sequence[int], model: Literal[1, 2]) -> list[_RoundSpread]:
     """The spread over workers at each of ``at_rounds``, under threat model ``model``."""
     neighbours = run.plan.spec.privacy.neighbours
-    found = per_worker(run.ledger, at_rounds, threat_model=model, delta=run.delta, neighbours=neighbours)
+    found = per_worker(run.releases, at_rounds, threat_model=model, delta=run.delta, neighbours=neighbours)
     return [_spread(found, at, round_number) for at, round_number in enumerate(at_rounds)]
 
 

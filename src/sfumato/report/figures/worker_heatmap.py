@@ -55,7 +55,7 @@ def worker_heatmap_figure(run: GroupedRun) -> Figure:
         ),
         data=data,
         layout=_layout(run, names, scaled, data),
-        table=_table(run, sorted({int(run.ledger.kinds.of[w]) for w in workers})),
+        table=_table(run, sorted({int(run.releases.kinds.of[w]) for w in workers})),
         kind="workers",
         min_width=560,
     )
@@ -116,7 +116,7 @@ def _layout(run: GroupedRun, names: Sequence[str], scaled: list[float], data: Se
 def _pair(run: GroupedRun, unit: int, observer: int) -> WorkerPair | None:
     """The pair of a cell; on the diagonal two workers of the same groups, if it stands for several."""
     if unit == observer:
-        others = np.flatnonzero(run.ledger.kinds.of == run.ledger.kinds.of[unit])
+        others = np.flatnonzero(run.releases.kinds.of == run.releases.kinds.of[unit])
         others = others[others != unit]
         if run.draws_every_worker or not len(others):
             return None
@@ -152,7 +152,7 @@ def _cells(z: Any, epsilons: Any, pairs: Pairs, view: str) -> Json:
 def _name(run: GroupedRun, worker: int) -> str:
     groups = run.groups_of(worker)
     listed = text.join_names(list(map(str, groups)), 6)
-    size = int(run.ledger.kinds.size[run.ledger.kinds.of[worker]])
+    size = int(run.releases.kinds.size[run.releases.kinds.of[worker]])
     like = "" if run.draws_every_worker or size == 1 else f" and {text.whole(size - 1)} like it"
     called = run.plan.parties.titled(f"device:{worker}")
     return f"{called}{like} (in {text.pluralise('group', len(groups))} {listed})"
@@ -208,10 +208,10 @@ def _table(run: GroupedRun, kinds: list[int]) -> str:
     rows = []
     for a in kinds:
         for b in kinds:
-            if a == b and int(run.ledger.kinds.size[a]) == 1:
+            if a == b and int(run.releases.kinds.size[a]) == 1:
                 continue
-            unit = int(run.ledger.kinds.first[a])
-            members = np.flatnonzero(run.ledger.kinds.of == b)
+            unit = int(run.releases.kinds.first[a])
+            members = np.flatnonzero(run.releases.kinds.of == b)
             pair = run.pair(unit, int(members[members != unit][0]))
             groups = [text.join_names(list(map(str, run.groups_of(int(w)))), 6) for w in (unit, members[0])]
             rows.append((pair.epsilon, groups, pair))

@@ -1,4 +1,4 @@
-"""A run over overlapping groups, resolved again from its folder: its ledger, and ε of any two workers."""
+"""A run over overlapping groups, resolved again from its folder: its releases, and ε of any two workers."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class GroupedRun:
     _pairs: dict[tuple[int, int], WorkerPair] = field(default_factory=dict, init=False, repr=False)
 
     @property
-    def ledger(self) -> GroupReleases:
+    def releases(self) -> GroupReleases:
         """The declared releases."""
-        return self.plan.ledger
+        return self.plan.releases
 
     def worker_title(self, worker: int) -> str:
         """The name of a worker, or its number."""
@@ -77,9 +77,9 @@ class GroupedRun:
     @cached_property
     def drawn_workers(self) -> IntArray:
         """The workers in the figures: all, or one for every set of groups, or for some of many sets."""
-        if self.ledger.device_count <= MOST_WORKERS:
-            return np.arange(self.ledger.device_count)
-        firsts = np.sort(self.ledger.kinds.first)
+        if self.releases.device_count <= MOST_WORKERS:
+            return np.arange(self.releases.device_count)
+        firsts = np.sort(self.releases.kinds.first)
         if len(firsts) > _MOST_CLASSES:
             firsts = firsts[np.unique(np.linspace(0, len(firsts) - 1, _MOST_CLASSES).round().astype(int))]
         return np.asarray(firsts, dtype=np.int64)
@@ -87,7 +87,7 @@ class GroupedRun:
     @property
     def draws_every_worker(self) -> bool:
         """Whether the figures show every worker."""
-        return len(self.drawn_workers) == self.ledger.device_count
+        return len(self.drawn_workers) == self.releases.device_count
 
     def groups_of(self, worker: int) -> tuple[int, ...]:
         """The groups of ``worker``, in any round."""
@@ -96,7 +96,7 @@ class GroupedRun:
     @cached_property
     def claims(self) -> Mapping[str, str]:
         """Published claims: name, and method of composition."""
-        sources = paper_sources(self.ledger)
+        sources = paper_sources(self.releases)
         if sources and self._second is not None:
             sources[self._second.source] = _THEOREM_2
         return sources
@@ -107,30 +107,30 @@ class GroupedRun:
 
     def pair(self, unit: int, observer: int) -> WorkerPair:
         """The privacy of ``unit`` towards ``observer``; computed once for workers of the same groups."""
-        kinds = self.ledger.kinds
+        kinds = self.releases.kinds
         key = int(kinds.of[unit]), int(kinds.of[observer])
         if key not in self._pairs:
             self._pairs[key] = self._leakage(unit, observer)
         return self._pairs[key]
 
     def _leakage(self, unit: int, observer: int) -> WorkerPair:
-        exposures = self.ledger.exposures(unit, (Party("device", 0, observer),))
+        exposures = self.releases.exposures(unit, (Party("device", 0, observer),))
         row = self._recorded.get(_exposure_key(exposures))
         if row is not None:
             found = row.epsilon, row.releases, row.bound
         else:
             neighbours = self.plan.spec.privacy.neighbours
             judged = [
-                (self.ledger.bound_epsilon(e, delta=self.delta, neighbours=neighbours), e.bound_name)
+                (self.releases.bound_epsilon(e, delta=self.delta, neighbours=neighbours), e.bound_name)
                 for e in exposures
             ]
             best, name = min(judged, key=lambda pair: pair[0].epsilon)
             found = best.epsilon, best.releases, name
         claimed = {}
-        if self.claims and claims_pair(self.ledger, unit, observer):
-            counts = paper_counts(self.ledger, unit, observer)
+        if self.claims and claims_pair(self.releases, unit, observer):
+            counts = paper_counts(self.releases, unit, observer)
             claimed = {
-                name: paper_epsilon(self.ledger, counts, method, self.delta)
+                name: paper_epsilon(self.releases, counts, method, self.delta)
                 for name, method in self.claims.items()
                 if method != _THEOREM_2
             }
@@ -143,7 +143,7 @@ class GroupedRun:
         if self.plan.eras:  # links of any round, the worker's own included
             away = float(self.plan.ever.distances[np.ix_(mine, theirs)].min())
             return int(away) if math.isfinite(away) else None
-        between = self.ledger.hops_between(int(self.ledger.kinds.of[unit]))
+        between = self.releases.hops_between(int(self.releases.kinds.of[unit]))
         nearest = int(between[np.ix_(mine, theirs)].min(initial=UNREACHED))
         return None if nearest == UNREACHED else nearest
 
@@ -155,8 +155,8 @@ class GroupedRun:
             unit, observer = _device(row.unit), _device(row.observer)
             if unit is None or observer is None:
                 continue
-            if max(unit, observer) < self.ledger.device_count and unit != observer:
-                exposures = self.ledger.exposures(unit, (Party("device", 0, observer),))
+            if max(unit, observer) < self.releases.device_count and unit != observer:
+                exposures = self.releases.exposures(unit, (Party("device", 0, observer),))
                 found.setdefault(_exposure_key(exposures), row)
         return found
 

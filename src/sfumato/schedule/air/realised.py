@@ -33,7 +33,7 @@ def sending_of(
     Raises:
         EnvelopeError: louder than the plan declared.
     """
-    bounds = plan.ledger.steps[index].message_norm[plan.tree.leaves_of(devices)]
+    bounds = plan.releases.steps[index].message_norm[plan.tree.leaves_of(devices)]
     sending = air.sending(number, index, devices, plan.device_stds_of(index, devices) / bounds, parameters)
     if (sending.alignment > air.envelope * (1 + _ROUNDING)).any():
         leaf = int((sending.alignment / air.envelope).argmax())
@@ -77,10 +77,10 @@ class RealisedChannels:
         return cls(plan, air, alignment, took_part)
 
     def to_dict(self) -> dict[str, Any]:
-        """For ``ledger.json``: beta of every aggregation, and the noise it left in the leaves' averages."""
+        """For ``releases.json``: beta of every aggregation, and the noise it left in the leaves' averages."""
         rounds = range(len(self.alignment))
         unit = np.array([self.plan.message_scale(number) for number in rounds])[:, None, None]
-        bound = np.array([step.message_norm for step in self.plan.ledger.steps])[None]
+        bound = np.array([step.message_norm for step in self.plan.releases.steps])[None]
         beta = self.alignment * self.air.channels.noise_std / (bound * unit)
         return {"beta": beta.tolist(), "channel_noise_std": np.sqrt(self._channel).tolist()}
 
@@ -89,14 +89,14 @@ class RealisedChannels:
 
         The largest among the devices that ``unit`` stands for, and how many rounds that one took part in.
         """
-        ledger = self.plan.ledger
-        leaf, weight = ledger.leaf_of(unit), ledger.classes.weight[ledger.class_of(unit)]
-        alike = np.flatnonzero(ledger.leaf_classes == ledger.leaf_classes[leaf])
+        releases = self.plan.releases
+        leaf, weight = releases.leaf_of(unit), releases.classes.weight[releases.class_of(unit)]
+        alike = np.flatnonzero(releases.leaf_classes == releases.leaf_classes[leaf])
         each = np.zeros((len(self.alignment), self.plan.tree.leaf_count))
         for index, release in enumerate(exposure.releases):
             if release.own_sensitivity == 0:
                 continue
-            facts = ledger.steps[index]
+            facts = releases.steps[index]
             # the leaf's average is in what is met with this weight; its declared channel noise is the least
             message = facts.message_norm[leaf] * weight / self.plan.participants.count[leaf]
             share = (release.own_sensitivity / message) ** 2
@@ -119,7 +119,7 @@ class RealisedChannels:
     @cached_property
     def _channel(self) -> FloatArray:
         """Variance of the receivers' noise in the leaves' averages ``[rounds, steps, leaves]``."""
-        bound = np.array([step.message_norm for step in self.plan.ledger.steps])[None]
+        bound = np.array([step.message_norm for step in self.plan.releases.steps])[None]
         loudest = self.alignment * self.air.gain_ratio
         with np.errstate(divide="ignore"):
             std: FloatArray = bound / (self.plan.participants.count * loudest)

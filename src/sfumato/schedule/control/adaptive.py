@@ -122,16 +122,16 @@ def round_plan(plan: TreePlan, setting: RoundSettings, number: int | None = None
     noise = plan.noise.scaled(
         np.full(tree.leaf_count, setting.noise), [np.full(tier.size, setting.noise) for tier in tree.tiers]
     )
-    rounds = TreeRounds(spec, ((0, tree),), aggregations, plan.ledger.batches)
-    ledger = tree_releases(rounds, tree, cohort, noise)
+    rounds = TreeRounds(spec, ((0, tree),), aggregations, plan.releases.batches)
+    declared = tree_releases(rounds, tree, cohort, noise)
     return replace(
-        plan, spec=spec, aggregations=aggregations, participants=cohort, noise=noise, ledger=ledger
+        plan, spec=spec, aggregations=aggregations, participants=cohort, noise=noise, releases=declared
     )
 
 
 def _are_alike(plan: TreePlan) -> bool:
     """Whether some trusted edge and some untrusted one have the same noise, and different participants."""
-    trusted, classes, control = plan.tree.tiers[-1].trusted, plan.ledger.leaf_classes, plan.spec.control
+    trusted, classes, control = plan.tree.tiers[-1].trusted, plan.releases.leaf_classes, plan.spec.control
     assert control is not None  # who asks has seen to it
     apart = plan.spec.privacy.noise.kind == "none" or control.per_edge or draws_each(plan)
     return not apart and bool(set(classes[trusted]) & set(classes[~trusted]))
@@ -202,7 +202,7 @@ def strength(plan: TreePlan) -> float:
     (15) with Lemma 3.2 is a standard deviation of ``2 eta tau G`` times the root of that times the number of
     global aggregations.
     """
-    steps = plan.ledger.steps[-1]
+    steps = plan.releases.steps[-1]
     largest = max(float(plan.noise.device[:, 0].max()), *(float(n[:, 0].max()) for n in plan.noise.node))
     ratio = largest * float(steps.message_norm.max()) / (2 * work_of_a_round(plan))
     return ratio**2 / plan.spec.training.rounds

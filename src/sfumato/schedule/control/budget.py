@@ -69,18 +69,18 @@ class BudgetedCoalition:
             for leaf in range(plan.tree.leaf_count)
         )
         smallest = [
-            _smallest_bound(_squares_by_bound(plan, plan.ledger, unit, coalition))
+            _smallest_bound(_squares_by_bound(plan, plan.releases, unit, coalition))
             if unit >= 0
             else ("flow", np.inf)
             for unit in units
         ]
         return cls(coalition, units, *(tuple(column) for column in zip(*smallest, strict=True)))
 
-    def costs(self, plan: TreePlan, ledger: TreeReleases) -> FloatArray:
-        """What ``ledger`` costs a device of every leaf, mu squared, ``[leaves]``."""
+    def costs(self, plan: TreePlan, declared: TreeReleases) -> FloatArray:
+        """What ``declared`` costs a device of every leaf, mu squared, ``[leaves]``."""
         return np.array(
             [
-                _squares_by_bound(plan, ledger, unit, self.coalition)[bound] if np.isfinite(budget) else 0.0
+                _squares_by_bound(plan, declared, unit, self.coalition)[bound] if np.isfinite(budget) else 0.0
                 for unit, bound, budget in zip(self.units, self.bounds, self.budgets, strict=True)
             ]
         )
@@ -103,11 +103,11 @@ class Budget:
     @classmethod
     def of(cls, plan: TreePlan) -> Budget:
         """What ``plan``, played as it stands, would spend."""
-        ledger, kinds, held = plan.ledger, leaf_kinds(plan), []
-        for pair in TreePairs(ledger, apart=_has_budget_per_edge(plan)).of():
+        declared, kinds, held = plan.releases, leaf_kinds(plan), []
+        for pair in TreePairs(declared, apart=_has_budget_per_edge(plan)).of():
             coalition = (pair.observer,)
             kind = int(kinds[plan.tree.leaf_of(pair.unit)])
-            bound, budget = _smallest_bound(_squares_by_bound(plan, ledger, pair.unit, coalition))
+            bound, budget = _smallest_bound(_squares_by_bound(plan, declared, pair.unit, coalition))
             held.append(BudgetedPair(kind, pair.unit, coalition, bound, budget))
         watched = watched_coalitions(plan.spec, plan.parties)
         return cls(plan, tuple(held), tuple(BudgetedCoalition.of(plan, coalition) for coalition in watched))
@@ -135,17 +135,17 @@ class Budget:
 
     def charge(self, played: TreePlan, devices: IntArray) -> FloatArray:
         """What one round of ``played`` costs each of ``devices``, mu squared, ``[devices, observers]``."""
-        ledger = played.ledger.after(1)
+        declared = played.releases.after(1)
         per_kind = {
             kind: [
-                _squares_by_bound(self.plan, ledger, held.unit, held.coalition)[held.bound]
+                _squares_by_bound(self.plan, declared, held.unit, held.coalition)[held.bound]
                 if np.isfinite(held.budget)
                 else 0.0
                 for held in columns
             ]
             for kind, columns in self.columns.items()
         }
-        together = [coalition.costs(self.plan, ledger) for coalition in self.together]
+        together = [coalition.costs(self.plan, declared) for coalition in self.together]
         return self._with_coalitions(self._table_by_device(per_kind, 0.0), together, 0.0)[devices]
 
     def spent(self, state: GaussianFilter, unit: int, coalition: Sequence[Party]) -> float:
@@ -173,9 +173,9 @@ class Budget:
         """Whom a column is about, as the rows of an account name them."""
         if column >= self._width:
             coalition = self.together[column - self._width].coalition
-            return f"device:{unit} towards {','.join(map(self.plan.ledger.party_name, coalition))}"
+            return f"device:{unit} towards {','.join(map(self.plan.releases.party_name, coalition))}"
         held = self.columns[int(self.kinds[unit])][column]
-        return f"device:{held.unit} towards {self.plan.ledger.party_name(held.coalition[0])}"
+        return f"device:{held.unit} towards {self.plan.releases.party_name(held.coalition[0])}"
 
     def _relation(self, unit: int, observer: Party) -> tuple[object, ...]:
         """Equal for observers that stand alike to units of one kind, in a tree of edges under a cloud."""
@@ -219,7 +219,7 @@ def leaf_kinds(plan: TreePlan) -> IntArray:
 
     Leaves that are alike in ``plan`` are, unless control chooses for each what takes part in it.
     """
-    return np.arange(plan.tree.leaf_count) if _has_budget_per_edge(plan) else plan.ledger.leaf_classes
+    return np.arange(plan.tree.leaf_count) if _has_budget_per_edge(plan) else plan.releases.leaf_classes
 
 
 def _has_budget_per_edge(plan: TreePlan) -> bool:
@@ -239,7 +239,7 @@ def _smallest_bound(costs: dict[str, float]) -> tuple[str, float]:
 
 
 def _squares_by_bound(
-    plan: TreePlan, ledger: TreeReleases, unit: int, coalition: tuple[Party, ...]
+    plan: TreePlan, declared: TreeReleases, unit: int, coalition: tuple[Party, ...]
 ) -> dict[str, float]:
     neighbours = plan.spec.privacy.neighbours
-    return {e.bound_name: squared_mu(e, neighbours) for e in ledger.exposures(unit, coalition)}
+    return {e.bound_name: squared_mu(e, neighbours) for e in declared.exposures(unit, coalition)}

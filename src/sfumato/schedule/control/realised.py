@@ -18,7 +18,7 @@ from sfumato.schedule.tree import TreePlan
 def with_realised_rounds(plan: TreePlan, settings: Sequence[RoundSettings]) -> TreePlan:
     """``plan`` with the plan of every round, whose participants are those that the run drew.
 
-    What the run may spend is still the ledger of ``plan``. Of the rounds only what a device took part in is
+    What the run may spend is still the releases of ``plan``. Of the rounds only what a device took part in is
     charged, so nothing is drawn again: another draw could let it take part more often than its budget allows.
 
     Args:

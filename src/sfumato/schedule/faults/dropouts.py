@@ -131,7 +131,7 @@ def _draw_supernode_terms(
     """The supernodes of each leaf in order, and how many of them failed: all but the last, or all."""
     tree, spec = plan.tree, plan.spec
     failed = np.zeros(tree.leaf_count, dtype=np.int64)
-    if not plan.ledger.elections:
+    if not plan.releases.elections:
         return (), failed
     rate = 0.0 if spec.faults is None else spec.faults.supernode_failure_rate
     found = []
@@ -176,7 +176,7 @@ class Attendance:
             plan: of the whole: the same tree, faults and number of aggregations.
             played: in every round.
         """
-        if plan.spec.faults is None and not plan.ledger.elections:
+        if plan.spec.faults is None and not plan.releases.elections:
             return None
         shape = (len(played), len(plan.aggregations), plan.tree.leaf_count)
         drawn, heard = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)

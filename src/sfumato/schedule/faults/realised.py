@@ -66,9 +66,9 @@ class RealisedDropouts:
             total += float(np.sort(gains)[::-1][: min(self._most_terms(pair), times)].sum())
         return total
 
-    def _mu_squared(self, ledger: TreeReleases, unit: int, coalition: tuple[Party, ...]) -> float:
+    def _mu_squared(self, declared: TreeReleases, unit: int, coalition: tuple[Party, ...]) -> float:
         """``mu^2`` of a round under the flow bound."""
-        flow, *_ = ledger.exposures(unit, coalition)
+        flow, *_ = declared.exposures(unit, coalition)
         return total_mu_squared(flow.releases, self.plan.spec.privacy.neighbours)
 
     def _leaf_of_observer(self, observer: Party) -> int:
@@ -76,9 +76,9 @@ class RealisedDropouts:
 
     def _most_terms(self, pair: PairClass) -> int:
         """Most terms that a device of the observer's class held; 0 where it is no device."""
-        if not self.plan.ledger.elections or pair.observer.kind != "device":
+        if not self.plan.releases.elections or pair.observer.kind != "device":
             return 0
-        orbits = self.plan.ledger.leaf_classes
+        orbits = self.plan.releases.leaf_classes
         alike = orbits == orbits[self._leaf_of_observer(pair.observer)]
         return int(self.terms[alike.repeat(self.plan.tree.devices)].max())
 
@@ -87,10 +87,10 @@ class RealisedDropouts:
 
         The unit's leaf is given the fewest that any leaf of its class was left with, and the other leaves
         what all had but the fullest of the class: no unit met less noise. An observer elsewhere may be in any
-        of them: one ledger for each number that leaves of its class were left with.
+        of them: one declaration for each number that leaves of its class were left with.
         """
-        ledger, tree = self.plan.ledger, self.plan.tree
-        orbits, mine = ledger.leaf_classes, tree.leaf_of(pair.unit)
+        declared, tree = self.plan.releases, self.plan.tree
+        orbits, mine = declared.leaf_classes, tree.leaf_of(pair.unit)
         alike = np.flatnonzero(orbits == orbits[mine])
         seen = mine
         if pair.observer.kind == "device" or pair.observer.tier == tree.depth - 1 > 0:
@@ -115,14 +115,14 @@ class RealisedDropouts:
         """One round with so many left; ``seen`` and ``place`` change places."""
         left, there = left.copy(), there.copy()
         left[[seen, place]], there[[seen, place]] = left[[place, seen]], there[[place, seen]]
-        step = self.plan.ledger.steps[0]
+        step = self.plan.releases.steps[0]
         nodes = (*step.node_std[:-1], np.where(there, step.node_std[-1], 0.0))
         return replace(
-            self.plan.ledger,
+            self.plan.releases,
             steps=(replace(step, node_std=nodes),),
             guaranteed_contributors=left,
             all_nodes_always_send=True,
             # an aggregator is whoever holds the office; devices hold it as often as they did
-            elections=0.0 if pair.observer.kind == "device" else self.plan.ledger.elections,
+            elections=0.0 if pair.observer.kind == "device" else self.plan.releases.elections,
             rounds=1,
         )

@@ -79,11 +79,11 @@ def calibrate_tree(
     def judged(sizes: FloatArray) -> Verdict:
         nonlocal needed
         plan = with_sizes(sizes)
-        ledger = tree_releases(rounds, tree, participants, plan)
-        needed = _factors_of_leaves(ledger, noise, rounds)
+        declared = tree_releases(rounds, tree, participants, plan)
+        needed = _factors_of_leaves(declared, noise, rounds)
         if air is not None:  # there is no less noise than the receiver's
             needed = np.where(plan.device.any(axis=1), needed, np.fmax(needed, 1.0))
-        tolerance = TOLERANCE if _is_sampled(ledger, rounds.spec) else _EXACT_TOLERANCE
+        tolerance = TOLERANCE if _is_sampled(declared, rounds.spec) else _EXACT_TOLERANCE
         return verdict_on_factors(_factors_of_sources(rounds, needed), tolerance)
 
     found = with_sizes(least_noise(judged, np.ones(ends[-1])))
@@ -95,12 +95,12 @@ def calibrate_tree(
     )
 
 
-def _factors_of_leaves(ledger: TreeReleases, noise: NoiseByTarget, rounds: TreeRounds) -> FloatArray:
+def _factors_of_leaves(declared: TreeReleases, noise: NoiseByTarget, rounds: TreeRounds) -> FloatArray:
     """Factor that the units of each leaf need, NaN where the observer is trusted with their raw updates."""
-    tree, alike = rounds.tree, ledger.leaf_classes
+    tree, alike = rounds.tree, declared.leaf_classes
     needed = np.full(tree.leaf_count, np.nan)
-    for unit, observer in pairs_towards(ledger, noise.towards, tree, where="this topology"):
-        charge = charge_of(ledger, rounds.spec, unit, observer)
+    for unit, observer in pairs_towards(declared, noise.towards, tree, where="this topology"):
+        charge = charge_of(declared, rounds.spec, unit, observer)
         if not charge.is_unprotected:
             here = alike == alike[tree.leaf_of(unit)]
             needed[here] = np.fmax(needed[here], _factor(charge, noise, rounds.spec))
@@ -137,9 +137,9 @@ def _factor(charge: PairCharge, noise: NoiseByTarget, spec: Spec) -> float:
 
 def _unreachable(charge: PairCharge) -> str:
     """Why no amount of noise gives a pair of a tree the epsilon asked for."""
-    (observer,), ledger = charge.coalition, charge.ledger
-    who, whose = ledger.party_name(observer), f"device:{charge.device}"
-    if isinstance(ledger, TreeReleases) and ledger.elections and observer.kind == "device":
+    (observer,), declared = charge.coalition, charge.releases
+    who, whose = declared.party_name(observer), f"device:{charge.device}"
+    if isinstance(declared, TreeReleases) and declared.elections and observer.kind == "device":
         return (
             f"no noise gives {whose} this epsilon towards {who}: as an elected supernode {who} receives what "
             "is not noised before, more often than delta allows; let devices add noise, or name supernodes"
@@ -147,10 +147,10 @@ def _unreachable(charge: PairCharge) -> str:
     return f"no noise gives {whose} this epsilon towards {who}, which sees whether the unit takes part"
 
 
-def _is_sampled(ledger: TreeReleases, spec: Spec) -> bool:
+def _is_sampled(declared: TreeReleases, spec: Spec) -> bool:
     """Whether factors are roots of sampled compositions."""
-    records = spec.privacy.unit == "record" and ledger.batches.rates is not None
-    return records or ledger.draw_kind != "all"
+    records = spec.privacy.unit == "record" and declared.batches.rates is not None
+    return records or declared.draw_kind != "all"
 
 
 def calibrate_over_time(noise: NoiseByTarget, rounds: TreeRounds) -> tuple[NoisePlan, Told]:
@@ -174,13 +174,13 @@ def calibrate_over_time(noise: NoiseByTarget, rounds: TreeRounds) -> tuple[Noise
         return start.scaled(everywhere[-1], everywhere)
 
     def judged(sizes: FloatArray) -> Verdict:
-        ledger = moves.moving_releases(rounds, moves.releases_over_time(rounds, with_sizes(sizes)))
-        counts = {found.unit: found.count for found in ledger.units_outside(frozenset())}
-        pairs = pairs_towards(ledger, noise.towards, rounds.tree, where="this topology")
-        charges = [charge_of(ledger, spec, unit, observer) for unit, observer in pairs]
+        declared = moves.moving_releases(rounds, moves.releases_over_time(rounds, with_sizes(sizes)))
+        counts = {found.unit: found.count for found in declared.units_outside(frozenset())}
+        pairs = pairs_towards(declared, noise.towards, rounds.tree, where="this topology")
+        charges = [charge_of(declared, spec, unit, observer) for unit, observer in pairs]
         raw.update({each.device: counts.get(each.device, 1) for each in charges if each.is_unprotected})
         left = [each for each in charges if not each.is_unprotected]
-        if left and _is_sampled(ledger, spec):
+        if left and _is_sampled(declared, spec):
             spent = [each.epsilon(spec.privacy.delta) for each in left]
             worst = left[spent.index(max(spent))]
             return verdict_on_worst(max(spent), noise.epsilon, lambda: needed([worst]))
@@ -257,7 +257,7 @@ def _charges_in_groups(plan: GroupPlan, towards: str) -> tuple[list[PairCharge],
     Raises:
         SpecError: there is no such pair.
     """
-    pairs = pairs_towards(plan.ledger, towards, plan.parties, where="these groups")
+    pairs = pairs_towards(plan.releases, towards, plan.parties, where="these groups")
     left = [(unit, observer) for unit, observer in pairs if not plan.trusts(observer, unit)]
     if not left:
         raise SpecError(FOR, towards, "is trusted with raw updates; no noise gives it an epsilon")
@@ -268,7 +268,7 @@ def _charges_in_groups(plan: GroupPlan, towards: str) -> tuple[list[PairCharge],
         trusting = plan.raw_to_trusted_edge
     else:
         trusting = int(plan.groups.sizes[observer.index])
-    return [charge_of(plan.ledger, plan.spec, *pair) for pair in left], trusting
+    return [charge_of(plan.releases, plan.spec, *pair) for pair in left], trusting
 
 
 def _factor_in_groups(pairs: Sequence[PairCharge], noise: NoiseByTarget, delta: float) -> float:
@@ -287,8 +287,8 @@ def _factor_in_groups(pairs: Sequence[PairCharge], noise: NoiseByTarget, delta: 
         pair = pairs[0]
         allowed = (
             f"no noise gives device:{pair.device} this epsilon towards "
-            f"{pair.ledger.party_name(pair.coalition[0])}, which sees something of it that is not noised, or "
-            "whether it takes part"
+            f"{pair.releases.party_name(pair.coalition[0])}, which sees something of it that is not noised, "
+            "or whether it takes part"
         )
         raise SpecError(FOR, noise.towards, allowed)
     return factor

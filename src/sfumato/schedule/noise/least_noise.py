@@ -108,12 +108,12 @@ def _middle_of(too_little: FloatArray, enough: FloatArray) -> FloatArray:
 
 
 def pairs_towards(
-    ledger: DeclaredReleases, towards: str, parties: Parties, *, where: str
+    declared: DeclaredReleases, towards: str, parties: Parties, *, where: str
 ) -> list[tuple[int, Party]]:
     """The pairs that a target is about: a unit of every class, with each observer that is meant.
 
     Args:
-        ledger: of the noise that is judged.
+        declared: of the noise that is judged.
         towards: an observer, or a kind of them.
         parties: who there is.
         where: the topology, as a refusal calls it.
@@ -124,15 +124,15 @@ def pairs_towards(
     if towards not in OBSERVER_KINDS:
         observer = parse_observer(towards, parties, place=FOR)
         members = {observer.index} if observer.kind == "device" else set[int]()
-        return [(units.unit, observer) for units in ledger.units_outside(members)]
-    found = [(pair.unit, pair.observer) for pair in ledger.pair_classes() if is_of_kind(pair, towards)]
+        return [(units.unit, observer) for units in declared.units_outside(members)]
+    found = [(pair.unit, pair.observer) for pair in declared.pair_classes() if is_of_kind(pair, towards)]
     if not found:
         raise SpecError(FOR, towards, f"stands for nobody in {where}")
     return found
 
 
-def charge_of(ledger: DeclaredReleases, spec: Spec, unit: int, observer: Party) -> PairCharge:
+def charge_of(declared: DeclaredReleases, spec: Spec, unit: int, observer: Party) -> PairCharge:
     """How a pair is charged; where targets are for records, as a record of ``unit``."""
     kind, neighbours = main_unit(spec), spec.privacy.neighbours
     by_filter = spec.control is not None
-    return PairCharge.of(ledger, kind, unit, (observer,), neighbours=neighbours, by_filter=by_filter)
+    return PairCharge.of(declared, kind, unit, (observer,), neighbours=neighbours, by_filter=by_filter)

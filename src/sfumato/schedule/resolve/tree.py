@@ -249,19 +249,19 @@ def _plan_of(rounds: TreeRounds, participants: TreeParticipants, noise: NoisePla
     """The plan of resolved rounds: in a network that moves with the plan of every tree."""
     spec, one_tree = rounds.spec, len(rounds.trees) == 1
     if one_tree:
-        ledger = tree_releases(rounds, rounds.tree, participants, noise)
+        declared = tree_releases(rounds, rounds.tree, participants, noise)
     else:
         from sfumato.schedule import moves
 
         releases = moves.releases_over_time(rounds, noise)
-        ledger = moves.moving_releases(rounds, releases)
-    if ledger.rounds_after_noise:
+        declared = moves.moving_releases(rounds, releases)
+    if declared.rounds_after_noise:
         notes = (
             *notes,
             "devices round what they noised, and sums of rounded messages can be taken apart: towards "
             "everybody a device's own noise is all that is counted",
         )
-    plan = TreePlan(spec, rounds.tree, rounds.aggregations, participants, noise, ledger, notes)
+    plan = TreePlan(spec, rounds.tree, rounds.aggregations, participants, noise, declared, notes)
     if spec.control is not None:
         from sfumato.schedule.control.adaptive import CONTROL
 

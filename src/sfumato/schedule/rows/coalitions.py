@@ -50,7 +50,7 @@ def tolerated_coalitions(plan: TreePlan, delta: float) -> tuple[Coalition, ...]:
     if plan.spec.protocol != "hdp":
         return ()
     sizes = tolerated_sizes(float(plan.participants.drawn.sum()))
-    units = dict.fromkeys(pair.unit for pair in plan.ledger.pair_classes())
+    units = dict.fromkeys(pair.unit for pair in plan.releases.pair_classes())
     return tuple(found for unit in units for found in worst_coalitions(plan, unit, sizes, delta))
 
 
@@ -69,16 +69,16 @@ def worst_coalitions(plan: TreePlan, unit: int, sizes: Sequence[int], delta: flo
     Members of the unit's zone come from its loudest devices, those of other zones too, either filling zone
     after zone or one a zone in turn: what a member brings is the noise it knows and its chance of election.
     """
-    ledger = plan.ledger
-    loudness = ledger.classes.variance(ledger.steps[-1].device_std)
-    here = ledger.leaf_of(unit)
-    weight = {leaf: ledger.unit_weight(path, 0) ** 2 for leaf, path in enumerate(ledger.paths)}
+    declared = plan.releases
+    loudness = declared.classes.variance(declared.steps[-1].device_std)
+    here = declared.leaf_of(unit)
+    weight = {leaf: declared.unit_weight(path, 0) ** 2 for leaf, path in enumerate(declared.paths)}
 
     def loudest(leaf: int, most: int) -> list[int]:
         """The ``most`` loudest devices of a zone, the unit apart."""
         found: list[int] = []
-        for c in sorted(ledger.classes.of_leaf(leaf), key=lambda c: -float(loudness[c])):
-            found += [int(d) for d in ledger.classes.members(c, most + 1) if d != unit]
+        for c in sorted(declared.classes.of_leaf(leaf), key=lambda c: -float(loudness[c])):
+            found += [int(d) for d in declared.classes.members(c, most + 1) if d != unit]
             if len(found) >= most:
                 break
         return found[:most]
@@ -87,14 +87,14 @@ def worst_coalitions(plan: TreePlan, unit: int, sizes: Sequence[int], delta: flo
     others = sorted(
         (leaf for leaf in range(plan.tree.leaf_count) if leaf != here),
         key=lambda leaf: (
-            -max(float(loudness[c]) for c in ledger.classes.of_leaf(leaf)) * weight[leaf],
+            -max(float(loudness[c]) for c in declared.classes.of_leaf(leaf)) * weight[leaf],
             leaf,
         ),
     )
     queues = _order_outsiders(
         [loudest(leaf, max(sizes, default=0)) for leaf in others], max(sizes, default=0)
     )
-    supernode = Party("node", ledger.depth - 1, here)
+    supernode = Party("node", declared.depth - 1, here)
     found = []
     for size in sizes:
         candidates = list(_candidate_coalitions(own, queues, size))
@@ -103,7 +103,7 @@ def worst_coalitions(plan: TreePlan, unit: int, sizes: Sequence[int], delta: flo
         coalitions = [tuple(Party("device", 0, d) for d in members) for _, members in candidates]
         epsilon, worst = _largest_epsilon(plan, unit, coalitions, delta)
         # an elected supernode is one of the members
-        with_node = [(*(c[:-1] if ledger.elections else c), supernode) for c in coalitions]
+        with_node = [(*(c[:-1] if declared.elections else c), supernode) for c in coalitions]
         inside, members = candidates[worst]
         name = ",".join(f"device:{d}" for d in members)
         worst_with_node, _ = _largest_epsilon(plan, unit, with_node, delta)
@@ -149,7 +149,7 @@ def _largest_epsilon(
     least = _epsilon(plan, unit, coalitions[-1], delta)
     for number_of, coalition in enumerate(coalitions):
         below = min(max(best, least) * (1 - _SURELY), _FINITE)
-        quick = plan.ledger.quick_exposures(unit, coalition)
+        quick = plan.releases.quick_exposures(unit, coalition)
         if below > 0 and is_surely_within(quick, below, delta=delta, neighbours=neighbours):
             continue
         epsilon = least if coalition == coalitions[-1] else _epsilon(plan, unit, coalition, delta)
@@ -159,10 +159,10 @@ def _largest_epsilon(
 
 
 def _epsilon(plan: TreePlan, unit: int, coalition: tuple[Party, ...], delta: float) -> float:
-    if are_unprotected(plan.ledger.quick_exposures(unit, coalition)):
+    if are_unprotected(plan.releases.quick_exposures(unit, coalition)):
         return math.inf
     neighbours = plan.spec.privacy.neighbours
     return min(
-        plan.ledger.bound_epsilon(exposure, delta=delta, neighbours=neighbours).epsilon
-        for exposure in plan.ledger.exposures(unit, coalition)
+        plan.releases.bound_epsilon(exposure, delta=delta, neighbours=neighbours).epsilon
+        for exposure in plan.releases.exposures(unit, coalition)
     )

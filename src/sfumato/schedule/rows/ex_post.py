@@ -75,9 +75,9 @@ def amounts(
     if not plan.is_sampled and channels is None and dropouts is None:
         return ()
     found: list[ExPost | None] = []
-    for pair in plan.ledger.pair_classes():
-        exposures = plan.ledger.exposures(pair.unit, (pair.observer,))
-        orbits = plan.ledger.leaf_classes
+    for pair in plan.releases.pair_classes():
+        exposures = plan.releases.exposures(pair.unit, (pair.observer,))
+        orbits = plan.releases.leaf_classes
         alike = (orbits == orbits[plan.tree.leaf_of(pair.unit)]).repeat(plan.tree.devices)
         times = int(participations[alike].max())
         if plan.is_sampled and all(exposure.draw_hidden for exposure in exposures):
@@ -94,19 +94,19 @@ def amounts(
 
 def _epsilon_after_rounds(plan: TreePlan, pair: PairClass, times: int, delta: float) -> float:
     """Epsilon of a pair after ``times`` rounds that the unit took part in for sure."""
-    ledger = plan.ledger.after(times)
+    declared = plan.releases.after(times)
     return min(
-        ledger.bound_epsilon(
+        declared.bound_epsilon(
             exposure.without_draws(), delta=delta, neighbours=plan.spec.privacy.neighbours
         ).epsilon
-        for exposure in ledger.exposures(pair.unit, (pair.observer,))
+        for exposure in declared.exposures(pair.unit, (pair.observer,))
     )
 
 
 def _amount_over_the_air(realised: RealisedChannels, pair: PairClass, delta: float) -> ExPost:
     """What a pair amounts to with the noise that the receivers really had against the devices' signals."""
     plan = realised.plan
-    exposures = plan.ledger.exposures(pair.unit, (pair.observer,))
+    exposures = plan.releases.exposures(pair.unit, (pair.observer,))
     flow = next(exposure for exposure in exposures if exposure.bound_name == "flow")
     square, times = realised.largest_square(flow, pair.unit, plan.spec.privacy.neighbours)
     return ExPost(gaussian.epsilon(delta=delta, mu=math.sqrt(square)), times)

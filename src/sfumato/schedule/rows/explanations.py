@@ -95,20 +95,20 @@ def _explain_unprotected(
 ) -> str:
     if plan.spec.privacy.noise.kind == "none":
         return "nothing adds noise, so nothing protects."
-    law = plan.ledger.noise_law
+    law = plan.releases.noise_law
     counts = not law.why_not_composed or (of_record and law.composed_for_records)
     trusted = next((party for party in coalition if plan.trusts(party, device)), None)
     if counts and trusted is not None:
-        name = plan.ledger.party_name(trusted)
+        name = plan.releases.party_name(trusted)
         return f"{name} is trusted with raw updates of device:{device}, before any noise is added."
-    if law.why_not_composed and counts and plan.ledger.batches.rounded:
+    if law.why_not_composed and counts and plan.releases.batches.rounded:
         return (
             "messages of clipped examples are rounded before they are noised, on a grid that depends on all "
             "of a message, so nothing bounds how far one example moves them."
         )
     if law.why_not_composed:
         return f"{law.name} noise is charged as none: {law.why_not_composed}."
-    observer = ",".join(plan.ledger.party_name(party) for party in coalition)
+    observer = ",".join(plan.releases.party_name(party) for party in coalition)
     return f"{raw.vector} has no noise that {observer} does not know: nobody else adds any before it arrives."
 
 

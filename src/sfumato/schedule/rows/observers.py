@@ -164,10 +164,10 @@ class ObservedUnit:
         observers = (pair.observer,)
         return cls(kind, pair.unit, observers, pair.relation, pair.pair_count, pair.least, pair.sites)
 
-    def charge(self, plan: Plan, ledger: DeclaredReleases, *, drawn_like: int | None = None) -> PairCharge:
-        """How it is charged in ``ledger``; a record as often drawn as one of the device ``drawn_like``."""
+    def charge(self, plan: Plan, declared: DeclaredReleases, *, drawn_like: int | None = None) -> PairCharge:
+        """How it is charged in ``declared``; a record as often drawn as one of the device ``drawn_like``."""
         return PairCharge.of(
-            ledger,
+            declared,
             self.kind,
             self.device,
             self.coalition,

@@ -69,13 +69,13 @@ def worst_pair(
     if name not in OBSERVER_KINDS:
         coalition = parse_coalition(name, plan.parties, place="watch")
         members = {party.index for party in coalition if party.kind == "device"}
-        rows = [pair(f"{kind}:{units.unit}", name) for units in plan.ledger.units_outside(members)]
+        rows = [pair(f"{kind}:{units.unit}", name) for units in plan.releases.units_outside(members)]
         if not rows:
             raise SpecError("watch", name, "must leave somebody to protect")
     else:
         rows = [
-            pair(f"{kind}:{p.unit}", plan.ledger.party_name(p.observer))
-            for p in plan.ledger.pair_classes()
+            pair(f"{kind}:{p.unit}", plan.releases.party_name(p.observer))
+            for p in plan.releases.pair_classes()
             if is_of_kind(p, name)
         ]
     if not rows:
@@ -123,7 +123,7 @@ def rounds_to_account(plan: Plan) -> frozenset[int]:
         rounds *= plan.spec.training.local_steps or plan.spec.training.local_epochs or 1
     every = plan.spec.evaluate_every
     evaluated = [k for k in range(1, rounds + 1) if k % every == 0 or k == rounds]
-    records = plan.spec.privacy.unit == "record" and plan.ledger.batches.rates is not None
+    records = plan.spec.privacy.unit == "record" and plan.releases.batches.rates is not None
     if (plan.is_sampled or records) and len(evaluated) > _MOST_SAMPLED_POINTS:
         picks = np.linspace(0, len(evaluated) - 1, _MOST_SAMPLED_POINTS).round().astype(int)
         evaluated = [evaluated[i] for i in picks]

@@ -52,7 +52,7 @@ class AirUplink:
         """
         plan = self.plan
         sending = sending_of(plan, self.air, number, index, devices, self.parameters)
-        bounds = plan.ledger.steps[index].message_norm * plan.message_scale(number)
+        bounds = plan.releases.steps[index].message_norm * plan.message_scale(number)
         shape = (plan.tree.leaf_count, models.shape[1])
         sums = torch.zeros(shape, dtype=sums_type(plan.spec), device=self.device)
         energy = np.zeros(plan.tree.leaf_count)

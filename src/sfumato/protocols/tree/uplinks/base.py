@@ -47,7 +47,7 @@ class Received:
         totals: columns for the metrics, added up over a round's aggregations.
         means: columns for the metrics, averaged over a round's aggregations.
         channel_variance: of the noise that the channel left in a coordinate of each average, ``[leaves]``;
-            ``None``: as the ledger says.
+            ``None``: as declared.
         coordinates: where averages can differ from 0, int64, ascending; ``None``: anywhere.
         memory: with error feedback, what each device has not sent so far, float32 ``[devices, M]``.
         turnout: who was left, and who served as supernode; ``None``: everybody, nobody.
