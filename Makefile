@@ -1,6 +1,7 @@
 # make demo          install and run the quickstart, with and without noise; says where the report is
 # make test          lint, types, import rules and tests at once (sets itself up first); CHOSEN="not slow or listed" as CI does
 # make test-slow     the tests that make test leaves out: long statistical ones, and those of tests/slow.txt
+# make test-long     the rest of the families that make test-slow runs the first part of: hours, before a release
 # make test-lowest   the tests that bear on figures, with the least versions that pyproject.toml allows
 # make frozen        whether all specs compute what they did at another commit: make frozen BASE=main
 # make test-wheel    builds the wheel into dist/, installs it into an empty environment and runs the quickstart there
@@ -21,7 +22,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 FIGURES := tests/golden tests/privacy tests/claims tests/schedule tests/radio tests/mechanisms tests/planning tests/secure_aggregation tests/election tests/wire \
     tests/test_random.py tests/run_folder/test_lock.py
 
-.PHONY: demo install python test lint tests test-slow lowest test-lowest test-wheel frozen lock bench clean
+.PHONY: demo install python test lint tests test-slow test-long lowest test-lowest test-wheel frozen lock bench clean
 
 demo: $(VENV)/installed
 	rm -rf $(DEMO)
@@ -60,8 +61,11 @@ tests: $(VENV)/installed-dev
 	$(ONE_THREAD) $(BIN)/pytest -m "$(CHOSEN)" --numprocesses 2
 
 test-slow: $(VENV)/installed-dev
-	$(ONE_THREAD) $(BIN)/pytest -m slow --numprocesses 2
+	$(ONE_THREAD) $(BIN)/pytest -m "slow and not long" --numprocesses 2
 	$(ONE_THREAD) $(BIN)/pytest -m "not slow or listed" --hypothesis-profile=thorough --numprocesses 2 tests/privacy/tree
+
+test-long: $(VENV)/installed-dev
+	$(ONE_THREAD) $(BIN)/pytest -m long --numprocesses 2
 
 lowest:
 	$(MAKE) VENV=.venv-lowest LOCK=requirements/lowest.lock install

@@ -55,10 +55,16 @@ def test_the_table_counts_every_pair() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "asked", [("2500", "28", "--pairs", "4"), ("600", "1", "--parts")], ids=["pairs", "parts"]
+    "asked",
+    [
+        pytest.param(("300", "28", "--pairs", "4"), id="pairs"),
+        pytest.param(("100", "1", "--parts"), id="parts"),
+        pytest.param(("2500", "28", "--pairs", "4"), id="all pairs", marks=pytest.mark.long),
+        pytest.param(("600", "1", "--parts"), id="all parts", marks=pytest.mark.long),
+    ],
 )
 def test_long_run(asked: tuple[str, ...]) -> None:
-    """10,000 pairs, of every kind that `FEATURES` counts; and parts of coalitions."""
+    """Pairs of every kind that `FEATURES` counts, 10,000 of them in the long run; and parts of coalitions."""
     specs, seed, *more = asked
     command = [sys.executable, str(Path(__file__).with_name("long_run.py")), "--specs", specs, "--seed", seed]
     done = subprocess.run([*command, *more], check=False, capture_output=True, text=True)

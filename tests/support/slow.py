@@ -4,7 +4,8 @@
 
 makes the list anew, of all cases that took more than 1.5 seconds on an idle machine. Cases that share a
 fixture which takes long are listed together: the first that is not would wait for it. Tests that take minutes
-are not listed: they carry the mark ``slow`` where they stand, and only `make test-slow` runs them.
+are not listed: they carry the mark ``slow`` where they stand, and only `make test-slow` runs them. A family
+of them that takes hours has its first part there; the rest is marked ``long`` as well (`make test-long`).
 """
 
 from __future__ import annotations
@@ -15,9 +16,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 LIST = Path(__file__).parents[1] / "slow.txt"
 _DURATION = re.compile(r"\s*([\d.]+)s (?:call|setup|teardown)\s+(\S.*)")
+
+
+def first_of(count: int, slow: int) -> list[ParameterSet]:
+    """Numbers 0 to ``count`` - 1 for `parametrize`; those from ``slow`` on are marked ``long``."""
+    return [pytest.param(n, marks=[pytest.mark.long] if n >= slow else []) for n in range(count)]
 
 
 def listed() -> set[str]:
