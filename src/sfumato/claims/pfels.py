@@ -57,9 +57,10 @@ def _claims_of_pair(
         surrogate, aside = _surrogate(plan, exposure, delta)
         factor = noise_scale_for(exposures, epsilon=claimed, delta=delta, neighbours=neighbours)
         why = (
-            f"{_explain_claim(plan, air, exposure, what, claimed, hidden=hidden)}; the sum is observed "
-            f"at noise multiplier {_describe_multipliers(exposure.releases)}, {best.how}, composed by {best.method}"
-            f"{_describe_grid(exposure, best)}; {aside}{_describe_needed_noise(exposure, claimed, factor)}."
+            f"{_explain_claim(plan, air, exposure, what, claimed, hidden=hidden)}; "
+            f"the sum is observed at noise multiplier {_describe_multipliers(exposure.releases)}, {best.how}, "
+            f"composed by {best.method}{_describe_grid(exposure, best)}; "
+            f"{aside}{_describe_needed_noise(exposure, claimed, factor)}."
         )
         yield Claim(f"{_THEOREM}, {what}", unit, observer, claimed, best.epsilon, why, best.method, surrogate)
 
