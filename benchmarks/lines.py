@@ -4,8 +4,8 @@
 
 Every line counts once, for the first of these that it belongs to: a docstring (also of an attribute) or a
 comment that stands alone; blank; an import; a refusal (a ``raise``, a row of a table of refusals, a call of
-``refuse``) or text for people (a string of three words or more); the signature of a function or class, with its
-decorators; the rest, which computes.
+``refuse``) or text for people (a string of three words or more); the signature of a function or class, with
+its decorators; the rest, which computes.
 """
 
 from __future__ import annotations
@@ -69,19 +69,20 @@ def _is_for_people(node: ast.JoinedStr | ast.Constant) -> bool:
 
 
 def main() -> None:
-    """Print one row for each package, most lines first."""
+    """Print one row for each package, most lines first, and the shares of each kind in all."""
     packages: dict[str, Counter[str]] = {}
     for path in sorted(SOURCE.rglob("*.py")):
         below = path.relative_to(SOURCE).parts
         package = below[0] if len(below) > 1 else MODULES
         packages.setdefault(package, Counter()).update(kinds_of(path.read_text(encoding="utf-8")))
-    rows = sorted(packages.items(), key=lambda row: -row[1].total())
-    rows.append(("all", sum(packages.values(), Counter())))
-    print(f"| package | lines | {' | '.join(KINDS)} |")
-    print("|---|" + "--:|" * (len(KINDS) + 1))
-    for package, counts in rows:
-        shares = " | ".join(f"{100 * counts[kind] / counts.total():.0f} %" for kind in KINDS)
-        print(f"| `{package}` | {counts.total():,} | {shares} |")
+    print(f"| package | lines | {TEXT} | {BLANK}, {IMPORTS}, {SIGNATURES} | {MESSAGES} | {REST} |")
+    print("|---|" + "--:|" * 5)
+    for package, counts in sorted(packages.items(), key=lambda row: -row[1].total()):
+        groups = (TEXT,), (BLANK, IMPORTS, SIGNATURES), (MESSAGES,), (REST,)
+        shares = [sum(counts[kind] for kind in kinds) / counts.total() for kinds in groups]
+        print(f"| `{package}` | {counts.total():,} | {' | '.join(f'{share:.0%}' for share in shares)} |")
+    counts = sum(packages.values(), Counter())
+    print(f"{counts.total():,} lines: " + ", ".join(f"{kind} {counts[kind]:,}" for kind in KINDS))
 
 
 if __name__ == "__main__":

@@ -9,10 +9,13 @@ the files.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+os.environ["OMP_NUM_THREADS"] = "1"  # with more, some chunks are trained by threads that are not followed
 
 import sfumato as sf
 
