@@ -9,41 +9,25 @@ the files.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from types import FrameType
+
+os.environ["OMP_NUM_THREADS"] = "1"  # with more, some chunks are trained by threads that are not followed
 
 import sfumato as sf
 
-SOURCE = str(Path(sf.__file__).parent)
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
+
+from entered_files import Walk
 
 
-class Walk:
-    """The files that calls enter between ``start`` and ``stop``, and how often calls change files."""
-
-    def __init__(self) -> None:
-        self.files: set[str] = set()
-        self.changes = 0
-        self._last = ""
-
-    def start(self) -> None:
-        sys.setprofile(self._note)
-
-    def stop(self) -> None:
-        sys.setprofile(None)
-
-    def _note(self, frame: FrameType, event: str, argument: object) -> None:
-        file = frame.f_code.co_filename
-        if event == "call" and file.startswith(SOURCE) and frame.f_code.co_name != "<module>":
-            self.files.add(file[len(SOURCE) + 1 :])
-            self.changes, self._last = self.changes + (file != self._last), file
-
-    def show(self, what: str) -> None:
-        print(f"{what}: {len(self.files)} files, {self.changes} changes of file")
-        if "--files" in sys.argv:
-            print("  " + "\n  ".join(sorted(self.files)))
+def show(walk: Walk, what: str) -> None:
+    print(f"{what}: {len(walk.files)} files, {walk.changes} changes of file")
+    if "--files" in sys.argv:
+        print("  " + "\n  ".join(sorted(walk.files)))
 
 
 def walk_of_a_round(spec: sf.Spec) -> Walk:
@@ -78,12 +62,11 @@ def main() -> None:
     walk.start()
     account()
     walk.stop()
-    walk.show("account of one pair")
+    show(walk, "account of one pair")
     code = "import sfumato as sf\nsf.account(sf.load_spec('quickstart'), unit='device:0', observer='cloud')"
     print(f"modules loaded by it: {loaded_modules(code)}")
-    walk_of_a_round(sf.load_spec("quickstart", ["training.rounds=3", "evaluate_every=3"])).show(
-        "a training round"
-    )
+    of_round = walk_of_a_round(sf.load_spec("quickstart", ["training.rounds=3", "evaluate_every=3"]))
+    show(of_round, "a training round")
 
 
 if __name__ == "__main__":

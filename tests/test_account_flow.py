@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,30 +36,26 @@ STATIONS = (
 
 PROGRAM = """
 import json, sys
-from pathlib import Path
 import sfumato as sf
 
-source, overrides = sys.argv[1], sys.argv[2:]
-root, order = Path(sf.__file__).parent, {}
+sys.path.append(sys.argv[1])
+from entered_files import Walk
 
-def entered(frame, event, arg):
-    name, code = frame.f_code.co_filename, frame.f_code
-    if name.startswith(str(root)) and code.co_flags & 2 and code.co_name != "<module>":
-        order[name] = None
-
-account, load_spec = sf.account, sf.load_spec
-sys.settrace(entered)
-account(load_spec(source, overrides))
-sys.settrace(None)
-print(json.dumps([".".join(Path(name).relative_to(root).with_suffix("").parts) for name in order]))
+walk, account, load_spec = Walk(), sf.account, sf.load_spec
+walk.start()
+account(load_spec(sys.argv[2], sys.argv[3:]))
+walk.stop()
+print(json.dumps(list(walk.files)))
 """
+SUPPORT = str(Path(__file__).parent / "support")
 
 
 def modules_of(source: str, *overrides: str) -> list[str]:
     """Every module that is entered, in order of the first call."""
-    command = [sys.executable, "-c", PROGRAM, source, *overrides]
+    command = [sys.executable, "-c", PROGRAM, SUPPORT, source, *overrides]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    return list(dict.fromkeys(ROOMS.get(name.partition(".")[0], name) for name in json.loads(done.stdout)))
+    names = [".".join(Path(file).with_suffix("").parts) for file in json.loads(done.stdout)]
+    return list(dict.fromkeys(ROOMS.get(name.partition(".")[0], name) for name in names))
 
 
 @pytest.fixture(scope="module")

@@ -154,6 +154,53 @@ def test_a_csv_file_is_read(tmp_path, monkeypatch):
         sf.run(sf.load_spec(tmp_path / "run" / "spec.yaml"), out=tmp_path / "again")
 
 
+READER = """
+import numpy as np
+from sfumato.data.dataset import dataset_of
+
+def read():
+    features, labels = np.eye(60, 64, dtype=np.float32), np.arange(60) % 10
+    return dataset_of("mine", features, labels, features[:20], labels[:20])
+"""
+
+
+@pytest.mark.parametrize(
+    "written", ["reader:read", "reader.py:read", "./reader.py:read", "{folder}/reader.py:read"]
+)
+def test_a_data_reader_is_found_beside_the_spec(written, tmp_path, monkeypatch):
+    beside, elsewhere = tmp_path / "spec", tmp_path / "elsewhere"
+    beside.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    (beside / "reader.py").write_text(READER, "utf-8")
+    source = written.format(folder=beside)
+    changes = (*SMALL, f"data={{source: '{source}'}}", "model={kind: softmax}")
+    (beside / "own.yaml").write_text(sf.dump_spec(sf.load_spec("quickstart", changes)), "utf-8")
+    spec = sf.load_spec(beside / "own.yaml")
+    assert sf.account(spec).guarantees
+    assert len(sf.run(spec, out=tmp_path / "run").metrics) == 2
+    again = sf.load_spec(tmp_path / "run" / "spec.yaml")
+    assert again.data.source == f"{beside / 'reader.py'}:read"
+
+
+def test_a_data_reader_that_is_nowhere_is_named(tmp_path):
+    spec = sf.load_spec("quickstart", (*SMALL, f"data={{source: '{tmp_path}/reader.py:read'}}"))
+    with pytest.raises(
+        SpecError, match=r"data\.source: got '.*reader\.py:read'; cannot be imported: FileNotFound"
+    ):
+        sf.run(spec, out=tmp_path / "run")
+
+
+def test_a_mechanism_is_found_beside_the_spec(tmp_path):
+    (tmp_path / "noise.py").write_text((FOLDER / "laplace_noise.py").read_text("utf-8"), "utf-8")
+    spec = sf.load_spec("quickstart", (*SMALL, MULTIPLIER, "privacy.mechanism=noise.py:Laplace"))
+    (tmp_path / "own.yaml").write_text(sf.dump_spec(spec), "utf-8")
+    found = sf.load_spec(tmp_path / "own.yaml")
+    assert found.privacy.mechanism.kind == f"{tmp_path / 'noise.py'}:Laplace"
+    sf.run(found, out=tmp_path / "run")
+    assert "privacy.mechanism" in sf.load_spec(tmp_path / "run" / "spec.yaml").hashes
+
+
 def test_an_lstm_trains_device_by_device(tmp_path, caplog):
     done = sf.run(sf.load_spec("quickstart", (*SMALL, "model={kind: 'row_lstm:make'}")), out=tmp_path / "run")
     assert any("one after another" in record.getMessage() for record in caplog.records)

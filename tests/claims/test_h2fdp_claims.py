@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sfumato import account, load_spec
+from sfumato.claims import tree_claims
 from sfumato.schedule.resolve import resolve
 
 
@@ -38,3 +41,10 @@ def test_noise_that_was_sized_for_another_partition_keeps_its_claim() -> None:
     written = resolved.model_dump(mode="json", by_alias=True, exclude_none=True)
     report = account(load_spec(written, [f"data.partition={shards}"]), observer="cloud")
     assert "q is not known before the data are divided (H2)." in report.claims[0].why
+
+
+def test_a_protocol_that_no_claim_is_registered_for_has_none() -> None:
+    plan = resolve(load_spec("h2fdp-fmnist"))
+    assert tree_claims(plan, 1e-5)
+    unknown = replace(plan, spec=plan.spec.model_copy(update={"protocol": "of-tomorrow"}))
+    assert tree_claims(unknown, 1e-5) == ()

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from repeatable_entropy import repeatable
 from scipy.stats import chi2
 from transport_parties import Parties
 
@@ -19,7 +20,7 @@ from sfumato.secure_aggregation import shares
 from sfumato.wire import errors
 from sfumato.wire.frames import parse_frame
 from sfumato.wire.key_stream import KeyStream
-from sfumato.wire.keys import digest, repeatable
+from sfumato.wire.keys import digest
 
 ELECTIONS, PARTIES, COLLUDERS = 10_000, 10, 4
 

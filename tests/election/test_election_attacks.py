@@ -10,6 +10,7 @@ import dataclasses
 
 import pytest
 from election_stage import Zone
+from repeatable_entropy import repeatable
 from secagg_stage import table
 from transport_parties import other_encodings
 
@@ -22,7 +23,7 @@ from sfumato.election.terms import ElectionTerms
 from sfumato.election.transcript import verify
 from sfumato.wire import errors
 from sfumato.wire.frames import parse_frame, seal_frame
-from sfumato.wire.keys import Identity, repeatable
+from sfumato.wire.keys import Identity
 
 ATTACKS, refused = table()
 

@@ -7,6 +7,7 @@ import dataclasses
 
 import pytest
 from election_stage import Zone
+from repeatable_entropy import repeatable
 
 from sfumato.election import messages
 from sfumato.election.commitments import deal, nonce_hash, share_hash
@@ -15,7 +16,7 @@ from sfumato.election.transcript import verify
 from sfumato.secure_aggregation.shares import SHARE_BYTES
 from sfumato.wire import errors
 from sfumato.wire.frames import EVERYBODY, parse_frame, seal_frame
-from sfumato.wire.keys import repeatable, seal
+from sfumato.wire.keys import seal
 
 
 def zone(stop, **other):

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from moving_trees import last_trust_throughout, nobody_moves
 from oracle_compare import BELOW, compare
-from oracle_specs import MASKED_GROUPS, MASKED_ZONES, groups, hdp, star, tree
+from oracle_specs import MASKED_GROUPS, MASKED_ZONES, devices, groups, hdp, star, tree
 
 from sfumato.privacy.groups.exposure_problem import ExposureProblem
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree import elections
-from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
+from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts, TreeNoise
 from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.privacy.tree.moving_pairs import RoundKinds
 from sfumato.schedule import batches, moves, tree_facts
@@ -90,6 +90,16 @@ def _schedule_of_the_first(self: AggregationFacts, leaf: int) -> bool:
     return self.takes_part is None or bool(self.takes_part[0])
 
 
+def _masks_hold(variance_if_drawn: Callable[..., Any]) -> Callable[..., Any]:
+    """Members in a session with their edge never take the masks off, however few are drawn."""
+
+    def variance(self: TreeNoise, path: Any, coalition: Sequence[Party], number: int, tier: int) -> Any:
+        edge = Party("node", self.facts.depth - 1, int(path[-1]))
+        return variance_if_drawn(self, path, [party for party in coalition if party != edge], number, tier)
+
+    return variance
+
+
 DATA = {"source": "synthetic", "examples_per_device": 20}
 POISSON = {"rounds": 6, "batch_size": 4, "batches": "poisson"}
 MOVED = tree(
@@ -123,6 +133,17 @@ BROKEN = {
         0,
         "device:1",
         ((elections, "chances_of_office", _nobody_elected),),
+    ),
+    "masks of a small session": Broken(
+        hdp(  # 5 members open a session of 7, which has one device more than them and the unit
+            topology={"kind": "tree", "edges": 1, "devices_per_edge": [10]},
+            training={"rounds": 1, "participation": {"kind": "poisson", "rate": 0.75}},
+            transport=MASKED_ZONES,
+            privacy={"noise": {"multiplier": 1.0, "placement": {"device": 1}}},
+        ),
+        0,
+        "edge:0," + devices(*range(1, 6)),
+        ((TreeNoise, "variance_if_drawn", _masks_hold(TreeNoise.variance_if_drawn)),),
     ),
     "noise of who dropped out": Broken(
         hdp(

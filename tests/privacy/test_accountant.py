@@ -64,7 +64,7 @@ def test_golden_gaussian(row):
 def test_golden_sampled_gaussian(row):
     curve = compose([GaussianTerm(row["sigma"], row["n"], Sampling.poisson(row["q"]))], neighbours="zero-out")
     assert curve.method == "pld"
-    assert curve.method_at(DELTA) == "pld"
+    assert curve.smallest(DELTA)[1] == "pld"
     assert curve.epsilon(DELTA) == pytest.approx(row["pld"], abs=6e-5)
     event = dp_accounting.PoissonSampledDpEvent(row["q"], dp_accounting.GaussianDpEvent(row["sigma"]))
     assert rdp_epsilon(event, row["n"]) == pytest.approx(row["rdp"], abs=6e-5)
@@ -98,7 +98,7 @@ def test_pfels_one_round():
 def test_pfels_total_for_a_blind_third_party():
     curve = compose([GaussianTerm(PFELS, 2000, Sampling.poisson(0.032))], neighbours="zero-out")
     assert curve.epsilon(1e-3) == pytest.approx(2999, rel=1e-3)
-    assert curve.method_at(1e-3) == "pld"
+    assert curve.smallest(1e-3)[1] == "pld"
     assert 1e-2 < curve.discretization < 0.1
     assert curve.releases == 2000
     assert curve.gdp_mu is None
@@ -292,7 +292,7 @@ def test_fixed_size_is_below_the_renyi_bound_of_the_library(
     replaced = GaussianTerm(multiplier, rounds, Sampling.without_replacement(devices, drawn))
     zeroed = GaussianTerm(2 * multiplier, rounds, Sampling.without_replacement(devices, drawn, (2.0, 1.0)))
     curve = compose([replaced], neighbours="replace")
-    assert curve.method == curve.method_at(DELTA) == "pld"
+    assert curve.method == curve.smallest(DELTA)[1] == "pld"
     assert curve.epsilon(DELTA) == pytest.approx(replace, abs=6e-3)
     assert epsilon(zeroed) == pytest.approx(zero_out, abs=6e-3)
     assert epsilon(zeroed) < curve.epsilon(DELTA) < by_renyi
@@ -312,7 +312,7 @@ def test_fixed_size_composes_with_all_that_replace_allows():
         GaussianTerm(5.0, 30, Sampling.revealed(0.05)),
     ]
     whole = compose(terms, neighbours="replace")
-    assert whole.method_at(DELTA) == "pld"
+    assert whole.smallest(DELTA)[1] == "pld"
     assert whole.epsilon(DELTA) > max(epsilon(term, neighbours="replace") for term in terms)
     unamplified = [GaussianTerm(term.multiplier, term.count) for term in terms]
     assert whole.epsilon(DELTA) < epsilon(*unamplified, neighbours="replace")

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from repeatable_entropy import repeatable
 
 from sfumato.network import tree as topology
 from sfumato.network.groups import listed
@@ -19,7 +20,7 @@ from sfumato.secure_aggregation.server import Phase
 from sfumato.secure_aggregation.session import aggregate
 from sfumato.secure_aggregation.terms import complete_terms
 from sfumato.spec.load import load_spec
-from sfumato.wire.keys import Identity, repeatable
+from sfumato.wire.keys import Identity
 
 PARAMETERS = 7840
 BITS = PARAMETERS * 32

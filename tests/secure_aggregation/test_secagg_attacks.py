@@ -10,6 +10,7 @@ import dataclasses
 import struct
 
 import pytest
+from repeatable_entropy import repeatable
 from secagg_stage import LENGTH, flip, table
 from transport_parties import other_encodings
 
@@ -18,7 +19,7 @@ from sfumato.secure_aggregation.client import Client
 from sfumato.secure_aggregation.messages import Advertisement, Kind
 from sfumato.wire import errors
 from sfumato.wire.frames import parse_frame, seal_frame
-from sfumato.wire.keys import Identity, repeatable
+from sfumato.wire.keys import Identity
 
 ATTACKS, refused = table()
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repeatable_entropy import repeatable
 from secagg_stage import COUNT, DOWN, LENGTH, UP, flip
 
 from sfumato.secure_aggregation import messages
@@ -23,7 +24,7 @@ from sfumato.wire.frames import (
     parse_frame,
     seal_frame,
 )
-from sfumato.wire.keys import Identity, repeatable
+from sfumato.wire.keys import Identity
 
 
 @pytest.mark.parametrize("kind", UP + DOWN)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repeatable_entropy import repeatable
 from scipy.stats import chi2
 
 from sfumato.secure_aggregation import graph, shares
@@ -14,15 +15,7 @@ from sfumato.secure_aggregation.masks import Masker
 from sfumato.secure_aggregation.threats import require_guarantee
 from sfumato.wire import errors
 from sfumato.wire.key_stream import KeyStream
-from sfumato.wire.keys import (
-    Identity,
-    KeyPair,
-    check_signature,
-    derive,
-    repeatable,
-    seal,
-    unseal,
-)
+from sfumato.wire.keys import Identity, KeyPair, check_signature, derive, seal, unseal
 
 secrets = st.binary(min_size=32, max_size=32)
 

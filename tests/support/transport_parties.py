@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from repeatable_entropy import repeatable
+
 from sfumato.secure_aggregation.terms import SessionTerms, complete_terms
-from sfumato.wire.keys import Entropy, Identity, repeatable
+from sfumato.wire.keys import Entropy, Identity
 
 _FIELD = 2**255 - 19
 

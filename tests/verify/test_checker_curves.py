@@ -29,7 +29,7 @@ FIRST_DRAWS = tuple((0.05 * 0.95**j, 1 - 0.2 * j, 1 - 0.2 * j) for j in range(4)
 
 def accounted(*terms: GaussianTerm, neighbours="zero-out") -> tuple[float, str, float | None]:
     curve = compose(terms, neighbours=neighbours)
-    return curve.epsilon(DELTA), curve.method_at(DELTA), curve.discretization
+    return curve.epsilon(DELTA), curve.smallest(DELTA)[1], curve.discretization
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,11 @@
 """Which byte strings are the same X25519 key."""
 
 import pytest
+from repeatable_entropy import repeatable
 from transport_parties import other_encodings
 
 from sfumato.wire.errors import MalformedMessageError
-from sfumato.wire.keys import KeyPair, agreement_point, repeatable
+from sfumato.wire.keys import KeyPair, agreement_point
 
 DRAW = repeatable(b"agreement points")
 BASE = (9).to_bytes(32, "little")

@@ -12,6 +12,7 @@ import sys
 import threading
 
 import pytest
+from repeatable_entropy import repeatable
 from secagg_stage import COUNT, LENGTH, Stage
 from transport_parties import Parties
 
@@ -23,7 +24,7 @@ from sfumato.secure_aggregation.client import Client
 from sfumato.secure_aggregation.messages import Kind
 from sfumato.secure_aggregation.server import Server
 from sfumato.wire import errors
-from sfumato.wire.keys import Identity, digest, repeatable
+from sfumato.wire.keys import Identity, digest
 from sfumato.wire.session_memory import FileMemory, ProcessMemory
 
 

@@ -139,14 +139,6 @@ class BoundInputs:
         largest = max(phi for count, phi in phis if count)
         return Dispersions(math.sqrt(b1_square), self._growth * math.sqrt(mean), largest)
 
-    def printed_terms(self, first_gap: float) -> BoundTerms:
-        """(33) as printed, from F_0 - F* (``first_gap``)."""
-        found, root = self.printed_dispersions(), math.sqrt(self.rounds + 1)
-        constants, gamma, tau = self.constants, self.first_step, self.steps
-        inner = constants.smoothness * tau * (found.b1**2 + found.b2**2) + self._step_square
-        drift = constants.smoothness * gamma / root * inner
-        return BoundTerms(2 * gamma * first_gap / (tau * root), drift, self._noise)
-
     def corrected_terms(self, largest_gap: float) -> BoundTerms:
         """(33) corrected, from the largest F_k - F* of the run (``largest_gap``)."""
         found, count = self.corrected_dispersions(), np.arange(1, self.rounds + 1)

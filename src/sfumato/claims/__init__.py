@@ -25,6 +25,10 @@ from sfumato.privacy.observers import PairClass
 from sfumato.privacy.records import RecordCharge
 from sfumato.schedule.base import Plan
 from sfumato.schedule.tree import TreePlan
+from sfumato.spec.privacy import NoiseByFormula
+
+_BY_H2FDP = ("h2fdp", "hfl-dp", "pedpfl", "dp-fedavg")
+"""Protocols that Prop. 3.1 is claimed for: H2FDP's own, and what its paper compares it with."""
 
 
 def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
@@ -39,20 +43,27 @@ def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
 
 
 def tree_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
-    """Claims of PFELS over the air, else of HDP or H2FDP, as the protocol's name says."""
+    """What the paper of a formula claims of the noise that it sized, and HDP of its protocol.
+
+    A formula is PFELS's over the air, else H2FDP's, for the protocols that its paper has or compares with.
+    """
+    spec, formula = plan.spec, plan.spec.privacy.requested_noise
     if plan.eras:
         return ()  # no paper here has devices that move, or trust that changes
-    if plan.air is not None:
-        from sfumato.claims.pfels import pfels_claims
+    if isinstance(formula, NoiseByFormula):
+        if plan.air is not None:
+            from sfumato.claims.pfels import pfels_claims
 
-        return pfels_claims(plan, delta)
-    if plan.spec.protocol == "hdp":
+            return pfels_claims(plan, plan.air, formula.epsilon, delta)
+        if spec.protocol in _BY_H2FDP:
+            from sfumato.claims.h2fdp import h2fdp_claims
+
+            return h2fdp_claims(plan, formula.epsilon, delta)
+    elif spec.protocol == "hdp" and plan.air is None:
         from sfumato.claims.hdp import hdp_claims
 
         return hdp_claims(plan, delta)
-    from sfumato.claims.h2fdp import h2fdp_claims
-
-    return h2fdp_claims(plan, delta)
+    return ()
 
 
 def claimed_units(plan: TreePlan) -> tuple[str, ...]:

@@ -14,13 +14,12 @@ from sfumato.privacy.observers import PairClass, Party
 from sfumato.rounding import upper_bound
 from sfumato.schedule.noise.placement import record_rate
 from sfumato.schedule.tree import TreePlan
-from sfumato.spec.privacy import NoiseByFormula
 
 _H2FDP = "H2FDP Prop. 3.1"
 
 
-def h2fdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
-    """One claim for each unit and class of pairs; none where no formula sized the noise.
+def h2fdp_claims(plan: TreePlan, claimed: float, delta: float) -> tuple[Claim, ...]:
+    """One claim for each unit and class of pairs, of the epsilon that its formula was given.
 
     The paper has edges under a cloud: nothing is claimed for deeper trees.
 
@@ -28,13 +27,12 @@ def h2fdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
     whoever sees the global model. A trusted edge is promised nothing, so nothing is claimed there. Its
     Definition 2.1 speaks of one element, which is a record here.
     """
-    formula = plan.spec.privacy.requested_noise
-    if not isinstance(formula, NoiseByFormula) or plan.tree.depth > 2:
+    if plan.tree.depth > 2:
         return ()
-    condition = _condition(plan, formula.epsilon)
+    condition = _condition(plan, claimed)
     asked = [(pair, unit) for pair in plan.releases.pair_classes() for unit in claimed_units(plan)]
     semi_honest = [(pair, unit) for pair, unit in asked if _is_semi_honest(plan, pair)]
-    return tuple(_claim(plan, *one, formula.epsilon, delta, condition) for one in semi_honest)
+    return tuple(_claim(plan, *one, claimed, delta, condition) for one in semi_honest)
 
 
 def _is_semi_honest(plan: TreePlan, pair: PairClass) -> bool:

@@ -16,21 +16,17 @@ from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.rounding import upper_bound
 from sfumato.schedule.air.power_control import AirPlan
 from sfumato.schedule.tree import TreePlan
-from sfumato.spec.privacy import NoiseByFormula
 
 _THEOREM = "PFELS Thm. 3"
 
 
-def pfels_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
+def pfels_claims(plan: TreePlan, air: AirPlan, claimed: float, delta: float) -> tuple[Claim, ...]:
     """Two claims, of one round and of all, for each class of pairs that PFELS speaks of.
 
-    That is whoever receives the superposed sum or knows the global model. None where its formula is not used.
+    That is whoever receives the superposed sum or knows the global model.
     """
-    air, noise = plan.air, plan.spec.privacy.noise
-    if air is None or not isinstance(noise, NoiseByFormula):
-        return ()
     pairs = [pair for pair in plan.releases.pair_classes() if _paper_speaks_of(plan, pair)]
-    return tuple(claim for pair in pairs for claim in _claims_of_pair(plan, air, pair, noise.epsilon, delta))
+    return tuple(claim for pair in pairs for claim in _claims_of_pair(plan, air, pair, claimed, delta))
 
 
 def _paper_speaks_of(plan: TreePlan, pair: PairClass) -> bool:
@@ -61,9 +57,10 @@ def _claims_of_pair(
         surrogate, aside = _surrogate(plan, exposure, delta)
         factor = noise_scale_for(exposures, epsilon=claimed, delta=delta, neighbours=neighbours)
         why = (
-            f"{_explain_claim(plan, air, exposure, what, hidden=hidden)}; the sum is observed at noise "
-            f"multiplier {_describe_multipliers(exposure.releases)}, {best.how}, composed by {best.method}"
-            f"{_describe_grid(exposure, best)}; {aside}{_describe_needed_noise(exposure, claimed, factor)}."
+            f"{_explain_claim(plan, air, exposure, what, claimed, hidden=hidden)}; "
+            f"the sum is observed at noise multiplier {_describe_multipliers(exposure.releases)}, "
+            f"{best.how}, composed by {best.method}{_describe_grid(exposure, best)}; "
+            f"{aside}{_describe_needed_noise(exposure, claimed, factor)}."
         )
         yield Claim(f"{_THEOREM}, {what}", unit, observer, claimed, best.epsilon, why, best.method, surrogate)
 
@@ -77,12 +74,13 @@ def _describe_multipliers(releases: Sequence[Release]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _explain_claim(plan: TreePlan, air: AirPlan, exposure: Exposure, what: str, *, hidden: bool) -> str:
+def _explain_claim(
+    plan: TreePlan, air: AirPlan, exposure: Exposure, what: str, claimed: float, *, hidden: bool
+) -> str:
     """What is wrong with the claim, by the errata's numbers (docs/errata.md)."""
     domain = 2 * float((air.participants / plan.tree.devices).min())
-    assert isinstance(plan.spec.privacy.noise, NoiseByFormula)
     parts = []
-    if plan.spec.privacy.noise.epsilon >= domain:
+    if claimed >= domain:
         parts.append(f"the proof holds for ε below 2r/N = {domain:.4g} only (P1)")
     if what != "one round":
         parts.append("the theorem speaks of one round and says nothing of their composition (P2)")

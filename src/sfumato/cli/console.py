@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-def console(*, stderr: bool = False) -> Console:
+def console() -> Console:
     """A console that prints text unchanged, without markup and highlighting."""
     from rich.console import Console
 
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    return Console(markup=False, highlight=False, emoji=False)
 
 
 def empty_table(*headers: str, right: Sequence[str] = ()) -> Table:

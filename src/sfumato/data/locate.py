@@ -223,12 +223,12 @@ def _search(source: str, examples: int | None) -> DataLocation:
         return DataLocation(source, "hub", tried=str(folder))
     if "/" in source:
         raise DataError(f"{printable_name(str(folder))}: no such folder{_near(folder)}")
-    known = ", ".join(sorted(BUILT_IN))
+    known, near = ", ".join(sorted(BUILT_IN)), closest(source, [*BUILT_IN, "synthetic"]) or _near(folder)
     raise SpecError(
         "data.source",
         source,
-        f"one of {known}, synthetic, a file ({', '.join(DATA_SUFFIXES)}), a folder, a Hub id 'org/name', or "
-        f"package.module:factory{closest(source, [*BUILT_IN, 'synthetic']) or _near(folder)}",
+        f"one of {known}, synthetic, a file ({', '.join(DATA_SUFFIXES)}), a folder, a Hub id 'org/name', "
+        f"package.module:factory or FILE.py:factory{near}",
     )
 
 
@@ -263,8 +263,8 @@ def _near(path: Path) -> str:
 
 
 def is_factory(source: str) -> bool:
-    """Whether ``source`` is written ``package.module:factory``."""
-    return re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", source) is not None
+    """Whether ``source`` is written ``package.module:factory`` or ``FILE.py:factory``."""
+    return re.fullmatch(r"([A-Za-z_][\w.]*|.+\.py):[A-Za-z_]\w*", source) is not None
 
 
 def _local_folders(name: str) -> list[Path]:

@@ -63,7 +63,7 @@ class PrivacyCurve:
 
     Attributes:
         neighbours: the neighbouring relation the multipliers referred to.
-        method: the method made for these terms; `method_at` says which one gave the figure at one δ.
+        method: the method made for these terms; `smallest` says which one gave the figure at one δ.
         releases: number of releases that tell this observer anything, sampled ones included.
         gdp_mu: μ of the composition when it is exactly that of one Gaussian (nothing sampled), else ``None``.
             Squares of μ add under adaptive composition: the currency of a GDP privacy filter.
@@ -86,10 +86,6 @@ class PrivacyCurve:
         """
         return self.smallest(delta)[0]
 
-    def method_at(self, delta: float) -> Method:
-        """The method that gave `epsilon` at ``delta``."""
-        return self.smallest(delta)[1]
-
     def delta(self, epsilon: float) -> float:
         """Smallest known δ in [0, 1] at ``epsilon`` ≥ 0.
 
@@ -101,7 +97,7 @@ class PrivacyCurve:
         return min(bound.delta(epsilon) for bound in self._bounds)
 
     def smallest(self, delta: float) -> tuple[float, Method]:
-        """`epsilon` and `method_at` together: each takes as long as both."""
+        """`epsilon`, and the method that gave it."""
         if not 0 < delta < 1:
             raise ValueError(f"delta: got {delta}; must be in (0, 1)")
         found = [(bound.epsilon(delta), bound.method) for bound in self._bounds]

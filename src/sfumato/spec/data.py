@@ -129,12 +129,12 @@ Bounds = tuple[Bound, Bound]
 
 
 class Data(Section):
-    """``source``: a built-in name, a file, folder or Hub id, ``synthetic`` or ``package.module:factory``."""
+    """``source``: a built-in name, a file, folder or Hub id, ``synthetic`` or a factory of one's own."""
 
     source: str = Field(
         min_length=1,
         description="digits, fashion-mnist, mnist, cifar10, cifar100, emnist, femnist, synthetic, a file "
-        "(.csv, .parquet, .npz), a folder, a Hub id or package.module:factory",
+        "(.csv, .parquet, .npz), a folder, a Hub id, package.module:factory or FILE.py:factory",
     )
     partition: PartitionRule = IidPartition()
     examples_per_device: Count | None = Field(default=None, description="synthetic data only")

@@ -35,8 +35,8 @@ def load_spec(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Ite
 
     Args:
         source: a YAML file, the name of a built-in spec, or a mapping with a spec's keys. Files that
-            the spec or an override names (``topology.file``, a file in ``data.source``, the module in
-            ``model.kind``) are looked for beside it, then in the working directory.
+            the spec or an override names (``topology.file``, a file in ``data.source``, the module of
+            code of one's own) are looked for beside it, then in the working directory.
         overrides: ``key=value`` with dotted keys and YAML values, applied in order before checking
             (see ``sfumato.spec.overrides``).
 
@@ -134,6 +134,9 @@ def _checked_spec(
         _make_paths_absolute(document, folder)
         _make_code_path_absolute(document, folder, "model", "kind")
         _make_code_path_absolute(document, folder, "training", "loss")
+        _make_code_path_absolute(document, folder, "data", "source")
+        if isinstance(document.get("privacy"), dict):
+            _make_code_path_absolute(document["privacy"], folder, "mechanism", "kind")
     try:
         return Spec.model_validate(document)
     except ValidationError:
@@ -187,7 +190,14 @@ def _make_paths_absolute(document: dict[str, Any], folder: Path) -> None:
 
 
 def _make_code_path_absolute(document: dict[str, Any], folder: Path, name: str, key: str) -> None:
-    """Make a key name the file that has its factory, where that is in the spec's own ``folder``."""
+    """Make a key name the file that has its factory, where that is in the spec's own ``folder``.
+
+    Args:
+        document: of the spec, or a section of it.
+        folder: of the spec.
+        name: of a section in it, which may also be written as one word.
+        key: of the section.
+    """
     section = document.get(name)
     value = section.get(key) if isinstance(section, dict) else section
     module, colon, factory = value.rpartition(":") if isinstance(value, str) else ("", "", "")

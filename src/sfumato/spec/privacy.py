@@ -210,7 +210,10 @@ Noise = Annotated[
 class Mechanism(Section):
     """A noise mechanism from outside the package. Its law is stated here: accounting runs no code."""
 
-    kind: Annotated[str, Field(pattern=r"^[\w.]+:\w+$", description="package.module:factory")]
+    kind: Annotated[
+        str,
+        Field(pattern=r"^([\w.]+|.+\.py):\w+$", description="package.module:factory or FILE.py:factory"),
+    ]
     law: Literal["gaussian", "other"] = Field(
         default="other", description="of its noise; any other than gaussian is charged as no noise"
     )

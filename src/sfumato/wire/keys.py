@@ -29,30 +29,12 @@ from sfumato.wire.key_stream import KeyStream
 from sfumato.wire.session_memory import ProcessMemory, SessionMemory
 
 Entropy: TypeAlias = Callable[[int], bytes]
-"""Gives that many fresh, unpredictable bytes: ``os.urandom``, or `repeatable` in simulations and tests."""
+"""Gives that many fresh, unpredictable bytes: ``os.urandom``; in simulations and tests, bytes of a seed."""
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 NONCE_BYTES, TAG_BYTES = 12, 16
 _DOMAIN = b"sfumato/1/"
-
-
-def repeatable(seed: bytes) -> Entropy:
-    """Reproducible entropy (SHA-256 of seed and counter): whoever knows ``seed`` knows every secret.
-
-    For simulations and tests only.
-    """
-    counter = 0
-
-    def draw(size: int) -> bytes:
-        nonlocal counter
-        out = b""
-        while len(out) < size:
-            out += hashlib.sha256(_DOMAIN + b"repeatable" + counter.to_bytes(8, "big") + seed).digest()
-            counter += 1
-        return out[:size]
-
-    return draw
 
 
 def session_entropy(entropy: Entropy, session: bytes, number: int) -> Entropy:
