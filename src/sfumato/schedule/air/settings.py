@@ -17,7 +17,7 @@ from sfumato.schedule.noise.placement import NoisePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import NoiseByFormula, NoNoise
 from sfumato.spec.radio import AirRadio
-from sfumato.spec.refusals import AT_KEY, Refusal
+from sfumato.spec.refusals import Refusals
 from sfumato.spec.transport import Air
 from sfumato.spec.used_keys import AIR_PROTOCOLS
 
@@ -70,43 +70,34 @@ def compression_notes(spec: Spec) -> tuple[str, ...]:
     )
 
 
-def _air(spec: Spec) -> Air:
-    return spec.air or Air()
-
-
-def _formula(spec: Spec) -> str | None:
-    noise = spec.privacy.noise
-    return noise.formula if isinstance(noise, NoiseByFormula) else None
-
-
 def _largest_gain(spec: Spec) -> float:
     radio = radio_of(spec)
     return radio.gain.largest if isinstance(radio, AirRadio) else math.inf
 
 
-AIR: tuple[Refusal[Spec], ...] = (
-    Refusal(lambda spec: spec.privacy.clip is None, "privacy.clip", None,
-            "is required over the air: power control needs a bound, {kind: update, norm: a number above 0}"),
-    Refusal(lambda spec: _formula(spec) not in (None, "pfels"), "privacy.noise.formula", AT_KEY,
-            "over the air it is pfels"),
-    Refusal(lambda spec: _formula(spec) is not None and _air(spec).power_control in ("wfl-p", "fixed"),
-            "air.power_control", AT_KEY,
-            "has no epsilon term; use pfels or wfl-pdp with privacy.noise.formula"),
-    Refusal(lambda spec: (_air(spec).min_gain or 0.0) > _largest_gain(spec), "air.min_gain", AT_KEY,
-            lambda spec: f"must be at most {_largest_gain(spec):g}, the largest gain there is: nobody would "
-                         "send"),
-    Refusal(lambda spec: _air(spec).beta is not None and getattr(spec.privacy.clip, "kind", None) == "step",
-            "air.power_control", "fixed", "goes with privacy.clip.kind: update; steps differ in length"),
-    Refusal(lambda spec: spec.control is not None, "control", None, "does not go with the air"),
-    Refusal(lambda spec: spec.training.denominator.kind != "fixed",
-            "training.denominator", lambda spec: spec.training.denominator.kind,
-            "over the air it is fixed: nobody counts"),
-    Refusal(lambda spec: spec.privacy.noise.kind not in ("formula", "none") and _air(spec).csi.is_wrong,
-            "air.csi", None,
-            "with devices that do not know their channels nobody can say how much of their noise arrives; "
-            "use privacy.noise: none or formula: pfels"),
-)  # fmt: skip
-"""What sending over the air does not go with."""
+# fmt: off
+def air_refusals(spec: Spec) -> Refusals:
+    """What sending over the air does not go with."""
+    air, clip, noise = spec.air or Air(), spec.privacy.clip, spec.privacy.noise
+    denominator = spec.training.denominator
+    formula = noise.formula if isinstance(noise, NoiseByFormula) else None
+    yield (clip is None, "privacy.clip", None,
+           "is required over the air: power control needs a bound, {kind: update, norm: a number above 0}")
+    yield formula not in (None, "pfels"), "privacy.noise.formula", formula, "over the air it is pfels"
+    yield (formula is not None and air.power_control in ("wfl-p", "fixed"), "air.power_control",
+           air.power_control, "has no epsilon term; use pfels or wfl-pdp with privacy.noise.formula")
+    largest = _largest_gain(spec)
+    yield ((air.min_gain or 0.0) > largest, "air.min_gain", air.min_gain,
+           f"must be at most {largest:g}, the largest gain there is: nobody would send")
+    yield (air.beta is not None and clip is not None and clip.kind == "step", "air.power_control", "fixed",
+           "goes with privacy.clip.kind: update; steps differ in length")
+    yield spec.control is not None, "control", None, "does not go with the air"
+    yield (denominator.kind != "fixed", "training.denominator", denominator.kind,
+           "over the air it is fixed: nobody counts")
+    yield (noise.kind not in ("formula", "none") and air.csi.is_wrong, "air.csi", None,
+           "with devices that do not know their channels nobody can say how much of their noise arrives; "
+           "use privacy.noise: none or formula: pfels")
+# fmt: on
 
 
 def filled_up(plan: NoisePlan, air: AirPlan, multiplier: float) -> NoisePlan:

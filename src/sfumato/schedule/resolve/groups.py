@@ -25,7 +25,7 @@ from sfumato.schedule.resolve import group_refusals, shared_refusals
 from sfumato.schedule.resolve.group_refusals import noises_messages
 from sfumato.spec.document import KIND_OF, Spec
 from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoiseByTarget, NoNoise, SourceNoise
-from sfumato.spec.refusals import refuse_first
+from sfumato.spec.refusals import Refusals, refuse_first
 from sfumato.spec.topology import Groups as WrittenGroups
 from sfumato.spec.topology import Trust
 from sfumato.spec.training import FixedParticipation, PoissonParticipation
@@ -40,7 +40,9 @@ def resolve_groups(spec: Spec) -> GroupPlan:
         SpecError: sections that do not fit each other or the data.
     """
     spec = inlined(spec)
-    _refuse_what_does_not_fit(spec)
+    if spec.model.kind == "mlp":
+        check_model_size(spec)
+    refuse_first(_misfits(spec))
     topology = spec.topology
     assert isinstance(topology, WrittenGroups)  # the spec's own checks see to it
     groups = build_groups(spec, topology)
@@ -70,17 +72,12 @@ def resolve_groups(spec: Spec) -> GroupPlan:
     return _with_choices_written(_with_noise_for_a_target(plan))
 
 
-def _refuse_what_does_not_fit(spec: Spec) -> None:
-    """Refuse what a spec says that groups, or something beside it, do not go with."""
-    if spec.model.kind == "mlp":
-        check_model_size(spec)
-    if spec.training.drift_correction.kind != "none":
-        refuse_first(spec, shared_refusals.DRIFT_CORRECTION)
-    refuse_first(spec, group_refusals.GROUPS)
-    if spec.compression is not None:
-        refuse_first(spec, group_refusals.COMPRESSION)
-    if spec.privacy.mechanism is not None:
-        refuse_first(spec, shared_refusals.MECHANISM)
+def _misfits(spec: Spec) -> Refusals:
+    """What a spec says that groups, or something beside it, do not go with."""
+    yield from shared_refusals.drift_correction_refusals(spec)
+    yield from group_refusals.group_refusals(spec)
+    yield from group_refusals.group_compression_refusals(spec)
+    yield from shared_refusals.mechanism_refusals(spec)
 
 
 def _refuse_untrusted_masters(spec: Spec, trusted: BoolArray) -> None:

@@ -35,7 +35,7 @@ from sfumato.schedule.tree_facts import TreeRounds, tree_releases
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import MAX_STATED
 from sfumato.spec.privacy import NoiseByFormula, NoiseByMultiplier, NoiseBySource, NoiseByTarget, Placement
-from sfumato.spec.refusals import refuse_first
+from sfumato.spec.refusals import Refusals, refuse_first
 from sfumato.spec.topology import Star
 from sfumato.spec.topology import Tree as WrittenTree
 
@@ -58,7 +58,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
     spec, trees, of_changes = _with_changes_over_time(spec, tree)
     notes = (*notes, *of_changes, *check_population(spec, tree))
     rounds = _what_rounds_are_made_of(spec, trees)
-    _refuse_what_does_not_fit(rounds)
+    refuse_first(_misfits(rounds))
     participants = participants_of(spec, tree)
     air = _uplink_over_the_air(spec, tree, participants)
     noise, of_noise = _sized_noise(rounds, participants, air)
@@ -138,37 +138,25 @@ def _steps_of_messages(aggregations: tuple[Aggregation, ...], leaves: int) -> li
     return [own[own > 0].tolist() for own in steps]
 
 
-def _refuse_what_does_not_fit(rounds: TreeRounds) -> None:
-    """Refuse what a spec uses beside something that it does not go with.
-
-    Raises:
-        SpecError: there is something.
-    """
-    spec, training, clip = rounds.spec, rounds.spec.training, rounds.spec.privacy.clip
+def _misfits(rounds: TreeRounds) -> Refusals:
+    """What a spec uses beside something that it does not go with."""
+    spec, clip = rounds.spec, rounds.spec.privacy.clip
     if spec.sends_over_the_air:
-        from sfumato.schedule.air.settings import AIR
+        from sfumato.schedule.air.settings import air_refusals
 
-        refuse_first(spec, AIR)
-    if spec.compression is not None:
-        refuse_first(rounds, tree_refusals.COMPRESSION)
-    if training.edge_at_global or any(aggregation.of_edge for aggregation in rounds.aggregations):
-        refuse_first(rounds, tree_refusals.EDGE_SCHEDULES)
-    if spec.faults is not None and spec.faults.supernode_failure_rate:
-        refuse_first(rounds, tree_refusals.ELECTIONS)
-    if "secure-aggregation" in rounds.hops:
-        refuse_first(rounds, tree_refusals.SECURE_AGGREGATION)
+        yield from air_refusals(spec)
+    yield from tree_refusals.tree_compression_refusals(rounds)
+    yield from tree_refusals.edge_schedule_refusals(rounds)
+    yield from tree_refusals.supernode_failure_refusals(rounds)
+    yield from tree_refusals.secure_aggregation_refusals(rounds)
     if clip is not None and clip.adapt is not None:
-        from sfumato.schedule.adaptive_clip import ADAPTIVE_CLIP
+        from sfumato.schedule.adaptive_clip import adaptive_clip_refusals
 
-        refuse_first(spec, ADAPTIVE_CLIP)
-    if training.drift_correction.kind != "none":
-        refuse_first(spec, shared_refusals.DRIFT_CORRECTION)
-    if training.drift_correction.kind == "scaffold":
-        refuse_first(rounds, tree_refusals.SCAFFOLD)
-    if training.local_epochs is not None or training.global_update == "resend":
-        refuse_first(rounds, tree_refusals.LOCAL_WORK)
-    if spec.privacy.mechanism is not None:
-        refuse_first(spec, shared_refusals.MECHANISM)
+        yield from adaptive_clip_refusals(spec)
+    yield from shared_refusals.drift_correction_refusals(spec)
+    yield from tree_refusals.scaffold_refusals(rounds)
+    yield from tree_refusals.local_work_refusals(rounds)
+    yield from shared_refusals.mechanism_refusals(spec)
 
 
 def _uplink_over_the_air(spec: Spec, tree: Tree, participants: TreeParticipants) -> AirPlan | None:
@@ -263,7 +251,7 @@ def _plan_of(rounds: TreeRounds, participants: TreeParticipants, noise: NoisePla
         )
     plan = TreePlan(spec, rounds.tree, rounds.aggregations, participants, noise, declared, notes)
     if spec.control is not None:
-        from sfumato.schedule.control.adaptive import CONTROL
+        from sfumato.schedule.control.adaptive import control_refusals
 
-        refuse_first(plan, CONTROL)
+        refuse_first(control_refusals(plan))
     return plan if one_tree else moves.with_plan_of_every_tree(plan, rounds, releases)
