@@ -21,7 +21,7 @@ from certified_folders import GROUPS, STAR, TREE, Documents, certified_folder
 
 import sfumato as sf
 from sfumato.verify import read
-from sfumato.verify.checker import Outcome, document_problems, list_unchecked
+from sfumato.verify.checker import CheckOutcome, document_problems, list_unchecked
 from sfumato.verify.draws import read_draw, stated_term
 from sfumato.verify.elections import terms_of_office
 from sfumato.verify.epsilon import recomputed_epsilon
@@ -183,7 +183,7 @@ class Case:
         """What is found beside the hashes, which whoever manipulates renews."""
         try:
             with np.errstate(all="ignore"):  # as `check_run`
-                return [*document_problems(self.spec, self.privacy, self.ledger, Outcome())]
+                return [*document_problems(self.spec, self.privacy, self.ledger, CheckOutcome())]
         except BROKEN as error:
             return [str(error)]
 

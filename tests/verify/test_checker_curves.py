@@ -12,7 +12,7 @@ from sfumato.privacy.losses import gaussian
 from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.verify.composition import (
     LIBRARY_IS_EXACT_TO,
-    GridLosses,
+    EqualReleaseLosses,
     composed_epsilon,
     epsilon_by_integral,
     epsilon_by_library,
@@ -227,7 +227,7 @@ def test_the_library_counts_where_its_rounding_is_small_and_agrees_with_the_inte
     interval = 1e-8 if event.count == 1_000_000 else 1e-4
     curve = CURVES[event.kind]
     losses, reverse = curve(event, True), curve(event, False)
-    grid = [GridLosses(*masses_on_grid(losses, reverse, interval), event.count)]
+    grid = [EqualReleaseLosses(*masses_on_grid(losses, reverse, interval), event.count)]
     found = epsilon_by_library(grid, delta, interval)
     assert (found is not None) == by_library
     if found is not None:

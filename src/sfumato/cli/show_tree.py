@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sfumato.spec.control import Control
     from sfumato.spec.document import Spec
     from sfumato.spec.faults import Faults
-    from sfumato.spec.privacy import Clip, Noise
+    from sfumato.spec.privacy import ClipSettings, Noise
 
 MOST_NODES = 40
 
@@ -123,7 +123,7 @@ def _property_rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
     yield "privacy", f"δ = {number(privacy.delta)}, neighbours {privacy.neighbours}"
 
 
-def _describe_clip(clip: Clip) -> str:
+def _describe_clip(clip: ClipSettings) -> str:
     """What is clipped to which norm, and how the norm follows."""
     said = f"each {clip.kind} to norm {clip.norm:g}"
     if clip.adapt is None:

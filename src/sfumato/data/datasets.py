@@ -33,7 +33,7 @@ from sfumato.user_code import call_user_code, find_factory, user_code_is_allowed
 
 
 @dataclass(frozen=True)
-class Reader:
+class DataReader:
     """Reads sources of one form.
 
     Attributes:
@@ -201,17 +201,17 @@ def _describe_own(place: DataLocation, request: Request) -> DatasetFacts:
     return facts_of(place.source, split, train.shape, _target_count(request.columns, train.targets))
 
 
-_OWN = Reader(_load_own, _describe_own)
-READERS: Mapping[Form, Reader] = {
-    "synthetic": Reader(_load_synthetic, lambda place, request: synthetic_facts(place.examples)),
-    "digits": Reader(
+_OWN = DataReader(_load_own, _describe_own)
+READERS: Mapping[Form, DataReader] = {
+    "synthetic": DataReader(_load_synthetic, lambda place, request: synthetic_facts(place.examples)),
+    "digits": DataReader(
         lambda place, request: _standardised(_load_digits(), place, request),
         lambda place, request: tabulated_facts(place.source),
     ),
-    "factory": Reader(_load_from_factory, _describe_from_factory),
-    "idx": Reader(lambda place, request: _standardised(_load_idx(place), place, request), _describe_idx),
-    "folder": Reader(_load_table, _describe_table),
-    "hub": Reader(_load_table, _describe_table),
+    "factory": DataReader(_load_from_factory, _describe_from_factory),
+    "idx": DataReader(lambda place, request: _standardised(_load_idx(place), place, request), _describe_idx),
+    "folder": DataReader(_load_table, _describe_table),
+    "hub": DataReader(_load_table, _describe_table),
     "csv": _OWN,
     "parquet": _OWN,
     "npz": _OWN,

@@ -19,7 +19,7 @@ from sfumato.network.tree import from_spec
 from sfumato.spec.base import closest
 from sfumato.spec.data import FlowerPartition, IidPartition, TwoLevelPartition
 from sfumato.spec.document import Spec
-from sfumato.spec.topology import Groups, Star, Tree
+from sfumato.spec.topology import GroupTopology, StarTopology, TreeTopology
 
 IntArray = npt.NDArray[np.int64]
 
@@ -109,9 +109,9 @@ def site_notes(spec: Spec, known: DatasetFacts) -> tuple[str, ...]:
 def _names(spec: Spec) -> _Named | None:
     """Who may be a site by name: the aggregators above the devices, or the devices; ``None``: nobody."""
     topology = spec.topology
-    if isinstance(topology, Groups):
+    if isinstance(topology, GroupTopology):
         names, what, key = topology.worker_names, "workers", "topology.worker_names"
-    elif isinstance(topology, Star):
+    elif isinstance(topology, StarTopology):
         names, what, key = topology.device_names, "devices", "topology.device_names"
     else:
         leaves = from_spec(topology).tiers[-1]
@@ -160,7 +160,7 @@ def _refuse_other_rules(spec: Spec) -> None:
         raise SpecError(
             "topology.zones", zones.kind, "must be left out: the sites of the data say who is where"
         )
-    if spec.protocol == "pedpfl" and isinstance(spec.topology, Tree):
+    if spec.protocol == "pedpfl" and isinstance(spec.topology, TreeTopology):
         raise SpecError(_PLACE, None, "must be left out with pedpfl on a tree: its edges form one cluster")
 
 

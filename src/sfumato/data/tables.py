@@ -29,7 +29,7 @@ _TESTED = {"true": True, "1": True, "test": True, "false": False, "0": False, "t
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class ColumnTable:
     """A table whose columns are known and whose values are not read yet.
 
     Attributes:
@@ -48,7 +48,7 @@ class Table:
         return self.read({name: True if values == "text" else None})[name]
 
 
-def table_rows(table: Table, columns: Columns) -> Rows:
+def table_rows(table: ColumnTable, columns: Columns) -> Rows:
     """The rows of a table; labels, groups and sites are read, features are not.
 
     Raises:
@@ -87,7 +87,7 @@ def table_rows(table: Table, columns: Columns) -> Rows:
     )
 
 
-def _label_names(table: Table, columns: Columns) -> tuple[str, ...]:
+def _label_names(table: ColumnTable, columns: Columns) -> tuple[str, ...]:
     if columns.task == "next-token":
         return ()
     if columns.label is None:
@@ -95,7 +95,7 @@ def _label_names(table: Table, columns: Columns) -> tuple[str, ...]:
     return (columns.label,) if isinstance(columns.label, str) else columns.label
 
 
-def open_csv(path: Path) -> Table:
+def open_csv(path: Path) -> ColumnTable:
     """A CSV file: commas, a line of headings, UTF-8.
 
     Raises:
@@ -132,10 +132,10 @@ def open_csv(path: Path) -> Table:
                 if not _is_number(text):
                     raise _not_a_number(str(path), row, name, text)
 
-    return Table(str(path), _types(path, schema), read)
+    return ColumnTable(str(path), _types(path, schema), read)
 
 
-def open_parquet(path: Path) -> Table:
+def open_parquet(path: Path) -> ColumnTable:
     """A Parquet file.
 
     Raises:
@@ -155,10 +155,10 @@ def open_parquet(path: Path) -> Table:
         except (OSError, pa.ArrowException) as error:
             raise _unreadable(path, error) from None
 
-    return Table(str(path), _types(path, schema), read)
+    return ColumnTable(str(path), _types(path, schema), read)
 
 
-def open_frame(frame: pd.DataFrame, name: str) -> Table:
+def open_frame(frame: pd.DataFrame, name: str) -> ColumnTable:
     """A data frame, its index left out.
 
     Raises:
@@ -170,10 +170,10 @@ def open_frame(frame: pd.DataFrame, name: str) -> Table:
         table = pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataError(f"{name}: cannot be read as a table ({first_line(error)})") from None
-    return Table(name, _types(name, table.schema), partial(_converted, table))
+    return ColumnTable(name, _types(name, table.schema), partial(_converted, table))
 
 
-OPEN_TABLE: Mapping[str, Callable[[Path], Table]] = {"csv": open_csv, "parquet": open_parquet}
+OPEN_TABLE: Mapping[str, Callable[[Path], ColumnTable]] = {"csv": open_csv, "parquet": open_parquet}
 
 
 def _converted(table: pa.Table, wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
@@ -197,7 +197,9 @@ def _types(name: object, schema: pa.Schema) -> Mapping[str, pa.DataType]:
     return {field.name: field.type for field in schema}
 
 
-def _features(table: Table, columns: Columns, labels: Sequence[str], others: set[str]) -> tuple[str, ...]:
+def _features(
+    table: ColumnTable, columns: Columns, labels: Sequence[str], others: set[str]
+) -> tuple[str, ...]:
     """Names of the feature columns: those asked for, else all others that hold numbers."""
     place = "data.feature_columns"
     chosen = columns.features
@@ -226,7 +228,7 @@ def _features(table: Table, columns: Columns, labels: Sequence[str], others: set
 
 
 def _read_numbers(
-    table: Table,
+    table: ColumnTable,
     names: Sequence[str],
     scale: Sequence[tuple[str, float, float]],
     rows: NDArray[np.int64] | None = None,
@@ -247,7 +249,7 @@ def _read_numbers(
     return features
 
 
-def _labels(table: Table, name: str) -> NDArray[Any]:
+def _labels(table: ColumnTable, name: str) -> NDArray[Any]:
     import pyarrow as pa
 
     column = table.column(name)
@@ -262,7 +264,7 @@ def _labels(table: Table, name: str) -> NDArray[Any]:
     raise SpecError("data.label_column", name, f"must hold whole numbers or text; it holds {kind}")
 
 
-def _text(table: Table, name: str, what: str) -> NDArray[np.str_]:
+def _text(table: ColumnTable, name: str, what: str) -> NDArray[np.str_]:
     column = table.column(name, "text")
     _refuse_gap(table, column, name, what)
     texts = np.array([text.strip() for text in column.to_pylist()], dtype=np.str_)
@@ -272,7 +274,7 @@ def _text(table: Table, name: str, what: str) -> NDArray[np.str_]:
     return texts
 
 
-def _tested(table: Table, name: str) -> NDArray[np.bool_]:
+def _tested(table: ColumnTable, name: str) -> NDArray[np.bool_]:
     texts = _text(table, name, "test set or not").tolist()
     for row, text in enumerate(texts):
         if text.lower() not in _TESTED:
@@ -281,13 +283,13 @@ def _tested(table: Table, name: str) -> NDArray[np.bool_]:
     return np.array([_TESTED[text.lower()] for text in texts], dtype=np.bool_)
 
 
-def _refuse_gap(table: Table, column: pa.ChunkedArray, name: str, what: str) -> None:
+def _refuse_gap(table: ColumnTable, column: pa.ChunkedArray, name: str, what: str) -> None:
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy())[0])
         raise DataError(f"{table.name}: row {row + 1:,}, column {name!r}: every row needs a {what}")
 
 
-def _refuse_missing(table: Table, place: str, name: str) -> None:
+def _refuse_missing(table: ColumnTable, place: str, name: str) -> None:
     if name not in table.types:
         near = closest(name, table.types)
         raise SpecError(place, name, f"{table.name} has no such column{near}; it has {_listed(table.types)}")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from sfumato.election import messages
 from sfumato.election.commitments import deal, nonce_hash, share_hash
-from sfumato.election.messages import Commitment, Kind
+from sfumato.election.messages import Commitment, ElectionMessageKind
 from sfumato.election.reading import Reading, board_digest
 from sfumato.election.terms import ElectionTerms
 from sfumato.election.transcript import read
@@ -59,11 +59,11 @@ class Candidate:
         self._entropy = session_entropy(entropy, terms.session, number)
         self._pair = KeyPair(self._entropy(KEY_BYTES))
         self._nonce = self._entropy(KEY_BYTES)
-        self._posted: dict[Kind, bytes | None] = {}
+        self._posted: dict[ElectionMessageKind, bytes | None] = {}
         self._vouched = b""
         self._checked: set[bytes] = set()
 
-    def post(self, kind: Kind, board: Sequence[bytes]) -> bytes | None:
+    def post(self, kind: ElectionMessageKind, board: Sequence[bytes]) -> bytes | None:
         """This party's message of a phase, given the board so far; ``None`` where it has none to send.
 
         Raises:
@@ -75,19 +75,19 @@ class Candidate:
         """
         if kind in self._posted:
             raise errors.DuplicateMessageError(f"party {self.number} posted its {kind.name.lower()} already")
-        if kind <= Kind.VOUCH:
+        if kind <= ElectionMessageKind.VOUCH:
             self._require_own_posts(board)
         elif board_digest(self._terms, board) != self._vouched:
             raise errors.NotAgreedError(f"party {self.number}: not the board it vouched for")
-        reading = read(self._terms, board, self._checked, agreed=kind > Kind.VOUCH)
+        reading = read(self._terms, board, self._checked, agreed=kind > ElectionMessageKind.VOUCH)
         payload = {
-            Kind.KEY: self._key,
-            Kind.COMMIT: self._commit,
-            Kind.COMPLAINT: self._complain,
-            Kind.ANSWER: self._answer,
-            Kind.VOUCH: self._vouch,
-            Kind.REVEAL: self._reveal,
-            Kind.RECOVER: self._recover,
+            ElectionMessageKind.KEY: self._key,
+            ElectionMessageKind.COMMIT: self._commit,
+            ElectionMessageKind.COMPLAINT: self._complain,
+            ElectionMessageKind.ANSWER: self._answer,
+            ElectionMessageKind.VOUCH: self._vouch,
+            ElectionMessageKind.REVEAL: self._reveal,
+            ElectionMessageKind.RECOVER: self._recover,
         }[kind](reading)
         data = None
         if payload is not None:
@@ -97,7 +97,7 @@ class Candidate:
             raise errors.DuplicateMessageError(
                 f"party {self.number} posted its {kind.name.lower()} before it was restarted"
             )
-        if kind is Kind.VOUCH:
+        if kind is ElectionMessageKind.VOUCH:
             self._vouched = payload or b""
         self._posted[kind] = data
         return data

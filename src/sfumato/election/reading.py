@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from sfumato.election import messages
 from sfumato.election.commitments import opens, share_hash
-from sfumato.election.messages import Commitment, Kind
+from sfumato.election.messages import Commitment, ElectionMessageKind
 from sfumato.election.terms import ElectionTerms
 from sfumato.secure_aggregation.messages import require
 from sfumato.wire import errors
@@ -44,15 +44,15 @@ class Reading:
             NotAgreedError: it vouches for another board.
         """
         {
-            Kind.KEY: self._admit_key,
-            Kind.COMMIT: self._admit_commitment,
-            Kind.COMPLAINT: self._admit_complaint,
-            Kind.ANSWER: self._admit_answer,
-            Kind.VOUCH: self._admit_vouch,
-            Kind.REVEAL: self._admit_reveal,
-            Kind.RECOVER: self._admit_recovery,
-        }[Kind(frame.kind)](frame.sender, frame.payload)
-        if frame.kind < Kind.VOUCH:
+            ElectionMessageKind.KEY: self._admit_key,
+            ElectionMessageKind.COMMIT: self._admit_commitment,
+            ElectionMessageKind.COMPLAINT: self._admit_complaint,
+            ElectionMessageKind.ANSWER: self._admit_answer,
+            ElectionMessageKind.VOUCH: self._admit_vouch,
+            ElectionMessageKind.REVEAL: self._admit_reveal,
+            ElectionMessageKind.RECOVER: self._admit_recovery,
+        }[ElectionMessageKind(frame.kind)](frame.sender, frame.payload)
+        if frame.kind < ElectionMessageKind.VOUCH:
             self.before_vouching.append(data)
 
     @property
@@ -152,7 +152,7 @@ def open_post(
         MessageError: it is not authentic, not of this election, not now, or there twice.
     """
     kind = parse_frame(data).kind
-    require(kind in set(Kind), f"a message of kind {kind} in an election")
+    require(kind in set(ElectionMessageKind), f"a message of kind {kind} in an election")
     return open_frame(
         data,
         session=terms.session,
@@ -191,5 +191,5 @@ def open_posts(
 
 def board_digest(terms: ElectionTerms, board: Iterable[bytes]) -> bytes:
     """What parties vouch for: everything posted before the vouching, in whatever order it was posted."""
-    before = sorted(data for data in board if parse_frame(data).kind < Kind.VOUCH)
+    before = sorted(data for data in board if parse_frame(data).kind < ElectionMessageKind.VOUCH)
     return digest(b"board", terms.session, *before)

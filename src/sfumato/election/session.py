@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from sfumato.election.board import Board
-from sfumato.election.messages import Kind
+from sfumato.election.messages import ElectionMessageKind
 from sfumato.election.party import Candidate
 from sfumato.election.terms import ElectionTerms
 from sfumato.election.transcript import Result, verify
 from sfumato.wire.errors import TransportError
 from sfumato.wire.keys import Entropy, Identity
 
-Wire: TypeAlias = Callable[[Kind, int, bytes], Sequence[bytes]]
+Wire: TypeAlias = Callable[[ElectionMessageKind, int, bytes], Sequence[bytes]]
 """What becomes of a post: (phase, party, bytes) to what reaches the board."""
 
 
@@ -31,14 +31,14 @@ class Election:
 
     board: tuple[bytes, ...]
     result: Result
-    rejected: tuple[tuple[Kind, int, TransportError], ...]
+    rejected: tuple[tuple[ElectionMessageKind, int, TransportError], ...]
 
 
 def elect(
     terms: ElectionTerms,
     identities: Sequence[Identity],
     *,
-    drop: Mapping[Kind, Collection[int]] | None = None,
+    drop: Mapping[ElectionMessageKind, Collection[int]] | None = None,
     entropy: Callable[[int], Entropy] = lambda _: os.urandom,
     wire: Wire = lambda _kind, _party, data: [data],
 ) -> Election:
@@ -57,7 +57,7 @@ def elect(
     parties = {i: Candidate(i, terms, identity, entropy(i)) for i, identity in enumerate(identities)}
     board = Board(terms)
     silent: set[int] = set()
-    rejected: list[tuple[Kind, int, TransportError]] = []
+    rejected: list[tuple[ElectionMessageKind, int, TransportError]] = []
     while (kind := board.phase) is not None:
         silent.update((drop or {}).get(kind, ()))
         seen = board.posts

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from sfumato.election.commitments import opens
 from sfumato.election.lottery import beacon, succession
-from sfumato.election.messages import Kind
+from sfumato.election.messages import ElectionMessageKind
 from sfumato.election.reading import Reading, board_digest, open_posts
 from sfumato.election.terms import ElectionTerms
 from sfumato.secure_aggregation import shares
@@ -74,7 +74,7 @@ def require_quorum(terms: ElectionTerms, frames: Iterable[Frame], expected: byte
     Raises:
         NotAgreedError: too few.
     """
-    count = sum(frame.kind == Kind.VOUCH and frame.payload == expected for frame in frames)
+    count = sum(frame.kind == ElectionMessageKind.VOUCH and frame.payload == expected for frame in frames)
     if count < terms.quorum:
         raise errors.NotAgreedError(
             f"{count} of {terms.parties} parties vouch for this board; {terms.quorum} needed"

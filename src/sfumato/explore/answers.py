@@ -8,7 +8,7 @@ from dash import Output, html, no_update
 
 from sfumato.explore import page, words
 from sfumato.explore.accounted_setting import account_setting
-from sfumato.explore.controls import NAMES, Control, controls_of, participation_of
+from sfumato.explore.controls import NAMES, InputControl, controls_of, participation_of
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.edits import Choices, EditResult
 from sfumato.explore.figures import as_plotly, heatmaps, network_figure
@@ -115,7 +115,7 @@ def _shown_controls(setting: EditedSpec) -> dict[str, Any]:
     }
 
 
-def _of_control(one: Control | None) -> dict[str, Any]:
+def _of_control(one: InputControl | None) -> dict[str, Any]:
     if one is None:
         return {"number": None, "slider": None, "label": "", "hidden": True}
     return {"number": one.value, "slider": one.position, "label": one.label, "hidden": False}

@@ -12,7 +12,7 @@ from sfumato.errors import SfumatoError
 from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.figures import as_plotly
-from sfumato.explore.jobs import Job, Jobs, curves
+from sfumato.explore.jobs import Jobs, StartedRun, curves
 from sfumato.report import formatting as text
 
 
@@ -71,7 +71,7 @@ def _nothing() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _followed(job: Job) -> dict[str, Any]:
+def _followed(job: StartedRun) -> dict[str, Any]:
     """How far a run is. Its state is read before its files, so that the last of them are shown too."""
     running = job.state == "running"
     said = job.said()

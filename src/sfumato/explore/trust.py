@@ -14,8 +14,7 @@ from sfumato.network.tree import Tree, trust_as_written
 from sfumato.report.results.network import GroupNetwork
 from sfumato.schedule.resolve.protocol_defaults import WITHOUT_TRUST
 from sfumato.spec.document import Spec
-from sfumato.spec.topology import Site, Trust
-from sfumato.spec.topology import Tree as WrittenTree
+from sfumato.spec.topology import Site, TreeTopology, Trust
 
 MOST_NAMED = 60
 
@@ -119,7 +118,7 @@ def _in_tree(setting: EditedSpec, resolved: Spec, tree: Tree, names: Set[str]) -
     trust = trust_as_written(replace(tree, tiers=tiers), Trust())
     written = trust.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     changed, topology = setting.with_change("trust", written), resolved.topology
-    if not isinstance(topology, WrittenTree) or topology.sites is None:
+    if not isinstance(topology, TreeTopology) or topology.sites is None:
         return changed
     sites = tuple(_distrusted(site) for site in topology.sites)
     if sites == topology.sites:

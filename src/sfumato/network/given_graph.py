@@ -16,7 +16,7 @@ from sfumato.errors import SpecError
 from sfumato.network.group_graph import groups_of_graph
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
-from sfumato.spec.topology import Groups, Tree
+from sfumato.spec.topology import GroupTopology, TreeTopology
 
 _PLACE = "graph"
 
@@ -31,14 +31,14 @@ def with_graph(spec: Spec, graph: Any) -> Spec:
         return spec
     if not isinstance(graph, nx.Graph):
         raise SpecError(_PLACE, type(graph).__name__, "must be a networkx.Graph")
-    if isinstance(spec.topology, Groups):
+    if isinstance(spec.topology, GroupTopology):
         groups = groups_of_graph(graph, spec.topology.devices)
         topology: dict[str, Any] = {
             "kind": "groups", "structure": "list", "groups": groups.as_lists(), "devices": groups.workers,
             "group_names": groups.group_names or spec.topology.group_names,
             "worker_names": spec.topology.worker_names,
         }  # fmt: skip
-    elif isinstance(spec.topology, Tree):
+    elif isinstance(spec.topology, TreeTopology):
         topology = {"kind": "tree"} | _tree(graph)
         if spec.topology.supernodes != "fixed":
             topology["supernodes"] = spec.topology.supernodes

@@ -14,7 +14,7 @@ from sfumato.errors import SpecError
 from sfumato.network.tree import BoolArray, IntArray, Tree, edges_trusted
 from sfumato.random import Stream, generator
 from sfumato.spec.limits import MAX_MOVES
-from sfumato.spec.moves import Move, Moves
+from sfumato.spec.moves import Move, TopologyMoves
 from sfumato.spec.topology import Trust
 from sfumato.user_text import decimal, read_bytes, read_text
 
@@ -22,7 +22,9 @@ MOVES_FILE = "topology.moves.file"
 _COLUMNS = ("round", "device", "edge")
 
 
-def trace_of(moves: Moves, tree: Tree, *, rounds: int, least: Sequence[int], seed: int) -> tuple[Move, ...]:
+def trace_of(
+    moves: TopologyMoves, tree: Tree, *, rounds: int, least: Sequence[int], seed: int
+) -> tuple[Move, ...]:
     """The moves as a trace, by round and device: drawn from the seed where they are random.
 
     Before every round but the first, each device in turn goes to another edge with probability ``rate``, to

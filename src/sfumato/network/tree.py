@@ -137,9 +137,9 @@ def balanced(fan_out: Sequence[int], names: Sequence[str]) -> Tree:
     return _tree(parents, tiers, np.full(size, fan_out[-1]))
 
 
-def from_spec(topology: written.Star | written.Tree) -> Tree:
+def from_spec(topology: written.StarTopology | written.TreeTopology) -> Tree:
     """The tree that a spec's ``topology`` section describes, nobody trusted yet."""
-    if isinstance(topology, written.Star):
+    if isinstance(topology, written.StarTopology):
         tree = replace(star(topology.devices), device_names=topology.device_names)
     elif topology.file is not None:
         tree = from_spec(read_sites(Path(topology.file)))
@@ -181,7 +181,7 @@ def from_sites(names: Sequence[str], sites: Sequence[written.Site]) -> Tree:
     return _tree(parents, tiers, devices)
 
 
-def read_sites(path: Path) -> written.Tree:
+def read_sites(path: Path) -> written.TreeTopology:
     """The ``topology`` section that a YAML file describes.
 
     The file holds ``names`` (of the tiers below the cloud, top down; default ``[edge]``) and
@@ -201,7 +201,7 @@ def read_sites(path: Path) -> written.Tree:
         raise SpecError(place, document, "must be a mapping with sites, and optionally names")
     try:
         said = {"level_names" if key == "names" else key: value for key, value in document.items()}
-        return written.Tree.model_validate({"kind": "tree", **said})
+        return written.TreeTopology.model_validate({"kind": "tree", **said})
     except ValidationError as error:
         problems = problems_of(error)
 

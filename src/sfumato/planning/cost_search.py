@@ -44,7 +44,7 @@ _PERIODS = ("local_steps", "edge_every", "aggregate_every")
 
 
 @dataclass(frozen=True)
-class Candidate:
+class SpecCandidate:
     """One point of the grid.
 
     Attributes:
@@ -60,7 +60,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class _EvaluatedCandidate:
-    candidate: Candidate
+    candidate: SpecCandidate
     problem: PlanProblem
     option: Option
 
@@ -102,7 +102,7 @@ def cheapest_training(
     return best.candidate.spec, options
 
 
-def _evaluate(candidate: Candidate, requested: PlanTargets) -> _EvaluatedCandidate:
+def _evaluate(candidate: SpecCandidate, requested: PlanTargets) -> _EvaluatedCandidate:
     problem = pose_problem(candidate.spec, requested.targets)
     base = cast("TreePlan", problem.base)
     cost = training_cost(base)
@@ -135,7 +135,7 @@ def _max_displacement(plan: TreePlan) -> float:
     return max(moves) * sum(plan.message_scale(number) for number in range(training.rounds))
 
 
-def candidates_of(spec: Spec, own: TreePlan) -> Iterator[Candidate]:
+def candidates_of(spec: Spec, own: TreePlan) -> Iterator[SpecCandidate]:
     """The grid, the spec's own point included.
 
     Args:
@@ -146,7 +146,7 @@ def candidates_of(spec: Spec, own: TreePlan) -> Iterator[Candidate]:
         for participation in _participations(own):
             update = {"training": training.model_copy(update={"participation": participation})}
             steps = training.local_steps or 0
-            yield Candidate(spec.model_copy(update=update), _describe_participation(participation), steps)
+            yield SpecCandidate(spec.model_copy(update=update), _describe_participation(participation), steps)
 
 
 def _round_lengths(training: Training) -> Iterator[Training]:

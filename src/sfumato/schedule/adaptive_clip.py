@@ -16,13 +16,13 @@ from dataclasses import replace
 from sfumato.errors import SpecError
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
-from sfumato.spec.privacy import AdaptiveNorm, Clip
+from sfumato.spec.privacy import AdaptiveNorm, ClipSettings
 from sfumato.spec.refusals import Refusals
 
 PLACE = "privacy.clip.adapt"
 
 
-def adaptive_clip_of(spec: Spec) -> tuple[Clip, AdaptiveNorm] | None:
+def adaptive_clip_of(spec: Spec) -> tuple[ClipSettings, AdaptiveNorm] | None:
     """The clip whose norm is adapted, and how; ``None`` where none is."""
     clip = spec.privacy.clip
     return None if clip is None or clip.adapt is None else (clip, clip.adapt)

@@ -22,8 +22,8 @@ from sfumato.schedule.participation import participants_of
 from sfumato.schedule.tree import TreePlan
 from sfumato.schedule.tree_facts import TreeRounds, tree_releases
 from sfumato.spec.document import Spec
-from sfumato.spec.moves import Moves
-from sfumato.spec.topology import Tree as WrittenTree
+from sfumato.spec.moves import TopologyMoves
+from sfumato.spec.topology import TreeTopology
 from sfumato.spec.training import FixedParticipation
 
 MOST_CELLS = 4_000_000
@@ -80,7 +80,7 @@ def trees_of(spec: Spec, tree: Tree) -> tuple[Spec, Trees]:
     Raises:
         SpecError: something that goes with one tree for all rounds only, or moves that do not fit.
     """
-    moves = spec.topology.moves if isinstance(spec.topology, WrittenTree) else None
+    moves = spec.topology.moves if isinstance(spec.topology, TreeTopology) else None
     if moves is None and spec.trust.from_ is None:
         return spec, ((0, tree),)
     place = "topology.moves" if moves is not None else "trust.from"
@@ -92,7 +92,7 @@ def trees_of(spec: Spec, tree: Tree) -> tuple[Spec, Trees]:
     trace: tuple[tuple[int, int, int], ...] = ()
     if moves is not None:
         trace = trace_of(moves, tree, rounds=rounds, least=least, seed=spec.seed)
-        written = Moves(trace=trace, drawn_at=moves.drawn_at if moves.rate is None else moves.rate)
+        written = TopologyMoves(trace=trace, drawn_at=moves.drawn_at if moves.rate is None else moves.rate)
         spec = spec.model_copy(update={"topology": spec.topology.model_copy(update={"moves": written})})
     trees = trees_over_time(tree, trace, spec.trust, rounds=rounds, least=least)
     _check_size(spec, trees, place)

@@ -14,7 +14,7 @@ import numpy as np
 from sfumato.secure_aggregation import messages, shares
 from sfumato.secure_aggregation.client import pair_mask_key, seed_commitment, self_mask_key, survivors_digest
 from sfumato.secure_aggregation.masks import Masker, RingVector, ring_type
-from sfumato.secure_aggregation.messages import Advertisement, Kind
+from sfumato.secure_aggregation.messages import Advertisement, MessageKind
 from sfumato.secure_aggregation.terms import SessionTerms
 from sfumato.wire import errors
 from sfumato.wire.frames import EVERYBODY, SERVER, Frame, open_frame, seal_frame
@@ -34,15 +34,15 @@ class Phase(enum.IntEnum):
 
 
 _KINDS = {
-    Phase.ADVERTISE: Kind.ADVERTISE,
-    Phase.SHARE: Kind.SHARES,
-    Phase.MASK: Kind.MASKED,
-    Phase.CONSENT: Kind.CONSENT,
-    Phase.UNMASK: Kind.UNMASK,
+    Phase.ADVERTISE: MessageKind.ADVERTISE,
+    Phase.SHARE: MessageKind.SHARES,
+    Phase.MASK: MessageKind.MASKED,
+    Phase.CONSENT: MessageKind.CONSENT,
+    Phase.UNMASK: MessageKind.UNMASK,
 }
 
 
-class Server:
+class AggregationServer:
     """The aggregator of one session.
 
     Args:
@@ -93,7 +93,7 @@ class Server:
             data,
             session=terms.session,
             keys=dict(enumerate(terms.public_keys)),
-            recipient=EVERYBODY if kind in (Kind.ADVERTISE, Kind.CONSENT) else SERVER,
+            recipient=EVERYBODY if kind in (MessageKind.ADVERTISE, MessageKind.CONSENT) else SERVER,
             expected=kind,
             seen=self._seen,
         )
@@ -101,11 +101,11 @@ class Server:
         if self.phase is not Phase.ADVERTISE and party not in self._alive[earlier]:
             raise errors.OutOfOrderMessageError(f"party {party} dropped out before")
         {
-            Kind.ADVERTISE: self._take_advert,
-            Kind.SHARES: self._take_boxes,
-            Kind.MASKED: self._take_masked,
-            Kind.CONSENT: self._take_consent,
-            Kind.UNMASK: self._take_reveal,
+            MessageKind.ADVERTISE: self._take_advert,
+            MessageKind.SHARES: self._take_boxes,
+            MessageKind.MASKED: self._take_masked,
+            MessageKind.CONSENT: self._take_consent,
+            MessageKind.UNMASK: self._take_reveal,
         }[kind](frame, data)
         self._seen.add((frame.kind, party))
         self._alive[self.phase].append(party)
@@ -188,26 +188,26 @@ class Server:
     def _roster(self, alive: list[int]) -> dict[int, bytes]:
         def of(party: int) -> bytes:
             known = [self._adverts[j][0] for j in self._terms.neighbours[party] if j in self._adverts]
-            return self._send(Kind.ROSTER, party, messages.encode_blobs(known))
+            return self._send(MessageKind.ROSTER, party, messages.encode_blobs(known))
 
         return {party: of(party) for party in alive}
 
     def _delivery(self, alive: list[int]) -> dict[int, bytes]:
         def of(party: int) -> bytes:
             boxes = {j: self._boxes[j][party] for j in self._terms.neighbours[party] if j in self._boxes}
-            return self._send(Kind.DELIVERY, party, messages.encode_boxes(boxes))
+            return self._send(MessageKind.DELIVERY, party, messages.encode_boxes(boxes))
 
         return {party: of(party) for party in alive}
 
     def _survivors(self, alive: list[int]) -> dict[int, bytes]:
         payload = messages.encode_parties(alive)
-        return {party: self._send(Kind.SURVIVORS, party, payload) for party in alive}
+        return {party: self._send(MessageKind.SURVIVORS, party, payload) for party in alive}
 
     def _collected(self, alive: list[int]) -> dict[int, bytes]:
         payload = messages.encode_blobs(self._consents[: self._terms.threshold])
-        return {party: self._send(Kind.CONSENTS, party, payload) for party in alive}
+        return {party: self._send(MessageKind.CONSENTS, party, payload) for party in alive}
 
-    def _send(self, kind: Kind, party: int, payload: bytes) -> bytes:
+    def _send(self, kind: MessageKind, party: int, payload: bytes) -> bytes:
         return seal_frame(Frame(kind, self._terms.session, SERVER, party, payload), self._identity)
 
     def _unmask(self) -> None:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from sfumato.secure_aggregation.client import Client
 from sfumato.secure_aggregation.masks import RingVector
-from sfumato.secure_aggregation.server import Phase, Server
+from sfumato.secure_aggregation.server import AggregationServer, Phase
 from sfumato.secure_aggregation.terms import SessionTerms
 from sfumato.wire.errors import TransportError
 from sfumato.wire.keys import Entropy, Identity
@@ -24,7 +24,7 @@ Wire: TypeAlias = Callable[[Phase, int, bool, bytes], Sequence[bytes]]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SessionOutcome:
     """What a session came to.
 
     Attributes:
@@ -60,7 +60,7 @@ def aggregate(
     drop: Mapping[Phase, Collection[int]] | None = None,
     entropy: Callable[[int], Entropy] = lambda _: os.urandom,
     wire: Wire = untouched,
-) -> Outcome:
+) -> SessionOutcome:
     """Run a session from the first message to the sum.
 
     Args:
@@ -98,10 +98,10 @@ class _Run:
         parties = terms.parties
         self._up, self._down, self._spent = [0] * parties, [0] * parties, [0.0] * parties
         started = time.perf_counter()
-        self._server = Server(terms, server_identity)
+        self._server = AggregationServer(terms, server_identity)
         self._server_seconds = time.perf_counter() - started
 
-    def to_the_end(self, drop: Mapping[Phase, Collection[int]]) -> Outcome:
+    def to_the_end(self, drop: Mapping[Phase, Collection[int]]) -> SessionOutcome:
         """Phase after phase, with who falls silent before each."""
         silent: set[int] = set()
         inbox: Mapping[int, bytes] = dict.fromkeys(range(self._terms.parties), b"")
@@ -121,7 +121,7 @@ class _Run:
             inbox = self._server.close()
             self._server_seconds += time.perf_counter() - started
         total, survivors = self._server.result
-        return Outcome(
+        return SessionOutcome(
             total,
             survivors,
             tuple(self._rejected),

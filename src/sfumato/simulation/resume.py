@@ -25,7 +25,7 @@ from sfumato.spec.diff import changes, first_difference
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
 from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource
-from sfumato.spec.topology import Tree as WrittenTree
+from sfumato.spec.topology import TreeTopology
 from sfumato.user_text import parse_yaml
 
 LOG = logging.getLogger("sfumato")
@@ -134,7 +134,7 @@ def _only_adds_sources(before: Spec, now: Spec) -> bool:
 def _with_drawn_moves_until(spec: Spec, last: int) -> Spec:
     """``spec`` with the moves of the rounds up to ``last``, where they were drawn round by round."""
     topology = spec.topology
-    moves = topology.moves if isinstance(topology, WrittenTree) else None
+    moves = topology.moves if isinstance(topology, TreeTopology) else None
     if moves is None or moves.drawn_at is None:
         return spec
     drawn = moves.model_copy(update={"trace": tuple(move for move in moves.trace or () if move[0] <= last)})

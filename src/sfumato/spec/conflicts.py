@@ -30,7 +30,7 @@ from sfumato.spec.base import closest
 from sfumato.spec.model import LOSSES, METRICS
 from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoiseByTarget, NoNoise
 from sfumato.spec.refusals import Refusals
-from sfumato.spec.topology import Star, Tree
+from sfumato.spec.topology import StarTopology, TreeTopology
 from sfumato.spec.training import FixedParticipation
 
 if TYPE_CHECKING:  # the document imports this module
@@ -154,7 +154,7 @@ def _settings_of_trees(spec: Spec) -> Refusals:
            "must be uniform with dp-fedavg, which shares noise out")
     yield (placement and protocol == "hfl-dp", "privacy.noise.placement", None,
            "must be left out: every device adds its own noise")
-    yield (placement and not isinstance(spec.topology, Tree), "privacy.noise.placement", None,
+    yield (placement and not isinstance(spec.topology, TreeTopology), "privacy.noise.placement", None,
            "goes with topology.kind: tree: it is by zone")
     yield (elects and training.global_update == "resend", "topology.supernodes", "elected",
            "goes with training.global_update: increment")
@@ -234,9 +234,9 @@ def _task(spec: Spec) -> Refusals:
 
 def _topology(spec: Spec) -> Refusals:
     topology, trust, training = spec.topology, spec.trust, spec.training
-    yield (trust.from_ is not None and not isinstance(topology, Tree), "trust.from", None,
+    yield (trust.from_ is not None and not isinstance(topology, TreeTopology), "trust.from", None,
            "goes with topology.kind: tree, with edges under the cloud")
-    if not isinstance(topology, Star | Tree):
+    if not isinstance(topology, StarTopology | TreeTopology):
         return
     for key, listed in (
         ("privacy.clip.norm", spec.privacy.clip and spec.privacy.clip.norms),
@@ -245,7 +245,7 @@ def _topology(spec: Spec) -> Refusals:
     ):
         yield (listed is not None, key, list(listed or ()),
                "must be one number: lists go with topology.kind: groups")
-    if isinstance(topology, Star):
+    if isinstance(topology, StarTopology):
         for key in ("edge_every", "aggregate_every"):
             period = getattr(training, key)
             yield period is not None, f"training.{key}", period, "must be left out: a star has no edges"
@@ -263,10 +263,10 @@ def _topology(spec: Spec) -> Refusals:
     yield from _too_many_participants(spec, topology)
 
 
-def _too_many_participants(spec: Spec, topology: Star | Tree) -> Refusals:
+def _too_many_participants(spec: Spec, topology: StarTopology | TreeTopology) -> Refusals:
     """More devices than the smallest part has, as far as the spec tells."""
     participation = spec.training.participation
-    if isinstance(topology, Star):
+    if isinstance(topology, StarTopology):
         fewest, where = topology.devices, "the star"
     elif topology.levels is not None:
         fewest, where = topology.levels[-1], "an edge"

@@ -35,7 +35,7 @@ from sfumato.spec.privacy import Privacy
 from sfumato.spec.radio import NoRadio, Radio
 from sfumato.spec.refusals import Refused, first_refused
 from sfumato.spec.renamed_keys import with_new_keys
-from sfumato.spec.topology import Topology, Tree, Trust
+from sfumato.spec.topology import Topology, TreeTopology, Trust
 from sfumato.spec.training import Training
 from sfumato.spec.transport import Air, Compression, Hop
 from sfumato.spec.used_keys import AIR_PROTOCOLS, unused_keys
@@ -176,7 +176,7 @@ class Spec(Section):
     @property
     def elects_supernodes(self) -> bool:
         """Whether every zone elects one of its devices as supernode."""
-        return isinstance(self.topology, Tree) and self.topology.supernodes == "elected"
+        return isinstance(self.topology, TreeTopology) and self.topology.supernodes == "elected"
 
     @property
     def sends_over_the_air(self) -> bool:

@@ -21,7 +21,7 @@ Move = tuple[_Round, _Device, _Device]
 """From which round on (from 1), which device, under which edge."""
 
 
-class Moves(Section):
+class TopologyMoves(Section):
     """Exactly one of: ``rate``, ``trace``, ``file``. Who is where is public."""
 
     rate: Rate | None = Field(

@@ -49,7 +49,7 @@ class AdaptiveNorm(Section):
     )
 
 
-class Clip(GroupwiseSection):
+class ClipSettings(GroupwiseSection):
     """What is clipped to ``norm``: whole messages, mini-batch gradients, or gradients of single examples."""
 
     number_and_list = "norm", "norms"
@@ -225,7 +225,7 @@ class Privacy(Section):
         description="whom guarantees and targets are about: a device (all its data), any one record of it, "
         "or both (then targets are met for devices)",
     )
-    clip: Clip | None = Field(default=None, description="required wherever there is noise")
+    clip: ClipSettings | None = Field(default=None, description="required wherever there is noise")
     noise: Noise = NoNoise()
     mechanism: Mechanism | None = Field(
         default=None, description="a noise mechanism of one's own; default Gaussian"

@@ -22,7 +22,7 @@ from sfumato.spec.base import (
     refuse,
 )
 from sfumato.spec.limits import MAX_AGGREGATORS, MAX_DEVICES, MAX_GROUPS, MAX_LEVELS, MAX_WORKERS
-from sfumato.spec.moves import Moves
+from sfumato.spec.moves import TopologyMoves
 from sfumato.spec.names import PartyName, as_site_name, names_given_twice, unfit_level_names
 from sfumato.spec.refusals import Refusals
 
@@ -63,7 +63,7 @@ class Zones(Section):
         yield (self.members is not None) != (self.kind == "list"), "members", self.members, allowed
 
 
-class Star(Section):
+class StarTopology(Section):
     """Devices directly under the cloud."""
 
     kind: Literal["star"] = "star"
@@ -121,7 +121,7 @@ def too_large(aggregators: int, devices: int) -> str | None:
     return None
 
 
-class Tree(Section):
+class TreeTopology(Section):
     """Devices under edges under the cloud, or deeper.
 
     Exactly one of: ``edges`` with ``devices_per_edge`` (a number, or one for each edge); ``levels``
@@ -147,7 +147,9 @@ class Tree(Section):
     zones: Zones | None = Field(
         default=None, description="who is under an edge together; as partitioned without"
     )
-    moves: Moves | None = Field(default=None, description="devices that change their edge between rounds")
+    moves: TopologyMoves | None = Field(
+        default=None, description="devices that change their edge between rounds"
+    )
 
     def refusals(self) -> Refusals:
         """Other than one way to say it, names that do not fit, and too many nodes."""
@@ -227,7 +229,7 @@ class GroupChange(Section):
     )
 
 
-class Groups(Section):
+class GroupTopology(Section):
     """Overlapping groups of workers, each with a master.
 
     ``global`` (one group of all), ``clusters`` (disjoint), ``labels`` (a worker that holds label y is in
@@ -309,7 +311,9 @@ class Groups(Section):
 
 
 Topology = Annotated[
-    Annotated[Star, Tag("=star")] | Annotated[Tree, Tag("=tree")] | Annotated[Groups, Tag("=groups")],
+    Annotated[StarTopology, Tag("=star")]
+    | Annotated[TreeTopology, Tag("=tree")]
+    | Annotated[GroupTopology, Tag("=groups")],
     by_kind(
         "star", "tree", "groups",
         edges="tree", levels="tree", sites="tree", structure="groups", devices="star",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.families import FAMILIES, family_of
 from sfumato.spec.base import Section
 from sfumato.spec.refusals import Refused, as_written
-from sfumato.spec.topology import Star, Tree
+from sfumato.spec.topology import StarTopology, TreeTopology
 
 if TYPE_CHECKING:
     from sfumato.spec.document import Spec
@@ -51,14 +51,15 @@ def _aggregates_often(spec: Spec) -> bool:
 def _has_one_level(spec: Spec) -> bool:
     """Whether only edges are between the devices and the cloud, as far as the spec says by itself."""
     topology = spec.topology
-    if not isinstance(topology, Tree):
+    if not isinstance(topology, TreeTopology):
         return True  # refused with a reason of its own
     names = topology.level_names or ()
     return len(names) <= 1 and len(topology.levels or ()) <= 2
 
 
 _WIRES = Condition(
-    lambda spec: isinstance(spec.topology, Tree), "goes with topology.kind: tree: only its edges have wires"
+    lambda spec: isinstance(spec.topology, TreeTopology),
+    "goes with topology.kind: tree: only its edges have wires",
 )
 _BUDGET = Condition(_adds_noise, "goes with noise: without, control has no budget to spend")
 _ADAM = Condition(lambda spec: spec.training.server.optimizer == "adam", "goes with optimizer: adam")
@@ -88,7 +89,7 @@ CONDITIONS: dict[str, Condition] = {
         lambda spec: spec.model.trained == "adapters", "goes with trained: adapters, whose rank it is"
     ),
     "privacy.clip.adapt": Condition(
-        lambda spec: isinstance(spec.topology, Star | Tree),
+        lambda spec: isinstance(spec.topology, StarTopology | TreeTopology),
         "goes with trees and stars: a group's norm would follow from models that other groups do not see",
     ),
     "privacy.mechanism": Condition(_adds_noise, "goes with noise: here nobody adds any"),

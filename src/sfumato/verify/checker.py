@@ -15,7 +15,7 @@ from sfumato.verify import read
 from sfumato.verify.examples_held import examples_held
 from sfumato.verify.facts import FACTS, Facts
 from sfumato.verify.folder import DamagedFileError, NoRunError, hash_problems, read_mapping
-from sfumato.verify.group_exposures import GroupFacts
+from sfumato.verify.group_exposures import CheckedGroups
 from sfumato.verify.json_values import BROKEN, Json, UnknownKindError, nearly_equal
 from sfumato.verify.pair_counts import pair_problems, site_of_each_device
 from sfumato.verify.rows import is_gap_checked, row_problems
@@ -25,7 +25,7 @@ FORMAT = 1
 
 
 @dataclass
-class Outcome:
+class CheckOutcome:
     """What a check found.
 
     Attributes:
@@ -43,7 +43,7 @@ class Outcome:
     unchecked: list[str] = field(default_factory=list)
 
 
-def check_run(folder: Path) -> Outcome:
+def check_run(folder: Path) -> CheckOutcome:
     """Check everything in a run folder.
 
     Raises:
@@ -51,7 +51,7 @@ def check_run(folder: Path) -> Outcome:
     """
     if not (folder / "spec.yaml").is_file():
         raise NoRunError(f"{folder}: is no run folder: it has no spec.yaml")
-    outcome = Outcome()
+    outcome = CheckOutcome()
     try:
         names = ("manifest.json", "spec.yaml", "privacy.json", "ledger.json")
         manifest, spec, privacy, ledger = (read_mapping(folder, name) for name in names)
@@ -74,7 +74,7 @@ def check_run(folder: Path) -> Outcome:
     return outcome
 
 
-def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome) -> Iterator[str]:
+def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: CheckOutcome) -> Iterator[str]:
     """Everything that does not hold in the documents of a run; counts rows and bounds in ``outcome``."""
     if ledger.get("kind") == "tiered":  # so versions up to 0.2 called it
         ledger = {**ledger, "kind": "tree"}
@@ -114,7 +114,7 @@ def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome)
 def _unit_problems(spec: Json, privacy: Json, facts: Facts) -> Iterator[str]:
     """Where rows are not about the units of the spec, or do not stand for every pair once."""
     rows, raw = privacy["guarantees"], privacy.get("raw_to_trusted_edge")
-    if raw is not None and isinstance(facts, GroupFacts):
+    if raw is not None and isinstance(facts, CheckedGroups):
         of = {"devices": facts.raw_workers, "of": facts.workers}
         if raw != of:
             yield f"privacy.json: raw_to_trusted_edge: {raw}; the facts give {of}"
@@ -185,7 +185,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
 
 
-def print_outcome(run: str, outcome: Outcome) -> int:
+def print_outcome(run: str, outcome: CheckOutcome) -> int:
     """Print every mismatch in a run, how much was checked and what was not; returns the exit status."""
     for problem in outcome.problems:
         print(f"mismatch: {problem}")

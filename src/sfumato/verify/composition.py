@@ -37,7 +37,7 @@ LIBRARY_POINTS = 1 << 32
 UNIT_ROUNDING = float(np.finfo(np.float64).eps)
 
 
-class GridLosses(NamedTuple):
+class EqualReleaseLosses(NamedTuple):
     """Of equal releases: first point of the grid, masses from there on, mass at infinity, how often."""
 
     first: int
@@ -92,7 +92,7 @@ def _masses_of_release(term: Event, forward: bool, interval: float) -> tuple[int
 def composed_epsilon(terms: Sequence[Event], delta: float, interval: float, forward: bool) -> float:
     """ε of a composition in one direction, with losses on a grid of this ``interval``."""
     losses = [
-        GridLosses(*_masses_of_release(replace(term, count=1), forward, interval), term.count)
+        EqualReleaseLosses(*_masses_of_release(replace(term, count=1), forward, interval), term.count)
         for term in terms
     ]
     found = epsilon_by_library(losses, delta, interval)
@@ -104,7 +104,7 @@ def _rounding(size: int, factors: int, norm: float) -> float:
     return 4 * UNIT_ROUNDING * (factors + math.log2(size)) * math.sqrt(size) * norm
 
 
-def epsilon_by_library(losses: Sequence[GridLosses], delta: float, interval: float) -> float | None:
+def epsilon_by_library(losses: Sequence[EqualReleaseLosses], delta: float, interval: float) -> float | None:
     """ε by dp_accounting's PLD; ``None`` where its rounding could change ε."""
     from dp_accounting.pld import common, pld_pmf
 
@@ -135,7 +135,7 @@ def epsilon_by_library(losses: Sequence[GridLosses], delta: float, interval: flo
     return found if exact else None
 
 
-def epsilon_by_integral(losses: Sequence[GridLosses], delta: float, interval: float) -> float:
+def epsilon_by_integral(losses: Sequence[EqualReleaseLosses], delta: float, interval: float) -> float:
     """ε by the integral of moments along the line through θ, where Chernoff's bound of ε is smallest."""
     infinite = (n * math.log1p(-lost) if lost < 1 else -math.inf for _, _, lost, n in losses)
     delta += math.expm1(math.fsum(infinite))

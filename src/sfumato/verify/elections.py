@@ -12,7 +12,7 @@ from sfumato.verify.facts import CertifiedBound
 from sfumato.verify.json_values import Json, Party, UnknownKindError, chance_of_any, nearly_equal
 from sfumato.verify.loss_curves import Event
 from sfumato.verify.releases import release_problems, sampling_problems
-from sfumato.verify.tree_exposures import TreeFacts
+from sfumato.verify.tree_exposures import CheckedTree
 
 
 class ElectableZone(NamedTuple):
@@ -22,7 +22,7 @@ class ElectableZone(NamedTuple):
     node: Party
 
 
-def zone_that_may_elect(facts: TreeFacts, coalition: Sequence[Party]) -> ElectableZone | None:
+def zone_that_may_elect(facts: CheckedTree, coalition: Sequence[Party]) -> ElectableZone | None:
     """The zone that may elect a member of the coalition; ``None`` where there is none."""
     chances = facts.chances_of_office(coalition)
     if len(chances) > 1:
@@ -30,7 +30,7 @@ def zone_that_may_elect(facts: TreeFacts, coalition: Sequence[Party]) -> Electab
     return next((ElectableZone(p, ("node", facts.depth - 1, leaf)) for leaf, p in chances.items()), None)
 
 
-def election_problems(bound: CertifiedBound, facts: TreeFacts, zone: ElectableZone) -> Iterator[str]:
+def election_problems(bound: CertifiedBound, facts: CheckedTree, zone: ElectableZone) -> Iterator[str]:
     """How the certificate of an observer that may be elected differs from what the facts require.
 
     It may state the outcomes of a round's election (``chances``), what a term of office adds (``elections``),
@@ -58,7 +58,7 @@ def election_problems(bound: CertifiedBound, facts: TreeFacts, zone: ElectableZo
         yield from plain._replace(coalition=elected).exposure_problems()
 
 
-def _term_of_office_problems(bound: CertifiedBound, facts: TreeFacts, zone: ElectableZone) -> Iterator[str]:
+def _term_of_office_problems(bound: CertifiedBound, facts: CheckedTree, zone: ElectableZone) -> Iterator[str]:
     """The same of a certificate that charges rounds out of office, and what a term of office adds."""
     table, unit, coalition, rounds = (
         bound.table,

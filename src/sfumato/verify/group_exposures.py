@@ -12,12 +12,12 @@ import numpy as np
 
 from sfumato.verify import read
 from sfumato.verify.draws import Draw
-from sfumato.verify.group_structure import GroupStructure
+from sfumato.verify.group_structure import CheckedGroupStructure
 from sfumato.verify.json_values import ROUNDING, Json, Party
 from sfumato.verify.releases import MOST_COMPARED, ExpectedRelease, release_problems, sampling_problems
 
 
-class GroupFacts(GroupStructure):
+class CheckedGroups(CheckedGroupStructure):
     """Overlapping groups, and the releases that a coalition meets in them."""
 
     def charged_sums(self, unit: int, exposed: Sequence[int]) -> tuple[Counter[Any], Counter[Any]]:

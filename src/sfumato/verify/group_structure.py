@@ -13,7 +13,7 @@ from sfumato.verify import read
 from sfumato.verify.json_values import Json, Party, UnknownKindError, kind_and_index, require_index_below
 
 
-class GroupStructure:
+class CheckedGroupStructure:
     """Overlapping groups: who is in which group when, who receives what, and who is drawn."""
 
     def __init__(self, ledger: Json) -> None:

@@ -21,11 +21,11 @@ from sfumato.verify.json_values import (
     require_index_below,
 )
 from sfumato.verify.releases import ExpectedRelease
-from sfumato.verify.tree_exposures import TreeFacts
-from sfumato.verify.tree_pairs import TreePairs
+from sfumato.verify.tree_exposures import CheckedTree
+from sfumato.verify.tree_pairs import CheckedTreePairs
 
 
-class MovingFacts:
+class CheckedMovingTree:
     """Edges under a cloud whose devices move, or whose trust changes: a tree for every era, in order."""
 
     def __init__(self, ledger: Json) -> None:
@@ -81,12 +81,12 @@ def _most_noise_by_owner(releases: Iterable[ExpectedRelease]) -> dict[tuple[str,
     return found
 
 
-class EraFacts(TreeFacts):
+class EraFacts(CheckedTree):
     """The rounds of one tree; what is charged is computed once for all observers that are placed alike."""
 
     def __init__(self, ledger: Json) -> None:
         super().__init__(ledger)
-        self.symmetry = TreePairs(self)
+        self.symmetry = CheckedTreePairs(self)
         self._charged: dict[Any, list[ExpectedRelease]] = {}
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
@@ -114,7 +114,7 @@ class EraFacts(TreeFacts):
         return np.array([math.fsum(one.squared_mu(relation) for one in releases) for releases in charged])
 
 
-class MovingPairs:
+class CheckedMovingPairs:
     """Whether rows stand for all pairs of a run whose devices move, none with more than its row says.
 
     Units are alike that are under one edge in every era. Where everybody takes part, the rows about one unit
@@ -123,7 +123,7 @@ class MovingPairs:
     drawn, a row stands for pairs that no era tells apart.
     """
 
-    def __init__(self, facts: MovingFacts, relation: str) -> None:
+    def __init__(self, facts: CheckedMovingTree, relation: str) -> None:
         self.facts, self.eras, self.relation = facts, facts.eras, relation
         self.count = int(facts.eras[0].devices.sum())
         self.places = [tuple(era.leaf_of(device) for era in self.eras) for device in range(self.count)]

@@ -10,24 +10,24 @@ from typing import NamedTuple
 from sfumato.verify import read
 from sfumato.verify.draws import Draw
 from sfumato.verify.facts import CertifiedBound
-from sfumato.verify.group_exposures import GroupFacts
+from sfumato.verify.group_exposures import CheckedGroups
 from sfumato.verify.json_values import ROUNDING, Json
-from sfumato.verify.moving import MovingFacts
+from sfumato.verify.moving import CheckedMovingTree
 from sfumato.verify.spec_records import moved_shares
-from sfumato.verify.tree_exposures import TreeFacts
+from sfumato.verify.tree_exposures import CheckedTree
 
 
 def record_problems(bound: CertifiedBound) -> Iterator[str]:
     """Whether a record is charged by draws that the facts have, on the releases of the flow bound."""
     record, facts = bound.cert["record"], bound.facts
-    batches = (facts.eras[0] if isinstance(facts, MovingFacts) else facts).ledger.get("batches")
+    batches = (facts.eras[0] if isinstance(facts, CheckedMovingTree) else facts).ledger.get("batches")
     if batches is None or bound.name != "flow" or bound.spec.get("control"):
         yield "record: no draw of records amplifies this bound"
         return
     rate = read.numbers(batches["rate_per_device"]).tolist()[bound.unit]
     if read.number(record["rate"]) < rate * (1 - ROUNDING):  # pair_counts.py looks at others of the row
         yield f"record: rate: stated {record['rate']}; the facts give {rate}"
-    if not isinstance(facts, MovingFacts):
+    if not isinstance(facts, CheckedMovingTree):
         yield from _part_problems(bound, facts, record["parts"])
         return
     at_steps = read.number(batches["noise_at_steps"]) > 0  # one part an era, whatever is sent
@@ -48,14 +48,14 @@ def _parts_by_era(parts: Sequence[Json], sizes: Sequence[int]) -> Iterator[list[
 
 
 def _part_problems(
-    bound: CertifiedBound, facts: TreeFacts | GroupFacts, parts: Sequence[Json]
+    bound: CertifiedBound, facts: CheckedTree | CheckedGroups, parts: Sequence[Json]
 ) -> Iterator[str]:
     """Whether the parts of a record's charge are what the releases of one tree, or of groups, amount to."""
     batches, table, unit = facts.ledger["batches"], bound.table, bound.unit
     if multiplier := read.number(batches["noise_at_steps"]):
         yield from _noised_step_problems(parts, table, multiplier, facts, unit)
         return
-    tree = facts if isinstance(facts, TreeFacts) else None
+    tree = facts if isinstance(facts, CheckedTree) else None
     moves, replaced = moved_shares(batches, tree.leaf_of(unit) if tree else 0)
     sending = tree.sending_steps(tree.leaf_of(unit)) if tree else []
     # in groups bits go with masters who add the noise
@@ -81,7 +81,7 @@ def _part_problems(
             charged[_release_hash(table[i])] += read.count(part["count"])
     if charged != flow:
         yield "record: the releases charged are not those of the flow bound"
-    if isinstance(facts, GroupFacts):
+    if isinstance(facts, CheckedGroups):
         exposed = read.counts(bound.cert["exposed_releases_per_group"]).tolist()
         yield from hidden_start_problems(parts, facts, exposed, unit, table)
         if examples:
@@ -162,13 +162,17 @@ class _ReleaseOfRecord(NamedTuple):
 
 
 def _noised_step_problems(
-    parts: Sequence[Json], table: Sequence[Json], multiplier: float, facts: TreeFacts | GroupFacts, unit: int
+    parts: Sequence[Json],
+    table: Sequence[Json],
+    multiplier: float,
+    facts: CheckedTree | CheckedGroups,
+    unit: int,
 ) -> Iterator[str]:
     """Noise at local steps: the device's own, in every one of its steps."""
     ledger, rounds = facts.ledger, read.count(facts.ledger["rounds"])
-    leaf = facts.leaf_of(unit) if isinstance(facts, TreeFacts) else 0
+    leaf = facts.leaf_of(unit) if isinstance(facts, CheckedTree) else 0
     steps = [len(one) for one in moved_shares(ledger["batches"], leaf)[0]]
-    if isinstance(facts, GroupFacts):
+    if isinstance(facts, CheckedGroups):
         groups = max(int(inside[unit].sum()) for inside in facts.inside)
         count = groups * -(-rounds // (facts.every if facts.intervals else 1)) * steps[0]
     else:
@@ -185,7 +189,7 @@ def _noised_step_problems(
 
 
 def hidden_start_problems(
-    parts: Sequence[Json], facts: GroupFacts, exposed: Sequence[int], unit: int, table: Sequence[Json]
+    parts: Sequence[Json], facts: CheckedGroups, exposed: Sequence[int], unit: int, table: Sequence[Json]
 ) -> Iterator[str]:
     """Where the unit starts from models of which one is hidden, its record counts as drawn."""
     _, unknown = facts.charged_sums(unit, exposed)

@@ -20,12 +20,12 @@ from sfumato.verify.draws import (
 from sfumato.verify.elections import election_problems, terms_of_office, zone_that_may_elect
 from sfumato.verify.epsilon import epsilon_problems, require_known_kinds
 from sfumato.verify.facts import CertifiedBound, Facts
-from sfumato.verify.group_exposures import GroupFacts
+from sfumato.verify.group_exposures import CheckedGroups
 from sfumato.verify.json_values import ROUNDING, Json, Party, kind_and_index, mismatch_of, nearly_equal
 from sfumato.verify.loss_curves import Event
-from sfumato.verify.moving import MovingFacts
+from sfumato.verify.moving import CheckedMovingTree
 from sfumato.verify.records import record_problems
-from sfumato.verify.tree_exposures import TreeFacts
+from sfumato.verify.tree_exposures import CheckedTree
 
 SAME_COST = 1e-5
 """Relative difference of μ² of two exposed sets that cost the same."""
@@ -44,7 +44,7 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
     yield from _stated_epsilon_problems(row)
     coalition = [facts.party_named(name) for name in row["observer"].split(",")]
     unit = int(row["unit"].partition(":")[2])
-    if isinstance(facts, GroupFacts):
+    if isinstance(facts, CheckedGroups):
         trusted = any(facts.trusts(unit, party) for party in coalition)
         if row.get("trusted", False) != trusted:
             yield f"trusted: the row says {row.get('trusted')}; the facts give {trusted}"
@@ -114,9 +114,9 @@ def _gap_problems(
         yield f"gap: {gap}; it is at least 1"
     if read.flag(stated["certified"]) != (gap == 1):
         yield f"certified: {stated['certified']}; with a gap of {gap} it is {gap == 1}"
-    if not name.startswith("device:") or isinstance(facts, MovingFacts):
+    if not name.startswith("device:") or isinstance(facts, CheckedMovingTree):
         return
-    first = 1 if isinstance(facts, TreeFacts) else 0  # aggregations are counted from 1
+    first = 1 if isinstance(facts, CheckedTree) else 0  # aggregations are counted from 1
     charged = [read.count(one) - first for one in stated["exposed"]]
     mine = facts.squared_mu_of_set(charged, unit, coalition, relation)
     for exposed in facts.exposable_sets(unit, coalition)[0] if mine is not None else ():
@@ -131,7 +131,7 @@ def is_gap_checked(row: Json, facts: Facts) -> bool:
     """Whether all sets are compared with the one that a row charges."""
     if not any("exposed" in bound for bound in row["bounds"].values()):
         return True
-    if not row["unit"].startswith("device:") or isinstance(facts, MovingFacts):
+    if not row["unit"].startswith("device:") or isinstance(facts, CheckedMovingTree):
         return False
     unit, coalition = kind_and_index(row["unit"])[1], [*map(facts.party_named, row["observer"].split(","))]
     sets, all_of_them = facts.exposable_sets(unit, coalition)
@@ -143,10 +143,10 @@ def _bound_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
     """The exposed set, the charge and ε of one bound of a row."""
     cert, draws, facts, zone = bound.cert, bound.draws, bound.facts, None
     released = sum(draw.count * len(draw.releases) for draw in draws)
-    if isinstance(facts, TreeFacts) and read.number(facts.ledger["elections_per_round"]):
+    if isinstance(facts, CheckedTree) and read.number(facts.ledger["elections_per_round"]):
         bound = bound._replace(coalition=facts.with_whoever_is_elected(bound.unit, bound.coalition))
         zone = zone_that_may_elect(facts, bound.coalition)
-    if zone is None or not isinstance(facts, TreeFacts):
+    if zone is None or not isinstance(facts, CheckedTree):
         yield from bound.exposure_problems()
     else:
         found = [*election_problems(bound, facts, zone)]

@@ -10,7 +10,7 @@ from sfumato.verify.spec_groups import group_spec_problems
 from sfumato.verify.spec_records import batch_problems
 from sfumato.verify.spec_settings import eras_in_spec, unlike_spec
 from sfumato.verify.spec_tree import tree_spec_problems
-from sfumato.verify.tree_exposures import TreeFacts
+from sfumato.verify.tree_exposures import CheckedTree
 
 
 def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
@@ -27,7 +27,7 @@ def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
     eras = eras_in_spec(spec)
     if len(eras) > 1:
         yield "ledger.json: it has one tree; spec.yaml has moves, or trust that changes, and so several"
-    yield from tree_spec_problems(spec, TreeFacts(ledger), eras[0] if eras else None)
+    yield from tree_spec_problems(spec, CheckedTree(ledger), eras[0] if eras else None)
 
 
 def optimizer_problems(spec: Json, *, in_tree: bool) -> Iterator[str]:
@@ -76,4 +76,4 @@ def _moving_tree_problems(spec: Json, ledger: Json) -> Iterator[str]:
         yield from unlike_spec(f"{what}.from_round", facts["from_round"], era.first)
         yield from unlike_spec(f"{what}.rounds", facts["rounds"], era.rounds)
         yield from (f"{what}: {problem}" for problem in noise_law_and_batch_problems(spec, facts))
-        yield from (f"{what}: {problem}" for problem in tree_spec_problems(spec, TreeFacts(facts), era))
+        yield from (f"{what}: {problem}" for problem in tree_spec_problems(spec, CheckedTree(facts), era))

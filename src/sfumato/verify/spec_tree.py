@@ -23,10 +23,10 @@ from sfumato.verify.spec_settings import (
     trusted_edges,
     unlike_spec,
 )
-from sfumato.verify.tree_exposures import TreeFacts
+from sfumato.verify.tree_exposures import CheckedTree
 
 
-def tree_spec_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
+def tree_spec_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
     """Where the facts of a tree, or of one era of it, are not those of the spec."""
     yield from _shape_problems(spec["topology"], tree, era)
     yield from _class_problems(spec, tree, era)
@@ -43,7 +43,7 @@ def tree_spec_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> I
     yield from _noise_source_problems(spec, tree, era)
 
 
-def _shape_problems(topology: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
+def _shape_problems(topology: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
     """Tiers, who is under whom, and the devices of every leaf."""
     names, parents, devices = tree_shape(topology)
     if era is not None:
@@ -56,7 +56,7 @@ def _shape_problems(topology: Json, tree: TreeFacts, era: WrittenEra | None) -> 
     yield from unlike_spec("devices_per_leaf", tree.devices, devices)
 
 
-def _class_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
+def _class_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
     """Devices in classes: as many as there are, and of weight 1 unless weights depend on data."""
     inside = np.bincount(tree.class_leaf, tree.class_size, len(tree.devices))
     yield from unlike_spec("device_classes: devices of each leaf", inside, tree.devices)
@@ -83,7 +83,7 @@ def _class_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iter
         yield "ledger.json: device_classes: weight: must be from 0 to 1"
 
 
-def _participation_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
+def _participation_problems(spec: Json, tree: CheckedTree) -> Iterator[str]:
     """Who is drawn, who sees it, and what sums are divided by."""
     ledger, part = tree.ledger, spec["training"]["participation"]
     drawn = tree.devices * part["rate"] if part["kind"] == "poisson" else tree.devices.astype(float)
@@ -113,7 +113,7 @@ def _participation_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
         yield from unlike_spec(f"shares_that_unmask[{tier}]", read.counts(held), shares)
 
 
-def _least_and_largest_divisors(spec: Json, tree: TreeFacts, drawn: Array) -> tuple[Array, Array]:
+def _least_and_largest_divisors(spec: Json, tree: CheckedTree, drawn: Array) -> tuple[Array, Array]:
     """The least and the most that the sum of each leaf is divided by: weights of who is drawn."""
     whole_weight = np.bincount(tree.class_leaf, tree.class_weight * tree.class_size, len(tree.devices))
     denominator = spec["training"].get("denominator") or {}
@@ -137,7 +137,7 @@ def reach_of_steps(steps: int, momentum: float) -> float:
     return math.fsum((steps - j) * momentum**j for j in range(steps))
 
 
-class Aggregation(NamedTuple):
+class SpecAggregation(NamedTuple):
     """Of a round: after which local step, of which tier, local steps of each leaf since its last one (0: it
     takes no part), and which leaves broadcast their own average besides."""
 
@@ -147,7 +147,7 @@ class Aggregation(NamedTuple):
     both: npt.NDArray[np.bool_]
 
 
-def aggregations_of_round(training: Json, ledger: Json) -> list[Aggregation]:
+def aggregations_of_round(training: Json, ledger: Json) -> list[SpecAggregation]:
     """The aggregations of a round that spec.yaml asks for."""
     depth, leaves = len(ledger["tiers"]), len(ledger["devices_per_leaf"])
     steps = training.get("local_steps") or 1
@@ -163,12 +163,12 @@ def aggregations_of_round(training: Json, ledger: Json) -> list[Aggregation]:
         tier = 0 if step == steps else int(np.argmax(due.any(axis=1))) + 1
         part = np.ones(leaves, dtype=np.bool_) if tier == 0 else due[tier - 1]
         both = due[-1] & bool(step == steps and training.get("edge_at_global")) if depth > 1 else ~part
-        found.append(Aggregation(step, tier, np.where(part, step - before, 0), both))
+        found.append(SpecAggregation(step, tier, np.where(part, step - before, 0), both))
         before = np.where(part, step, before)
     return found
 
 
-def _step_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
+def _step_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
     """The aggregations of a round, and how far one device's message moves each."""
     training, kind = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
     rounds = aggregations_of_round(training, tree.ledger)
@@ -200,7 +200,7 @@ def _step_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Itera
         yield from _channel_problems(what, step["channel_noise_std"], tree)
 
 
-def _channel_problems(what: str, channel: Sequence[Any], tree: TreeFacts) -> Iterator[str]:
+def _channel_problems(what: str, channel: Sequence[Any], tree: CheckedTree) -> Iterator[str]:
     """Only devices send over the air, and only the air adds noise that nobody owns."""
     air = tree.ledger["hops"][-1] == "air"
     yield from unlike_spec(f"{what}.channel_noise_std: tiers", len(channel), tree.depth if air else 0)
@@ -211,7 +211,7 @@ def _channel_problems(what: str, channel: Sequence[Any], tree: TreeFacts) -> Ite
             yield f"ledger.json: {what}.channel_noise_std[{tier}]: only what devices send goes over the air"
 
 
-def certainty_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
+def certainty_problems(spec: Json, tree: CheckedTree) -> Iterator[str]:
     """Whose noise is sure to be there. The air may make less of it sure than the spec alone says."""
     faults, compression, ledger = spec.get("faults") or {}, spec.get("compression") or {}, tree.ledger
     dropping = may_drop_out(spec)
@@ -242,7 +242,7 @@ def certainty_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
         read.flag(step["tells_who_was_drawn"])
 
 
-def _noise_multipliers(spec: Json, tree: TreeFacts) -> tuple[Array, list[Array], npt.NDArray[np.bool_]]:
+def _noise_multipliers(spec: Json, tree: CheckedTree) -> tuple[Array, list[Array], npt.NDArray[np.bool_]]:
     """Multipliers of devices by leaf and of nodes, by aggregating tier, and which devices add noise."""
     device = np.zeros((len(tree.devices), tree.depth))
     node = [np.zeros((len(parents), tree.depth)) for parents in tree.parents]
@@ -273,7 +273,7 @@ def _multipliers_in_era(
     return device * ~trusted[:, None], [node[0] * (cloud and trusted.any()), node[1] * edges]
 
 
-def _noise_source_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
+def _noise_source_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
     """Noise of every source: its multiplier times what it hides."""
     device, node, noisy = _noise_multipliers(spec, tree)
     if era is not None and era.trust_changes:

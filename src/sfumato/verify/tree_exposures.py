@@ -12,10 +12,10 @@ from sfumato.verify import read
 from sfumato.verify.draws import Draw
 from sfumato.verify.json_values import Json, Party, UnknownKindError
 from sfumato.verify.releases import MOST_COMPARED, ExpectedRelease, release_problems, sampling_problems
-from sfumato.verify.tree_noise import TreeNoise
+from sfumato.verify.tree_noise import CheckedTreeNoise
 
 
-class TreeFacts(TreeNoise):
+class CheckedTree(CheckedTreeNoise):
     """A tree, and the releases that a coalition meets in it."""
 
     def release(self, step: int, unit: int, coalition: Sequence[Party]) -> ExpectedRelease:

@@ -10,10 +10,10 @@ import numpy as np
 from sfumato.verify import read
 from sfumato.verify.draws import Draw
 from sfumato.verify.json_values import ROUNDING, Array, Party
-from sfumato.verify.tree_structure import TreeStructure
+from sfumato.verify.tree_structure import CheckedTreeStructure
 
 
-class TreeNoise(TreeStructure):
+class CheckedTreeNoise(CheckedTreeStructure):
     """A tree, and the noise in each of its averages that a coalition does not know."""
 
     def _variance_of_devices(

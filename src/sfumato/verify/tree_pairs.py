@@ -11,17 +11,17 @@ import numpy.typing as npt
 
 from sfumato.verify import read
 from sfumato.verify.json_values import Json, Party
-from sfumato.verify.tree_exposures import TreeFacts
+from sfumato.verify.tree_exposures import CheckedTree
 
 
-class TreePairs:
+class CheckedTreePairs:
     """Pairs of a device and an observer in a tree, by what a symmetry of the tree can tell apart.
 
     A node is alike another if what is below it is, and all above them. A pair is known by its device, its
     observer, and the deepest aggregator that is above both.
     """
 
-    def __init__(self, facts: TreeFacts) -> None:
+    def __init__(self, facts: CheckedTree) -> None:
         self.facts = facts
         self.kinds = list(zip(facts.class_weight.tolist(), facts.class_noisy.tolist(), strict=True))
         self.members: list[Counter[Any]] = [Counter() for _ in facts.devices]

@@ -12,7 +12,7 @@ from sfumato.verify import read
 from sfumato.verify.json_values import Array, Json, Party, kind_and_index, require_index_below
 
 
-class TreeStructure:
+class CheckedTreeStructure:
     """A tree of aggregators: who is where, who receives what, and how participants are drawn."""
 
     def __init__(self, ledger: Json) -> None:

@@ -93,7 +93,7 @@ def _trees(spec: Mapping[str, Any], tree: Tree, rounds: int) -> tuple[tuple[int,
     """The trees over the rounds of a resolved spec; none where it has the same in all of them."""
     topology = _TOPOLOGY.validate_python(spec["topology"])
     trust = Trust.model_validate(spec.get("trust") or {})
-    moves = topology.moves if isinstance(topology, written.Tree) else None
+    moves = topology.moves if isinstance(topology, written.TreeTopology) else None
     trace = () if moves is None or moves.trace is None else moves.trace
     if not trace and trust.from_ is None:
         return ()
@@ -118,12 +118,12 @@ def _family(spec: Mapping[str, Any]) -> Family | None:
     return family_of_topology(_section(spec, "topology").get("kind"))
 
 
-def tree_shape(topology: written.Star | written.Tree, trust: Trust, seed: int) -> Tree:
+def tree_shape(topology: written.StarTopology | written.TreeTopology, trust: Trust, seed: int) -> Tree:
     """The tree that a resolved spec describes, with trust marked."""
     return with_trust(from_spec(topology), trust, seed=seed)
 
 
-def group_shape(topology: written.Groups, trust: Trust, seed: int) -> GroupNetwork:
+def group_shape(topology: written.GroupTopology, trust: Trust, seed: int) -> GroupNetwork:
     """The groups that a resolved spec describes, and which masters are trusted."""
     groups = grouping.named(_groups(topology), topology.group_names, topology.worker_names)
     later = [listed(era.groups, groups.workers) for era in topology.eras]
@@ -132,7 +132,7 @@ def group_shape(topology: written.Groups, trust: Trust, seed: int) -> GroupNetwo
     return GroupNetwork(grouping.together([groups, *later]), trusted, changes)
 
 
-def _groups(topology: written.Groups) -> Groups:
+def _groups(topology: written.GroupTopology) -> Groups:
     """The groups that a resolved spec describes: listed, or by a rule that needs no data."""
     count, workers = topology.groups, topology.devices
     if isinstance(count, tuple):

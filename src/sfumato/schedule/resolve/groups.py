@@ -26,8 +26,7 @@ from sfumato.schedule.resolve.group_refusals import noises_messages
 from sfumato.spec.document import KIND_OF, Spec
 from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoiseByTarget, NoNoise, SourceNoise
 from sfumato.spec.refusals import Refusals, refuse_first
-from sfumato.spec.topology import Groups as WrittenGroups
-from sfumato.spec.topology import Trust
+from sfumato.spec.topology import GroupTopology, Trust
 from sfumato.spec.training import FixedParticipation, PoissonParticipation
 
 
@@ -44,7 +43,7 @@ def resolve_groups(spec: Spec) -> GroupPlan:
         check_model_size(spec)
     refuse_first(_misfits(spec))
     topology = spec.topology
-    assert isinstance(topology, WrittenGroups)  # the spec's own checks see to it
+    assert isinstance(topology, GroupTopology)  # the spec's own checks see to it
     groups = build_groups(spec, topology)
     eras = _build_later_groups(spec, topology, groups)
     on_sites = check_population(spec, star(groups.workers))
@@ -108,7 +107,7 @@ def _with_noise_for_a_target(plan: GroupPlan) -> GroupPlan:
     return replace(plan, multipliers=multipliers, notes=(*plan.notes, *told))
 
 
-def _notes_on_rounds(spec: Spec, topology: WrittenGroups, kind: str, merge_every: int) -> Iterator[str]:
+def _notes_on_rounds(spec: Spec, topology: GroupTopology, kind: str, merge_every: int) -> Iterator[str]:
     """What the user should hear of such a spec."""
     if spec.transport.get(HOP) == "secure-aggregation":
         missing = "the rounding" if spec.faults else "the rounding and the dropouts"
@@ -130,7 +129,7 @@ def _notes_on_rounds(spec: Spec, topology: WrittenGroups, kind: str, merge_every
         yield f"{rounds} rounds are no multiple of merge_every, {merge_every}: the last {left} {outcome}"
 
 
-def build_groups(spec: Spec, topology: WrittenGroups) -> Groups:
+def build_groups(spec: Spec, topology: GroupTopology) -> Groups:
     """The groups that ``topology`` describes, by name; those of a file are written out by then.
 
     Raises:
@@ -141,7 +140,7 @@ def build_groups(spec: Spec, topology: WrittenGroups) -> Groups:
     )
 
 
-def _build_unnamed_groups(spec: Spec, topology: WrittenGroups) -> Groups:
+def _build_unnamed_groups(spec: Spec, topology: GroupTopology) -> Groups:
     count, workers = topology.groups, topology.devices
     if isinstance(count, tuple):
         return structures.listed(count, workers)
@@ -159,7 +158,7 @@ def _build_unnamed_groups(spec: Spec, topology: WrittenGroups) -> Groups:
             return structures.all_together(workers)
 
 
-def _build_later_groups(spec: Spec, topology: WrittenGroups, first: Groups) -> tuple[tuple[int, Groups], ...]:
+def _build_later_groups(spec: Spec, topology: GroupTopology, first: Groups) -> tuple[tuple[int, Groups], ...]:
     """The later groups, from which round (from 0) on.
 
     Raises:
@@ -292,7 +291,7 @@ def _with_choices_written(plan: GroupPlan) -> GroupPlan:
     spec, trusted, multipliers = plan.spec, plan.trusted, plan.multipliers
     update: dict[str, Any] = {"trust": Trust(trusted_aggregators=tuple(np.flatnonzero(trusted).tolist()))}
     topology = spec.topology
-    assert isinstance(topology, WrittenGroups)
+    assert isinstance(topology, GroupTopology)
     if topology.structure == "labels":
         update["topology"] = topology.model_copy(
             update={

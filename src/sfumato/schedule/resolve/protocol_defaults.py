@@ -15,8 +15,7 @@ from sfumato.spec.base import BY_TRUST, WrittenPerEdge
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import NoNoise
 from sfumato.spec.refusals import Refusals, as_written, refuse_first
-from sfumato.spec.topology import Tree as WrittenTree
-from sfumato.spec.topology import Trust
+from sfumato.spec.topology import TreeTopology, Trust
 from sfumato.spec.training import FixedParticipation
 
 H2FDP_STEPS, H2FDP_EDGE_EVERY = 20, 5
@@ -115,18 +114,18 @@ def as_single_cluster(spec: Spec) -> tuple[Spec, tuple[str, ...]]:
         SpecError: the tree is deeper, or something is said about single edges of it.
     """
     topology = spec.topology
-    if spec.protocol != "pedpfl" or not isinstance(topology, WrittenTree):
+    if spec.protocol != "pedpfl" or not isinstance(topology, TreeTopology):
         return spec, ()
     counts = _devices_of_edges(topology)
     if len(counts) == 1 and topology.edges is not None:
         return spec, ()
     refuse_first(_single_cluster_refusals(spec))
-    one = WrittenTree(edges=1, devices_per_edge=sum(counts))
+    one = TreeTopology(edges=1, devices_per_edge=sum(counts))
     note = f"pedpfl: the {sum(counts)} devices of {len(counts)} edges form one cluster that is not trusted"
     return spec.model_copy(update={"topology": one}), (note,)
 
 
-def _devices_of_edges(topology: WrittenTree) -> list[int]:
+def _devices_of_edges(topology: TreeTopology) -> list[int]:
     """Devices of every edge."""
     if topology.edges is not None:
         each = topology.devices_per_edge

@@ -36,8 +36,7 @@ from sfumato.spec.document import Spec
 from sfumato.spec.limits import MAX_STATED
 from sfumato.spec.privacy import NoiseByFormula, NoiseByMultiplier, NoiseBySource, NoiseByTarget, Placement
 from sfumato.spec.refusals import Refusals, refuse_first
-from sfumato.spec.topology import Star
-from sfumato.spec.topology import Tree as WrittenTree
+from sfumato.spec.topology import StarTopology, TreeTopology
 
 if TYPE_CHECKING:
     from sfumato.schedule.air.power_control import AirPlan
@@ -79,7 +78,7 @@ def _with_who_is_there(spec: Spec) -> tuple[Spec, Tree, Told]:
 
         check_model_size(spec)
     spec, of_cluster = as_single_cluster(inlined(spec))
-    assert isinstance(spec.topology, Star | WrittenTree)  # groups are resolved elsewhere
+    assert isinstance(spec.topology, StarTopology | TreeTopology)  # groups are resolved elsewhere
     tree = federation.from_spec(spec.topology)
     on_air = Told()
     if spec.sends_over_the_air or spec.air is not None or spec.compression is not None:
