@@ -13,7 +13,7 @@ from sfumato.data.given import given, with_given
 from sfumato.errors import SpecError
 from sfumato.families import family_of
 from sfumato.privacy.claim import Claim
-from sfumato.privacy.guarantee import Guarantee, number, smallest
+from sfumato.privacy.guarantee import Guarantee, json_number, smallest
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import ASKED_FOR, TOWARDS_ASKED_FOR, PairClass, Party
 from sfumato.rounding import number as rounded
@@ -109,7 +109,10 @@ class PrivacyReport:
         rows = [row.to_dict() for row in self.guarantees]
         for row, after in zip(rows, self.ex_post, strict=False):
             if after is not None:
-                row["ex_post"] = {"epsilon": number(after.epsilon), "participations": after.participations}
+                row["ex_post"] = {
+                    "epsilon": json_number(after.epsilon),
+                    "participations": after.participations,
+                }
         document = {
             "spec": self.name,
             "delta": self.delta,

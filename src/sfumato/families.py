@@ -176,11 +176,11 @@ class _TreeFamily(_Family):
 
     def shape(self, topology: Topology, trust: Trust, seed: int) -> Tree | GroupNetwork:
         """Who there is in a run folder's spec."""
-        from sfumato.report.results.network import tree_shape
+        from sfumato.report.results.network import tree_of_resolved_spec
         from sfumato.spec.topology import GroupTopology
 
         assert not isinstance(topology, GroupTopology)
-        return tree_shape(topology, trust, seed)
+        return tree_of_resolved_spec(topology, trust, seed)
 
     def labels(self, network: Network) -> ObserverLabels:
         """What a report calls units and observers."""

@@ -13,7 +13,7 @@ import torch
 import sfumato as sf
 from sfumato.attacks import inversion
 from sfumato.attacks.attack_context import AttackContext
-from sfumato.attacks.inversion_targets import targets_of
+from sfumato.attacks.inversion_targets import smallest_sum_targets
 from sfumato.attacks.views import load_view, plan_of_run, replay_rounds
 from sfumato.engine.base import EngineSettings
 from sfumato.engine.registry import engine_of
@@ -65,7 +65,7 @@ def test_messages_are_those_of_the_batches_and_step_sizes_of_their_rounds(tmp_pa
     rates, checked = set(), 0
     for number, model, vectors in replay_rounds(plan, view, initial):
         played = plan.at(number)
-        for target in targets_of(played, inputs.partition, vectors, model, number, coalition)[:1]:
+        for target in smallest_sum_targets(played, inputs.partition, vectors, model, number, coalition)[:1]:
             task = local_task(played.spec, number)
             (chunk,) = engine.train(
                 task, target.start[None], torch.zeros(1, dtype=torch.int64), target.batches

@@ -14,7 +14,7 @@ from sfumato.election.messages import ElectionMessageKind
 from sfumato.election.party import Candidate
 from sfumato.election.session import elect
 from sfumato.election.terms import ElectionTerms
-from sfumato.election.transcript import verify
+from sfumato.election.transcript import verify_transcript
 from sfumato.secure_aggregation import shares
 from sfumato.wire import errors
 from sfumato.wire.frames import parse_frame
@@ -129,7 +129,7 @@ def test_an_election_can_be_checked_by_anybody(zone) -> None:
     parties, terms = zone()
     election = elect(terms, parties.identities, entropy=parties.entropy())
     assert sorted(election.result.order) == list(range(10))
-    assert verify(terms, election.board) == election.result
+    assert verify_transcript(terms, election.board) == election.result
     nonces = {
         parse_frame(d).sender: parse_frame(d).payload
         for d in election.board

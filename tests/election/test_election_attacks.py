@@ -19,7 +19,7 @@ from sfumato.election.messages import Commitment, ElectionMessageKind
 from sfumato.election.party import Candidate
 from sfumato.election.reading import board_digest
 from sfumato.election.terms import ElectionTerms
-from sfumato.election.transcript import verify
+from sfumato.election.transcript import verify_transcript
 from sfumato.wire import errors
 from sfumato.wire.frames import parse_frame, seal_frame
 from sfumato.wire.keys import Identity, repeatable
@@ -201,7 +201,7 @@ def replay_a_commitment_of_another_round(zone):
 @refused(errors.ReplayedMessageError, "a message of session")
 def the_transcript_of_another_zone(zone):
     at, other = zone(ElectionMessageKind.KEY), zone(None, label="zone 1, round 0")
-    verify(at.terms, other.board.posts)
+    verify_transcript(at.terms, other.board.posts)
 
 
 @refused(errors.MalformedMessageError, "kind 5 in an election")
@@ -217,7 +217,7 @@ def forge_an_entry_of_the_transcript(zone):
     place = next(n for n, data in enumerate(posts) if parse_frame(data).kind == ElectionMessageKind.REVEAL)
     forged = dataclasses.replace(parse_frame(posts[place]), payload=b"n" * 32)
     posts[place] = seal_frame(forged, at.parties.server)
-    verify(at.terms, posts)
+    verify_transcript(at.terms, posts)
 
 
 # A board that lies.
@@ -274,26 +274,30 @@ def leave_out_an_answer(zone):
 def reorder_the_transcript(zone):
     at = zone(None)
     posts = at.board.posts
-    verify(at.terms, [posts[0], *posts[10:], *posts[1:10]])
+    verify_transcript(at.terms, [posts[0], *posts[10:], *posts[1:10]])
 
 
 @refused(errors.NotAgreedError, "0 of 10 parties vouch for this board")
 def cut_a_commitment_out_of_the_transcript(zone):
     at = zone(None)
-    verify(at.terms, [data for data in at.board.posts if data != at.made[ElectionMessageKind.COMMIT][9]])
+    verify_transcript(
+        at.terms, [data for data in at.board.posts if data != at.made[ElectionMessageKind.COMMIT][9]]
+    )
 
 
 @refused(errors.UnrecoverableError, "party 0 did not reveal, and 0 of its shares are there")
 def cut_the_reveals_off_the_transcript(zone):
     at = zone(None)
-    verify(at.terms, [data for data in at.board.posts if parse_frame(data).kind < ElectionMessageKind.REVEAL])
+    verify_transcript(
+        at.terms, [data for data in at.board.posts if parse_frame(data).kind < ElectionMessageKind.REVEAL]
+    )
 
 
 @refused(errors.TruncatedMessageError, "shortest has|bytes of payload")
 def cut_the_last_entry_short(zone):
     at = zone(None)
     *posts, last = at.board.posts
-    verify(at.terms, [*posts, last[:-1]])
+    verify_transcript(at.terms, [*posts, last[:-1]])
 
 
 # Draw again until it suits.

@@ -11,7 +11,7 @@ from election_stage import Zone
 from sfumato.election import messages
 from sfumato.election.commitments import deal, nonce_hash, share_hash
 from sfumato.election.messages import ElectionMessageKind
-from sfumato.election.transcript import verify
+from sfumato.election.transcript import verify_transcript
 from sfumato.secure_aggregation.shares import SHARE_BYTES
 from sfumato.wire import errors
 from sfumato.wire.frames import EVERYBODY, parse_frame, seal_frame
@@ -161,7 +161,7 @@ def test_a_board_that_leaves_honest_parties_out_needs_a_quorum_of_others() -> No
             if data is not None:
                 at.board.post(data)
     with pytest.raises(errors.NotAgreedError, match="6 of 10"):
-        verify(at.terms, at.board.posts)
+        verify_transcript(at.terms, at.board.posts)
 
 
 def test_two_dealers_of_one_nonce_have_nothing_in_common() -> None:

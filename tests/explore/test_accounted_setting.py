@@ -38,7 +38,7 @@ def test_the_heatmap_and_its_table_print_these_figures():
     assert kept is None
     said = {t for trace in heatmap.data for row in trace["text"] for t in row} - {""}
     assert said == {text.epsilon(cell.epsilon) for cell in accounted.matrix.cells.values()}
-    _, rows, caption = words.numbers(accounted)
+    _, rows, caption = words.heatmap_as_table(accounted)
     assert {cell for row in rows for cell in row[1:]} - {"–"} == said
     assert "δ = 1e-5" in caption
 
@@ -183,11 +183,13 @@ def test_costs_are_those_of_a_run(tmp_path, no_report):
 
 def test_costs_that_are_not_known_say_why():
     control = account_setting(EditedSpec.of(sf.load_spec(EXAMPLES / "h2fdp" / "control.yaml")))
-    assert "in a run" in dict(words.facts(control))["Costs"]
+    assert "in a run" in dict(words.cost_rows(control))["Costs"]
 
 
 def test_energy_over_the_air_is_a_bound_in_a_unit_of_its_own():
-    facts = dict(words.facts(account_setting(EditedSpec.of(sf.load_spec(EXAMPLES / "pfels" / "pfels.yaml")))))
+    facts = dict(
+        words.cost_rows(account_setting(EditedSpec.of(sf.load_spec(EXAMPLES / "pfels" / "pfels.yaml"))))
+    )
     assert facts["Energy to transmit, at most"].endswith("× noise")
 
 

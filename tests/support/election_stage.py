@@ -12,7 +12,7 @@ from sfumato.election.board import Board
 from sfumato.election.messages import Commitment, ElectionMessageKind, decode_commitment
 from sfumato.election.party import Candidate
 from sfumato.election.terms import ElectionTerms
-from sfumato.election.transcript import Result, verify
+from sfumato.election.transcript import Result, verify_transcript
 from sfumato.wire.errors import TransportError
 from sfumato.wire.frames import EVERYBODY, Frame, parse_frame, seal_frame
 
@@ -78,7 +78,7 @@ class Zone:
     @property
     def result(self) -> Result:
         """As anybody works it out."""
-        return verify(self.terms, self.board.posts)
+        return verify_transcript(self.terms, self.board.posts)
 
     def signed(self, kind: ElectionMessageKind, payload: bytes, party: int, /, **changes: Any) -> bytes:
         """A post that a party signs."""

@@ -263,7 +263,7 @@ def _explore(found: Found, truth: Truth, spec: Spec) -> None:
             )
             found.same("explore", f"largest towards the {observer}", largest[observer], wanted)
     every = {upper_bound(row.epsilon) for row in truth.report.guarantees} | {"–"}
-    for row in words.numbers(accounted)[1]:
+    for row in words.heatmap_as_table(accounted)[1]:
         found.same("explore", f"table of {row[0]}", [cell for cell in row[1:] if cell not in every], [])
     first = truth.report.guarantees[0]
     said = words.asked(accounted, accounted.default_unit, first.observer)

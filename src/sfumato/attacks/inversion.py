@@ -30,7 +30,7 @@ from sfumato.attacks.image_metrics import (
     ssim,
 )
 from sfumato.attacks.inversion_problem import MOST_UNKNOWN, AttackerKnowledge, InversionProblem
-from sfumato.attacks.inversion_targets import InversionTarget, targets_of
+from sfumato.attacks.inversion_targets import InversionTarget, smallest_sum_targets
 from sfumato.attacks.label_recovery import label_accuracy
 from sfumato.attacks.views import RecordedView, load_view_by_name, plan_of_run, replay_rounds
 from sfumato.data.builtin_datasets import BUILT_IN, scaling
@@ -39,7 +39,7 @@ from sfumato.engine.chunks import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.learning.dropout import masks_of
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.privacy.guarantee import number
+from sfumato.privacy.guarantee import json_number
 from sfumato.progress import Progress, silent, track
 from sfumato.protocols.tree.local_work import local_task
 from sfumato.random import Stream, generator
@@ -145,7 +145,9 @@ def _targets_of_first_rounds(
     coalition = parse_coalition(view.observer, plan.parties)
     initial, left = ParameterLayout.of(inputs.model).read(inputs.model), MOST_TARGETS
     for round_number, model, vectors in replay_rounds(plan, view, initial):
-        found = targets_of(plan.at(round_number), inputs.partition, vectors, model, round_number, coalition)
+        found = smallest_sum_targets(
+            plan.at(round_number), inputs.partition, vectors, model, round_number, coalition
+        )
         rng = generator(plan.spec.seed, Stream.ATTACK, _KEY, round_number)
         for at in np.sort(rng.permutation(len(found))[:left]):
             yield round_number, found[int(at)]
@@ -241,8 +243,8 @@ def _result_and_images(
             "target": one.target,
             "attack": one.attack,
             "label": int(one.labels[at]),
-            "scores": {name: number(float(values[at])) for name, values in one.scores.items()},
-            "guess": {name: number(float(values[at])) for name, values in one.guess_scores.items()},
+            "scores": {name: json_number(float(values[at])) for name, values in one.scores.items()},
+            "guess": {name: json_number(float(values[at])) for name, values in one.guess_scores.items()},
         }
         for one in chosen
         for at in range(len(one.labels))
@@ -276,7 +278,9 @@ def _all_scores(chosen: Sequence[InversionResult], score: str, *, guess: bool = 
 
 def _mean_scores(chosen: Sequence[InversionResult], *, guess: bool = False) -> dict[str, float | str]:
     """Mean scores over all images."""
-    return {name: number(float(_all_scores(chosen, name, guess=guess).mean())) for name in chosen[0].scores}
+    return {
+        name: json_number(float(_all_scores(chosen, name, guess=guess).mean())) for name in chosen[0].scores
+    }
 
 
 def _summary_row(name: str, ways: Sequence[InversionResult]) -> dict[str, Any]:

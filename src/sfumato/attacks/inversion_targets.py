@@ -55,7 +55,7 @@ class InversionTarget:
         return np.asarray(torch.unique(self.batches.rows[valid]).numpy(), dtype=np.int64)
 
 
-def targets_of(
+def smallest_sum_targets(
     plan: TreePlan,
     partition: Partition,
     vectors: RoundVectors,

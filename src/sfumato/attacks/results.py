@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from sfumato.attacks.attack_context import AttackContext
 from sfumato.attacks.roc import LOW_RATES, ROC
-from sfumato.privacy.guarantee import number
+from sfumato.privacy.guarantee import json_number
 from sfumato.run_folder.reader import ATTACKS_FOLDER, add_json
 from sfumato.run_folder.view_files import slug
 
@@ -53,7 +53,7 @@ class AttackMeasurement:
 
     def to_dict(self) -> dict[str, Any]:
         """The object in the JSON file."""
-        bound = {"epsilon": number(self.epsilon), "delta": self.delta, "neighbours": "replace"}
+        bound = {"epsilon": json_number(self.epsilon), "delta": self.delta, "neighbours": "replace"}
         return {
             "level": self.level,
             "attack": self.attack,
@@ -79,7 +79,7 @@ def write_result(
 ) -> dict[str, Any]:
     """Write ``attacks/KIND-OBSERVER.json`` and return what it holds."""
     privacy = context.plan.spec.privacy
-    promised = number(context.guaranteed_epsilon(privacy.neighbours))
+    promised = json_number(context.guaranteed_epsilon(privacy.neighbours))
     result = {
         "kind": kind,
         "spec": context.plan.spec.name,

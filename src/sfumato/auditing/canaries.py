@@ -35,7 +35,7 @@ from scipy import optimize, special, stats
 
 from sfumato.auditing.harness import AuditHarness
 from sfumato.auditing.trials import RoundTests, null_update
-from sfumato.privacy.guarantee import number
+from sfumato.privacy.guarantee import json_number
 from sfumato.privacy.sampling import Neighbours
 from sfumato.random import Stream, generator, seed_at
 
@@ -68,7 +68,7 @@ class OneRun:
             "canaries": self.canaries,
             "lower": self.lower,
             "error": self.error,
-            "estimate": None if self.estimate is None else number(self.estimate),
+            "estimate": None if self.estimate is None else json_number(self.estimate),
         }
 
 

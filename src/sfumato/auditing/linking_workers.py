@@ -203,7 +203,7 @@ class LinkedTraining:
 
     def _simulate(self, signs: Tensor, middles: Tensor | None, seed: int) -> tuple[Observations, Tensor]:
         """What the coalition receives in the groups that it sees, and the middles."""
-        wide = with_everybody(with_dimension(self.plan, len(signs)))
+        wide = with_everybody(groups_with_dimension(self.plan, len(signs)))
         played = replace(wide, spec=wide.spec.model_copy(update={"seed": seed}))
         passing = LinkingMessages(self.plan, self.links, self.unit, signs, middles, seed)
         others = set(self.links.workers.tolist()) - {self.unit}
@@ -223,7 +223,7 @@ class LinkedTraining:
         return found, passing.middles
 
 
-def with_dimension(plan: GroupPlan, coordinates: int) -> GroupPlan:
+def groups_with_dimension(plan: GroupPlan, coordinates: int) -> GroupPlan:
     """``plan`` for a model of ``coordinates`` parameters, each bounded by the clip norm; same noise."""
     if plan.spec.privacy.clips_examples:
         return plan  # nothing clips whole messages

@@ -141,7 +141,7 @@ class TreeHarness:
     def _simulate_unit(
         self, number: int, taking_part: bool, signs: Tensor, seed: int, answers: Sequence[Answer]
     ) -> tuple[tuple[Observations, ...], ...]:
-        wide = with_dimension(self._plan.at(number), signs.shape[-1])
+        wide = tree_with_dimension(self._plan.at(number), signs.shape[-1])
         plan = self._with_participation(wide, number, seed, taking_part)
         members = [members for _, members in self._coalition_outcomes(number, seed)]
         return self._simulate(plan, number, members, np.array([self._unit]), signs[..., None, :], answers)
@@ -294,7 +294,7 @@ def _discarded_sums(plan: TreePlan, number: int, index: int, chosen: IntArray) -
     }
 
 
-def with_dimension(plan: TreePlan, coordinates: int) -> TreePlan:
+def tree_with_dimension(plan: TreePlan, coordinates: int) -> TreePlan:
     """``plan`` for a model of ``coordinates`` parameters, each bounded by the clip norm, with the same noise.
 
     The clip norm of the whole vector is the unit of all bounds and of the noise. It grows with √coordinates,

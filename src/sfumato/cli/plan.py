@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sfumato.arguments import Argument
-from sfumato.cli.console import console, count, empty_table, key_value_table
+from sfumato.cli.console import console, empty_table, key_value_table, with_noun
 from sfumato.cli.options import Debug, Set, SpecSource
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
@@ -174,7 +174,7 @@ def _option_table(planned: PlannedSpec) -> Table:
 
 
 def _summary_rows(planned: PlannedSpec) -> list[tuple[str, str]]:
-    rounds = count(planned.spec.training.rounds, "round")
+    rounds = with_noun(planned.spec.training.rounds, "round")
     noise = f"{number(planned.noise)} root mean square per coordinate of {planned.models}, over {rounds}"
     rows = [("noise", noise)]
     if not math.isnan(planned.own_noise):

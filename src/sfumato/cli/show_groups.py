@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from sfumato.cli.console import count, empty_table
+from sfumato.cli.console import empty_table, with_noun
 from sfumato.cli.plan_summary import (
     describe_dropouts,
     describe_radio,
@@ -47,7 +47,7 @@ class GroupSummary:
         groups = plan.groups
         several = int((groups.memberships > 1).sum())
         yield from first_rows(spec)
-        workers = f"{count(groups.workers, 'worker')} in {count(groups.count, 'group')}"
+        workers = f"{with_noun(groups.workers, 'worker')} in {with_noun(groups.count, 'group')}"
         yield "network", f"{workers}; {several:,} of them in more than one"
         for first, later in plan.eras:
             several = int((later.memberships > 1).sum())
@@ -111,9 +111,9 @@ class GroupSummary:
         plan, training = self.plan, self.plan.spec.training
         steps = training.local_steps or 1
         work = (
-            count(steps, "local step")
+            with_noun(steps, "local step")
             if training.local_epochs is None
-            else count(training.local_epochs, "local epoch")
+            else with_noun(training.local_epochs, "local epoch")
         )
         every = "every round" if plan.merge_every == 1 else f"every {plan.merge_every} rounds"
         return f"{work}; each worker merges the models of its groups {every} (S = {plan.merge_every})"

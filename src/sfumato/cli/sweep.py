@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import console, count, empty_table
+from sfumato.cli.console import console, empty_table, with_noun
 from sfumato.cli.options import Debug, Set, SpecSource, Track, folder_named
 from sfumato.cli.run import Device
 from sfumato.cli.spec_argument import locating_errors
@@ -142,7 +142,7 @@ def _print_summary(swept: Sweep) -> None:
         out.print(f"… {len(summary) - MOST_ROWS:,} more points are in the report")
     done = int((swept.table["error"] == "").sum())
     failed = f", {len(swept.failures):,} failed (see the report for the reasons)" if swept.failures else ""
-    out.print(f"{count(len(summary), 'point')} with results; {count(done, 'run')} finished{failed}")
+    out.print(f"{with_noun(len(summary), 'point')} with results; {with_noun(done, 'run')} finished{failed}")
     print(f"sweep folder: {swept.folder}; see report.html there")
 
 

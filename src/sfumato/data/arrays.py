@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.data.locate import Columns
-from sfumato.data.rows import Rows, refuse_not_finite, targets_of
+from sfumato.data.rows import Rows, refuse_not_finite, target_columns
 from sfumato.errors import DataError, SpecError, first_line
 from sfumato.spec.limits import MAX_DATA_VALUES
 
@@ -112,7 +112,7 @@ def array_rows(
     else:
         classes = np.zeros(rows, np.int64)
         if labels is not None and columns.task != "next-token":
-            targets = targets_of(columns, _checked_column(name, "labels", labels, rows, most=2), name)
+            targets = target_columns(columns, _checked_column(name, "labels", labels, rows, most=2), name)
 
     def read_features(chosen: NDArray[np.int64]) -> NDArray[np.float32]:
         with np.errstate(over="ignore"):

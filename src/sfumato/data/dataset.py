@@ -125,7 +125,7 @@ def _checked_targets(
     return int(train.shape[1])
 
 
-def renamed(made: Dataset, name: str) -> Dataset:
+def checked_dataset(made: Dataset, name: str) -> Dataset:
     """A `Dataset` that somebody else made, checked again."""
     sites = None
     if made.train_sites is not None and made.facts.site_counts is not None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sfumato.data import hub
 from sfumato.data.arrays import open_npz
 from sfumato.data.builtin_datasets import BuiltIn, DatasetFacts, scaling, tabulated_facts
-from sfumato.data.dataset import Dataset, renamed
+from sfumato.data.dataset import Dataset, checked_dataset
 from sfumato.data.given import given_data, given_rows
 from sfumato.data.hub import HubSplit
 from sfumato.data.idx import read_idx_labels, read_idx_shape, read_idx_split
@@ -75,7 +75,7 @@ def _load_from_factory(place: DataLocation, request: Request) -> Dataset:
     made = call_user_code(where, place.source, "the factory failed", lambda: factory())
     if not isinstance(made, Dataset):
         raise SpecError(where, place.source, f"must return a Dataset, not {type(made).__name__}")
-    return _checked_for_task(renamed(made, place.source), request.columns)
+    return _checked_for_task(checked_dataset(made, place.source), request.columns)
 
 
 def _checked_for_task(data: Dataset, columns: Columns) -> Dataset:
@@ -182,7 +182,7 @@ def _open_own(place: DataLocation, columns: Columns, test_file: str | None) -> t
 
 def _load_own(place: DataLocation, request: Request) -> Dataset:
     if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
-        return _checked_for_task(renamed(made, place.source), request.columns)
+        return _checked_for_task(checked_dataset(made, place.source), request.columns)
     train, test = _open_own(place, request.columns, request.test_file)
     split = split_of(train, test, request.test_fraction)
     features, test_features = features_of(train, test, split)
@@ -195,7 +195,7 @@ def _load_own(place: DataLocation, request: Request) -> Dataset:
 
 def _describe_own(place: DataLocation, request: Request) -> DatasetFacts:
     if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
-        return _checked_for_task(renamed(made, place.source), request.columns).facts
+        return _checked_for_task(checked_dataset(made, place.source), request.columns).facts
     train, test = _open_own(place, request.columns, request.test_file)
     split = split_of(train, test, request.test_fraction)
     return facts_of(place.source, split, train.shape, _target_count(request.columns, train.targets))
@@ -290,7 +290,7 @@ def _split_labels(train: HubSplit, test: HubSplit | None, test_fraction: float |
         None if test is None else hub.read_labels(test),
         test_fraction=test_fraction,
         groups=hub.read_groups(train),
-        sites=hub.read_sites(train),
+        sites=hub.read_row_sites(train),
     )
 
 

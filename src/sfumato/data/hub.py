@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sfumato.data.image_folder import MODES
 from sfumato.data.locate import Columns
-from sfumato.data.rows import targets_of
+from sfumato.data.rows import target_columns
 from sfumato.errors import DataError, MissingExtraError, SpecError, first_line
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def read_targets(split: HubSplit) -> NDArray[np.float32] | None:
     rows = split.rows.select_columns(list(split.labels)).with_format("numpy")[:]
     found = [np.asarray(rows[name]) for name in split.labels]
     parts = [
-        targets_of(split.columns, part, f"column '{name}'")
+        target_columns(split.columns, part, f"column '{name}'")
         for part, name in zip(found, split.labels, strict=True)
     ]
     return np.concatenate(parts, axis=1)
@@ -151,7 +151,7 @@ def read_groups(split: HubSplit) -> NDArray[np.int64] | None:
     return np.unique(_values_of_column(split, split.group), return_inverse=True)[1].astype(np.int64)
 
 
-def read_sites(split: HubSplit) -> NDArray[np.str_] | None:
+def read_row_sites(split: HubSplit) -> NDArray[np.str_] | None:
     """Name of the site of each row [N]; ``None`` if none was asked for.
 
     Raises:

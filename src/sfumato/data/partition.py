@@ -19,9 +19,9 @@ from sfumato.data.split_counts import (
     SplitPlan,
     plan_dirichlet,
     plan_equal,
-    plan_groups,
     plan_labels,
     plan_lognormal,
+    plan_natural_groups,
 )
 from sfumato.errors import SpecError
 from sfumato.random import Stream, generator
@@ -246,7 +246,7 @@ class _Step:
                     pool.class_counts, weights, alpha=rule.alpha, floor=floor, place=place, rng=rng
                 )
             case NaturalPartition() if pool.group_counts is not None:
-                return plan_groups(
+                return plan_natural_groups(
                     pool.group_counts,
                     weights,
                     groups_each=rule.groups_per_device,

@@ -104,7 +104,7 @@ def targets_of_split(
     return train.targets[split.rows], test.targets
 
 
-def targets_of(columns: Columns, values: NDArray[Any], name: str) -> NDArray[np.float32]:
+def target_columns(columns: Columns, values: NDArray[Any], name: str) -> NDArray[np.float32]:
     """Targets ``[N, K]`` of a regression or of label sets.
 
     Args:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.data.locate import Columns
-from sfumato.data.rows import Rows, refuse_not_finite, targets_of
+from sfumato.data.rows import Rows, refuse_not_finite, target_columns
 from sfumato.errors import DataError, SpecError, first_line
 from sfumato.spec.base import closest
 
@@ -67,7 +67,9 @@ def table_rows(table: ColumnTable, columns: Columns) -> Rows:
     features = _features(table, columns, labels, {name for _, name in named})
     targets = None
     if columns.task in ("regression", "multi-label"):
-        targets = targets_of(columns, _read_numbers(table, labels, columns.scale, what="label"), table.name)
+        targets = target_columns(
+            columns, _read_numbers(table, labels, columns.scale, what="label"), table.name
+        )
     is_test = None if columns.test is None else _tested(table, columns.test)
     sites = None if columns.site is None else _text(table, columns.site, "site")
     if columns.task == "classification":
@@ -158,7 +160,7 @@ def open_parquet(path: Path) -> ColumnTable:
     return ColumnTable(str(path), _types(path, schema), read)
 
 
-def open_frame(frame: pd.DataFrame, name: str) -> ColumnTable:
+def open_data_frame(frame: pd.DataFrame, name: str) -> ColumnTable:
     """A data frame, its index left out.
 
     Raises:

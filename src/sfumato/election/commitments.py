@@ -25,7 +25,8 @@ def deal(terms: ElectionTerms, dealer: int, nonce: bytes, holders: Iterable[int]
     stream = KeyStream(digest(b"polynomial", terms.session, dealer.to_bytes(4, "big"), nonce))
     coefficients = shares.draw_coefficients(nonce, terms.threshold, stream.take)
     return {
-        point - 1: value for point, value in shares.evaluate(coefficients, (h + 1 for h in holders)).items()
+        point - 1: value
+        for point, value in shares.polynomial_values(coefficients, (h + 1 for h in holders)).items()
     }
 
 

@@ -11,7 +11,7 @@ from sfumato.election.board import Board
 from sfumato.election.messages import ElectionMessageKind
 from sfumato.election.party import Candidate
 from sfumato.election.terms import ElectionTerms
-from sfumato.election.transcript import Result, verify
+from sfumato.election.transcript import Result, verify_transcript
 from sfumato.wire.errors import TransportError
 from sfumato.wire.keys import Entropy, Identity
 
@@ -24,7 +24,7 @@ class Election:
     """A finished election.
 
     Attributes:
-        board: everything that was posted: `transcript.verify` repeats the result from it.
+        board: everything that was posted: `transcript.verify_transcript` repeats the result from it.
         result: order of succession, exclusions, public randomness.
         rejected: (phase, party, error) of every post that the board or its own party refused.
     """
@@ -76,4 +76,4 @@ def elect(
                 except TransportError as error:
                     rejected.append((kind, i, error))
         board.close()
-    return Election(board.posts, verify(terms, board.posts), tuple(rejected))
+    return Election(board.posts, verify_transcript(terms, board.posts), tuple(rejected))

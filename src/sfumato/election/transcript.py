@@ -81,7 +81,7 @@ def require_quorum(terms: ElectionTerms, frames: Iterable[Frame], expected: byte
         )
 
 
-def verify(terms: ElectionTerms, board: Sequence[bytes]) -> Result:
+def verify_transcript(terms: ElectionTerms, board: Sequence[bytes]) -> Result:
     """The result of a finished election, recomputed from its board.
 
     Raises:

@@ -131,7 +131,7 @@ def _without_shown(now: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]
     }
 
 
-def figures(setting: EditedSpec, other: EditedSpec | None, choices: Choices) -> dict[str, Any]:
+def answer_figures(setting: EditedSpec, other: EditedSpec | None, choices: Choices) -> dict[str, Any]:
     """All figures and sentences about a setting, beside those of the kept one."""
     accounted, kept = account_setting(setting), None if other is None else account_setting(other)
     network = network_figure(accounted, unit=choices.unit, coalition=choices.members)
@@ -151,9 +151,9 @@ def figures(setting: EditedSpec, other: EditedSpec | None, choices: Choices) -> 
         "heatmap_text": "" if heatmap is None else heatmap.description,
         "kept_text": "" if beside is None else beside.description,
         "heatmap_caption": "There are no guarantees." if heatmap is None else heatmap.caption,
-        "numbers": page.table(*words.numbers(accounted), scope=True),
-        "facts": page.tiles(words.facts(accounted)),
-        "noise": page.table(("adds noise", "at", "noise multiplier"), noise, "Noise by party")
+        "numbers": page.dash_table(*words.heatmap_as_table(accounted), scope=True),
+        "facts": page.tiles(words.cost_rows(accounted)),
+        "noise": page.dash_table(("adds noise", "at", "noise multiplier"), noise, "Noise by party")
         if noise
         else html.P("No party adds noise of its own."),
         "notes": page.lines([*notes, *map(text.sentence, report.notes)]),

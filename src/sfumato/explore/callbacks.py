@@ -75,7 +75,7 @@ def _register_edit(app: Dash) -> None:
                 found = EditResult(setting, choices_of(setting))
             else:
                 found = _edited(setting, kept, cause_of(ctx.triggered_prop_ids.values()), given)
-            shown = as_it_was if found.problem else answers.figures(found.setting, kept, found.choices)
+            shown = as_it_was if found.problem else answers.answer_figures(found.setting, kept, found.choices)
             return {"controls": answers.controls(found, given), "figures": shown}
         except SfumatoError as error:
             return {"controls": answers.refused(str(error)), "figures": as_it_was}

@@ -102,6 +102,6 @@ class EditedSpec:
         return shlex.join(["sfumato", "account", self.source, *sets])
 
 
-def renamed(spec: Spec, suffix: str) -> Spec:
+def with_name_suffix(spec: Spec, suffix: str) -> Spec:
     """The spec with a name that ends in ``suffix``, so that a run of it gets a folder of its own."""
     return spec.model_copy(update={"name": f"{spec.name[: MAX_NAME - len(suffix)]}{suffix}"})

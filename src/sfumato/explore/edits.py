@@ -9,7 +9,7 @@ from sfumato.arguments import Argument, PythonSpelling, spelled_by
 from sfumato.errors import SfumatoError, SpecError
 from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.controls import controls_of, participation_of, with_participation, with_value
-from sfumato.explore.edited_spec import EditedSpec, renamed
+from sfumato.explore.edited_spec import EditedSpec, with_name_suffix
 from sfumato.explore.trust import toggled, trusted_names, unchangeable, with_trusted
 from sfumato.planning import plan
 
@@ -123,7 +123,7 @@ def planned(setting: EditedSpec, targets: str) -> EditResult:
     choices = choices_of(setting)
     try:
         found = plan(setting.spec(), _targets(targets))
-        done = EditedSpec.of(renamed(found.spec, "-plan"))
+        done = EditedSpec.of(with_name_suffix(found.spec, "-plan"))
         account_setting(done)
     except SfumatoError as error:
         return EditResult(setting, choices, str(error))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from sfumato.errors import RunError, SfumatoError
-from sfumato.explore.edited_spec import renamed
+from sfumato.explore.edited_spec import with_name_suffix
 from sfumato.report.figures.curves import score_figures
 from sfumato.report.figures.epsilon_curves import epsilon_figure
 from sfumato.report.figures.figure import Figure
@@ -139,7 +139,7 @@ class Jobs:
                 "evaluate_every": 1,
             }
         )
-        return self._start(renamed(short, "-pilot"), "pilot", spec.training.rounds)
+        return self._start(with_name_suffix(short, "-pilot"), "pilot", spec.training.rounds)
 
     def close(self) -> None:
         """Stop all runs, and wait for their checkpoints."""

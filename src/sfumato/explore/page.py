@@ -211,7 +211,9 @@ def _use() -> Any:
     ])  # fmt: skip
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[str]], caption: str, *, scope: bool = False) -> Any:
+def dash_table(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], caption: str, *, scope: bool = False
+) -> Any:
     """A table; with ``scope`` the first cell of a row is its heading."""
     first = (lambda cell: html.Th(cell, scope="row")) if scope else html.Td
     return html.Div(

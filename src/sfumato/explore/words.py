@@ -34,7 +34,8 @@ def _short(value: float) -> str:
 def largest(matrix: Matrix) -> dict[str, float]:
     """The largest ε towards each kind of observer, from near to far.
 
-    An aggregator that the unit trusts with its raw updates is left out, as in reports: `facts` counts these.
+    An aggregator that the unit trusts with its raw updates is left out, as in reports;
+    `cost_rows` counts these.
     """
     found: dict[str, float] = {}
     for (_, column), cell in matrix.cells.items():
@@ -54,7 +55,7 @@ def summary(accounted: AccountedSetting) -> str:
     return f"{who.format(text.at_delta(accounted.report.delta))}: {', '.join(parts)}."
 
 
-def facts(accounted: AccountedSetting) -> list[tuple[str, str]]:
+def cost_rows(accounted: AccountedSetting) -> list[tuple[str, str]]:
     """Names and values of what a setting costs."""
     grouped = accounted.network.family is not None and accounted.network.family.devices_observe
     plan = accounted.report.plan
@@ -76,7 +77,7 @@ def _costs(accounted: AccountedSetting, cost: TrainingCost) -> Iterator[tuple[st
     yield "Bytes down", text.quantity(cost.bytes_down, text.BYTES)
 
 
-def numbers(accounted: AccountedSetting) -> tuple[list[str], list[list[str]], str]:
+def heatmap_as_table(accounted: AccountedSetting) -> tuple[list[str], list[list[str]], str]:
     """The heatmap as a table: headings, rows, caption."""
     matrix = accounted.matrix
     rows = []
@@ -130,8 +131,8 @@ def differences(kept: AccountedSetting, now: AccountedSetting) -> list[str]:
             )
     if len(said) == changed:
         said.append("No largest ε differs to three digits.")
-    old_facts = dict(facts(kept))
-    for name, value in facts(now):
+    old_facts = dict(cost_rows(kept))
+    for name, value in cost_rows(now):
         if old_facts.get(name, value) != value:
             said.append(f"{name}: {old_facts[name]} before, {value} now.")
     return said

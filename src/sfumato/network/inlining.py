@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import SpecError
-from sfumato.network.tree import read_sites
+from sfumato.network.tree import read_topology_file
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import MOST_METRES
 from sfumato.spec.moves import TopologyMoves
@@ -36,7 +36,7 @@ def inlined(spec: Spec) -> Spec:
     update: dict[str, Any] = {}
     if isinstance(topology, TreeTopology) and topology.file is not None:
         hashes[TOPOLOGY_FILE] = _hash(topology.file, TOPOLOGY_FILE)
-        read = read_sites(Path(topology.file))
+        read = read_topology_file(Path(topology.file))
         update["topology"] = topology.model_copy(
             update={"file": None, "level_names": read.level_names, "sites": read.sites}
         )

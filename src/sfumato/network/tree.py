@@ -142,7 +142,7 @@ def from_spec(topology: written.StarTopology | written.TreeTopology) -> Tree:
     if isinstance(topology, written.StarTopology):
         tree = replace(star(topology.devices), device_names=topology.device_names)
     elif topology.file is not None:
-        tree = from_spec(read_sites(Path(topology.file)))
+        tree = from_spec(read_topology_file(Path(topology.file)))
     elif topology.sites is not None:
         tree = from_sites(topology.level_names or ("edge",), topology.sites)
     elif topology.levels is not None:
@@ -181,7 +181,7 @@ def from_sites(names: Sequence[str], sites: Sequence[written.Site]) -> Tree:
     return _tree(parents, tiers, devices)
 
 
-def read_sites(path: Path) -> written.TreeTopology:
+def read_topology_file(path: Path) -> written.TreeTopology:
     """The ``topology`` section that a YAML file describes.
 
     The file holds ``names`` (of the tiers below the cloud, top down; default ``[edge]``) and

@@ -128,7 +128,7 @@ def _noise_of(plan: Plan) -> NoiseBySource:
     return noise
 
 
-def plan_groups(problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
+def plan_least_group_noise(problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
     """The plan of least noise found in which account confirms all ``targets``.
 
     Raises:

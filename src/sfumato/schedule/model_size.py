@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from sfumato.data.builtin_datasets import BUILT_IN
-from sfumato.data.dataset_sizes import facts
+from sfumato.data.dataset_sizes import dataset_facts
 from sfumato.errors import DataError, SpecError
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import MAX_PARAMETERS
@@ -104,7 +104,7 @@ def _shape_and_classes(spec: Spec) -> tuple[Shape, int] | None:
         known = BUILT_IN[spec.data.source].facts
         return known.input_shape, known.outputs
     try:
-        known = facts(spec.data, 1)  # the number of devices has no bearing on the shape
+        known = dataset_facts(spec.data, 1)  # the number of devices has no bearing on the shape
     except DataError:
         return None
     return known.input_shape, known.outputs

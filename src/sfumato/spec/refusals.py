@@ -25,7 +25,7 @@ Refusals: TypeAlias = Iterator[tuple[object, str, Any, str]]
 """Rows of a table: whether each applies, and what is `Refused` then."""
 
 
-def as_written(value: object) -> object:
+def tuple_as_list(value: object) -> object:
     """``value`` as it stands in a YAML file: a tuple as a list, anything else as it is."""
     return list(value) if isinstance(value, tuple) else value
 

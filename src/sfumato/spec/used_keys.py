@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.families import FAMILIES, family_of
 from sfumato.spec.base import Section
-from sfumato.spec.refusals import Refused, as_written
+from sfumato.spec.refusals import Refused, tuple_as_list
 from sfumato.spec.topology import StarTopology, TreeTopology
 
 if TYPE_CHECKING:
@@ -164,6 +164,6 @@ def _keys_that_differ_from_defaults(section: Section, place: str = "") -> Iterat
             continue
         key = f"{place}.{field.alias or name}".lstrip(".")
         is_section = isinstance(value, Section)
-        yield key, None if is_section else as_written(value)
+        yield key, None if is_section else tuple_as_list(value)
         if is_section and key not in WHOLE:
             yield from _keys_that_differ_from_defaults(value, key)

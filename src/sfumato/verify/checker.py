@@ -88,7 +88,7 @@ def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: CheckOut
     if certificates["format"] != FORMAT:
         raise UnknownKindError(f"{no_rule} certificates of format {certificates['format']}")
     yield from spec_problems(spec, ledger)
-    if not nearly_equal(read.number(privacy["delta"]), read.number(spec["privacy"]["delta"])):
+    if not nearly_equal(read.figure(privacy["delta"]), read.figure(spec["privacy"]["delta"])):
         yield f"privacy.json: delta: {privacy['delta']}; spec.yaml gives {spec['privacy']['delta']}"
     rows, listed = privacy["guarantees"], certificates["rows"]
     if len(rows) != len(listed):
@@ -97,9 +97,9 @@ def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: CheckOut
     yield from _unit_problems(spec, privacy, facts)
     for place, (row, cert) in enumerate(zip(rows, listed, strict=False)):
         outcome.rows += 1
-        outcome.finite += sum(math.isfinite(read.number(b["epsilon"])) for b in row["bounds"].values())
+        outcome.finite += sum(math.isfinite(read.figure(b["epsilon"])) for b in row["bounds"].values())
         where = f"guarantees[{place}] ({row['unit']} towards {row['observer']})"
-        if not nearly_equal(read.number(cert["delta"]), read.number(privacy["delta"])):
+        if not nearly_equal(read.figure(cert["delta"]), read.figure(privacy["delta"])):
             yield f"{where}: δ: the certificate says {cert['delta']}; privacy.json {privacy['delta']}"
         try:
             problems = row_problems(row, cert, spec, facts, certificates["releases"])

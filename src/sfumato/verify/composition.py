@@ -46,7 +46,7 @@ class EqualReleaseLosses(NamedTuple):
     releases: int
 
 
-def smallest_epsilon(curve: Callable[[float], float], delta: float, above: float) -> float:
+def least_epsilon_below_delta(curve: Callable[[float], float], delta: float, above: float) -> float:
     """The least ε ≥ 0 with ``curve(ε) <= delta``; ``above`` is known to be large enough."""
     if curve(0.0) <= delta:
         return 0.0
@@ -89,7 +89,7 @@ def _masses_of_release(term: Event, forward: bool, interval: float) -> tuple[int
     return masses_on_grid(curve(term, forward), curve(term, not forward), interval)
 
 
-def composed_epsilon(terms: Sequence[Event], delta: float, interval: float, forward: bool) -> float:
+def epsilon_on_grid(terms: Sequence[Event], delta: float, interval: float, forward: bool) -> float:
     """ε of a composition in one direction, with losses on a grid of this ``interval``."""
     losses = [
         EqualReleaseLosses(*_masses_of_release(replace(term, count=1), forward, interval), term.count)
@@ -130,7 +130,7 @@ def epsilon_by_library(losses: Sequence[EqualReleaseLosses], delta: float, inter
     curve = composed.get_delta_for_epsilon
     if rounding >= delta or curve(above) + rounding > delta:
         return None
-    found = smallest_epsilon(lambda e: float(curve(e)) + rounding, delta, above)
+    found = least_epsilon_below_delta(lambda e: float(curve(e)) + rounding, delta, above)
     exact = found == 0 or curve(found * (1 - LIBRARY_IS_EXACT_TO)) - rounding >= delta
     return found if exact else None
 

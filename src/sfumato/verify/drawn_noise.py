@@ -66,7 +66,7 @@ def _law_of_drawn_variance(parts: Sequence[tuple[float, int]], rate: float) -> t
 def chances_of_larger_mu(draw: Draw, relation: str, levels: Array) -> tuple[Array, float]:
     """Chance that μ² of a round is above each of the ascending ``levels`` but finite; and that it is not."""
     moves = np.array([stated_sensitivity(r, relation) for r in draw.releases])
-    sure = np.array([read.number(r["variance"]) for r in draw.releases])
+    sure = np.array([read.figure(r["variance"]) for r in draw.releases])
     nothing = np.zeros(len(moves)), np.zeros(1), np.ones(1)
     sides = sorted([*noise_of_drawn_others(draw), nothing, nothing][:2], key=lambda side: len(side[1]))
     (one, amounts, chances), (other, more, weights) = sides
@@ -142,14 +142,14 @@ def _mixture_problems_of_draw(
         len(terms),
     )
     if how != ("poisson", hidden, draw.count, 1) or not nearly_equal(
-        read.number(sampling.get("rate", 1.0)), rate
+        read.figure(sampling.get("rate", 1.0)), rate
     ):
         seen = "unseen" if hidden else "seen"
         yield f"terms: must be one mixture, {draw.count} times, over draws at rate {rate:.9g} that are {seen}"
     if term.get("sampling"):
         yield from distance_ratio_problems(sampling, [draw] if hidden else [], relation)
     scales = sampling.get("scales", [(1.0, 1.0)] if square else [])
-    stated = [(read.number(p), square * read.number(share) ** 2) for p, share in scales]
+    stated = [(read.figure(p), square * read.figure(share) ** 2) for p, share in scales]
     yield from _probability_problems(p for p, _ in stated)
     levels = np.unique([0.0, *(mu for _, mu in stated if math.isfinite(mu))])
     least, bare = chances_of_larger_mu(draw, relation, levels * (1 + ROUNDING) / widened)
@@ -182,9 +182,9 @@ def outcome_problems(
         yield f"terms: must be one mixture over the outcomes of a round, {draws[0].count} times"
         return
     sampling: Json = term.get("sampling") or {"rate": 1.0, "hidden": False}
-    unseen, rate = read.flag(sampling.get("hidden", True)), read.number(sampling.get("rate", 1.0))
+    unseen, rate = read.flag(sampling.get("hidden", True)), read.figure(sampling.get("rate", 1.0))
     scales, seen_scales = (
-        [(read.number(p), square * read.number(share) ** 2) for p, share in sampling.get(key, ())]
+        [(read.figure(p), square * read.figure(share) ** 2) for p, share in sampling.get(key, ())]
         for key in ("scales", "seen_scales")
     )
     seen = [] if unseen else [(p * rate, mu) for p, mu in scales]

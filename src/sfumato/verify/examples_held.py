@@ -65,7 +65,7 @@ def pool_of_examples(data: Json, devices: int) -> Pool | None:
         total = read.count(data["examples_per_device"]) * devices
         return total, np.array([total // 10 + (label < total % 10) for label in range(10)], dtype=np.float64)
     if source == "femnist":
-        return FEMNIST - int(FEMNIST * read.number(data.get("test_fraction") or 0.1) + 0.5), None
+        return FEMNIST - int(FEMNIST * read.figure(data.get("test_fraction") or 0.1) + 0.5), None
     counts = CLASS_COUNTS.get(source)
     return None if counts is None else (sum(counts), np.array(counts, dtype=np.float64))
 
@@ -88,7 +88,7 @@ class _Partition:
         total, counts = pool
         rng = self._generator(1, level, place, 0)
         floor = self.floor if rule.get("min_examples") is None else read.count(rule["min_examples"])
-        sigma = read.number(rule.get("size_sigma", 0.0))
+        sigma = read.figure(rule.get("size_sigma", 0.0))
         if rule["kind"] == "iid":
             if sigma == 0:
                 sizes = np.diff(np.cumsum(weights) * total // weights.sum(), prepend=0)
@@ -105,7 +105,7 @@ class _Partition:
         if rule["kind"] == "labels":
             table = self._labels(read.count(rule["labels_per_device"]), counts, weights, rng)
         else:
-            table = self._dirichlet(read.number(rule["alpha"]), counts, weights, rng)
+            table = self._dirichlet(read.figure(rule["alpha"]), counts, weights, rng)
             _fill_up_to_floors(table, floor * weights)
         return [(int(own.sum()), own.astype(np.float64)) for own in table]
 

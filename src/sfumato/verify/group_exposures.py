@@ -182,7 +182,7 @@ class CheckedGroups(CheckedGroupStructure):
                 left.setdefault(key, []).append((float(release.noise.sum()), count * times))
         for (name, vector), there in left.items():
             counted = [
-                (read.number(table[read.count(i)]["variance"]), read.count(part["count"]))
+                (read.figure(table[read.count(i)]["variance"]), read.count(part["count"]))
                 for part in parts
                 for i in part["releases"]
                 if (table[read.count(i)]["name"], table[read.count(i)]["vector"]) == (name, vector)
@@ -212,7 +212,7 @@ class CheckedGroups(CheckedGroupStructure):
                 yield f"exposed set: {mine} releases of group {group}; the observer receives {least}"
         stated: dict[Any, list[Draw]] = {}
         for draw in draws:
-            kinds = ((r["name"], r["vector"], read.number(r["own_sensitivity"]) > 0) for r in draw.releases)
+            kinds = ((r["name"], r["vector"], read.figure(r["own_sensitivity"]) > 0) for r in draw.releases)
             stated.setdefault(tuple(sorted(kinds)), []).append(draw)
         counts: Counter[Any] = Counter()  # equal draws of different eras count together
         alike: dict[Any, tuple[ExpectedRelease, Json]] = {}
@@ -248,8 +248,8 @@ def _group_problems(
     def order_of_stated(draw: Draw) -> tuple[float, ...]:
         """How far others move the release, its noise, who may be drawn, how often."""
         others, variance = (draw.releases[0][key] for key in ("propagated_sensitivity", "variance"))
-        population = read.number(draw.sampling.get("population", 0))
-        return read.number(others), -read.number(variance), population, draw.count
+        population = read.figure(draw.sampling.get("population", 0))
+        return read.figure(others), -read.figure(variance), population, draw.count
 
     def order_of_wanted(one: tuple[ExpectedRelease, Json, int]) -> tuple[float, ...]:
         """The same of the facts."""

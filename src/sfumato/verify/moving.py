@@ -62,7 +62,7 @@ class CheckedMovingTree:
             for problem in facts.exposure_problems(bound, cert, [draw], unit, coalition, allowed):
                 yield f"{where}: {problem}"
             for stated, one in zip(draw.releases, releases, strict=False):
-                if read.number(stated["variance"]) > float(one.noise.sum()) * (1 + ROUNDING) + 1e-300:
+                if read.figure(stated["variance"]) > float(one.noise.sum()) * (1 + ROUNDING) + 1e-300:
                     least = float(one.noise.sum())
                     yield f"{where}: {one.name}: variance: {stated['variance']}; the facts leave {least:.9g}"
 

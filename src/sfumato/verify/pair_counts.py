@@ -11,7 +11,7 @@ from sfumato.verify.facts import Facts
 from sfumato.verify.group_pairs import CheckedGroupPairs
 from sfumato.verify.json_values import ROUNDING, Json, kind_and_index
 from sfumato.verify.moving import CheckedMovingPairs, CheckedMovingTree
-from sfumato.verify.spec_settings import site_places
+from sfumato.verify.spec_settings import places_of_named_sites
 from sfumato.verify.tree_exposures import CheckedTree
 from sfumato.verify.tree_pairs import CheckedTreePairs
 
@@ -62,7 +62,7 @@ def _record_rate_and_site_problems(
     says_sites = any("sites" in row for row in rows)
     if not (of_records or says_sites):
         return
-    listed = read.numbers(first.ledger["batches"]["rate_per_device"]).tolist() if of_records else []
+    listed = read.figures(first.ledger["batches"]["rate_per_device"]).tolist() if of_records else []
     rates: Mapping[int, float] = defaultdict(float, enumerate(listed))
     about: dict[Any, list[Json]] = {}
     for row in (row for row in rows if "," not in row["observer"]):
@@ -98,7 +98,7 @@ def site_of_each_device(topology: Json, facts: Facts) -> dict[int, str]:
         return {device: str(name) for device, name in enumerate(names)}
     if not isinstance(facts, CheckedTree):
         return {}
-    found = {where: name for name, where in site_places(topology.get("sites") or ()).items()}
+    found = {where: name for name, where in places_of_named_sites(topology.get("sites") or ()).items()}
     last = facts.depth - 1
     devices = range(int(facts.devices.sum())) if any(tier == last for tier, _ in found) else ()
     return {device: found[last, facts.leaf_of(device)] for device in devices}

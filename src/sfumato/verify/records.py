@@ -24,13 +24,13 @@ def record_problems(bound: CertifiedBound) -> Iterator[str]:
     if batches is None or bound.name != "flow" or bound.spec.get("control"):
         yield "record: no draw of records amplifies this bound"
         return
-    rate = read.numbers(batches["rate_per_device"]).tolist()[bound.unit]
-    if read.number(record["rate"]) < rate * (1 - ROUNDING):  # pair_counts.py looks at others of the row
+    rate = read.figures(batches["rate_per_device"]).tolist()[bound.unit]
+    if read.figure(record["rate"]) < rate * (1 - ROUNDING):  # pair_counts.py looks at others of the row
         yield f"record: rate: stated {record['rate']}; the facts give {rate}"
     if not isinstance(facts, CheckedMovingTree):
         yield from _part_problems(bound, facts, record["parts"])
         return
-    at_steps = read.number(batches["noise_at_steps"]) > 0  # one part an era, whatever is sent
+    at_steps = read.figure(batches["noise_at_steps"]) > 0  # one part an era, whatever is sent
     sizes = [1 if at_steps else len(draw.releases) for draw in bound.draws]
     for era, draw, parts in zip(facts.eras, bound.draws, _parts_by_era(record["parts"], sizes), strict=True):
         problems = _part_problems(bound._replace(draws=[draw]), era, parts)
@@ -52,7 +52,7 @@ def _part_problems(
 ) -> Iterator[str]:
     """Whether the parts of a record's charge are what the releases of one tree, or of groups, amount to."""
     batches, table, unit = facts.ledger["batches"], bound.table, bound.unit
-    if multiplier := read.number(batches["noise_at_steps"]):
+    if multiplier := read.figure(batches["noise_at_steps"]):
         yield from _noised_step_problems(parts, table, multiplier, facts, unit)
         return
     tree = facts if isinstance(facts, CheckedTree) else None
@@ -62,13 +62,13 @@ def _part_problems(
     noised_first = tree and all(tree.message_variance(step)[tree.class_of(unit)] > 0 for step in sending)
     rounded = bool(batches.get("rounded")) and not noised_first
     examples = (bound.spec["privacy"].get("clip") or {}).get("kind") == "example"
-    limit = read.count(batches.get("answering", 0)), read.number(batches.get("beyond", 0.0))
+    limit = read.count(batches.get("answering", 0)), read.figure(batches.get("beyond", 0.0))
     flow, charged = Counter[int](), Counter[int]()
     for draw in bound.draws:
         for place, release in enumerate(draw.releases):
             step = place if tree else 0
             flow[_release_hash(release)] += draw.count
-            most, shares = read.number(release["variance"]), (moves[step], replaced[step])
+            most, shares = read.figure(release["variance"]), (moves[step], replaced[step])
             if examples:  # of groups `record_noise_problems` compares all at once
                 most = tree.noise_of_records(sending[step], unit, bound.coalition) if tree else math.inf
                 most = most if has_gaussian_law(bound.spec) or not tree else 0.0
@@ -97,8 +97,8 @@ def has_gaussian_law(spec: Json) -> bool:
 
 def _release_hash(release: Json) -> int:
     """Equal for releases of one name, vector and sensitivity."""
-    own = read.number(release["own_sensitivity"])
-    return hash((release["name"], release["vector"], own, read.number(release["propagated_sensitivity"])))
+    own = read.figure(release["own_sensitivity"])
+    return hash((release["name"], release["vector"], own, read.figure(release["propagated_sensitivity"])))
 
 
 class _ReleaseOfRecord(NamedTuple):
@@ -120,7 +120,7 @@ class _ReleaseOfRecord(NamedTuple):
         release, draw, most = self.release, self.draw, self.most
         where = f"record: {release['name']}"
         moved = (
-            read.number(release["propagated_sensitivity"]) > 0 or read.count(release.get("linking", 0)) > 0
+            read.figure(release["propagated_sensitivity"]) > 0 or read.count(release.get("linking", 0)) > 0
         )
         alone = len(draw.releases) == 1 and draw.kind == "poisson" and draw.amplifies
         least = draw.rate if alone and not draw.divides_by_drawn and limit is None else 1.0
@@ -128,9 +128,9 @@ class _ReleaseOfRecord(NamedTuple):
             alike = [table[i] for i in read.counts(part["releases"]) if self._is_like(table[i])]
             if not alike:
                 continue
-            variance = max(read.number(one["variance"]) for one in alike)
-            mine = tuple(read.numbers(part.get("moves", ())).tolist())
-            others = tuple(read.numbers(part.get("replaced_moves", ())).tolist()) or mine
+            variance = max(read.figure(one["variance"]) for one in alike)
+            mine = tuple(read.figures(part.get("moves", ())).tolist())
+            others = tuple(read.figures(part.get("replaced_moves", ())).tolist()) or mine
             together = len(part["releases"]) > 1
             largest = 1.0
             if limit is not None and (not mine or together or len(mine) > 1):
@@ -139,9 +139,9 @@ class _ReleaseOfRecord(NamedTuple):
                     yield f"{where}: clipped examples that answer each other have no bound"
                 steps = self.all_steps if together else len(self.shares[0])
                 excess = part.get("beyond", 0.0)
-                if variance > 0 and read.number(excess) < limit[1] * steps * (1 - ROUNDING):
+                if variance > 0 and read.figure(excess) < limit[1] * steps * (1 - ROUNDING):
                     yield f"{where}: beyond: stated {excess}; {steps} steps may add up more"
-            if not mine and variance > 0 and read.number(part.get("largest_move", 1.0)) < largest:
+            if not mine and variance > 0 and read.figure(part.get("largest_move", 1.0)) < largest:
                 yield f"{where}: moves by {part.get('largest_move', 1.0)}; may by {largest}"
             if variance > most * (1 + ROUNDING):
                 yield f"{where}: variance {variance:.9g} counted; the facts leave {most:.9g}"
@@ -152,7 +152,7 @@ class _ReleaseOfRecord(NamedTuple):
                     yield f"{where}: releases on one draw move by all of their bound, at any step"
             elif mine and (mine, others) != self.shares:
                 yield f"{where}: the shares that move are not those of the facts"
-            participation = read.number(part.get("participation", 1.0))
+            participation = read.figure(part.get("participation", 1.0))
             if participation < (least * (1 - ROUNDING) if least < 1 else least):
                 yield f"{where}: participation: stated {participation}; the facts give {least}"
 
@@ -181,9 +181,9 @@ def _noised_step_problems(
     if fits:
         part, release = parts[0], table[read.count(parts[0]["releases"][0])]
         moves = tuple(part["moves"]), tuple(part.get("replaced_moves", ()))
-        fits = (read.number(release["own_sensitivity"]), *moves) == (1.0, (0.5,), (1.0,))
-        fits &= read.number(release["variance"]) <= multiplier**2 * (1 + ROUNDING)
-        fits &= read.count(part["count"]) == count and read.number(part.get("participation", 1.0)) == 1
+        fits = (read.figure(release["own_sensitivity"]), *moves) == (1.0, (0.5,), (1.0,))
+        fits &= read.figure(release["variance"]) <= multiplier**2 * (1 + ROUNDING)
+        fits &= read.count(part["count"]) == count and read.figure(part.get("participation", 1.0)) == 1
     if not fits:
         yield f"record: noise at local steps: must be {count} steps of multiplier {multiplier}"
 

@@ -42,14 +42,14 @@ def release_problems(stated: Json, wanted: ExpectedRelease) -> Iterator[str]:
         yield f"exposed set: it has {stated['name']}, {stated['vector']}; the observer meets {what}"
         return
     for key, least in (("own_sensitivity", wanted.own), ("propagated_sensitivity", wanted.others)):
-        if read.number(stated[key]) < least * (1 - ROUNDING):
-            yield f"{what}: {key}: stated {read.number(stated[key]):.9g}; the facts give {least:.9g}"
+        if read.figure(stated[key]) < least * (1 - ROUNDING):
+            yield f"{what}: {key}: stated {read.figure(stated[key]):.9g}; the facts give {least:.9g}"
     parts = stated.get("noise", {})
-    held = [read.number(parts.get(owner, 0.0)) for owner in OWNERS]
+    held = [read.figure(parts.get(owner, 0.0)) for owner in OWNERS]
     for owner, mine, most in zip(OWNERS, held, wanted.noise, strict=True):
         if mine > most * (1 + ROUNDING) + 1e-300:
             yield f"{what}: noise of {owner}: variance {mine:.9g} counted; the facts leave {most:.9g}"
-    total = read.number(stated["variance"])
+    total = read.figure(stated["variance"])
     if set(parts) - set(OWNERS) or not nearly_equal(math.fsum(held), total):
         yield f"{what}: variance: stated {total:.9g}; its sources add up to {math.fsum(held):.9g}"
     independent = read.flag(stated["noise_is_draw_independent"])
@@ -76,7 +76,7 @@ def sampling_problems(stated: Draw, wanted: Json, count: int, ratio: float = 1.0
         same = (
             mine == theirs
             if key in ("kind", "hidden")
-            else nearly_equal(read.number(mine), read.number(theirs))
+            else nearly_equal(read.figure(mine), read.figure(theirs))
         )
         if not same:
             seen = " (who sees it)" if key == "hidden" else ""

@@ -63,7 +63,7 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
     is_record = row["unit"].startswith("record:")
     for name, held in cert["bounds"].items():
         stated = row["bounds"][name]
-        yield from mismatch_of(f"{name}: ε", read.number(held["epsilon"]), read.number(stated["epsilon"]))
+        yield from mismatch_of(f"{name}: ε", read.figure(held["epsilon"]), read.figure(stated["epsilon"]))
         yield from mismatch_of(
             f"{name}: releases", read.count(held["releases"]), read.count(stated["releases"])
         )
@@ -76,18 +76,18 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
             yield from mismatch_of(f"{name}: {key}", held[key], row[key])
         draws = [read_draw(draw, table) for draw in held["draws"]]
         bound = CertifiedBound(name, held, draws, table, spec, facts, unit, coalition, is_record)
-        yield from (f"{name}: {problem}" for problem in _bound_problems(bound, read.number(cert["delta"])))
+        yield from (f"{name}: {problem}" for problem in _bound_problems(bound, read.figure(cert["delta"])))
 
 
 def _stated_epsilon_problems(row: Json) -> Iterator[str]:
     """Where ε of a row is not that of its bound, the smallest one, and the largest of its range."""
-    stated, named = read.number(row["epsilon"]), row["bounds"][row["bound"]]["epsilon"]
-    best = min(read.number(bound["epsilon"]) for bound in row["bounds"].values())
-    if not nearly_equal(stated, read.number(named)):
+    stated, named = read.figure(row["epsilon"]), row["bounds"][row["bound"]]["epsilon"]
+    best = min(read.figure(bound["epsilon"]) for bound in row["bounds"].values())
+    if not nearly_equal(stated, read.figure(named)):
         yield f"ε: the row says {row['epsilon']}, its bound {row['bound']} {named}"
     if stated < best * (1 - ROUNDING):
         yield f"ε: the row says {row['epsilon']}; its smallest bound is {best}"
-    if "epsilon_range" in row and read.number(row["epsilon_range"][1]) != stated:
+    if "epsilon_range" in row and read.figure(row["epsilon_range"][1]) != stated:
         yield f"epsilon_range: its largest is {row['epsilon_range'][1]}; the row says {row['epsilon']}"
 
 
@@ -109,7 +109,7 @@ def _gap_problems(
 
     Every other set that may be charged shows how far at least: `is_gap_checked` says where all are tried.
     """
-    gap = read.number(stated["gap"])
+    gap = read.figure(stated["gap"])
     if not gap >= 1:
         yield f"gap: {gap}; it is at least 1"
     if read.flag(stated["certified"]) != (gap == 1):
@@ -143,7 +143,7 @@ def _bound_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
     """The exposed set, the charge and ε of one bound of a row."""
     cert, draws, facts, zone = bound.cert, bound.draws, bound.facts, None
     released = sum(draw.count * len(draw.releases) for draw in draws)
-    if isinstance(facts, CheckedTree) and read.number(facts.ledger["elections_per_round"]):
+    if isinstance(facts, CheckedTree) and read.figure(facts.ledger["elections_per_round"]):
         bound = bound._replace(coalition=facts.with_whoever_is_elected(bound.unit, bound.coalition))
         zone = zone_that_may_elect(facts, bound.coalition)
     if zone is None or not isinstance(facts, CheckedTree):
@@ -177,9 +177,9 @@ def _charge_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
     require_known_kinds(stated)
     derived, failure, under = terms_from_releases(cert, stated, draws, bound.spec, table, bound.is_record)
     yield from mismatch_of("composed_under", cert["composed_under"], under)
-    claimed = read.number(cert["failure_probability"])
+    claimed = read.figure(cert["failure_probability"])
     if cert.get("chances"):
-        chances = read.numbers(cert["chances"]).tolist()
+        chances = read.figures(cert["chances"]).tolist()
         yield from outcome_problems(draws, chances, under, cert["terms"], claimed)
         derived, failure = stated, claimed
     elif cert.get("elections"):
@@ -208,9 +208,9 @@ def terms_from_releases(
             stated_under = str(cert["composed_under"])
             return (), 0.0, stated_under if stated_under in ("replace", "zero-out") else under
         if record := cert.get("record"):
-            parts, rate = record["parts"], read.number(record["rate"])
+            parts, rate = record["parts"], read.figure(record["rate"])
             failure = math.fsum(
-                read.count(part["count"]) * read.number(part.get("beyond", 0.0)) for part in parts
+                read.count(part["count"]) * read.figure(part.get("beyond", 0.0)) for part in parts
             )
             found = [[table[i] for i in read.counts(part["releases"])] for part in parts]
             terms = [term_of_record(part, own, rate, under) for part, own in zip(parts, found, strict=True)]

@@ -33,7 +33,7 @@ def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
 def optimizer_problems(spec: Json, *, in_tree: bool) -> Iterator[str]:
     """Adam and weight decay at local steps, where bounds of messages rest on plain steps."""
     training, privacy = spec["training"], spec["privacy"]
-    optimizer, decay = training.get("optimizer") or "sgd", read.number(training.get("weight_decay") or 0.0)
+    optimizer, decay = training.get("optimizer") or "sgd", read.figure(training.get("weight_decay") or 0.0)
     adam = (optimizer if isinstance(optimizer, str) else optimizer["kind"]) != "sgd"
     clip, noise = (privacy.get("clip") or {}).get("kind", "update"), privacy["noise"]
     if clip == "update" or noise["kind"] == "none" or noise.get("at") == "step" or not (adam or decay):
@@ -43,7 +43,7 @@ def optimizer_problems(spec: Json, *, in_tree: bool) -> Iterator[str]:
         yield f"spec.yaml: training: with Adam or weight_decay, {clipping}"
     rate = training["learning_rate"]
     rates = [rate["initial"], rate.get("final", 0.0)] if isinstance(rate, dict) else [rate]
-    if decay * max(map(read.number, rates)) > 1:
+    if decay * max(map(read.figure, rates)) > 1:
         yield "spec.yaml: training.weight_decay: steps turn the model round, so that differences may grow"
 
 

@@ -32,13 +32,13 @@ def batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
     """How far a record moves a message that is first drawn at one of its local steps."""
     training, clip = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
     batches, momentum = ledger["batches"], training.get("momentum", 0.0)
-    rates, tree = read.numbers(batches["rate_per_device"]), ledger["kind"] == "tree"
+    rates, tree = read.figures(batches["rate_per_device"]), ledger["kind"] == "tree"
     devices = read.counts(ledger["devices_per_leaf"]).sum() if tree else read.count(ledger["devices"])
     if len(rates) != devices or (rates < 0).any() or (rates > 1).any():
         yield "ledger.json: batches.rate_per_device: must be one probability for each device"
         return
     yield from record_rate_problems(spec, rates)
-    if (spec.get("compression") or {}).get("error_feedback") and not read.number(batches["noise_at_steps"]):
+    if (spec.get("compression") or {}).get("error_feedback") and not read.figure(batches["noise_at_steps"]):
         yield "ledger.json: batches: devices remember (error feedback), so a record counts as drawn"
     if keeps_control_variates(spec):
         yield "ledger.json: batches: devices remember (control variates), so a record counts as drawn"
@@ -51,11 +51,11 @@ def batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
         pieces = [[(training.get("local_steps") or 1) * merged]]
     most = most_records_of_a_device(spec, rates)
     if batches.get("answering") is not None:
-        max_batch, excess = read.count(batches["answering"]), read.number(batches["beyond"])
+        max_batch, excess = read.count(batches["answering"]), read.figure(batches["beyond"])
         yield from _max_batch_problems(training["batch_size"], max_batch, excess, most)
         most = max_batch
     bits = (spec.get("compression") or {}).get("bits")
-    if bits is not None and not read.number(batches["noise_at_steps"]) and not batches.get("rounded"):
+    if bits is not None and not read.figure(batches["noise_at_steps"]) and not batches.get("rounded"):
         yield "ledger.json: batches: rounded: devices round their messages (compression.bits)"
     for leaf, steps in enumerate(pieces):
         for gradients, listed in enumerate(moved_shares(batches, leaf), start=1):
@@ -97,5 +97,5 @@ def moved_shares(batches: Json, leaf: int) -> tuple[list[tuple[float, ...]], lis
     found = []
     for name in ("moved_share_by_first_step", "moved_share_by_first_step_replaced"):
         listed = batches[f"{name}_per_leaf"][leaf] if f"{name}_per_leaf" in batches else batches[name]
-        found.append([tuple(read.number(move) for move in one) for one in listed])
+        found.append([tuple(read.figure(move) for move in one) for one in listed])
     return found[0], found[1]

@@ -101,7 +101,7 @@ def survival_threshold(spec: Json, parties: int) -> int:
     share = (spec.get("faults") or {}).get("survival_threshold")
     if share is None:
         return 2 * parties // 3 + 1
-    return max(math.ceil(read.number(share) * parties - 1e-9), parties // 2 + 1)
+    return max(math.ceil(read.figure(share) * parties - 1e-9), parties // 2 + 1)
 
 
 def one_per_edge(value: Any, edges: int) -> list[int]:
@@ -124,14 +124,14 @@ def trusted_edges(spec: Json, leaves: int) -> npt.NDArray[np.bool_]:
     if not isinstance(listed, list):
         raise UnknownKindError("spec.yaml: trust: this checker has no rule for a share of trusted edges")
     found[listed] = True
-    named = site_places(sites)
+    named = places_of_named_sites(sites)
     level = tree_shape(spec["topology"])[0][-1]
     named |= {f"{level}:{leaf}": (1, leaf) for leaf in range(leaves)}
     found[[named[name][1] for name in trust.get("trusted") or ()]] = True
     return found
 
 
-def site_places(sites: Sequence[Json], tier: int = 1) -> dict[str, tuple[int, int]]:
+def places_of_named_sites(sites: Sequence[Json], tier: int = 1) -> dict[str, tuple[int, int]]:
     """Tier and index of every site that has a name."""
     found: dict[str, tuple[int, int]] = {}
     below: list[Json] = []
@@ -139,7 +139,7 @@ def site_places(sites: Sequence[Json], tier: int = 1) -> dict[str, tuple[int, in
         if site.get("name"):
             found[str(site["name"])] = tier, index
         below += site.get("sites") or ()
-    return found | (site_places(below, tier + 1) if below else {})
+    return found | (places_of_named_sites(below, tier + 1) if below else {})
 
 
 def may_drop_out(spec: Json) -> bool:

@@ -17,7 +17,7 @@ from sfumato.verify.spec_settings import (
     keeps_control_variates,
     may_drop_out,
     one_per_edge,
-    site_places,
+    places_of_named_sites,
     survival_threshold,
     tree_shape,
     trusted_edges,
@@ -35,10 +35,10 @@ def tree_spec_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) ->
     yield from certainty_problems(spec, tree)
     elected = spec["topology"].get("supernodes") == "elected"
     faults = spec.get("faults") or {}
-    failing = read.number(faults.get("supernode_failure_rate", 0.0))
+    failing = read.figure(faults.get("supernode_failure_rate", 0.0))
     taken_over = faults.get("when_supernode_fails", "repeat") == "repeat"
     each = 1.0 / (1.0 - failing) if taken_over else 1.0  # whoever takes over is elected too
-    stated = read.number(tree.ledger["elections_per_round"])
+    stated = read.figure(tree.ledger["elections_per_round"])
     yield from unlike_spec("elections_per_round", stated, each if elected else 0.0)
     yield from _noise_source_problems(spec, tree, era)
 
@@ -77,7 +77,7 @@ def _class_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> It
     if weights.get("kind", "uniform") == "uniform":
         yield from unlike_spec("device_classes: weight", tree.class_weight, np.ones(len(tree.class_weight)))
     elif examples is not None:
-        wanted = np.minimum(examples / read.number(weights["examples"]), 1.0)
+        wanted = np.minimum(examples / read.figure(weights["examples"]), 1.0)
         yield from unlike_spec("device_classes: weight", tree.class_weight[in_class], wanted)
     elif (tree.class_weight < 0).any() or (tree.class_weight > 1).any():
         yield "ledger.json: device_classes: weight: must be from 0 to 1"
@@ -91,7 +91,7 @@ def _participation_problems(spec: Json, tree: CheckedTree) -> Iterator[str]:
         drawn = np.array(one_per_edge(part["count"], len(tree.devices)), dtype=float)
     yield from unlike_spec("draw.kind", ledger["draw"]["kind"], part["kind"])
     rates = {"poisson": part.get("rate"), "all": 1.0, "fixed": float(np.max(drawn / tree.devices))}
-    yield from unlike_spec("draw.rate", read.number(ledger["draw"]["rate"]), rates[part["kind"]])
+    yield from unlike_spec("draw.rate", read.figure(ledger["draw"]["rate"]), rates[part["kind"]])
     yield from unlike_spec("participants_per_leaf", tree.drawn, drawn)
     seen_by = tree.names[0 if spec["protocol"] == "hdp" else -1]
     yield from unlike_spec("draw.seen_by", ledger["draw"]["seen_by"], f"{seen_by} of the device")
@@ -195,7 +195,7 @@ def _step_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Ite
         told = np.array([tree.broadcasts(place, leaf) for leaf in leaves], dtype=float)
         yield from unlike_spec(f"{what}.also_broadcasts_per_leaf", told, both)
         bounds = np.where(again, gains.sum(axis=0) if kind != "update" else 1.0, gains[place])
-        held_bounds = read.numbers(step["message_bound_per_leaf"])
+        held_bounds = read.figures(step["message_bound_per_leaf"])
         yield from unlike_spec(f"{what}.message_bound_per_leaf", held_bounds, bounds)
         yield from _channel_problems(what, step["channel_noise_std"], tree)
 
@@ -205,7 +205,7 @@ def _channel_problems(what: str, channel: Sequence[Any], tree: CheckedTree) -> I
     air = tree.ledger["hops"][-1] == "air"
     yield from unlike_spec(f"{what}.channel_noise_std: tiers", len(channel), tree.depth if air else 0)
     for tier, held in enumerate(channel):
-        stds = read.numbers(held)
+        stds = read.figures(held)
         above = tier < tree.depth - 1
         if len(stds) != len(tree.parents[tier]) or (above and stds.any()):
             yield f"ledger.json: {what}.channel_noise_std[{tier}]: only what devices send goes over the air"
@@ -217,7 +217,7 @@ def certainty_problems(spec: Json, tree: CheckedTree) -> Iterator[str]:
     dropping = may_drop_out(spec)
     secure, poisson = ledger["hops"][-1] == "secure-aggregation", ledger["draw"]["kind"] == "poisson"
     always = not (secure and dropping) and not faults.get("supernode_failure_rate", 0.0)
-    noisy = any(any(read.numbers(step["device_noise_std_per_leaf"])) for step in tree.steps)
+    noisy = any(any(read.figures(step["device_noise_std_per_leaf"])) for step in tree.steps)
     rounded = compression.get("bits") is not None and noisy
     sure = np.zeros(len(tree.devices)) if poisson else np.rint(tree.drawn)
     if dropping:
@@ -248,7 +248,7 @@ def _noise_multipliers(spec: Json, tree: CheckedTree) -> tuple[Array, list[Array
     node = [np.zeros((len(parents), tree.depth)) for parents in tree.parents]
     noisy = np.ones(int(tree.last[-1]), dtype=np.bool_)
     named = {tree.node_name(t, i): (t, i) for t in range(tree.depth) for i in range(len(tree.parents[t]))}
-    named |= site_places(spec["topology"].get("sites") or ())
+    named |= places_of_named_sites(spec["topology"].get("sites") or ())
     for source in spec["privacy"]["noise"].get("sources", ()):
         for owner in source["owners"]:
             name, slash, some = owner.partition("/devices")

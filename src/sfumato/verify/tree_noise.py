@@ -58,7 +58,7 @@ class CheckedTreeNoise(CheckedTreeStructure):
                 np.add.at(sums, self.parents[t + 1], below)
                 below = sums / (self.children[t] ** 2)[:, None]
             if facts["channel_noise_std"]:
-                below[:, 2] += read.numbers(facts["channel_noise_std"][t]) ** 2
+                below[:, 2] += read.figures(facts["channel_noise_std"][t]) ** 2
             if t > tier or sent:
                 below[:, 1] += np.array(facts["node_noise_std"][t]) ** 2
             if t == self.depth - 1 and not present and not self.always_sent:

@@ -57,8 +57,8 @@ class CheckedTreePairs:
     def _noise_of_node(step: Json, tier: int, node: int) -> tuple[float, float]:
         """Standard deviations of the noise that a node and its channel add."""
         channel = step["channel_noise_std"]
-        own = read.number(step["node_noise_std"][tier][node])
-        return own, read.number(channel[tier][node]) if channel else 0.0
+        own = read.figure(step["node_noise_std"][tier][node])
+        return own, read.figure(channel[tier][node]) if channel else 0.0
 
     def _facts_of_leaf(self, leaf: int) -> Any:
         """What the facts say of the devices of a leaf, and of its average."""

@@ -27,14 +27,14 @@ class CheckedTreeStructure:
             np.bincount(below, minlength=len(above))
             for above, below in zip(self.parents, self.parents[1:], strict=False)
         ]
-        self.drawn = read.numbers(ledger["participants_per_leaf"])
-        self.least_divisor = read.numbers(ledger["denominator_per_leaf"])
-        self.most_divisor = read.numbers(ledger["largest_denominator_per_leaf"])
+        self.drawn = read.figures(ledger["participants_per_leaf"])
+        self.least_divisor = read.figures(ledger["denominator_per_leaf"])
+        self.most_divisor = read.figures(ledger["largest_denominator_per_leaf"])
         self.sure = read.counts(ledger["sure_per_leaf"])
         self.always_sent = read.flag(ledger["always_sent"])
         self.class_leaf = read.counts([c["leaf"] for c in ledger["device_classes"]])
         self.class_size = read.counts([c["devices"] for c in ledger["device_classes"]])
-        self.class_weight = read.numbers([c["weight"] for c in ledger["device_classes"]])
+        self.class_weight = read.figures([c["weight"] for c in ledger["device_classes"]])
         self.class_noisy = np.array([read.flag(c["noisy"]) for c in ledger["device_classes"]], dtype=np.bool_)
         self.steps = ledger["steps"]
         self.paths = self._paths()
@@ -185,7 +185,7 @@ class CheckedTreeStructure:
 
     def with_whoever_is_elected(self, unit: int, coalition: Sequence[Party]) -> list[Party]:
         """The coalition, and the device of most noise if the unit's supernode is elected from its leaf."""
-        leaf, elections = self.leaf_of(unit), read.number(self.ledger["elections_per_round"])
+        leaf, elections = self.leaf_of(unit), read.figure(self.ledger["elections_per_round"])
         if not elections or ("node", self.depth - 1, leaf) not in coalition:
             return list(coalition)
         loudness = np.sum([self.message_variance(step) for step in range(len(self.steps))], axis=0)
@@ -200,7 +200,7 @@ class CheckedTreeStructure:
 
     def chances_of_office(self, coalition: Sequence[Party]) -> dict[int, float]:
         """The probability that a leaf elects a member in a round, of leaves that have any."""
-        elections = read.number(self.ledger["elections_per_round"])
+        elections = read.figure(self.ledger["elections_per_round"])
         members = Counter(self.leaf_of(index) for kind, _, index in coalition if kind == "device")
         return {
             leaf: min(1.0, elections * count / int(self.devices[leaf]))

@@ -240,7 +240,7 @@ def _table(
 
     head = sorted(order)[:24]
     at = {group: i for i, group in enumerate(order)}
-    return text.table(
+    return text.html_table(
         ["released by", *(f"group {_name(groups, g)}" for g in head)],
         [(f"group {_name(groups, s)}", *(said(arrivals[s][at[g]]) for g in head)) for s in sorted(sources)],
         caption="Epoch in which a group first trains from models that hold another's first release",

@@ -101,4 +101,4 @@ def _table(network: Network, places: IntArray, starts: list[int], name: str) -> 
         moves = ", ".join(f"{device} to {places[era, device]}" for device in went[:12])
         rows.append((str(starts[era]), sizes, trusted, moves + (" …" if len(went) > 12 else "")))
     heads = ["from round", f"devices of each {name}", f"trusted {text.pluralise(name)}", "devices that went"]
-    return text.table(heads, rows, caption=f"Devices under each {name}, and trust, over the rounds")
+    return text.html_table(heads, rows, caption=f"Devices under each {name}, and trust, over the rounds")

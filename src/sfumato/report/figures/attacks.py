@@ -93,7 +93,7 @@ def _audit_figure(observers: Sequence[ObserverFindings], delta: str) -> Figure |
         ),
         data=data,
         layout=layout,
-        table=text.table(
+        table=text.html_table(
             ["unit", "observer", "shown ε, at least", "promised ε, at most", "holds"],
             rows,
             caption="Audits",
@@ -127,7 +127,7 @@ def _overview(run: RunFolder, observers: Sequence[ObserverFindings]) -> str:
         "–: not measured" if any("–" in row for row in shown) else "",
     ]
     caption, numeric = "; ".join(filter(None, said)), tuple(range(1, len(kept)))
-    return text.table([titles[number] for number in kept], shown, caption=caption, numeric=numeric)
+    return text.html_table([titles[number] for number in kept], shown, caption=caption, numeric=numeric)
 
 
 def _mean_ssim(pictures: Reconstructions | None) -> str:
@@ -211,7 +211,7 @@ def _curve_figure(level: str, curves: Sequence[AttackCurve]) -> Figure:
             "xaxis": _axis("false-positive rate", floor),
             "yaxis": _axis("true-positive rate", floor),
         },
-        table=text.table(
+        table=text.html_table(
             ["attack", "TPR at FPR 0.1 %", "TPR at FPR 1 %", "AUC"],
             [(one.attack, *map(_interval, (*one.at_low_rates, one.auc))) for one in curves],
             caption="With 95 % intervals",

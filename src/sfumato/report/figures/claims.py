@@ -95,7 +95,7 @@ def _about_one_round(claims: Sequence[Claim]) -> str:
 
 def claims_table(claims: Sequence[Claim], delta: str = "") -> str:
     """Why each claim holds or does not, and the claims as a table; ``delta`` stands beside the ε."""
-    table = text.table(
+    table = text.html_table(
         ["claim", "unit", "observer", "claimed ε", "rigorous ε", "holds", "why"],
         [
             (

@@ -46,7 +46,7 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
         for row in rows
         if row.unit in protected
     ]
-    table = text.table(
+    table = text.html_table(
         ["about", "colluders", "under the same edge", *(f"ε, {name}" for name in _NAMES)],
         shown,
         caption=f"The worst coalition of devices of each size{delta}",

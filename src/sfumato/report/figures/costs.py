@@ -77,7 +77,7 @@ def even_costs_table(one: Series) -> str:
         "Costs that are about the same in every round, and values that do not change. Clipping, noise and "
         "time are measured by the simulator only."
     )
-    return text.table(["", "a round", f"all {rounds} rounds"], rows, caption=caption, numeric=(1, 2))
+    return text.html_table(["", "a round", f"all {rounds} rounds"], rows, caption=caption, numeric=(1, 2))
 
 
 def _rounds_that_cost(values: FloatArray) -> str:

@@ -150,6 +150,6 @@ def _table(curves: Sequence[RunCurve], what: str, score: Headline) -> str:
         for _, name, curve, _ in curves
         for r, m, low, high in evenly_spaced_rows(curve.rounds, curve.mean, curve.low, curve.high)
     ]
-    return text.table(
+    return text.html_table(
         ["run", "round", what, "± (95 %)"], rows, caption=f"{what} by run and round", numeric=(1, 2, 3)
     )

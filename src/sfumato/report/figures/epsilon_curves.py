@@ -72,7 +72,7 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
         ),
         data=data,
         layout=_epsilon_layout(lines, data),
-        table=text.table(
+        table=text.html_table(
             ["run", "observer", "round", "ε"],
             [
                 (line.run, line.observer, text.whole(r), text.epsilon(float(v)))

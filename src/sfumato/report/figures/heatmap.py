@@ -114,7 +114,7 @@ def _guarantee_table(guarantees: Sequence[Guarantee], delta: float) -> str:
     listed = f"the {_MOST_TABLE_ROWS} with the largest ε; {text.whole(left)} more are in privacy.json"
     more = f" ({listed})" if left > 0 else ""
     ranged = ["ε of its units"] if any(g.epsilon_range for g in rows) else []
-    return text.table(
+    return text.html_table(
         ["unit", "observer", "pairs", "neighbours", "ε", *ranged, "releases", "bound", "method", "why"],
         [
             (
@@ -138,7 +138,7 @@ def after_run_table(privacy: RecordedPrivacy) -> str:
             rows.append((row.unit, row.observer, before, since, after.participations))
     if not rows:
         return ""
-    table = text.table(
+    table = text.html_table(
         ["devices like", "observer", "guaranteed ε", "ε after the run", "rounds took part"],
         rows,
         caption=f"Pairs whose ε after the run differs from the guarantee{text.at_delta(privacy.delta)}",

@@ -81,7 +81,7 @@ def per_worker_privacy_figure(run: GroupedRun) -> Figure | None:
         description="Per-worker privacy over rounds. " + " ".join(described),
         data=data,
         layout=_layout(at_rounds[-1], finite, "" if data else " ".join(notes)),
-        table=text.table(
+        table=text.html_table(
             ["observers", "round", "least ε", "median", "largest", "workers without"],
             rows,
             caption="ε of a worker towards its worst observer: spread over workers",

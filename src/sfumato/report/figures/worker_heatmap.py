@@ -218,7 +218,7 @@ def _table(run: GroupedRun, kinds: list[int]) -> str:
     rows.sort(key=lambda row: -row[0])
     left = len(rows) - 100
     titles = ("groups of the worker", "of the observer", "distance", "releases", "bound", "ε")
-    return text.table(
+    return text.html_table(
         [*titles, *(f"ε, {_label(name)}" for name in run.claims)],
         [
             (

@@ -62,7 +62,7 @@ def _differences(series: Sequence[Series]) -> str:
     rows = [(key, *map(_shown, values)) for key, values in found.items()]
     left = len(rows) - _MOST_KEYS
     more = f"; {text.whole(left)} more keys differ" if left > 0 else ""
-    return text.table(
+    return text.html_table(
         ["key of the spec", *(one.name for one in series)],
         rows[:_MOST_KEYS],
         caption=f"Where the specs differ, as they were resolved{more}",
@@ -131,7 +131,7 @@ def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
         if title == "run" or (set(values) != {"–"} and (title not in _ALIKE or len(set(values)) > 1))
     ]
     said = f" at δ = {next(iter(deltas))}" if len(deltas) == 1 else ""
-    table = text.table(
+    table = text.html_table(
         [title for title, _ in kept],
         list(zip(*(values for _, values in kept), strict=True)),
         caption=f"Comparison of the runs: the largest ε towards each kind of observer{said}; ∞: no "

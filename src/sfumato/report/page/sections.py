@@ -237,4 +237,4 @@ def _versions(series: Sequence[Series]) -> list[str]:
     packages = sorted({str(package) for _, versions in found.values() for package in versions})
     columns = ["version"] if len(found) == 1 else [text.join_names(names) for names, _ in found.values()]
     rows = [(name, *(str(versions.get(name, "–")) for _, versions in found.values())) for name in packages]
-    return [text.table(["package", *columns], rows, caption="Versions of the packages that were used")]
+    return [text.html_table(["package", *columns], rows, caption="Versions of the packages that were used")]

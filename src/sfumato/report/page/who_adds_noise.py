@@ -97,4 +97,4 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any]) -> str:
         "Gaussian noise of each party: its standard deviation over the sensitivity of what it is added to"
     )
     numeric = tuple(range(1, depth + 1))
-    return text.paragraphs(said) + text.table(["party", *titles], rows, caption=caption, numeric=numeric)
+    return text.paragraphs(said) + text.html_table(["party", *titles], rows, caption=caption, numeric=numeric)

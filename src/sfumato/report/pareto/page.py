@@ -71,7 +71,7 @@ def _table(swept: ParetoPage) -> str:
         for point, best in zip(swept.points, on, strict=True)
     ]
     first = len(swept.keys)
-    return text.table(
+    return text.html_table(
         [*swept.keys, "seeds", *map(title_of, names), "raw to a trusted edge", "on the front"],
         rows,
         caption=f"{_averaged(swept)}ε: the worst unit and seed, before training; "

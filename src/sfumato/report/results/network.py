@@ -118,7 +118,9 @@ def _family(spec: Mapping[str, Any]) -> Family | None:
     return family_of_topology(_section(spec, "topology").get("kind"))
 
 
-def tree_shape(topology: written.StarTopology | written.TreeTopology, trust: Trust, seed: int) -> Tree:
+def tree_of_resolved_spec(
+    topology: written.StarTopology | written.TreeTopology, trust: Trust, seed: int
+) -> Tree:
     """The tree that a resolved spec describes, with trust marked."""
     return with_trust(from_spec(topology), trust, seed=seed)
 

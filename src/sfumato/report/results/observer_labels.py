@@ -108,7 +108,7 @@ class PlainLabels(ObserverLabels):
         return Row((index_of(unit) or 0, unit), unit, "")
 
     def _party(self, unit: str, observer: str) -> Column:
-        return by_kind(observer)
+        return column_of_observer_kind(observer)
 
 
 def group_labels(network: Network, shape: GroupNetwork) -> ObserverLabels:
@@ -154,7 +154,7 @@ class GroupLabels(ObserverLabels):
     def _party(self, unit: str, observer: str) -> Column:
         mine, theirs = self._groups_of(unit), self._groups_of(observer)
         if not mine:
-            return by_kind(observer)
+            return column_of_observer_kind(observer)
         if observer.startswith("master:"):
             master = index_of(observer)
             if master not in mine:
@@ -167,7 +167,7 @@ class GroupLabels(ObserverLabels):
             words = "own master, not trusted"
             return Column((1, ""), words, "own-edge", f"their {words}")
         if not theirs:
-            return by_kind(observer)
+            return column_of_observer_kind(observer)
         nearest = float(self.groups.distances[np.ix_(mine, theirs)].min())
         if math.isinf(nearest):
             return Column((400, ""), "workers out of reach", "other-device")
@@ -213,7 +213,7 @@ def _device_of(unit: str) -> str:
     return f"device:{unit.removeprefix(_RECORD)}" if unit.startswith(_RECORD) else unit
 
 
-def by_kind(observer: str) -> Column:
+def column_of_observer_kind(observer: str) -> Column:
     """Where the unit is not known, observers of one kind are alike."""
     kind = observer.partition(":")[0]
     title = "other devices" if kind == "device" else pluralise(kind) if ":" in observer else observer

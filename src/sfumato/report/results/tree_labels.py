@@ -17,7 +17,7 @@ from sfumato.report.results.observer_labels import (
     Column,
     ObserverLabels,
     Row,
-    by_kind,
+    column_of_observer_kind,
     index_of,
 )
 from sfumato.user_text import decimal
@@ -59,7 +59,7 @@ class TreeLabels(ObserverLabels):
     def _party(self, unit: str, observer: str) -> Column:
         device = self._device(unit)
         if device is None:
-            return by_kind(observer)
+            return column_of_observer_kind(observer)
         deepest = self.tree.depth - 1
         path = self.tree.paths[self.tree.leaf_of(device)]
         other = self._device(observer)
@@ -82,7 +82,7 @@ class TreeLabels(ObserverLabels):
                     return Column((order, ""), f"own {kind}", "own-edge", f"their own {kind}")
                 order = 10 * (deepest - common) + 2 + deepest - depth
                 return Column((order, ""), f"{pluralise(kind)} {self._elsewhere(common)}", "other-edge")
-        return by_kind(observer)
+        return column_of_observer_kind(observer)
 
     def _members(self, coalition: str) -> str:
         return super()._members(self.tree.titled(coalition))

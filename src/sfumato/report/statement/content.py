@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.network.tree import Tree
-from sfumato.privacy.guarantee import Guarantee, number
+from sfumato.privacy.guarantee import Guarantee, json_number
 from sfumato.report.formatting import unit_of
 from sfumato.report.page.who_adds_noise import noise_of, training_of
 from sfumato.report.results.network import GroupNetwork, Network, read_network
@@ -110,7 +110,7 @@ class RelatedPairs:
             "unit": worst.unit_kind,
             "observer_is": worst.relation.words,
             "trusted_by_the_unit": worst.trusted,
-            "epsilon": number(worst.epsilon),
+            "epsilon": json_number(worst.epsilon),
             "largest_finite_epsilon": self.largest_finite,
             "for_example": self.for_example,
             "method": worst.method,
@@ -130,7 +130,7 @@ class SiteEpsilons:
 
     def to_dict(self) -> dict[str, Any]:
         """The row of ``sites``."""
-        epsilons = {whom: number(value) for whom, value in self.epsilon.items()}
+        epsilons = {whom: json_number(value) for whom, value in self.epsilon.items()}
         return {"site": self.site, "unit": self.unit, "epsilon": epsilons}
 
 

@@ -84,7 +84,7 @@ def _largest(statement: Statement, delta: str) -> str:
         "rounded up"
     )
     numeric = tuple(n for n, title in enumerate(columns) if title not in words)
-    table = text.table(
+    table = text.html_table(
         list(columns), list(zip(*columns.values(), strict=True)), caption=caption, numeric=numeric
     )
     whys = bullet_list([f"{row.for_example}: {row.worst.why}" for row in found])
@@ -107,7 +107,7 @@ def _every_guarantee(statement: Statement, delta: str) -> str:
     listed = rows[:_MOST_ROWS]
     first = f" (the first {text.whole(_MOST_ROWS)} of {text.whole(len(rows))}; the JSON has all)"
     ranged = ["ε of its units"] if any(row.epsilon_range for row in listed) else []
-    return text.table(
+    return text.html_table(
         ("unit", "observer", "relation", "ε", *ranged, "pairs", "releases", "neighbours", "method"),
         [
             (
@@ -138,7 +138,7 @@ def _sites(statement: Statement, delta: str) -> str:
     ]
     left = len(found) - len(shown)
     more = f"; {text.whole(left)} more sites are in the JSON" if left else ""
-    return text.table(
+    return text.html_table(
         ("site", *units, *(f"ε towards: {whom}" for whom in observers)),
         shown,
         caption=f"The largest ε of a unit of every site (δ = {delta}), rounded up{more}",
@@ -165,11 +165,11 @@ def _trust(statement: Statement) -> str:
 
 
 def _versions(statement: Statement) -> str:
-    versions = text.table(("package", "version"), sorted(statement.versions.items()), caption="Versions")
+    versions = text.html_table(("package", "version"), sorted(statement.versions.items()), caption="Versions")
     named = {"spec": "the resolved spec"}
     hashes = [(named.get(name, name), value) for name, value in statement.hashes.items()]
     said = text.paragraphs([statement.verified] if statement.verified else [])
-    return f"{said}{text.table(('of', 'SHA-256'), hashes, caption='Hashes')}{versions}"
+    return f"{said}{text.html_table(('of', 'SHA-256'), hashes, caption='Hashes')}{versions}"
 
 
 def _signature() -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.privacy.observers import Party
-from sfumato.privacy.privacy_filter import GaussianFilter, squared_mu
+from sfumato.privacy.privacy_filter import GaussianFilter, squared_mu_of_exposure
 from sfumato.privacy.tree.pair_classes import TreePairs
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.control.adaptive import draws_each
@@ -242,4 +242,4 @@ def _squares_by_bound(
     plan: TreePlan, declared: TreeReleases, unit: int, coalition: tuple[Party, ...]
 ) -> dict[str, float]:
     neighbours = plan.spec.privacy.neighbours
-    return {e.bound_name: squared_mu(e, neighbours) for e in declared.exposures(unit, coalition)}
+    return {e.bound_name: squared_mu_of_exposure(e, neighbours) for e in declared.exposures(unit, coalition)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sfumato.schedule.groups import HOP
 from sfumato.spec.document import KIND_OF, Spec
-from sfumato.spec.refusals import Refusals, as_written
+from sfumato.spec.refusals import Refusals, tuple_as_list
 from sfumato.spec.training import Server
 
 # fmt: off
@@ -35,7 +35,7 @@ def group_refusals(spec: Spec) -> Refusals:
            f"is no hop of this topology; hops are {HOP}")
     yield (spec.transport.get(HOP) == "air", f"transport.{HOP}", "air",
            "is not in this version yet; use plain or secure-aggregation")
-    yield (training.edge_every is not None, "training.edge_every", as_written(training.edge_every),
+    yield (training.edge_every is not None, "training.edge_every", tuple_as_list(training.edge_every),
            "must be left out: groups have no edges")
     yield (training.aggregate_every is not None, "training.aggregate_every", training.aggregate_every,
            "must be left out: groups have no edges")

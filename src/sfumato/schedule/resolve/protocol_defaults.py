@@ -14,7 +14,7 @@ from sfumato.network.tree import Tree, edges_trusted
 from sfumato.spec.base import BY_TRUST, WrittenPerEdge
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import NoNoise
-from sfumato.spec.refusals import Refusals, as_written, refuse_first
+from sfumato.spec.refusals import Refusals, refuse_first, tuple_as_list
 from sfumato.spec.topology import TreeTopology, Trust
 from sfumato.spec.training import FixedParticipation
 
@@ -38,7 +38,7 @@ def _default_refusals(spec: Spec) -> Refusals:
         yield (
             is_hdp and value is not None,
             f"training.{period}",
-            as_written(value),
+            tuple_as_list(value),
             "must be left out: hdp aggregates once a round",
         )
     yield (

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.privacy.charges import is_surely_within
-from sfumato.privacy.guarantee import number
+from sfumato.privacy.guarantee import json_number
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import are_unprotected
 from sfumato.schedule.tree import TreePlan
@@ -41,7 +41,10 @@ class Coalition:
 
     def to_dict(self) -> dict[str, Any]:
         """A row of ``coalitions`` in ``account --json``."""
-        figures = {"epsilon": number(self.epsilon), "supernode_epsilon": number(self.supernode_epsilon)}
+        figures = {
+            "epsilon": json_number(self.epsilon),
+            "supernode_epsilon": json_number(self.supernode_epsilon),
+        }
         return asdict(self) | figures
 
 
