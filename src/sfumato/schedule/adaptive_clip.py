@@ -29,7 +29,7 @@ def adaptive_clip_of(spec: Spec) -> tuple[ClipSettings, AdaptiveNorm] | None:
 
 
 def adaptive_clip_notes(spec: Spec) -> tuple[str, ...]:
-    """What the user should hear of an adapted norm."""
+    """The note to the user about an adapted clip norm; empty where the norm is fixed."""
     found = adaptive_clip_of(spec)
     if found is None:
         return ()
@@ -41,7 +41,7 @@ def adaptive_clip_notes(spec: Spec) -> tuple[str, ...]:
 
 
 def adaptive_clip_refusals(spec: Spec) -> Refusals:
-    """What needs a fixed norm."""
+    """The table of refusals of a spec whose clip norm is adapted: what needs a fixed norm."""
     for applies, reason in (
         (spec.control is not None, "control plans its rounds for one clip norm"),
         (spec.compression is not None, "compression would have to keep the indicator apart"),
@@ -55,7 +55,7 @@ def adaptive_clip_refusals(spec: Spec) -> Refusals:
 
 
 def require_fixed_clip(spec: Spec, reason: str) -> None:
-    """Refuse an adapted norm.
+    """Refuse a spec whose clip norm is adapted.
 
     Raises:
         SpecError: the norm is adapted; the message ends in ``reason``.

@@ -86,7 +86,7 @@ def trees_of(spec: Spec, tree: Tree) -> tuple[Spec, Trees]:
     place = "topology.moves" if moves is not None else "trust.from"
     if tree.depth != 2:
         raise SpecError(place, None, "goes with edges under the cloud: no rule for deeper trees is derived")
-    _refuse(spec, place)
+    _refuse_what_needs_one_tree(spec, place)
     choice, rounds = spec.training.participation, spec.training.rounds
     least = per_edge(choice.count if isinstance(choice, FixedParticipation) else 1, tree.leaf_count)
     trace: tuple[tuple[int, int, int], ...] = ()
@@ -100,7 +100,7 @@ def trees_of(spec: Spec, tree: Tree) -> tuple[Spec, Trees]:
 
 
 def changes_after_the_end(spec: Spec) -> tuple[str, ...]:
-    """What the user should hear of moves, and of changes of trust or groups, that no round sees."""
+    """Notes to the user about moves, and changes of trust or groups, that come after the last round."""
     topology, last = spec.topology, spec.training.rounds
     moves = getattr(topology, "moves", None)
     firsts = {
@@ -117,8 +117,8 @@ def changes_after_the_end(spec: Spec) -> tuple[str, ...]:
     )
 
 
-def _refuse(spec: Spec, place: str) -> None:
-    """Refuse what is derived for one tree only, each with its reason."""
+def _refuse_what_needs_one_tree(spec: Spec, place: str) -> None:
+    """Refuse, in a network that changes, what is derived for one tree only, each with its reason."""
     for reason, holds in ONE_TREE_ONLY.values():
         if holds(spec):
             raise SpecError(place, None, f"must be left out here: {reason}")
@@ -160,7 +160,7 @@ def noise_under_any_trust(trees: Trees, noise_of: Callable[[Tree], NoisePlan]) -
 
 
 def _by_trust(trees: Trees) -> list[Tree]:
-    """One tree for each way that edges are trusted."""
+    """The trees that differ in which edges are trusted, one for each way."""
     return list({tree.tiers[-1].trusted.tobytes(): tree for _, tree in reversed(trees)}.values())
 
 

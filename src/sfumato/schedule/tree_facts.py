@@ -47,7 +47,7 @@ class TreeRounds:
 
     @property
     def tree(self) -> Tree:
-        """That of the first round."""
+        """The tree of the first round."""
         return self.trees[0][1]
 
     @cached_property
@@ -69,7 +69,7 @@ class TreeRounds:
 def tree_releases(
     rounds: TreeRounds, tree: Tree, participants: TreeParticipants, noise: NoisePlan
 ) -> TreeReleases:
-    """The facts of rounds on one of their trees, for the accountant."""
+    """The declared releases of rounds on one of their trees."""
     spec, air = rounds.spec, None
     if spec.sends_over_the_air:
         from sfumato.schedule.air.power_control import air_of  # which needs radios
@@ -174,7 +174,7 @@ def _facts_of_aggregations(
 
 
 def _steps_in_clip_norms(tree: Tree, aggregations: tuple[Aggregation, ...], momentum: float) -> FloatArray:
-    """How far the local steps behind each message can go, in clip norms, ``[aggregations, leaves]``."""
+    """How far the steps behind a message can move the model, in clip norms ``[aggregations, leaves]``."""
     steps = np.stack([aggregation.steps_of(tree.leaf_count) for aggregation in aggregations])
     found = np.zeros(steps.shape)
     for count in np.unique(steps[steps > 0]).tolist():
@@ -185,7 +185,7 @@ def _steps_in_clip_norms(tree: Tree, aggregations: tuple[Aggregation, ...], mome
 def _node_std(
     tree: Tree, noise: NoisePlan, aggregation: Aggregation, message: FloatArray
 ) -> tuple[FloatArray, ...]:
-    """Noise that the nodes of every tier add at ``aggregation``; nobody above hears of it.
+    """Standard deviation of the noise of the nodes of every tier at ``aggregation``.
 
     An edge that broadcasts its own average at a global aggregation adds the noise of its own aggregations,
     where something in what it broadcasts would be raw: where not all devices add noise, nor it for the cloud.

@@ -9,7 +9,7 @@ from sfumato.spec.document import Spec
 
 
 def changes(before: Spec, now: Spec) -> dict[str, tuple[Any, Any]]:
-    """Dotted keys in which two specs differ, ascending, with both values; ``None`` where there is none."""
+    """Dotted keys in which two specs differ, ascending, with both values; ``None`` where one is missing."""
     old, new = (_flat(spec.model_dump(mode="json", by_alias=True)) for spec in (before, now))
     return {
         key: (old.get(key), new.get(key))

@@ -79,7 +79,7 @@ class ClipSettings(GroupwiseSection):
             return value  # the field's own check says what is wrong
 
     def refusals(self) -> Refusals:
-        """Norms of layers, or a norm that is adapted, with what neither goes with."""
+        """The table of refusals: norms of layers, or an adapted norm, beside what neither goes with."""
         yield from super().refusals()
         adapts, layers = self.adapt is not None, self.per_layer
         allowed = "goes with kind: update: it follows the lengths of whole messages"

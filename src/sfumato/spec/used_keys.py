@@ -38,6 +38,7 @@ class Condition:
 
 
 def _adds_noise(spec: Spec) -> bool:
+    """Whether anybody adds noise under the protocol."""
     return spec.privacy.noise.kind != "none" and spec.protocol not in WITHOUT_NOISE
 
 
@@ -145,6 +146,7 @@ def unused_keys(spec: Spec) -> Iterator[Refused]:
 
 
 def _keys_of_other_families(spec: Spec) -> Iterator[tuple[str, Any]]:
+    """Keys that mean something to another family only, with the values that ``spec`` gives them."""
     mine = family_of(spec)
     for family in FAMILIES:
         for key in family.keys if family is not mine else ():

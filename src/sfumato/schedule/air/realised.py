@@ -118,7 +118,7 @@ class RealisedChannels:
 
     @cached_property
     def _channel(self) -> FloatArray:
-        """Variance of the receivers' noise in the leaves' averages ``[rounds, steps, leaves]``."""
+        """Variance of the receivers' noise in the leaves' averages ``[rounds, aggregations, leaves]``."""
         bound = np.array([step.message_norm for step in self.plan.releases.steps])[None]
         loudest = self.alignment * self.air.gain_ratio
         with np.errstate(divide="ignore"):

@@ -61,7 +61,7 @@ def settle_air(spec: Spec, tree: Tree) -> tuple[Spec, tuple[str, ...]]:
 
 
 def compression_notes(spec: Spec) -> tuple[str, ...]:
-    """What the user should hear of compression, in trees and in groups."""
+    """The note to the user about compression, in trees and in groups; empty without compression."""
     if spec.compression is None or spec.compression.ratio == 1:
         return ()
     return (
@@ -71,13 +71,14 @@ def compression_notes(spec: Spec) -> tuple[str, ...]:
 
 
 def _largest_gain(spec: Spec) -> float:
+    """The strongest gain that a channel of the spec's radio may have; infinite without a radio of the air."""
     radio = radio_of(spec)
     return radio.gain.largest if isinstance(radio, AirRadio) else math.inf
 
 
 # fmt: off
 def air_refusals(spec: Spec) -> Refusals:
-    """What sending over the air does not go with."""
+    """The table of refusals of a spec that sends over the air: what the air does not go with."""
     air, clip, noise = spec.air or Air(), spec.privacy.clip, spec.privacy.noise
     denominator = spec.training.denominator
     formula = noise.formula if isinstance(noise, NoiseByFormula) else None
@@ -148,7 +149,7 @@ def check_power(plan: NoisePlan, air: AirPlan) -> None:
 
 
 def air_notes(plan: AirPlan) -> tuple[str, ...]:
-    """What the user should hear about sending over the air, once it is known who takes part."""
+    """The notes to the user about sending over the air, once it is known who takes part."""
     std = plan.channels.noise_std
     notes = [
         f"the receivers' noise (standard deviation {std:g} a coordinate) is taken on trust: whoever hears "

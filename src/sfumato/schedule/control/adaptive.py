@@ -58,7 +58,7 @@ def respaced(steps: int, local: int) -> tuple[Aggregation, ...]:
 
 
 def local_aggregations(plan: TreePlan) -> int:
-    """K_l: edge aggregations a round."""
+    """K_l: the number of aggregations of edges in a round, the global one not counted."""
     return len(plan.aggregations) - 1
 
 
@@ -86,7 +86,7 @@ def draws_each(plan: TreePlan) -> bool:
 
 
 def _draw_cohort(plan: TreePlan, count: FloatArray, number: int | None) -> TreeParticipants:
-    """Who takes part, where ``count`` devices of each edge are wanted.
+    """The participants of a round, where ``count`` devices of each edge are wanted.
 
     A Poisson draw depends on no data and is made before anything of the round is chosen or sent: given the
     draw, the round is one of the devices that were drawn, whose sums are divided by the expected number.
@@ -131,7 +131,7 @@ def round_plan(plan: TreePlan, setting: RoundSettings, number: int | None = None
 
 
 def _are_alike(plan: TreePlan, control: Control) -> bool:
-    """Whether some trusted edge and some untrusted one have the same noise, and different participants."""
+    """Whether trusted and untrusted edges with the same noise may have different numbers of participants."""
     trusted, classes = plan.tree.tiers[-1].trusted, plan.releases.leaf_classes
     apart = plan.spec.privacy.noise.kind == "none" or control.per_edge or draws_each(plan)
     return not apart and bool(set(classes[trusted]) & set(classes[~trusted]))
@@ -145,7 +145,7 @@ def _smallest_edge(plan: TreePlan) -> str:
 
 # fmt: off
 def control_refusals(plan: TreePlan) -> Refusals:
-    """What control cannot steer: H2FDP and its baselines on edges under a cloud are what it was made for."""
+    """The table of refusals of a plan with control, which is for H2FDP and its baselines."""
     spec, training, control = plan.spec, plan.spec.training, plan.spec.control
     if control is None:
         return

@@ -10,7 +10,7 @@ from sfumato.spec.training import Server
 # fmt: off
 
 
-def _is(kind: str, spec: Spec) -> bool:
+def _makes_releases_of(kind: str, spec: Spec) -> bool:
     """Whether the protocol makes the releases of ``kind``; a variant goes by another name."""
     return KIND_OF[spec.protocol] == kind
 
@@ -26,10 +26,10 @@ def noises_messages(spec: Spec) -> bool:
 
 
 def group_refusals(spec: Spec) -> Refusals:
-    """What groups do not have, or have not derived for them."""
+    """The table of refusals of a spec of groups: what groups do not have, or have not derived for them."""
     training, noise, protocol = spec.training, spec.privacy.noise, spec.protocol
     clip_kind = None if spec.privacy.clip is None else spec.privacy.clip.kind
-    is_ms_fedavg, is_dp_ogl_plus = _is("ms-fedavg", spec), _is("dp-ogl+", spec)
+    is_ms_fedavg, is_dp_ogl_plus = _makes_releases_of("ms-fedavg", spec), _makes_releases_of("dp-ogl+", spec)
     other_hop = next((hop for hop in spec.transport if hop != HOP), None)
     yield (other_hop is not None, f"transport.{other_hop}", None,
            f"is no hop of this topology; hops are {HOP}")
@@ -63,7 +63,7 @@ def group_refusals(spec: Spec) -> Refusals:
 
 
 def group_compression_refusals(spec: Spec) -> Refusals:
-    """Compressed messages (docs/dp-ogl.md).
+    """The table of refusals of compressed messages in groups (docs/dp-ogl.md).
 
     Compressing a clipped update makes it no longer, and which coordinates are sent follows from a shared seed
     or from the group's own model, so every release keeps its sensitivity and its place among the exposed
@@ -72,9 +72,9 @@ def group_compression_refusals(spec: Spec) -> Refusals:
     if spec.compression is None:
         return
     bits = spec.compression.bits
-    yield (_is("dp-ogl+", spec), "compression", None,
+    yield (_makes_releases_of("dp-ogl+", spec), "compression", None,
            "must be left out: dp-ogl+ noises a sum of several rounds, each sent with other coordinates")
-    yield (_is("ms-fedavg", spec), "compression", None,
+    yield (_makes_releases_of("ms-fedavg", spec), "compression", None,
            "must be left out: ms-fedavg sends whole models")
     yield (_is_variant(spec), "compression", None,
            f"must be left out: {spec.protocol} makes messages of its own")

@@ -72,7 +72,7 @@ def resolve_groups(spec: Spec) -> GroupPlan:
 
 
 def _misfits(spec: Spec) -> Refusals:
-    """What a spec says that groups, or something beside it, do not go with."""
+    """The refusals of a spec of groups, table after table."""
     yield from shared_refusals.drift_correction_refusals(spec)
     yield from group_refusals.group_refusals(spec)
     yield from group_refusals.group_compression_refusals(spec)
@@ -80,7 +80,7 @@ def _misfits(spec: Spec) -> Refusals:
 
 
 def _refuse_untrusted_masters(spec: Spec, trusted: BoolArray) -> None:
-    """Refuse what needs that all masters are trusted."""
+    """Refuse settings for which all masters must be trusted, where one is not."""
     if trusted.all():
         return
     if KIND_OF[spec.protocol] == "dp-ogl+" and (spec.training.merge_every or 1) > 1:
@@ -108,7 +108,7 @@ def _with_noise_for_a_target(plan: GroupPlan) -> GroupPlan:
 
 
 def _notes_on_rounds(spec: Spec, topology: GroupTopology, kind: str, merge_every: int) -> Iterator[str]:
-    """What the user should hear of such a spec."""
+    """Notes to the user on what of the spec is idealised, not accounted, or left over at the end."""
     if spec.transport.get(HOP) == "secure-aggregation":
         missing = "the rounding" if spec.faults else "the rounding and the dropouts"
         yield (
@@ -141,6 +141,7 @@ def build_groups(spec: Spec, topology: GroupTopology) -> Groups:
 
 
 def _build_unnamed_groups(spec: Spec, topology: GroupTopology) -> Groups:
+    """The groups of ``topology``, known by their numbers only."""
     count, workers = topology.groups, topology.devices
     if isinstance(count, tuple):
         return structures.listed(count, workers)
@@ -192,6 +193,7 @@ def _clip_norms(spec: Spec, groups: Groups, notes: list[str]) -> FloatArray:
 
 
 def _stated_multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: list[str]) -> FloatArray:
+    """The noise multiplier of every group that ``privacy.noise`` states, ``[M]``; 0 where none is stated."""
     noise = spec.privacy.noise
     silent = np.zeros(groups.count)
     if KIND_OF[spec.protocol] == "ms-fedavg":
@@ -216,6 +218,7 @@ def _stated_multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: l
 
 
 def _sampling_rates(spec: Spec, groups: Groups) -> FloatArray:
+    """The probability with which each group draws a worker, ``[M]``; 1 where all take part."""
     choice = spec.training.participation
     if isinstance(choice, PoissonParticipation):
         return _one_per_group(choice.rate, choice.rates, groups, "training.participation.rate")
@@ -248,6 +251,7 @@ def _cohort_sizes(spec: Spec, structures: Sequence[Groups]) -> tuple[int, ...]:
 
 
 def _one_per_group(one: float, many: Sequence[float] | None, groups: Groups, place: str) -> FloatArray:
+    """``many``, checked to have a value for each group, or else ``one`` repeated, ``[M]``."""
     if many is None:
         return np.full(groups.count, one)
     if len(many) != groups.count:
@@ -258,6 +262,7 @@ def _one_per_group(one: float, many: Sequence[float] | None, groups: Groups, pla
 
 
 def _noise_owner_name(group: int, trusted: bool) -> str:
+    """The name under ``privacy.noise.sources`` of the party that noises the sums of ``group``."""
     return f"master:{group}" if trusted else f"master:{group}/devices"
 
 

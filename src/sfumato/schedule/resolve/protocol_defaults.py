@@ -24,7 +24,7 @@ WITHOUT_TRUST = ("hfl-dp", "pedpfl")
 
 
 def _default_refusals(spec: Spec) -> Refusals:
-    """What the protocol cannot honour: formulas of others; HDP aggregates once a round, all the way up."""
+    """Refusals of what the protocol cannot honour: other formulas, and in HDP aggregations within a round."""
     training, noise, is_hdp = spec.training, spec.privacy.noise, spec.protocol == "hdp"
     formula = getattr(noise, "formula", "h2fdp")
     yield (
@@ -87,7 +87,7 @@ def with_protocol_defaults(spec: Spec, depth: int) -> tuple[Spec, tuple[str, ...
 
 
 def _single_cluster_refusals(spec: Spec) -> Refusals:
-    """What is said about single edges of a tree whose devices form one cluster."""
+    """Refusals of what is said about single edges of a tree whose devices form one cluster."""
     zones = getattr(spec.topology, "zones", None)
     yield (spec.elects_supernodes, "topology.supernodes", "elected", "must be fixed with protocol pedpfl")
     yield (
@@ -126,7 +126,7 @@ def as_single_cluster(spec: Spec) -> tuple[Spec, tuple[str, ...]]:
 
 
 def _devices_of_edges(topology: TreeTopology) -> list[int]:
-    """Devices of every edge."""
+    """The number of devices under every edge, as the topology says it."""
     if topology.edges is not None:
         each = topology.devices_per_edge
         return list(each) if isinstance(each, tuple) else [each or 1] * topology.edges
@@ -163,6 +163,7 @@ def list_count_by_edge(value: WrittenPerEdge, tree: Tree, *, place: str) -> int 
 
 
 def _counts_by_trust(value: Mapping[str, int], tree: Tree, place: str) -> tuple[int, ...]:
+    """A number for every edge, from ``value`` with one for trusted and one for untrusted edges."""
     trusted = tree.tiers[-1].trusted
     for kind, there in (("trusted", trusted.any()), ("untrusted", not trusted.all())):
         if there and kind not in value:
@@ -171,6 +172,7 @@ def _counts_by_trust(value: Mapping[str, int], tree: Tree, place: str) -> tuple[
 
 
 def _counts_by_name(value: Mapping[str, int], tree: Tree, place: str) -> tuple[int, ...]:
+    """A number for every edge, from ``value`` with the names of edges as keys."""
     tier = tree.depth - 1
     names = {tree.node_name(tier, leaf): leaf for leaf in range(tree.leaf_count)}
     names |= {label: leaf for leaf, label in enumerate(tree.tiers[tier].labels)}

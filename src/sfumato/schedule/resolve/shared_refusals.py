@@ -11,7 +11,7 @@ from sfumato.spec.refusals import Refusals
 
 
 def drift_correction_refusals(spec: Spec) -> Refusals:
-    """What is not derived for FedProx and SCAFFOLD (docs/accounting.md, "Drift correction")."""
+    """The table of refusals of FedProx and SCAFFOLD (docs/accounting.md, "Drift correction")."""
     training, clip, kind = spec.training, spec.privacy.clip, spec.training.drift_correction.kind
     if kind == "none":
         return
@@ -36,7 +36,7 @@ def drift_correction_refusals(spec: Spec) -> Refusals:
 
 
 def mechanism_refusals(spec: Spec) -> Refusals:
-    """What a mechanism from outside the package does not go with."""
+    """The table of refusals of a mechanism from outside the package."""
     if spec.privacy.mechanism is None:
         return
     kind, requested = spec.privacy.mechanism.kind, spec.privacy.requested_noise.kind

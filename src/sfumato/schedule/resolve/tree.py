@@ -53,10 +53,10 @@ def resolve_tree(spec: Spec) -> TreePlan:
     Raises:
         SpecError: sections that do not fit each other or the data.
     """
-    spec, tree, notes = _with_who_is_there(spec)
+    spec, tree, notes = _with_tree_and_defaults(spec)
     spec, trees, of_changes = _with_changes_over_time(spec, tree)
     notes = (*notes, *of_changes, *check_population(spec, tree))
-    rounds = _what_rounds_are_made_of(spec, trees)
+    rounds = _rounds_of(spec, trees)
     refuse_first(_misfits(rounds))
     participants = participants_of(spec, tree)
     air = _uplink_over_the_air(spec, tree, participants)
@@ -71,8 +71,8 @@ def resolve_tree(spec: Spec) -> TreePlan:
     return _plan_of(rounds, participants, noise, (*notes, *of_noise, *of_air))
 
 
-def _with_who_is_there(spec: Spec) -> tuple[Spec, Tree, Told]:
-    """The tree, with trust marked, and ``spec`` with all choices that its protocol stands for."""
+def _with_tree_and_defaults(spec: Spec) -> tuple[Spec, Tree, Told]:
+    """``spec`` with what its protocol stands for, its tree with trust marked, and notes for the user."""
     if spec.model.kind == "mlp" or (spec.privacy.clip is not None and spec.privacy.clip.per_layer):
         from sfumato.schedule.model_size import check_model_size
 
@@ -105,8 +105,8 @@ def _with_changes_over_time(spec: Spec, tree: Tree) -> tuple[Spec, tuple[tuple[i
     return spec, trees, changes_after_the_end(spec)
 
 
-def _what_rounds_are_made_of(spec: Spec, trees: tuple[tuple[int, Tree], ...]) -> TreeRounds:
-    """The aggregations of a round, and how devices draw their batches."""
+def _rounds_of(spec: Spec, trees: tuple[tuple[int, Tree], ...]) -> TreeRounds:
+    """The rounds of a run: its trees, the aggregations of a round, and how devices draw their batches."""
     (_, tree), *_ = trees
     if getattr(spec.radio, "distances_m", None) is not None:
         from sfumato.radio.channels import Channels
@@ -138,7 +138,7 @@ def _steps_of_messages(aggregations: tuple[Aggregation, ...], leaves: int) -> li
 
 
 def _misfits(rounds: TreeRounds) -> Refusals:
-    """What a spec uses beside something that it does not go with."""
+    """The refusals of a tree whose rounds are known, table after table."""
     spec, clip = rounds.spec, rounds.spec.privacy.clip
     if spec.sends_over_the_air:
         from sfumato.schedule.air.settings import air_refusals
@@ -159,7 +159,7 @@ def _misfits(rounds: TreeRounds) -> Refusals:
 
 
 def _uplink_over_the_air(spec: Spec, tree: Tree, participants: TreeParticipants) -> AirPlan | None:
-    """The air as the devices' uplink, where it is."""
+    """The plan for the air as the devices' uplink; ``None`` where they send otherwise."""
     if not spec.sends_over_the_air:
         return None
     from sfumato.schedule.air.power_control import air_of

@@ -16,7 +16,7 @@ ONLY_PLAIN = {
 
 
 def tree_compression_refusals(rounds: TreeRounds) -> Refusals:
-    """Messages that are compressed."""
+    """The table of refusals of compressed messages in trees."""
     spec, aggregates_once = rounds.spec, len(rounds.aggregations) == 1
     compression = spec.compression
     if compression is None:
@@ -42,7 +42,7 @@ def tree_compression_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def edge_schedule_refusals(rounds: TreeRounds) -> Refusals:
-    """Schedules of single edges, where what goes with them is worked out for all edges together."""
+    """The table of refusals of single edges' schedules beside what needs one for all edges."""
     spec, training = rounds.spec, rounds.spec.training
     if not (training.edge_at_global or any(aggregation.of_edge for aggregation in rounds.aggregations)):
         return
@@ -56,7 +56,7 @@ def edge_schedule_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def local_work_refusals(rounds: TreeRounds) -> Refusals:
-    """Work between aggregations whose bound would not be known."""
+    """The table of refusals of local work whose bound would not be known."""
     training, clip = rounds.spec.training, rounds.spec.privacy.clip
     clips_steps = clip is not None and clip.kind != "update"
     yield (training.local_epochs is not None and clips_steps, "privacy.clip.kind", "step",
@@ -79,7 +79,7 @@ def _secure_hop(rounds: TreeRounds, most: float = math.inf) -> str | None:
 
 
 def secure_aggregation_refusals(rounds: TreeRounds) -> Refusals:
-    """Secure aggregation where its sums would not be as the accountant is told (`schedule.integer_grid`)."""
+    """The table of refusals of secure aggregation (`schedule.integer_grid`)."""
     spec, compression = rounds.spec, rounds.spec.compression
     if "secure-aggregation" not in rounds.hops:
         return
@@ -100,7 +100,7 @@ def secure_aggregation_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def supernode_failure_refusals(rounds: TreeRounds) -> Refusals:
-    """Supernodes that fail: an office is held for a whole round."""
+    """The table of refusals of supernodes that fail: an office is held for a whole round."""
     faults, aggregations = rounds.spec.faults, len(rounds.aggregations)
     rate = None if faults is None else faults.supernode_failure_rate
     yield (rate and aggregations > 1, "faults.supernode_failure_rate", rate,
@@ -109,7 +109,7 @@ def supernode_failure_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def scaffold_refusals(rounds: TreeRounds) -> Refusals:
-    """What SCAFFOLD is refused with in trees, beside `shared_refusals.drift_correction_refusals`."""
+    """The table of refusals of SCAFFOLD in trees, beside `shared_refusals.drift_correction_refusals`."""
     is_scaffold = rounds.spec.training.drift_correction.kind == "scaffold"
     yield (is_scaffold and len(rounds.aggregations) > 1, "training.drift_correction", "scaffold",
            "must be none here: it goes with one aggregation a round, from whose models control variates "
