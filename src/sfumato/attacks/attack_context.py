@@ -79,7 +79,7 @@ class AttackContext:
 
     @property
     def plan(self) -> Plan:
-        """Of the run."""
+        """The plan of the run."""
         return self.attacked.plan
 
     @cached_property
@@ -89,7 +89,7 @@ class AttackContext:
 
     @cached_property
     def layout(self) -> ParameterLayout:
-        """Of the model's flat vector."""
+        """The layout of the model's flat vector."""
         return ParameterLayout.of(self.attacker.model)
 
     @property

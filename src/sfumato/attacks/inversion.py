@@ -199,6 +199,7 @@ class _InversionScorer:
     def _result(
         self, what: str, attack: str, found: Reconstruction, target: InversionTarget, seconds: float
     ) -> InversionResult:
+        """The scores of one attack's reconstruction beside the originals and the baseline's guesses."""
         rows = torch.from_numpy(target.rows)
         images = self._public.pixels(found.images)
         originals, labels = self._public.pixels(self._features[rows]), self._labels[rows]
@@ -224,6 +225,7 @@ class _InversionScorer:
         )
 
     def _scores(self, images: Tensor, originals: Tensor) -> dict[str, FloatArray]:
+        """The scores of ``images`` against ``originals``, by metric."""
         found = {
             name: score(images, originals) for name, score in (("ssim", ssim), ("psnr", psnr), ("mse", mse))
         }
@@ -273,6 +275,7 @@ def _result_and_images(
 
 
 def _all_scores(chosen: Sequence[InversionResult], score: str, *, guess: bool = False) -> FloatArray:
+    """One score of all images of the chosen results; of the baseline's ``guess`` where asked."""
     return np.concatenate([(one.guess_scores if guess else one.scores)[score] for one in chosen])
 
 
@@ -284,6 +287,7 @@ def _mean_scores(chosen: Sequence[InversionResult], *, guess: bool = False) -> d
 
 
 def _summary_row(name: str, ways: Sequence[InversionResult]) -> dict[str, Any]:
+    """The row of an attack in the summary, over all its targets."""
     count = sum(len(way.labels) for way in ways)
     return {
         "attack": name,
@@ -296,6 +300,7 @@ def _summary_row(name: str, ways: Sequence[InversionResult]) -> dict[str, Any]:
 
 
 def _notes(results: Sequence[Sequence[InversionResult]]) -> list[str]:
+    """Sentences on how the results are to be read."""
     notes = [
         "The class-mean baseline is given the true label. The success of an attack is a lower bound on what "
         "can be learned."
@@ -309,6 +314,7 @@ def _notes(results: Sequence[Sequence[InversionResult]]) -> list[str]:
 
 
 def _write_result(run: Path, observer: str, result: dict[str, Any], pictures: dict[str, Tensor]) -> None:
+    """Write the result as JSON and the images as an archive into the run folder."""
     name = f"{ATTACKS_FOLDER}/inversion-{slug(observer)}"
     arrays = {name: part.float().numpy() for name, part in pictures.items()}
     with adding_files(run) as files:

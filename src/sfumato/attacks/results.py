@@ -48,7 +48,7 @@ class AttackMeasurement:
 
     @property
     def exceeds(self) -> bool:
-        """Whether the curve is above the guarantee; wrong with probability at most 0.1 %."""
+        """Whether the curve lies above what the guarantee allows; wrong with probability at most 0.1 %."""
         return self.is_bounded and self.roc.exceeds(epsilon=self.epsilon, delta=self.delta, error=_ERROR)
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,6 +96,7 @@ def write_result(
 
 
 def _notes(found: Sequence[AttackMeasurement]) -> list[str]:
+    """Sentences on how the measurements are to be read."""
     notes = [
         "The success of an attack is a lower bound on what can be learned. Trials of one run share its "
         "models and its noise; the intervals treat them as independent."

@@ -132,6 +132,7 @@ def audit_pair(
 def _attack_on_device(
     plan: Plan, device: int, coalition: tuple[Party, ...], guarantee: Guarantee, trials: int, error: float
 ) -> tuple[LowerBound, OneRun | None]:
+    """The lower bound on ε of a device, from trials of a message with and without it, and of one run."""
     if plan.spec.privacy.clips_examples:
         allowed = "must be update or step to audit a whole device, which has no guarantee with example"
         raise SpecError("privacy.clip.kind", "example", allowed)

@@ -189,5 +189,6 @@ class GroupHarness:
 
 
 def _with_plain_averaging(plan: GroupPlan) -> GroupPlan:
+    """``plan`` without a server optimizer, which only post-processes releases."""
     training = plan.spec.training.model_copy(update={"server": Server()})
     return replace(plan, spec=plan.spec.model_copy(update={"training": training}))

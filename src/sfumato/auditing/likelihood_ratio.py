@@ -128,9 +128,11 @@ def _most_powerful_weights(shift: FloatArray, covariance: FloatArray) -> FloatAr
 
 
 def _fitted_normal(values: FloatArray, least: float) -> tuple[float, float]:
+    """The mean and the standard deviation of ``values``, the latter at least ``least``."""
     return float(values.mean()), max(float(values.std()), least)
 
 
 def _log_density(y: FloatArray, normal: tuple[float, float]) -> FloatArray:
+    """The logarithm of a normal density at ``y``, up to a constant."""
     mean, std = normal
     return np.asarray(-0.5 * ((y - mean) / std) ** 2 - math.log(std))

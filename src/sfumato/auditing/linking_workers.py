@@ -137,6 +137,7 @@ class LinkingMessages:
         self._models = values.clone()
 
     def _messages_of_release(self, release: int, models: Tensor, updates: Tensor) -> Tensor:
+        """The messages of all workers in a release: the unit's sign, and what linking workers pass on."""
         links = self._links
         sent = torch.zeros_like(updates)
         sent[self._is_unit] = self._signs

@@ -160,6 +160,7 @@ def _require_plain_steps(spec: Spec) -> None:
 
 
 def _clip_kind(spec: Spec) -> str:
+    """The kind of clip of the spec; ``update`` where nothing is clipped."""
     return "update" if spec.privacy.clip is None else spec.privacy.clip.kind
 
 

@@ -60,6 +60,7 @@ class _Round:
         undrawn: FloatArray,
         absent: FloatArray,
     ) -> MixtureRatioTest:
+        """A likelihood-ratio test fitted to the round, for records that are drawn or not."""
         other, present = (len(world.chances) for world in listed)
         moved = observation_matrix(self.shifts, keys, other + present)
         shifts = moved[:, :other], moved[:, other:]

@@ -141,6 +141,7 @@ class TreeHarness:
     def _simulate_unit(
         self, number: int, taking_part: bool, signs: Tensor, seed: int, answers: Sequence[Answer]
     ) -> tuple[tuple[Observations, ...], ...]:
+        """Observations of rounds in which the unit takes part with the given signs, or does not."""
         wide = tree_with_dimension(self._plan.at(number), signs.shape[-1])
         plan = self._with_participation(wide, number, seed, taking_part)
         members = [members for _, members in self._coalition_outcomes(number, seed)]
@@ -255,6 +256,7 @@ class TreeHarness:
         discarded: Sequence[Mapping[int, IntArray]],
         unit: int,
     ) -> TreeObserver:
+        """An observer for ``members``, who open masks where enough of them collude."""
         open_nodes = unmasking_nodes(plan.tree, plan.hops, plan.spec.faults, chosen, members)
         summed = [hop != "plain" for hop in plan.hops]
         return TreeObserver(plan.tree, summed, unit, members, open_nodes=open_nodes, discarded_sums=discarded)

@@ -165,6 +165,7 @@ def _fit_tests(
 
 
 def _fitting_part(observed: Observations) -> Observations:
+    """The trials that tests are fitted on, and not scored."""
     return {key: values[:FITTING_TRIALS] for key, values in observed.items()}
 
 

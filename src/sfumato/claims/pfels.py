@@ -34,6 +34,7 @@ def pfels_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
 
 
 def _paper_speaks_of(plan: TreePlan, pair: PairClass) -> bool:
+    """Whether the paper's theorem is about this observer: the public, or an untrusted receiver of the sum."""
     if pair.observer.kind == "node":
         path = plan.tree.paths[plan.tree.leaf_of(pair.unit)]
         own = path[pair.observer.tier] == pair.observer.index
@@ -44,6 +45,7 @@ def _paper_speaks_of(plan: TreePlan, pair: PairClass) -> bool:
 def _claims_of_pair(
     plan: TreePlan, air: AirPlan, pair: PairClass, claimed: float, delta: float
 ) -> Iterator[Claim]:
+    """The claims for one round and for all, for one pair, beside the rigorous ε."""
     neighbours, rounds = plan.spec.privacy.neighbours, plan.spec.training.rounds
     unit, observer = f"device:{pair.unit}", plan.releases.party_name(pair.observer)
     one = plan.releases.after(1).exposures(pair.unit, (pair.observer,))
@@ -78,7 +80,7 @@ def _describe_multipliers(releases: Sequence[Release]) -> str:
 
 
 def _explain_claim(plan: TreePlan, air: AirPlan, exposure: Exposure, what: str, *, hidden: bool) -> str:
-    """What is wrong with the claim, by the errata's numbers (docs/errata.md)."""
+    """A sentence on what is wrong with the claim, by the errata's numbers (docs/errata.md)."""
     domain = 2 * float((air.participants / plan.tree.devices).min())
     assert isinstance(plan.spec.privacy.noise, NoiseByFormula)
     parts = []

@@ -103,6 +103,7 @@ def cheapest_training(
 
 
 def _evaluate(candidate: SpecCandidate, requested: PlanTargets) -> _EvaluatedCandidate:
+    """A candidate with its noise, cost and displacement, not yet compared with others."""
     problem = pose_problem(candidate.spec, requested.targets)
     base = cast("TreePlan", problem.base)
     cost = training_cost(base)
@@ -120,6 +121,7 @@ def _evaluate(candidate: SpecCandidate, requested: PlanTargets) -> _EvaluatedCan
 
 
 def _cost(cost: TrainingCost, minimize: Literal["energy", "delay"]) -> float:
+    """The energy or the delay of ``cost``, whichever is minimised."""
     return cost.energy_j if minimize == "energy" else cost.delay_s
 
 
@@ -150,6 +152,7 @@ def candidates_of(spec: Spec, own: TreePlan) -> Iterator[SpecCandidate]:
 
 
 def _round_lengths(training: Training) -> Iterator[Training]:
+    """The training section with each round length to try; as it is where epochs are counted."""
     if training.local_steps is None:
         yield training  # an epoch is as long as the data; its length cannot be chosen
         return
@@ -168,6 +171,7 @@ def _round_lengths(training: Training) -> Iterator[Training]:
 
 
 def _participations(own: TreePlan) -> Iterator[Participation]:
+    """The kinds of participation to try, of the kind that the spec has."""
     stated, sizes = own.spec.training.participation, own.tree.devices.tolist()
     if isinstance(stated, PoissonParticipation):
         for share in COHORT_SHARES:
@@ -192,6 +196,7 @@ def _participations(own: TreePlan) -> Iterator[Participation]:
 
 
 def _describe_participation(participation: Participation) -> str:
+    """The participation as text for the table of options."""
     match participation:
         case FixedParticipation():
             return ", ".join(map(str, numbers_in(participation.count)))

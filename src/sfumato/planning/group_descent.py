@@ -62,6 +62,7 @@ class _Trial:
 
     @classmethod
     def of(cls, plan: Plan, targets: Sequence[EpsilonTarget]) -> _Trial:
+        """The guarantees of ``plan`` for all ``targets``, those nearest to their limit first."""
         found = [
             (PairTarget(target, pair), row) for target in targets for pair, row in guarantees(plan, target)
         ]
@@ -123,6 +124,7 @@ def _with_noise_scaled(plan: Plan, factor: float) -> Plan:
 
 
 def _noise_of(plan: Plan) -> NoiseBySource:
+    """The noise of ``plan`` by source."""
     noise = plan.spec.privacy.noise
     assert isinstance(noise, NoiseBySource)  # a resolved spec with noise lists its sources
     return noise
@@ -162,12 +164,15 @@ class _Search:
 
     @property
     def sources(self) -> tuple[NoiseSource, ...]:
+        """The sources whose intensities are searched."""
         return self.response.sources
 
     def plan_at(self, intensities: FloatArray) -> Plan:
+        """The plan in which the sources have these intensities."""
         return with_intensities(self.response.base, self.sources, intensities)
 
     def trial_at(self, intensities: FloatArray) -> _Trial:
+        """The guarantees of the plan at these intensities."""
         return _Trial.of(self.plan_at(intensities), self.targets)
 
     def descend(self, start: FloatArray) -> FloatArray:

@@ -47,6 +47,7 @@ def claims_sentence(claims: Sequence[Claim]) -> list[str]:
 
 
 def _counted(claims: Sequence[Claim]) -> str:
+    """A phrase on how many published claims hold."""
     holding = sum(claim.holds for claim in claims)
     verb = "holds" if 1 in (holding, len(claims)) else "hold"
     made = text.pluralise("claim", len(claims))
@@ -131,4 +132,5 @@ def _reasons(claims: Sequence[Claim]) -> str:
 
 
 def _pair(claim: Claim) -> str:
+    """The unit and the observer of a claim as text."""
     return f"{claim.unit} towards {claim.observer}"

@@ -130,6 +130,7 @@ def _cost(
     caption: str,
     cumulative: bool = True,
 ) -> Figure | None:
+    """Curves of some columns of costs over rounds; ``None`` where none was measured."""
     found = [
         (i, one.name, column, one.curve(column, cumulative=cumulative))
         for i, one in enumerate(series)
@@ -196,6 +197,7 @@ def accuracy_vs_cost_figures(series: Sequence[Series]) -> list[Figure]:
 
 
 def _accuracy_vs_cost(series: Sequence[Series], kind: _CostMeasure, score: Headline) -> Figure | None:
+    """A score over one kind of cumulative cost; ``None`` where no run has both."""
     judged = [(i, one) for i, one in enumerate(series) if headline_of(one.first.metrics) == score]
     curves = [(i, one.name, _score_over_cost(one, kind, score)) for i, one in judged]
     curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds)]

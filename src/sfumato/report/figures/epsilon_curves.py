@@ -87,7 +87,7 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
 
 
 def _spent(lines: Sequence[_EpsilonLine]) -> str:
-    """A note where control chose the rounds: the guarantee is the budget, and may be left unspent."""
+    """A note where control chose the rounds: the guarantee is the budget, of which some may be unspent."""
     if not any(line.is_spent for line in lines):
         return ""
     return (

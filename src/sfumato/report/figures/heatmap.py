@@ -60,12 +60,13 @@ def heatmap_figure(
 
 
 def _kinds_of_units(guarantees: Sequence[Guarantee]) -> str:
+    """The kinds of units in the rows as text: ``a device``, ``a record``, or both."""
     kinds = sorted({row.unit_kind for row in guarantees})
     return " or ".join(f"a {kind}" for kind in kinds)
 
 
 def _meaning_of_colours(matrix: Matrix) -> str:
-    """What the colours of cells without a guarantee say."""
+    """A sentence on the colours of cells without a guarantee."""
     trusted = {cell.trusts_all for cell in matrix.cells.values() if cell.epsilon == math.inf}
     if trusted == {True}:
         return ": the observer is trusted with raw updates"
@@ -178,6 +179,7 @@ def _cells(matrix: Matrix, delta: float, colour_of: Callable[[Cell], float | Non
 
 
 def _hover(cell: Cell, title: str, delta: float) -> str:
+    """The text under the pointer at one cell: its ε, its worst pair, and why."""
     worst = cell.guarantees[0]
     facts = [
         f"unit {text.label(text.unit_of(worst))}, observer {text.label(worst.observer)}",
@@ -206,6 +208,7 @@ def _scale_ends(finite: Sequence[float]) -> tuple[float, float]:
 
 
 def _colorbar(low: float, high: float) -> Json:
+    """The legend of the colour scale, whose ends are logarithms of ε."""
     inside = log_ticks(low, high)
     ticks = {"tickvals": [math.log10(s) for s in inside], "ticktext": [tick_label(s) for s in inside]}
     return {"title": {"text": "ε"}, "thickness": 12, "outlinewidth": 0, "len": 1} | ticks

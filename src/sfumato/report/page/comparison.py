@@ -70,6 +70,7 @@ def _differences(series: Sequence[Series]) -> str:
 
 
 def _shown(value: Any) -> str:
+    """A value of a spec as short text."""
     if value is None:
         return "–"
     if value == []:
@@ -84,6 +85,7 @@ def _shown(value: Any) -> str:
 
 
 def _shortened(shown: str) -> str:
+    """``shown``, cut off with … where it is too long for a cell."""
     return shown if len(shown) <= _MOST_LETTERS else f"{shown[: _MOST_LETTERS - 1]}…"
 
 

@@ -64,6 +64,7 @@ def sentence_of_participation(training: Mapping[str, Any]) -> str:
 
 
 def _rounds(training: Mapping[str, Any]) -> str:
+    """Sentences on how many rounds the training has, and who takes part."""
     if training.get("controlled"):
         return (
             "Adaptive control chooses before every round how many local steps it has, how many devices of an "

@@ -236,6 +236,7 @@ def _best_rates(observers: Sequence[ObserverFindings]) -> str:
 
 
 def _pictures(path: Path, document: Mapping[str, Any]) -> Reconstructions:
+    """The images of an inversion and their scores, from the files at ``path``."""
     with np.load(path.with_suffix(".npz"), allow_pickle=False) as file:
         names = [name for name in ("originals", "reconstructions", "guesses") if name in file]
         shown = {name: np.asarray(file[name], dtype=np.float32) for name in names}

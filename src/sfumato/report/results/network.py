@@ -102,6 +102,7 @@ def _trees(spec: Mapping[str, Any], tree: Tree, rounds: int) -> tuple[tuple[int,
 
 
 def _shape(spec: Mapping[str, Any]) -> Tree | GroupNetwork | str:
+    """The tree or the groups of a spec; a sentence on why they cannot be drawn otherwise."""
     try:
         topology = _TOPOLOGY.validate_python(spec["topology"])
         trust, seed = Trust.model_validate(spec.get("trust") or {}), int(spec.get("seed", 0))
@@ -115,6 +116,7 @@ def _shape(spec: Mapping[str, Any]) -> Tree | GroupNetwork | str:
 
 
 def _family(spec: Mapping[str, Any]) -> Family | None:
+    """The family of the spec's topology; ``None`` where it is not known."""
     return family_of_topology(_section(spec, "topology").get("kind"))
 
 
@@ -149,6 +151,7 @@ def _groups(topology: written.GroupTopology) -> Groups:
 
 
 def _noise(spec: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
+    """The multipliers of every owner that adds noise, by the owner's name."""
     sources = _section(_section(spec, "privacy"), "noise").get("sources", ())
     return {
         str(owner): tuple(float(m) for m in source["multipliers"])

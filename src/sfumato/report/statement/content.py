@@ -100,7 +100,7 @@ class RelatedPairs:
 
     @property
     def observer(self) -> str:
-        """The observers in words."""
+        """The observers of these pairs in words."""
         return _observer_in_words(self.worst)
 
     def to_dict(self) -> dict[str, Any]:
@@ -156,11 +156,12 @@ class Statement:
 
     @cached_property
     def _network(self) -> Network:
+        """The network that the spec describes."""
         return read_network(self.spec)
 
     @property
     def units(self) -> dict[str, str]:
-        """What the units are, by kind."""
+        """A description of the units, by kind."""
         kinds = {row.unit_kind for row in self.privacy.guarantees}
         return {kind: what for kind, what in UNITS.items() if kind in kinds}
 
@@ -178,6 +179,7 @@ class Statement:
         return tuple(RelatedPairs(tuple(rows), self._example(rows)) for rows in groups.values())
 
     def _example(self, rows: list[Guarantee]) -> str:
+        """The pair with the largest ε of ``rows`` as text."""
         worst, titled = max(rows, key=lambda row: row.epsilon), self._network.titled
         return f"{unit_of(replace(worst, unit=titled(worst.unit)))} towards {titled(worst.observer)}"
 
@@ -194,7 +196,7 @@ class Statement:
 
     @cached_property
     def noise(self) -> dict[str, Any]:
-        """Who adds how much noise."""
+        """Who adds noise, and its multipliers."""
         return noise_of(self.spec)
 
     @property
@@ -204,7 +206,7 @@ class Statement:
 
     @property
     def hashes(self) -> dict[str, str]:
-        """Of the spec, what it reads, and the files of the run."""
+        """The hashes of the spec, of what it reads, and of the files of the run, by name."""
         inputs = {name: value for name, value in (self.spec.get("hashes") or {}).items() if name != SPEC_HASH}
         return {SPEC_HASH: fingerprint(self.spec), **inputs, **self.files}
 

@@ -35,7 +35,7 @@ def statement_page(statement: Statement) -> str:
 
 
 def _in_short(statement: Statement, delta: str) -> str:
-    """What an auditor has to know first: the ε towards cloud and public, who has none, and the findings."""
+    """HTML for the top: the ε towards cloud and public, who has none, and the findings."""
     said = []
     for row in statement.largest:
         worst = row.worst
@@ -51,6 +51,7 @@ def _in_short(statement: Statement, delta: str) -> str:
 
 
 def _protected(statement: Statement, delta: str) -> str:
+    """HTML on what the units and the neighbouring relation are, and what ε and δ promise."""
     units = " and ".join(f"<b>{text.escape(what)}</b>" for what in statement.units.values())
     meaning = RELATIONS[statement.neighbours]
     return (
@@ -63,6 +64,7 @@ def _protected(statement: Statement, delta: str) -> str:
 
 
 def _largest(statement: Statement, delta: str) -> str:
+    """HTML of the largest ε by unit and observer, with every guarantee folded below."""
     found = sorted(statement.largest, key=lambda row: -row.worst.epsilon)
     finite = [row.largest_finite for row in found]
     columns = {
@@ -147,6 +149,7 @@ def _sites(statement: Statement, delta: str) -> str:
 
 
 def _trust(statement: Statement) -> str:
+    """HTML on who is trusted with raw updates, and how many pairs have no guarantee."""
     if statement.trusted is None:
         return "<p>Trusted parties are not listed: the network depends on data that are not at hand.</p>"
     said = "<p>No aggregator is declared as trusted with raw updates.</p>"
@@ -165,6 +168,7 @@ def _trust(statement: Statement) -> str:
 
 
 def _versions(statement: Statement) -> str:
+    """HTML tables of hashes and of versions of packages."""
     versions = text.html_table(("package", "version"), sorted(statement.versions.items()), caption="Versions")
     named = {"spec": "the resolved spec"}
     hashes = [(named.get(name, name), value) for name, value in statement.hashes.items()]
@@ -173,6 +177,7 @@ def _versions(statement: Statement) -> str:
 
 
 def _signature() -> str:
+    """HTML with a place for a reader to sign."""
     return (
         "<p>I have read this statement. The assumptions about observers, trust and the secrecy of noise hold "
         "for the system that it describes.</p>"
