@@ -34,7 +34,7 @@ class Theorem2:
 
     @classmethod
     def of(cls, plan: GroupPlan) -> Theorem2 | None:
-        """``None`` unless groups are a string and stay one, everybody takes part, and the loss is convex."""
+        """Its claims; ``None`` unless groups stay a string, everybody takes part and the loss is convex."""
         declared = plan.releases
         convex = plan.spec.model is not None and plan.spec.model.kind == "softmax"
         if plan.eras or not convex or any(rate < 1 for rate in declared.rate) or not _is_string(declared):

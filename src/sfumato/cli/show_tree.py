@@ -92,6 +92,7 @@ def _describe_control(control: Control) -> str:
 
 
 def _property_rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
+    """Names and values of the properties of a tree's plan, for the table."""
     from sfumato.radio.channels import Channels
 
     spec, tree = plan.spec, plan.tree
@@ -175,6 +176,7 @@ def _describe_air(plan: TreePlan, air: AirPlan) -> str:
 
 
 def _describe_trusted(plan: TreePlan) -> str:
+    """The trusted aggregators as text, the first few of many."""
     parts = []
     for depth, tier in enumerate(plan.tree.tiers):
         marked = [int(index) for index in tier.trusted.nonzero()[0]]
@@ -187,6 +189,7 @@ def _describe_trusted(plan: TreePlan) -> str:
 
 
 def _describe_round(plan: TreePlan) -> str:
+    """A phrase on after which local steps which tier aggregates."""
     steps: dict[int, list[int]] = {}
     for aggregation in plan.aggregations:
         steps.setdefault(aggregation.tier, []).append(aggregation.step)
@@ -208,6 +211,7 @@ def _describe_round(plan: TreePlan) -> str:
 
 
 def _describe_participation(plan: TreePlan) -> str:
+    """A phrase on how participants are drawn."""
     who = plan.participants
     if who.kind == "poisson":
         return f"every device with probability {who.rate:g}"
@@ -232,6 +236,7 @@ def _describe_added_noise(plan: TreePlan, multipliers: NDArray[Any]) -> str:
 
 
 def _tree_drawing(plan: TreePlan) -> Tree:
+    """The tree drawn for a terminal, with trust and noise at its nodes."""
     from rich.tree import Tree
 
     tree = plan.tree
@@ -263,6 +268,7 @@ def _noisy_devices(plan: TreePlan) -> NDArray[np.int64]:
 
 
 def _level_table(plan: TreePlan) -> Table:
+    """A table with a row for each tier, for trees that are too large to draw."""
     shown = empty_table(
         "party", "number", "trusted", "add noise", "noise", right=("number", "trusted", "add noise")
     )

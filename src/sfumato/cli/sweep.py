@@ -102,6 +102,7 @@ def _line_printer(size: int) -> Callable[[PointProgress], None]:
 
 
 def _print_summary(swept: Sweep) -> None:
+    """Print the table of the points of a sweep, and where its report is."""
     from sfumato.sweeps.grid import short_names
 
     summary = swept.summary()

@@ -85,6 +85,7 @@ def given_rows(source: str, columns: Columns) -> Rows:
 
 
 def _of_arrays(source: str, parts: tuple[Any, ...], columns: Columns) -> Rows:
+    """The rows in arrays that were given in Python."""
     from sfumato.data.arrays import ArrayHeader, array_rows
 
     if columns.task == "next-token" and len(parts) == 1:

@@ -296,12 +296,14 @@ def no_groups(place: str, rule: PartitionRule) -> SpecError:
 
 
 def _refuse_empty(rule: PartitionRule, sizes: IntArray, examples: int) -> None:
+    """Refuse devices without examples, unless the rule allows them."""
     empty = int(np.count_nonzero(sizes == 0))
     if empty and rule.empty_devices == "refuse":
         raise _empty(empty, len(sizes), examples)
 
 
 def _empty(empty: int, parts: int, examples: int) -> SpecError:
+    """The error for devices without examples."""
     return SpecError(
         f"{PLACE}.empty_devices",
         "refuse",

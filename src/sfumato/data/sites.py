@@ -121,6 +121,7 @@ def _names(spec: Spec) -> _Named | None:
 
 
 def _a_device_each(found: tuple[str, ...], devices: int) -> IntArray:
+    """The device of every site, in order; refused where there are not as many."""
     if len(found) != devices:
         allowed = (
             f"the data have {len(found)} sites ({_listed(found)}), the topology {devices} devices: without "
@@ -131,6 +132,7 @@ def _a_device_each(found: tuple[str, ...], devices: int) -> IntArray:
 
 
 def _by_name(found: tuple[str, ...], named: _Named) -> IntArray:
+    """The place of every site, by its name; refused where names do not match."""
     names, what, key = named.names, named.what, named.key
     only_data = [name for name in found if name not in names]
     only_topology = [name for name in names if name not in found]
@@ -165,5 +167,6 @@ def _refuse_other_rules(spec: Spec) -> None:
 
 
 def _listed(names: Sequence[str]) -> str:
+    """The first of ``names`` as text, and how many there are."""
     more = f", ... ({len(names)} in all)" if len(names) > _MOST_LISTED else ""
     return ", ".join(names[:_MOST_LISTED]) + more

@@ -90,6 +90,7 @@ def table_rows(table: ColumnTable, columns: Columns) -> Rows:
 
 
 def _label_names(table: ColumnTable, columns: Columns) -> tuple[str, ...]:
+    """The names of the label columns of a table; none where there is no label."""
     if columns.task == "next-token":
         return ()
     if columns.label is None:
@@ -179,6 +180,7 @@ OPEN_TABLE: Mapping[str, Callable[[Path], ColumnTable]] = {"csv": open_csv, "par
 
 
 def _converted(table: pa.Table, wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
+    """The wanted columns, converted to text or to numbers."""
     import pyarrow as pa
 
     found = {}
@@ -193,6 +195,7 @@ def _converted(table: pa.Table, wanted: Mapping[str, bool | None]) -> Mapping[st
 
 
 def _types(name: object, schema: pa.Schema) -> Mapping[str, pa.DataType]:
+    """The type of every column by its name; refused where two have one name."""
     twice = [column for column in schema.names if schema.names.count(column) > 1]
     if twice:
         raise DataError(f"{name}: two columns are called {twice[0]!r}; every column needs a name of its own")
@@ -252,6 +255,7 @@ def _read_numbers(
 
 
 def _labels(table: ColumnTable, name: str) -> NDArray[Any]:
+    """The values of a label column: whole numbers or text."""
     import pyarrow as pa
 
     column = table.column(name)
@@ -267,6 +271,7 @@ def _labels(table: ColumnTable, name: str) -> NDArray[Any]:
 
 
 def _text(table: ColumnTable, name: str, what: str) -> NDArray[np.str_]:
+    """The texts of a column, none of which may be empty."""
     column = table.column(name, "text")
     _refuse_gap(table, column, name, what)
     texts = np.array([text.strip() for text in column.to_pylist()], dtype=np.str_)
@@ -277,6 +282,7 @@ def _text(table: ColumnTable, name: str, what: str) -> NDArray[np.str_]:
 
 
 def _tested(table: ColumnTable, name: str) -> NDArray[np.bool_]:
+    """Whether each row is tested on, from a column of truth values."""
     texts = _text(table, name, "test set or not").tolist()
     for row, text in enumerate(texts):
         if text.lower() not in _TESTED:
@@ -286,24 +292,28 @@ def _tested(table: ColumnTable, name: str) -> NDArray[np.bool_]:
 
 
 def _refuse_gap(table: ColumnTable, column: pa.ChunkedArray, name: str, what: str) -> None:
+    """Refuse a column with a missing value."""
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy())[0])
         raise DataError(f"{table.name}: row {row + 1:,}, column {name!r}: every row needs a {what}")
 
 
 def _refuse_missing(table: ColumnTable, place: str, name: str) -> None:
+    """Refuse a column that the table does not have."""
     if name not in table.types:
         near = closest(name, table.types)
         raise SpecError(place, name, f"{table.name} has no such column{near}; it has {_listed(table.types)}")
 
 
 def _holds_numbers(kind: pa.DataType) -> bool:
+    """Whether a type of column is numeric."""
     import pyarrow as pa
 
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _is_number(text: str) -> bool:
+    """Whether a text is a number or a usual mark of a missing one."""
     try:
         float(text or "nan")
     except ValueError:
@@ -312,15 +322,18 @@ def _is_number(text: str) -> bool:
 
 
 def _not_a_number(name: str, row: int, column: str, text: str) -> DataError:
+    """The error for a feature that is no number."""
     return DataError(
         f"{name}: row {row + 1:,}, column {column!r}: got {text!r}; every feature must be a number"
     )
 
 
 def _unreadable(path: Path, error: BaseException) -> DataError:
+    """The error for a file that cannot be read as a table."""
     return DataError(f"{path}: cannot be read as a table ({first_line(error)})")
 
 
 def _listed(names: Mapping[str, object] | Sequence[str]) -> str:
+    """The first 20 of ``names`` as text, and how many there are."""
     shown = list(names)[:20]
     return ", ".join(shown) + (f", ... ({len(names)} in all)" if len(names) > 20 else "")

@@ -48,7 +48,7 @@ class Board:
         self._posts.append(data)
 
     def close(self) -> None:
-        """End the open phase; after the last there is none."""
+        """End the open phase and open the next, if there is one."""
         if self.phase is not None:
             self.phase = (
                 None if self.phase is ElectionMessageKind.RECOVER else ElectionMessageKind(self.phase + 1)

@@ -67,7 +67,7 @@ class Reading:
 
     @property
     def silent(self) -> list[int]:
-        """Qualified dealers that did not open their commitment themselves."""
+        """Dealers that qualified and did not open their commitment themselves."""
         return sorted(self.commitments.keys() - self.disqualified - self.reveals.keys())
 
     def fits(self, dealer: int, holder: int, share: int) -> bool:
@@ -76,12 +76,14 @@ class Reading:
         return row is not None and share_hash(self.terms, dealer, holder, share) == row[0]
 
     def _admit_key(self, who: int, payload: bytes) -> None:
+        """Keep a public key, which nobody may have posted before."""
         key = messages.decode_key(payload)
         points = map(agreement_point, self.keys.values())
         require(agreement_point(key) not in points, f"party {who}: a public key was posted twice")
         self.keys[who] = key
 
     def _admit_commitment(self, who: int, payload: bytes) -> None:
+        """Keep a commitment with a share for every other party."""
         commitment = messages.decode_commitment(payload)
         require(who in self.keys, f"party {who}: a commitment without a key")
         others = self.keys.keys() - {who}
@@ -92,6 +94,7 @@ class Reading:
         self.commitments[who] = commitment
 
     def _admit_complaint(self, who: int, payload: bytes) -> None:
+        """Keep complaints about dealers, of whom the party must hold a share."""
         dealers = set(messages.decode_shares(payload))
         for dealer in dealers:
             held = dealer in self.commitments and who in self.commitments[dealer].shares
@@ -99,6 +102,7 @@ class Reading:
         self.complaints[who] = dealers
 
     def _admit_answer(self, who: int, payload: bytes) -> None:
+        """Keep a dealer's answers to complaints, which must be the shares it hashed."""
         dealt = messages.decode_shares(payload)
         for holder, share in dealt.items():
             require(
@@ -109,6 +113,7 @@ class Reading:
         self.answers[who] = dealt
 
     def _admit_vouch(self, who: int, payload: bytes) -> None:
+        """Keep a digest of the board, which must be the reader's own."""
         vouched = messages.decode_key(payload)
         if not self._digest:
             self._digest = board_digest(self.terms, self.before_vouching)
@@ -117,6 +122,7 @@ class Reading:
         self.vouches[who] = vouched
 
     def _admit_reveal(self, who: int, payload: bytes) -> None:
+        """Keep a nonce, which must open the party's commitment."""
         nonce = messages.decode_key(payload)
         require(who in self.commitments, f"party {who} reveals, and committed to nothing")
         if not opens(self.terms, who, self.commitments[who], nonce):
@@ -124,6 +130,7 @@ class Reading:
         self.reveals[who] = nonce
 
     def _admit_recovery(self, who: int, payload: bytes) -> None:
+        """Keep shares of silent dealers, which must be the ones they hashed."""
         held = messages.decode_shares(payload)
         for dealer, share in held.items():
             if not self.fits(dealer, who, share):

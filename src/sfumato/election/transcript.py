@@ -69,7 +69,7 @@ def read(
 
 
 def require_quorum(terms: ElectionTerms, frames: Iterable[Frame], expected: bytes) -> None:
-    """Enough parties saw the same board.
+    """Refuse an election in which fewer than the quorum vouched for the same board.
 
     Raises:
         NotAgreedError: too few.

@@ -101,6 +101,7 @@ def account_setting(setting: EditedSpec) -> AccountedSetting:
 
 @lru_cache(maxsize=_KEPT)
 def _account(setting: str) -> AccountedSetting:
+    """The account of a setting, which is JSON of an `EditedSpec`."""
     spec = EditedSpec.from_json(setting).spec()
     report = account(spec)
     resolved: Mapping[str, Any] = report.plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -108,6 +109,7 @@ def _account(setting: str) -> AccountedSetting:
 
 
 def _owner(owner: str) -> str:
+    """The owner of a noise source in words."""
     party, _, devices = owner.partition("/")
     if not devices:
         return party
@@ -116,6 +118,7 @@ def _owner(owner: str) -> str:
 
 
 def _levels(shape: Tree | GroupNetwork | str, count: int) -> list[str]:
+    """The names of the ``count`` levels at which a source adds noise."""
     if isinstance(shape, Tree) and count == shape.depth:
         return ["global aggregations", *(f"{tier.name} aggregations" for tier in shape.tiers[1:])]
     return [f"level {level}" for level in range(count)]

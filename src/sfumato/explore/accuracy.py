@@ -60,6 +60,7 @@ def finished_runs(folder: Path) -> tuple[FinishedRun, ...]:
 
 
 def _changed(path: Path) -> int:
+    """When the file was last changed, in nanoseconds; 0 where it is not there."""
     try:
         return path.stat().st_mtime_ns
     except OSError:
@@ -68,6 +69,7 @@ def _changed(path: Path) -> int:
 
 @lru_cache(maxsize=2 * _MOST_RUNS)
 def _read(folder: Path, changed: int) -> FinishedRun | None:
+    """The finished run in ``folder`` with its accuracy; ``None`` where there is none."""
     try:
         run = load_run(folder)
         if not run.finished:
@@ -176,10 +178,12 @@ def _runs_on_both_sides(near: Sequence[NearRun]) -> Iterator[str]:
 
 
 def _is_number(value: object) -> bool:
+    """Whether ``value`` is a number, and no truth value."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _differences_said(different: Mapping[str, tuple[Any, Any]]) -> str:
+    """A phrase on the keys in which two specs differ."""
     named = [f"{key} {_shown(theirs)} instead of {_shown(ours)}" for key, (theirs, ours) in different.items()]
     if len(named) > _MOST_KEYS:
         named = [*named[:_MOST_KEYS], f"{len(named) - _MOST_KEYS} more keys that differ"]
@@ -187,6 +191,7 @@ def _differences_said(different: Mapping[str, tuple[Any, Any]]) -> str:
 
 
 def _shown(value: object) -> str:
+    """A value of a spec as short text."""
     if value is None:
         return "not set"
     shown = f"{value:g}" if isinstance(value, float) else str(value)

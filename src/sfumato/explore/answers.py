@@ -88,6 +88,7 @@ def refused(problem: str) -> dict[str, Any]:
 
 
 def _no_updates(outputs: dict[str, Any]) -> dict[str, Any]:
+    """A value for every output that leaves it as it is."""
     return {key: _no_updates(one) if isinstance(one, dict) else no_update for key, one in outputs.items()}
 
 
@@ -116,6 +117,7 @@ def _shown_controls(setting: EditedSpec) -> dict[str, Any]:
 
 
 def _of_control(one: InputControl | None) -> dict[str, Any]:
+    """The outputs of one control of the page; hidden where the spec has none."""
     if one is None:
         return {"number": None, "slider": None, "label": "", "hidden": True}
     return {"number": one.value, "slider": one.position, "label": one.label, "hidden": False}

@@ -154,6 +154,7 @@ def _register_drawings(app: Dash) -> None:
 
 
 def _register_kept(app: Dash) -> None:
+    """Register what the buttons to keep and to forget a setting do."""
     outputs = Output("kept", "data"), Output("forget", "hidden"), Output("return", "hidden")
     inputs = Input("keep", "n_clicks"), Input("forget", "n_clicks"), State("setting", "data")
 

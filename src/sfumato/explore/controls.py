@@ -62,6 +62,7 @@ def controls_of(spec: Spec) -> dict[str, InputControl]:
 
 
 def _noise(spec: Spec) -> Iterator[InputControl]:
+    """The control for the noise: a target of ε, an ε of a formula, or a multiplier."""
     noise = spec.privacy.noise
     if spec.protocol in WITHOUT_NOISE:
         return
@@ -78,6 +79,7 @@ def _noise(spec: Spec) -> Iterator[InputControl]:
 
 
 def _training(spec: Spec) -> Iterator[InputControl]:
+    """The controls for rounds and batch size."""
     training = spec.training
     high = max(100.0, 10.0 ** math.ceil(math.log10(4 * training.rounds)))
     yield InputControl("rounds", "training.rounds", "rounds", training.rounds, 1, high, whole=True)

@@ -146,6 +146,7 @@ def choices_of(setting: EditedSpec) -> Choices:
 
 
 def _changed(setting: EditedSpec, choices: Choices, slider: tuple[str, float] | None) -> EditedSpec:
+    """``setting`` with the choices made on the page."""
     accounted = account_setting(setting)
     spec, changed = accounted.spec, setting
     controls = controls_of(spec)

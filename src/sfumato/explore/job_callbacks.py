@@ -65,6 +65,7 @@ def register_jobs(app: Dash, jobs: Jobs) -> None:
 
 
 def _nothing() -> dict[str, Any]:
+    """The outputs of the page where no run was started."""
     return {
         "said": "", "figures": {}, "hidden": True, "accuracy": "", "epsilon": "", "link": "",
         "no_stop": True, "busy": False, "busy_pilot": False, "idle": True,

@@ -154,6 +154,7 @@ class Jobs:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _start(self, spec: Spec, what: str, rounds: int) -> StartedRun:
+        """Start a run or a pilot in a process of its own, if none is running."""
         with self._one:
             if any(job.state == "running" for job in self._jobs.values()):
                 raise RunError("another run is not finished: stop it, or wait for its end")

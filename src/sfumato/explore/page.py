@@ -63,6 +63,7 @@ def layout(setting: EditedSpec, heading: str) -> Any:
 
 
 def _changes() -> Any:
+    """The section of the page where a setting is changed."""
     return html.Section([
         html.H2("Change the setting"),
         _group("Trusted with raw updates", "trust-label", [
@@ -104,6 +105,7 @@ def _control(name: str) -> Any:
 
 
 def _figures() -> list[Any]:
+    """The sections of the page with the network, the heatmap and the costs."""
     return [
         html.P(id="summary", role="status", **{"aria-live": "polite"}),
         html.Section([
@@ -155,6 +157,7 @@ def _graph(name: str) -> Any:
 
 
 def _text(name: str, label: str) -> Any:
+    """A labelled text input."""
     return html.Div(
         [html.Label(label, htmlFor=name), dcc.Input(id=name, type="text", debounce=True, value="")],
         className="control",
@@ -162,6 +165,7 @@ def _text(name: str, label: str) -> Any:
 
 
 def _compare() -> Any:
+    """The section of the page that keeps a setting to compare with."""
     return html.Section([
         html.H2("Two settings side by side"),
         html.P("Keep this setting, then change it: the figures of both are drawn on one colour scale."),
@@ -173,6 +177,7 @@ def _compare() -> Any:
 
 
 def _accuracy() -> Any:
+    """The section of the page with an estimate of accuracy, and a pilot."""
     return html.Section([
         html.H2("Accuracy"),
         html.Div(id="estimate"),
@@ -186,6 +191,7 @@ def _accuracy() -> Any:
 
 
 def _use() -> Any:
+    """The section of the page that saves or runs the setting."""
     return html.Section([
         html.H2("Use the setting"),
         html.P(

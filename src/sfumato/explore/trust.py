@@ -56,6 +56,7 @@ def aggregators(accounted: AccountedSetting) -> tuple[Aggregator, ...]:
 
 
 def _labelled(name: str, title: str) -> str:
+    """A party's title with its name behind, where they differ."""
     return name if title == name else f"{title} ({name})"
 
 

@@ -28,6 +28,7 @@ def epsilon_said(value: float) -> str:
 
 
 def _short(value: float) -> str:
+    """An ε as text, or ``no guarantee``."""
     return "no guarantee" if value == math.inf else text.epsilon(value)
 
 
@@ -68,6 +69,7 @@ def cost_rows(accounted: AccountedSetting) -> list[tuple[str, str]]:
 
 
 def _costs(accounted: AccountedSetting, cost: TrainingCost) -> Iterator[tuple[str, str]]:
+    """Names and values of the costs of a round: energy, delay and bytes."""
     document = accounted.spec.model_dump(mode="json")
     if stated_radio(document) is not None:
         at_most = ", at most" if cost.energy_is_bound else ""
@@ -139,6 +141,7 @@ def differences(kept: AccountedSetting, now: AccountedSetting) -> list[str]:
 
 
 def _trusted_titles(accounted: AccountedSetting) -> list[str]:
+    """The titles of the trusted aggregators."""
     return [accounted.network.titled(one.name) for one in aggregators(accounted) if one.trusted]
 
 
@@ -161,6 +164,7 @@ def changed_keys(before: Spec, now: Spec) -> list[str]:
 
 
 def _value(value: Any) -> str:
+    """A value of a spec as short text."""
     if value is None:
         return "not set"
     shown = str(value) if not isinstance(value, bool) else str(value).lower()

@@ -49,6 +49,7 @@ def with_graph(spec: Spec, graph: Any) -> Spec:
 
 
 def _tree(graph: nx.Graph) -> dict[str, Any]:
+    """The ``topology`` section of a directed graph that is a tree."""
     if not len(graph) or not nx.is_tree(graph):
         raise SpecError(_PLACE, f"{len(graph):,} nodes", "must be a tree: connected, without a cycle")
     if graph.is_directed():
@@ -76,6 +77,7 @@ def _tree(graph: nx.Graph) -> dict[str, Any]:
 
 
 def _site(tree: nx.DiGraph, node: Hashable, devices: set[Any]) -> dict[str, Any]:
+    """The site of ``node`` with all that is below it, as a topology lists it."""
     below = list(tree.successors(node))
     if below[0] in devices:
         return {"name": str(node), "devices": len(below)}

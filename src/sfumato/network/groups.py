@@ -351,6 +351,7 @@ def _require_few(memberships: int, place: str = "topology.groups") -> None:
 
 
 def _starts(workers: int, count: int) -> list[int]:
+    """The first worker of every group, and one past the last, where ``workers`` are divided evenly."""
     if count > workers:
         raise SpecError("topology.groups", count, f"must be at most {workers}, the number of workers")
     return [group * workers // count for group in range(count + 1)]

@@ -86,6 +86,7 @@ def read_distances(path: Path) -> tuple[float, ...]:
 
 
 def _distance(text: str, place: str) -> float:
+    """A distance in metres that a file gives, checked."""
     try:
         found = float(text)
     except ValueError:
@@ -103,4 +104,5 @@ def _without(hashes: Mapping[str, str]) -> dict[str, str]:
 
 
 def _hash(file: str, place: str) -> str:
+    """The SHA-256 of a file."""
     return hashlib.sha256(read_bytes(Path(file), place=place)).hexdigest()

@@ -82,6 +82,7 @@ class Tree(TreeShape):
 
     @cached_property
     def _sites(self) -> dict[str, tuple[int, int]]:
+        """The tier and the index of every named site."""
         return {
             label: (depth, index)
             for depth, tier in enumerate(self.tiers)
@@ -90,6 +91,7 @@ class Tree(TreeShape):
 
     @cached_property
     def _titles(self) -> dict[str, str]:
+        """The names that the topology gives, by kind and number of the party."""
         sites = {self.node_name(*where): label for label, where in self._sites.items()}
         devices = {f"device:{number}": name for number, name in enumerate(self.device_names)}
         records = {f"record:{number}": f"record:{name}" for number, name in enumerate(self.device_names)}
@@ -273,6 +275,7 @@ def trust_as_written(tree: Tree, trust: written.Trust) -> written.Trust:
 
 
 def _trusted_edges(tree: Tree, trust: written.Trust, seed: int) -> list[int]:
+    """The trusted edges, ascending: those listed, or a share drawn with the seed."""
     edges = tree.tiers[-1].size
     if isinstance(trust.trusted_edges, tuple):
         for edge in trust.trusted_edges:

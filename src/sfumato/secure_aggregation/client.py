@@ -199,9 +199,11 @@ class Client:
 
     @property
     def _wary(self) -> bool:
+        """Whether the server may be malicious, so that consents are asked for."""
         return self._terms.threat_model == "malicious"
 
     def _open(self, data: bytes, expected: MessageKind) -> Frame:
+        """The frame of the server's message, checked to be of the kind that this party waits for."""
         frame = open_frame(
             data,
             session=self._terms.session,
@@ -215,6 +217,7 @@ class Client:
         return frame
 
     def _accept(self, frame: Frame, following: MessageKind | None) -> None:
+        """Note that a message was taken in; the next must be of the kind ``following``."""
         self._claim(frame.kind, frame.payload)
         self._seen.add((frame.kind, frame.sender))
         self._expected = following
@@ -238,9 +241,11 @@ class Client:
         )
 
     def _send(self, kind: MessageKind, payload: bytes, recipient: int = SERVER) -> bytes:
+        """A signed message of this party as bytes."""
         return seal_frame(Frame(kind, self._terms.session, self.number, recipient, payload), self._identity)
 
     def _require_shares(self, count: int) -> None:
+        """Refuse to go on where fewer than the share threshold of the neighbourhood are there."""
         if count < self._terms.share_threshold:
             raise errors.BelowThresholdError(
                 f"party {self.number}: {count} of its neighbourhood are there;"
@@ -248,6 +253,7 @@ class Client:
             )
 
     def _sealing_key(self, other: Advertisement, sender: int, recipient: int) -> bytes:
+        """The key of the box that one party seals for another in the round of shares."""
         mine, theirs = self._sealing.public, other.sealing
         first, second = (mine, theirs) if sender == self.number else (theirs, mine)
         return derive(
@@ -258,6 +264,7 @@ class Client:
         )
 
     def _associated(self, sender: int, recipient: int) -> bytes:
+        """What a sealed box is bound to: the session, the kind of message and both parties."""
         return (
             self._terms.session
             + bytes([MessageKind.SHARES])
@@ -266,6 +273,7 @@ class Client:
         )
 
     def _read_survivors(self, data: bytes, following: MessageKind | None) -> tuple[int, ...]:
+        """The server's list of survivors, checked to hold enough parties and this one."""
         try:
             frame = self._open(data, MessageKind.SURVIVORS)
         except errors.DuplicateMessageError:

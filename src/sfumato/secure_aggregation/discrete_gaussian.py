@@ -52,6 +52,7 @@ def sample(size: int, std: float, stream: KeyStream, *, margin: float = _MARGIN)
 
 
 def _propose(count: int, std: float, stream: KeyStream, margin: float) -> npt.NDArray[np.int64]:
+    """Draws by rejection from the staircase: the accepted ones of ``count`` proposals."""
     block_bits, weights, cumulative = _staircase(std)
     total = int(cumulative[-1])
     picks = stream.words(count) // np.uint64((1 << 64) // total)  # equally many words for every pick

@@ -187,7 +187,7 @@ class PayloadReader:
         return value
 
     def end(self) -> None:
-        """Nothing may be left."""
+        """Refuse a payload of which something is left."""
         require(self._at == len(self._data), f"{len(self._data) - self._at} bytes after the end of a payload")
 
 

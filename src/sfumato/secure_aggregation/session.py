@@ -47,7 +47,7 @@ class SessionOutcome:
 
 
 def untouched(_phase: Phase, _party: int, _upwards: bool, data: bytes) -> Sequence[bytes]:
-    """A wire that delivers everything once."""
+    """A wire that delivers every message once, as it is."""
     return [data]
 
 
@@ -102,7 +102,7 @@ class _Run:
         self._server_seconds = time.perf_counter() - started
 
     def to_the_end(self, drop: Mapping[Phase, Collection[int]]) -> SessionOutcome:
-        """Phase after phase, with who falls silent before each."""
+        """The outcome of all phases; ``drop`` says who falls silent before each."""
         silent: set[int] = set()
         inbox: Mapping[int, bytes] = dict.fromkeys(range(self._terms.parties), b"")
         while self._server.phase is not Phase.DONE:
@@ -144,6 +144,7 @@ class _Run:
         return found
 
     def _answer(self, phase: Phase, party: int, data: bytes) -> bytes:
+        """The answer of ``party`` to the server's message of a phase."""
         if phase is Phase.ADVERTISE:
             client = Client(party, self._terms, self._identities[party], self._entropy(party))
             self._clients[party] = client
@@ -156,6 +157,7 @@ class _Run:
         return client.consent(data) if phase is Phase.CONSENT else client.unmask(data)
 
     def _send(self, phase: Phase, party: int, reply: bytes) -> None:
+        """Put a party's reply on the wire to the server, and count its bytes and time."""
         self._up[party] += len(reply)
         for data in self._wire(phase, party, True, reply):
             started = time.perf_counter()

@@ -141,7 +141,7 @@ class ObserverFindings:
         return bool(self.curves) or self.reconstructions is not None
 
     def best(self, level: str) -> float:
-        """The largest true-positive rate at 1 % false positives; NaN where none was measured."""
+        """The largest true-positive rate on ``level`` at 1 % false positives; NaN where none was measured."""
         return max((curve.found for curve in self.curves if curve.level == level), default=math.nan)
 
 

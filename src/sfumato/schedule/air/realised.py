@@ -106,6 +106,7 @@ class RealisedChannels:
         return self._largest_over_devices(each, alike)
 
     def _largest_over_devices(self, each: FloatArray, alike: IntArray) -> tuple[float, int]:
+        """The largest sum of ``each`` over the rounds a device took part in, and how many these were."""
         first = self.plan.tree.first_device
         best, times = 0.0, 0
         for leaf in alike:
