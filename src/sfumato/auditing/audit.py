@@ -98,7 +98,7 @@ def audit(
 def audit_pair(
     plan: Plan, unit: str, observer: str, *, trials: int = TRIALS, error: float = ERROR
 ) -> AuditedPair:
-    """Attack one unit as one observer or coalition.
+    """The lower bound on ε of one unit towards one observer or coalition, beside the guarantee.
 
     Args:
         plan: the plan that is audited.
@@ -143,7 +143,7 @@ def _attack_on_device(
 def _attack_on_record(
     plan: Plan, device: int, coalition: tuple[Party, ...], guarantee: Guarantee, trials: int, error: float
 ) -> tuple[LowerBound, OneRun | None]:
-    """With Poisson mini-batches the record's own draws are played; else it counts as in every message."""
+    """The lower bound on ε of one record, with its own draws where mini-batches are Poisson."""
     bound = guarantee.bounds[guarantee.bound]
     hidden = guarantee.bound != "flow"  # the observer does not receive all that the device trains from
     scores = family_of(plan.spec).audit_record(plan, device, coalition, bound.neighbours, hidden, trials)
@@ -162,7 +162,7 @@ def _attack_on_messages(
     trials: int,
     error: float,
 ) -> tuple[LowerBound, OneRun | None]:
-    """A target whose every message differs between the two worlds."""
+    """The lower bound on ε of a target whose every message differs between the two worlds."""
     delta, seed = plan.spec.privacy.delta, plan.spec.seed
     harness = family_of(plan.spec).audit(plan, protected[1], coalition)
     passed_on = harness.scores_through_others(neighbours, trials=trials, seed=seed)

@@ -163,7 +163,7 @@ def epsilon_refuted_by_guesses(
 def epsilon_from_scores(
     scores: npt.ArrayLike, put_in: npt.ArrayLike, *, delta: float, error: float, shares: int = 10
 ) -> float:
-    """The bound from one score per canary, larger if the canary was likely in: the best of several cuts.
+    """The lower bound on ε from one score for each canary: the best of several cuts.
 
     The highest scores are guessed to be in and as many of the lowest to be out. ``error`` is divided by the
     number of cuts that are tried, so that the best bound may be reported.

@@ -114,7 +114,7 @@ def fit_test(
 
 
 def _most_powerful_weights(shift: FloatArray, covariance: FloatArray) -> FloatArray:
-    """w; if the shift has a component in directions without noise, only that component."""
+    """The weights of the most powerful linear test; only directions without noise, if the shift has any."""
     size = np.sqrt(np.diag(covariance)) + np.abs(shift)
     if not np.abs(shift).max(initial=0.0) > _NO_NOISE * size.max(initial=0.0):
         return np.zeros_like(shift)

@@ -65,7 +65,7 @@ class Links:
 
     @classmethod
     def of(cls, plan: GroupPlan, unit: int) -> Links:
-        """What the data of ``unit`` can reach through others, step by step."""
+        """The links through which the data of ``unit`` can reach others, step by step."""
         groups = plan.groups
         workers = groups.members
         of_seat = np.repeat(np.arange(groups.count), groups.sizes)
@@ -123,14 +123,14 @@ class LinkingMessages:
         self._bounds = torch.from_numpy(bounds).float()
 
     def messages_by_release(self) -> Iterator[Answer]:
-        """One for every release."""
+        """An answer for every release: what workers send, given the models before it."""
         return (partial(self._messages_of_release, release) for release in range(self._plan.release_count))
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Nothing is learned from single messages."""
+        """Ignore single messages, from which nothing is learned."""
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Nothing is learned from sums without noise."""
+        """Ignore sums without noise, from which nothing is learned."""
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
         """Keep every group's model, which its own workers know."""

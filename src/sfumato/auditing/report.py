@@ -57,7 +57,7 @@ class AuditedPair:
 
     @property
     def holds(self) -> bool:
-        """Whether the attack did not refute the guarantee."""
+        """Whether the lower bound does not exceed the guaranteed ε."""
         return self.lower.epsilon <= self.upper * (1 + _ROUNDING)
 
     def to_dict(self) -> dict[str, Any]:

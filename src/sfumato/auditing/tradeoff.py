@@ -148,7 +148,7 @@ class GaussianMixtureCurves:
         return false @ self.probabilities, hits @ self.probabilities
 
     def estimated_mu(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """The bound itself."""
+        """The bound on μ that rates ``[t]`` give; it is quick enough to be its own estimate."""
         return self.mu_lower(hit_rates, false_rates)
 
     def epsilon(self, mu: float, *, delta: float) -> float:
@@ -202,7 +202,7 @@ class ComposedCurves:
         return cls((GaussianTerm(1.0, rounds, Sampling.poisson(rate)),))
 
     def estimated_mu(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """As if it were one Gaussian."""
+        """A quick estimate of μ, as if all terms were one Gaussian."""
         return GaussianMixtureCurves.gaussian().mu_lower(hit_rates, false_rates)
 
     def mu_lower(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:

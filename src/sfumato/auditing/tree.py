@@ -158,7 +158,7 @@ class TreeHarness:
         return tuple((of_unit,) for of_unit in observed)
 
     def scores_through_others(self, neighbours: Neighbours, *, trials: int, seed: int) -> None:
-        """Messages of the unit reach every observer of a tree, in an average at least."""
+        """``None``: in a tree every observer receives the unit's message, in an average at least."""
 
     def _coalition_outcomes(self, number: int, seed: int) -> list[tuple[float, tuple[Party, ...]]]:
         """The coalition with the offices that its members may hold in a round, with probabilities."""
@@ -278,7 +278,7 @@ class TreeHarness:
         return float((bounds / plan.weights_of(devices)).min()) * plan.message_scale(number)
 
     def _update_of_others(self, number: int) -> float:
-        """What all others send: nothing; under remove the opposite of the unit's update.
+        """The update of all other devices: 0; under remove the opposite of the unit's update.
 
         Under remove a denominator that depends on the unit changes the weight of all others.
         """

@@ -170,6 +170,6 @@ def _fitting_part(observed: Observations) -> Observations:
 
 
 def observation_matrix(observed: Observations, keys: tuple[ObservationKey, ...], trials: int) -> FloatArray:
-    """``[d, trials]``; zeros for what was not sent."""
+    """The observations under ``keys`` as a matrix ``[d, trials]``; zeros for what was not sent."""
     silence = np.zeros(trials)
     return np.array([observed.get(key, silence) for key in keys]).reshape(len(keys), trials)

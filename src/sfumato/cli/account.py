@@ -116,7 +116,7 @@ UNITS = {"device": "a device (all its data)", "record": "a record (any one examp
 
 
 def _describe_units(rows: Sequence[Guarantee]) -> list[str]:
-    """What the units of ``rows`` are."""
+    """Sentences on what the units of ``rows`` are."""
     kinds = {row.unit_kind for row in rows}
     return [what for kind, what in UNITS.items() if kind in kinds]
 

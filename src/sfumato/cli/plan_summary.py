@@ -23,7 +23,7 @@ class PlanSummary(Protocol):
 
     @property
     def legend(self) -> str:
-        """What the signs in the drawing mean."""
+        """A sentence on what the signs in the drawing mean."""
 
     def rows(self) -> Iterable[tuple[str, str]]:
         """Names and values of the plan's properties."""

@@ -86,7 +86,7 @@ def sweep(
 
 
 def _line_printer(size: int) -> Callable[[PointProgress], None]:
-    """Prints a line for each of ``size`` runs that is finished."""
+    """A callback that prints a line for each of ``size`` runs that is finished."""
     from sfumato.sweeps.sweep_progress import title_of_point
 
     over = 0

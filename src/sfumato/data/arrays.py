@@ -69,7 +69,7 @@ def open_npz(path: Path, columns: Columns) -> tuple[Rows, Rows | None]:
 
 
 def _label_of(columns: Columns) -> str | None:
-    """The array of labels; next tokens need none."""
+    """The name of the array of labels; ``None`` where next tokens are predicted."""
     if columns.task == "next-token":
         return None
     if isinstance(columns.label, tuple):

@@ -45,7 +45,7 @@ class DatasetFacts:
 
     @property
     def outputs(self) -> int:
-        """How many numbers a model gives for an example, or for a token of one."""
+        """The number of outputs of a model for an example, or for a token of one."""
         return self.classes if self.targets is None else self.targets
 
 

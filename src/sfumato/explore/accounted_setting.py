@@ -51,7 +51,7 @@ class AccountedSetting:
 
     @cached_property
     def noise(self) -> list[NoiseRow]:
-        """Who adds how much noise."""
+        """The rows of who adds how much noise."""
         step = self.report.plan.spec.privacy.step_noise
         if step:
             return [NoiseRow("every device", "every local step", step)]
@@ -69,14 +69,14 @@ class AccountedSetting:
 
     @cached_property
     def cost(self) -> TrainingCost | str:
-        """What all rounds together are expected to cost, or why that is not known before a run."""
+        """The expected cost of all rounds, or a sentence on why it is not known before a run."""
         try:
             return training_cost(self.report.plan)
         except SpecError as error:
             return f"{error.place}: {error.allowed}"
 
     def pair(self, unit: str, observer: str) -> Guarantee:
-        """What ``account --unit UNIT --observer OBSERVER`` says.
+        """The guarantee that ``account --unit UNIT --observer OBSERVER`` gives.
 
         Raises:
             SpecError: no such party, or a coalition that contains the unit.

@@ -83,7 +83,7 @@ def _read(folder: Path, changed: int) -> FinishedRun | None:
 
 
 def estimate(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> list[str]:
-    """What ``runs`` say about the accuracy of a setting, in sentences that name the runs."""
+    """Sentences on the accuracy to expect of a setting, by ``runs``, which they name."""
     near = sorted(
         _runs_of_same_data(accounted, runs), key=lambda one: (len(one.different), str(one.run.folder))
     )
@@ -102,7 +102,7 @@ def estimate(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> list[s
 
 
 def _mean_over_seeds_said(same: Sequence[FinishedRun]) -> str:
-    """The mean over seeds: several runs of one seed are no more than one."""
+    """The mean accuracy over seeds as text: several runs of one seed count once."""
     of_seed: dict[str, list[float]] = {}
     for run in same:
         of_seed.setdefault(str(run.spec.seed), []).append(run.accuracy)
@@ -134,7 +134,7 @@ def _runs_of_same_data(accounted: AccountedSetting, runs: Sequence[FinishedRun])
 
 
 def _pilots_said(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Iterator[str]:
-    """Runs of the first rounds of the setting, with the noise that all of its rounds need."""
+    """Sentences on pilots: runs of the first rounds of the setting, with the noise of all rounds."""
     planned = accounted.report.plan.spec
     for run in runs:
         if run.spec.privacy.noise.kind != "sources" or run.spec.training.rounds >= planned.training.rounds:
@@ -159,7 +159,7 @@ def _as_requested(spec: Spec) -> Spec:
 
 
 def _runs_on_both_sides(near: Sequence[NearRun]) -> Iterator[str]:
-    """For every number in which runs on both sides differ from the setting, and in nothing else."""
+    """Sentences on each number in which runs on both sides differ from the setting, and in nothing else."""
     sides: dict[str, list[tuple[float, float, FinishedRun]]] = {}
     for one in near:
         if len(one.different) == 1:

@@ -55,7 +55,7 @@ FIGURES = {
 
 
 def controls(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
-    """What the controls show after a change; where it was wrong, they keep what was typed.
+    """The outputs of the controls after a change; where it was wrong, they keep what was typed.
 
     Args:
         found: the setting after the change.
@@ -82,7 +82,7 @@ def controls(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def refused(problem: str) -> dict[str, Any]:
-    """What the controls show where what the browser sent cannot be used: the problem, and nothing new."""
+    """The outputs of the controls where the browser sent what cannot be used: the problem only."""
     news: dict[str, Any] = _no_updates(CONTROLS)
     return news | {"problem": problem, "no_problem": False, "shown": "old"}
 
@@ -96,7 +96,7 @@ _TYPED = ("trusted", "participation")
 
 
 def _shown_controls(setting: EditedSpec) -> dict[str, Any]:
-    """What the controls show of a setting."""
+    """The outputs of the controls for a setting."""
     accounted = account_setting(setting)
     note, kind, numbers = (
         unchangeable(accounted),

@@ -48,7 +48,7 @@ def register(app: Dash, runs: Path) -> None:
 
 
 def _register_edit(app: Dash) -> None:
-    """Everything that changes the setting; controls and figures follow it in one answer."""
+    """Register the callback of everything that changes the setting: controls and figures in one answer."""
     inputs = {
         "clicked": Input("network", "clickData"),
         "buttons": {name: Input(name, "n_clicks") for name in _BUTTONS},
@@ -103,7 +103,7 @@ def _require_values_of_the_page(given: dict[str, Any]) -> None:
 
 
 def cause_of(triggered: Iterable[str]) -> str:
-    """Which event an answer is to: Dash puts those that come during an answer together.
+    """The name of the event that an answer is to, of those that Dash put together.
 
     Values of inputs are applied whatever the event is. So a button comes first, which replaces them, then a
     click on the drawing, then a slider.
@@ -143,7 +143,7 @@ def _edited(setting: EditedSpec, kept: EditedSpec | None, cause: str, given: dic
 
 
 def _register_drawings(app: Dash) -> None:
-    """The browser draws the figures, so that it can do so again in other colours."""
+    """Register the drawing of figures in the browser, which can repeat it in other colours."""
     for name in page.GRAPHS:
         store = "live-figures" if name.endswith("curve") else "figures"
         app.clientside_callback(

@@ -38,7 +38,7 @@ class InputControl:
 
     @property
     def position(self) -> int:
-        """Where the slider stands, from 0 to `STEPS`, on a logarithmic scale."""
+        """The position of the slider, from 0 to `STEPS` on a logarithmic scale."""
         inside = min(max(self.value, self.low), self.high)
         return round(STEPS * math.log(inside / self.low) / math.log(self.high / self.low))
 

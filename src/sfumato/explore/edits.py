@@ -25,7 +25,7 @@ class PageSpelling(PythonSpelling):
     """How messages on the page name what a person entered: ``training.rounds``, the key of the spec."""
 
     def argument(self, argument: Argument) -> str:
-        """The key, or where there is none the name."""
+        """The key of an argument, or its name where it has none."""
         return argument.key or super().argument(argument)
 
 
@@ -66,7 +66,7 @@ class EditResult:
 def with_choices(
     setting: EditedSpec, choices: Choices, slider: tuple[str, float] | None = None
 ) -> EditResult:
-    """``setting`` as the controls say; as it was where the spec would be wrong.
+    """The setting with the choices of the controls; as it was where the spec would be wrong.
 
     Args:
         setting: before.
@@ -83,7 +83,7 @@ def with_choices(
 
 @spelled_by(PageSpelling())
 def with_click(setting: EditedSpec, choices: Choices, party: str, mode: str) -> EditResult:
-    """What a click on a party in the drawing does.
+    """The setting and the choices after a click on a party in the drawing.
 
     Args:
         setting: before.
@@ -131,7 +131,7 @@ def planned(setting: EditedSpec, targets: str) -> EditResult:
 
 
 def choices_of(setting: EditedSpec) -> Choices:
-    """What the controls show of a setting; its first unit, and a coalition of the cloud or an aggregator."""
+    """The choices that the controls begin with: the first unit, and a coalition of an aggregator."""
     accounted = account_setting(setting)
     shown = not unchangeable(accounted)
     observers = [row.observer for row in accounted.report.guarantees]

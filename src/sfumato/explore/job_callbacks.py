@@ -73,7 +73,7 @@ def _nothing() -> dict[str, Any]:
 
 
 def _followed(job: StartedRun) -> dict[str, Any]:
-    """How far a run is. Its state is read before its files, so that the last of them are shown too."""
+    """The outputs of the page about a run: how far it is, and its curves."""
     running = job.state == "running"
     said = job.said()
     accuracy, epsilon, rounds = curves(job)

@@ -53,7 +53,7 @@ class StartedRun:
 
     @property
     def state(self) -> State:
-        """How far it is."""
+        """The state of the run: running, finished, stopped or failed."""
         status = self.process.poll()
         if status is None:
             return "running"

@@ -85,13 +85,13 @@ def _changes() -> Any:
 
 
 def _group(title: str, name: str, children: Sequence[Any]) -> Any:
-    """Boxes under a heading, which screen readers say with them."""
+    """A group of inputs under a heading, which screen readers say with them."""
     heading = html.P(title, id=name, className="legend")
     return html.Div([heading, *children], role="group", className="group", **{"aria-labelledby": name})
 
 
 def _control(name: str) -> Any:
-    """A number that can be typed, and a slider for the mouse beside it."""
+    """An input for a number, and a slider beside it."""
     return html.Div([
         html.Label(id=f"{name}-label", htmlFor=f"{name}-number"),
         html.Div([
@@ -236,10 +236,10 @@ def dash_table(
 
 
 def tiles(rows: Sequence[tuple[str, str]]) -> list[Any]:
-    """Figures with their names."""
+    """The terms and values of a description list."""
     return [html.Div([html.Dt(name), html.Dd(value)]) for name, value in rows]
 
 
 def lines(sentences: Sequence[str]) -> list[Any]:
-    """The entries of a list."""
+    """The entries of an HTML list, one for each sentence."""
     return [html.Li(sentence) for sentence in sentences]

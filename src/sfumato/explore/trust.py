@@ -66,7 +66,7 @@ def trusted_names(accounted: AccountedSetting) -> set[str]:
 
 
 def unchangeable(accounted: AccountedSetting) -> str:
-    """Why trust cannot be changed here; empty where it can."""
+    """The reason why trust cannot be changed here; empty where it can."""
     if accounted.spec.protocol in WITHOUT_TRUST:
         return f"Protocol {accounted.spec.protocol} trusts nobody: whom the spec trusts makes no difference."
     if accounted.spec.trust.from_ is not None:
@@ -111,7 +111,7 @@ def toggled(setting: EditedSpec, accounted: AccountedSetting, name: str) -> Edit
 
 
 def _in_tree(setting: EditedSpec, resolved: Spec, tree: Tree, names: Set[str]) -> EditedSpec:
-    """The trust section says it all: what the sites of the topology say of trust is taken out of them."""
+    """The setting with a trust section that names all; what sites say of trust is taken out."""
     tiers = tuple(
         replace(tier, trusted=np.array([tree.node_name(depth, i) in names for i in range(tier.size)]))
         for depth, tier in enumerate(tree.tiers)
@@ -129,6 +129,6 @@ def _in_tree(setting: EditedSpec, resolved: Spec, tree: Tree, names: Set[str]) -
 
 
 def _distrusted(site: Site) -> Site:
-    """A site, and all below it, without trust."""
+    """A site, and all sites below it, without trust."""
     below = None if site.sites is None else tuple(map(_distrusted, site.sites))
     return site.model_copy(update={"trusted": False, "sites": below})

@@ -96,7 +96,7 @@ def heatmap_as_table(accounted: AccountedSetting) -> tuple[list[str], list[list[
 
 
 def asked(accounted: AccountedSetting, unit: str, observers: str) -> str:
-    """What a coalition learns at most about a unit, or what is wrong with the question."""
+    """A sentence on what a coalition learns at most about a unit, or on what is wrong with the question."""
     if not unit.strip() or not observers.strip():
         return "Name a unit and at least one observer."
     try:
@@ -115,7 +115,7 @@ def coalition_said(accounted: AccountedSetting, row: Guarantee) -> str:
 
 
 def differences(kept: AccountedSetting, now: AccountedSetting) -> list[str]:
-    """How the setting differs from the kept one: what was changed, and what became of ε and costs."""
+    """Sentences on how the setting differs from the kept one, in spec, ε and costs."""
     said = [*_trust(kept, now), *changed_keys(kept.spec, now.spec)]
     if not said:
         return ["The settings are the same."]
@@ -146,7 +146,7 @@ def _trusted_titles(accounted: AccountedSetting) -> list[str]:
 
 
 def _trust(kept: AccountedSetting, now: AccountedSetting) -> Iterator[str]:
-    """Whom the two settings trust, where that differs."""
+    """Sentences on whom the two settings trust, where that differs."""
     before, after = map(_trusted_titles, (kept, now))
     if before != after:
         old, new = (text.join_names(names, 8) or "nobody" for names in (before, after))

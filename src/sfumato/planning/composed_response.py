@@ -176,5 +176,5 @@ def record_response(charge: RecordCharge, probed: Sequence[RecordCharge], delta:
 
 
 def _sensitivity_unit(term: GaussianTerm, total: float) -> float:
-    """What μ² of a term is over that of its releases: a sampling has its own unit of sensitivity."""
+    """The factor from the μ² of a term's releases to that of the term: a sampling has a unit of its own."""
     return 1.0 if term.multiplier == 0 else 1.0 / (term.multiplier**2 * total)

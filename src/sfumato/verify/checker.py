@@ -44,7 +44,7 @@ class CheckOutcome:
 
 
 def check_run(folder: Path) -> CheckOutcome:
-    """Check everything in a run folder.
+    """The outcome of checking everything in a run folder.
 
     Raises:
         NoRunError: there is no run in the folder.
@@ -75,7 +75,7 @@ def check_run(folder: Path) -> CheckOutcome:
 
 
 def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: CheckOutcome) -> Iterator[str]:
-    """Everything that does not hold in the documents of a run; counts rows and bounds in ``outcome``."""
+    """Every mismatch in the documents of a run; counts rows and bounds in ``outcome``."""
     if ledger.get("kind") == "tiered":  # so versions up to 0.2 called it
         ledger = {**ledger, "kind": "tree"}
     no_rule = "ledger.json: this checker has no rule for"
@@ -112,7 +112,7 @@ def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: CheckOut
 
 
 def _unit_problems(spec: Json, privacy: Json, facts: Facts) -> Iterator[str]:
-    """Where rows are not about the units of the spec, or do not stand for every pair once."""
+    """Mismatches in which units the rows are about, and how many pairs they stand for."""
     rows, raw = privacy["guarantees"], privacy.get("raw_to_trusted_edge")
     if raw is not None and isinstance(facts, CheckedGroups):
         of = {"devices": facts.raw_workers, "of": facts.workers}
@@ -135,7 +135,7 @@ def _unit_problems(spec: Json, privacy: Json, facts: Facts) -> Iterator[str]:
 
 
 def list_unchecked(spec: Json, privacy: Json, ledger: Json) -> list[str]:
-    """What the folder states that no certificate covers."""
+    """Names of what the folder states and no certificate covers."""
     rows = privacy["guarantees"]
     stated = {
         "claims of papers and the figures beside them": privacy.get("claims"),

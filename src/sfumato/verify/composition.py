@@ -195,13 +195,13 @@ def epsilon_by_integral(losses: Sequence[EqualReleaseLosses], delta: float, inte
 
 
 def _log_sum(logs: Array) -> float:
-    """Logarithm of the sum of exponentials."""
+    """The logarithm of the sum of exponentials of ``logs``."""
     top = float(logs.max())
     return top + math.log(float(np.exp(logs - top).sum()))
 
 
 def _minimum(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    """Where a function of one variable is about smallest, and its value there."""
+    """The place and the value of the minimum of a function of one variable, about."""
     found = optimize.minimize_scalar(
         function, bounds=(low, high), method="bounded", options={"xatol": 0.02, "maxiter": 40}
     )

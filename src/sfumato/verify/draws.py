@@ -26,7 +26,7 @@ class Draw:
 
     @property
     def kind(self) -> str:
-        """all, poisson, fixed."""
+        """The kind of draw: all, poisson or fixed."""
         return str(self.sampling.get("kind", "all"))
 
     @property
@@ -83,7 +83,7 @@ def read_draw(draw: Json, table: Sequence[Json]) -> Draw:
 
 
 def sensitivity(own: float, others: float, relation: str, divides_by_drawn: bool) -> float:
-    """How far a release moves at most: by the unit's own contribution, and by what others pass on."""
+    """The most that a release can move: by the unit's own contribution, and by what others pass on."""
     twice = relation == "replace" or (relation == "remove" and divides_by_drawn)
     return own * (2 if twice else 1) + others
 
@@ -95,7 +95,7 @@ def stated_sensitivity(release: Json, relation: str) -> float:
 
 
 def squared_ratio(moves: float, variance: float) -> float:
-    """(sensitivity / noise std)²."""
+    """The squared ratio of sensitivity to noise, from a sensitivity and a variance."""
     if moves == 0:
         return 0.0
     return moves**2 / variance if variance > 0 else math.inf
@@ -214,7 +214,7 @@ def stated_term(term: Json) -> Event:
 
 
 def _visible_mixture(square: float, count: int, sampling: Json) -> Event:
-    """A draw whose noise depends on who else is drawn: by the shares of the largest sensitivity over noise.
+    """The event of a draw whose noise depends on who else is drawn, from the certificate's shares.
 
     What the probabilities lack to 1, the rounds without noise, tells nothing here: it is charged as failure.
     """

@@ -31,7 +31,7 @@ def zone_that_may_elect(facts: CheckedTree, coalition: Sequence[Party]) -> Elect
 
 
 def election_problems(bound: CertifiedBound, facts: CheckedTree, zone: ElectableZone) -> Iterator[str]:
-    """How the certificate of an observer that may be elected differs from what the facts require.
+    """Mismatches in the certificate of an observer that may be elected.
 
     It may state the outcomes of a round's election (``chances``), what a term of office adds (``elections``),
     or charge every round as one in office, which is what whoever is elected meets at most.
@@ -59,7 +59,7 @@ def election_problems(bound: CertifiedBound, facts: CheckedTree, zone: Electable
 
 
 def _term_of_office_problems(bound: CertifiedBound, facts: CheckedTree, zone: ElectableZone) -> Iterator[str]:
-    """The same of a certificate that charges rounds out of office, and what a term of office adds."""
+    """Mismatches in a certificate that charges rounds out of office, and what a term of office adds."""
     table, unit, coalition, rounds = (
         bound.table,
         bound.unit,

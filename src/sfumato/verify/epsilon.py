@@ -170,7 +170,7 @@ def _is_symmetric(term: Event) -> bool:
 
 
 def _with_least_noise(term: Event) -> Event:
-    """A visible mixture as if there were always least noise, unless each of its draws is told by itself."""
+    """A visible mixture with its least noise in every round, unless each of its draws is told."""
     inner = {rate for _, ratio, rate, *_ in term.detail if ratio > 0} if term.kind == "visible" else set()
     if term.kind != "visible" or term.rate == 1 or (1.0 in inner and len(inner) > 1):
         return term
@@ -179,7 +179,7 @@ def _with_least_noise(term: Event) -> Event:
 
 
 def _loss_range(term: Event) -> float:
-    """How far the losses of one release reach."""
+    """A bound on the absolute privacy loss of one release."""
     return float(term.square + 2 * TAIL * term.mu)
 
 
@@ -194,7 +194,7 @@ def merge_equal_terms(terms: Iterable[Event]) -> list[Event]:
 
 
 def epsilon_problems(cert: Json, terms: tuple[Event, ...], failure: float, delta: float) -> Iterator[str]:
-    """Where a stated ε is below the recomputed one, or further above it than rounding explains."""
+    """Mismatches where a stated ε is below the recomputed one, or above it by more than rounding."""
     stated, method = read.figure(cert["epsilon"]), str(cert["method"])
     if method not in STATED_ABOVE:
         raise UnknownKindError(f"method: this checker has no rule for the kind {method!r}")

@@ -34,5 +34,5 @@ class CertifiedBound(NamedTuple):
     is_record: bool
 
     def exposure_problems(self) -> list[str]:
-        """How its exposed set differs from what the facts require."""
+        """Mismatches between the bound's exposed set and what the facts require."""
         return [*self.facts.exposure_problems(self.name, self.cert, self.draws, self.unit, self.coalition)]

@@ -21,7 +21,7 @@ class CheckedGroups(CheckedGroupStructure):
     """Overlapping groups, and the releases that a coalition meets in them."""
 
     def charged_sums(self, unit: int, exposed: Sequence[int]) -> tuple[Counter[Any], Counter[Any]]:
-        """Sums to charge where the first releases of each group are exposed, step by step.
+        """The sums to charge where the first ``exposed`` releases of each group are exposed, counted.
 
         A hidden model holds the unit's data once the unit, or a worker that started from such a model, was in
         its group. A worker starts from its own group's model, or, at a merging step, from those of all its
@@ -92,7 +92,7 @@ class CheckedGroups(CheckedGroupStructure):
         self, row: tuple[int, int, bool, int], seen: Sequence[int], coalition: Sequence[Party],
         *, composed: bool = False,
     ) -> list[tuple[ExpectedRelease, Json, int]]:  # fmt: skip
-        """What a charged sum amounts to towards the coalition: releases, their draw, and how many of each."""
+        """The releases of a charged sum towards the coalition, each with its draw and how often."""
         group, era, own, linking = row
         members = [i for kind, _, i in coalition if kind == "device"]
         size = int(self.inside[era][:, group].sum())
@@ -172,7 +172,7 @@ class CheckedGroups(CheckedGroupStructure):
         self, parts: Sequence[Json], table: Sequence[Json], exposed: Sequence[int], unit: int,
         coalition: Sequence[Party], gaussian: bool,
     ) -> Iterator[str]:  # fmt: skip
-        """Whether more noise is counted behind a record's releases than there is (clipped examples)."""
+        """Mismatches where more noise is counted behind a record's releases than there is."""
         left: dict[tuple[str, str], list[tuple[float, int]]] = {}
         for row, count in self.charged_sums(unit, exposed)[0].items():
             for release, _, times in self.releases(
@@ -198,7 +198,7 @@ class CheckedGroups(CheckedGroupStructure):
     def exposure_problems(
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
-        """How the exposed set of a bound differs from what the facts require."""
+        """Mismatches between the exposed set of a bound and what the facts require."""
         if any(draw.drawn_noise for draw in draws):
             yield "drawn noise: counts for nothing in groups"
         exposed = read.counts(cert["exposed_releases_per_group"]).tolist()
@@ -236,7 +236,7 @@ class CheckedGroups(CheckedGroupStructure):
 def _group_problems(
     key: Any, stated: Sequence[Draw], wanted: Sequence[tuple[ExpectedRelease, Json, int]]
 ) -> Iterator[str]:
-    """One kind of sum: how often it is charged, and by what; over eras, the least favourable counts."""
+    """Mismatches in how often one kind of sum is charged, and by which releases."""
     total, least = sum(draw.count for draw in stated), sum(count for *_, count in wanted)
     if total != least:
         yield f"exposed set: {key[0][0]}, {key[0][1]}: charged {total} times; must be {least}"

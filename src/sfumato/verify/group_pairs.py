@@ -73,7 +73,7 @@ class CheckedGroupPairs:
         return self._charges[key]
 
     def _charge_upstream(self, unit: int, observer: Party) -> Any:
-        """What is charged if everything upstream of the observer is exposed."""
+        """A key of what is charged if everything upstream of the observer is exposed."""
         facts, found = self.facts, Counter[Any]()
         seen = facts.received_releases([observer])
         exposed = facts.releases_upstream(unit, seen)

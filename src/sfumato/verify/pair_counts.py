@@ -19,7 +19,7 @@ from sfumato.verify.tree_pairs import CheckedTreePairs
 def pair_problems(
     rows: Sequence[Json], facts: Facts, relation: str, sites: Mapping[int, str]
 ) -> Iterator[str]:
-    """Where the rows about one kind of unit do not stand for every pair as often as there are such pairs."""
+    """Mismatches in how often the rows about one kind of unit stand for each pair."""
     if isinstance(facts, CheckedMovingTree):
         moving = CheckedMovingPairs(facts, relation)
         yield from moving.problems(rows)
@@ -52,7 +52,7 @@ def _record_rate_and_site_problems(
     pairs: CheckedTreePairs | CheckedGroupPairs | CheckedMovingPairs,
     sites: Mapping[int, str],
 ) -> Iterator[str]:
-    """Where rows about one kind of pairs stand for a unit with a larger ε than theirs, or leave a site out.
+    """Mismatches where rows stand for a unit with a larger ε than theirs, or leave a site out.
 
     Such pairs differ in how often the records of their devices are drawn. None has a larger ε than its row if
     at least as many as lie above any row are stood for by rows above it.

@@ -18,7 +18,7 @@ from sfumato.verify.tree_exposures import CheckedTree
 
 
 def record_problems(bound: CertifiedBound) -> Iterator[str]:
-    """Whether a record is charged by draws that the facts have, on the releases of the flow bound."""
+    """Mismatches between a record's charge and the draws and releases that the facts give."""
     record, facts = bound.cert["record"], bound.facts
     batches = (facts.eras[0] if isinstance(facts, CheckedMovingTree) else facts).ledger.get("batches")
     if batches is None or bound.name != "flow" or bound.spec.get("control"):
@@ -50,7 +50,7 @@ def _parts_by_era(parts: Sequence[Json], sizes: Sequence[int]) -> Iterator[list[
 def _part_problems(
     bound: CertifiedBound, facts: CheckedTree | CheckedGroups, parts: Sequence[Json]
 ) -> Iterator[str]:
-    """Whether the parts of a record's charge are what the releases of one tree, or of groups, amount to."""
+    """Mismatches between the parts of a record's charge and the releases of one tree, or of groups."""
     batches, table, unit = facts.ledger["batches"], bound.table, bound.unit
     if multiplier := read.figure(batches["noise_at_steps"]):
         yield from _noised_step_problems(parts, table, multiplier, facts, unit)
@@ -96,7 +96,7 @@ def has_gaussian_law(spec: Json) -> bool:
 
 
 def _release_hash(release: Json) -> int:
-    """Equal for releases of one name, vector and sensitivity."""
+    """A number that is equal for releases of one name, vector and sensitivity."""
     own = read.figure(release["own_sensitivity"])
     return hash((release["name"], release["vector"], own, read.figure(release["propagated_sensitivity"])))
 
@@ -113,7 +113,7 @@ class _ReleaseOfRecord(NamedTuple):
     def problems(
         self, parts: Sequence[Json], table: Sequence[Json], limit: tuple[int, float] | None
     ) -> Iterator[str]:
-        """How the draws of records behind the release are claimed to move it less than they may.
+        """Mismatches where draws of records are claimed to move a release less than they may.
 
         Where gradients of examples are clipped, ``limit`` says how many a step has, and how likely more.
         """
@@ -168,7 +168,7 @@ def _noised_step_problems(
     facts: CheckedTree | CheckedGroups,
     unit: int,
 ) -> Iterator[str]:
-    """Noise at local steps: the device's own, in every one of its steps."""
+    """Mismatches in the noise at local steps: the device's own, in each of its steps."""
     ledger, rounds = facts.ledger, read.count(facts.ledger["rounds"])
     leaf = facts.leaf_of(unit) if isinstance(facts, CheckedTree) else 0
     steps = [len(one) for one in moved_shares(ledger["batches"], leaf)[0]]
@@ -191,7 +191,7 @@ def _noised_step_problems(
 def hidden_start_problems(
     parts: Sequence[Json], facts: CheckedGroups, exposed: Sequence[int], unit: int, table: Sequence[Json]
 ) -> Iterator[str]:
-    """Where the unit starts from models of which one is hidden, its record counts as drawn."""
+    """Mismatches where the unit starts from hidden models, and its record must count as drawn."""
     _, unknown = facts.charged_sums(unit, exposed)
     for (group, _), least in unknown.items():
         sure = sum(

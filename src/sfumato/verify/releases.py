@@ -36,7 +36,7 @@ class ExpectedRelease(NamedTuple):
 
 
 def release_problems(stated: Json, wanted: ExpectedRelease) -> Iterator[str]:
-    """How a stated release claims more protection than the facts give."""
+    """Mismatches where a stated release claims more protection than the facts give."""
     what = f"{wanted.name}, {wanted.vector}"
     if (stated["name"], stated["vector"]) != (wanted.name, wanted.vector):
         yield f"exposed set: it has {stated['name']}, {stated['vector']}; the observer meets {what}"
@@ -65,7 +65,7 @@ def release_problems(stated: Json, wanted: ExpectedRelease) -> Iterator[str]:
 
 
 def sampling_problems(stated: Draw, wanted: Json, count: int, ratio: float = 1.0) -> Iterator[str]:
-    """How a stated draw differs from that of the facts, which happens ``count`` times."""
+    """Mismatches between a stated draw and that of the facts, which happens ``count`` times."""
     if stated.count != count:
         yield f"draw: stated {stated.count} times; it happens {count} times"
     defaults = {"kind": "all", "rate": 1.0, "hidden": True, "population": 0, "sample": 0}

@@ -32,7 +32,7 @@ SAME_COST = 1e-5
 
 
 def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequence[Json]) -> Iterator[str]:
-    """What does not hold in one row and its certificate."""
+    """Mismatches in one row of privacy.json and its certificate."""
     relation = spec["privacy"].get("neighbours", "zero-out")
     yield from mismatch_of("relation", cert["relation"], relation)
     if (cert["unit"], cert["observer"]) != (row["unit"], row["observer"]):
@@ -80,7 +80,7 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
 
 
 def _stated_epsilon_problems(row: Json) -> Iterator[str]:
-    """Where ε of a row is not that of its bound, the smallest one, and the largest of its range."""
+    """Mismatches where a row's ε is not the smallest of its bounds, and the largest of its range."""
     stated, named = read.figure(row["epsilon"]), row["bounds"][row["bound"]]["epsilon"]
     best = min(read.figure(bound["epsilon"]) for bound in row["bounds"].values())
     if not nearly_equal(stated, read.figure(named)):
@@ -92,7 +92,7 @@ def _stated_epsilon_problems(row: Json) -> Iterator[str]:
 
 
 def _observer_kind_problems(row: Json, facts: Facts, unit: int, coalition: Sequence[Party]) -> Iterator[str]:
-    """Where a row says for programs that its observer is placed otherwise than the facts say."""
+    """Mismatches in the relation that a row states for its observer."""
     (kind, tier, _), near = coalition[0], facts.is_near(unit, coalition[0])
     wanted = ("own-edge" if near else "other-edge") if tier else "cloud"
     if kind in ("public", "device"):
@@ -105,7 +105,7 @@ def _observer_kind_problems(row: Json, facts: Facts, unit: int, coalition: Seque
 def _gap_problems(
     stated: Json, facts: Facts, unit: int, coalition: Sequence[Party], name: str, relation: str
 ) -> Iterator[str]:
-    """Whether a set is further from the cheapest one than its bound says.
+    """Mismatches where an exposed set is further from the cheapest one than its bound says.
 
     Every other set that may be charged shows how far at least: `is_gap_checked` says where all are tried.
     """
@@ -140,7 +140,7 @@ def is_gap_checked(row: Json, facts: Facts) -> bool:
 
 
 def _bound_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
-    """The exposed set, the charge and ε of one bound of a row."""
+    """Mismatches in the exposed set, the charge and the ε of one bound of a row."""
     cert, draws, facts, zone = bound.cert, bound.draws, bound.facts, None
     released = sum(draw.count * len(draw.releases) for draw in draws)
     if isinstance(facts, CheckedTree) and read.figure(facts.ledger["elections_per_round"]):
@@ -171,7 +171,7 @@ def _bound_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
 
 
 def _charge_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
-    """Whether the terms of a bound follow from its releases, and ε from the terms."""
+    """Mismatches between a bound's terms and its releases, and between its ε and its terms."""
     cert, draws, table = bound.cert, bound.draws, bound.table
     stated = tuple(stated_term(term) for term in cert["terms"])
     require_known_kinds(stated)

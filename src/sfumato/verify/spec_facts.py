@@ -14,7 +14,7 @@ from sfumato.verify.tree_exposures import CheckedTree
 
 
 def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """Where ``ledger.json`` says something else than ``spec.yaml`` determines."""
+    """Mismatches between ``ledger.json`` and what ``spec.yaml`` determines."""
     yield from optimizer_problems(spec, in_tree=ledger["kind"] in ("tree", "moving"))
     if ledger["kind"] == "moving":
         yield from _moving_tree_problems(spec, ledger)
@@ -31,7 +31,7 @@ def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
 
 
 def optimizer_problems(spec: Json, *, in_tree: bool) -> Iterator[str]:
-    """Adam and weight decay at local steps, where bounds of messages rest on plain steps."""
+    """Mismatches where Adam or weight decay is used though bounds of messages rest on plain steps."""
     training, privacy = spec["training"], spec["privacy"]
     optimizer, decay = training.get("optimizer") or "sgd", read.figure(training.get("weight_decay") or 0.0)
     adam = (optimizer if isinstance(optimizer, str) else optimizer["kind"]) != "sgd"
@@ -48,7 +48,7 @@ def optimizer_problems(spec: Json, *, in_tree: bool) -> Iterator[str]:
 
 
 def noise_law_and_batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """The law of the noise, and how devices draw their batches."""
+    """Mismatches in the law of the noise, and in how devices draw their batches."""
     training, privacy = spec["training"], spec["privacy"]
     mechanism, clip = privacy.get("mechanism") or {}, privacy.get("clip") or {}
     other_law = (mechanism and mechanism.get("law", "other") != "gaussian") or clip.get("kind") == "example"
@@ -64,7 +64,7 @@ def noise_law_and_batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
 
 
 def _moving_tree_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """Where the eras of ``ledger.json`` are not those of ``spec.yaml``."""
+    """Mismatches between the eras of ``ledger.json`` and those of ``spec.yaml``."""
     eras, held = eras_in_spec(spec), ledger["eras"]
     for key in ("batches", "elections_per_round", "noise_not_composed", "steps"):
         if key in ledger:

@@ -18,7 +18,7 @@ from sfumato.verify.spec_settings import (
 
 
 def group_spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """Where the facts of overlapping groups are not those of the spec."""
+    """Mismatches between the facts of overlapping groups and the spec."""
     topology, training, clip = spec["topology"], spec["training"], spec["privacy"].get("clip") or {}
     listed, part, bare = groups_in_spec(topology), training["participation"], ledger["kind"] == "ms-fedavg"
     groups, workers = len(listed), 1 + max(max(group) for group in listed)
@@ -43,7 +43,7 @@ def group_spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
 def _session_problems(
     spec: Json, ledger: Json, structures: Sequence[Sequence[Sequence[int]]], rates: Sequence[float]
 ) -> Iterator[str]:
-    """Numbers of workers drawn, and the thresholds of secure aggregation and of messages that are lost."""
+    """Mismatches in the numbers of workers drawn and in the thresholds of sessions and lost messages."""
     part = spec["training"]["participation"]
     transport = (spec.get("transport") or {}).get("devices_to_master", "plain")
     yield from unlike_spec("transport", ledger["transport"], transport)
@@ -67,7 +67,7 @@ def _session_problems(
 
 
 def _group_noise_problems(spec: Json, ledger: Json, groups: int) -> Iterator[str]:
-    """The multiplier of every group, and whether its master or its workers add the noise."""
+    """Mismatches in the multiplier of every group, and in who adds its noise."""
     sources = spec["privacy"]["noise"].get("sources") or () if ledger["kind"] != "ms-fedavg" else ()
     wanted, by = np.zeros(groups), ["master" if one else "devices" for one in _trusted_masters(spec, groups)]
     owners = [(owner, source["multipliers"][0]) for source in sources for owner in source["owners"]]
@@ -86,7 +86,7 @@ def _group_noise_problems(spec: Json, ledger: Json, groups: int) -> Iterator[str
 
 
 def _trusted_masters(spec: Json, groups: int) -> list[bool]:
-    """Of every master whether it is trusted: all are where the spec names none."""
+    """Whether each master is trusted; all are where the spec names none."""
     trust = spec.get("trust") or {}
     listed, named = trust.get("trusted_aggregators"), trust.get("trusted") or []
     if listed is None and not named:

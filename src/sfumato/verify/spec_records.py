@@ -15,7 +15,7 @@ from sfumato.verify.spec_tree import aggregations_of_round, reach_of_steps
 
 
 def record_rate_problems(spec: Json, rates: Array) -> Iterator[str]:
-    """Record rates that are not the batch over the examples that spec.yaml gives a device."""
+    """Mismatches between record rates and the batch over the examples that the spec gives a device."""
     sizes, _ = examples_held(spec)
     batch = read.count(spec["training"]["batch_size"])
     if sizes is not None:
@@ -29,7 +29,7 @@ def record_rate_problems(spec: Json, rates: Array) -> Iterator[str]:
 
 
 def batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """How far a record moves a message that is first drawn at one of its local steps."""
+    """Mismatches in how far a record moves a message that it is first drawn into at some local step."""
     training, clip = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
     batches, momentum = ledger["batches"], training.get("momentum", 0.0)
     rates, tree = read.figures(batches["rate_per_device"]), ledger["kind"] == "tree"
@@ -82,7 +82,7 @@ def most_records_of_a_device(spec: Json, rates: Array) -> int:
 
 
 def _max_batch_problems(batch_size: int, max_batch: int, excess: float, most: int) -> Iterator[str]:
-    """Whether a step has so many gradients at most, but for the chance stated (Chernoff's bound)."""
+    """Mismatches in the most gradients of a step, and the chance of more (Chernoff's bound)."""
     if max_batch >= most:
         return
     above = max_batch > batch_size
@@ -93,7 +93,7 @@ def _max_batch_problems(batch_size: int, max_batch: int, excess: float, most: in
 
 
 def moved_shares(batches: Json, leaf: int) -> tuple[list[tuple[float, ...]], list[tuple[float, ...]]]:
-    """How much of each message moves by the first step that the record is in: zeroed out, and replaced."""
+    """The share of each message that moves by the step a record is first in: zeroed out, and replaced."""
     found = []
     for name in ("moved_share_by_first_step", "moved_share_by_first_step_replaced"):
         listed = batches[f"{name}_per_leaf"][leaf] if f"{name}_per_leaf" in batches else batches[name]

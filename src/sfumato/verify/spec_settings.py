@@ -62,7 +62,7 @@ def worker_count(topology: Json) -> int:
 
 
 def unlike_spec(name: str, held: Any, wanted: Any) -> Iterator[str]:
-    """A mismatch where ``ledger.json`` holds another value than spec.yaml gives."""
+    """A mismatch where ``ledger.json`` holds another value than the spec gives."""
     if isinstance(held, bool) or isinstance(wanted, str | bool):
         same = held == wanted
     else:
@@ -115,7 +115,7 @@ def one_per_edge(value: Any, edges: int) -> list[int]:
 
 
 def trusted_edges(spec: Json, leaves: int) -> npt.NDArray[np.bool_]:
-    """Which edges under a cloud are trusted, in all rounds."""
+    """Whether each edge under a cloud is trusted, in all rounds."""
     trust, found = spec.get("trust") or {}, np.zeros(leaves, dtype=np.bool_)
     sites = spec["topology"].get("sites") or ()
     for place, site in enumerate(sites):

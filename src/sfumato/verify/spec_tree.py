@@ -27,7 +27,7 @@ from sfumato.verify.tree_exposures import CheckedTree
 
 
 def tree_spec_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
-    """Where the facts of a tree, or of one era of it, are not those of the spec."""
+    """Mismatches between the facts of a tree, or of one era of it, and the spec."""
     yield from _shape_problems(spec["topology"], tree, era)
     yield from _class_problems(spec, tree, era)
     yield from _participation_problems(spec, tree)
@@ -44,7 +44,7 @@ def tree_spec_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) ->
 
 
 def _shape_problems(topology: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
-    """Tiers, who is under whom, and the devices of every leaf."""
+    """Mismatches in the tiers, in who is under whom, and in the devices of every leaf."""
     names, parents, devices = tree_shape(topology)
     if era is not None:
         devices = np.bincount(era.places, minlength=len(devices)).tolist()
@@ -57,7 +57,7 @@ def _shape_problems(topology: Json, tree: CheckedTree, era: WrittenEra | None) -
 
 
 def _class_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
-    """Devices in classes: as many as there are, and of weight 1 unless weights depend on data."""
+    """Mismatches in the classes of devices: how many they are, and their weights."""
     inside = np.bincount(tree.class_leaf, tree.class_size, len(tree.devices))
     yield from unlike_spec("device_classes: devices of each leaf", inside, tree.devices)
     listed = tree.ledger.get("class_per_device")
@@ -84,7 +84,7 @@ def _class_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> It
 
 
 def _participation_problems(spec: Json, tree: CheckedTree) -> Iterator[str]:
-    """Who is drawn, who sees it, and what sums are divided by."""
+    """Mismatches in who is drawn, who sees it, and what sums are divided by."""
     ledger, part = tree.ledger, spec["training"]["participation"]
     drawn = tree.devices * part["rate"] if part["kind"] == "poisson" else tree.devices.astype(float)
     if part["kind"] == "fixed":
@@ -133,7 +133,7 @@ def _least_and_largest_divisors(spec: Json, tree: CheckedTree, drawn: Array) -> 
 
 
 def reach_of_steps(steps: int, momentum: float) -> float:
-    """How far clipped local steps with momentum go, in clip norms."""
+    """The largest length of clipped local steps with momentum, in clip norms."""
     return math.fsum((steps - j) * momentum**j for j in range(steps))
 
 
@@ -169,7 +169,7 @@ def aggregations_of_round(training: Json, ledger: Json) -> list[SpecAggregation]
 
 
 def _step_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
-    """The aggregations of a round, and how far one device's message moves each."""
+    """Mismatches in the aggregations of a round, and in how far one device's message moves each."""
     training, kind = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
     rounds = aggregations_of_round(training, tree.ledger)
     yield from unlike_spec("number of steps", len(tree.steps), len(rounds))
@@ -201,7 +201,7 @@ def _step_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Ite
 
 
 def _channel_problems(what: str, channel: Sequence[Any], tree: CheckedTree) -> Iterator[str]:
-    """Only devices send over the air, and only the air adds noise that nobody owns."""
+    """Mismatches in the noise of channels: only devices send over the air."""
     air = tree.ledger["hops"][-1] == "air"
     yield from unlike_spec(f"{what}.channel_noise_std: tiers", len(channel), tree.depth if air else 0)
     for tier, held in enumerate(channel):
@@ -212,7 +212,7 @@ def _channel_problems(what: str, channel: Sequence[Any], tree: CheckedTree) -> I
 
 
 def certainty_problems(spec: Json, tree: CheckedTree) -> Iterator[str]:
-    """Whose noise is sure to be there. The air may make less of it sure than the spec alone says."""
+    """Mismatches in whose noise is sure to be there; over the air less may be sure than the spec says."""
     faults, compression, ledger = spec.get("faults") or {}, spec.get("compression") or {}, tree.ledger
     dropping = may_drop_out(spec)
     secure, poisson = ledger["hops"][-1] == "secure-aggregation", ledger["draw"]["kind"] == "poisson"
@@ -266,7 +266,7 @@ def _noise_multipliers(spec: Json, tree: CheckedTree) -> tuple[Array, list[Array
 def _multipliers_in_era(
     device: Array, node: list[Array], spec: Json, era: WrittenEra
 ) -> tuple[Array, list[Array]]:
-    """Multipliers of the sources that add noise in an era: where messages first leave trusted hands."""
+    """The multipliers of the sources that add noise in an era: where messages leave trusted hands."""
     trusted = np.isin(np.arange(len(device)), era.trusted)
     cloud = bool((spec.get("trust") or {}).get("cloud"))
     edges = np.stack([trusted & (not cloud), trusted], axis=1)
@@ -274,7 +274,7 @@ def _multipliers_in_era(
 
 
 def _noise_source_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
-    """Noise of every source: its multiplier times what it hides."""
+    """Mismatches in the noise of every source: its multiplier times what it hides."""
     device, node, noisy = _noise_multipliers(spec, tree)
     if era is not None and era.trust_changes:
         device, node = _multipliers_in_era(device, node, spec, era)

@@ -89,11 +89,11 @@ class CheckedTreeNoise(CheckedTreeStructure):
         return float(self.variance_unknown_to(step, unit, coalition, tier, sent).sum())
 
     def _if_composed(self, noise: Array) -> Array:
-        """``noise``, or none where its law is not composed."""
+        """``noise`` as it is; zeros where its law is not composed."""
         return np.asarray(noise * ("noise_not_composed" not in self.ledger))
 
     def _draw_independent(self, step: int, leaf: int) -> bool:
-        """Whether the noise counted is the same whether the unit is drawn or not."""
+        """Whether the noise that is counted does not depend on whether the unit is drawn."""
         kind = self.ledger["draw"]["kind"]
         noises = self.message_variance(step)[self.class_leaf == leaf]
         if kind == "all" or self.steps[step]["tells_who_was_drawn"]:
@@ -125,7 +125,7 @@ class CheckedTreeNoise(CheckedTreeStructure):
         return np.asarray(self.message_variance(step) * weight[self.class_leaf] ** 2)
 
     def _why_no_drawn_noise(self) -> str:
-        """Why the noise of others counts for nothing even if they are drawn; empty if it counts."""
+        """The reason why the noise of others does not count even if they are drawn; empty if it counts."""
         ledger = self.ledger
         reasons = {
             "draws are not Poisson": ledger["draw"]["kind"] != "poisson" or ledger["draw"]["rate"] == 1,
@@ -140,7 +140,7 @@ class CheckedTreeNoise(CheckedTreeStructure):
     def drawn_noise_problems(
         self, draw: Draw, steps: Sequence[int], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
-        """How the noise of others who may be drawn is more than the facts give."""
+        """Mismatches where more noise of others who may be drawn is stated than the facts give."""
         if not draw.drawn_noise:
             return
         if why := self._why_no_drawn_noise():

@@ -61,7 +61,7 @@ class CheckedTreePairs:
         return own, read.figure(channel[tier][node]) if channel else 0.0
 
     def _facts_of_leaf(self, leaf: int) -> Any:
-        """What the facts say of the devices of a leaf, and of its average."""
+        """A key of the facts about the devices of a leaf, and about its average."""
         facts = self.facts
         steps = tuple(
             (s["message_bound_per_leaf"][leaf], s["device_noise_std_per_leaf"][leaf],
@@ -108,7 +108,7 @@ class CheckedTreePairs:
                 yield alike.get(mine, []), found
 
     def _observers_of(self, leaf: int) -> Counter[Any]:
-        """Aggregators and devices, those of the leaf too, by what tells them apart for one of its devices."""
+        """The observers of a device of a leaf, counted by what tells them apart."""
         facts, found = self.facts, Counter[Any]()
         for tier in range(facts.depth):
             above = np.arange(len(facts.parents[tier]))

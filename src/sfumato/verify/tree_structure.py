@@ -54,7 +54,7 @@ class CheckedTreeStructure:
         return devices * (sum(map(len, self.parents)) + devices)
 
     def party_named(self, name: str) -> Party:
-        """What the name of an observer stands for."""
+        """The party that the name of an observer stands for."""
         if name in ("public", "cloud"):
             return ("public", 0, 0) if name == "public" else ("node", 0, 0)
         kind, index = kind_and_index(name)
@@ -151,7 +151,7 @@ class CheckedTreeStructure:
         return tier == 0
 
     def finest_known_sum(self, step: int, unit: int, coalition: Sequence[Party]) -> tuple[int, bool]:
-        """Whose average is the finest sum with the unit's message: tier, and whether its noise is in it."""
+        """The tier of the finest known sum with the unit's message, and whether its noise is in it."""
         aggregating = read.count(self.steps[step]["aggregating_tier"])
         path = self.paths[self.leaf_of(unit)]
         for tier in range(self.depth - 1, aggregating - 1, -1):
@@ -168,7 +168,7 @@ class CheckedTreeStructure:
         return [step for step in steps if self.sees_average(step, unit, coalition)]
 
     def sampling_seen_by(self, unit: int, coalition: Sequence[Party]) -> tuple[Json, float]:
-        """The draw as the coalition meets it, and how much more the heaviest device counts than the unit."""
+        """The draw as the coalition sees it, and the heaviest device's weight over the unit's."""
         draw, leaf = self.ledger["draw"], self.leaf_of(unit)
         first = self.names.index(draw["seen_by"].split(" of ")[0])
         path = self.paths[leaf]

@@ -52,7 +52,7 @@ def amounts(
     channels: RealisedChannels | None,
     dropouts: RealisedDropouts | None,
 ) -> tuple[ExPost | None, ...]:
-    """The ε of each row of an account, given who took part, the channels and the dropouts of a run.
+    """The ε of each row of an account after a run, given its participants, channels and dropouts.
 
     An observer that sees the draw is charged as many unsampled rounds as a unit really took part in. Noise
     stays as it was declared: under Poisson participation nobody else's is counted on. With dropouts or
