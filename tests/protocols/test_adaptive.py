@@ -23,7 +23,7 @@ from sfumato.privacy.privacy_filter import squared_mu_of_exposure
 from sfumato.protocols.adaptive.settings import step_size
 from sfumato.protocols.adaptive.smoothness import SmoothnessEstimator
 from sfumato.protocols.adaptive.state import AdaptiveState
-from sfumato.schedule.control.adaptive import RoundSettings, respaced, round_plan
+from sfumato.schedule.control.adaptive import RoundSettings, evenly_spaced_aggregations, round_plan
 from sfumato.schedule.control.budget import Budget
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.resolve.tree import resolve_tree
@@ -183,7 +183,7 @@ def test_measured_smoothness_is_cut_off_and_noised_as_it_is_charged(
 
 @pytest.mark.parametrize("steps", range(4, 20))
 def test_edge_aggregations_keep_their_number_when_the_interval_changes(steps: int) -> None:
-    found = respaced(steps, 3)
+    found = evenly_spaced_aggregations(steps, 3)
     assert [a.tier for a in found] == [1, 1, 1, 0]
     assert found[-1].step == steps
     assert sum(a.local_steps for a in found) == steps

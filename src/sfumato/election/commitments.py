@@ -41,7 +41,7 @@ def share_hash(terms: ElectionTerms, dealer: int, holder: int, share: int) -> by
     return digest(b"share", terms.session, ends, share.to_bytes(shares.SHARE_BYTES, "big"))
 
 
-def opens(terms: ElectionTerms, dealer: int, commitment: Commitment, nonce: bytes) -> bool:
+def is_opening(terms: ElectionTerms, dealer: int, commitment: Commitment, nonce: bytes) -> bool:
     """Whether ``nonce`` is the one that was committed to, and all hashed shares are its shares."""
     if nonce_hash(terms, dealer, nonce) != commitment.nonce:
         return False

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from sfumato.election import messages
-from sfumato.election.commitments import opens, share_hash
+from sfumato.election.commitments import is_opening, share_hash
 from sfumato.election.messages import Commitment, ElectionMessageKind
 from sfumato.election.terms import ElectionTerms
 from sfumato.secure_aggregation.messages import require
@@ -125,7 +125,7 @@ class Reading:
         """Keep a nonce, which must open the party's commitment."""
         nonce = messages.decode_key(payload)
         require(who in self.commitments, f"party {who} reveals, and committed to nothing")
-        if not opens(self.terms, who, self.commitments[who], nonce):
+        if not is_opening(self.terms, who, self.commitments[who], nonce):
             raise errors.InvalidOpeningError(f"party {who} reveals another nonce than it committed to")
         self.reveals[who] = nonce
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sfumato.election.commitments import opens
+from sfumato.election.commitments import is_opening
 from sfumato.election.lottery import beacon, succession
 from sfumato.election.messages import ElectionMessageKind
 from sfumato.election.reading import Reading, board_digest, open_posts
@@ -114,5 +114,5 @@ def _rebuilt(terms: ElectionTerms, reading: Reading, dealer: int) -> bytes | Non
             f" {terms.threshold} needed"
         )
     nonce = shares.rebuild(held, terms.threshold)
-    opened = nonce is not None and opens(terms, dealer, reading.commitments[dealer], nonce)
+    opened = nonce is not None and is_opening(terms, dealer, reading.commitments[dealer], nonce)
     return nonce if opened else None

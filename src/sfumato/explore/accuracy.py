@@ -15,7 +15,7 @@ from sfumato.report import formatting as text
 from sfumato.report.results.series import mean
 from sfumato.run_folder.manifest import MANIFEST_FILE
 from sfumato.run_folder.reader import SPEC_FILE, load_run
-from sfumato.spec.diff import changes
+from sfumato.spec.diff import changed_values
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
 
@@ -122,7 +122,7 @@ def _runs_of_same_data(accounted: AccountedSetting, runs: Sequence[FinishedRun])
     for run in runs:
         found = {
             key: values
-            for key, values in changes(_as_requested(run.spec), now).items()
+            for key, values in changed_values(_as_requested(run.spec), now).items()
             if key.partition(".")[0] not in _BESIDE
         }
         if "privacy.noise.kind" in found:  # then the keys of one kind say nothing of the other
@@ -141,7 +141,7 @@ def _pilots_said(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> It
             continue
         found = {
             key
-            for key in changes(run.spec, planned)
+            for key in changed_values(run.spec, planned)
             if key.partition(".")[0] not in _BESIDE and not key.startswith("privacy.noise.calibrated_from")
         }
         if found == {"training.rounds"}:

@@ -12,7 +12,7 @@ from sfumato.explore.controls import NAMES, InputControl, controls_of, participa
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.edits import Choices, EditResult
 from sfumato.explore.figures import as_plotly, heatmaps, network_figure
-from sfumato.explore.trust import aggregators, unchangeable
+from sfumato.explore.trust import aggregators, why_trust_is_fixed
 from sfumato.report import formatting as text
 
 CONTROLS: dict[str, Any] = {
@@ -54,7 +54,7 @@ FIGURES = {
 }
 
 
-def controls(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
+def control_outputs(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
     """The outputs of the controls after a change; where it was wrong, they keep what was typed.
 
     Args:
@@ -81,7 +81,7 @@ def controls(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
     return news
 
 
-def refused(problem: str) -> dict[str, Any]:
+def refused_outputs(problem: str) -> dict[str, Any]:
     """The outputs of the controls where the browser sent what cannot be used: the problem only."""
     news: dict[str, Any] = _no_updates(CONTROLS)
     return news | {"problem": problem, "no_problem": False, "shown": "old"}
@@ -99,7 +99,7 @@ def _shown_controls(setting: EditedSpec) -> dict[str, Any]:
     """The outputs of the controls for a setting."""
     accounted = account_setting(setting)
     note, kind, numbers = (
-        unchangeable(accounted),
+        why_trust_is_fixed(accounted),
         participation_of(accounted.spec),
         controls_of(accounted.spec),
     )
@@ -159,9 +159,9 @@ def answer_figures(setting: EditedSpec, other: EditedSpec | None, choices: Choic
         if noise
         else html.P("No party adds noise of its own."),
         "notes": page.lines([*notes, *map(text.sentence, report.notes)]),
-        "coalition": words.asked(accounted, choices.unit, choices.coalition),
+        "coalition": words.answer_about_coalition(accounted, choices.unit, choices.coalition),
         "command": ["The same figures in a terminal: ", html.Code(command)] if command else "",
-        "differences": page.lines(words.differences(kept, accounted)) if kept else [],
+        "differences": page.lines(words.setting_differences(kept, accounted)) if kept else [],
         "kept_side": kept is None,
         "now_title": "This setting" if kept else "",
         "sides": "panels" if kept else "",

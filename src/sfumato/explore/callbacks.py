@@ -17,7 +17,7 @@ from sfumato.explore.accuracy import estimate, finished_runs
 from sfumato.explore.controls import NAMES
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.edits import Choices, EditResult, choices_of, planned, with_choices, with_click
-from sfumato.explore.trust import unchangeable
+from sfumato.explore.trust import why_trust_is_fixed
 
 _BUTTONS = ("reset", "return", "plan")
 _TEXTS = ("participation", "unit", "coalition", "kept", "mode", "targets", "setting", "first")
@@ -76,9 +76,9 @@ def _register_edit(app: Dash) -> None:
             else:
                 found = _edited(setting, kept, cause_of(ctx.triggered_prop_ids.values()), given)
             shown = as_it_was if found.problem else answers.answer_figures(found.setting, kept, found.choices)
-            return {"controls": answers.controls(found, given), "figures": shown}
+            return {"controls": answers.control_outputs(found, given), "figures": shown}
         except SfumatoError as error:
-            return {"controls": answers.refused(str(error)), "figures": as_it_was}
+            return {"controls": answers.refused_outputs(str(error)), "figures": as_it_was}
 
 
 def _require_values_of_the_page(given: dict[str, Any]) -> None:
@@ -125,7 +125,7 @@ def _edited(setting: EditedSpec, kept: EditedSpec | None, cause: str, given: dic
     if cause == "plan":
         return planned(setting, given["targets"] or "")
     choices = Choices(
-        trusted=None if unchangeable(account_setting(setting)) else tuple(given["trusted"] or ()),
+        trusted=None if why_trust_is_fixed(account_setting(setting)) else tuple(given["trusted"] or ()),
         numbers=given["numbers"],
         participation=given["participation"] or "",
         unit=given["unit"] or "",

@@ -10,7 +10,7 @@ from sfumato.errors import SfumatoError, SpecError
 from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.controls import controls_of, participation_of, with_participation, with_value
 from sfumato.explore.edited_spec import EditedSpec, with_name_suffix
-from sfumato.explore.trust import toggled, trusted_names, unchangeable, with_trusted
+from sfumato.explore.trust import trusted_names, why_trust_is_fixed, with_trust_toggled, with_trusted
 from sfumato.planning import plan
 
 TRUST, COALITION, UNIT = "trust", "coalition", "unit"
@@ -105,7 +105,7 @@ def with_click(setting: EditedSpec, choices: Choices, party: str, mode: str) -> 
     if party.startswith("device:"):
         return EditResult(setting, choices, f"{party} is a device: aggregators are trusted, or not")
     try:
-        changed = toggled(setting, account_setting(setting), party)
+        changed = with_trust_toggled(setting, account_setting(setting), party)
         account_setting(changed)
     except SfumatoError as error:
         return EditResult(setting, choices, str(error))
@@ -133,7 +133,7 @@ def planned(setting: EditedSpec, targets: str) -> EditResult:
 def choices_of(setting: EditedSpec) -> Choices:
     """The choices that the controls begin with: the first unit, and a coalition of an aggregator."""
     accounted = account_setting(setting)
-    shown = not unchangeable(accounted)
+    shown = not why_trust_is_fixed(accounted)
     observers = [row.observer for row in accounted.report.guarantees]
     first = next((name for name in observers if not name.startswith("device:")), "")
     return Choices(

@@ -65,7 +65,7 @@ def trusted_names(accounted: AccountedSetting) -> set[str]:
     return {one.name for one in aggregators(accounted) if one.trusted}
 
 
-def unchangeable(accounted: AccountedSetting) -> str:
+def why_trust_is_fixed(accounted: AccountedSetting) -> str:
     """The reason why trust cannot be changed here; empty where it can."""
     if accounted.spec.protocol in WITHOUT_TRUST:
         return f"Protocol {accounted.spec.protocol} trusts nobody: whom the spec trusts makes no difference."
@@ -90,7 +90,7 @@ def with_trusted(setting: EditedSpec, accounted: AccountedSetting, names: Set[st
         SpecError: trust cannot be changed, or there is no such aggregator.
     """
     if accounted.spec.protocol in WITHOUT_TRUST or accounted.spec.trust.from_ is not None:
-        raise SpecError("trust", None, unchangeable(accounted))
+        raise SpecError("trust", None, why_trust_is_fixed(accounted))
     unknown = sorted(set(names) - {one.name for one in aggregators(accounted)})
     if unknown:
         raise SpecError("trust", unknown[0], "is no aggregator of this network")
@@ -101,7 +101,7 @@ def with_trusted(setting: EditedSpec, accounted: AccountedSetting, names: Set[st
     return setting.with_change("trust", {"trusted_aggregators": masters})
 
 
-def toggled(setting: EditedSpec, accounted: AccountedSetting, name: str) -> EditedSpec:
+def with_trust_toggled(setting: EditedSpec, accounted: AccountedSetting, name: str) -> EditedSpec:
     """``setting`` with the aggregator called ``name`` trusted if it was not, or distrusted if it was.
 
     Raises:

@@ -15,7 +15,7 @@ from sfumato.report import formatting as text
 from sfumato.report.results.comparability import energy_text, stated_radio
 from sfumato.report.results.matrix import Matrix
 from sfumato.run_folder.recorded_privacy import RawDevices
-from sfumato.spec.diff import changes
+from sfumato.spec.diff import changed_values
 from sfumato.spec.document import Spec
 
 _MOST = 12
@@ -32,7 +32,7 @@ def _short(value: float) -> str:
     return "no guarantee" if value == math.inf else text.epsilon(value)
 
 
-def largest(matrix: Matrix) -> dict[str, float]:
+def largest_epsilon_by_kind(matrix: Matrix) -> dict[str, float]:
     """The largest ε towards each kind of observer, from near to far.
 
     An aggregator that the unit trusts with its raw updates is left out, as in reports;
@@ -49,7 +49,9 @@ def largest(matrix: Matrix) -> dict[str, float]:
 
 def summary(accounted: AccountedSetting) -> str:
     """One sentence for screen readers after a change: the largest ε towards every kind of observer."""
-    parts = [f"{title}: {_short(value)}" for title, value in largest(accounted.matrix).items()]
+    parts = [
+        f"{title}: {_short(value)}" for title, value in largest_epsilon_by_kind(accounted.matrix).items()
+    ]
     if not parts:
         return "The spec has no guarantees."
     who = "Largest ε{} towards observers that the device does not trust"
@@ -95,7 +97,7 @@ def heatmap_as_table(accounted: AccountedSetting) -> tuple[list[str], list[list[
     return headings, rows, caption
 
 
-def asked(accounted: AccountedSetting, unit: str, observers: str) -> str:
+def answer_about_coalition(accounted: AccountedSetting, unit: str, observers: str) -> str:
     """A sentence on what a coalition learns at most about a unit, or on what is wrong with the question."""
     if not unit.strip() or not observers.strip():
         return "Name a unit and at least one observer."
@@ -114,13 +116,13 @@ def coalition_said(accounted: AccountedSetting, row: Guarantee) -> str:
     )
 
 
-def differences(kept: AccountedSetting, now: AccountedSetting) -> list[str]:
+def setting_differences(kept: AccountedSetting, now: AccountedSetting) -> list[str]:
     """Sentences on how the setting differs from the kept one, in spec, ε and costs."""
     said = [*_trust(kept, now), *changed_keys(kept.spec, now.spec)]
     if not said:
         return ["The settings are the same."]
     changed = len(said)
-    before, after = largest(kept.matrix), largest(now.matrix)
+    before, after = largest_epsilon_by_kind(kept.matrix), largest_epsilon_by_kind(now.matrix)
     for title in [*before, *(title for title in after if title not in before)]:
         old, new = before.get(title), after.get(title)
         if old is None or new is None:
@@ -156,7 +158,9 @@ def _trust(kept: AccountedSetting, now: AccountedSetting) -> Iterator[str]:
 def changed_keys(before: Spec, now: Spec) -> list[str]:
     """The keys in which two specs differ, but for trust, in words."""
     found = {
-        key: pair for key, pair in changes(before, now).items() if key.partition(".")[0] not in _ELSEWHERE
+        key: pair
+        for key, pair in changed_values(before, now).items()
+        if key.partition(".")[0] not in _ELSEWHERE
     }
     said = [f"{key}: {_value(old)} before, {_value(new)} now." for key, (old, new) in found.items()]
     more = len(said) - _MOST

@@ -36,7 +36,7 @@ from sfumato.privacy.guarantee import Guarantee
 from sfumato.rounding import number
 from sfumato.schedule.base import Plan
 from sfumato.schedule.groups import GroupPlan
-from sfumato.schedule.noise.calibration import first_trial
+from sfumato.schedule.noise.calibration import first_trial_multiplier
 from sfumato.schedule.noise.least_noise import Verdict, least_noise, verdict_on_worst
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.privacy import NoiseBySource, SourceNoise
@@ -106,7 +106,7 @@ def scale_to_targets(plan: Plan, targets: Sequence[EpsilonTarget]) -> Plan:
 def _least_factor(plan: Plan, targets: Sequence[EpsilonTarget], first: float | None = None) -> float:
     """The least factor; the first trial is by default what one multiplier for all groups begins with."""
     if first is None:
-        first = max(first_trial(cast("GroupPlan", plan), target.epsilon) for target in targets)
+        first = max(first_trial_multiplier(cast("GroupPlan", plan), target.epsilon) for target in targets)
 
     def judged(factor: FloatArray) -> Verdict:
         return _Trial.of(_with_noise_scaled(plan, float(factor[0])), targets).verdict

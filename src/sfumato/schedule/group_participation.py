@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.random import Stream, generator
-from sfumato.schedule.faults.dropouts import DROPOUTS, PHASES, dropout_phases, has_sum
+from sfumato.schedule.faults.dropouts import DROPOUTS, PHASES, dropout_phases, session_has_sum
 from sfumato.schedule.groups import HOP, GroupPlan
 from sfumato.schedule.participation import threshold_of
 from sfumato.secure_aggregation.server import Phase
@@ -98,7 +98,7 @@ def group_turnout(plan: GroupPlan, number: int) -> GroupTurnout | None:
         parties = here.stop - here.start
         sent[here] = phases > Phase.MASK
         if plan.spec.transport.get(HOP) == "secure-aggregation" and parties > 1:
-            formed[group] = has_sum(phases, threshold_of(faults, parties))
+            formed[group] = session_has_sum(phases, threshold_of(faults, parties))
         received[here] = sent[here] & formed[group]
     counts = np.bincount(seats.groups[received], minlength=plan.groups.count).astype(np.int64)
     return GroupTurnout(np.diff(starts), sent, received, formed, counts)

@@ -23,7 +23,7 @@ from sfumato.privacy.observers import Party
 from sfumato.schedule.batches import batch_facts
 from sfumato.schedule.local_steps import learning_rate, momentum_gain
 from sfumato.schedule.noise.placement import law_of
-from sfumato.schedule.participation import colluders_that_unmask, survival
+from sfumato.schedule.participation import colluders_that_unmask, guaranteed_survivors_of
 from sfumato.spec.document import Spec
 
 HOP = "devices_to_master"
@@ -236,7 +236,9 @@ class GroupPlan:
     ) -> tuple[tuple[int, ...], ...]:
         """Messages in every released sum at least, by era and group; none where no message is lost."""
         found = [
-            survival(self.spec.faults, transport, of_era.denominators, by_chance=self.rates < 1).least
+            guaranteed_survivors_of(
+                self.spec.faults, transport, of_era.denominators, by_chance=self.rates < 1
+            ).least
             for of_era in self.by_era
         ]
         return tuple(tuple(least.tolist()) for least in found if least is not None)

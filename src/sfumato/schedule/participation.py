@@ -212,7 +212,7 @@ def colluders_that_unmask(faults: Faults | None, parties: int, *, drawn: bool) -
     return next((size - 1 for size in sizes if threshold_of(faults, size) < size), parties)
 
 
-def survival(
+def guaranteed_survivors_of(
     faults: Faults | None, hop: Hop, drawn: FloatArray, *, by_chance: bool | BoolArray
 ) -> GuaranteedSurvivors:
     """The guaranteed survivors of a round under ``faults``.

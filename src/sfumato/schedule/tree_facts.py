@@ -19,7 +19,7 @@ from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.privacy.tree.shape import DeviceClasses
 from sfumato.schedule.local_steps import Aggregation, momentum_gain
 from sfumato.schedule.noise.placement import NoisePlan, law_of, raw_sensitivity
-from sfumato.schedule.participation import TreeParticipants, shares_that_unmask, survival
+from sfumato.schedule.participation import TreeParticipants, guaranteed_survivors_of, shares_that_unmask
 from sfumato.spec.document import Spec
 
 if TYPE_CHECKING:
@@ -77,7 +77,9 @@ def tree_releases(
         air = air_of(spec, tree, participants.drawn)
     steps = _facts_of_aggregations(rounds, tree, participants, noise, air)
     hops = rounds.hops
-    left = survival(spec.faults, hops[-1], participants.drawn, by_chance=participants.kind == "poisson")
+    left = guaranteed_survivors_of(
+        spec.faults, hops[-1], participants.drawn, by_chance=participants.kind == "poisson"
+    )
     # the silent add no noise: with weak channels left out nobody is sure to be there
     heard = air is None or air.everybody_sends
     return TreeReleases(

@@ -26,7 +26,9 @@ _MARGIN = 2.0**-40
 _LARGEST_STD = 2.0**46
 
 
-def sample(size: int, std: float, stream: KeyStream, *, margin: float = _MARGIN) -> npt.NDArray[np.int64]:
+def sample_discrete_gaussian(
+    size: int, std: float, stream: KeyStream, *, margin: float = _MARGIN
+) -> npt.NDArray[np.int64]:
     """Exact noise ``N_Z(0, std²)`` of ``size`` coordinates, int64 ``[size]``.
 
     Args:

@@ -12,7 +12,7 @@ from sfumato.report.results.series import Series
 from sfumato.report.results.summary import Summary, has_edges, score_text
 from sfumato.run_folder.headline import headline_of
 from sfumato.run_folder.recorded_privacy import RawDevices
-from sfumato.spec.diff import differing
+from sfumato.spec.diff import differing_values
 
 _ALIKE = ("rounds", "seeds")  # left out where all runs are alike
 _NOT_COMPARED = ("hashes", "versions", "name", "seed")  # sections of a run's spec
@@ -56,7 +56,7 @@ def _differences(series: Sequence[Series]) -> str:
     """A table of the keys in which the specs differ; empty where they do not."""
     specs = [one.first.spec_dict for one in series]
     compared = [{key: value for key, value in spec.items() if key not in _NOT_COMPARED} for spec in specs]
-    found = differing(compared)
+    found = differing_values(compared)
     if not found:
         return ""
     rows = [(key, *map(_shown, values)) for key, values in found.items()]

@@ -14,7 +14,7 @@ from sfumato.report.figures.control import stop_reasons
 from sfumato.report.page.comparison import best_runs, comparison
 from sfumato.report.page.html import under_name_of_run
 from sfumato.report.results.attack_findings import attacked_run, observers_of, verdict
-from sfumato.report.results.comparability import asks_for_energy, incomparable, radio_model
+from sfumato.report.results.comparability import asks_for_energy, radio_model, warnings_of_series
 from sfumato.report.results.cost_of_privacy import cost_of_privacy, is_it_worth_it
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import read_network
@@ -51,7 +51,7 @@ def first_screen(series: Sequence[Series], summaries: Sequence[Summary], matrice
     else:
         parts.append(_lead([*cost_of_privacy(series), *best_runs(series, summaries)]))
         parts.append(comparison(series, summaries))
-        parts += [_notice(sentence) for sentence in incomparable(series)]
+        parts += [_notice(sentence) for sentence in warnings_of_series(series)]
         for one, matrix in zip(series, matrices, strict=True):
             said = _lead([*_who_learns(one, matrix), *stop_reasons(one)]) + _findings(one, matrix)
             parts.append(under_name_of_run(one, series, said))

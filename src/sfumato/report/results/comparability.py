@@ -58,7 +58,7 @@ def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:
     return said
 
 
-def incomparable(series: Sequence[Series]) -> list[str]:
+def warnings_of_series(series: Sequence[Series]) -> list[str]:
     """The `notices` about several runs."""
     runs = [run for one in series for run in one.runs]
     deltas = [run.privacy.delta for run in runs if not math.isnan(run.privacy.delta)]

@@ -131,7 +131,7 @@ def _chance(series: Series) -> str:
     return "" if classes is None else f"; guessing would give {percent(1 / classes)}"
 
 
-def in_words(kind: str, value: float) -> str:
+def epsilon_in_words(kind: str, value: float) -> str:
     """A sentence on what an ε of ``value`` means for one unit of ``kind``."""
     sure = "almost certain" if value > _CERTAIN else f"at most {certainty(value)} sure"
     return (
@@ -160,7 +160,7 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
                 others = " that has a guarantee" if len(finite) < len(rows) else ""
                 largest = f"exceeds ε = {epsilon(max(finite))}{at}"
                 said.append(f"Towards the {observer} no {kind}{others} {largest}.")
-                said += [in_words(kind, max(finite))] if kind == main else []
+                said += [epsilon_in_words(kind, max(finite))] if kind == main else []
                 break
     workers = _towards_workers(series)
     protected = [value for value in workers if value < math.inf]
@@ -172,7 +172,7 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
             else f"Towards another worker none exceeds {largest}."
         )
         said += _by_class_of_worker(matrix)
-        said.append(in_words("worker" if main == "device" else main, max(protected)))
+        said.append(epsilon_in_words("worker" if main == "device" else main, max(protected)))
     return said + _trusting_sentences(matrix, series.first.privacy.raw_to_trusted_edge)
 
 

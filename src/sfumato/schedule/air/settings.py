@@ -101,7 +101,7 @@ def air_refusals(spec: Spec) -> Refusals:
 # fmt: on
 
 
-def filled_up(plan: NoisePlan, air: AirPlan, multiplier: float) -> NoisePlan:
+def with_noise_up_to_multiplier(plan: NoisePlan, air: AirPlan, multiplier: float) -> NoisePlan:
     """``plan`` with as much noise at devices as a received sum lacks to have ``multiplier``; none at the
     least.
 

@@ -50,7 +50,7 @@ class RoundSettings:
     noise: float
 
 
-def respaced(steps: int, local: int) -> tuple[Aggregation, ...]:
+def evenly_spaced_aggregations(steps: int, local: int) -> tuple[Aggregation, ...]:
     """``local`` edge aggregations evenly spaced over ``steps`` local steps, and the global one at the end."""
     ends = [round((j + 1) * steps / (local + 1)) for j in range(local + 1)]
     starts = [0, *ends]
@@ -111,7 +111,7 @@ def round_plan(plan: TreePlan, setting: RoundSettings, number: int | None = None
         number: of the round; needed with `draws_each`.
     """
     count = participants(plan, setting).astype(np.float64)
-    aggregations = respaced(setting.steps, local_aggregations(plan))
+    aggregations = evenly_spaced_aggregations(setting.steps, local_aggregations(plan))
     update: dict[str, object] = {"local_steps": setting.steps, "edge_every": None}
     if plan.spec.training.local_epochs is not None:  # however many, they are one piece of work
         aggregations, update = plan.aggregations, {"local_epochs": setting.steps}

@@ -86,7 +86,7 @@ def turnout_of(plan: TreePlan, number: int, index: int, devices: IntArray) -> Dr
         for leaf in range(tree.leaf_count):
             here = slice(*np.searchsorted(leaves, [leaf, leaf + 1]).tolist())
             parties = here.stop - here.start
-            if parties > 1 and not has_sum(dropout_phase[here], threshold_of(spec.faults, parties)):
+            if parties > 1 and not session_has_sum(dropout_phase[here], threshold_of(spec.faults, parties)):
                 formed[leaf], heard[here] = False, False
     terms, failed = _draw_supernode_terms(plan, number, index)
     if failed.any():
@@ -98,7 +98,7 @@ def turnout_of(plan: TreePlan, number: int, index: int, devices: IntArray) -> Dr
     return Dropouts(dropout_phase, heard, formed, terms)
 
 
-def has_sum(dropout_phase: IntArray, threshold: int) -> bool:
+def session_has_sum(dropout_phase: IntArray, threshold: int) -> bool:
     """Whether enough parties stay for a session of secure aggregation to have a sum."""
     drop = {phase: np.flatnonzero(dropout_phase == phase).tolist() for phase in PHASES}
     try:

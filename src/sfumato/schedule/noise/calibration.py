@@ -231,7 +231,7 @@ def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray,
         asked = [pairs[spent.index(worst)]] if worst > 0 else pairs
         return verdict_on_worst(worst, target, lambda: _factor_in_groups(asked, noise, delta))
 
-    enough = float(least_noise(judged, np.array([first_trial(plan, target)]))[0])
+    enough = float(least_noise(judged, np.array([first_trial_multiplier(plan, target)]))[0])
     if not LEAST_SOURCE <= enough <= MOST_SOURCE:
         allowed = f"would give every group this multiplier; must be {LEAST_SOURCE:g} to {MOST_SOURCE:g}"
         raise SpecError("privacy.noise", enough, allowed)
@@ -244,7 +244,7 @@ def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray,
     return np.full(plan.groups.count, enough), (said,) if trusting else ()
 
 
-def first_trial(plan: GroupPlan, target: float) -> float:
+def first_trial_multiplier(plan: GroupPlan, target: float) -> float:
     """A first multiplier to try: for a unit of the most groups, all of whose releases are seen."""
     memberships = np.bincount(plan.groups.members)
     releases = max(1, int(memberships.max()) * plan.release_count)

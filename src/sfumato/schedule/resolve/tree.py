@@ -202,9 +202,9 @@ def _stated_noise(
         case NoiseByMultiplier(at="message"):
             plan = place_by_trust(tree, [noise.multiplier] * tree.depth)
             if air is not None:
-                from sfumato.schedule.air.settings import filled_up
+                from sfumato.schedule.air.settings import with_noise_up_to_multiplier
 
-                return filled_up(plan, air, noise.multiplier)
+                return with_noise_up_to_multiplier(plan, air, noise.multiplier)
             share = (
                 dp_fedavg_device_factor(float(participants.count[0])) if spec.protocol == "dp-fedavg" else 1.0
             )

@@ -42,10 +42,10 @@ def ex_post(
         parameters: of the model.
     """
     channels = RealisedChannels.of(plan, rounds, parameters)
-    return amounts(plan, delta, participations, channels, RealisedDropouts.of(plan, rounds))
+    return epsilons_after_run(plan, delta, participations, channels, RealisedDropouts.of(plan, rounds))
 
 
-def amounts(
+def epsilons_after_run(
     plan: TreePlan,
     delta: float,
     participations: npt.NDArray[np.int64],
