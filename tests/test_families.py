@@ -13,7 +13,7 @@ import pytest
 import sfumato as sf
 from sfumato.families import FAMILIES, GROUPS, TREE, family_of, family_of_topology
 from sfumato.spec.document import Protocol
-from sfumato.spec.topology import Groups, Star, Tree
+from sfumato.spec.topology import GroupTopology, StarTopology, TreeTopology
 
 SOURCE = Path(sf.__file__).parent
 # Words by which a module asks what family a plan or a spec is of.
@@ -37,7 +37,7 @@ def test_every_protocol_and_topology_has_one_family():
     assert sorted(protocols) == sorted(get_args(Protocol))
     topologies = [kind for family in FAMILIES for kind in family.topologies]
     assert sorted(topologies) == sorted(
-        section.model_fields["kind"].default for section in (Star, Tree, Groups)
+        section.model_fields["kind"].default for section in (StarTopology, TreeTopology, GroupTopology)
     )
 
 

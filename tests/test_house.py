@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -140,6 +140,42 @@ def test_the_search_finds_rounded_epsilons(text: str, found: bool) -> None:
 def test_retired_names_are_gone() -> None:
     found = {word: name for name, tree, _ in modules() for word in names(tree) & RETIRED}
     assert found == {}
+
+
+TWICE: dict[str, str] = {
+    "account": "the function, and the command of the same name",
+    "attack": "the function, and the command of the same name",
+    "audit": "the function, and the command of the same name",
+    "compare": "the function, and the command of the same name",
+    "plan": "the function, and the command of the same name",
+    "run": "the function, and the command of the same name",
+    "sweep": "the function, and the command of the same name",
+    "main": "where a process starts",
+    "run_round": "one round of each grouped protocol",
+    "start": "of each tracker of runs",
+}
+"""Public names that several modules define, and why."""
+
+
+def defined_in_several(trees: Iterable[tuple[str, ast.Module]]) -> dict[str, list[str]]:
+    """Public classes and functions at the top of more than one module, with these modules."""
+    places: dict[str, set[str]] = {}
+    for module, tree in trees:
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, set()).add(module)
+    return {name: sorted(found) for name, found in places.items() if len(found) > 1}
+
+
+def test_a_public_name_is_defined_in_one_module() -> None:
+    found = defined_in_several((name, tree) for name, tree, _ in modules())
+    assert {name: where for name, where in found.items() if name not in TWICE} == {}
+    assert TWICE.keys() <= found.keys()
+
+
+def test_the_search_finds_names_that_are_defined_twice() -> None:
+    pair = [(name, ast.parse(f"class Kind: pass\ndef {name}(): pass\ndef _x(): pass")) for name in "ab"]
+    assert defined_in_several(pair) == {"Kind": ["a", "b"]}
 
 
 @pytest.mark.parametrize(

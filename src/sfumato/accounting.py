@@ -13,7 +13,7 @@ from sfumato.data.given import given, with_given
 from sfumato.errors import SpecError
 from sfumato.families import family_of
 from sfumato.privacy.claim import Claim
-from sfumato.privacy.guarantee import Guarantee, number, smallest
+from sfumato.privacy.guarantee import Guarantee, json_number, smallest
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import ASKED_FOR, TOWARDS_ASKED_FOR, PairClass, Party
 from sfumato.rounding import number as rounded
@@ -74,7 +74,7 @@ class PrivacyReport:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Facts worth a warning."""
+        """What in the spec or the guarantees is worth a warning."""
         from sfumato.findings import findings_before
 
         return findings_before(self.plan, self.delta, self.guarantees)
@@ -87,6 +87,7 @@ class PrivacyReport:
         )
 
     def _repr_html_(self) -> str:
+        """The guarantees as an HTML table, for notebooks."""
         from sfumato.notebook import block
 
         name = self.plan.parties.titled
@@ -109,7 +110,10 @@ class PrivacyReport:
         rows = [row.to_dict() for row in self.guarantees]
         for row, after in zip(rows, self.ex_post, strict=False):
             if after is not None:
-                row["ex_post"] = {"epsilon": number(after.epsilon), "participations": after.participations}
+                row["ex_post"] = {
+                    "epsilon": json_number(after.epsilon),
+                    "participations": after.participations,
+                }
         document = {
             "spec": self.name,
             "delta": self.delta,
@@ -273,6 +277,7 @@ def with_participations(
 
 
 def _all(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:
+    """The guarantees of every class of pairs."""
     for kind in unit_kinds(plan):
         yield from (_of_class(plan, kind, pair, delta, curve) for pair in _classes(plan, kind))
 
@@ -290,7 +295,7 @@ def _tells_sites_apart(plan: Plan, kind: str) -> bool:
 def _some(
     plan: Plan, unit: str | None, observer: str | None, delta: float, curve: bool
 ) -> Iterable[Guarantee]:
-    """One side asked for: the other runs over its classes."""
+    """The guarantees where one side is asked for; the other runs over its classes."""
     if unit is not None:
         kind, device = parse_protected(unit, plan.parties, own=plan.spec.privacy.unit)
         for pair in _classes(plan, kind, device):
@@ -305,7 +310,7 @@ def _some(
 
 
 def _of_kind(plan: Plan, unit: str | None, observer: str, delta: float, curve: bool) -> Iterable[Guarantee]:
-    """The observers of one kind; those trusted with the unit's raw updates only if there are no others."""
+    """The guarantees towards the observers of one kind, trusted ones only if there are no others."""
     if unit is None:
         asked = [(kind, pair) for kind in unit_kinds(plan) for pair in _classes(plan, kind)]
     else:
@@ -320,6 +325,7 @@ def _of_kind(plan: Plan, unit: str | None, observer: str, delta: float, curve: b
 
 
 def _of_class(plan: Plan, kind: str, pair: PairClass, delta: float, curve: bool) -> Guarantee:
+    """The guarantee of the worst pair of a class."""
     return unit_guarantee(plan, ObservedUnit.of_class(kind, pair), delta=delta, curve=curve)
 
 
@@ -364,6 +370,7 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
 
 
 def _named(declared: DeclaredReleases, coalition: tuple[Party, ...]) -> str:
+    """The members of a coalition by name, joined by commas."""
     return ",".join(declared.party_name(party) for party in coalition)
 
 

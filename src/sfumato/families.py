@@ -176,11 +176,11 @@ class _TreeFamily(_Family):
 
     def shape(self, topology: Topology, trust: Trust, seed: int) -> Tree | GroupNetwork:
         """Who there is in a run folder's spec."""
-        from sfumato.report.results.network import tree_shape
-        from sfumato.spec.topology import Groups
+        from sfumato.report.results.network import tree_of_resolved_spec
+        from sfumato.spec.topology import GroupTopology
 
-        assert not isinstance(topology, Groups)
-        return tree_shape(topology, trust, seed)
+        assert not isinstance(topology, GroupTopology)
+        return tree_of_resolved_spec(topology, trust, seed)
 
     def labels(self, network: Network) -> ObserverLabels:
         """What a report calls units and observers."""
@@ -285,9 +285,9 @@ class _GroupFamily(_Family):
 
     def shape(self, topology: Topology, trust: Trust, seed: int) -> Tree | GroupNetwork:
         from sfumato.report.results.network import group_shape
-        from sfumato.spec.topology import Groups
+        from sfumato.spec.topology import GroupTopology
 
-        assert isinstance(topology, Groups)
+        assert isinstance(topology, GroupTopology)
         return group_shape(topology, trust, seed)
 
     def labels(self, network: Network) -> ObserverLabels:

@@ -51,7 +51,7 @@ class Finding:
 
 
 def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
-    """What can be said before any ε is computed."""
+    """Warnings that need no ε to be computed."""
     found = {
         "delta": large_delta(delta, plan.parties.device_count),
         "learning-rate": odd_learning_rate(plan),
@@ -61,7 +61,7 @@ def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
 
 
 def findings_before(plan: Plan, delta: float, guarantees: Iterable[Guarantee]) -> tuple[Finding, ...]:
-    """What can be said before a run."""
+    """Warnings that can be given before a run."""
     large = large_epsilon(guarantees)
     found = {"epsilon": None if large is None else plan.parties.titled(large)}
     return (*findings_of_plan(plan, delta), *_findings(found))
@@ -75,7 +75,7 @@ def findings_after(
     adds_noise: bool,
     lost_sums: Mapping[str, Any] | None = None,
 ) -> tuple[Finding, ...]:
-    """What can be said after a run.
+    """Warnings that can be given after a run.
 
     Args:
         source: ``data.source`` of the spec.
@@ -90,7 +90,7 @@ def findings_after(
 
 
 def large_delta(delta: float, devices: int) -> str | None:
-    """δ of at least one over the number of devices."""
+    """A warning about a δ of at least one over the number of devices; ``None`` otherwise."""
     if delta < 1 / devices:
         return None
     return (
@@ -100,7 +100,7 @@ def large_delta(delta: float, devices: int) -> str | None:
 
 
 def large_epsilon(guarantees: Iterable[Guarantee]) -> str | None:
-    """The largest finite ε, where it is so large that it promises little."""
+    """A warning about a largest finite ε that promises little; ``None`` otherwise."""
     rows = list(guarantees)
     large = [row for row in rows if LARGE_EPSILON < row.epsilon < math.inf]
     if not large:
@@ -116,7 +116,7 @@ def large_epsilon(guarantees: Iterable[Guarantee]) -> str | None:
 
 
 def odd_learning_rate(plan: Plan) -> str | None:
-    """A learning rate that cannot train: it makes any model diverge, or leaves it where it is."""
+    """A warning about a learning rate that makes any model diverge or stay; ``None`` otherwise."""
     training = plan.spec.training
     rates = [learning_rate(training, round_number) for round_number in (0, training.rounds - 1)]
     if max(rates) > LARGEST_RATE:
@@ -138,7 +138,7 @@ def odd_learning_rate(plan: Plan) -> str | None:
 
 
 def odd_radio_power(plan: Plan) -> str | None:
-    """A power, or a signal-to-noise ratio, that no radio has."""
+    """A warning about a power or a signal-to-noise ratio that no radio has; ``None`` otherwise."""
     radio = radio_of(plan.spec)
     if isinstance(radio, LinkRadio):
         powers = {"radio.power_dbm": radio.power_dbm, "radio.broadcast_power_dbm": radio.broadcast_power_dbm}
@@ -160,7 +160,7 @@ def odd_radio_power(plan: Plan) -> str | None:
 
 
 def idle_clip(fractions: Sequence[float]) -> str | None:
-    """A clip that changed no message of the run, or every one."""
+    """A warning about a clip that changed no message of the run, or every one; ``None`` otherwise."""
     measured = [fraction for fraction in fractions if not math.isnan(fraction)]
     if not measured:
         return None
@@ -180,7 +180,7 @@ def idle_clip(fractions: Sequence[float]) -> str | None:
 
 
 def accuracy_at_chance(accuracy: float, classes: int | None) -> str | None:
-    """A model that is about as good as guessing."""
+    """A warning about a model that is about as good as guessing; ``None`` otherwise."""
     if classes is None or math.isnan(accuracy) or accuracy > CHANCE_FACTOR / classes:
         return None
     return (
@@ -190,7 +190,7 @@ def accuracy_at_chance(accuracy: float, classes: int | None) -> str | None:
 
 
 def empty_sums(lost: Mapping[str, Any] | None) -> str | None:
-    """Sums in which no message of a zone or group arrived (``realised.lost_sums`` of a ledger)."""
+    """A warning about sums without any message (``realised.lost_sums`` of a ledger); ``None`` otherwise."""
     if lost is None:
         return None
     by = sorted(lost["by"].items(), key=lambda one: -one[1])
@@ -204,11 +204,12 @@ def empty_sums(lost: Mapping[str, Any] | None) -> str | None:
 
 
 def classes_of(source: str) -> int | None:
-    """How many labels a data set has, where that is tabulated."""
+    """The number of labels of a data set that is tabulated; ``None`` of another."""
     if source == "synthetic":
         return CLASSES
     return BUILT_IN[source].facts.classes if source in BUILT_IN else None
 
 
 def _findings(found: dict[str, str | None]) -> tuple[Finding, ...]:
+    """The findings among ``found`` that have a text, by kind."""
     return tuple(Finding(kind, text) for kind, text in found.items() if text is not None)

@@ -13,7 +13,7 @@ import torch
 import sfumato as sf
 from sfumato.attacks import inversion
 from sfumato.attacks.attack_context import AttackContext
-from sfumato.attacks.inversion_targets import targets_of
+from sfumato.attacks.inversion_targets import smallest_sum_targets
 from sfumato.attacks.views import load_view, plan_of_run, replay_rounds
 from sfumato.engine.base import EngineSettings
 from sfumato.engine.registry import engine_of
@@ -21,7 +21,7 @@ from sfumato.learning.parameters import ParameterLayout
 from sfumato.privacy.losses import gaussian
 from sfumato.protocols.tree.local_work import local_task
 from sfumato.run_folder.reader import load_run_to_add
-from sfumato.schedule.control.adaptive import respaced
+from sfumato.schedule.control.adaptive import evenly_spaced_aggregations
 from sfumato.schedule.control.realised import settings_of_run
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.rows.observers import parse_coalition
@@ -65,7 +65,7 @@ def test_messages_are_those_of_the_batches_and_step_sizes_of_their_rounds(tmp_pa
     rates, checked = set(), 0
     for number, model, vectors in replay_rounds(plan, view, initial):
         played = plan.at(number)
-        for target in targets_of(played, inputs.partition, vectors, model, number, coalition)[:1]:
+        for target in smallest_sum_targets(played, inputs.partition, vectors, model, number, coalition)[:1]:
             task = local_task(played.spec, number)
             (chunk,) = engine.train(
                 task, target.start[None], torch.zeros(1, dtype=torch.int64), target.batches
@@ -86,7 +86,7 @@ def test_inversion_looks_for_the_batches_of_the_round(tmp_path: Path) -> None:
         settings_of_run(run),
     )
     assert settings[0].steps != 8  # the spec's own
-    ends = [aggregation.step for aggregation in respaced(settings[0].steps, 1)]
+    ends = [aggregation.step for aggregation in evenly_spaced_aggregations(settings[0].steps, 1)]
     assert {int(t.batches.steps.max()) for n, t in found if n == 0} == {ends[0], ends[1] - ends[0]}
 
 
@@ -100,7 +100,7 @@ def test_observations_have_the_noise_and_the_steps_of_their_rounds(tmp_path: Pat
         setting = settings[observation.round]
         played = context.plan.at(observation.round)
         assert observation.unit in draw_participants(played, observation.round)
-        ends = [aggregation.step for aggregation in respaced(setting.steps, 1)]
+        ends = [aggregation.step for aggregation in evenly_spaced_aggregations(setting.steps, 1)]
         assert (observation.first_step, observation.last_step) in [(0, ends[0]), (ends[0], ends[1])]
         local = observation.last_step - observation.first_step
         # the edge receives single messages: multiplier 3 times the round's factor, of the bound of a message

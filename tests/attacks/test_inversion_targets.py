@@ -12,7 +12,7 @@ from view_worlds import WORLDS, Heard, Played, play, spec_of, zones
 
 from sfumato.attacks.gradient_matching import Simulation
 from sfumato.attacks.inversion_problem import AttackerKnowledge, InversionProblem
-from sfumato.attacks.inversion_targets import InversionTarget, targets_of
+from sfumato.attacks.inversion_targets import InversionTarget, smallest_sum_targets
 from sfumato.attacks.views import RecordedView, replay_rounds
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.protocols.tree.local_work import local_task
@@ -57,7 +57,7 @@ def targets(played: Played, observer: str, folder: Path) -> tuple[TrainingInputs
     initial = ParameterLayout.of(inputs.model).read(inputs.model)
     coalition = parse_coalition(observer, plan.parties)
     number, model, heard = next(replay_rounds(plan, view, initial))
-    return inputs, list(targets_of(plan, inputs.partition, heard, model, number, coalition))
+    return inputs, list(smallest_sum_targets(plan, inputs.partition, heard, model, number, coalition))
 
 
 def true_update(plan: TreePlan, inputs: TrainingInputs, target: InversionTarget) -> torch.Tensor:

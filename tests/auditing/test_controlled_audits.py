@@ -18,7 +18,7 @@ from sfumato.auditing.tree import TreeHarness, tree_harness
 from sfumato.cli import main
 from sfumato.errors import RunError, SpecError
 from sfumato.privacy.observers import Party
-from sfumato.schedule.control.adaptive import RoundSettings, respaced
+from sfumato.schedule.control.adaptive import RoundSettings, evenly_spaced_aggregations
 from sfumato.schedule.control.budget import Budget
 from sfumato.schedule.control.realised import settings_of_run, with_realised_rounds
 from sfumato.schedule.resolve.tree import resolve_tree
@@ -125,7 +125,7 @@ def test_settings_are_read_as_they_were_played(tmp_path: Path) -> None:
     assert all(isinstance(setting.untrusted, tuple) for setting in found[1:])
     realised = json.loads((tmp_path / "run" / "ledger.json").read_text())["realised"]
     assert [setting.noise for setting in found] == [kept["noise"] for kept in realised["settings"]]
-    assert [s.steps for s in found] == [respaced(s.steps, 1)[-1].step for s in found]
+    assert [s.steps for s in found] == [evenly_spaced_aggregations(s.steps, 1)[-1].step for s in found]
 
 
 def test_a_spec_and_an_unfinished_run_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

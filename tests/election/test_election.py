@@ -11,11 +11,11 @@ from transport_parties import Parties
 from sfumato.election import odds
 from sfumato.election.commitments import deal
 from sfumato.election.lottery import beacon, draw_nonces, elected, succession
-from sfumato.election.messages import Kind
+from sfumato.election.messages import ElectionMessageKind
 from sfumato.election.party import Candidate
 from sfumato.election.session import elect
 from sfumato.election.terms import ElectionTerms
-from sfumato.election.transcript import verify
+from sfumato.election.transcript import verify_transcript
 from sfumato.secure_aggregation import shares
 from sfumato.wire import errors
 from sfumato.wire.frames import parse_frame
@@ -130,17 +130,17 @@ def test_an_election_can_be_checked_by_anybody(zone) -> None:
     parties, terms = zone()
     election = elect(terms, parties.identities, entropy=parties.entropy())
     assert sorted(election.result.order) == list(range(10))
-    assert verify(terms, election.board) == election.result
+    assert verify_transcript(terms, election.board) == election.result
     nonces = {
         parse_frame(d).sender: parse_frame(d).payload
         for d in election.board
-        if parse_frame(d).kind == Kind.REVEAL
+        if parse_frame(d).kind == ElectionMessageKind.REVEAL
     }
     assert recoverable(terms.session, nonces) == election.result.order[0]  # the fast path's result
 
 
 def test_who_crashes_before_committing_is_no_candidate(zone) -> None:
-    for kind in (Kind.KEY, Kind.COMMIT):
+    for kind in (ElectionMessageKind.KEY, ElectionMessageKind.COMMIT):
         parties, terms = zone("crash", 4)
         result = elect(terms, parties.identities, drop={kind: [1, 2, 3, 4]}).result
         assert sorted(result.order) == [0, 5, 6, 7, 8, 9]
@@ -169,15 +169,15 @@ def test_lost_and_changed_posts_are_named_and_the_others_go_on(zone) -> None:
     parties, terms = zone()
 
     def wire(kind, party, data):
-        if (kind, party) == (Kind.COMMIT, 3):
+        if (kind, party) == (ElectionMessageKind.COMMIT, 3):
             return []
-        return [data[:-1]] if (kind, party) == (Kind.REVEAL, 5) else [data]
+        return [data[:-1]] if (kind, party) == (ElectionMessageKind.REVEAL, 5) else [data]
 
     election = elect(terms, parties.identities, entropy=parties.entropy(), wire=wire)
     assert sorted(election.result.order) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
     assert [(kind, party, type(error)) for kind, party, error in election.rejected] == [
-        (Kind.COMPLAINT, 3, errors.OmittedPostError),
-        (Kind.REVEAL, 5, errors.TruncatedMessageError),
+        (ElectionMessageKind.COMPLAINT, 3, errors.OmittedPostError),
+        (ElectionMessageKind.REVEAL, 5, errors.TruncatedMessageError),
     ]
 
 

@@ -11,8 +11,8 @@ from repeatable_entropy import repeatable
 
 from sfumato.election import messages
 from sfumato.election.commitments import deal, nonce_hash, share_hash
-from sfumato.election.messages import Kind
-from sfumato.election.transcript import verify
+from sfumato.election.messages import ElectionMessageKind
+from sfumato.election.transcript import verify_transcript
 from sfumato.secure_aggregation.shares import SHARE_BYTES
 from sfumato.wire import errors
 from sfumato.wire.frames import EVERYBODY, parse_frame, seal_frame
@@ -27,7 +27,15 @@ def honest_result():
     return zone(None).result
 
 
-@pytest.mark.parametrize("kind", [Kind.REVEAL, Kind.RECOVER, Kind.VOUCH, Kind.ANSWER])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ElectionMessageKind.REVEAL,
+        ElectionMessageKind.RECOVER,
+        ElectionMessageKind.VOUCH,
+        ElectionMessageKind.ANSWER,
+    ],
+)
 def test_withholding_changes_nothing(kind) -> None:
     """Abort bias: three colluders fall silent once they know the outcome."""
     silent = {i: lambda k, data: [data] if data and k < kind else [] for i in (0, 5, 7)}
@@ -39,14 +47,14 @@ def test_nonsense_after_the_reveals_spoils_nothing() -> None:
 
     def spoil(kind, data):
         good = [data] if data else []
-        if kind is Kind.RECOVER:
+        if kind is ElectionMessageKind.RECOVER:
             return [
                 b"",
                 *seconds,
-                at.signed(Kind.RECOVER, b"x", 0),
-                at.signed(Kind.RECOVER, b"y", 0, kind=99),
+                at.signed(ElectionMessageKind.RECOVER, b"x", 0),
+                at.signed(ElectionMessageKind.RECOVER, b"y", 0, kind=99),
             ]
-        if kind is Kind.REVEAL:
+        if kind is ElectionMessageKind.REVEAL:
             seconds.extend(good)
         return good
 
@@ -65,7 +73,7 @@ def bent(change):
     """A cheater that changes its commitment."""
 
     def bend(kind, data):
-        if kind is not Kind.COMMIT:
+        if kind is not ElectionMessageKind.COMMIT:
             return [data] if data else []
         commitment = messages.decode_commitment(parse_frame(data).payload)
         change(commitment.shares)
@@ -91,9 +99,9 @@ def test_a_dealer_of_shares_on_no_polynomial_is_out_whatever_it_does_later(revea
         shares[9] = share_hash(at.terms, 0, 9, share), box
 
     bend = bent(change)
-    at = Zone(cheaters={0: lambda k, d: bend(k, d) if reveals or k is not Kind.REVEAL else []})
+    at = Zone(cheaters={0: lambda k, d: bend(k, d) if reveals or k is not ElectionMessageKind.REVEAL else []})
     at.until(None)
-    assert not at.made[Kind.COMPLAINT]
+    assert not at.made[ElectionMessageKind.COMPLAINT]
     assert [type(error) for error in at.rejected] == [errors.InvalidOpeningError] * reveals
     assert at.result.excluded == (0,)
     assert sorted(at.result.order) == list(range(1, 10))
@@ -105,21 +113,33 @@ def test_a_badly_sealed_share_is_published_or_its_dealer_is_out(answers) -> None
         shares[4] = shares[4][0], bytes(len(shares[4][1]))
 
     bend = bent(change)
-    at = zone(None, cheaters={0: lambda k, d: bend(k, d) if answers or k is not Kind.ANSWER else []})
-    assert list(at.made[Kind.COMPLAINT]) == [4]
+    at = zone(
+        None, cheaters={0: lambda k, d: bend(k, d) if answers or k is not ElectionMessageKind.ANSWER else []}
+    )
+    assert list(at.made[ElectionMessageKind.COMPLAINT]) == [4]
     assert at.result.excluded == (() if answers else (0,))
     assert (0 in at.result.order) == answers
 
 
 def test_false_complaints_and_false_shares_do_nothing() -> None:
     def accuse(kind, data):
-        if kind is Kind.COMPLAINT:
-            return [at.signed(Kind.COMPLAINT, messages.encode_shares(dict.fromkeys(range(1, 10), 0)), 0)]
-        return [data] if data and kind < Kind.REVEAL else []
+        if kind is ElectionMessageKind.COMPLAINT:
+            return [
+                at.signed(
+                    ElectionMessageKind.COMPLAINT, messages.encode_shares(dict.fromkeys(range(1, 10), 0)), 0
+                )
+            ]
+        return [data] if data and kind < ElectionMessageKind.REVEAL else []
 
     def lie(kind, data):
         false = messages.encode_shares({0: 1})
-        return [at.signed(Kind.RECOVER, false, 2)] if kind is Kind.RECOVER else [data] if data else []
+        return (
+            [at.signed(ElectionMessageKind.RECOVER, false, 2)]
+            if kind is ElectionMessageKind.RECOVER
+            else [data]
+            if data
+            else []
+        )
 
     at = Zone(cheaters={0: accuse, 2: lie})
     assert at.until(None).result == honest_result()
@@ -128,10 +148,10 @@ def test_false_complaints_and_false_shares_do_nothing() -> None:
 
 def test_a_board_that_leaves_honest_parties_out_needs_a_quorum_of_others() -> None:
     """Byzantine, ten parties, quorum 7: three can be left out, and not four."""
-    at = zone(Kind.COMMIT)
+    at = zone(ElectionMessageKind.COMMIT)
     for i in range(6):
-        at.board.post(at.made[Kind.COMMIT][i])
-    for kind in (Kind.COMPLAINT, Kind.ANSWER, Kind.VOUCH):
+        at.board.post(at.made[ElectionMessageKind.COMMIT][i])
+    for kind in (ElectionMessageKind.COMPLAINT, ElectionMessageKind.ANSWER, ElectionMessageKind.VOUCH):
         at.board.close()
         for i, candidate in enumerate(at.candidates):
             try:
@@ -142,7 +162,7 @@ def test_a_board_that_leaves_honest_parties_out_needs_a_quorum_of_others() -> No
             if data is not None:
                 at.board.post(data)
     with pytest.raises(errors.NotAgreedError, match="6 of 10"):
-        verify(at.terms, at.board.posts)
+        verify_transcript(at.terms, at.board.posts)
 
 
 def test_two_dealers_of_one_nonce_have_nothing_in_common() -> None:

@@ -38,7 +38,7 @@ def test_the_heatmap_and_its_table_print_these_figures():
     assert kept is None
     said = {t for trace in heatmap.data for row in trace["text"] for t in row} - {""}
     assert said == {text.epsilon(cell.epsilon) for cell in accounted.matrix.cells.values()}
-    _, rows, caption = words.numbers(accounted)
+    _, rows, caption = words.heatmap_as_table(accounted)
     assert {cell for row in rows for cell in row[1:]} - {"–"} == said
     assert "δ = 1e-5" in caption
 
@@ -61,9 +61,9 @@ def test_two_heatmaps_have_one_colour_scale():
 def test_trust_turns_and_turns_back(document, party):
     setting = edited(document)
     before = account_setting(setting)
-    there = trust.toggled(setting, before, party)
+    there = trust.with_trust_toggled(setting, before, party)
     assert trust.trusted_names(account_setting(there)) == trust.trusted_names(before) ^ {party}
-    back = trust.toggled(there, account_setting(there), party)
+    back = trust.with_trust_toggled(there, account_setting(there), party)
     assert trust.trusted_names(account_setting(back)) == trust.trusted_names(before)
     assert account_setting(back).report.guarantees == before.report.guarantees
 
@@ -73,7 +73,7 @@ def test_a_drawn_share_of_trust_becomes_a_list_with_one_less():
     drawn = trust.trusted_names(account_setting(setting))
     assert len(drawn) == 2
     party = min(drawn)
-    after = trust.toggled(setting, account_setting(setting), party)
+    after = trust.with_trust_toggled(setting, account_setting(setting), party)
     assert trust.trusted_names(account_setting(after)) == drawn - {party}
 
 
@@ -82,7 +82,7 @@ def test_a_site_that_the_topology_trusts_can_be_distrusted():
     accounted = account_setting(setting)
     assert trust.trusted_names(accounted) == {"edge:0"}
     assert trust.aggregators(accounted)[1].label == "north (edge:0)"
-    after = account_setting(trust.toggled(setting, accounted, "edge:0"))
+    after = account_setting(trust.with_trust_toggled(setting, accounted, "edge:0"))
     assert trust.trusted_names(after) == set()
     assert [site.name for site in after.spec.topology.sites] == ["north", "south"]
     assert after.report.epsilon(0, "edge:0") < float("inf")
@@ -93,10 +93,10 @@ def test_groups_and_workers_are_called_by_their_names():
     names = {"group_names": ["north", "south"], "worker_names": ["bonn", "kiel", "ulm"]}
     accounted = account_setting(edited(GROUPS | {"topology": GROUPS["topology"] | names}))
     assert [one.label for one in trust.aggregators(accounted)] == ["north (master:0)", "south (master:1)"]
-    said = words.asked(accounted, "bonn", "ulm,south")
+    said = words.answer_about_coalition(accounted, "bonn", "ulm,south")
     assert said.startswith("bonn towards ulm and south: ε = ")
     assert "group north" in said
-    assert said == words.asked(accounted, "device:0", "device:2,master:1")
+    assert said == words.answer_about_coalition(accounted, "device:0", "device:2,master:1")
     assert all("master" not in row.parties for row in accounted.noise)
     figure = network_figure(accounted, unit="record:bonn", coalition=["ulm", "master:1"])
     assert figure is not None
@@ -107,18 +107,18 @@ def test_groups_and_workers_are_called_by_their_names():
 def test_a_party_that_is_not_there_is_refused():
     setting = edited(TREE)
     with pytest.raises(SpecError, match="is no aggregator of this network"):
-        trust.toggled(setting, account_setting(setting), "edge:7")
+        trust.with_trust_toggled(setting, account_setting(setting), "edge:7")
 
 
 def test_where_trust_makes_no_difference_it_cannot_be_changed():
     setting = edited(TREE, "protocol=hfl-dp", "trust={}")
-    assert "makes no difference" in trust.unchangeable(account_setting(setting))
+    assert "makes no difference" in trust.why_trust_is_fixed(account_setting(setting))
     with pytest.raises(SpecError, match="trusts nobody"):
-        trust.toggled(setting, account_setting(setting), "edge:0")
+        trust.with_trust_toggled(setting, account_setting(setting), "edge:0")
     moving = edited(TREE, "trust={from: {0: [0], 2: [1]}}")
-    assert "over the rounds" in trust.unchangeable(account_setting(moving))
+    assert "over the rounds" in trust.why_trust_is_fixed(account_setting(moving))
     with pytest.raises(SpecError, match="over the rounds"):
-        trust.toggled(moving, account_setting(moving), "edge:0")
+        trust.with_trust_toggled(moving, account_setting(moving), "edge:0")
 
 
 @pytest.mark.parametrize("document", [TREE, DEEP, GROUPS], ids=lambda one: one["name"])
@@ -137,7 +137,7 @@ def test_every_party_is_drawn_under_its_name(document):
 def test_the_command_prints_the_same_figures(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.yaml").write_text(sf.spec.dump_spec(sf.load_spec(TREE)))
-    setting = trust.toggled(edited(TREE), account_setting(edited(TREE)), "edge:2").with_change(
+    setting = trust.with_trust_toggled(edited(TREE), account_setting(edited(TREE)), "edge:2").with_change(
         "training.rounds", 5
     )
     words_of = shlex.split(setting.command())
@@ -166,12 +166,12 @@ def test_a_later_change_wins_over_earlier_ones_inside_of_it():
 def test_coalitions_are_what_account_says_of_the_pair():
     accounted = account_setting(edited(TREE))
     row = sf.account(sf.load_spec(TREE), unit="device:5", observer="cloud,device:4,edge:1").guarantees[0]
-    said = words.asked(accounted, " device:5", "cloud, device:4,edge:1 ")
+    said = words.answer_about_coalition(accounted, " device:5", "cloud, device:4,edge:1 ")
     assert said.startswith(f"device:5 towards cloud, device:4 and edge:1: ε = {text.epsilon(row.epsilon)}.")
     assert row.epsilon > accounted.report.epsilon(5, "cloud")
-    assert "it knows its own data" in words.asked(accounted, "device:5", "cloud,device:5")
-    assert "edge:0 to edge:2" in words.asked(accounted, "device:5", "edge:9")
-    assert words.asked(accounted, "", "cloud") == "Name a unit and at least one observer."
+    assert "it knows its own data" in words.answer_about_coalition(accounted, "device:5", "cloud,device:5")
+    assert "edge:0 to edge:2" in words.answer_about_coalition(accounted, "device:5", "edge:9")
+    assert words.answer_about_coalition(accounted, "", "cloud") == "Name a unit and at least one observer."
 
 
 def test_costs_are_those_of_a_run(tmp_path, no_report):
@@ -183,11 +183,13 @@ def test_costs_are_those_of_a_run(tmp_path, no_report):
 
 def test_costs_that_are_not_known_say_why():
     control = account_setting(EditedSpec.of(sf.load_spec(EXAMPLES / "h2fdp" / "control.yaml")))
-    assert "in a run" in dict(words.facts(control))["Costs"]
+    assert "in a run" in dict(words.cost_rows(control))["Costs"]
 
 
 def test_energy_over_the_air_is_a_bound_in_a_unit_of_its_own():
-    facts = dict(words.facts(account_setting(EditedSpec.of(sf.load_spec(EXAMPLES / "pfels" / "pfels.yaml")))))
+    facts = dict(
+        words.cost_rows(account_setting(EditedSpec.of(sf.load_spec(EXAMPLES / "pfels" / "pfels.yaml"))))
+    )
     assert facts["Energy to transmit, at most"].endswith("× noise")
 
 
@@ -209,18 +211,18 @@ def test_noise_is_listed_by_party():
 def test_differences_are_said_in_words():
     kept = account_setting(edited(TREE))
     setting = edited(TREE).with_change("privacy.noise.epsilon", 4.0)
-    now = account_setting(trust.toggled(setting, account_setting(setting), "edge:0"))
-    said = words.differences(kept, now)
+    now = account_setting(trust.with_trust_toggled(setting, account_setting(setting), "edge:0"))
+    said = words.setting_differences(kept, now)
     assert "Trusted with raw updates: edge:0 before, nobody now." in said
     assert "privacy.noise.epsilon: 8.0 before, 4.0 now." in said
     assert "The largest ε towards cloud falls from 8 to 4." in said
     assert "Raw to a trusted edge, devices: 4 of 12 before, 0 of 12 now." in said
-    assert words.differences(kept, kept) == ["The settings are the same."]
-    assert any("rises from 4 to 8" in one for one in words.differences(now, kept))
+    assert words.setting_differences(kept, kept) == ["The settings are the same."]
+    assert any("rises from 4 to 8" in one for one in words.setting_differences(now, kept))
 
 
 def test_the_summary_leaves_out_who_is_trusted():
     accounted = account_setting(edited(TREE))
     own = max(accounted.report.epsilon(device, "edge:1") for device in (4, 5))
-    assert words.largest(accounted.matrix)["own edge"] == own < float("inf")
+    assert words.largest_epsilon_by_kind(accounted.matrix)["own edge"] == own < float("inf")
     assert f"own edge: {text.epsilon(own)}" in words.summary(accounted)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.privacy.privacy_filter import GaussianFilter, squared_mu
+from sfumato.privacy.privacy_filter import GaussianFilter, squared_mu_of_exposure
 from sfumato.privacy.release import DrawnReleases, Exposure, Release
 from sfumato.privacy.sampling import Sampling
 
@@ -21,13 +21,15 @@ def exposure(*counted: tuple[Release, int]) -> Exposure:
 def test_squared_mu_is_the_sum_over_releases() -> None:
     a = Release("a", "v", 2.0, 0.0, 4.0, True)
     b = Release("b", "v", 1.0, 1.0, 2.0, True)
-    assert squared_mu(exposure((a, 3), (b, 1)), "zero-out") == pytest.approx(3 * 1.0 + 4.0 / 2)
-    assert squared_mu(exposure((a, 3), (b, 1)), "replace") == pytest.approx(3 * 4.0 + 9.0 / 2)
+    assert squared_mu_of_exposure(exposure((a, 3), (b, 1)), "zero-out") == pytest.approx(3 * 1.0 + 4.0 / 2)
+    assert squared_mu_of_exposure(exposure((a, 3), (b, 1)), "replace") == pytest.approx(3 * 4.0 + 9.0 / 2)
 
 
 def test_no_noise_is_no_guarantee_and_no_contribution_costs_nothing() -> None:
-    assert squared_mu(exposure((Release("a", "v", 1.0, 0.0, 0.0, True), 1)), "zero-out") == math.inf
-    assert squared_mu(exposure((Release("a", "v", 0.0, 0.0, 0.0, True), 1)), "zero-out") == 0.0
+    assert (
+        squared_mu_of_exposure(exposure((Release("a", "v", 1.0, 0.0, 0.0, True), 1)), "zero-out") == math.inf
+    )
+    assert squared_mu_of_exposure(exposure((Release("a", "v", 0.0, 0.0, 0.0, True), 1)), "zero-out") == 0.0
 
 
 @settings(max_examples=100, deadline=None)

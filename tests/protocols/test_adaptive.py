@@ -19,11 +19,11 @@ import sfumato as sf
 from sfumato.errors import SpecError
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
-from sfumato.privacy.privacy_filter import squared_mu
+from sfumato.privacy.privacy_filter import squared_mu_of_exposure
 from sfumato.protocols.adaptive.settings import step_size
 from sfumato.protocols.adaptive.smoothness import SmoothnessEstimator
 from sfumato.protocols.adaptive.state import AdaptiveState
-from sfumato.schedule.control.adaptive import RoundSettings, respaced, round_plan
+from sfumato.schedule.control.adaptive import RoundSettings, evenly_spaced_aggregations, round_plan
 from sfumato.schedule.control.budget import Budget
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.resolve.tree import resolve_tree
@@ -58,7 +58,7 @@ def spent_by_hand(plan, state: AdaptiveState, extra: float = 0.0) -> dict[tuple[
         for device in draw_participants(one, number):
             for column, held in enumerate(budget.columns[int(budget.kinds[device])]):
                 exposures = {e.bound_name: e for e in ledger.exposures(held.unit, held.coalition)}
-                cost = squared_mu(exposures[held.bound], "zero-out") + extra
+                cost = squared_mu_of_exposure(exposures[held.bound], "zero-out") + extra
                 key = (int(device), column)
                 total[key] = total.get(key, 0.0) + (cost if math.isfinite(held.budget) else extra)
     return total
@@ -142,7 +142,7 @@ def test_a_round_is_charged_at_its_own_participation_and_noise(
     ledger, aggregations = played.releases.after(1), 4
     for device, expected in ((0, aggregations / 36), (4, aggregations / (36 * untrusted))):
         (flow, _) = ledger.exposures(device, (Party("node", 0, 0),))
-        assert squared_mu(flow, "zero-out") == pytest.approx(expected)
+        assert squared_mu_of_exposure(flow, "zero-out") == pytest.approx(expected)
     stds = [played.device_stds_of(3, np.array([4]))[0] / played.releases.steps[3].message_norm[1]]
     stds.append(
         played.releases.steps[3].node_std[1][0] / (played.releases.steps[3].message_norm[0] / trusted)
@@ -183,7 +183,7 @@ def test_measured_smoothness_is_cut_off_and_noised_as_it_is_charged(
 
 @pytest.mark.parametrize("steps", range(4, 20))
 def test_edge_aggregations_keep_their_number_when_the_interval_changes(steps: int) -> None:
-    found = respaced(steps, 3)
+    found = evenly_spaced_aggregations(steps, 3)
     assert [a.tier for a in found] == [1, 1, 1, 0]
     assert found[-1].step == steps
     assert sum(a.local_steps for a in found) == steps
@@ -334,7 +334,7 @@ def test_the_same_noise_at_trusted_and_untrusted_edges_is_refused(written: Path)
     for device in (0, 5):
         column = [h.coalition[0].kind for h in budget.columns[int(budget.kinds[device])]].index("node")
         (flow, _) = fewer.releases.after(1).exposures(device, (Party("node", 0, 0),))
-        assert charge[device, column] == pytest.approx(squared_mu(flow, "zero-out"))
+        assert charge[device, column] == pytest.approx(squared_mu_of_exposure(flow, "zero-out"))
 
 
 def test_raw_messages_at_trusted_edges_are_in_no_diagnostic(written: Path, tmp_path: Path) -> None:
@@ -369,7 +369,7 @@ def test_coalitions_in_watch_have_a_budget(written: Path, tmp_path: Path, rule: 
         members = {party.index for party in held.coalition if party.kind == "device"}
         for device in set(range(16)) - members:
             exposures = plan.releases.exposures(device, held.coalition)
-            allowed[device, column] = min(squared_mu(e, "zero-out") for e in exposures)
+            allowed[device, column] = min(squared_mu_of_exposure(e, "zero-out") for e in exposures)
     for number, setting in enumerate(state.history):
         one = round_plan(plan, setting)
         for device in draw_participants(one, number).tolist():
@@ -378,7 +378,7 @@ def test_coalitions_in_watch_have_a_budget(written: Path, tmp_path: Path, rule: 
                     exposures = one.releases.after(1).exposures(device, held.coalition)
                     bound = held.bounds[plan.tree.leaf_of(device)]
                     found = next(e for e in exposures if e.bound_name == bound)
-                    spent[device, column] += squared_mu(found, "zero-out")
+                    spent[device, column] += squared_mu_of_exposure(found, "zero-out")
     assert state.spent[:, first:] == pytest.approx(spent)
     assert spent[5, 1] == spent[12, 1] == 0 < spent[4, 1]
     for (device, column), most in allowed.items():

@@ -13,7 +13,7 @@ from controlled_runs import observers, played
 
 import sfumato as sf
 from sfumato.privacy.observers import Party
-from sfumato.privacy.privacy_filter import squared_mu
+from sfumato.privacy.privacy_filter import squared_mu_of_exposure
 from sfumato.schedule.control.adaptive import RoundSettings, participants, round_plan
 from sfumato.schedule.control.budget import Budget
 from sfumato.schedule.participation import draw_participants
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.usefixtures("no_report")
 
 def costs(plan: TreePlan, unit: int, observer: Party, rounds: int) -> dict[str, float]:
     found = plan.releases.after(rounds).exposures(unit, (observer,))
-    return {e.bound_name: squared_mu(e, "zero-out") for e in found}
+    return {e.bound_name: squared_mu_of_exposure(e, "zero-out") for e in found}
 
 
 MANY = ("control.optimality_gap_weight=0.01", "control.max_steps=12")

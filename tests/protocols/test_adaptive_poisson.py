@@ -17,7 +17,7 @@ import sfumato as sf
 from sfumato.auditing import audit
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
-from sfumato.privacy.privacy_filter import squared_mu
+from sfumato.privacy.privacy_filter import squared_mu_of_exposure
 from sfumato.schedule.control.adaptive import RoundSettings, round_plan
 from sfumato.schedule.control.budget import Budget
 from sfumato.schedule.control.realised import settings_of_run
@@ -80,7 +80,7 @@ def test_a_round_is_charged_as_one_of_the_devices_that_were_drawn(written: Path)
                 if not math.isfinite(held.budget):
                     continue
                 bound = getattr(compiled, held.bound)(held.unit, held.coalition)
-                assert charge[row, column] == pytest.approx(squared_mu(bound, "zero-out"))
+                assert charge[row, column] == pytest.approx(squared_mu_of_exposure(bound, "zero-out"))
                 if held.coalition == (CLOUD,):
                     expected = 2 / 36 if edge == 0 else 2 / (36 * came[edge])
                     # a trusted edge's noise is sized for the expected number, which divides the sum
@@ -104,7 +104,8 @@ def test_no_device_passes_its_budget_towards_anybody(written: Path, tmp_path: Pa
     for unit in range(18):
         for observer in observers(plan, unit):
             whole = {
-                e.bound_name: squared_mu(e, "zero-out") for e in plan.releases.exposures(unit, (observer,))
+                e.bound_name: squared_mu_of_exposure(e, "zero-out")
+                for e in plan.releases.exposures(unit, (observer,))
             }
             bound = min(whole, key=lambda name: (whole[name], name != "flow"))
             if math.isinf(whole[bound]):
@@ -114,7 +115,9 @@ def test_no_device_passes_its_budget_towards_anybody(written: Path, tmp_path: Pa
             for number, one in enumerate(rounds):
                 if unit in draw_participants(one, number):
                     exposures = one.releases.after(1).exposures(unit, (observer,))
-                    by_hand += next(squared_mu(e, "zero-out") for e in exposures if e.bound_name == bound)
+                    by_hand += next(
+                        squared_mu_of_exposure(e, "zero-out") for e in exposures if e.bound_name == bound
+                    )
             assert budget.spent(account, unit, (observer,)) == pytest.approx(by_hand, rel=1e-9)
             assert by_hand <= whole[bound] * (1 + 1e-9)
             used.append(by_hand / whole[bound])

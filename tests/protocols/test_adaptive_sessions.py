@@ -16,7 +16,7 @@ from message_graph.trees import TreeAsMessages
 import sfumato as sf
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
-from sfumato.privacy.privacy_filter import squared_mu
+from sfumato.privacy.privacy_filter import squared_mu_of_exposure
 from sfumato.protocols.adaptive.settings import candidates
 from sfumato.schedule.control.adaptive import RoundSettings, round_plan
 from sfumato.schedule.control.budget import Budget
@@ -83,7 +83,7 @@ def test_a_round_is_charged_by_hand_and_by_the_general_ledger(
     for unit in (0, 8, 15):
         for column, held in enumerate(budget.columns[int(budget.kinds[unit])]):
             general = {
-                exposure.bound_name: squared_mu(exposure, "zero-out")
+                exposure.bound_name: squared_mu_of_exposure(exposure, "zero-out")
                 for exposure in (
                     compiled.flow(held.unit, held.coalition),
                     compiled.cut(held.unit, held.coalition),

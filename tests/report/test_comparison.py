@@ -17,7 +17,7 @@ from sfumato.report.page.sections import write_page
 from sfumato.report.results.comparability import stated_radio
 from sfumato.report.results.series import Series, load_series
 from sfumato.report.results.summary import summarise
-from sfumato.spec.diff import differing
+from sfumato.spec.diff import differing_values
 
 Make = Callable[..., Path]
 
@@ -85,8 +85,8 @@ def test_where_the_specs_differ(run_folder: Make) -> None:
 
 def test_keys_that_differ_keep_their_order_and_missing_ones_are_none() -> None:
     documents = [{"b": {"x": 1, "y": [1]}, "a": 2}, {"b": {"x": 3, "y": [1]}, "a": 2, "c": 4}]
-    assert differing(documents) == {"b.x": (1, 3), "c": (None, 4)}
-    assert list(differing([{"b": 1, "a": 1}, {"b": 2, "a": 2}])) == ["b", "a"]
+    assert differing_values(documents) == {"b.x": (1, 3), "c": (None, 4)}
+    assert list(differing_values([{"b": 1, "a": 1}, {"b": 2, "a": 2}])) == ["b", "a"]
 
 
 def test_versions_of_runs_are_told_once(run_folder: Make, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from report_factory import metrics, quickstart_spec
 from sfumato.report.page.sections import page_of
 from sfumato.report.results.cost_of_privacy import cost_of_privacy
 from sfumato.report.results.series import load_series
-from sfumato.report.results.summary import in_words
+from sfumato.report.results.summary import epsilon_in_words
 from sfumato.rounding import certainty
 
 Make = Callable[..., Path]
@@ -32,7 +32,9 @@ def test_certainty_is_rounded_up_and_near(epsilon: float) -> None:
 
 def test_words_for_known_values() -> None:
     assert [certainty(epsilon) for epsilon in (0, 1, 8, 10)] == ["50 %", "73.2 %", "99.97 %", "99.996 %"]
-    assert in_words("record", 40.0).endswith("whether a record's data were used can become almost certain.")
+    assert epsilon_in_words("record", 40.0).endswith(
+        "whether a record's data were used can become almost certain."
+    )
 
 
 def test_privacy_costs_what_a_run_without_noise_reaches_more(run_folder: Make, tmp_path: Path) -> None:

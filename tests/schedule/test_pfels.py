@@ -21,7 +21,7 @@ from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.schedule.air.realised import RealisedChannels
 from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.resolve.tree import resolve_tree
-from sfumato.schedule.rows.ex_post import amounts
+from sfumato.schedule.rows.ex_post import epsilons_after_run
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
@@ -108,7 +108,7 @@ def test_ex_post_at_exactly_64_participations() -> None:
     took_part[:63] = True
     took_part[63, 7] = True
     realised = replace(realised, took_part=took_part)
-    after = amounts(plan, report.delta, took_part.sum(axis=0), realised, None)
+    after = epsilons_after_run(plan, report.delta, took_part.sum(axis=0), realised, None)
     rows = {row.observer: found for row, found in zip(report.guarantees, after, strict=True)}
     assert rows["cloud"] is not None
     assert rows["cloud"].participations == 64

@@ -12,7 +12,7 @@ from sfumato.accounting import account
 from sfumato.errors import SpecError
 from sfumato.privacy.charges import ways_to_charge
 from sfumato.privacy.observers import Party
-from sfumato.schedule.participation import survival, threshold_of
+from sfumato.schedule.participation import guaranteed_survivors_of, threshold_of
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.faults import Faults
 from sfumato.spec.load import dump_spec, load_spec
@@ -357,7 +357,7 @@ def test_failing_supernodes_are_succeeded_and_their_zones_may_be_missing():
     plan = load("c2", "faults={supernode_failure_rate: 0.2}", "topology.supernodes=elected")
     assert plan.releases.elections == pytest.approx(1.25)
     assert multiplier(plan, 0, Party("public")) == pytest.approx(Z)
-    skipping = survival(
+    skipping = guaranteed_survivors_of(
         Faults(supernode_failure_rate=0.2, when_supernode_fails="skip"),
         "plain",
         np.array([5.0]),

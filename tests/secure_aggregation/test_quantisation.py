@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from sfumato.secure_aggregation.discrete_gaussian import sample
+from sfumato.secure_aggregation.discrete_gaussian import sample_discrete_gaussian
 from sfumato.secure_aggregation.encoding import decode, encode, round_at_random
 from sfumato.secure_aggregation.quantisation import QuantisationPlan
 from sfumato.wire.errors import QuantisationError
@@ -32,7 +32,7 @@ def statistic(draws: np.ndarray, std: float) -> tuple[float, int]:
 
 @pytest.mark.parametrize("std", [0.75, 1.0, 2.5, 7.9, 8.0, 40.0, 333.3])
 def test_the_noise_is_a_discrete_gaussian_and_not_one_of_another_scale(std) -> None:
-    draws = sample(60_000, std, KeyStream(b"d" * 32))
+    draws = sample_discrete_gaussian(60_000, std, KeyStream(b"d" * 32))
     for scale, accepted in ((1.0, True), (2 / 3, False), (1.5, False)):
         value, cells = statistic(draws, std * scale)
         assert (value < chi2.ppf(CRITICAL, cells)) == accepted, (scale, value, cells)
@@ -40,32 +40,39 @@ def test_the_noise_is_a_discrete_gaussian_and_not_one_of_another_scale(std) -> N
 
 @pytest.mark.parametrize("std", [1e5, 2.0**40])
 def test_wide_noise_has_the_right_scale(std) -> None:
-    draws = sample(100_000, std, KeyStream(b"w" * 32)).astype(float) / std
+    draws = sample_discrete_gaussian(100_000, std, KeyStream(b"w" * 32)).astype(float) / std
     assert abs(draws.mean()) < 5.5 / math.sqrt(1e5)
     assert abs((draws**2).mean() - 1) < 5.5 * math.sqrt(2 / 1e5)
     assert abs((draws**4).mean() - 3) < 5.5 * math.sqrt(96 / 1e5)
-    low = sample(100_000, std, KeyStream(b"l" * 32)) & 15
+    low = sample_discrete_gaussian(100_000, std, KeyStream(b"l" * 32)) & 15
     counts = np.bincount(low, minlength=16)
     assert ((counts - 6250) ** 2 / 6250).sum() < chi2.ppf(CRITICAL, 15)
 
 
 def test_decimals_decide_as_floating_point_does() -> None:
     """The exact decision alone gives the same law, and where floating point decides, the same bits."""
-    draws = sample(4000, 3.0, KeyStream(b"e" * 32), margin=2.0)
+    draws = sample_discrete_gaussian(4000, 3.0, KeyStream(b"e" * 32), margin=2.0)
     value, cells = statistic(draws, 3.0)
     assert value < chi2.ppf(CRITICAL, cells)
     assert (
-        sample(500, 50.0, KeyStream(b"f" * 32), margin=1e-6) == sample(500, 50.0, KeyStream(b"f" * 32))
+        sample_discrete_gaussian(500, 50.0, KeyStream(b"f" * 32), margin=1e-6)
+        == sample_discrete_gaussian(500, 50.0, KeyStream(b"f" * 32))
     ).all()
 
 
 def test_noise_follows_its_key_and_refuses_bad_scales() -> None:
-    assert (sample(50, 9.0, KeyStream(b"1" * 32)) == sample(50, 9.0, KeyStream(b"1" * 32))).all()
-    assert (sample(50, 9.0, KeyStream(b"1" * 32)) != sample(50, 9.0, KeyStream(b"2" * 32))).any()
-    assert not sample(5, 0.0, KeyStream(b"1" * 32)).any()
+    assert (
+        sample_discrete_gaussian(50, 9.0, KeyStream(b"1" * 32))
+        == sample_discrete_gaussian(50, 9.0, KeyStream(b"1" * 32))
+    ).all()
+    assert (
+        sample_discrete_gaussian(50, 9.0, KeyStream(b"1" * 32))
+        != sample_discrete_gaussian(50, 9.0, KeyStream(b"2" * 32))
+    ).any()
+    assert not sample_discrete_gaussian(5, 0.0, KeyStream(b"1" * 32)).any()
     for std in (-1.0, math.nan, math.inf, 2.0**50):
         with pytest.raises(QuantisationError):
-            sample(5, std, KeyStream(b"1" * 32))
+            sample_discrete_gaussian(5, std, KeyStream(b"1" * 32))
 
 
 @settings(max_examples=100, deadline=None)

@@ -10,7 +10,7 @@ from repeatable_entropy import repeatable
 from secagg_stage import COUNT, DOWN, LENGTH, UP, flip
 
 from sfumato.secure_aggregation import messages
-from sfumato.secure_aggregation.messages import Kind
+from sfumato.secure_aggregation.messages import MessageKind
 from sfumato.secure_aggregation.server import Phase
 from sfumato.secure_aggregation.session import aggregate
 from sfumato.wire import errors
@@ -32,7 +32,7 @@ def test_meddling_is_named_and_changes_nothing(stage, kind) -> None:
     at = stage(kind)
     good = at.sent[kind][0]
     other = stage(kind, label="other session").sent[kind][0]
-    along = [*UP, Kind.ROSTER] if kind in UP else [*DOWN, Kind.UNMASK]
+    along = [*UP, MessageKind.ROSTER] if kind in UP else [*DOWN, MessageKind.UNMASK]
     later = along[along.index(kind) + 1]
     attacks = [
         (errors.TamperedMessageError, flip(good, len(good) - 70)),  # payload
@@ -50,7 +50,9 @@ def test_meddling_is_named_and_changes_nothing(stage, kind) -> None:
         (errors.MisroutedMessageError, at.resigned(kind, parse_frame(good).payload, recipient=3)),
         (errors.UnknownSenderError, at.resigned(kind, parse_frame(good).payload, sender=77)),
         (
-            errors.InconsistentSurvivorsError if kind is Kind.CONSENT else errors.MalformedMessageError,
+            errors.InconsistentSurvivorsError
+            if kind is MessageKind.CONSENT
+            else errors.MalformedMessageError,
             at.resigned(kind, parse_frame(good).payload + b"\0"),
         ),
     ]
@@ -100,7 +102,7 @@ def test_parties_of_a_semi_honest_server_refuse_too(make_parties) -> None:
             seen.append((party, data))
             other = seal_frame(
                 Frame(
-                    Kind.SURVIVORS,
+                    MessageKind.SURVIVORS,
                     parse_frame(data).session,
                     SERVER,
                     party,
@@ -139,8 +141,8 @@ def test_a_session_goes_on_without_whoever_is_meddled_with(make_parties, kind) -
 
 
 def test_vectors_must_fit_the_terms(stage) -> None:
-    at = stage(Kind.DELIVERY)
+    at = stage(MessageKind.DELIVERY)
     for vector in (np.zeros(LENGTH, dtype=np.uint64), np.zeros(LENGTH + 1, dtype=np.uint32)):
         with pytest.raises(ValueError, match="vector"):
-            at.clients[0].masked_input(at.sent[Kind.DELIVERY][0], vector)
-    assert parse_frame(at.sent[Kind.ADVERTISE][0]).recipient == EVERYBODY
+            at.clients[0].masked_input(at.sent[MessageKind.DELIVERY][0], vector)
+    assert parse_frame(at.sent[MessageKind.ADVERTISE][0]).recipient == EVERYBODY

@@ -10,7 +10,7 @@ from sfumato.secure_aggregation.encoding import decode, encode
 from sfumato.secure_aggregation.fast_path import fast_sum, survivors_of
 from sfumato.secure_aggregation.masks import Masker
 from sfumato.secure_aggregation.quantisation import QuantisationPlan
-from sfumato.secure_aggregation.server import Phase, Server
+from sfumato.secure_aggregation.server import AggregationServer, Phase
 from sfumato.secure_aggregation.session import aggregate
 from sfumato.wire import errors
 from sfumato.wire.frames import parse_frame
@@ -80,15 +80,15 @@ def test_exactly_the_threshold_is_enough(make_parties) -> None:
 def test_below_the_threshold_nothing_is_revealed(make_parties, phase) -> None:
     parties = make_parties(10)
     terms = parties.complete(50, 7)
-    servers: list[Server] = []
-    real = Server.__init__
+    servers: list[AggregationServer] = []
+    real = AggregationServer.__init__
 
     def remember(self, *args) -> None:
         servers.append(self)
         real(self, *args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Server, "__init__", remember)
+        patch.setattr(AggregationServer, "__init__", remember)
         with pytest.raises(errors.BelowThresholdError, match="nothing is revealed"):
             aggregate(
                 terms, parties.identities, parties.server, ring_vectors(10, 50), drop={phase: [0, 1, 2, 3]}

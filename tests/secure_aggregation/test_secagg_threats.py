@@ -13,7 +13,7 @@ from secagg_stage import Listener, Stage
 
 from sfumato.secure_aggregation import graph, messages, terms
 from sfumato.secure_aggregation.client import survivors_digest
-from sfumato.secure_aggregation.messages import Kind
+from sfumato.secure_aggregation.messages import MessageKind
 from sfumato.secure_aggregation.threats import require_guarantee
 from sfumato.wire import errors
 from sfumato.wire.frames import EVERYBODY
@@ -37,19 +37,19 @@ class Views:
     def __init__(self, make_parties, count: int, threshold: int, colluders: int, declared: int) -> None:
         parties = make_parties(count)
         made = parties.complete(LENGTH, threshold, threat_model="malicious", colluders=declared)
-        self.stage = Stage(parties, terms=made).until(Kind.DELIVERY)
+        self.stage = Stage(parties, terms=made).until(MessageKind.DELIVERY)
         self.bad = set(range(count - colluders, count))
         self.honest = sorted(set(range(count)) - self.bad)
         self.listener = Listener(self.stage, self.bad)
 
     def mask(self, groups: dict[int, set[int]]) -> None:
         """Everybody masks, with those of its group only."""
-        for i, boxes in self.stage.sent[Kind.DELIVERY].items():
-            held = messages.decode_boxes(self.stage.payload(Kind.DELIVERY, i))
+        for i, boxes in self.stage.sent[MessageKind.DELIVERY].items():
+            held = messages.decode_boxes(self.stage.payload(MessageKind.DELIVERY, i))
             if i in groups:
                 held = {j: box for j, box in held.items() if j in groups[i]}
-                boxes = self.stage.from_server(Kind.DELIVERY, messages.encode_boxes(held), i)
-            self.listener.hear(self.stage.answer(Kind.DELIVERY, i, boxes))
+                boxes = self.stage.from_server(MessageKind.DELIVERY, messages.encode_boxes(held), i)
+            self.listener.hear(self.stage.answer(MessageKind.DELIVERY, i, boxes))
         self.listener.corrupt()
 
     def sign(self, listed: set[int], signers: list[int]) -> list[bytes]:
@@ -57,12 +57,12 @@ class Views:
         signed = [self.stage.clients[i].consent(self.stage.survivors(listed, i)) for i in signers]
         content = survivors_digest(self.stage.terms.session, sorted(listed))
         for i in self.bad:
-            signed.append(self.stage.by_party(Kind.CONSENT, content, i, EVERYBODY))
+            signed.append(self.stage.by_party(MessageKind.CONSENT, content, i, EVERYBODY))
         return signed
 
     def unmask(self, signers: list[int], consents: list[bytes]) -> None:
         for i in signers:
-            data = self.stage.from_server(Kind.CONSENTS, messages.encode_blobs(consents), i)
+            data = self.stage.from_server(MessageKind.CONSENTS, messages.encode_blobs(consents), i)
             self.listener.hear(self.stage.clients[i].unmask(data))
 
 
@@ -116,16 +116,16 @@ def cut_off(make_parties) -> tuple[Listener, list[int]]:
     """24 parties, degree 4, share threshold 3: the server claims that the four around three dropped out."""
     parties = make_parties(24)
     made = parties.sparse(LENGTH, 13, 4, 3, threat_model="malicious")
-    stage = Stage(parties, terms=made).until(Kind.SURVIVORS)
+    stage = Stage(parties, terms=made).until(MessageKind.SURVIVORS)
     listener = Listener(stage, ())
-    for data in stage.sent[Kind.MASKED].values():
+    for data in stage.sent[MessageKind.MASKED].values():
         listener.hear(data)
     circle = KeyStream(digest(b"graph", made.graph_seed)).permutation(range(24))
     target, around = circle[10:13], [*circle[8:10], *circle[13:15]]
     listed = sorted(set(range(24)) - set(around))
     signed = [stage.clients[i].consent(stage.survivors(listed, i)) for i in listed]
     for i in listed:
-        consents = stage.from_server(Kind.CONSENTS, messages.encode_blobs(signed), i)
+        consents = stage.from_server(MessageKind.CONSENTS, messages.encode_blobs(signed), i)
         listener.hear(stage.clients[i].unmask(consents))
     return listener, target
 
@@ -282,8 +282,8 @@ def test_no_secret_is_used_twice_where_entropy_repeats_itself(make_parties) -> N
     masked = []
     for label in ("round 1", "round 2"):
         parties = make_parties(5)  # the same bytes again
-        stage = Stage(parties, terms=parties.complete(LENGTH, 4, label=label)).until(Kind.MASKED)
-        masked.append(np.frombuffer(stage.payload(Kind.MASKED), dtype="<u4"))
+        stage = Stage(parties, terms=parties.complete(LENGTH, 4, label=label)).until(MessageKind.MASKED)
+        masked.append(np.frombuffer(stage.payload(MessageKind.MASKED), dtype="<u4"))
         for client in stage.clients:
             secrets |= {client._seed, client._masking.secret, client._sealing.secret}
     assert len(secrets) == 2 * 5 * 3

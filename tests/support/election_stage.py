@@ -9,14 +9,14 @@ from typing import Any
 from transport_parties import Parties
 
 from sfumato.election.board import Board
-from sfumato.election.messages import Commitment, Kind, decode_commitment
+from sfumato.election.messages import Commitment, ElectionMessageKind, decode_commitment
 from sfumato.election.party import Candidate
 from sfumato.election.terms import ElectionTerms
-from sfumato.election.transcript import Result, verify
+from sfumato.election.transcript import Result, verify_transcript
 from sfumato.wire.errors import TransportError
 from sfumato.wire.frames import EVERYBODY, Frame, parse_frame, seal_frame
 
-Bend = Callable[[Kind, bytes | None], list[bytes]]
+Bend = Callable[[ElectionMessageKind, bytes | None], list[bytes]]
 """What a cheater posts instead of what the protocol would."""
 
 
@@ -47,7 +47,7 @@ class Zone:
             (Cheater if i in self.bends else Candidate)(i, self.terms, identity, entropy(i))
             for i, identity in enumerate(self.parties.identities)
         ]
-        self.made: dict[Kind, dict[int, bytes]] = {}
+        self.made: dict[ElectionMessageKind, dict[int, bytes]] = {}
         self.rejected: list[TransportError] = []
 
     def make(self) -> dict[int, list[bytes]]:
@@ -61,7 +61,7 @@ class Zone:
             for i, data in own.items()
         }
 
-    def until(self, stop: Kind | None) -> Zone:
+    def until(self, stop: ElectionMessageKind | None) -> Zone:
         """Play on; posts of ``stop`` are made and not posted."""
         while self.board.phase is not None:
             posts = self.make()
@@ -78,17 +78,17 @@ class Zone:
     @property
     def result(self) -> Result:
         """As anybody works it out."""
-        return verify(self.terms, self.board.posts)
+        return verify_transcript(self.terms, self.board.posts)
 
-    def signed(self, kind: Kind, payload: bytes, party: int, /, **changes: Any) -> bytes:
+    def signed(self, kind: ElectionMessageKind, payload: bytes, party: int, /, **changes: Any) -> bytes:
         """A post that a party signs."""
         frame = Frame(kind, self.terms.session, party, EVERYBODY, payload)
         return seal_frame(dataclasses.replace(frame, **changes), self.parties.identities[party])
 
-    def payload(self, kind: Kind, party: int) -> bytes:
+    def payload(self, kind: ElectionMessageKind, party: int) -> bytes:
         """Of a post that was made."""
         return parse_frame(self.made[kind][party]).payload
 
     def commitment(self, party: int) -> Commitment:
         """That a party posted."""
-        return decode_commitment(self.payload(Kind.COMMIT, party))
+        return decode_commitment(self.payload(ElectionMessageKind.COMMIT, party))

@@ -21,7 +21,7 @@ from certified_folders import GROUPS, STAR, TREE, Documents, certified_folder
 
 import sfumato as sf
 from sfumato.verify import read
-from sfumato.verify.checker import Outcome, document_problems, list_unchecked
+from sfumato.verify.checker import CheckOutcome, document_problems, list_unchecked
 from sfumato.verify.draws import read_draw, stated_term
 from sfumato.verify.elections import terms_of_office
 from sfumato.verify.epsilon import recomputed_epsilon
@@ -183,7 +183,7 @@ class Case:
         """What is found beside the hashes, which whoever manipulates renews."""
         try:
             with np.errstate(all="ignore"):  # as `check_run`
-                return [*document_problems(self.spec, self.privacy, self.ledger, Outcome())]
+                return [*document_problems(self.spec, self.privacy, self.ledger, CheckOutcome())]
         except BROKEN as error:
             return [str(error)]
 
@@ -356,7 +356,7 @@ def manipulated(case: Case, place: int, name: str, path: Path_, change: str) -> 
     table, cert, row = (
         certificates["releases"], certificates["rows"][place], found.privacy["guarantees"][place],
     )  # fmt: skip
-    before = read.number(row["bounds"][name]["epsilon"])
+    before = read.figure(row["bounds"][name]["epsilon"])
     bound = unfolded(cert["bounds"][name], table)
     apply(bound, path, change)
     bound = folded(bound, table)
@@ -367,12 +367,12 @@ def manipulated(case: Case, place: int, name: str, path: Path_, change: str) -> 
     except BROKEN:
         bound["epsilon"] = "inf"
     bound.pop("delta", None)
-    if read.number(bound["epsilon"]) >= before * SMALLER:
+    if read.figure(bound["epsilon"]) >= before * SMALLER:
         bound["epsilon"] = before * 0.9 if math.isfinite(before) else 1.0
     cert["bounds"][name] = bound
     row["bounds"][name]["epsilon"] = bound["epsilon"]
     row["bounds"][name]["releases"] = bound.get("releases", 0)
-    best = min(row["bounds"], key=lambda one: read.number(row["bounds"][one]["epsilon"]))
+    best = min(row["bounds"], key=lambda one: read.figure(row["bounds"][one]["epsilon"]))
     row["bound"], row["epsilon"] = best, row["bounds"][best]["epsilon"]
     row["method"], row["neighbours"] = (cert["bounds"][best].get(key) for key in ("method", "neighbours"))
     return found
@@ -396,7 +396,7 @@ def manipulations_of(case: Case, rng: Random) -> Iterator[tuple[int, str, Path_,
     certificates = case.ledger["certificates"]
     for place, cert in enumerate(certificates["rows"]):
         for name, bound in cert["bounds"].items():
-            if read.number(bound["epsilon"]) == 0:
+            if read.figure(bound["epsilon"]) == 0:
                 continue
             for path, held in entries(unfolded(bound, certificates["releases"])):
                 places.setdefault(kind_of(path), []).append((place, name, path, held))

@@ -13,16 +13,16 @@ from transport_parties import Parties
 from sfumato.secure_aggregation import messages, shares
 from sfumato.secure_aggregation.client import Client, pair_mask_key, self_mask_key
 from sfumato.secure_aggregation.masks import Masker
-from sfumato.secure_aggregation.messages import Kind
-from sfumato.secure_aggregation.server import Server
+from sfumato.secure_aggregation.messages import MessageKind
+from sfumato.secure_aggregation.server import AggregationServer
 from sfumato.secure_aggregation.terms import SessionTerms
 from sfumato.wire.errors import TransportError
 from sfumato.wire.frames import SERVER, Frame, parse_frame, seal_frame
 from sfumato.wire.keys import KeyPair
 
 COUNT, LENGTH = 5, 16
-UP = [Kind.ADVERTISE, Kind.SHARES, Kind.MASKED, Kind.CONSENT, Kind.UNMASK]
-DOWN = [Kind.ROSTER, Kind.DELIVERY, Kind.SURVIVORS, Kind.CONSENTS]
+UP = [MessageKind.ADVERTISE, MessageKind.SHARES, MessageKind.MASKED, MessageKind.CONSENT, MessageKind.UNMASK]
+DOWN = [MessageKind.ROSTER, MessageKind.DELIVERY, MessageKind.SURVIVORS, MessageKind.CONSENTS]
 
 
 @dataclass(frozen=True)
@@ -66,26 +66,28 @@ class Stage:
         self.terms = terms or parties.complete(LENGTH, threshold, label=label)
         self.count = self.terms.parties
         entropy = parties.entropy(label)
-        self.server = Server(self.terms, parties.server)
+        self.server = AggregationServer(self.terms, parties.server)
         self.clients = [Client(i, self.terms, parties.identities[i], entropy(i)) for i in range(self.count)]
-        self.sent: dict[Kind, dict[int, bytes]] = {}
+        self.sent: dict[MessageKind, dict[int, bytes]] = {}
 
-    def answer(self, kind: Kind, party: int, data: bytes) -> bytes:
+    def answer(self, kind: MessageKind, party: int, data: bytes) -> bytes:
         """A party's answer to a message of the server."""
         client = self.clients[party]
-        if kind is Kind.ROSTER:
+        if kind is MessageKind.ROSTER:
             return client.share_keys(data)
-        if kind is Kind.DELIVERY:
+        if kind is MessageKind.DELIVERY:
             return client.masked_input(data, np.full(self.terms.length, party, dtype=np.uint32))
-        return client.consent(data) if kind is Kind.SURVIVORS else client.unmask(data)
+        return client.consent(data) if kind is MessageKind.SURVIVORS else client.unmask(data)
 
-    def until(self, stop: Kind, silent: Mapping[Kind, Collection[int]] | None = None) -> Stage:
+    def until(self, stop: MessageKind, silent: Mapping[MessageKind, Collection[int]] | None = None) -> Stage:
         """Play honestly; messages of ``stop`` are made and not delivered.
 
         ``silent``: who falls silent before its message of a kind.
         """
-        gone: set[int] = set((silent or {}).get(Kind.ADVERTISE, ()))
-        self.sent[Kind.ADVERTISE] = {i: c.advertise() for i, c in enumerate(self.clients) if i not in gone}
+        gone: set[int] = set((silent or {}).get(MessageKind.ADVERTISE, ()))
+        self.sent[MessageKind.ADVERTISE] = {
+            i: c.advertise() for i, c in enumerate(self.clients) if i not in gone
+        }
         for up, down in zip(UP, [*DOWN, None], strict=True):
             if stop is up:
                 return self
@@ -104,36 +106,36 @@ class Stage:
             }
         return self
 
-    def deliver(self, kind: Kind, data: bytes, party: int = 0) -> None:
+    def deliver(self, kind: MessageKind, data: bytes, party: int = 0) -> None:
         """Hand a message to whom it is for: the server, or ``party``."""
         if kind in UP:
             self.server.receive(data)
         else:
             self.answer(kind, party, data)
 
-    def payload(self, kind: Kind, party: int = 0) -> bytes:
+    def payload(self, kind: MessageKind, party: int = 0) -> bytes:
         """What was sent."""
         return parse_frame(self.sent[kind][party]).payload
 
-    def resigned(self, kind: Kind, payload: bytes, party: int = 0, /, **changes: Any) -> bytes:
+    def resigned(self, kind: MessageKind, payload: bytes, party: int = 0, /, **changes: Any) -> bytes:
         """A message by its true sender, with another content."""
         frame = parse_frame(self.sent[kind][party])
         sender = self.parties.server if kind in DOWN else self.parties.identities[party]
         fields = {**frame.__dict__, "payload": payload, **changes}
         return seal_frame(Frame(**fields), sender)
 
-    def from_server(self, kind: Kind, payload: bytes, party: int = 0) -> bytes:
+    def from_server(self, kind: MessageKind, payload: bytes, party: int = 0) -> bytes:
         """A message that the server signs."""
         return seal_frame(Frame(kind, self.terms.session, SERVER, party, payload), self.parties.server)
 
-    def by_party(self, kind: Kind, payload: bytes, party: int, recipient: int) -> bytes:
+    def by_party(self, kind: MessageKind, payload: bytes, party: int, recipient: int) -> bytes:
         """A message that a party signs, whatever it signed before."""
         frame = Frame(kind, self.terms.session, party, recipient, payload)
         return seal_frame(frame, self.parties.identities[party])
 
     def survivors(self, listed: Collection[int], party: int = 0) -> bytes:
         """The server's list of survivors for a party."""
-        return self.from_server(Kind.SURVIVORS, messages.encode_parties(sorted(listed)), party)
+        return self.from_server(MessageKind.SURVIVORS, messages.encode_parties(sorted(listed)), party)
 
     def snapshot(self, party: int) -> Client:
         """A party as it stands, with all secrets: what a restored machine goes on with."""
@@ -163,11 +165,11 @@ class Listener:
     def hear(self, data: bytes) -> None:
         """Take what a party sent."""
         frame = parse_frame(data)
-        if frame.kind == Kind.MASKED:
+        if frame.kind == MessageKind.MASKED:
             terms = self.stage.terms
             self.masked[frame.sender] = messages.decode_vector(frame.payload, terms.length, terms.bits)
             self.partners[frame.sender] = set(self.stage.clients[frame.sender]._shares) - {frame.sender}
-        if frame.kind == Kind.UNMASK:
+        if frame.kind == MessageKind.UNMASK:
             for table, told in zip(self.shares, messages.decode_reveal(frame.payload), strict=True):
                 for owner, share in told.items():
                     table.setdefault(owner, {})[frame.sender + 1] = share

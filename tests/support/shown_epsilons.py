@@ -251,7 +251,7 @@ def _sweep(found: Found, truth: Truth, spec: Spec, folder: Path) -> None:
 
 def _explore(found: Found, truth: Truth, spec: Spec) -> None:
     accounted = account_setting(EditedSpec.of(spec))
-    largest = words.largest(accounted.matrix)
+    largest = words.largest_epsilon_by_kind(accounted.matrix)
     for observer in ("cloud", "public"):
         rows = [row for row in truth.report.guarantees if row.observer == observer and not row.trusted]
         if rows:
@@ -263,10 +263,10 @@ def _explore(found: Found, truth: Truth, spec: Spec) -> None:
             )
             found.same("explore", f"largest towards the {observer}", largest[observer], wanted)
     every = {upper_bound(row.epsilon) for row in truth.report.guarantees} | {"–"}
-    for row in words.numbers(accounted)[1]:
+    for row in words.heatmap_as_table(accounted)[1]:
         found.same("explore", f"table of {row[0]}", [cell for cell in row[1:] if cell not in every], [])
     first = truth.report.guarantees[0]
-    said = words.asked(accounted, accounted.default_unit, first.observer)
+    said = words.answer_about_coalition(accounted, accounted.default_unit, first.observer)
     found.same("explore", said, words.epsilon_said(truth.own(first.unit, first.observer)) in said, True)
 
 

@@ -106,7 +106,7 @@ def least(case: Case) -> dict[Any, float]:
     found: dict[Any, float] = {}
     for row in case.privacy["guarantees"]:
         key = row["unit"].split(":")[0], row["relation"]
-        found[key] = min(read.number(row["epsilon"]), found.get(key, float("inf")))
+        found[key] = min(read.figure(row["epsilon"]), found.get(key, float("inf")))
     return found
 
 

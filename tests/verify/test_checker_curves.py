@@ -12,10 +12,10 @@ from sfumato.privacy.losses import gaussian
 from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.verify.composition import (
     LIBRARY_IS_EXACT_TO,
-    GridLosses,
-    composed_epsilon,
+    EqualReleaseLosses,
     epsilon_by_integral,
     epsilon_by_library,
+    epsilon_on_grid,
     masses_on_grid,
 )
 from sfumato.verify.draws import stated_term
@@ -183,7 +183,7 @@ def test_rounding_of_the_transform_is_small_beside_any_delta(square, count, delt
     """Gaussians composed as if there were no closed form: never below it, and close above."""
     exact = gaussian.epsilon(delta=delta, mu=math.sqrt(square * count))
     for forward in (True, False):
-        found = composed_epsilon([Event(square, count)], delta, 1e-3, forward)
+        found = epsilon_on_grid([Event(square, count)], delta, 1e-3, forward)
         assert exact * (1 - 1e-12) <= found <= exact * (1 + 5e-4)
 
 
@@ -204,7 +204,7 @@ def test_masses_at_the_largest_loss_are_not_lost():
     events = [Event(400.0, 3, "poisson", 0.5)]
     largest = 3 * math.log(2)
     for delta in (0.5, 0.1, 1e-3):
-        found = composed_epsilon(events, delta, 1e-3, False)
+        found = epsilon_on_grid(events, delta, 1e-3, False)
         exact = math.log(
             2**3 - delta * 2**3
         )  # Each release without the unit is twice as likely there, or tells all.
@@ -227,7 +227,7 @@ def test_the_library_counts_where_its_rounding_is_small_and_agrees_with_the_inte
     interval = 1e-8 if event.count == 1_000_000 else 1e-4
     curve = CURVES[event.kind]
     losses, reverse = curve(event, True), curve(event, False)
-    grid = [GridLosses(*masses_on_grid(losses, reverse, interval), event.count)]
+    grid = [EqualReleaseLosses(*masses_on_grid(losses, reverse, interval), event.count)]
     found = epsilon_by_library(grid, delta, interval)
     assert (found is not None) == by_library
     if found is not None:

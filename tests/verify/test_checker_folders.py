@@ -22,10 +22,10 @@ import sfumato as sf
 from sfumato import verify
 from sfumato.cli import main
 from sfumato.spec.load import builtin_names
-from sfumato.verify.checker import Outcome, check_run, document_problems
+from sfumato.verify.checker import CheckOutcome, check_run, document_problems
 from sfumato.verify.draws import Draw
 from sfumato.verify.facts import FACTS
-from sfumato.verify.group_exposures import GroupFacts
+from sfumato.verify.group_exposures import CheckedGroups
 from sfumato.verify.records import hidden_start_problems
 from sfumato.verify.releases import sampling_problems
 
@@ -608,7 +608,7 @@ def test_a_heavier_device_in_the_units_place_counts():
 
 def test_a_start_from_a_hidden_model_counts_the_record_as_drawn():
     """Groups 0 and 1 share the unit only: its data are in the hidden part of the mean that it starts from."""
-    facts = GroupFacts(
+    facts = CheckedGroups(
         {
             "kind": "dp-ogl", "rounds": 3, "merge_every": 1, "devices": 4, "noise_added_by": "master",
             "eras": [{"first_epoch": 1, "groups": [[0, 1], [0, 2]]}],
@@ -634,7 +634,7 @@ def test_a_tree_of_version_02_is_read(originals):
     privacy, ledger = (
         json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("privacy", "ledger")
     )
-    assert [*document_problems(spec, privacy, {**ledger, "kind": "tiered"}, Outcome())] == []
+    assert [*document_problems(spec, privacy, {**ledger, "kind": "tiered"}, CheckOutcome())] == []
 
 
 # --- the command, and the file alone ----------------------------------------------------------------

@@ -20,7 +20,7 @@ from sfumato import accounting
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.document import fingerprint
 from sfumato.verify.checker import check_run
-from sfumato.verify.group_exposures import GroupFacts
+from sfumato.verify.group_exposures import CheckedGroups
 
 GROUPS = certified_folders.GROUPS | {
     "topology": {"kind": "groups", "structure": "list", "groups": [[0, 1, 2, 3], [3, 4, 5, 6], [6, 7, 8]]},
@@ -259,7 +259,7 @@ def test_a_checker_with_another_rule_refuses_an_honest_folder(
     what: str, original: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The checker does use whose noise it is, and what masters receive."""
-    monkeypatch.setattr(GroupFacts, *WRONG[what])
+    monkeypatch.setattr(CheckedGroups, *WRONG[what])
     problems = check_run(original).problems
     assert any("noise" in problem or "exposed set" in problem for problem in problems), problems
 

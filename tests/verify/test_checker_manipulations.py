@@ -85,7 +85,7 @@ def assert_entries_are_refused(case: Case, chosen: list[Any]) -> None:
         before, after = (
             one.privacy["guarantees"][place]["bounds"][name]["epsilon"] for one in (case, forged)
         )
-        assert read.number(after) < read.number(before) * SMALLER
+        assert read.figure(after) < read.figure(before) * SMALLER
         assert manipulated_folders.problems_of_row(forged, place), (place, name, path, change)
 
 
@@ -124,7 +124,7 @@ def test_what_is_met_out_of_office_is_what_is_charged(change: str, base: Path) -
         (place, name)
         for place, cert in enumerate(rows)
         for name, bound in cert["bounds"].items()
-        if bound.get("elections") and 0 < read.number(bound["epsilon"]) < float("inf")
+        if bound.get("elections") and 0 < read.figure(bound["epsilon"]) < float("inf")
     )
     path = ("elections", 0, "pairs", 0, 1, 0, "own_sensitivity")
     forged = manipulated_folders.manipulated(case, place, name, path, change)
@@ -200,7 +200,7 @@ def all_smaller(rows: Rows, certificates: Rows) -> None:
 
 
 def _order(rows: Rows) -> list[int]:
-    return sorted(range(len(rows)), key=lambda place: read.number(rows[place]["epsilon"]))
+    return sorted(range(len(rows)), key=lambda place: read.figure(rows[place]["epsilon"]))
 
 
 def best_for_worst(rows: Rows, certificates: Rows) -> None:

@@ -23,7 +23,7 @@ from sfumato.privacy.tree.shape import DeviceClasses
 from sfumato.verify.drawn_noise import chances_of_larger_mu, mixture_problems, noise_of_drawn_others
 from sfumato.verify.draws import read_draw
 from sfumato.verify.spec_tree import certainty_problems
-from sfumato.verify.tree_exposures import TreeFacts
+from sfumato.verify.tree_exposures import CheckedTree
 
 RELEASE = Release("step", "sum", 1.0, 0.0, 0.25, False)
 TWO = (RELEASE, replace(RELEASE, name="later", own_sensitivity=0.5, variance=0.1))
@@ -169,7 +169,7 @@ def claims(
     claimed: DrawnReleases, ledger: TreeReleases, coalition: tuple[Party, ...], bound: str = "flow"
 ) -> list[str]:
     """What the checker finds where this drawn noise is claimed towards a coalition."""
-    facts = TreeFacts(ledger.to_dict())
+    facts = CheckedTree(ledger.to_dict())
     members = [facts.party_named(ledger.party_name(member)) for member in coalition]
     steps = [n for n in range(2) if bound == "flow" or facts.sees_average(n, 0, members)]
     releases = [_plain(release) for release in claimed.releases]
@@ -201,7 +201,7 @@ def test_the_noise_of_others_is_that_of_the_facts_and_no_more(coalition):
 
 def test_what_a_drawn_device_adds():
     """In the zone of the unit over the least denominator, in the other over the largest, then by region."""
-    facts = TreeFacts(zones().to_dict())
+    facts = CheckedTree(zones().to_dict())
     nobody = [facts.party_named("public")]
     assert facts._variance_added_if_drawn(0, 0, nobody) == pytest.approx([1 / 1.6**2, 0, 0])
     expected = [1 / 3.2**2, (0.5 / 6) ** 2, (0.5 * 0.4 / 6) ** 2]
@@ -261,7 +261,7 @@ def test_noise_of_others_that_the_accountant_counts_is_in_the_facts(ledger, data
     """In random trees, towards random coalitions."""
     coalition = data.draw(coalitions(ledger, 0))
     for exposure in ledger.exposures(0, coalition):
-        facts = TreeFacts(ledger.to_dict())
+        facts = CheckedTree(ledger.to_dict())
         members = [facts.party_named(ledger.party_name(member)) for member in coalition]
         for draw in exposure.draws:
             steps = [
@@ -286,6 +286,6 @@ def test_noise_of_others_that_the_accountant_counts_is_in_the_facts(ledger, data
     ],
 )
 def test_what_the_spec_says_about_draws_is_in_the_facts(part, what):
-    facts = TreeFacts(zones().to_dict())
+    facts = CheckedTree(zones().to_dict())
     assert list(certainty_problems({}, facts)) == []
     assert any(what in problem for problem in certainty_problems(part, facts))

@@ -16,13 +16,13 @@ from repeatable_entropy import repeatable
 from secagg_stage import COUNT, LENGTH, Stage
 from transport_parties import Parties
 
-from sfumato.election.messages import Kind as Post
+from sfumato.election.messages import ElectionMessageKind as Post
 from sfumato.election.party import Candidate
 from sfumato.election.terms import ElectionTerms
 from sfumato.secure_aggregation import messages
 from sfumato.secure_aggregation.client import Client
-from sfumato.secure_aggregation.messages import Kind
-from sfumato.secure_aggregation.server import Server
+from sfumato.secure_aggregation.messages import MessageKind
+from sfumato.secure_aggregation.server import AggregationServer
 from sfumato.wire import errors
 from sfumato.wire.keys import Identity, digest
 from sfumato.wire.session_memory import FileMemory, ProcessMemory
@@ -221,7 +221,16 @@ def fixture_machine(path):
     machine.close()
 
 
-@pytest.mark.parametrize("stop", [Kind.ADVERTISE, Kind.ROSTER, Kind.DELIVERY, Kind.SURVIVORS, Kind.CONSENTS])
+@pytest.mark.parametrize(
+    "stop",
+    [
+        MessageKind.ADVERTISE,
+        MessageKind.ROSTER,
+        MessageKind.DELIVERY,
+        MessageKind.SURVIVORS,
+        MessageKind.CONSENTS,
+    ],
+)
 def test_a_restarted_party_joins_neither_the_session_nor_its_label_again(machine, stop) -> None:
     at = Stage(machine.parties).until(stop)
     again = machine.start()
@@ -232,12 +241,12 @@ def test_a_restarted_party_joins_neither_the_session_nor_its_label_again(machine
     Client(0, machine.parties.complete(LENGTH, 4, label="next round"), again)
 
 
-def restored(machine, stop: Kind) -> tuple[Stage, Client]:
+def restored(machine, stop: MessageKind) -> tuple[Stage, Client]:
     """A session in which party 0 answers up to ``stop``, and a copy of it from before its last answer.
 
     A copy has all secrets; what it lacks is the knowledge of that answer.
     """
-    order = [Kind.ROSTER, Kind.DELIVERY, Kind.SURVIVORS, Kind.CONSENTS]
+    order = [MessageKind.ROSTER, MessageKind.DELIVERY, MessageKind.SURVIVORS, MessageKind.CONSENTS]
     at = Stage(machine.parties).until(stop)
     before = at.snapshot(0)
     assert stop in order
@@ -247,22 +256,22 @@ def restored(machine, stop: Kind) -> tuple[Stage, Client]:
 
 
 def test_a_restored_party_shares_its_keys_once(machine) -> None:
-    at, before = restored(machine, Kind.ROSTER)
-    fewer = messages.encode_blobs(messages.decode_blobs(at.payload(Kind.ROSTER))[:3])
+    at, before = restored(machine, MessageKind.ROSTER)
+    fewer = messages.encode_blobs(messages.decode_blobs(at.payload(MessageKind.ROSTER))[:3])
     with pytest.raises(errors.DuplicateMessageError, match="kind 2 in this session before"):
-        before.share_keys(at.from_server(Kind.ROSTER, fewer))
+        before.share_keys(at.from_server(MessageKind.ROSTER, fewer))
 
 
 def test_a_restored_party_masks_once(machine) -> None:
     """A second vector under the same masks, or the same one with fewer of them."""
-    at, before = restored(machine, Kind.DELIVERY)
+    at, before = restored(machine, MessageKind.DELIVERY)
     at.clients[0] = before
     with pytest.raises(errors.DuplicateMessageError, match="kind 4 in this session before"):
-        at.deliver(Kind.DELIVERY, at.sent[Kind.DELIVERY][0])
+        at.deliver(MessageKind.DELIVERY, at.sent[MessageKind.DELIVERY][0])
 
 
 def test_a_restored_party_signs_one_list(machine) -> None:
-    at, before = restored(machine, Kind.SURVIVORS)
+    at, before = restored(machine, MessageKind.SURVIVORS)
     with pytest.raises(errors.RevealRefusedError, match="both secrets"):
         before.consent(at.survivors([0, 1, 2, 3]))
     with pytest.raises(errors.DuplicateMessageError, match="kind 6 in this session before"):
@@ -270,9 +279,9 @@ def test_a_restored_party_signs_one_list(machine) -> None:
 
 
 def test_a_restored_party_gives_up_shares_once(machine) -> None:
-    at, before = restored(machine, Kind.CONSENTS)
+    at, before = restored(machine, MessageKind.CONSENTS)
     with pytest.raises(errors.DuplicateMessageError, match="kind 8 in this session before"):
-        before.unmask(at.sent[Kind.CONSENTS][0])
+        before.unmask(at.sent[MessageKind.CONSENTS][0])
 
 
 def test_a_restored_party_advertises_once(machine) -> None:
@@ -286,12 +295,12 @@ def test_a_restored_party_advertises_once(machine) -> None:
 
 def test_no_answer_without_a_record(machine) -> None:
     """The memory fails: nothing is sent, and the party can go on once it works again."""
-    at = Stage(machine.parties).until(Kind.SURVIVORS)
+    at = Stage(machine.parties).until(MessageKind.SURVIVORS)
     machine.memories[-1].close()
     with pytest.raises(errors.SessionMemoryError, match="cannot record"):
-        at.deliver(Kind.SURVIVORS, at.sent[Kind.SURVIVORS][0])
+        at.deliver(MessageKind.SURVIVORS, at.sent[MessageKind.SURVIVORS][0])
     at.clients[0]._identity = machine.start()
-    at.deliver(Kind.SURVIVORS, at.sent[Kind.SURVIVORS][0])
+    at.deliver(MessageKind.SURVIVORS, at.sent[MessageKind.SURVIVORS][0])
 
 
 def test_roles_do_not_get_in_each_others_way(machine) -> None:
@@ -299,12 +308,12 @@ def test_roles_do_not_get_in_each_others_way(machine) -> None:
     identity, parties = machine.parties.identities[0], machine.parties
     terms = parties.complete(LENGTH, 4)
     Client(0, terms, identity)
-    Server(terms, identity)
+    AggregationServer(terms, identity)
     candidate = ElectionTerms("test", parties.public, 1)
     Candidate(0, candidate, identity)
     again = machine.start()
     with pytest.raises(errors.RepeatedSessionError):
-        Server(terms, again)
+        AggregationServer(terms, again)
     with pytest.raises(errors.RepeatedSessionError):
         Candidate(0, candidate, again)
     with pytest.raises(errors.ChangedTermsError):

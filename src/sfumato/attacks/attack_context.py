@@ -19,7 +19,7 @@ from sfumato.families import family_of
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
-from sfumato.privacy.privacy_filter import squared_mu
+from sfumato.privacy.privacy_filter import squared_mu_of_exposure
 from sfumato.privacy.sampling import Neighbours
 from sfumato.random import Stream, generator
 from sfumato.run_folder.reader import SPEC_FILE, load_run_to_add
@@ -79,7 +79,7 @@ class AttackContext:
 
     @property
     def plan(self) -> Plan:
-        """Of the run."""
+        """The plan of the run."""
         return self.attacked.plan
 
     @cached_property
@@ -89,7 +89,7 @@ class AttackContext:
 
     @cached_property
     def layout(self) -> ParameterLayout:
-        """Of the model's flat vector."""
+        """The layout of the model's flat vector."""
         return ParameterLayout.of(self.attacker.model)
 
     @property
@@ -134,7 +134,10 @@ class AttackContext:
             {declared.exposures(target, self.coalition) for target in self.targets},
         )
         if self.plan.spec.control is not None:
-            held = max(min(squared_mu(e, privacy.neighbours) for e in exposures) for exposures in different)
+            held = max(
+                min(squared_mu_of_exposure(e, privacy.neighbours) for e in exposures)
+                for exposures in different
+            )
             twice = neighbours == "replace" != privacy.neighbours
             return gaussian.epsilon(delta=delta, mu=math.sqrt(held) * (2 if twice else 1))
         return max(

@@ -51,6 +51,7 @@ class Simulation:
         return self.shares @ vmap(self._update)(features, targets, self.weights)
 
     def _update(self, features: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+        """The update ``[M]`` after all steps on the given examples, clipped if the device clips."""
         flat = self.start
         velocity = torch.zeros_like(flat)
         for step in range(len(features)):
@@ -64,6 +65,7 @@ class Simulation:
         return update if self.clip is None else _clipped_to_norm(update, self.clip)
 
     def _loss(self, flat: Tensor, features: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+        """The weighted cross-entropy of the model ``flat`` on soft targets."""
         parameters = ParameterLayout.of(self.model).unflatten(flat)
         logits = functional_call(self.model, parameters, (features,))
         losses: Tensor = -(targets * logits.log_softmax(dim=-1)).sum(dim=-1)
@@ -71,6 +73,7 @@ class Simulation:
 
 
 def _clipped_to_norm(vector: Tensor, norm: float) -> Tensor:
+    """``vector``, shortened to ``norm`` where it is longer; differentiable."""
     return vector * (norm / torch.sqrt(vector.square().sum() + _TINY)).clamp(max=1.0)
 
 
@@ -111,7 +114,7 @@ class FeatureBounds:
 
 
 def mismatch(update: Tensor, seen: Tensor) -> Tensor:
-    """1 - cosine similarity."""
+    """One minus the cosine similarity of a simulated and an observed update."""
     similarity: Tensor = (update @ seen) / (update.norm() * seen.norm() + _TINY)
     return 1 - similarity
 
@@ -163,6 +166,7 @@ def invert_by_cosine(
 
 
 def _total_variation(images: Tensor) -> Tensor:
+    """The mean absolute difference between adjacent pixels."""
     return (images.diff(dim=-1).abs().mean() + images.diff(dim=-2).abs().mean()) / 2
 
 

@@ -124,6 +124,7 @@ class AttackedGroups:
         return set(zip(kept.workers.tolist(), kept.groups.tolist(), strict=True))
 
     def _seen_groups(self, coalition: Sequence[Party]) -> tuple[int, ...]:
+        """The groups whose averages ``coalition`` receives, ascending."""
         view = self.plan.releases.view(coalition, 1)
         return tuple(sorted(group for _, group in view.averages))
 
@@ -135,7 +136,7 @@ class AttackedGroups:
 
 
 def load_attacked_groups(run: RunFolder) -> AttackedGroups:
-    """The plan of a run, if attacks support it.
+    """The plan of a run over groups, if attacks support it.
 
     Raises:
         SpecError: they do not.

@@ -59,6 +59,7 @@ def ssim(images: Tensor, originals: Tensor) -> FloatArray:
 
 
 def _gaussian_window(width: int) -> Tensor:
+    """The window of SSIM, at most ``width`` pixels a side, normalised to a sum of 1."""
     width -= 1 - width % 2
     offsets = torch.arange(width, dtype=torch.float64) - width // 2
     line = torch.exp(-(offsets**2) / (2 * _SIGMA**2))

@@ -30,7 +30,7 @@ from sfumato.attacks.image_metrics import (
     ssim,
 )
 from sfumato.attacks.inversion_problem import MOST_UNKNOWN, AttackerKnowledge, InversionProblem
-from sfumato.attacks.inversion_targets import InversionTarget, targets_of
+from sfumato.attacks.inversion_targets import InversionTarget, smallest_sum_targets
 from sfumato.attacks.label_recovery import label_accuracy
 from sfumato.attacks.views import RecordedView, load_view_by_name, plan_of_run, replay_rounds
 from sfumato.data.builtin_datasets import BUILT_IN, scaling
@@ -39,7 +39,7 @@ from sfumato.engine.chunks import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.learning.dropout import masks_of
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.privacy.guarantee import number
+from sfumato.privacy.guarantee import json_number
 from sfumato.progress import Progress, silent, track
 from sfumato.protocols.tree.local_work import local_task
 from sfumato.random import Stream, generator
@@ -145,7 +145,9 @@ def _targets_of_first_rounds(
     coalition = parse_coalition(view.observer, plan.parties)
     initial, left = ParameterLayout.of(inputs.model).read(inputs.model), MOST_TARGETS
     for round_number, model, vectors in replay_rounds(plan, view, initial):
-        found = targets_of(plan.at(round_number), inputs.partition, vectors, model, round_number, coalition)
+        found = smallest_sum_targets(
+            plan.at(round_number), inputs.partition, vectors, model, round_number, coalition
+        )
         rng = generator(plan.spec.seed, Stream.ATTACK, _KEY, round_number)
         for at in np.sort(rng.permutation(len(found))[:left]):
             yield round_number, found[int(at)]
@@ -197,6 +199,7 @@ class _InversionScorer:
     def _result(
         self, what: str, attack: str, found: Reconstruction, target: InversionTarget, seconds: float
     ) -> InversionResult:
+        """The scores of one attack's reconstruction beside the originals and the baseline's guesses."""
         rows = torch.from_numpy(target.rows)
         images = self._public.pixels(found.images)
         originals, labels = self._public.pixels(self._features[rows]), self._labels[rows]
@@ -222,6 +225,7 @@ class _InversionScorer:
         )
 
     def _scores(self, images: Tensor, originals: Tensor) -> dict[str, FloatArray]:
+        """The scores of ``images`` against ``originals``, by metric."""
         found = {
             name: score(images, originals) for name, score in (("ssim", ssim), ("psnr", psnr), ("mse", mse))
         }
@@ -241,8 +245,8 @@ def _result_and_images(
             "target": one.target,
             "attack": one.attack,
             "label": int(one.labels[at]),
-            "scores": {name: number(float(values[at])) for name, values in one.scores.items()},
-            "guess": {name: number(float(values[at])) for name, values in one.guess_scores.items()},
+            "scores": {name: json_number(float(values[at])) for name, values in one.scores.items()},
+            "guess": {name: json_number(float(values[at])) for name, values in one.guess_scores.items()},
         }
         for one in chosen
         for at in range(len(one.labels))
@@ -271,15 +275,19 @@ def _result_and_images(
 
 
 def _all_scores(chosen: Sequence[InversionResult], score: str, *, guess: bool = False) -> FloatArray:
+    """One score of all images of the chosen results; of the baseline's ``guess`` where asked."""
     return np.concatenate([(one.guess_scores if guess else one.scores)[score] for one in chosen])
 
 
 def _mean_scores(chosen: Sequence[InversionResult], *, guess: bool = False) -> dict[str, float | str]:
     """Mean scores over all images."""
-    return {name: number(float(_all_scores(chosen, name, guess=guess).mean())) for name in chosen[0].scores}
+    return {
+        name: json_number(float(_all_scores(chosen, name, guess=guess).mean())) for name in chosen[0].scores
+    }
 
 
 def _summary_row(name: str, ways: Sequence[InversionResult]) -> dict[str, Any]:
+    """The row of an attack in the summary, over all its targets."""
     count = sum(len(way.labels) for way in ways)
     return {
         "attack": name,
@@ -292,6 +300,7 @@ def _summary_row(name: str, ways: Sequence[InversionResult]) -> dict[str, Any]:
 
 
 def _notes(results: Sequence[Sequence[InversionResult]]) -> list[str]:
+    """Sentences on how the results are to be read."""
     notes = [
         "The class-mean baseline is given the true label. The success of an attack is a lower bound on what "
         "can be learned."
@@ -305,6 +314,7 @@ def _notes(results: Sequence[Sequence[InversionResult]]) -> list[str]:
 
 
 def _write_result(run: Path, observer: str, result: dict[str, Any], pictures: dict[str, Tensor]) -> None:
+    """Write the result as JSON and the images as an archive into the run folder."""
     name = f"{ATTACKS_FOLDER}/inversion-{slug(observer)}"
     arrays = {name: part.float().numpy() for name, part in pictures.items()}
     with adding_files(run) as files:

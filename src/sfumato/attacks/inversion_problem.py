@@ -157,11 +157,12 @@ class InversionProblem:
         return self.knowledge.predictions(self.target.start)
 
     def _label_signal(self, gradient: Tensor) -> Tensor:
+        """The label signal of ``gradient`` for the attacked model; see `label_signal`."""
         return label_signal(gradient, self.knowledge.model, self.knowledge.classes)
 
     @cached_property
     def labels(self) -> Tensor:
-        """Recovered, ascending ``[U]``."""
+        """The labels recovered from the gradient, ascending ``[U]``."""
         return recover_labels(self._label_signal(self.gradient), self.unknown, self.expected)
 
     def reconstructions(self, rng: np.random.Generator) -> Iterator[tuple[str, Reconstruction]]:

@@ -55,7 +55,7 @@ class InversionTarget:
         return np.asarray(torch.unique(self.batches.rows[valid]).numpy(), dtype=np.int64)
 
 
-def targets_of(
+def smallest_sum_targets(
     plan: TreePlan,
     partition: Partition,
     vectors: RoundVectors,
@@ -86,6 +86,7 @@ def _all_targets(
     number: int,
     coalition: Sequence[Party],
 ) -> Iterator[InversionTarget]:
+    """The targets of ``coalition`` in a round, every vector it received, aggregation by aggregation."""
     tree, chosen = plan.tree, draw_participants(plan, number)
     if not len(chosen):
         return
@@ -140,12 +141,14 @@ def _all_targets(
 
 
 def _steps_between(batches: BatchPlan, first: int, last: int, plan: TreePlan) -> BatchPlan:
+    """The batches of the local steps from ``first`` to ``last``."""
     if len(plan.aggregations) == 1:
         return batches
     return batches.between(first, last)
 
 
 def _describe_vector(plan: TreePlan, kind: str, tier: int, party: int) -> str:
+    """What a received vector is, as text: a device's message, or a sum, average or model of a node."""
     if tier == plan.tree.depth:
         return f"message of device:{party}"
     node = plan.releases.party_name(Party("node", tier, party))

@@ -33,7 +33,7 @@ def last_layer(model: nn.Module, classes: int) -> tuple[str, nn.Linear]:
 
 
 def label_signal(gradient: Tensor, model: nn.Module, classes: int) -> Tensor:
-    """``mean(p - y)``, up to a factor where the last layer has no bias: ``[classes]``.
+    """The mean of p - y over the batch, up to a factor where the last layer has no bias, ``[classes]``.
 
     Args:
         gradient: flat, ``[M]``.

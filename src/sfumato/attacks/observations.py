@@ -57,7 +57,7 @@ class AttackedRun(Protocol):
 
     @property
     def plan(self) -> Plan:
-        """Of the run."""
+        """The plan of the run."""
 
     def spec_of(self, number: int) -> Spec:
         """The spec by which devices trained in a round."""

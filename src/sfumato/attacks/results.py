@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from sfumato.attacks.attack_context import AttackContext
 from sfumato.attacks.roc import LOW_RATES, ROC
-from sfumato.privacy.guarantee import number
+from sfumato.privacy.guarantee import json_number
 from sfumato.run_folder.reader import ATTACKS_FOLDER, add_json
 from sfumato.run_folder.view_files import slug
 
@@ -48,12 +48,12 @@ class AttackMeasurement:
 
     @property
     def exceeds(self) -> bool:
-        """Whether the curve is above the guarantee; wrong with probability at most 0.1 %."""
+        """Whether the curve lies above what the guarantee allows; wrong with probability at most 0.1 %."""
         return self.is_bounded and self.roc.exceeds(epsilon=self.epsilon, delta=self.delta, error=_ERROR)
 
     def to_dict(self) -> dict[str, Any]:
         """The object in the JSON file."""
-        bound = {"epsilon": number(self.epsilon), "delta": self.delta, "neighbours": "replace"}
+        bound = {"epsilon": json_number(self.epsilon), "delta": self.delta, "neighbours": "replace"}
         return {
             "level": self.level,
             "attack": self.attack,
@@ -79,7 +79,7 @@ def write_result(
 ) -> dict[str, Any]:
     """Write ``attacks/KIND-OBSERVER.json`` and return what it holds."""
     privacy = context.plan.spec.privacy
-    promised = number(context.guaranteed_epsilon(privacy.neighbours))
+    promised = json_number(context.guaranteed_epsilon(privacy.neighbours))
     result = {
         "kind": kind,
         "spec": context.plan.spec.name,
@@ -96,6 +96,7 @@ def write_result(
 
 
 def _notes(found: Sequence[AttackMeasurement]) -> list[str]:
+    """Sentences on how the measurements are to be read."""
     notes = [
         "The success of an attack is a lower bound on what can be learned. Trials of one run share its "
         "models and its noise; the intervals treat them as independent."

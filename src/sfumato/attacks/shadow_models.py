@@ -195,6 +195,7 @@ class Attacker:
         return self._shadow_devices[key]
 
     def _make_shadow_devices(self, observation: Observation) -> ShadowDevices:
+        """Shadow devices for ``observation``, and which labels each of them holds."""
         everybody = self.population
         rng = generator(self.spec.seed, Stream.ATTACK, 1, observation.round, observation.last_step)
         usual = max(1, round(float(everybody.labels_held.sum(axis=1).mean())))

@@ -98,7 +98,7 @@ def audit(
 def audit_pair(
     plan: Plan, unit: str, observer: str, *, trials: int = TRIALS, error: float = ERROR
 ) -> AuditedPair:
-    """Attack one unit as one observer or coalition.
+    """The lower bound on ε of one unit towards one observer or coalition, beside the guarantee.
 
     Args:
         plan: the plan that is audited.
@@ -132,6 +132,7 @@ def audit_pair(
 def _attack_on_device(
     plan: Plan, device: int, coalition: tuple[Party, ...], guarantee: Guarantee, trials: int, error: float
 ) -> tuple[LowerBound, OneRun | None]:
+    """The lower bound on ε of a device, from trials of a message with and without it, and of one run."""
     if plan.spec.privacy.clips_examples:
         allowed = "must be update or step to audit a whole device, which has no guarantee with example"
         raise SpecError("privacy.clip.kind", "example", allowed)
@@ -142,7 +143,7 @@ def _attack_on_device(
 def _attack_on_record(
     plan: Plan, device: int, coalition: tuple[Party, ...], guarantee: Guarantee, trials: int, error: float
 ) -> tuple[LowerBound, OneRun | None]:
-    """With Poisson mini-batches the record's own draws are played; else it counts as in every message."""
+    """The lower bound on ε of one record, with its own draws where mini-batches are Poisson."""
     bound = guarantee.bounds[guarantee.bound]
     hidden = guarantee.bound != "flow"  # the observer does not receive all that the device trains from
     scores = family_of(plan.spec).audit_record(plan, device, coalition, bound.neighbours, hidden, trials)
@@ -161,7 +162,7 @@ def _attack_on_messages(
     trials: int,
     error: float,
 ) -> tuple[LowerBound, OneRun | None]:
-    """A target whose every message differs between the two worlds."""
+    """The lower bound on ε of a target whose every message differs between the two worlds."""
     delta, seed = plan.spec.privacy.delta, plan.spec.seed
     harness = family_of(plan.spec).audit(plan, protected[1], coalition)
     passed_on = harness.scores_through_others(neighbours, trials=trials, seed=seed)

@@ -35,7 +35,7 @@ from scipy import optimize, special, stats
 
 from sfumato.auditing.harness import AuditHarness
 from sfumato.auditing.trials import RoundTests, null_update
-from sfumato.privacy.guarantee import number
+from sfumato.privacy.guarantee import json_number
 from sfumato.privacy.sampling import Neighbours
 from sfumato.random import Stream, generator, seed_at
 
@@ -68,7 +68,7 @@ class OneRun:
             "canaries": self.canaries,
             "lower": self.lower,
             "error": self.error,
-            "estimate": None if self.estimate is None else number(self.estimate),
+            "estimate": None if self.estimate is None else json_number(self.estimate),
         }
 
 
@@ -163,7 +163,7 @@ def epsilon_refuted_by_guesses(
 def epsilon_from_scores(
     scores: npt.ArrayLike, put_in: npt.ArrayLike, *, delta: float, error: float, shares: int = 10
 ) -> float:
-    """The bound from one score per canary, larger if the canary was likely in: the best of several cuts.
+    """The lower bound on ε from one score for each canary: the best of several cuts.
 
     The highest scores are guessed to be in and as many of the lowest to be out. ``error`` is divided by the
     number of cuts that are tried, so that the best bound may be reported.

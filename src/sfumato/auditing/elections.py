@@ -71,4 +71,5 @@ def coalition_outcomes(
 
 
 def _probability_of_office(devices: int, members: int, serving: int) -> float:
+    """The probability that one of ``members`` is among ``serving`` devices drawn from ``devices``."""
     return 1 - math.comb(devices - members, serving) / math.comb(devices, serving)

@@ -76,6 +76,7 @@ class GroupObserver:
         return tuple(self._observations.values())
 
     def _record(self, number: int, group: int, how: str, who: int, vector: Tensor) -> None:
+        """Keep a received vector under the round, the way it came and who sent it."""
         if group in self._observations:
             whose = TARGET if how == "sent" and {who} == self._senders else who
             self._observations[group][number - self._began, 1, how, whose] = (

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sfumato.auditing.group_observer import GroupObserver
 from sfumato.auditing.harness import ElectionOutcome, Observations, TargetDraw
-from sfumato.auditing.linking_workers import LinkedTraining, Links, can_be_simulated, with_dimension
+from sfumato.auditing.linking_workers import LinkedTraining, Links, can_be_simulated, groups_with_dimension
 from sfumato.auditing.tradeoff import TrialScores
 from sfumato.auditing.worst_case_engine import WorstCaseEngine, one_example_per_device
 from sfumato.errors import SpecError
@@ -91,7 +91,7 @@ class GroupHarness:
         Here ``signs`` may differ from group to group of the unit: ``[groups, M]``.
         """
         plan = self._with_participation(
-            with_dimension(self._plan, signs.shape[-1]), number * self._length, taking_part, seed
+            groups_with_dimension(self._plan, signs.shape[-1]), number * self._length, taking_part, seed
         )
         return self._simulate(plan, number, np.array([self._unit]), signs[..., None, :])
 
@@ -189,5 +189,6 @@ class GroupHarness:
 
 
 def _with_plain_averaging(plan: GroupPlan) -> GroupPlan:
+    """``plan`` without a server optimizer, which only post-processes releases."""
     training = plan.spec.training.model_copy(update={"server": Server()})
     return replace(plan, spec=plan.spec.model_copy(update={"training": training}))

@@ -114,7 +114,7 @@ def fit_test(
 
 
 def _most_powerful_weights(shift: FloatArray, covariance: FloatArray) -> FloatArray:
-    """w; if the shift has a component in directions without noise, only that component."""
+    """The weights of the most powerful linear test; only directions without noise, if the shift has any."""
     size = np.sqrt(np.diag(covariance)) + np.abs(shift)
     if not np.abs(shift).max(initial=0.0) > _NO_NOISE * size.max(initial=0.0):
         return np.zeros_like(shift)
@@ -128,9 +128,11 @@ def _most_powerful_weights(shift: FloatArray, covariance: FloatArray) -> FloatAr
 
 
 def _fitted_normal(values: FloatArray, least: float) -> tuple[float, float]:
+    """The mean and the standard deviation of ``values``, the latter at least ``least``."""
     return float(values.mean()), max(float(values.std()), least)
 
 
 def _log_density(y: FloatArray, normal: tuple[float, float]) -> FloatArray:
+    """The logarithm of a normal density at ``y``, up to a constant."""
     mean, std = normal
     return np.asarray(-0.5 * ((y - mean) / std) ** 2 - math.log(std))

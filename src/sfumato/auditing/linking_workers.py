@@ -65,7 +65,7 @@ class Links:
 
     @classmethod
     def of(cls, plan: GroupPlan, unit: int) -> Links:
-        """What the data of ``unit`` can reach through others, step by step."""
+        """The links through which the data of ``unit`` can reach others, step by step."""
         groups = plan.groups
         workers = groups.members
         of_seat = np.repeat(np.arange(groups.count), groups.sizes)
@@ -123,20 +123,21 @@ class LinkingMessages:
         self._bounds = torch.from_numpy(bounds).float()
 
     def messages_by_release(self) -> Iterator[Answer]:
-        """One for every release."""
+        """An answer for every release: what workers send, given the models before it."""
         return (partial(self._messages_of_release, release) for release in range(self._plan.release_count))
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Nothing is learned from single messages."""
+        """Ignore single messages, from which nothing is learned."""
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Nothing is learned from sums without noise."""
+        """Ignore sums without noise, from which nothing is learned."""
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
         """Keep every group's model, which its own workers know."""
         self._models = values.clone()
 
     def _messages_of_release(self, release: int, models: Tensor, updates: Tensor) -> Tensor:
+        """The messages of all workers in a release: the unit's sign, and what linking workers pass on."""
         links = self._links
         sent = torch.zeros_like(updates)
         sent[self._is_unit] = self._signs
@@ -203,7 +204,7 @@ class LinkedTraining:
 
     def _simulate(self, signs: Tensor, middles: Tensor | None, seed: int) -> tuple[Observations, Tensor]:
         """What the coalition receives in the groups that it sees, and the middles."""
-        wide = with_everybody(with_dimension(self.plan, len(signs)))
+        wide = with_everybody(groups_with_dimension(self.plan, len(signs)))
         played = replace(wide, spec=wide.spec.model_copy(update={"seed": seed}))
         passing = LinkingMessages(self.plan, self.links, self.unit, signs, middles, seed)
         others = set(self.links.workers.tolist()) - {self.unit}
@@ -223,7 +224,7 @@ class LinkedTraining:
         return found, passing.middles
 
 
-def with_dimension(plan: GroupPlan, coordinates: int) -> GroupPlan:
+def groups_with_dimension(plan: GroupPlan, coordinates: int) -> GroupPlan:
     """``plan`` for a model of ``coordinates`` parameters, each bounded by the clip norm; same noise."""
     if plan.spec.privacy.clips_examples:
         return plan  # nothing clips whole messages

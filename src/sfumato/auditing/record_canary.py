@@ -70,11 +70,11 @@ class RecordCanary:
 
     @property
     def undrawn(self) -> float:
-        """What the device sends where the record is in no step, in units of the largest message allowed."""
+        """The device's message where the record is in no step, in units of the largest message allowed."""
         return 0.0 if self.clip == "example" else -1.0
 
     def sample(self, rng: np.random.Generator, trials: int) -> tuple[FloatArray, FloatArray]:
-        """What the device sends in a round with the record, and without it, ``[messages, trials]``."""
+        """Messages of the device in a round with the record, and without it, ``[messages, trials]``."""
         present, other = (np.full((len(self.weights), trials), self.undrawn) for _ in range(2))
         for row, weights in enumerate(self.weights):
             drawn = rng.random((trials, len(weights))) < self.rate
@@ -160,6 +160,7 @@ def _require_plain_steps(spec: Spec) -> None:
 
 
 def _clip_kind(spec: Spec) -> str:
+    """The kind of clip of the spec; ``update`` where nothing is clipped."""
     return "update" if spec.privacy.clip is None else spec.privacy.clip.kind
 
 

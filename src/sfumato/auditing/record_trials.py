@@ -60,6 +60,7 @@ class _Round:
         undrawn: FloatArray,
         absent: FloatArray,
     ) -> MixtureRatioTest:
+        """A likelihood-ratio test fitted to the round, for records that are drawn or not."""
         other, present = (len(world.chances) for world in listed)
         moved = observation_matrix(self.shifts, keys, other + present)
         shifts = moved[:, :other], moved[:, other:]
@@ -141,7 +142,7 @@ class _Trials:
     with_record: npt.NDArray[np.bool_]
 
     def messages(self, canary: RecordCanary) -> FloatArray:
-        """What the device sends in a round, each trial in its own world, ``[messages, trials]``."""
+        """Messages of the device in a round, each trial in its own world, ``[messages, trials]``."""
         present, other = canary.sample(self.rng, len(self.with_record))
         return np.where(self.with_record, present, other)
 
@@ -207,7 +208,7 @@ def _simulate(
 
 
 def _undrawn(canary: RecordCanary, messages: int) -> Tensor:
-    """What the device sends where the record is in no step, to fit tests with."""
+    """Messages of the device where the record is in no step, to fit tests with."""
     return torch.full((messages, FITTING_TRIALS), canary.undrawn)
 
 

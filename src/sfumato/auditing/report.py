@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sfumato.auditing.canaries import OneRun
-from sfumato.privacy.guarantee import number
+from sfumato.privacy.guarantee import json_number
 from sfumato.privacy.sampling import Neighbours
 
 _ROUNDING = 1e-9
@@ -57,7 +57,7 @@ class AuditedPair:
 
     @property
     def holds(self) -> bool:
-        """Whether the attack did not refute the guarantee."""
+        """Whether the lower bound does not exceed the guaranteed ε."""
         return self.lower.epsilon <= self.upper * (1 + _ROUNDING)
 
     def to_dict(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class AuditedPair:
             "observer": self.observer,
             "neighbours": self.neighbours,
             "lower": self.lower.epsilon,
-            "upper": number(self.upper),
+            "upper": json_number(self.upper),
             "holds": self.holds,
             "how": self.lower.how,
             "lower_by_counting": self.lower.counting,

@@ -134,6 +134,7 @@ class GaussianMixtureCurves:
 
     @property
     def _plain(self) -> bool:
+        """Whether there is one Gaussian and no mixture."""
         return len(self.times) == 1
 
     def _exceedance_probabilities(
@@ -147,7 +148,7 @@ class GaussianMixtureCurves:
         return false @ self.probabilities, hits @ self.probabilities
 
     def estimated_mu(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """The bound itself."""
+        """The bound on μ that rates ``[t]`` give; it is quick enough to be its own estimate."""
         return self.mu_lower(hit_rates, false_rates)
 
     def epsilon(self, mu: float, *, delta: float) -> float:
@@ -201,7 +202,7 @@ class ComposedCurves:
         return cls((GaussianTerm(1.0, rounds, Sampling.poisson(rate)),))
 
     def estimated_mu(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """As if it were one Gaussian."""
+        """A quick estimate of μ, as if all terms were one Gaussian."""
         return GaussianMixtureCurves.gaussian().mu_lower(hit_rates, false_rates)
 
     def mu_lower(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
@@ -213,11 +214,13 @@ class ComposedCurves:
         return self._curve_at(mu).epsilon(delta - self.failure_probability) if mu > 0 else 0.0
 
     def _curve_at(self, mu: float) -> PrivacyCurve:
+        """The privacy curve of the terms with all noise divided by ``mu``."""
         scaled = (replace(term, multiplier=term.multiplier / mu) for term in self.terms)
         return compose(scaled, neighbours=self.neighbours)
 
     def _mu_lower(self, hit_rate: float, false_rate: float) -> float:
         # the start is refuted even if the unit takes part in every round; ``most`` limits the search
+        """A lower bound on ``mu``: the largest that the rates refute, by bisection."""
         whole = math.sqrt(sum(term.count / term.multiplier**2 for term in self.terms))
         hits, false = (
             max(0.0, hit_rate - self.failure_probability),
@@ -291,6 +294,7 @@ def _with_best_threshold(
 
 
 def _candidate_thresholds(scores: Scores) -> FloatArray:
+    """Thresholds to try: some scores evenly over both worlds, and the largest of the world without."""
     both = np.sort(np.concatenate([scores.null, scores.sent]))
     places = np.unique(np.linspace(0, len(both) - 1, min(_CANDIDATES, len(both))).round().astype(int))
     # every one of the highest scores, where there are few false alarms
@@ -326,6 +330,7 @@ def largest_probability(hits: npt.ArrayLike, trials: int, *, error: float) -> Fl
 
 
 def _checked(hits: npt.ArrayLike, trials: int, error: float) -> FloatArray:
+    """``hits`` as an array, checked to lie between 0 and ``trials``; ``error`` is checked too."""
     k = np.asarray(hits, dtype=np.float64)
     if not (trials > 0 and np.all((k >= 0) & (k <= trials))):
         raise ValueError(f"hits: got {k.tolist()} of {trials} trials; must be 0 to trials, of one or more")

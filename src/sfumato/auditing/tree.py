@@ -141,7 +141,8 @@ class TreeHarness:
     def _simulate_unit(
         self, number: int, taking_part: bool, signs: Tensor, seed: int, answers: Sequence[Answer]
     ) -> tuple[tuple[Observations, ...], ...]:
-        wide = with_dimension(self._plan.at(number), signs.shape[-1])
+        """Observations of rounds in which the unit takes part with the given signs, or does not."""
+        wide = tree_with_dimension(self._plan.at(number), signs.shape[-1])
         plan = self._with_participation(wide, number, seed, taking_part)
         members = [members for _, members in self._coalition_outcomes(number, seed)]
         return self._simulate(plan, number, members, np.array([self._unit]), signs[..., None, :], answers)
@@ -157,7 +158,7 @@ class TreeHarness:
         return tuple((of_unit,) for of_unit in observed)
 
     def scores_through_others(self, neighbours: Neighbours, *, trials: int, seed: int) -> None:
-        """Messages of the unit reach every observer of a tree, in an average at least."""
+        """``None``: in a tree every observer receives the unit's message, in an average at least."""
 
     def _coalition_outcomes(self, number: int, seed: int) -> list[tuple[float, tuple[Party, ...]]]:
         """The coalition with the offices that its members may hold in a round, with probabilities."""
@@ -255,6 +256,7 @@ class TreeHarness:
         discarded: Sequence[Mapping[int, IntArray]],
         unit: int,
     ) -> TreeObserver:
+        """An observer for ``members``, who open masks where enough of them collude."""
         open_nodes = unmasking_nodes(plan.tree, plan.hops, plan.spec.faults, chosen, members)
         summed = [hop != "plain" for hop in plan.hops]
         return TreeObserver(plan.tree, summed, unit, members, open_nodes=open_nodes, discarded_sums=discarded)
@@ -276,7 +278,7 @@ class TreeHarness:
         return float((bounds / plan.weights_of(devices)).min()) * plan.message_scale(number)
 
     def _update_of_others(self, number: int) -> float:
-        """What all others send: nothing; under remove the opposite of the unit's update.
+        """The update of all other devices: 0; under remove the opposite of the unit's update.
 
         Under remove a denominator that depends on the unit changes the weight of all others.
         """
@@ -294,7 +296,7 @@ def _discarded_sums(plan: TreePlan, number: int, index: int, chosen: IntArray) -
     }
 
 
-def with_dimension(plan: TreePlan, coordinates: int) -> TreePlan:
+def tree_with_dimension(plan: TreePlan, coordinates: int) -> TreePlan:
     """``plan`` for a model of ``coordinates`` parameters, each bounded by the clip norm, with the same noise.
 
     The clip norm of the whole vector is the unit of all bounds and of the noise. It grows with √coordinates,

@@ -140,5 +140,6 @@ class TreeObserver:
         self._observations[index, tier, how, who] = self._observations[index, tier, how, who] + before
 
     def _record(self, index: int, tier: int, how: str, who: int, vector: Tensor) -> None:
+        """Keep a received vector under the aggregation, the tier, the way it came and who sent it."""
         own = tier == self._devices_at and who == self._unit
         self._observations[index, tier, how, TARGET if own else who] = vector.detach().cpu().double().numpy()

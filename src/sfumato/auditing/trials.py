@@ -165,10 +165,11 @@ def _fit_tests(
 
 
 def _fitting_part(observed: Observations) -> Observations:
+    """The trials that tests are fitted on, and not scored."""
     return {key: values[:FITTING_TRIALS] for key, values in observed.items()}
 
 
 def observation_matrix(observed: Observations, keys: tuple[ObservationKey, ...], trials: int) -> FloatArray:
-    """``[d, trials]``; zeros for what was not sent."""
+    """The observations under ``keys`` as a matrix ``[d, trials]``; zeros for what was not sent."""
     silence = np.zeros(trials)
     return np.array([observed.get(key, silence) for key in keys]).reshape(len(keys), trials)

@@ -43,6 +43,7 @@ def ogl_claims(plan: GroupPlan, delta: float) -> tuple[Claim, ...]:
 def _claims_of_pair(
     plan: GroupPlan, pair: PairClass, sources: dict[str, str], second: Theorem2 | None, delta: float
 ) -> Iterator[Claim]:
+    """The claims of Theorems 1 and 2 for one pair of workers, beside its rigorous ε."""
     declared, unit, observer = plan.releases, pair.unit, pair.observer.index
     neighbours = plan.spec.privacy.neighbours
     exposures = declared.exposures(unit, (pair.observer,))
@@ -100,6 +101,7 @@ def _explain_count(
 
 
 def _explain_divergence(declared: GroupReleases, groups: Sequence[int]) -> str:
+    """A clause on the divergence that Theorem 1 uses, and where it is wrong."""
     rates, sigmas = [declared.rate[g] for g in groups], [declared.noise_multiplier[g] for g in groups]
     if min(rates) == 1:
         return "2π²α/σ² is four times the Gaussian's α/2σ² at π = 1 (O3)"

@@ -119,12 +119,14 @@ def hops_without(declared: GroupReleases, kind: int) -> IntArray:
 
 @cache
 def _distances(groups: tuple[tuple[int, ...], ...], devices: int, without: int | None) -> IntArray:
+    """Hops between every two groups ``[M, M]``; ``without`` a kind of workers as links."""
     kinds = WorkerKinds.among(devices, (GroupStructure(1, groups),))
     return hops_between_groups(kinds.links(0, kinds.size if without is None else kinds.without(without)))
 
 
 @cache
 def _composed(terms: tuple[tuple[float, float, int], ...], method: str, delta: float) -> float:
+    """The epsilon of the terms by the paper's text or by its Rényi accountant."""
     if not terms:
         return 0.0
     if method == BY_TEXT:

@@ -34,7 +34,7 @@ class Theorem2:
 
     @classmethod
     def of(cls, plan: GroupPlan) -> Theorem2 | None:
-        """``None`` unless groups are a string and stay one, everybody takes part, and the loss is convex."""
+        """Its claims; ``None`` unless groups stay a string, everybody takes part and the loss is convex."""
         declared = plan.releases
         convex = plan.spec.model is not None and plan.spec.model.kind == "softmax"
         if plan.eras or not convex or any(rate < 1 for rate in declared.rate) or not _is_string(declared):
@@ -56,7 +56,7 @@ class Theorem2:
         return epsilon_of(spent, delta) if spent.any() else 0.0
 
     def why(self, unit: int, observer: int, holds: bool) -> str:
-        """One sentence."""
+        """A sentence on why the claim for a pair holds, or not."""
         if self.releases.kind == "dp-ogl+" and self.releases.merge_every > 1:
             return DP_OGL_PLUS if not holds else "nothing of this worker's data gets that far."
         far = [c for c in paper_counts(self.releases, unit, observer) if not c.common]
@@ -80,6 +80,7 @@ class Theorem2:
         return "; ".join(said) + "."
 
     def _counted_releases(self, count: PaperCount) -> int:
+        """The number of releases that the theorem counts behind ``count``."""
         if count.hops is None:
             return 0
         a_step = self.releases.merge_every if self.releases.kind == "dp-ogl" else 1
@@ -124,6 +125,7 @@ class Theorem2:
                     yield path[tau - step], step + 1
 
     def _degradation_factor(self, group: int, step: int) -> FloatArray:
+        """The factor by which a group's step weakens what is passed on, at all orders."""
         orders = np.array(ORDERS)
         inverse = self._inverse_constants(step)[group]
         return np.asarray(orders / (orders + 1 / inverse))

@@ -45,6 +45,7 @@ def _is_semi_honest(plan: TreePlan, pair: PairClass) -> bool:
 
 
 def _claim(plan: TreePlan, pair: PairClass, unit: str, claimed: float, delta: float, condition: str) -> Claim:
+    """The claim for a pair beside its rigorous ε, with the reason where they differ."""
     best = rigorous_bound(plan, pair, unit, delta)
     why = _why_of_record(plan, best) if unit == "record" else _why_of_device(plan, pair)
     if best.epsilon <= claimed * (1 + 1e-9):
@@ -54,7 +55,7 @@ def _claim(plan: TreePlan, pair: PairClass, unit: str, claimed: float, delta: fl
 
 
 def _condition(plan: TreePlan, claimed: float) -> str:
-    """What Prop. 3.1 is stated for, as far as it can be checked: for which c1 that is met.
+    """A sentence on whether the condition of Prop. 3.1 is met, as far as it can be checked.
 
     Of the two noises the global one has the smaller L, the number of rounds: its condition is the stricter.
     """
@@ -73,6 +74,7 @@ def _condition(plan: TreePlan, claimed: float) -> str:
 
 
 def _why_of_device(plan: TreePlan, pair: PairClass) -> str:
+    """A sentence on what Prop. 3.1 gets wrong for a whole device."""
     why = (
         "Prop. 3.1 shrinks the noise by the record sampling rate q, but a device takes part whatever the "
         "records drawn, so at device level q amplifies nothing (H1)"
@@ -85,7 +87,7 @@ def _why_of_device(plan: TreePlan, pair: PairClass) -> str:
 
 
 def _why_of_record(plan: TreePlan, best: EpsilonBound) -> str:
-    """Definition 2.1 is about one element; what Prop. 3.1 leaves out there."""
+    """A sentence on what Prop. 3.1 leaves out for a record."""
     if plan.releases.batches.rates is None:
         return f"nothing amplifies for one record: {plan.releases.batches.why_not_drawn} (H1)."
     return (

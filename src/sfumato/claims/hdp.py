@@ -45,7 +45,7 @@ class Noisers:
 
     @property
     def case(self) -> str:
-        """C1 to C7 of Sec. V, by who adds noise."""
+        """The case of Sec. V, C1 to C7, by who adds noise."""
         where = (self.cloud, self.zones > 0, self.clients > 0)
         cases = {
             (False, False, True): "C1",
@@ -60,7 +60,7 @@ class Noisers:
 
 
 def noisers_of(plan: TreePlan) -> Noisers:
-    """Who adds noise at the global aggregation of ``plan``."""
+    """The noisers at the global aggregation of ``plan``, as Table I counts them."""
     facts, classes = plan.releases.steps[-1], plan.releases.classes
     loud = np.bincount(classes.leaf, weights=(classes.variance(facts.device_std) > 0) * classes.count)
     share = plan.participants.drawn / plan.tree.devices
@@ -148,6 +148,7 @@ def _claimed_noisers(plan: TreePlan, pair: PairClass, noisers: Noisers) -> float
 
 
 def _explain_claim(plan: TreePlan, pair: PairClass, claimed: float, rigorous: float) -> str:
+    """A sentence on why the claim holds, or which steps of it do not."""
     if rigorous <= claimed * (1 + 1e-9):
         return "this observer meets only the sum of all noise; every noiser has to be honest (D1)."
     reasons = []

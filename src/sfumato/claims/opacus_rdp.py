@@ -43,6 +43,7 @@ def divergences(sigma: float, rate: float) -> FloatArray:
 
 
 def _log_moment(sigma: float, rate: float, order: float) -> float:
+    """The logarithm of the moment of one sampled Gaussian at ``order``; ∞ where no series converges."""
     if order == int(order):
         return _log_moment_of_whole_order(sigma, rate, int(order))
     count = 64

@@ -30,6 +30,7 @@ def pfels_claims(plan: TreePlan, air: AirPlan, claimed: float, delta: float) -> 
 
 
 def _paper_speaks_of(plan: TreePlan, pair: PairClass) -> bool:
+    """Whether the paper's theorem is about this observer: the public, or an untrusted receiver of the sum."""
     if pair.observer.kind == "node":
         path = plan.tree.paths[plan.tree.leaf_of(pair.unit)]
         own = path[pair.observer.tier] == pair.observer.index
@@ -40,6 +41,7 @@ def _paper_speaks_of(plan: TreePlan, pair: PairClass) -> bool:
 def _claims_of_pair(
     plan: TreePlan, air: AirPlan, pair: PairClass, claimed: float, delta: float
 ) -> Iterator[Claim]:
+    """The claims for one round and for all, for one pair, beside the rigorous ε."""
     neighbours, rounds = plan.spec.privacy.neighbours, plan.spec.training.rounds
     unit, observer = f"device:{pair.unit}", plan.releases.party_name(pair.observer)
     one = plan.releases.after(1).exposures(pair.unit, (pair.observer,))
@@ -77,7 +79,7 @@ def _describe_multipliers(releases: Sequence[Release]) -> str:
 def _explain_claim(
     plan: TreePlan, air: AirPlan, exposure: Exposure, what: str, claimed: float, *, hidden: bool
 ) -> str:
-    """What is wrong with the claim, by the errata's numbers (docs/errata.md)."""
+    """A sentence on what is wrong with the claim, by the errata's numbers (docs/errata.md)."""
     domain = 2 * float((air.participants / plan.tree.devices).min())
     parts = []
     if claimed >= domain:

@@ -61,6 +61,7 @@ def app_of(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _print_version(wanted: bool) -> None:
+    """Print the version and exit, where ``--version`` is given."""
     if wanted:
         print(f"sfumato {version('sfumato')}")
         raise typer.Exit
@@ -130,11 +131,13 @@ def _describe_system_error(error: OSError) -> str:
 
 
 def _describe_memory_error(error: BaseException) -> str:
+    """The message of an error for want of memory."""
     said = " ".join(str(error).split())[:200]
     return f"this does not fit into the machine's memory{': ' if said else ''}{said}"
 
 
 def _report(error: BaseException, message: str, status: int, *, debug: bool) -> int:
+    """Print an error's message, with its traceback if ``debug``; returns the exit status."""
     if debug:
         traceback.print_exception(error)
     lines = message.split("\n") if isinstance(error, SpecProblemsError) else [message]

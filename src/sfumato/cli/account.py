@@ -67,6 +67,7 @@ def account(
 
 
 def _print(report: PrivacyReport) -> None:
+    """Print the tables of guarantees and claims, then notes and findings."""
     out, titled = console(), report.plan.parties.titled
     groups = _rows_by_relation(report.guarantees)
     each = max(1, MOST_ROWS // max(1, len(groups)))
@@ -115,7 +116,7 @@ UNITS = {"device": "a device (all its data)", "record": "a record (any one examp
 
 
 def _describe_units(rows: Sequence[Guarantee]) -> list[str]:
-    """What the units of ``rows`` are."""
+    """Sentences on what the units of ``rows`` are."""
     kinds = {row.unit_kind for row in rows}
     return [what for kind, what in UNITS.items() if kind in kinds]
 
@@ -132,11 +133,13 @@ VARYING = ("neighbours", "bound", "method")
 
 
 def _values_of_all_rows(rows: Sequence[Guarantee]) -> str:
+    """The values that all rows share, as text for the line above the table."""
     values = {name: {str(getattr(row, name)) for row in rows} for name in VARYING}
     return ", ".join(f"{name} {found.pop()}" for name, found in values.items() if len(found) == 1)
 
 
 def _guarantee_table(groups: Sequence[Sequence[Guarantee]], titled: Title) -> Table:
+    """The table of guarantees by relation; columns in which all rows agree are left out."""
     rows = [row for group in groups for row in group]
     varying = [name for name in VARYING if len({getattr(row, name) for row in rows}) > 1]
     related = ["relation"] if any(row.relation.words for row in rows) else []
@@ -168,6 +171,7 @@ def _guarantee_table(groups: Sequence[Sequence[Guarantee]], titled: Title) -> Ta
 
 
 def _curve_table(rows: Sequence[Guarantee], titled: Title) -> Table:
+    """The table of ε at several δ."""
     every = -(-len(rows[0].curve) // CURVE_COLUMNS)
     deltas = [delta for delta, _ in rows[0].curve[::every]]
     titles = [f"δ={delta:.0e}" for delta in deltas]
@@ -178,6 +182,7 @@ def _curve_table(rows: Sequence[Guarantee], titled: Title) -> Table:
 
 
 def _claim_table(claims: Sequence[Claim], titled: Title) -> Table:
+    """The table of published claims beside the rigorous ε."""
     shown = empty_table(
         "claim", "unit", "observer", "claimed ε", "rigorous ε", "holds", right=("claimed ε", "rigorous ε")
     )
@@ -212,4 +217,5 @@ def _coalition_table(rows: Sequence[Coalition]) -> Table:
 
 
 def _name_pair(row: Guarantee, titled: Title) -> str:
+    """A pair as text: ``unit → observer``."""
     return f"{titled(row.unit)} → {titled(row.observer)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sfumato.cli.console import console, count, empty_table
+from sfumato.cli.console import console, empty_table, with_noun
 from sfumato.rounding import number, upper_bound
 
 _WHAT = {
@@ -31,8 +31,8 @@ def _print_reconstructions(result: Mapping[str, Any]) -> None:
     """Scores of reconstructions, for each attack and for the class-mean baseline."""
     out, images = console(), result["images"]
     out.print(
-        f"{result['spec']}, inversion as {result['observer']}: {count(len(images), 'image')} from "
-        f"{count(len(result['targets']), 'target')}; the first target: {result['targets'][0]}"
+        f"{result['spec']}, inversion as {result['observer']}: {with_noun(len(images), 'image')} from "
+        f"{with_noun(len(result['targets']), 'target')}; the first target: {result['targets'][0]}"
     )
     out.print()
     measures = list(result["guess"])
@@ -55,6 +55,7 @@ def _print_reconstructions(result: Mapping[str, Any]) -> None:
 
 
 def _format_mean(score: float | str) -> str:
+    """A mean score with three digits, or ∞."""
     return "∞" if score == "inf" else f"{float(score):.3f}"
 
 
@@ -63,7 +64,8 @@ def _print_rates(result: Mapping[str, Any]) -> None:
     out = console()
     out.print(
         f"{result['spec']}, {result['kind']} as {result['observer']}: "
-        f"{count(len(result['targets']), 'device')} attacked, {count(result['rounds'], 'round')} recorded"
+        f"{with_noun(len(result['targets']), 'device')} attacked, "
+        f"{with_noun(result['rounds'], 'round')} recorded"
     )
     levels: dict[str, list[Mapping[str, Any]]] = {}
     for row in result["results"]:

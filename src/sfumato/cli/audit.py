@@ -122,6 +122,7 @@ def _add_to_run_folder(run: Path, report: AuditReport) -> None:
 
 
 def _print(report: AuditReport, titled: Callable[[str], str]) -> None:
+    """Print the table of lower bounds beside the guaranteed ε, and notes."""
     out = console()
     out.print(
         f"{report.name}: empirical lower bounds on ε beside the guaranteed ε, δ = {number(report.delta)}. "

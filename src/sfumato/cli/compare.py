@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import console, count, empty_table
+from sfumato.cli.console import console, empty_table, with_noun
 from sfumato.cli.options import Debug
 from sfumato.errors import SpecError
 from sfumato.rounding import number, upper_bound
@@ -54,7 +54,7 @@ def compare(
     out.width = max(out.width, out.measure(shown, options=out.options.update(width=1000)).minimum)
     out.print(shown)
     first = rows.iloc[0]
-    said = [count(int(first[column]), column.removesuffix("s")) for column in sorted(alike - {"delta"})]
+    said = [with_noun(int(first[column]), column.removesuffix("s")) for column in sorted(alike - {"delta"})]
     said += [f"δ = {number(first['delta'])}"] if "delta" in alike else []
     raw = first["raw_to_trusted_edge"]
     said += [] if raw_differs or raw == "–" else [f"raw to a trusted edge: {raw} devices"]

@@ -45,9 +45,9 @@ def key_value_table(rows: Iterable[tuple[str, str]]) -> Table:
 
 def raw_to_trusted_edge(devices: int, of: int) -> str:
     """How many devices trust an edge with raw updates: an ε towards edges leaves out these pairs."""
-    return f"raw to a trusted edge: {devices:,} of {count(of, 'device')}"
+    return f"raw to a trusted edge: {devices:,} of {with_noun(of, 'device')}"
 
 
-def count(number: int, thing: str) -> str:
+def with_noun(number: int, thing: str) -> str:
     """``1 edge``, ``5 edges``."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sfumato.arguments import Argument
-from sfumato.cli.console import console, count, empty_table, key_value_table
+from sfumato.cli.console import console, empty_table, key_value_table, with_noun
 from sfumato.cli.options import Debug, Set, SpecSource
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
@@ -76,6 +76,7 @@ def plan(
 
 
 def _parse_targets(written: list[str]) -> dict[str, float]:
+    """The ε of each observer in targets written ``observer=ε``."""
     found: dict[str, float] = {}
     for text in written:
         observer, equals, value = text.rpartition("=")
@@ -96,6 +97,7 @@ def _parse_targets(written: list[str]) -> dict[str, float]:
 
 
 def _write(planned: PlannedSpec, path: Path, header: str) -> None:
+    """Write the planned spec as YAML to ``path``, below a header of comments."""
     from sfumato.spec import dump_spec
     from sfumato.spec.document import MAX_NAME
 
@@ -108,6 +110,7 @@ def _write(planned: PlannedSpec, path: Path, header: str) -> None:
 
 
 def _print(planned: PlannedSpec, minimize: Minimize) -> None:
+    """Print the targets, the sources, the options and a summary of a plan."""
     out = console()
     delta = planned.spec.privacy.delta
     out.print(f"{planned.spec.name}: least {minimize} that meets the targets at δ = {number(delta)}")
@@ -133,6 +136,7 @@ def _print(planned: PlannedSpec, minimize: Minimize) -> None:
 
 
 def _target_table(planned: PlannedSpec) -> Table:
+    """The table of targets: the worst pair of each, its ε and its price."""
     shown = empty_table("target", "worst unit", "observer", "ε", "binding", "price", right=("ε", "price"))
     for row in planned.targets:
         binding = "yes" if row.is_binding else "no"
@@ -148,6 +152,7 @@ def _target_table(planned: PlannedSpec) -> Table:
 
 
 def _source_table(planned: PlannedSpec) -> Table:
+    """The table of parties that add noise, with their multipliers."""
     shown = empty_table("noise added by", "at aggregations", "multiplier", right=("multiplier",))
     for source in planned.sources[:MOST_ROWS]:
         more = len(source.owners) - MOST_OWNERS
@@ -158,6 +163,7 @@ def _source_table(planned: PlannedSpec) -> Table:
 
 
 def _option_table(planned: PlannedSpec) -> Table:
+    """The table of the participations and round lengths that were tried."""
     right = ("participants", "local steps", "noise", "energy J", "delay s")
     shown = empty_table(*right, "allowed", "", right=right)
     for option in planned.options:
@@ -174,7 +180,8 @@ def _option_table(planned: PlannedSpec) -> Table:
 
 
 def _summary_rows(planned: PlannedSpec) -> list[tuple[str, str]]:
-    rounds = count(planned.spec.training.rounds, "round")
+    """Names and values of what the plan takes: rounds, noise, and ε without a target."""
+    rounds = with_noun(planned.spec.training.rounds, "round")
     noise = f"{number(planned.noise)} root mean square per coordinate of {planned.models}, over {rounds}"
     rows = [("noise", noise)]
     if not math.isnan(planned.own_noise):

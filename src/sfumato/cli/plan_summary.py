@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from sfumato.cli.console import count
+from sfumato.cli.console import with_noun
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,7 +23,7 @@ class PlanSummary(Protocol):
 
     @property
     def legend(self) -> str:
-        """What the signs in the drawing mean."""
+        """A sentence on what the signs in the drawing mean."""
 
     def rows(self) -> Iterable[tuple[str, str]]:
         """Names and values of the plan's properties."""
@@ -58,7 +58,9 @@ def describe_model(spec: Spec) -> str:
     if ":" in spec.model.kind:
         return f"{spec.model.kind}, your own code, which is not run here; its size is not known"
     parameters = parameter_count(spec)
-    return spec.model.kind if parameters is None else f"{spec.model.kind}, {count(parameters, 'parameter')}"
+    return (
+        spec.model.kind if parameters is None else f"{spec.model.kind}, {with_noun(parameters, 'parameter')}"
+    )
 
 
 def describe_dropouts(faults: Faults) -> Iterator[str]:
@@ -73,7 +75,7 @@ def describe_dropouts(faults: Faults) -> Iterator[str]:
 def describe_training(spec: Spec) -> str:
     """Rounds, batches, and how local steps move a model, in one line."""
     training = spec.training
-    said = [f"{count(training.rounds, 'round')}, batches of {training.batch_size}"]
+    said = [f"{with_noun(training.rounds, 'round')}, batches of {training.batch_size}"]
     said.append(f"learning rate {describe_section(training.learning_rate)}")
     if training.optimizer.kind != "sgd":
         said.append(describe_section(training.optimizer))

@@ -119,6 +119,7 @@ def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
 
 
 def _play(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> None:
+    """Run the spec in ``folder`` from the first round or the checkpoint, showing progress."""
     from sfumato.simulation.run_progress import run_progress
 
     if quiet:
@@ -133,6 +134,7 @@ def _play(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> None:
 
 
 def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
+    """Print what a run ended with: score, ε, costs, and where its report is."""
     from sfumato.report.figures.control import stop_reasons
     from sfumato.report.results.network import read_network
     from sfumato.report.results.series import load_series

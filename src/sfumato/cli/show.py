@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sfumato.cli.console import console, count, empty_table, key_value_table
+from sfumato.cli.console import console, empty_table, key_value_table, with_noun
 from sfumato.cli.options import Debug, Set, SpecSource
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.rounding import number
@@ -50,7 +50,7 @@ def show(
         for quantile, norm in found.quantiles.items():
             norms.add_row(f"{quantile:g}", number(norm))
         out.print()
-        rounds = count(found.rounds, "round")
+        rounds = with_noun(found.rounds, "round")
         out.print(f"Pilot, {rounds}: norms of {found.messages:,} {found.what}, without clipping and noise.")
         out.print("NOT ACCOUNTED: these figures have no noise and leak information.", style="bold")
         out.print("Do not run --pilot on private data.")

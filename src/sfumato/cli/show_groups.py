@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from sfumato.cli.console import count, empty_table
+from sfumato.cli.console import empty_table, with_noun
 from sfumato.cli.plan_summary import (
     describe_dropouts,
     describe_radio,
@@ -47,7 +47,7 @@ class GroupSummary:
         groups = plan.groups
         several = int((groups.memberships > 1).sum())
         yield from first_rows(spec)
-        workers = f"{count(groups.workers, 'worker')} in {count(groups.count, 'group')}"
+        workers = f"{with_noun(groups.workers, 'worker')} in {with_noun(groups.count, 'group')}"
         yield "network", f"{workers}; {several:,} of them in more than one"
         for first, later in plan.eras:
             several = int((later.memberships > 1).sum())
@@ -86,12 +86,14 @@ class GroupSummary:
         return shown
 
     def _neighbours(self, group: int) -> str:
+        """The groups that share workers with ``group``, as text; the first few of many."""
         row = self.plan.groups.shared[[group]].tocoo()
         found = [(int(m), int(n)) for m, n in zip(row.col, row.data, strict=True) if int(m) != group]
         listed = [f"{self.plan.groups.group_title(m)} +{n}" for m, n in sorted(found)[:MOST_NEIGHBOURS]]
         return ", ".join([*listed, "…"] if len(found) > MOST_NEIGHBOURS else listed) or "none"
 
     def _noise(self, group: int) -> str:
+        """Who adds noise to the sums of ``group``, and its multiplier, as text."""
         multiplier = float(self.plan.multipliers[group])
         if multiplier == 0:
             return "none"
@@ -99,6 +101,7 @@ class GroupSummary:
         return f"{who} ×{number(multiplier)}"
 
     def _trusted(self) -> str:
+        """The trusted masters as text."""
         trusted = self.plan.trusted
         if trusted.all():
             return "every master"
@@ -108,17 +111,19 @@ class GroupSummary:
         return ", ".join(named) or "none"
 
     def _round(self) -> str:
+        """A phrase on what a round consists of."""
         plan, training = self.plan, self.plan.spec.training
         steps = training.local_steps or 1
         work = (
-            count(steps, "local step")
+            with_noun(steps, "local step")
             if training.local_epochs is None
-            else count(training.local_epochs, "local epoch")
+            else with_noun(training.local_epochs, "local epoch")
         )
         every = "every round" if plan.merge_every == 1 else f"every {plan.merge_every} rounds"
         return f"{work}; each worker merges the models of its groups {every} (S = {plan.merge_every})"
 
     def _participation(self) -> str:
+        """A phrase on how workers are sampled."""
         plan = self.plan
         span = "interval" if plan.by_interval and plan.merge_every > 1 else "round"
         if not plan.is_sampled:
@@ -129,6 +134,7 @@ class GroupSummary:
         return f"each group samples its workers with probability {_format_range(plan.rates)}, every {span}"
 
     def _faults(self) -> str:
+        """A phrase on dropouts and on the least messages of a sum."""
         faults, least = self.plan.spec.faults, self.plan.releases.least_survivors
         assert faults is not None
         said = list(describe_dropouts(faults))
@@ -138,6 +144,7 @@ class GroupSummary:
         return "; ".join(said) or "none"
 
     def _clip(self) -> str:
+        """A phrase on what is clipped to which norm."""
         plan = self.plan
         if plan.spec.privacy.clip is None or not plan.clips.max() < float("inf"):
             return "none"
@@ -147,6 +154,7 @@ class GroupSummary:
         return each
 
     def _releases(self) -> str:
+        """A phrase on how many releases every group makes."""
         plan = self.plan
         kind = "with noise" if plan.multipliers.any() else "without noise"
         when = f" of {plan.merge_every} rounds" if plan.by_interval and plan.merge_every > 1 else ""
@@ -155,5 +163,6 @@ class GroupSummary:
 
 
 def _format_range(values: FloatArray) -> str:
+    """The least and the largest of ``values`` as text; one number where they are equal."""
     low, high = float(values.min()), float(values.max())
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from sfumato.claims.pfels_bound import advised_ratio
-from sfumato.cli.console import count, empty_table
+from sfumato.cli.console import empty_table, with_noun
 from sfumato.cli.plan_summary import (
     describe_dropouts,
     describe_radio,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sfumato.spec.control import Control
     from sfumato.spec.document import Spec
     from sfumato.spec.faults import Faults
-    from sfumato.spec.privacy import Clip, Noise
+    from sfumato.spec.privacy import ClipSettings, Noise
 
 MOST_NODES = 40
 
@@ -79,26 +79,30 @@ def _describe_faults(faults: Faults) -> str:
 
 def _describe_control(control: Control) -> str:
     """The weights of adaptive control, and the ranges that it chooses from."""
-    most = "all devices" if control.max_devices is None else count(control.max_devices, "device")
+    most = "all devices" if control.max_devices is None else with_noun(control.max_devices, "device")
     whose = "participants of every edge" if control.per_edge else "participants"
     whose = f"expected {whose}" if control.draw else whose
     return (
         f"chooses step size, local steps and {whose} in each round; weights: "
         f"energy {control.energy:g}, delay {control.delay:g}, "
         f"gap {control.optimality_gap_weight:g}/{control.optimality_gap_scale:g}; "
-        f"at most {count(control.max_steps, 'step')} and {most} of an edge; "
+        f"at most {with_noun(control.max_steps, 'step')} and {most} of an edge; "
         f"step size: {control.step_size}; when the budget is spent: {control.budget_policy}"
     )
 
 
 def _property_rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
+    """Names and values of the properties of a tree's plan, for the table."""
     from sfumato.radio.channels import Channels
 
     spec, tree = plan.spec, plan.tree
     training, privacy = spec.training, spec.privacy
     yield from first_rows(spec)
-    tiers = [count(tier.size, tier.name) for tier in tree.tiers[1:]]
-    yield "network", " under ".join([count(tree.device_count, "device"), *reversed(tiers), "the cloud"])
+    tiers = [with_noun(tier.size, tier.name) for tier in tree.tiers[1:]]
+    yield (
+        "network",
+        " under ".join([with_noun(tree.device_count, "device"), *reversed(tiers), "the cloud"]),
+    )
     yield from _move_rows(plan)
     yield from _zone_rows(spec)
     yield "radio", describe_radio(spec, Channels.of_tree(spec, tree))
@@ -123,7 +127,7 @@ def _property_rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
     yield "privacy", f"δ = {number(privacy.delta)}, neighbours {privacy.neighbours}"
 
 
-def _describe_clip(clip: Clip) -> str:
+def _describe_clip(clip: ClipSettings) -> str:
     """What is clipped to which norm, and how the norm follows."""
     said = f"each {clip.kind} to norm {clip.norm:g}"
     if clip.adapt is None:
@@ -140,7 +144,7 @@ def _move_rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
     name = plan.tree.tiers[-1].name
     yield (
         "moves",
-        f"{count(moved, 'device')} change their {name}; {count(len(places), 'tree')} over the rounds",
+        f"{with_noun(moved, 'device')} change their {name}; {with_noun(len(places), 'tree')} over the rounds",
     )
     for (_, before), (first, after) in pairwise(plan.eras):
         if (before.tree.tiers[-1].trusted != after.tree.tiers[-1].trusted).any():
@@ -172,6 +176,7 @@ def _describe_air(plan: TreePlan, air: AirPlan) -> str:
 
 
 def _describe_trusted(plan: TreePlan) -> str:
+    """The trusted aggregators as text, the first few of many."""
     parts = []
     for depth, tier in enumerate(plan.tree.tiers):
         marked = [int(index) for index in tier.trusted.nonzero()[0]]
@@ -184,12 +189,13 @@ def _describe_trusted(plan: TreePlan) -> str:
 
 
 def _describe_round(plan: TreePlan) -> str:
+    """A phrase on after which local steps which tier aggregates."""
     steps: dict[int, list[int]] = {}
     for aggregation in plan.aggregations:
         steps.setdefault(aggregation.tier, []).append(aggregation.step)
     epochs = plan.spec.training.local_epochs
     if epochs is not None:
-        return f"{count(epochs, 'local epoch')}, then one aggregation up to the cloud"
+        return f"{with_noun(epochs, 'local epoch')}, then one aggregation up to the cloud"
     parts = []
     for tier in sorted(steps, reverse=True):
         name = "global" if tier == 0 else plan.tree.tiers[tier].name
@@ -205,6 +211,7 @@ def _describe_round(plan: TreePlan) -> str:
 
 
 def _describe_participation(plan: TreePlan) -> str:
+    """A phrase on how participants are drawn."""
     who = plan.participants
     if who.kind == "poisson":
         return f"every device with probability {who.rate:g}"
@@ -213,7 +220,7 @@ def _describe_participation(plan: TreePlan) -> str:
         drawn = sorted({int(number) for number in who.drawn})
         if len(drawn) > 1:
             return f"{drawn[0]} to {drawn[-1]} devices{every}, without replacement"
-        return f"{count(drawn[0], 'device')}{every}, without replacement"
+        return f"{with_noun(drawn[0], 'device')}{every}, without replacement"
     return "every device"
 
 
@@ -229,6 +236,7 @@ def _describe_added_noise(plan: TreePlan, multipliers: NDArray[Any]) -> str:
 
 
 def _tree_drawing(plan: TreePlan) -> Tree:
+    """The tree drawn for a terminal, with trust and noise at its nodes."""
     from rich.tree import Tree
 
     tree = plan.tree
@@ -245,7 +253,7 @@ def _tree_drawing(plan: TreePlan) -> Tree:
                 nodes[depth, index] = nodes[depth - 1, int(tree.parents[depth][index])].add(text)
     for leaf in range(tree.leaf_count):
         adds = _describe_added_noise(plan, plan.noise.device[leaf])
-        devices, noisy = count(int(tree.devices[leaf]), "device"), int(_noisy_devices(plan)[leaf])
+        devices, noisy = with_noun(int(tree.devices[leaf]), "device"), int(_noisy_devices(plan)[leaf])
         who = "each" if noisy == tree.devices[leaf] else f"{noisy:,} of them"
         add = "adds" if who == "each" or noisy == 1 else "add"
         nodes[tree.depth - 1, leaf].add(f"{devices}, {who} {add} {adds}" if adds else devices)
@@ -260,6 +268,7 @@ def _noisy_devices(plan: TreePlan) -> NDArray[np.int64]:
 
 
 def _level_table(plan: TreePlan) -> Table:
+    """A table with a row for each tier, for trees that are too large to draw."""
     shown = empty_table(
         "party", "number", "trusted", "add noise", "noise", right=("number", "trusted", "add noise")
     )

@@ -25,10 +25,10 @@ def titles_of(spec: Spec) -> Callable[[str], str]:
     """What to call a party of ``spec``, or parties joined by commas: by the names that the topology gives."""
     from sfumato.network.groups import titled
     from sfumato.network.tree import from_spec
-    from sfumato.spec.topology import Groups
+    from sfumato.spec.topology import GroupTopology
 
     topology = spec.topology
-    if isinstance(topology, Groups):
+    if isinstance(topology, GroupTopology):
         return partial(titled, group_names=topology.group_names, worker_names=topology.worker_names)
     return from_spec(topology).titled
 

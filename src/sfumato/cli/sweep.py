@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import console, count, empty_table
+from sfumato.cli.console import console, empty_table, with_noun
 from sfumato.cli.options import Debug, Set, SpecSource, Track, folder_named
 from sfumato.cli.run import Device
 from sfumato.cli.spec_argument import locating_errors
@@ -86,7 +86,7 @@ def sweep(
 
 
 def _line_printer(size: int) -> Callable[[PointProgress], None]:
-    """Prints a line for each of ``size`` runs that is finished."""
+    """A callback that prints a line for each of ``size`` runs that is finished."""
     from sfumato.sweeps.sweep_progress import title_of_point
 
     over = 0
@@ -102,6 +102,7 @@ def _line_printer(size: int) -> Callable[[PointProgress], None]:
 
 
 def _print_summary(swept: Sweep) -> None:
+    """Print the table of the points of a sweep, and where its report is."""
     from sfumato.sweeps.grid import short_names
 
     summary = swept.summary()
@@ -142,7 +143,7 @@ def _print_summary(swept: Sweep) -> None:
         out.print(f"… {len(summary) - MOST_ROWS:,} more points are in the report")
     done = int((swept.table["error"] == "").sum())
     failed = f", {len(swept.failures):,} failed (see the report for the reasons)" if swept.failures else ""
-    out.print(f"{count(len(summary), 'point')} with results; {count(done, 'run')} finished{failed}")
+    out.print(f"{with_noun(len(summary), 'point')} with results; {with_noun(done, 'run')} finished{failed}")
     print(f"sweep folder: {swept.folder}; see report.html there")
 
 

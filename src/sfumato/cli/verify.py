@@ -14,9 +14,9 @@ from sfumato.errors import SpecError
 def _write_checker(file: Path | None) -> None:
     """Write the checker to a file, and end the command."""
     if file is not None:
-        from sfumato.verify.archive import write_archive
+        from sfumato.verify.archive import write_zip_application
 
-        write_archive(file)
+        write_zip_application(file)
         print(file)
         raise typer.Exit
 

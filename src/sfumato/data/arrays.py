@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.data.locate import Columns
-from sfumato.data.rows import Rows, refuse_not_finite, targets_of
+from sfumato.data.rows import Rows, refuse_not_finite, target_columns
 from sfumato.errors import DataError, SpecError, first_line
 from sfumato.spec.limits import MAX_DATA_VALUES
 
@@ -69,7 +69,7 @@ def open_npz(path: Path, columns: Columns) -> tuple[Rows, Rows | None]:
 
 
 def _label_of(columns: Columns) -> str | None:
-    """The array of labels; next tokens need none."""
+    """The name of the array of labels; ``None`` where next tokens are predicted."""
     if columns.task == "next-token":
         return None
     if isinstance(columns.label, tuple):
@@ -112,7 +112,7 @@ def array_rows(
     else:
         classes = np.zeros(rows, np.int64)
         if labels is not None and columns.task != "next-token":
-            targets = targets_of(columns, _checked_column(name, "labels", labels, rows, most=2), name)
+            targets = target_columns(columns, _checked_column(name, "labels", labels, rows, most=2), name)
 
     def read_features(chosen: NDArray[np.int64]) -> NDArray[np.float32]:
         with np.errstate(over="ignore"):
@@ -133,6 +133,7 @@ def array_rows(
 
 
 def _shape_of_one(name: str, header: ArrayHeader) -> tuple[int, ...]:
+    """The shape of one example in an array of features, checked."""
     shape, dtype = header.shape, header.dtype
     if dtype.kind not in "iufb":
         raise DataError(f"{name}: features must be numbers, not {dtype}")
@@ -146,6 +147,7 @@ def _shape_of_one(name: str, header: ArrayHeader) -> tuple[int, ...]:
 
 
 def _checked_column(name: str, what: str, values: NDArray[Any], rows: int, *, most: int = 1) -> NDArray[Any]:
+    """``values``, checked to have one entry for every row."""
     if values.shape[:1] != (rows,) or values.ndim > most:
         raise DataError(
             f"{name}: {rows:,} rows of features, but {what} of shape {values.shape}, not [{rows}]"
@@ -154,6 +156,7 @@ def _checked_column(name: str, what: str, values: NDArray[Any], rows: int, *, mo
 
 
 def _checked_labels(name: str, labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels, checked to be whole numbers or text; truth values become numbers."""
     if labels.dtype.kind == "b":
         return labels.astype(np.int64)
     if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels.tolist()):
@@ -164,10 +167,12 @@ def _checked_labels(name: str, labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def _group_numbers(groups: NDArray[Any]) -> NDArray[np.int64]:
+    """A number from 0 for every row, equal where its group is."""
     return np.unique(groups, return_inverse=True)[1].astype(np.int64)
 
 
 def _site_names(name: str, sites: NDArray[Any]) -> NDArray[np.str_]:
+    """The name of the site of every row, checked."""
     whole = sites.dtype.kind in "iuU"
     if not whole and not all(isinstance(site, str | int) for site in sites.tolist()):
         raise DataError(f"{name}: sites must be text or whole numbers, not {sites.dtype}")
@@ -207,6 +212,7 @@ def _headers_of_arrays(path: Path) -> Mapping[str, ArrayHeader]:
 
 
 def _read_array(path: Path, name: str) -> NDArray[Any]:
+    """One array of an ``.npz`` file."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return np.asarray(arrays[name])

@@ -45,7 +45,7 @@ class DatasetFacts:
 
     @property
     def outputs(self) -> int:
-        """How many numbers a model gives for an example, or for a token of one."""
+        """The number of outputs of a model for an example, or for a token of one."""
         return self.classes if self.targets is None else self.targets
 
 
@@ -78,6 +78,7 @@ class BuiltIn:
 def _balanced(
     name: str, per_class: int, test: int, classes: int, input_shape: tuple[int, ...]
 ) -> DatasetFacts:
+    """The sizes of a data set with equally many training examples of every class."""
     return DatasetFacts(name, per_class * classes, test, classes, input_shape, (per_class,) * classes)
 
 

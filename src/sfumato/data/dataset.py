@@ -48,7 +48,7 @@ class Dataset:
     test_targets: NDArray[np.float32] | None = None
 
     def learnt(self, task: Task) -> tuple[Targets, Targets]:
-        """What a model learns to predict, of the rows to train on and to test on."""
+        """What a model learns to predict, for the training rows and for the test rows."""
         if task == "classification":
             return self.train_labels, self.test_labels
         if task == "next-token":
@@ -107,7 +107,7 @@ def _checked_targets(
     rows: int,
     test_rows: int,
 ) -> int | None:
-    """How many targets an example has.
+    """The number of targets of an example, checked; ``None`` without targets.
 
     Raises:
         DataError: they do not fit the rows or each other, or are not finite.
@@ -125,7 +125,7 @@ def _checked_targets(
     return int(train.shape[1])
 
 
-def renamed(made: Dataset, name: str) -> Dataset:
+def checked_dataset(made: Dataset, name: str) -> Dataset:
     """A `Dataset` that somebody else made, checked again."""
     sites = None
     if made.train_sites is not None and made.facts.site_counts is not None:

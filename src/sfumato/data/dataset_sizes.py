@@ -79,7 +79,7 @@ def describe_dataset(source: str, request: Request = AS_FOUND) -> DatasetFacts:
     return READERS[place.form].describe(place, request)
 
 
-def facts(data: Data, devices: int) -> DatasetFacts:
+def dataset_facts(data: Data, devices: int) -> DatasetFacts:
     """Sizes of the data set.
 
     Raises:
@@ -123,7 +123,7 @@ def check_population(spec: Spec, tree: Tree) -> tuple[str, ...]:
     if spec.data.source == "synthetic" and isinstance(rule, IidPartition) and rule.size_sigma == 0:
         return ()  # as many examples as asked for, by construction
     try:
-        known = facts(spec.data, tree.device_count)
+        known = dataset_facts(spec.data, tree.device_count)
     except DataError:
         if spec.data.source.lower().endswith(DATA_SUFFIXES):
             raise  # a file is here or nowhere
@@ -149,7 +149,7 @@ def known_examples(spec: Spec, devices: IntArray) -> IntArray | None:
     Raises:
         DataError: the set is neither tabulated nor on this machine.
     """
-    known = facts(spec.data, int(devices.sum()))
+    known = dataset_facts(spec.data, int(devices.sum()))
     sizes = _sizes(spec, known, devices)
     zones = getattr(spec.topology, "zones", None)
     if sizes is None or zones is None:
@@ -189,7 +189,7 @@ def mean_examples(spec: Spec, tree: Tree) -> float:
         SpecError: the partition may leave examples out, so the mean is not known beforehand.
         DataError: the set is neither tabulated nor on this machine.
     """
-    known = facts(spec.data, tree.device_count)
+    known = dataset_facts(spec.data, tree.device_count)
     sizes = _sizes(spec, known, tree.devices)
     if sizes is not None:
         return float(sizes.mean())
@@ -214,7 +214,7 @@ def label_counts(data: Data, devices: int, *, seed: int) -> IntArray:
             "needs to know which labels a worker holds: data.partition.kind must be labels or dirichlet, "
             f"not {kind}",
         )
-    known = facts(data, devices)
+    known = dataset_facts(data, devices)
     if known.class_counts is None:
         raise SpecError(*place, f"the labels of {data.source} are not known beforehand")
     if known.site_counts is not None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sfumato.data import hub
 from sfumato.data.arrays import open_npz
 from sfumato.data.builtin_datasets import BuiltIn, DatasetFacts, scaling, tabulated_facts
-from sfumato.data.dataset import Dataset, renamed
+from sfumato.data.dataset import Dataset, checked_dataset
 from sfumato.data.given import given_data, given_rows
 from sfumato.data.hub import HubSplit
 from sfumato.data.idx import read_idx_labels, read_idx_shape, read_idx_split
@@ -33,7 +33,7 @@ from sfumato.user_code import call_user_code, find_factory, user_code_is_allowed
 
 
 @dataclass(frozen=True)
-class Reader:
+class DataReader:
     """Reads sources of one form.
 
     Attributes:
@@ -65,6 +65,7 @@ def load_dataset(source: str, request: Request = AS_FOUND) -> Dataset:
 
 
 def _load_synthetic(place: DataLocation, request: Request) -> Dataset:
+    """The synthetic data set."""
     return Dataset(synthetic_facts(place.examples), *make_synthetic(place.examples, seed=request.seed))
 
 
@@ -75,7 +76,7 @@ def _load_from_factory(place: DataLocation, request: Request) -> Dataset:
     made = call_user_code(where, place.source, "the factory failed", lambda: factory())
     if not isinstance(made, Dataset):
         raise SpecError(where, place.source, f"must return a Dataset, not {type(made).__name__}")
-    return _checked_for_task(renamed(made, place.source), request.columns)
+    return _checked_for_task(checked_dataset(made, place.source), request.columns)
 
 
 def _checked_for_task(data: Dataset, columns: Columns) -> Dataset:
@@ -111,12 +112,14 @@ def _as_tokens(data: Dataset, columns: Columns) -> Dataset:
 
 
 def _target_count(columns: Columns, targets: NDArray[np.float32] | None) -> int | None:
+    """The number of outputs of a task without classes; ``None`` for classes."""
     if columns.task == "next-token":
         return columns.vocabulary
     return None if targets is None else int(targets.shape[1])
 
 
 def _describe_from_factory(place: DataLocation, request: Request) -> DatasetFacts:
+    """The sizes of what a factory returns; refused where code of users must not run."""
     if not user_code_is_allowed():
         raise DataError(
             f"{place.source}: the sizes of data that a factory returns are known in a run only; "
@@ -133,6 +136,7 @@ def _standardised(data: Dataset, place: DataLocation, request: Request) -> Datas
 
 
 def _load_table(place: DataLocation, request: Request) -> Dataset:
+    """The data set in a table or a Hub data set."""
     train, test = _open_hub_splits(place, request.columns, download=True)
     data = _load_hub(train, test, place.source, request)
     return (
@@ -143,6 +147,7 @@ def _load_table(place: DataLocation, request: Request) -> Dataset:
 
 
 def _describe_idx(place: DataLocation, request: Request) -> DatasetFacts:
+    """The sizes of a data set in IDX files, from their labels and headers."""
     labels = read_idx_labels(place.folder, "train")
     test_labels = read_idx_labels(place.folder, "test")
     split = split_rows(labels, test_labels, test_fraction=None)
@@ -150,6 +155,7 @@ def _describe_idx(place: DataLocation, request: Request) -> DatasetFacts:
 
 
 def _describe_table(place: DataLocation, request: Request) -> DatasetFacts:
+    """The sizes of a data set in a table or a Hub data set, without its features."""
     train, test = _open_hub_splits(place, request.columns, download=False)
     split = _split_labels(train, test, request.test_fraction)
     shape = hub.read_features(train, split.rows[:1]).shape[1:]
@@ -181,8 +187,9 @@ def _open_own(place: DataLocation, columns: Columns, test_file: str | None) -> t
 
 
 def _load_own(place: DataLocation, request: Request) -> Dataset:
+    """The data set in the user's own files or arrays."""
     if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
-        return _checked_for_task(renamed(made, place.source), request.columns)
+        return _checked_for_task(checked_dataset(made, place.source), request.columns)
     train, test = _open_own(place, request.columns, request.test_file)
     split = split_of(train, test, request.test_fraction)
     features, test_features = features_of(train, test, split)
@@ -194,24 +201,25 @@ def _load_own(place: DataLocation, request: Request) -> Dataset:
 
 
 def _describe_own(place: DataLocation, request: Request) -> DatasetFacts:
+    """The sizes of a data set in the user's own files or arrays."""
     if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
-        return _checked_for_task(renamed(made, place.source), request.columns).facts
+        return _checked_for_task(checked_dataset(made, place.source), request.columns).facts
     train, test = _open_own(place, request.columns, request.test_file)
     split = split_of(train, test, request.test_fraction)
     return facts_of(place.source, split, train.shape, _target_count(request.columns, train.targets))
 
 
-_OWN = Reader(_load_own, _describe_own)
-READERS: Mapping[Form, Reader] = {
-    "synthetic": Reader(_load_synthetic, lambda place, request: synthetic_facts(place.examples)),
-    "digits": Reader(
+_OWN = DataReader(_load_own, _describe_own)
+READERS: Mapping[Form, DataReader] = {
+    "synthetic": DataReader(_load_synthetic, lambda place, request: synthetic_facts(place.examples)),
+    "digits": DataReader(
         lambda place, request: _standardised(_load_digits(), place, request),
         lambda place, request: tabulated_facts(place.source),
     ),
-    "factory": Reader(_load_from_factory, _describe_from_factory),
-    "idx": Reader(lambda place, request: _standardised(_load_idx(place), place, request), _describe_idx),
-    "folder": Reader(_load_table, _describe_table),
-    "hub": Reader(_load_table, _describe_table),
+    "factory": DataReader(_load_from_factory, _describe_from_factory),
+    "idx": DataReader(lambda place, request: _standardised(_load_idx(place), place, request), _describe_idx),
+    "folder": DataReader(_load_table, _describe_table),
+    "hub": DataReader(_load_table, _describe_table),
     "csv": _OWN,
     "parquet": _OWN,
     "npz": _OWN,
@@ -223,6 +231,7 @@ READERS: Mapping[Form, Reader] = {
 def _open_hub_splits(
     place: DataLocation, columns: Columns, *, download: bool
 ) -> tuple[HubSplit, HubSplit | None]:
+    """The training split and, where there is one, the test split of a Hub data set."""
     if place.form == "folder":
         return hub.open_folder(place.folder, columns)
     hub_id = place.source
@@ -237,6 +246,7 @@ def _open_hub_splits(
 
 
 def _load_digits() -> Dataset:
+    """The digits of scikit-learn, with a fixed test set."""
     import sklearn.datasets
 
     bunch = sklearn.datasets.load_digits()
@@ -252,6 +262,7 @@ def _load_digits() -> Dataset:
 
 
 def _load_idx(place: DataLocation) -> Dataset:
+    """The data set in IDX files, pixels from 0 to 1."""
     train, labels = read_idx_split(place.folder, "train")
     test, test_labels = read_idx_split(place.folder, "test")
     if train.shape[1:] != test.shape[1:]:
@@ -265,6 +276,7 @@ def _load_idx(place: DataLocation) -> Dataset:
 
 
 def _load_hub(train: HubSplit, test: HubSplit | None, source: str, request: Request) -> Dataset:
+    """The data set in the splits ``train`` and ``test`` of a Hub data set."""
     split = _split_labels(train, test, request.test_fraction)
     if test is None:
         features = hub.read_features(train, split.rows)
@@ -285,16 +297,18 @@ def _load_hub(train: HubSplit, test: HubSplit | None, source: str, request: Requ
 
 
 def _split_labels(train: HubSplit, test: HubSplit | None, test_fraction: float | None) -> RowSplit:
+    """Which rows are trained on and tested on, with their labels, groups and sites."""
     return split_rows(
         hub.read_labels(train),
         None if test is None else hub.read_labels(test),
         test_fraction=test_fraction,
         groups=hub.read_groups(train),
-        sites=hub.read_sites(train),
+        sites=hub.read_row_sites(train),
     )
 
 
 def _check_facts(found: DatasetFacts, built_in: BuiltIn | None, test_fraction: float | None) -> None:
+    """Refuse a copy of a built-in data set whose sizes are not the published ones."""
     if built_in is None:
         return
     known = tabulated_facts(found.name, test_fraction=test_fraction)
@@ -308,6 +322,7 @@ def _check_facts(found: DatasetFacts, built_in: BuiltIn | None, test_fraction: f
 
 
 def _standardise_in_place(data: Dataset, built_in: BuiltIn | None) -> None:
+    """Scale the features to the data set's published mean and standard deviation, in place."""
     mean, std = scaling(built_in)
     for features in (data.train_features, data.test_features):
         # In place: the arrays are still ours alone, and two copies of the largest sets do not fit.

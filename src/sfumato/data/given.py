@@ -68,11 +68,11 @@ def given_rows(source: str, columns: Columns) -> Rows:
         SpecError: it is none of the types allowed, or has no such column.
         DataError: it is not given, or does not fit together.
     """
-    from sfumato.data.tables import open_frame, table_rows
+    from sfumato.data.tables import open_data_frame, table_rows
 
     data = given_data(source)
     if type(data).__name__ == "DataFrame" and hasattr(data, "columns"):
-        return table_rows(open_frame(data, source), columns)
+        return table_rows(open_data_frame(data, source), columns)
     for what, value in vars(replace(columns, task="classification", vocabulary=None)).items():
         if value and what != "task":
             key = {"features": "feature_columns", "scale": "scale"}.get(what, f"{what}_column")
@@ -85,6 +85,7 @@ def given_rows(source: str, columns: Columns) -> Rows:
 
 
 def _of_arrays(source: str, parts: tuple[Any, ...], columns: Columns) -> Rows:
+    """The rows in arrays that were given in Python."""
     from sfumato.data.arrays import ArrayHeader, array_rows
 
     if columns.task == "next-token" and len(parts) == 1:

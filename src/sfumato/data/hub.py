@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sfumato.data.image_folder import MODES
 from sfumato.data.locate import Columns
-from sfumato.data.rows import targets_of
+from sfumato.data.rows import target_columns
 from sfumato.errors import DataError, MissingExtraError, SpecError, first_line
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def read_targets(split: HubSplit) -> NDArray[np.float32] | None:
     rows = split.rows.select_columns(list(split.labels)).with_format("numpy")[:]
     found = [np.asarray(rows[name]) for name in split.labels]
     parts = [
-        targets_of(split.columns, part, f"column '{name}'")
+        target_columns(split.columns, part, f"column '{name}'")
         for part, name in zip(found, split.labels, strict=True)
     ]
     return np.concatenate(parts, axis=1)
@@ -151,7 +151,7 @@ def read_groups(split: HubSplit) -> NDArray[np.int64] | None:
     return np.unique(_values_of_column(split, split.group), return_inverse=True)[1].astype(np.int64)
 
 
-def read_sites(split: HubSplit) -> NDArray[np.str_] | None:
+def read_row_sites(split: HubSplit) -> NDArray[np.str_] | None:
     """Name of the site of each row [N]; ``None`` if none was asked for.
 
     Raises:
@@ -202,6 +202,7 @@ def is_image_table(split: HubSplit) -> bool:
 
 
 def _library(feature: str) -> Any:
+    """The library ``datasets``; an error names ``feature`` where it is missing."""
     try:
         import datasets
     except ImportError as error:
@@ -237,6 +238,7 @@ def _offline_switch(library: Any) -> str:
 @contextlib.contextmanager
 def _offline(library: Any) -> Iterator[None]:
     # The library reads HF_HUB_OFFLINE once, on import; a look into the cache needs it only here.
+    """Keep the Hub's libraries offline and quiet while the block runs."""
     import huggingface_hub.constants as constants
 
     verbosity = library.logging.get_verbosity()
@@ -254,6 +256,7 @@ def _offline(library: Any) -> Iterator[None]:
 
 
 def _splits_of(splits: Any, columns: Columns, where: str) -> tuple[HubSplit, HubSplit | None]:
+    """The training split and, where there is one, the test split, with their columns found."""
     if "train" not in splits or len(splits["train"]) == 0:
         raise DataError(
             f"{where}: has no rows in a split named 'train' (it has {', '.join(map(str, splits))})"
@@ -279,6 +282,7 @@ def _splits_of(splits: Any, columns: Columns, where: str) -> tuple[HubSplit, Hub
 
 
 def _label_names(rows: datasets.Dataset, columns: Columns) -> tuple[str, ...]:
+    """The names of the columns with labels."""
     if columns.task == "next-token":
         return ()
     if isinstance(columns.label, tuple):
@@ -287,10 +291,12 @@ def _label_names(rows: datasets.Dataset, columns: Columns) -> tuple[str, ...]:
 
 
 def _is_image(rows: datasets.Dataset, name: str) -> bool:
+    """Whether a column holds images."""
     return type(rows.features[name]).__name__ == "Image"
 
 
 def _is_vector(rows: datasets.Dataset, name: str) -> bool:
+    """Whether a column holds numbers, or lists of them."""
     import pyarrow
 
     # By Arrow type: the library's own feature classes were renamed between its versions 2 and 4.
@@ -311,18 +317,21 @@ def _is_vector(rows: datasets.Dataset, name: str) -> bool:
 
 
 def _find_features(rows: datasets.Dataset) -> str:
+    """The name of the only column that can hold features."""
     names = [name for name in rows.column_names if _is_image(rows, name)]
     names = names or [name for name in rows.column_names if _is_vector(rows, name)]
     return _only_column(names, "image_column", rows, "images or lists of numbers")
 
 
 def _find_label(rows: datasets.Dataset) -> str:
+    """The name of the only column that can hold labels."""
     names = [name for name in rows.column_names if type(rows.features[name]).__name__ == "ClassLabel"]
     names = names or [name for name in ("label", "labels") if name in rows.column_names]
     return _only_column(names, "label_column", rows, "class labels")
 
 
 def _only_column(names: list[str], option: str, rows: datasets.Dataset, content: str) -> str:
+    """The only one of ``names``; an error asks for ``option`` where there is another number of them."""
     if len(names) != 1:
         found = (
             f"several columns hold {content} ({', '.join(names)})"
@@ -334,6 +343,7 @@ def _only_column(names: list[str], option: str, rows: datasets.Dataset, content:
 
 
 def _values_of_column(split: HubSplit, name: str) -> NDArray[Any]:
+    """The values of a column, none of which may be missing."""
     column: pyarrow.ChunkedArray = split.rows.select_columns([name]).with_format("arrow")[:][name]
     if column.null_count:
         raise DataError(f"column '{name}': {column.null_count:,} rows have no value")
@@ -341,6 +351,7 @@ def _values_of_column(split: HubSplit, name: str) -> NDArray[Any]:
 
 
 def _decode_images(rows: datasets.Dataset, name: str) -> Iterator[NDArray[np.float32]]:
+    """The images of a column in blocks ``[n, C, H, W]``, pixels from 0 to 1."""
     for batch in rows.iter(_BATCH):
         images = batch[name]
         if any(image is None for image in images):
@@ -360,6 +371,7 @@ def _decode_images(rows: datasets.Dataset, name: str) -> Iterator[NDArray[np.flo
 
 
 def _decode_vectors(rows: datasets.Dataset, name: str, *, are_tokens: bool) -> Iterator[NDArray[np.float32]]:
+    """The vectors of a column in blocks ``[n, ...]``; bytes are scaled to 1 unless they are tokens."""
     for batch in rows.with_format("numpy").iter(_BATCH):
         values = np.asarray(batch[name])
         if values.dtype.kind not in "iuf":

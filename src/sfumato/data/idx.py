@@ -77,6 +77,7 @@ def read_idx_shape(folder: Path, split: str) -> tuple[int, ...]:
 
 
 def _candidates(folder: Path, split: str, content: str) -> list[Path]:
+    """Paths in ``folder`` that may be the IDX file of a split's images or labels."""
     if not folder.is_dir():
         return []
     digits = {"images": "idx3", "labels": "idx1"}[content]
@@ -88,6 +89,7 @@ def _candidates(folder: Path, split: str, content: str) -> list[Path]:
 
 
 def _find_file(folder: Path, split: str, content: str) -> Path:
+    """The one IDX file of a split's images or labels."""
     found = _candidates(folder, split, content)
     if not found:
         raise DataError(f"{folder}: no IDX file of {split} {content} (as in MNIST, plain or .gz)")
@@ -100,6 +102,7 @@ def _find_file(folder: Path, split: str, content: str) -> Path:
 
 
 def _read_file(path: Path, magic: bytes) -> NDArray[np.uint8]:
+    """The array in an IDX file, plain or gzipped."""
     header = 4 + 4 * magic[3]
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -121,10 +124,12 @@ def _read_file(path: Path, magic: bytes) -> NDArray[np.uint8]:
 
 
 def _shape_in_header(path: Path, raw: bytes, magic: bytes) -> tuple[int, ...]:
+    """The shape that the header of an IDX file states."""
     if raw[:4] != magic or len(raw) < 4 + 4 * magic[3]:
         raise DataError(f"{path}: not an IDX file of unsigned bytes in {magic[3]} dimensions; fetch it again")
     return tuple(int(n) for n in np.frombuffer(raw, ">u4", count=magic[3], offset=4))
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
+    """The error for an IDX file that cannot be read."""
     return DataError(f"{path}: cannot be read ({error}); fetch it again")

@@ -42,10 +42,12 @@ def open_images(folder: Path) -> tuple[Rows, Rows | None]:
 
 
 def _train_folder(folder: Path) -> Path:
+    """The folder of the training images."""
     return folder / _TRAIN if _has_test(folder) else folder
 
 
 def _has_test(folder: Path) -> bool:
+    """Whether the folder has a training and a test folder with images."""
     return bool(_classes(folder / _TRAIN) and _classes(folder / _TEST))
 
 
@@ -64,6 +66,7 @@ def _classes(folder: Path) -> list[tuple[str, list[Path]]]:
 
 
 def _rows(folder: Path) -> Rows:
+    """The images of a folder as rows; pixels are read when asked for."""
     classes = _classes(folder)
     paths = [path for _, images in classes for path in images]
     labels = np.repeat([name for name, _ in classes], [len(images) for _, images in classes])
@@ -72,6 +75,7 @@ def _rows(folder: Path) -> Rows:
 
 
 def _read(paths: Sequence[Path], shape: tuple[int, ...], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The images of ``rows`` as an array ``[n, C, H, W]``, pixels from 0 to 1."""
     found = np.empty((len(rows), *shape), np.float32)
     for number, row in enumerate(rows.tolist()):
         pixels = _pixels(paths[row])
@@ -97,11 +101,13 @@ def _pixels(path: Path) -> NDArray[np.uint8]:
 
 
 def _size(shape: tuple[int, ...]) -> str:
+    """The size of an image as text."""
     channels, height, width = shape
     return f"{width} x {height} in {'colour' if channels == 3 else 'grey'}"
 
 
 def _library(feature: str) -> Any:
+    """The library Pillow; an error names ``feature`` where it is missing."""
     try:
         from PIL import Image
     except ImportError as error:

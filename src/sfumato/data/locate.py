@@ -181,6 +181,7 @@ def files_of(source: str, test_file: str | None = None) -> dict[str, Path]:
 
 
 def _search(source: str, examples: int | None) -> DataLocation:
+    """Where ``source`` is: made, built in, a folder, a file, a factory or the Hub."""
     if source == "synthetic":
         if examples is None or examples < 1:
             raise SpecError(
@@ -268,11 +269,13 @@ def is_factory(source: str) -> bool:
 
 
 def _local_folders(name: str) -> list[Path]:
+    """Folders on this machine in which a data set of that name may be."""
     own = os.environ.get(ENVIRONMENT_VARIABLE)
     return [root / name for root in ([Path(own)] if own else []) + [SYSTEM_FOLDER]]
 
 
 def _form_of(folder: Path) -> Form | None:
+    """The form of the data in a folder; ``None`` where there are none."""
     if not folder.is_dir():
         return None
     from sfumato.data.idx import holds_idx

@@ -19,9 +19,9 @@ from sfumato.data.split_counts import (
     SplitPlan,
     plan_dirichlet,
     plan_equal,
-    plan_groups,
     plan_labels,
     plan_lognormal,
+    plan_natural_groups,
 )
 from sfumato.errors import SpecError
 from sfumato.random import Stream, generator
@@ -246,7 +246,7 @@ class _Step:
                     pool.class_counts, weights, alpha=rule.alpha, floor=floor, place=place, rng=rng
                 )
             case NaturalPartition() if pool.group_counts is not None:
-                return plan_groups(
+                return plan_natural_groups(
                     pool.group_counts,
                     weights,
                     groups_each=rule.groups_per_device,
@@ -296,12 +296,14 @@ def no_groups(place: str, rule: PartitionRule) -> SpecError:
 
 
 def _refuse_empty(rule: PartitionRule, sizes: IntArray, examples: int) -> None:
+    """Refuse devices without examples, unless the rule allows them."""
     empty = int(np.count_nonzero(sizes == 0))
     if empty and rule.empty_devices == "refuse":
         raise _empty(empty, len(sizes), examples)
 
 
 def _empty(empty: int, parts: int, examples: int) -> SpecError:
+    """The error for devices without examples."""
     return SpecError(
         f"{PLACE}.empty_devices",
         "refuse",

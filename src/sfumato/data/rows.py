@@ -104,7 +104,7 @@ def targets_of_split(
     return train.targets[split.rows], test.targets
 
 
-def targets_of(columns: Columns, values: NDArray[Any], name: str) -> NDArray[np.float32]:
+def target_columns(columns: Columns, values: NDArray[Any], name: str) -> NDArray[np.float32]:
     """Targets ``[N, K]`` of a regression or of label sets.
 
     Args:
@@ -181,6 +181,7 @@ def refuse_not_finite(
 
 
 def _known_labels(known: NDArray[Any], tested: NDArray[Any], name: str, rows: NDArray[np.int64]) -> None:
+    """Refuse labels of test rows that no training row has, and sets without rows."""
     if not len(known) or not len(tested):
         raise DataError(f"{name}: {'no rows to train on' if not len(known) else 'no rows to test on'}")
     unknown = np.flatnonzero(~np.isin(tested, known))

@@ -19,7 +19,7 @@ from sfumato.network.tree import from_spec
 from sfumato.spec.base import closest
 from sfumato.spec.data import FlowerPartition, IidPartition, TwoLevelPartition
 from sfumato.spec.document import Spec
-from sfumato.spec.topology import Groups, Star, Tree
+from sfumato.spec.topology import GroupTopology, StarTopology, TreeTopology
 
 IntArray = npt.NDArray[np.int64]
 
@@ -109,9 +109,9 @@ def site_notes(spec: Spec, known: DatasetFacts) -> tuple[str, ...]:
 def _names(spec: Spec) -> _Named | None:
     """Who may be a site by name: the aggregators above the devices, or the devices; ``None``: nobody."""
     topology = spec.topology
-    if isinstance(topology, Groups):
+    if isinstance(topology, GroupTopology):
         names, what, key = topology.worker_names, "workers", "topology.worker_names"
-    elif isinstance(topology, Star):
+    elif isinstance(topology, StarTopology):
         names, what, key = topology.device_names, "devices", "topology.device_names"
     else:
         leaves = from_spec(topology).tiers[-1]
@@ -121,6 +121,7 @@ def _names(spec: Spec) -> _Named | None:
 
 
 def _a_device_each(found: tuple[str, ...], devices: int) -> IntArray:
+    """The device of every site, in order; refused where there are not as many."""
     if len(found) != devices:
         allowed = (
             f"the data have {len(found)} sites ({_listed(found)}), the topology {devices} devices: without "
@@ -131,6 +132,7 @@ def _a_device_each(found: tuple[str, ...], devices: int) -> IntArray:
 
 
 def _by_name(found: tuple[str, ...], named: _Named) -> IntArray:
+    """The place of every site, by its name; refused where names do not match."""
     names, what, key = named.names, named.what, named.key
     only_data = [name for name in found if name not in names]
     only_topology = [name for name in names if name not in found]
@@ -160,10 +162,11 @@ def _refuse_other_rules(spec: Spec) -> None:
         raise SpecError(
             "topology.zones", zones.kind, "must be left out: the sites of the data say who is where"
         )
-    if spec.protocol == "pedpfl" and isinstance(spec.topology, Tree):
+    if spec.protocol == "pedpfl" and isinstance(spec.topology, TreeTopology):
         raise SpecError(_PLACE, None, "must be left out with pedpfl on a tree: its edges form one cluster")
 
 
 def _listed(names: Sequence[str]) -> str:
+    """The first of ``names`` as text, and how many there are."""
     more = f", ... ({len(names)} in all)" if len(names) > _MOST_LISTED else ""
     return ", ".join(names[:_MOST_LISTED]) + more

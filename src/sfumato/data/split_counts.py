@@ -242,7 +242,7 @@ def plan_dirichlet(
     return ClassSplitPlan(table)
 
 
-def plan_groups(
+def plan_natural_groups(
     counts: IntArray,
     weights: IntArray,
     *,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.data.locate import Columns
-from sfumato.data.rows import Rows, refuse_not_finite, targets_of
+from sfumato.data.rows import Rows, refuse_not_finite, target_columns
 from sfumato.errors import DataError, SpecError, first_line
 from sfumato.spec.base import closest
 
@@ -29,7 +29,7 @@ _TESTED = {"true": True, "1": True, "test": True, "false": False, "0": False, "t
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class ColumnTable:
     """A table whose columns are known and whose values are not read yet.
 
     Attributes:
@@ -48,7 +48,7 @@ class Table:
         return self.read({name: True if values == "text" else None})[name]
 
 
-def table_rows(table: Table, columns: Columns) -> Rows:
+def table_rows(table: ColumnTable, columns: Columns) -> Rows:
     """The rows of a table; labels, groups and sites are read, features are not.
 
     Raises:
@@ -67,7 +67,9 @@ def table_rows(table: Table, columns: Columns) -> Rows:
     features = _features(table, columns, labels, {name for _, name in named})
     targets = None
     if columns.task in ("regression", "multi-label"):
-        targets = targets_of(columns, _read_numbers(table, labels, columns.scale, what="label"), table.name)
+        targets = target_columns(
+            columns, _read_numbers(table, labels, columns.scale, what="label"), table.name
+        )
     is_test = None if columns.test is None else _tested(table, columns.test)
     sites = None if columns.site is None else _text(table, columns.site, "site")
     if columns.task == "classification":
@@ -87,7 +89,8 @@ def table_rows(table: Table, columns: Columns) -> Rows:
     )
 
 
-def _label_names(table: Table, columns: Columns) -> tuple[str, ...]:
+def _label_names(table: ColumnTable, columns: Columns) -> tuple[str, ...]:
+    """The names of the label columns of a table; none where there is no label."""
     if columns.task == "next-token":
         return ()
     if columns.label is None:
@@ -95,7 +98,7 @@ def _label_names(table: Table, columns: Columns) -> tuple[str, ...]:
     return (columns.label,) if isinstance(columns.label, str) else columns.label
 
 
-def open_csv(path: Path) -> Table:
+def open_csv(path: Path) -> ColumnTable:
     """A CSV file: commas, a line of headings, UTF-8.
 
     Raises:
@@ -132,10 +135,10 @@ def open_csv(path: Path) -> Table:
                 if not _is_number(text):
                     raise _not_a_number(str(path), row, name, text)
 
-    return Table(str(path), _types(path, schema), read)
+    return ColumnTable(str(path), _types(path, schema), read)
 
 
-def open_parquet(path: Path) -> Table:
+def open_parquet(path: Path) -> ColumnTable:
     """A Parquet file.
 
     Raises:
@@ -155,10 +158,10 @@ def open_parquet(path: Path) -> Table:
         except (OSError, pa.ArrowException) as error:
             raise _unreadable(path, error) from None
 
-    return Table(str(path), _types(path, schema), read)
+    return ColumnTable(str(path), _types(path, schema), read)
 
 
-def open_frame(frame: pd.DataFrame, name: str) -> Table:
+def open_data_frame(frame: pd.DataFrame, name: str) -> ColumnTable:
     """A data frame, its index left out.
 
     Raises:
@@ -170,13 +173,14 @@ def open_frame(frame: pd.DataFrame, name: str) -> Table:
         table = pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataError(f"{name}: cannot be read as a table ({first_line(error)})") from None
-    return Table(name, _types(name, table.schema), partial(_converted, table))
+    return ColumnTable(name, _types(name, table.schema), partial(_converted, table))
 
 
-OPEN_TABLE: Mapping[str, Callable[[Path], Table]] = {"csv": open_csv, "parquet": open_parquet}
+OPEN_TABLE: Mapping[str, Callable[[Path], ColumnTable]] = {"csv": open_csv, "parquet": open_parquet}
 
 
 def _converted(table: pa.Table, wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
+    """The wanted columns, converted to text or to numbers."""
     import pyarrow as pa
 
     found = {}
@@ -191,13 +195,16 @@ def _converted(table: pa.Table, wanted: Mapping[str, bool | None]) -> Mapping[st
 
 
 def _types(name: object, schema: pa.Schema) -> Mapping[str, pa.DataType]:
+    """The type of every column by its name; refused where two have one name."""
     twice = [column for column in schema.names if schema.names.count(column) > 1]
     if twice:
         raise DataError(f"{name}: two columns are called {twice[0]!r}; every column needs a name of its own")
     return {field.name: field.type for field in schema}
 
 
-def _features(table: Table, columns: Columns, labels: Sequence[str], others: set[str]) -> tuple[str, ...]:
+def _features(
+    table: ColumnTable, columns: Columns, labels: Sequence[str], others: set[str]
+) -> tuple[str, ...]:
     """Names of the feature columns: those asked for, else all others that hold numbers."""
     place = "data.feature_columns"
     chosen = columns.features
@@ -226,7 +233,7 @@ def _features(table: Table, columns: Columns, labels: Sequence[str], others: set
 
 
 def _read_numbers(
-    table: Table,
+    table: ColumnTable,
     names: Sequence[str],
     scale: Sequence[tuple[str, float, float]],
     rows: NDArray[np.int64] | None = None,
@@ -247,7 +254,8 @@ def _read_numbers(
     return features
 
 
-def _labels(table: Table, name: str) -> NDArray[Any]:
+def _labels(table: ColumnTable, name: str) -> NDArray[Any]:
+    """The values of a label column: whole numbers or text."""
     import pyarrow as pa
 
     column = table.column(name)
@@ -262,7 +270,8 @@ def _labels(table: Table, name: str) -> NDArray[Any]:
     raise SpecError("data.label_column", name, f"must hold whole numbers or text; it holds {kind}")
 
 
-def _text(table: Table, name: str, what: str) -> NDArray[np.str_]:
+def _text(table: ColumnTable, name: str, what: str) -> NDArray[np.str_]:
+    """The texts of a column, none of which may be empty."""
     column = table.column(name, "text")
     _refuse_gap(table, column, name, what)
     texts = np.array([text.strip() for text in column.to_pylist()], dtype=np.str_)
@@ -272,7 +281,8 @@ def _text(table: Table, name: str, what: str) -> NDArray[np.str_]:
     return texts
 
 
-def _tested(table: Table, name: str) -> NDArray[np.bool_]:
+def _tested(table: ColumnTable, name: str) -> NDArray[np.bool_]:
+    """Whether each row is tested on, from a column of truth values."""
     texts = _text(table, name, "test set or not").tolist()
     for row, text in enumerate(texts):
         if text.lower() not in _TESTED:
@@ -281,25 +291,29 @@ def _tested(table: Table, name: str) -> NDArray[np.bool_]:
     return np.array([_TESTED[text.lower()] for text in texts], dtype=np.bool_)
 
 
-def _refuse_gap(table: Table, column: pa.ChunkedArray, name: str, what: str) -> None:
+def _refuse_gap(table: ColumnTable, column: pa.ChunkedArray, name: str, what: str) -> None:
+    """Refuse a column with a missing value."""
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy())[0])
         raise DataError(f"{table.name}: row {row + 1:,}, column {name!r}: every row needs a {what}")
 
 
-def _refuse_missing(table: Table, place: str, name: str) -> None:
+def _refuse_missing(table: ColumnTable, place: str, name: str) -> None:
+    """Refuse a column that the table does not have."""
     if name not in table.types:
         near = closest(name, table.types)
         raise SpecError(place, name, f"{table.name} has no such column{near}; it has {_listed(table.types)}")
 
 
 def _holds_numbers(kind: pa.DataType) -> bool:
+    """Whether a type of column is numeric."""
     import pyarrow as pa
 
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _is_number(text: str) -> bool:
+    """Whether a text is a number or a usual mark of a missing one."""
     try:
         float(text or "nan")
     except ValueError:
@@ -308,15 +322,18 @@ def _is_number(text: str) -> bool:
 
 
 def _not_a_number(name: str, row: int, column: str, text: str) -> DataError:
+    """The error for a feature that is no number."""
     return DataError(
         f"{name}: row {row + 1:,}, column {column!r}: got {text!r}; every feature must be a number"
     )
 
 
 def _unreadable(path: Path, error: BaseException) -> DataError:
+    """The error for a file that cannot be read as a table."""
     return DataError(f"{path}: cannot be read as a table ({first_line(error)})")
 
 
 def _listed(names: Mapping[str, object] | Sequence[str]) -> str:
+    """The first 20 of ``names`` as text, and how many there are."""
     shown = list(names)[:20]
     return ", ".join(shown) + (f", ... ({len(names)} in all)" if len(names) > 20 else "")

@@ -77,6 +77,7 @@ def regrouped(
 
 
 def _listed(members: tuple[tuple[int, ...], ...], devices: IntArray) -> IntArray:
+    """The order of shares that lists them zone by zone, as ``members`` says."""
     sizes = [len(zone) for zone in members]
     if sizes != devices.tolist():
         listed = f"must list {len(devices)} zones of the sizes that topology gives: {_short(devices)}"
@@ -89,4 +90,5 @@ def _listed(members: tuple[tuple[int, ...], ...], devices: IntArray) -> IntArray
 
 
 def _short(devices: IntArray) -> str:
+    """The first sizes of zones as text."""
     return ", ".join(map(str, devices[:8])) + (", ..." if len(devices) > 8 else "")

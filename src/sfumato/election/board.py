@@ -8,7 +8,7 @@ they check themselves.
 
 from __future__ import annotations
 
-from sfumato.election.messages import Kind
+from sfumato.election.messages import ElectionMessageKind
 from sfumato.election.reading import Reading, open_post
 from sfumato.election.terms import ElectionTerms
 from sfumato.wire import errors
@@ -26,7 +26,7 @@ class Board:
         self._reading = Reading(terms)
         self._seen: set[tuple[int, int]] = set()
         self._posts: list[bytes] = []
-        self.phase: Kind | None = Kind.KEY
+        self.phase: ElectionMessageKind | None = ElectionMessageKind.KEY
 
     @property
     def posts(self) -> tuple[bytes, ...]:
@@ -48,6 +48,8 @@ class Board:
         self._posts.append(data)
 
     def close(self) -> None:
-        """End the open phase; after the last there is none."""
+        """End the open phase and open the next, if there is one."""
         if self.phase is not None:
-            self.phase = None if self.phase is Kind.RECOVER else Kind(self.phase + 1)
+            self.phase = (
+                None if self.phase is ElectionMessageKind.RECOVER else ElectionMessageKind(self.phase + 1)
+            )

@@ -25,23 +25,24 @@ def deal(terms: ElectionTerms, dealer: int, nonce: bytes, holders: Iterable[int]
     stream = KeyStream(digest(b"polynomial", terms.session, dealer.to_bytes(4, "big"), nonce))
     coefficients = shares.draw_coefficients(nonce, terms.threshold, stream.take)
     return {
-        point - 1: value for point, value in shares.evaluate(coefficients, (h + 1 for h in holders)).items()
+        point - 1: value
+        for point, value in shares.polynomial_values(coefficients, (h + 1 for h in holders)).items()
     }
 
 
 def nonce_hash(terms: ElectionTerms, dealer: int, nonce: bytes) -> bytes:
-    """What a dealer commits to."""
+    """The hash by which a dealer commits to its nonce."""
     return digest(b"nonce", terms.session, dealer.to_bytes(4, "big"), nonce)
 
 
 def share_hash(terms: ElectionTerms, dealer: int, holder: int, share: int) -> bytes:
-    """What a dealer posts of every share."""
+    """The hash that a dealer posts of each holder's share."""
     ends = dealer.to_bytes(4, "big") + holder.to_bytes(4, "big")
     return digest(b"share", terms.session, ends, share.to_bytes(shares.SHARE_BYTES, "big"))
 
 
-def opens(terms: ElectionTerms, dealer: int, commitment: Commitment, nonce: bytes) -> bool:
-    """Whether a nonce is the one promised, and all hashed shares are its."""
+def is_opening(terms: ElectionTerms, dealer: int, commitment: Commitment, nonce: bytes) -> bool:
+    """Whether ``nonce`` is the one that was committed to, and all hashed shares are its shares."""
     if nonce_hash(terms, dealer, nonce) != commitment.nonce:
         return False
     dealt = deal(terms, dealer, nonce, commitment.shares)

@@ -10,7 +10,7 @@ from sfumato.wire.keys import Entropy, digest
 
 
 def draw_nonces(parties: int, entropy: Entropy) -> dict[int, bytes]:
-    """Everybody's nonce."""
+    """A random nonce for every party."""
     return {party: entropy(32) for party in range(parties)}
 
 
@@ -32,7 +32,7 @@ def succession(randomness: bytes, candidates: Collection[int]) -> tuple[int, ...
 
 
 def elected(order: Sequence[int], failed: Collection[int] = ()) -> int:
-    """Who holds office: the first in the order that has not failed. Re-election needs no message.
+    """The first candidate in the order that has not failed.
 
     Raises:
         NoCandidateError: all have failed.

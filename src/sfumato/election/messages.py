@@ -7,7 +7,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sfumato.secure_aggregation.messages import Reader, require
+from sfumato.secure_aggregation.messages import PayloadReader, require
 from sfumato.secure_aggregation.shares import SHARE_BYTES
 from sfumato.wire.keys import KEY_BYTES, NONCE_BYTES, TAG_BYTES
 
@@ -15,7 +15,7 @@ BOX_BYTES = NONCE_BYTES + SHARE_BYTES + TAG_BYTES
 _COUNT = struct.Struct(">I")
 
 
-class Kind(enum.IntEnum):
+class ElectionMessageKind(enum.IntEnum):
     """What a frame carries, in the order of the phases. The numbers are part of the encoding."""
 
     KEY = 32
@@ -47,7 +47,7 @@ class Commitment:
 
 def decode_commitment(payload: bytes) -> Commitment:
     """Raises MalformedMessageError or TruncatedMessageError, as all functions here."""
-    reader = Reader(payload)
+    reader = PayloadReader(payload)
     nonce = reader.take(KEY_BYTES)
     shares: dict[int, tuple[bytes, bytes]] = {}
     for _ in range(reader.number()):
@@ -68,7 +68,7 @@ def encode_shares(shares: Mapping[int, int]) -> bytes:
 
 def decode_shares(payload: bytes) -> dict[int, int]:
     """Undo `encode_shares`."""
-    reader = Reader(payload)
+    reader = PayloadReader(payload)
     rows = [(reader.number(), reader.share()) for _ in range(reader.number())]
     reader.end()
     require(len(dict(rows)) == len(rows), "a party twice in a table")
@@ -77,7 +77,7 @@ def decode_shares(payload: bytes) -> dict[int, int]:
 
 def decode_key(payload: bytes) -> bytes:
     """32 bytes: a public key, a digest or a nonce."""
-    reader = Reader(payload)
+    reader = PayloadReader(payload)
     key = reader.take(KEY_BYTES)
     reader.end()
     return key

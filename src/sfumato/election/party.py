@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from sfumato.election import messages
 from sfumato.election.commitments import deal, nonce_hash, share_hash
-from sfumato.election.messages import Commitment, Kind
+from sfumato.election.messages import Commitment, ElectionMessageKind
 from sfumato.election.reading import Reading, board_digest
 from sfumato.election.terms import ElectionTerms
 from sfumato.election.transcript import read
@@ -59,11 +59,11 @@ class Candidate:
         self._entropy = session_entropy(entropy, terms.session, number)
         self._pair = KeyPair(self._entropy(KEY_BYTES))
         self._nonce = self._entropy(KEY_BYTES)
-        self._posted: dict[Kind, bytes | None] = {}
+        self._posted: dict[ElectionMessageKind, bytes | None] = {}
         self._vouched = b""
         self._checked: set[bytes] = set()
 
-    def post(self, kind: Kind, board: Sequence[bytes]) -> bytes | None:
+    def post(self, kind: ElectionMessageKind, board: Sequence[bytes]) -> bytes | None:
         """This party's message of a phase, given the board so far; ``None`` where it has none to send.
 
         Raises:
@@ -75,19 +75,19 @@ class Candidate:
         """
         if kind in self._posted:
             raise errors.DuplicateMessageError(f"party {self.number} posted its {kind.name.lower()} already")
-        if kind <= Kind.VOUCH:
+        if kind <= ElectionMessageKind.VOUCH:
             self._require_own_posts(board)
         elif board_digest(self._terms, board) != self._vouched:
             raise errors.NotAgreedError(f"party {self.number}: not the board it vouched for")
-        reading = read(self._terms, board, self._checked, agreed=kind > Kind.VOUCH)
+        reading = read(self._terms, board, self._checked, agreed=kind > ElectionMessageKind.VOUCH)
         payload = {
-            Kind.KEY: self._key,
-            Kind.COMMIT: self._commit,
-            Kind.COMPLAINT: self._complain,
-            Kind.ANSWER: self._answer,
-            Kind.VOUCH: self._vouch,
-            Kind.REVEAL: self._reveal,
-            Kind.RECOVER: self._recover,
+            ElectionMessageKind.KEY: self._key,
+            ElectionMessageKind.COMMIT: self._commit,
+            ElectionMessageKind.COMPLAINT: self._complain,
+            ElectionMessageKind.ANSWER: self._answer,
+            ElectionMessageKind.VOUCH: self._vouch,
+            ElectionMessageKind.REVEAL: self._reveal,
+            ElectionMessageKind.RECOVER: self._recover,
         }[kind](reading)
         data = None
         if payload is not None:
@@ -97,12 +97,13 @@ class Candidate:
             raise errors.DuplicateMessageError(
                 f"party {self.number} posted its {kind.name.lower()} before it was restarted"
             )
-        if kind is Kind.VOUCH:
+        if kind is ElectionMessageKind.VOUCH:
             self._vouched = payload or b""
         self._posted[kind] = data
         return data
 
     def _require_own_posts(self, board: Sequence[bytes]) -> None:
+        """Refuse a board that lacks a post of this party."""
         for kind, data in self._posted.items():
             if data is not None and data not in board:
                 raise errors.OmittedPostError(
@@ -110,9 +111,11 @@ class Candidate:
                 )
 
     def _key(self, _: Reading) -> bytes:
+        """The payload of the first phase: the public key."""
         return self._pair.public
 
     def _commit(self, reading: Reading) -> bytes | None:
+        """The payload with the nonce's hash and the sealed shares; ``None`` where the key is not posted."""
         if self.number not in reading.keys:
             return None
         dealt = deal(self._terms, self.number, self._nonce, sorted(reading.keys.keys() - {self.number}))
@@ -124,6 +127,7 @@ class Candidate:
         return Commitment(nonce_hash(self._terms, self.number, self._nonce), table).encode()
 
     def _complain(self, reading: Reading) -> bytes | None:
+        """The payload that names dealers whose shares are wrong; ``None`` without any."""
         wronged = {
             d: 0
             for d, commitment in reading.commitments.items()
@@ -132,16 +136,20 @@ class Candidate:
         return messages.encode_shares(wronged) if wronged else None
 
     def _answer(self, reading: Reading) -> bytes | None:
+        """The payload with the shares of those who complained about this party; ``None`` without any."""
         by = sorted(h for h, dealers in reading.complaints.items() if self.number in dealers)
         return messages.encode_shares(deal(self._terms, self.number, self._nonce, by)) if by else None
 
     def _vouch(self, reading: Reading) -> bytes:
+        """The payload with the digest of the board so far."""
         return board_digest(self._terms, reading.before_vouching)
 
     def _reveal(self, reading: Reading) -> bytes | None:
+        """The payload with this party's nonce; ``None`` where it committed to none."""
         return self._nonce if self.number in reading.commitments else None
 
     def _recover(self, reading: Reading) -> bytes | None:
+        """The payload with shares of silent dealers' nonces; ``None`` where it has none."""
         held = {d: self._share_of(reading, d) for d in reading.silent if d != self.number}
         mine = {d: share for d, share in held.items() if share is not None}
         return messages.encode_shares(mine) if mine else None
@@ -159,6 +167,7 @@ class Candidate:
         return share if share < PRIME and reading.fits(dealer, self.number, share) else None
 
     def _sealing_key(self, other: bytes, sender: int, recipient: int) -> bytes:
+        """The key of the box in which one party seals a share for another."""
         first, second = (self._pair.public, other) if sender == self.number else (other, self._pair.public)
         return derive(
             self._pair.agree(other),

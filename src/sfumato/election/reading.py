@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from sfumato.election import messages
-from sfumato.election.commitments import opens, share_hash
-from sfumato.election.messages import Commitment, Kind
+from sfumato.election.commitments import is_opening, share_hash
+from sfumato.election.messages import Commitment, ElectionMessageKind
 from sfumato.election.terms import ElectionTerms
 from sfumato.secure_aggregation.messages import require
 from sfumato.wire import errors
@@ -44,15 +44,15 @@ class Reading:
             NotAgreedError: it vouches for another board.
         """
         {
-            Kind.KEY: self._admit_key,
-            Kind.COMMIT: self._admit_commitment,
-            Kind.COMPLAINT: self._admit_complaint,
-            Kind.ANSWER: self._admit_answer,
-            Kind.VOUCH: self._admit_vouch,
-            Kind.REVEAL: self._admit_reveal,
-            Kind.RECOVER: self._admit_recovery,
-        }[Kind(frame.kind)](frame.sender, frame.payload)
-        if frame.kind < Kind.VOUCH:
+            ElectionMessageKind.KEY: self._admit_key,
+            ElectionMessageKind.COMMIT: self._admit_commitment,
+            ElectionMessageKind.COMPLAINT: self._admit_complaint,
+            ElectionMessageKind.ANSWER: self._admit_answer,
+            ElectionMessageKind.VOUCH: self._admit_vouch,
+            ElectionMessageKind.REVEAL: self._admit_reveal,
+            ElectionMessageKind.RECOVER: self._admit_recovery,
+        }[ElectionMessageKind(frame.kind)](frame.sender, frame.payload)
+        if frame.kind < ElectionMessageKind.VOUCH:
             self.before_vouching.append(data)
 
     @property
@@ -67,7 +67,7 @@ class Reading:
 
     @property
     def silent(self) -> list[int]:
-        """Qualified dealers that did not open their commitment themselves."""
+        """Dealers that qualified and did not open their commitment themselves."""
         return sorted(self.commitments.keys() - self.disqualified - self.reveals.keys())
 
     def fits(self, dealer: int, holder: int, share: int) -> bool:
@@ -76,12 +76,14 @@ class Reading:
         return row is not None and share_hash(self.terms, dealer, holder, share) == row[0]
 
     def _admit_key(self, who: int, payload: bytes) -> None:
+        """Keep a public key, which nobody may have posted before."""
         key = messages.decode_key(payload)
         points = map(agreement_point, self.keys.values())
         require(agreement_point(key) not in points, f"party {who}: a public key was posted twice")
         self.keys[who] = key
 
     def _admit_commitment(self, who: int, payload: bytes) -> None:
+        """Keep a commitment with a share for every other party."""
         commitment = messages.decode_commitment(payload)
         require(who in self.keys, f"party {who}: a commitment without a key")
         others = self.keys.keys() - {who}
@@ -92,6 +94,7 @@ class Reading:
         self.commitments[who] = commitment
 
     def _admit_complaint(self, who: int, payload: bytes) -> None:
+        """Keep complaints about dealers, of whom the party must hold a share."""
         dealers = set(messages.decode_shares(payload))
         for dealer in dealers:
             held = dealer in self.commitments and who in self.commitments[dealer].shares
@@ -99,6 +102,7 @@ class Reading:
         self.complaints[who] = dealers
 
     def _admit_answer(self, who: int, payload: bytes) -> None:
+        """Keep a dealer's answers to complaints, which must be the shares it hashed."""
         dealt = messages.decode_shares(payload)
         for holder, share in dealt.items():
             require(
@@ -109,6 +113,7 @@ class Reading:
         self.answers[who] = dealt
 
     def _admit_vouch(self, who: int, payload: bytes) -> None:
+        """Keep a digest of the board, which must be the reader's own."""
         vouched = messages.decode_key(payload)
         if not self._digest:
             self._digest = board_digest(self.terms, self.before_vouching)
@@ -117,13 +122,15 @@ class Reading:
         self.vouches[who] = vouched
 
     def _admit_reveal(self, who: int, payload: bytes) -> None:
+        """Keep a nonce, which must open the party's commitment."""
         nonce = messages.decode_key(payload)
         require(who in self.commitments, f"party {who} reveals, and committed to nothing")
-        if not opens(self.terms, who, self.commitments[who], nonce):
+        if not is_opening(self.terms, who, self.commitments[who], nonce):
             raise errors.InvalidOpeningError(f"party {who} reveals another nonce than it committed to")
         self.reveals[who] = nonce
 
     def _admit_recovery(self, who: int, payload: bytes) -> None:
+        """Keep shares of silent dealers, which must be the ones they hashed."""
         held = messages.decode_shares(payload)
         for dealer, share in held.items():
             if not self.fits(dealer, who, share):
@@ -152,7 +159,7 @@ def open_post(
         MessageError: it is not authentic, not of this election, not now, or there twice.
     """
     kind = parse_frame(data).kind
-    require(kind in set(Kind), f"a message of kind {kind} in an election")
+    require(kind in set(ElectionMessageKind), f"a message of kind {kind} in an election")
     return open_frame(
         data,
         session=terms.session,
@@ -191,5 +198,5 @@ def open_posts(
 
 def board_digest(terms: ElectionTerms, board: Iterable[bytes]) -> bytes:
     """What parties vouch for: everything posted before the vouching, in whatever order it was posted."""
-    before = sorted(data for data in board if parse_frame(data).kind < Kind.VOUCH)
+    before = sorted(data for data in board if parse_frame(data).kind < ElectionMessageKind.VOUCH)
     return digest(b"board", terms.session, *before)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from sfumato.election.board import Board
-from sfumato.election.messages import Kind
+from sfumato.election.messages import ElectionMessageKind
 from sfumato.election.party import Candidate
 from sfumato.election.terms import ElectionTerms
-from sfumato.election.transcript import Result, verify
+from sfumato.election.transcript import Result, verify_transcript
 from sfumato.wire.errors import TransportError
 from sfumato.wire.keys import Entropy, Identity
 
-Wire: TypeAlias = Callable[[Kind, int, bytes], Sequence[bytes]]
+Wire: TypeAlias = Callable[[ElectionMessageKind, int, bytes], Sequence[bytes]]
 """What becomes of a post: (phase, party, bytes) to what reaches the board."""
 
 
@@ -24,21 +24,21 @@ class Election:
     """A finished election.
 
     Attributes:
-        board: everything that was posted: `transcript.verify` repeats the result from it.
+        board: everything that was posted: `transcript.verify_transcript` repeats the result from it.
         result: order of succession, exclusions, public randomness.
         rejected: (phase, party, error) of every post that the board or its own party refused.
     """
 
     board: tuple[bytes, ...]
     result: Result
-    rejected: tuple[tuple[Kind, int, TransportError], ...]
+    rejected: tuple[tuple[ElectionMessageKind, int, TransportError], ...]
 
 
 def elect(
     terms: ElectionTerms,
     identities: Sequence[Identity],
     *,
-    drop: Mapping[Kind, Collection[int]] | None = None,
+    drop: Mapping[ElectionMessageKind, Collection[int]] | None = None,
     entropy: Callable[[int], Entropy] = lambda _: os.urandom,
     wire: Wire = lambda _kind, _party, data: [data],
 ) -> Election:
@@ -57,7 +57,7 @@ def elect(
     parties = {i: Candidate(i, terms, identity, entropy(i)) for i, identity in enumerate(identities)}
     board = Board(terms)
     silent: set[int] = set()
-    rejected: list[tuple[Kind, int, TransportError]] = []
+    rejected: list[tuple[ElectionMessageKind, int, TransportError]] = []
     while (kind := board.phase) is not None:
         silent.update((drop or {}).get(kind, ()))
         seen = board.posts
@@ -76,4 +76,4 @@ def elect(
                 except TransportError as error:
                     rejected.append((kind, i, error))
         board.close()
-    return Election(board.posts, verify(terms, board.posts), tuple(rejected))
+    return Election(board.posts, verify_transcript(terms, board.posts), tuple(rejected))

@@ -42,7 +42,7 @@ class ElectionTerms:
 
     @property
     def parties(self) -> int:
-        """How many there are."""
+        """The number of parties."""
         return len(self.public_keys)
 
     @property
@@ -57,6 +57,6 @@ class ElectionTerms:
 
     @cached_property
     def session(self) -> bytes:
-        """The election's name."""
+        """The name of the election: a hash of its terms."""
         numbers = struct.pack(">I?", self.colluders, self.adversary == "byzantine")
         return digest(b"election", self.label.encode(), b"".join(self.public_keys), numbers)

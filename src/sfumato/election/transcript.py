@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sfumato.election.commitments import opens
+from sfumato.election.commitments import is_opening
 from sfumato.election.lottery import beacon, succession
-from sfumato.election.messages import Kind
+from sfumato.election.messages import ElectionMessageKind
 from sfumato.election.reading import Reading, board_digest, open_posts
 from sfumato.election.terms import ElectionTerms
 from sfumato.secure_aggregation import shares
@@ -69,19 +69,19 @@ def read(
 
 
 def require_quorum(terms: ElectionTerms, frames: Iterable[Frame], expected: bytes) -> None:
-    """Enough parties saw the same board.
+    """Refuse an election in which fewer than the quorum vouched for the same board.
 
     Raises:
         NotAgreedError: too few.
     """
-    count = sum(frame.kind == Kind.VOUCH and frame.payload == expected for frame in frames)
+    count = sum(frame.kind == ElectionMessageKind.VOUCH and frame.payload == expected for frame in frames)
     if count < terms.quorum:
         raise errors.NotAgreedError(
             f"{count} of {terms.parties} parties vouch for this board; {terms.quorum} needed"
         )
 
 
-def verify(terms: ElectionTerms, board: Sequence[bytes]) -> Result:
+def verify_transcript(terms: ElectionTerms, board: Sequence[bytes]) -> Result:
     """The result of a finished election, recomputed from its board.
 
     Raises:
@@ -114,5 +114,5 @@ def _rebuilt(terms: ElectionTerms, reading: Reading, dealer: int) -> bytes | Non
             f" {terms.threshold} needed"
         )
     nonce = shares.rebuild(held, terms.threshold)
-    opened = nonce is not None and opens(terms, dealer, reading.commitments[dealer], nonce)
+    opened = nonce is not None and is_opening(terms, dealer, reading.commitments[dealer], nonce)
     return nonce if opened else None

@@ -51,7 +51,7 @@ class AccountedSetting:
 
     @cached_property
     def noise(self) -> list[NoiseRow]:
-        """Who adds how much noise."""
+        """The rows of who adds how much noise."""
         step = self.report.plan.spec.privacy.step_noise
         if step:
             return [NoiseRow("every device", "every local step", step)]
@@ -69,14 +69,14 @@ class AccountedSetting:
 
     @cached_property
     def cost(self) -> TrainingCost | str:
-        """What all rounds together are expected to cost, or why that is not known before a run."""
+        """The expected cost of all rounds, or a sentence on why it is not known before a run."""
         try:
             return training_cost(self.report.plan)
         except SpecError as error:
             return f"{error.place}: {error.allowed}"
 
     def pair(self, unit: str, observer: str) -> Guarantee:
-        """What ``account --unit UNIT --observer OBSERVER`` says.
+        """The guarantee that ``account --unit UNIT --observer OBSERVER`` gives.
 
         Raises:
             SpecError: no such party, or a coalition that contains the unit.
@@ -101,6 +101,7 @@ def account_setting(setting: EditedSpec) -> AccountedSetting:
 
 @lru_cache(maxsize=_KEPT)
 def _account(setting: str) -> AccountedSetting:
+    """The account of a setting, which is JSON of an `EditedSpec`."""
     spec = EditedSpec.from_json(setting).spec()
     report = account(spec)
     resolved: Mapping[str, Any] = report.plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -108,6 +109,7 @@ def _account(setting: str) -> AccountedSetting:
 
 
 def _owner(owner: str) -> str:
+    """The owner of a noise source in words."""
     party, _, devices = owner.partition("/")
     if not devices:
         return party
@@ -116,6 +118,7 @@ def _owner(owner: str) -> str:
 
 
 def _levels(shape: Tree | GroupNetwork | str, count: int) -> list[str]:
+    """The names of the ``count`` levels at which a source adds noise."""
     if isinstance(shape, Tree) and count == shape.depth:
         return ["global aggregations", *(f"{tier.name} aggregations" for tier in shape.tiers[1:])]
     return [f"level {level}" for level in range(count)]

@@ -15,7 +15,7 @@ from sfumato.report import formatting as text
 from sfumato.report.results.series import mean
 from sfumato.run_folder.manifest import MANIFEST_FILE
 from sfumato.run_folder.reader import SPEC_FILE, load_run
-from sfumato.spec.diff import changes
+from sfumato.spec.diff import changed_values
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
 
@@ -60,6 +60,7 @@ def finished_runs(folder: Path) -> tuple[FinishedRun, ...]:
 
 
 def _changed(path: Path) -> int:
+    """When the file was last changed, in nanoseconds; 0 where it is not there."""
     try:
         return path.stat().st_mtime_ns
     except OSError:
@@ -68,6 +69,7 @@ def _changed(path: Path) -> int:
 
 @lru_cache(maxsize=2 * _MOST_RUNS)
 def _read(folder: Path, changed: int) -> FinishedRun | None:
+    """The finished run in ``folder`` with its accuracy; ``None`` where there is none."""
     try:
         run = load_run(folder)
         if not run.finished:
@@ -81,7 +83,7 @@ def _read(folder: Path, changed: int) -> FinishedRun | None:
 
 
 def estimate(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> list[str]:
-    """What ``runs`` say about the accuracy of a setting, in sentences that name the runs."""
+    """Sentences on the accuracy to expect of a setting, by ``runs``, which they name."""
     near = sorted(
         _runs_of_same_data(accounted, runs), key=lambda one: (len(one.different), str(one.run.folder))
     )
@@ -100,7 +102,7 @@ def estimate(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> list[s
 
 
 def _mean_over_seeds_said(same: Sequence[FinishedRun]) -> str:
-    """The mean over seeds: several runs of one seed are no more than one."""
+    """The mean accuracy over seeds as text: several runs of one seed count once."""
     of_seed: dict[str, list[float]] = {}
     for run in same:
         of_seed.setdefault(str(run.spec.seed), []).append(run.accuracy)
@@ -120,7 +122,7 @@ def _runs_of_same_data(accounted: AccountedSetting, runs: Sequence[FinishedRun])
     for run in runs:
         found = {
             key: values
-            for key, values in changes(_as_requested(run.spec), now).items()
+            for key, values in changed_values(_as_requested(run.spec), now).items()
             if key.partition(".")[0] not in _BESIDE
         }
         if "privacy.noise.kind" in found:  # then the keys of one kind say nothing of the other
@@ -132,14 +134,14 @@ def _runs_of_same_data(accounted: AccountedSetting, runs: Sequence[FinishedRun])
 
 
 def _pilots_said(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Iterator[str]:
-    """Runs of the first rounds of the setting, with the noise that all of its rounds need."""
+    """Sentences on pilots: runs of the first rounds of the setting, with the noise of all rounds."""
     planned = accounted.report.plan.spec
     for run in runs:
         if run.spec.privacy.noise.kind != "sources" or run.spec.training.rounds >= planned.training.rounds:
             continue
         found = {
             key
-            for key in changes(run.spec, planned)
+            for key in changed_values(run.spec, planned)
             if key.partition(".")[0] not in _BESIDE and not key.startswith("privacy.noise.calibrated_from")
         }
         if found == {"training.rounds"}:
@@ -157,7 +159,7 @@ def _as_requested(spec: Spec) -> Spec:
 
 
 def _runs_on_both_sides(near: Sequence[NearRun]) -> Iterator[str]:
-    """For every number in which runs on both sides differ from the setting, and in nothing else."""
+    """Sentences on each number in which runs on both sides differ from the setting, and in nothing else."""
     sides: dict[str, list[tuple[float, float, FinishedRun]]] = {}
     for one in near:
         if len(one.different) == 1:
@@ -176,10 +178,12 @@ def _runs_on_both_sides(near: Sequence[NearRun]) -> Iterator[str]:
 
 
 def _is_number(value: object) -> bool:
+    """Whether ``value`` is a number, and no truth value."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _differences_said(different: Mapping[str, tuple[Any, Any]]) -> str:
+    """A phrase on the keys in which two specs differ."""
     named = [f"{key} {_shown(theirs)} instead of {_shown(ours)}" for key, (theirs, ours) in different.items()]
     if len(named) > _MOST_KEYS:
         named = [*named[:_MOST_KEYS], f"{len(named) - _MOST_KEYS} more keys that differ"]
@@ -187,6 +191,7 @@ def _differences_said(different: Mapping[str, tuple[Any, Any]]) -> str:
 
 
 def _shown(value: object) -> str:
+    """A value of a spec as short text."""
     if value is None:
         return "not set"
     shown = f"{value:g}" if isinstance(value, float) else str(value)

@@ -8,11 +8,11 @@ from dash import Output, html, no_update
 
 from sfumato.explore import page, words
 from sfumato.explore.accounted_setting import account_setting
-from sfumato.explore.controls import NAMES, Control, controls_of, participation_of
+from sfumato.explore.controls import NAMES, InputControl, controls_of, participation_of
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.edits import Choices, EditResult
 from sfumato.explore.figures import as_plotly, heatmaps, network_figure
-from sfumato.explore.trust import aggregators, unchangeable
+from sfumato.explore.trust import aggregators, why_trust_is_fixed
 from sfumato.report import formatting as text
 
 CONTROLS: dict[str, Any] = {
@@ -54,8 +54,8 @@ FIGURES = {
 }
 
 
-def controls(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
-    """What the controls show after a change; where it was wrong, they keep what was typed.
+def control_outputs(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
+    """The outputs of the controls after a change; where it was wrong, they keep what was typed.
 
     Args:
         found: the setting after the change.
@@ -81,13 +81,14 @@ def controls(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
     return news
 
 
-def refused(problem: str) -> dict[str, Any]:
-    """What the controls show where what the browser sent cannot be used: the problem, and nothing new."""
+def refused_outputs(problem: str) -> dict[str, Any]:
+    """The outputs of the controls where the browser sent what cannot be used: the problem only."""
     news: dict[str, Any] = _no_updates(CONTROLS)
     return news | {"problem": problem, "no_problem": False, "shown": "old"}
 
 
 def _no_updates(outputs: dict[str, Any]) -> dict[str, Any]:
+    """A value for every output that leaves it as it is."""
     return {key: _no_updates(one) if isinstance(one, dict) else no_update for key, one in outputs.items()}
 
 
@@ -95,10 +96,10 @@ _TYPED = ("trusted", "participation")
 
 
 def _shown_controls(setting: EditedSpec) -> dict[str, Any]:
-    """What the controls show of a setting."""
+    """The outputs of the controls for a setting."""
     accounted = account_setting(setting)
     note, kind, numbers = (
-        unchangeable(accounted),
+        why_trust_is_fixed(accounted),
         participation_of(accounted.spec),
         controls_of(accounted.spec),
     )
@@ -115,7 +116,8 @@ def _shown_controls(setting: EditedSpec) -> dict[str, Any]:
     }
 
 
-def _of_control(one: Control | None) -> dict[str, Any]:
+def _of_control(one: InputControl | None) -> dict[str, Any]:
+    """The outputs of one control of the page; hidden where the spec has none."""
     if one is None:
         return {"number": None, "slider": None, "label": "", "hidden": True}
     return {"number": one.value, "slider": one.position, "label": one.label, "hidden": False}
@@ -131,7 +133,7 @@ def _without_shown(now: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]
     }
 
 
-def figures(setting: EditedSpec, other: EditedSpec | None, choices: Choices) -> dict[str, Any]:
+def answer_figures(setting: EditedSpec, other: EditedSpec | None, choices: Choices) -> dict[str, Any]:
     """All figures and sentences about a setting, beside those of the kept one."""
     accounted, kept = account_setting(setting), None if other is None else account_setting(other)
     network = network_figure(accounted, unit=choices.unit, coalition=choices.members)
@@ -151,15 +153,15 @@ def figures(setting: EditedSpec, other: EditedSpec | None, choices: Choices) -> 
         "heatmap_text": "" if heatmap is None else heatmap.description,
         "kept_text": "" if beside is None else beside.description,
         "heatmap_caption": "There are no guarantees." if heatmap is None else heatmap.caption,
-        "numbers": page.table(*words.numbers(accounted), scope=True),
-        "facts": page.tiles(words.facts(accounted)),
-        "noise": page.table(("adds noise", "at", "noise multiplier"), noise, "Noise by party")
+        "numbers": page.dash_table(*words.heatmap_as_table(accounted), scope=True),
+        "facts": page.tiles(words.cost_rows(accounted)),
+        "noise": page.dash_table(("adds noise", "at", "noise multiplier"), noise, "Noise by party")
         if noise
         else html.P("No party adds noise of its own."),
         "notes": page.lines([*notes, *map(text.sentence, report.notes)]),
-        "coalition": words.asked(accounted, choices.unit, choices.coalition),
+        "coalition": words.answer_about_coalition(accounted, choices.unit, choices.coalition),
         "command": ["The same figures in a terminal: ", html.Code(command)] if command else "",
-        "differences": page.lines(words.differences(kept, accounted)) if kept else [],
+        "differences": page.lines(words.setting_differences(kept, accounted)) if kept else [],
         "kept_side": kept is None,
         "now_title": "This setting" if kept else "",
         "sides": "panels" if kept else "",

@@ -17,7 +17,7 @@ from sfumato.explore.accuracy import estimate, finished_runs
 from sfumato.explore.controls import NAMES
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.edits import Choices, EditResult, choices_of, planned, with_choices, with_click
-from sfumato.explore.trust import unchangeable
+from sfumato.explore.trust import why_trust_is_fixed
 
 _BUTTONS = ("reset", "return", "plan")
 _TEXTS = ("participation", "unit", "coalition", "kept", "mode", "targets", "setting", "first")
@@ -48,7 +48,7 @@ def register(app: Dash, runs: Path) -> None:
 
 
 def _register_edit(app: Dash) -> None:
-    """Everything that changes the setting; controls and figures follow it in one answer."""
+    """Register the callback of everything that changes the setting: controls and figures in one answer."""
     inputs = {
         "clicked": Input("network", "clickData"),
         "buttons": {name: Input(name, "n_clicks") for name in _BUTTONS},
@@ -75,10 +75,10 @@ def _register_edit(app: Dash) -> None:
                 found = EditResult(setting, choices_of(setting))
             else:
                 found = _edited(setting, kept, cause_of(ctx.triggered_prop_ids.values()), given)
-            shown = as_it_was if found.problem else answers.figures(found.setting, kept, found.choices)
-            return {"controls": answers.controls(found, given), "figures": shown}
+            shown = as_it_was if found.problem else answers.answer_figures(found.setting, kept, found.choices)
+            return {"controls": answers.control_outputs(found, given), "figures": shown}
         except SfumatoError as error:
-            return {"controls": answers.refused(str(error)), "figures": as_it_was}
+            return {"controls": answers.refused_outputs(str(error)), "figures": as_it_was}
 
 
 def _require_values_of_the_page(given: dict[str, Any]) -> None:
@@ -103,7 +103,7 @@ def _require_values_of_the_page(given: dict[str, Any]) -> None:
 
 
 def cause_of(triggered: Iterable[str]) -> str:
-    """Which event an answer is to: Dash puts those that come during an answer together.
+    """The name of the event that an answer is to, of those that Dash put together.
 
     Values of inputs are applied whatever the event is. So a button comes first, which replaces them, then a
     click on the drawing, then a slider.
@@ -125,7 +125,7 @@ def _edited(setting: EditedSpec, kept: EditedSpec | None, cause: str, given: dic
     if cause == "plan":
         return planned(setting, given["targets"] or "")
     choices = Choices(
-        trusted=None if unchangeable(account_setting(setting)) else tuple(given["trusted"] or ()),
+        trusted=None if why_trust_is_fixed(account_setting(setting)) else tuple(given["trusted"] or ()),
         numbers=given["numbers"],
         participation=given["participation"] or "",
         unit=given["unit"] or "",
@@ -143,7 +143,7 @@ def _edited(setting: EditedSpec, kept: EditedSpec | None, cause: str, given: dic
 
 
 def _register_drawings(app: Dash) -> None:
-    """The browser draws the figures, so that it can do so again in other colours."""
+    """Register the drawing of figures in the browser, which can repeat it in other colours."""
     for name in page.GRAPHS:
         store = "live-figures" if name.endswith("curve") else "figures"
         app.clientside_callback(
@@ -154,6 +154,7 @@ def _register_drawings(app: Dash) -> None:
 
 
 def _register_kept(app: Dash) -> None:
+    """Register what the buttons to keep and to forget a setting do."""
     outputs = Output("kept", "data"), Output("forget", "hidden"), Output("return", "hidden")
     inputs = Input("keep", "n_clicks"), Input("forget", "n_clicks"), State("setting", "data")
 

@@ -15,7 +15,7 @@ STEPS = 1000  # positions of a slider
 
 
 @dataclass(frozen=True)
-class Control:
+class InputControl:
     """A number of the spec.
 
     Attributes:
@@ -38,7 +38,7 @@ class Control:
 
     @property
     def position(self) -> int:
-        """Where the slider stands, from 0 to `STEPS`, on a logarithmic scale."""
+        """The position of the slider, from 0 to `STEPS` on a logarithmic scale."""
         inside = min(max(self.value, self.low), self.high)
         return round(STEPS * math.log(inside / self.low) / math.log(self.high / self.low))
 
@@ -56,42 +56,44 @@ PARTICIPATION = {
 NAMES = ("noise", "rounds", "rate", "count", "batch")
 
 
-def controls_of(spec: Spec) -> dict[str, Control]:
+def controls_of(spec: Spec) -> dict[str, InputControl]:
     """The controls of a spec by name; a number that the spec does not have has none."""
     return {control.name: control for control in (*_noise(spec), *_training(spec))}
 
 
-def _noise(spec: Spec) -> Iterator[Control]:
+def _noise(spec: Spec) -> Iterator[InputControl]:
+    """The control for the noise: a target of ε, an ε of a formula, or a multiplier."""
     noise = spec.privacy.noise
     if spec.protocol in WITHOUT_NOISE:
         return
     if noise.kind == "target":
         label = f"ε target towards {noise.towards}"
-        yield Control("noise", "privacy.noise.epsilon", label, noise.epsilon, 0.1, 100.0)
+        yield InputControl("noise", "privacy.noise.epsilon", label, noise.epsilon, 0.1, 100.0)
     elif noise.kind == "formula":
         label = f"ε in the formula of {noise.formula}"
-        yield Control("noise", "privacy.noise.epsilon", label, noise.epsilon, 0.1, 100.0)
+        yield InputControl("noise", "privacy.noise.epsilon", label, noise.epsilon, 0.1, 100.0)
     elif noise.kind == "multiplier" and noise.multipliers is None:
         where = " at every local step" if noise.at == "step" else ""
         label = f"noise multiplier{where}"
-        yield Control("noise", "privacy.noise.multiplier", label, noise.multiplier, 0.05, 50.0)
+        yield InputControl("noise", "privacy.noise.multiplier", label, noise.multiplier, 0.05, 50.0)
 
 
-def _training(spec: Spec) -> Iterator[Control]:
+def _training(spec: Spec) -> Iterator[InputControl]:
+    """The controls for rounds and batch size."""
     training = spec.training
     high = max(100.0, 10.0 ** math.ceil(math.log10(4 * training.rounds)))
-    yield Control("rounds", "training.rounds", "rounds", training.rounds, 1, high, whole=True)
+    yield InputControl("rounds", "training.rounds", "rounds", training.rounds, 1, high, whole=True)
     part = training.participation
     if part.kind == "poisson" and part.rates is None:
         label = "probability that a device takes part in a round"
-        yield Control("rate", "training.participation.rate", label, part.rate, 0.001, 1.0)
+        yield InputControl("rate", "training.participation.rate", label, part.rate, 0.001, 1.0)
     elif part.kind == "fixed" and isinstance(part.count, int):
         label = "devices that take part in a round, of every edge, group or star"
         most = max(2.0, 10.0 ** math.ceil(math.log10(max(part.count, 2))))
-        yield Control("count", "training.participation.count", label, part.count, 1, most, whole=True)
+        yield InputControl("count", "training.participation.count", label, part.count, 1, most, whole=True)
     if isinstance(training.batch_size, int):
         label, size = "examples in a batch", training.batch_size
-        yield Control("batch", "training.batch_size", label, size, 1, 1000, whole=True)
+        yield InputControl("batch", "training.batch_size", label, size, 1, 1000, whole=True)
 
 
 def participation_of(spec: Spec) -> str:
@@ -102,7 +104,7 @@ def participation_of(spec: Spec) -> str:
     return part.kind
 
 
-def with_value(setting: EditedSpec, control: Control, value: float) -> EditedSpec:
+def with_value(setting: EditedSpec, control: InputControl, value: float) -> EditedSpec:
     """``setting`` with another number; one that is the same is no change."""
     if value == control.value:
         return setting

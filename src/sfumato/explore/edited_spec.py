@@ -59,18 +59,18 @@ class EditedSpec:
         return cls(**found)
 
     def to_json(self) -> str:
-        """All of it as text."""
+        """The setting as JSON text."""
         return json.dumps(
             {"source": self.source, "document": self.document, "changes": self.changes}, ensure_ascii=False
         )
 
     def with_change(self, key: str, value: Any) -> EditedSpec:
-        """With another value at ``key``, and without earlier changes to it or inside of it."""
+        """The setting with ``value`` at ``key``, without earlier changes to it or inside of it."""
         kept = {k: v for k, v in self.changes.items() if k != key and not k.startswith(f"{key}.")}
         return EditedSpec(self.source, self.document, {**kept, key: value})
 
     def without_changes(self) -> EditedSpec:
-        """As it was loaded, or planned."""
+        """The setting as it was loaded, or planned."""
         return EditedSpec(self.source, self.document)
 
     @property
@@ -102,6 +102,6 @@ class EditedSpec:
         return shlex.join(["sfumato", "account", self.source, *sets])
 
 
-def renamed(spec: Spec, suffix: str) -> Spec:
+def with_name_suffix(spec: Spec, suffix: str) -> Spec:
     """The spec with a name that ends in ``suffix``, so that a run of it gets a folder of its own."""
     return spec.model_copy(update={"name": f"{spec.name[: MAX_NAME - len(suffix)]}{suffix}"})

@@ -9,8 +9,8 @@ from sfumato.arguments import Argument, PythonSpelling, spelled_by
 from sfumato.errors import SfumatoError, SpecError
 from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.controls import controls_of, participation_of, with_participation, with_value
-from sfumato.explore.edited_spec import EditedSpec, renamed
-from sfumato.explore.trust import toggled, trusted_names, unchangeable, with_trusted
+from sfumato.explore.edited_spec import EditedSpec, with_name_suffix
+from sfumato.explore.trust import trusted_names, why_trust_is_fixed, with_trust_toggled, with_trusted
 from sfumato.planning import plan
 
 TRUST, COALITION, UNIT = "trust", "coalition", "unit"
@@ -25,7 +25,7 @@ class PageSpelling(PythonSpelling):
     """How messages on the page name what a person entered: ``training.rounds``, the key of the spec."""
 
     def argument(self, argument: Argument) -> str:
-        """The key, or where there is none the name."""
+        """The key of an argument, or its name where it has none."""
         return argument.key or super().argument(argument)
 
 
@@ -66,7 +66,7 @@ class EditResult:
 def with_choices(
     setting: EditedSpec, choices: Choices, slider: tuple[str, float] | None = None
 ) -> EditResult:
-    """``setting`` as the controls say; as it was where the spec would be wrong.
+    """The setting with the choices of the controls; as it was where the spec would be wrong.
 
     Args:
         setting: before.
@@ -83,7 +83,7 @@ def with_choices(
 
 @spelled_by(PageSpelling())
 def with_click(setting: EditedSpec, choices: Choices, party: str, mode: str) -> EditResult:
-    """What a click on a party in the drawing does.
+    """The setting and the choices after a click on a party in the drawing.
 
     Args:
         setting: before.
@@ -105,7 +105,7 @@ def with_click(setting: EditedSpec, choices: Choices, party: str, mode: str) -> 
     if party.startswith("device:"):
         return EditResult(setting, choices, f"{party} is a device: aggregators are trusted, or not")
     try:
-        changed = toggled(setting, account_setting(setting), party)
+        changed = with_trust_toggled(setting, account_setting(setting), party)
         account_setting(changed)
     except SfumatoError as error:
         return EditResult(setting, choices, str(error))
@@ -123,7 +123,7 @@ def planned(setting: EditedSpec, targets: str) -> EditResult:
     choices = choices_of(setting)
     try:
         found = plan(setting.spec(), _targets(targets))
-        done = EditedSpec.of(renamed(found.spec, "-plan"))
+        done = EditedSpec.of(with_name_suffix(found.spec, "-plan"))
         account_setting(done)
     except SfumatoError as error:
         return EditResult(setting, choices, str(error))
@@ -131,9 +131,9 @@ def planned(setting: EditedSpec, targets: str) -> EditResult:
 
 
 def choices_of(setting: EditedSpec) -> Choices:
-    """What the controls show of a setting; its first unit, and a coalition of the cloud or an aggregator."""
+    """The choices that the controls begin with: the first unit, and a coalition of an aggregator."""
     accounted = account_setting(setting)
-    shown = not unchangeable(accounted)
+    shown = not why_trust_is_fixed(accounted)
     observers = [row.observer for row in accounted.report.guarantees]
     first = next((name for name in observers if not name.startswith("device:")), "")
     return Choices(
@@ -146,6 +146,7 @@ def choices_of(setting: EditedSpec) -> Choices:
 
 
 def _changed(setting: EditedSpec, choices: Choices, slider: tuple[str, float] | None) -> EditedSpec:
+    """``setting`` with the choices made on the page."""
     accounted = account_setting(setting)
     spec, changed = accounted.spec, setting
     controls = controls_of(spec)

@@ -44,7 +44,7 @@ def network_figure(accounted: AccountedSetting, *, unit: str, coalition: Sequenc
 
 
 def _places(figure: Figure) -> Iterator[tuple[str, tuple[float, float]]]:
-    """Every party that is drawn, with its place."""
+    """The name and the position of every party that is drawn."""
     for trace in figure.data:
         if "customdata" in trace and trace["name"] != "adds noise":
             yield from zip(trace["customdata"], zip(trace["x"], trace["y"], strict=True), strict=True)
@@ -61,7 +61,7 @@ def heatmaps(
 
 
 def as_plotly(figure: Figure | None) -> dict[str, Any] | None:
-    """What the browser draws."""
+    """The data and layout that the browser draws; ``None`` without a figure."""
     if figure is None:
         return None
     layout = figure.layout | {"clickmode": "event", "dragmode": False}

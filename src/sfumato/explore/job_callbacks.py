@@ -12,7 +12,7 @@ from sfumato.errors import SfumatoError
 from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.figures import as_plotly
-from sfumato.explore.jobs import Job, Jobs, curves
+from sfumato.explore.jobs import Jobs, StartedRun, curves
 from sfumato.report import formatting as text
 
 
@@ -65,14 +65,15 @@ def register_jobs(app: Dash, jobs: Jobs) -> None:
 
 
 def _nothing() -> dict[str, Any]:
+    """The outputs of the page where no run was started."""
     return {
         "said": "", "figures": {}, "hidden": True, "accuracy": "", "epsilon": "", "link": "",
         "no_stop": True, "busy": False, "busy_pilot": False, "idle": True,
     }  # fmt: skip
 
 
-def _followed(job: Job) -> dict[str, Any]:
-    """How far a run is. Its state is read before its files, so that the last of them are shown too."""
+def _followed(job: StartedRun) -> dict[str, Any]:
+    """The outputs of the page about a run: how far it is, and its curves."""
     running = job.state == "running"
     said = job.said()
     accuracy, epsilon, rounds = curves(job)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from sfumato.errors import RunError, SfumatoError
-from sfumato.explore.edited_spec import renamed
+from sfumato.explore.edited_spec import with_name_suffix
 from sfumato.report.figures.curves import score_figures
 from sfumato.report.figures.epsilon_curves import epsilon_figure
 from sfumato.report.figures.figure import Figure
@@ -32,7 +32,7 @@ State = Literal["running", "finished", "stopped", "failed"]
 
 
 @dataclass(frozen=True)
-class Job:
+class StartedRun:
     """A run that was started.
 
     Attributes:
@@ -53,7 +53,7 @@ class Job:
 
     @property
     def state(self) -> State:
-        """How far it is."""
+        """The state of the run: running, finished, stopped or failed."""
         status = self.process.poll()
         if status is None:
             return "running"
@@ -101,16 +101,16 @@ class Jobs:
     def __init__(self, runs: Path) -> None:
         self.runs = runs
         self._scratch = Path(tempfile.mkdtemp(prefix="sfumato-explore-"))
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, StartedRun] = {}
         self._one = threading.Lock()
 
-    def __getitem__(self, number: int) -> Job:
+    def __getitem__(self, number: int) -> StartedRun:
         return self._jobs[number]
 
     def __contains__(self, number: object) -> bool:
         return number in self._jobs
 
-    def start(self, spec: Spec) -> Job:
+    def start(self, spec: Spec) -> StartedRun:
         """Run ``spec`` as `sfumato run` does, in a new folder.
 
         Raises:
@@ -118,7 +118,7 @@ class Jobs:
         """
         return self._start(spec, "run", spec.training.rounds)
 
-    def pilot(self, spec: Spec, resolved: Spec) -> Job:
+    def pilot(self, spec: Spec, resolved: Spec) -> StartedRun:
         """Run the first rounds of a setting, with the noise that all of its rounds need.
 
         Args:
@@ -139,7 +139,7 @@ class Jobs:
                 "evaluate_every": 1,
             }
         )
-        return self._start(renamed(short, "-pilot"), "pilot", spec.training.rounds)
+        return self._start(with_name_suffix(short, "-pilot"), "pilot", spec.training.rounds)
 
     def close(self) -> None:
         """Stop all runs, and wait for their checkpoints."""
@@ -153,7 +153,8 @@ class Jobs:
                 job.process.wait()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def _start(self, spec: Spec, what: str, rounds: int) -> Job:
+    def _start(self, spec: Spec, what: str, rounds: int) -> StartedRun:
+        """Start a run or a pilot in a process of its own, if none is running."""
         with self._one:
             if any(job.state == "running" for job in self._jobs.values()):
                 raise RunError("another run is not finished: stop it, or wait for its end")
@@ -167,7 +168,7 @@ class Jobs:
                     command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
                     start_new_session=True,
                 )  # fmt: skip
-            self._jobs[number] = Job(number, what, folder, rounds, process, errors)
+            self._jobs[number] = StartedRun(number, what, folder, rounds, process, errors)
             return self._jobs[number]
 
 
@@ -177,7 +178,7 @@ def new_folder(runs: Path, name: str) -> Path:
     return folder if not folder.exists() else next_free(runs / name[: MAX_NAME - _ROOM])
 
 
-def curves(job: Job) -> tuple[Figure | None, Figure | None, int]:
+def curves(job: StartedRun) -> tuple[Figure | None, Figure | None, int]:
     """Accuracy and ε over the rounds written so far, and the number of these rounds.
 
     A run writes its rounds with every checkpoint, a few seconds apart.

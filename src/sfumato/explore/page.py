@@ -63,6 +63,7 @@ def layout(setting: EditedSpec, heading: str) -> Any:
 
 
 def _changes() -> Any:
+    """The section of the page where a setting is changed."""
     return html.Section([
         html.H2("Change the setting"),
         _group("Trusted with raw updates", "trust-label", [
@@ -84,13 +85,13 @@ def _changes() -> Any:
 
 
 def _group(title: str, name: str, children: Sequence[Any]) -> Any:
-    """Boxes under a heading, which screen readers say with them."""
+    """A group of inputs under a heading, which screen readers say with them."""
     heading = html.P(title, id=name, className="legend")
     return html.Div([heading, *children], role="group", className="group", **{"aria-labelledby": name})
 
 
 def _control(name: str) -> Any:
-    """A number that can be typed, and a slider for the mouse beside it."""
+    """An input for a number, and a slider beside it."""
     return html.Div([
         html.Label(id=f"{name}-label", htmlFor=f"{name}-number"),
         html.Div([
@@ -104,6 +105,7 @@ def _control(name: str) -> Any:
 
 
 def _figures() -> list[Any]:
+    """The sections of the page with the network, the heatmap and the costs."""
     return [
         html.P(id="summary", role="status", **{"aria-live": "polite"}),
         html.Section([
@@ -155,6 +157,7 @@ def _graph(name: str) -> Any:
 
 
 def _text(name: str, label: str) -> Any:
+    """A labelled text input."""
     return html.Div(
         [html.Label(label, htmlFor=name), dcc.Input(id=name, type="text", debounce=True, value="")],
         className="control",
@@ -162,6 +165,7 @@ def _text(name: str, label: str) -> Any:
 
 
 def _compare() -> Any:
+    """The section of the page that keeps a setting to compare with."""
     return html.Section([
         html.H2("Two settings side by side"),
         html.P("Keep this setting, then change it: the figures of both are drawn on one colour scale."),
@@ -173,6 +177,7 @@ def _compare() -> Any:
 
 
 def _accuracy() -> Any:
+    """The section of the page with an estimate of accuracy, and a pilot."""
     return html.Section([
         html.H2("Accuracy"),
         html.Div(id="estimate"),
@@ -186,6 +191,7 @@ def _accuracy() -> Any:
 
 
 def _use() -> Any:
+    """The section of the page that saves or runs the setting."""
     return html.Section([
         html.H2("Use the setting"),
         html.P(
@@ -211,7 +217,9 @@ def _use() -> Any:
     ])  # fmt: skip
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[str]], caption: str, *, scope: bool = False) -> Any:
+def dash_table(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], caption: str, *, scope: bool = False
+) -> Any:
     """A table; with ``scope`` the first cell of a row is its heading."""
     first = (lambda cell: html.Th(cell, scope="row")) if scope else html.Td
     return html.Div(
@@ -228,10 +236,10 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], caption: str, *
 
 
 def tiles(rows: Sequence[tuple[str, str]]) -> list[Any]:
-    """Figures with their names."""
+    """The terms and values of a description list."""
     return [html.Div([html.Dt(name), html.Dd(value)]) for name, value in rows]
 
 
 def lines(sentences: Sequence[str]) -> list[Any]:
-    """The entries of a list."""
+    """The entries of an HTML list, one for each sentence."""
     return [html.Li(sentence) for sentence in sentences]

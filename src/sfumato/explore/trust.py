@@ -14,8 +14,7 @@ from sfumato.network.tree import Tree, trust_as_written
 from sfumato.report.results.network import GroupNetwork
 from sfumato.schedule.resolve.protocol_defaults import WITHOUT_TRUST
 from sfumato.spec.document import Spec
-from sfumato.spec.topology import Site, Trust
-from sfumato.spec.topology import Tree as WrittenTree
+from sfumato.spec.topology import Site, TreeTopology, Trust
 
 MOST_NAMED = 60
 
@@ -57,6 +56,7 @@ def aggregators(accounted: AccountedSetting) -> tuple[Aggregator, ...]:
 
 
 def _labelled(name: str, title: str) -> str:
+    """A party's title with its name behind, where they differ."""
     return name if title == name else f"{title} ({name})"
 
 
@@ -65,8 +65,8 @@ def trusted_names(accounted: AccountedSetting) -> set[str]:
     return {one.name for one in aggregators(accounted) if one.trusted}
 
 
-def unchangeable(accounted: AccountedSetting) -> str:
-    """Why trust cannot be changed here; empty where it can."""
+def why_trust_is_fixed(accounted: AccountedSetting) -> str:
+    """The reason why trust cannot be changed here; empty where it can."""
     if accounted.spec.protocol in WITHOUT_TRUST:
         return f"Protocol {accounted.spec.protocol} trusts nobody: whom the spec trusts makes no difference."
     if accounted.spec.trust.from_ is not None:
@@ -90,7 +90,7 @@ def with_trusted(setting: EditedSpec, accounted: AccountedSetting, names: Set[st
         SpecError: trust cannot be changed, or there is no such aggregator.
     """
     if accounted.spec.protocol in WITHOUT_TRUST or accounted.spec.trust.from_ is not None:
-        raise SpecError("trust", None, unchangeable(accounted))
+        raise SpecError("trust", None, why_trust_is_fixed(accounted))
     unknown = sorted(set(names) - {one.name for one in aggregators(accounted)})
     if unknown:
         raise SpecError("trust", unknown[0], "is no aggregator of this network")
@@ -101,7 +101,7 @@ def with_trusted(setting: EditedSpec, accounted: AccountedSetting, names: Set[st
     return setting.with_change("trust", {"trusted_aggregators": masters})
 
 
-def toggled(setting: EditedSpec, accounted: AccountedSetting, name: str) -> EditedSpec:
+def with_trust_toggled(setting: EditedSpec, accounted: AccountedSetting, name: str) -> EditedSpec:
     """``setting`` with the aggregator called ``name`` trusted if it was not, or distrusted if it was.
 
     Raises:
@@ -111,7 +111,7 @@ def toggled(setting: EditedSpec, accounted: AccountedSetting, name: str) -> Edit
 
 
 def _in_tree(setting: EditedSpec, resolved: Spec, tree: Tree, names: Set[str]) -> EditedSpec:
-    """The trust section says it all: what the sites of the topology say of trust is taken out of them."""
+    """The setting with a trust section that names all; what sites say of trust is taken out."""
     tiers = tuple(
         replace(tier, trusted=np.array([tree.node_name(depth, i) in names for i in range(tier.size)]))
         for depth, tier in enumerate(tree.tiers)
@@ -119,7 +119,7 @@ def _in_tree(setting: EditedSpec, resolved: Spec, tree: Tree, names: Set[str]) -
     trust = trust_as_written(replace(tree, tiers=tiers), Trust())
     written = trust.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     changed, topology = setting.with_change("trust", written), resolved.topology
-    if not isinstance(topology, WrittenTree) or topology.sites is None:
+    if not isinstance(topology, TreeTopology) or topology.sites is None:
         return changed
     sites = tuple(_distrusted(site) for site in topology.sites)
     if sites == topology.sites:
@@ -129,6 +129,6 @@ def _in_tree(setting: EditedSpec, resolved: Spec, tree: Tree, names: Set[str]) -
 
 
 def _distrusted(site: Site) -> Site:
-    """A site, and all below it, without trust."""
+    """A site, and all sites below it, without trust."""
     below = None if site.sites is None else tuple(map(_distrusted, site.sites))
     return site.model_copy(update={"trusted": False, "sites": below})

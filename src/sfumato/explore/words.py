@@ -15,7 +15,7 @@ from sfumato.report import formatting as text
 from sfumato.report.results.comparability import energy_text, stated_radio
 from sfumato.report.results.matrix import Matrix
 from sfumato.run_folder.recorded_privacy import RawDevices
-from sfumato.spec.diff import changes
+from sfumato.spec.diff import changed_values
 from sfumato.spec.document import Spec
 
 _MOST = 12
@@ -28,13 +28,15 @@ def epsilon_said(value: float) -> str:
 
 
 def _short(value: float) -> str:
+    """An ε as text, or ``no guarantee``."""
     return "no guarantee" if value == math.inf else text.epsilon(value)
 
 
-def largest(matrix: Matrix) -> dict[str, float]:
+def largest_epsilon_by_kind(matrix: Matrix) -> dict[str, float]:
     """The largest ε towards each kind of observer, from near to far.
 
-    An aggregator that the unit trusts with its raw updates is left out, as in reports: `facts` counts these.
+    An aggregator that the unit trusts with its raw updates is left out, as in reports;
+    `cost_rows` counts these.
     """
     found: dict[str, float] = {}
     for (_, column), cell in matrix.cells.items():
@@ -47,14 +49,16 @@ def largest(matrix: Matrix) -> dict[str, float]:
 
 def summary(accounted: AccountedSetting) -> str:
     """One sentence for screen readers after a change: the largest ε towards every kind of observer."""
-    parts = [f"{title}: {_short(value)}" for title, value in largest(accounted.matrix).items()]
+    parts = [
+        f"{title}: {_short(value)}" for title, value in largest_epsilon_by_kind(accounted.matrix).items()
+    ]
     if not parts:
         return "The spec has no guarantees."
     who = "Largest ε{} towards observers that the device does not trust"
     return f"{who.format(text.at_delta(accounted.report.delta))}: {', '.join(parts)}."
 
 
-def facts(accounted: AccountedSetting) -> list[tuple[str, str]]:
+def cost_rows(accounted: AccountedSetting) -> list[tuple[str, str]]:
     """Names and values of what a setting costs."""
     grouped = accounted.network.family is not None and accounted.network.family.devices_observe
     plan = accounted.report.plan
@@ -67,6 +71,7 @@ def facts(accounted: AccountedSetting) -> list[tuple[str, str]]:
 
 
 def _costs(accounted: AccountedSetting, cost: TrainingCost) -> Iterator[tuple[str, str]]:
+    """Names and values of the costs of a round: energy, delay and bytes."""
     document = accounted.spec.model_dump(mode="json")
     if stated_radio(document) is not None:
         at_most = ", at most" if cost.energy_is_bound else ""
@@ -76,7 +81,7 @@ def _costs(accounted: AccountedSetting, cost: TrainingCost) -> Iterator[tuple[st
     yield "Bytes down", text.quantity(cost.bytes_down, text.BYTES)
 
 
-def numbers(accounted: AccountedSetting) -> tuple[list[str], list[list[str]], str]:
+def heatmap_as_table(accounted: AccountedSetting) -> tuple[list[str], list[list[str]], str]:
     """The heatmap as a table: headings, rows, caption."""
     matrix = accounted.matrix
     rows = []
@@ -92,8 +97,8 @@ def numbers(accounted: AccountedSetting) -> tuple[list[str], list[list[str]], st
     return headings, rows, caption
 
 
-def asked(accounted: AccountedSetting, unit: str, observers: str) -> str:
-    """What a coalition learns at most about a unit, or what is wrong with the question."""
+def answer_about_coalition(accounted: AccountedSetting, unit: str, observers: str) -> str:
+    """A sentence on what a coalition learns at most about a unit, or on what is wrong with the question."""
     if not unit.strip() or not observers.strip():
         return "Name a unit and at least one observer."
     try:
@@ -111,13 +116,13 @@ def coalition_said(accounted: AccountedSetting, row: Guarantee) -> str:
     )
 
 
-def differences(kept: AccountedSetting, now: AccountedSetting) -> list[str]:
-    """How the setting differs from the kept one: what was changed, and what became of ε and costs."""
+def setting_differences(kept: AccountedSetting, now: AccountedSetting) -> list[str]:
+    """Sentences on how the setting differs from the kept one, in spec, ε and costs."""
     said = [*_trust(kept, now), *changed_keys(kept.spec, now.spec)]
     if not said:
         return ["The settings are the same."]
     changed = len(said)
-    before, after = largest(kept.matrix), largest(now.matrix)
+    before, after = largest_epsilon_by_kind(kept.matrix), largest_epsilon_by_kind(now.matrix)
     for title in [*before, *(title for title in after if title not in before)]:
         old, new = before.get(title), after.get(title)
         if old is None or new is None:
@@ -130,19 +135,20 @@ def differences(kept: AccountedSetting, now: AccountedSetting) -> list[str]:
             )
     if len(said) == changed:
         said.append("No largest ε differs to three digits.")
-    old_facts = dict(facts(kept))
-    for name, value in facts(now):
+    old_facts = dict(cost_rows(kept))
+    for name, value in cost_rows(now):
         if old_facts.get(name, value) != value:
             said.append(f"{name}: {old_facts[name]} before, {value} now.")
     return said
 
 
 def _trusted_titles(accounted: AccountedSetting) -> list[str]:
+    """The titles of the trusted aggregators."""
     return [accounted.network.titled(one.name) for one in aggregators(accounted) if one.trusted]
 
 
 def _trust(kept: AccountedSetting, now: AccountedSetting) -> Iterator[str]:
-    """Whom the two settings trust, where that differs."""
+    """Sentences on whom the two settings trust, where that differs."""
     before, after = map(_trusted_titles, (kept, now))
     if before != after:
         old, new = (text.join_names(names, 8) or "nobody" for names in (before, after))
@@ -152,7 +158,9 @@ def _trust(kept: AccountedSetting, now: AccountedSetting) -> Iterator[str]:
 def changed_keys(before: Spec, now: Spec) -> list[str]:
     """The keys in which two specs differ, but for trust, in words."""
     found = {
-        key: pair for key, pair in changes(before, now).items() if key.partition(".")[0] not in _ELSEWHERE
+        key: pair
+        for key, pair in changed_values(before, now).items()
+        if key.partition(".")[0] not in _ELSEWHERE
     }
     said = [f"{key}: {_value(old)} before, {_value(new)} now." for key, (old, new) in found.items()]
     more = len(said) - _MOST
@@ -160,6 +168,7 @@ def changed_keys(before: Spec, now: Spec) -> list[str]:
 
 
 def _value(value: Any) -> str:
+    """A value of a spec as short text."""
     if value is None:
         return "not set"
     shown = str(value) if not isinstance(value, bool) else str(value).lower()

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.privacy.release import NoiseLaw
-from sfumato.secure_aggregation.discrete_gaussian import sample
+from sfumato.secure_aggregation.discrete_gaussian import sample_discrete_gaussian
 from sfumato.wire.key_stream import KeyStream
 from sfumato.wire.keys import digest
 
@@ -29,4 +29,4 @@ class DiscreteGaussianNoise:
         """Add noise ``N_Z(0, std^2)``, with ``std`` in steps of the grid, to rows, in place."""
         for row in np.flatnonzero(stds):
             stream = KeyStream(digest(b"noise", key_of(int(row))))
-            rows[row] += sample(rows.shape[1], float(stds[row]), stream)
+            rows[row] += sample_discrete_gaussian(rows.shape[1], float(stds[row]), stream)

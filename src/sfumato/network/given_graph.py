@@ -16,7 +16,7 @@ from sfumato.errors import SpecError
 from sfumato.network.group_graph import groups_of_graph
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
-from sfumato.spec.topology import Groups, Tree
+from sfumato.spec.topology import GroupTopology, TreeTopology
 
 _PLACE = "graph"
 
@@ -31,14 +31,14 @@ def with_graph(spec: Spec, graph: Any) -> Spec:
         return spec
     if not isinstance(graph, nx.Graph):
         raise SpecError(_PLACE, type(graph).__name__, "must be a networkx.Graph")
-    if isinstance(spec.topology, Groups):
+    if isinstance(spec.topology, GroupTopology):
         groups = groups_of_graph(graph, spec.topology.devices)
         topology: dict[str, Any] = {
             "kind": "groups", "structure": "list", "groups": groups.as_lists(), "devices": groups.workers,
             "group_names": groups.group_names or spec.topology.group_names,
             "worker_names": spec.topology.worker_names,
         }  # fmt: skip
-    elif isinstance(spec.topology, Tree):
+    elif isinstance(spec.topology, TreeTopology):
         topology = {"kind": "tree"} | _tree(graph)
         if spec.topology.supernodes != "fixed":
             topology["supernodes"] = spec.topology.supernodes
@@ -49,6 +49,7 @@ def with_graph(spec: Spec, graph: Any) -> Spec:
 
 
 def _tree(graph: nx.Graph) -> dict[str, Any]:
+    """The ``topology`` section of a directed graph that is a tree."""
     if not len(graph) or not nx.is_tree(graph):
         raise SpecError(_PLACE, f"{len(graph):,} nodes", "must be a tree: connected, without a cycle")
     if graph.is_directed():
@@ -76,6 +77,7 @@ def _tree(graph: nx.Graph) -> dict[str, Any]:
 
 
 def _site(tree: nx.DiGraph, node: Hashable, devices: set[Any]) -> dict[str, Any]:
+    """The site of ``node`` with all that is below it, as a topology lists it."""
     below = list(tree.successors(node))
     if below[0] in devices:
         return {"name": str(node), "devices": len(below)}

@@ -63,6 +63,7 @@ def groups_of_graph(graph: Any, workers: int | None = None) -> Groups:
 
 
 def _read(path: Path) -> Any:
+    """The undirected graph in a file."""
     text = read_text(path, place=_PLACE)
     place = f"{_PLACE}: {path.name}"
     try:
@@ -98,11 +99,13 @@ def _graphml(text: str, place: str) -> Any:
 
 
 def _require_few(edges: int, place: str) -> None:
+    """Refuse a graph with more edges than memberships are allowed."""
     if edges > MAX_MEMBERSHIPS:
         raise SpecError(place, edges, f"must be at most {MAX_MEMBERSHIPS:,} edges")
 
 
 def _bipartite(graph: Any, workers: int | None) -> Groups:
+    """The groups of a graph whose edges join devices and masters."""
     sides: dict[str, list[int]] = {"device": [], "master": []}
     for node in graph.nodes:
         match = _PARTY.fullmatch(str(node))
@@ -129,6 +132,7 @@ def _bipartite(graph: Any, workers: int | None) -> Groups:
 
 
 def _of_groups(graph: Any, workers: int | None) -> Groups:
+    """The groups of a graph whose nodes are groups and whose edges are shared workers."""
     nodes = list(graph.nodes)
     if all(decimal(str(node)) is not None for node in nodes):
         nodes.sort(key=lambda node: decimal(str(node)) or 0)

@@ -67,7 +67,7 @@ class Groups:
         return self.members[self.offsets[group] : self.offsets[group + 1]]
 
     def positions(self, groups: IntArray, workers: IntArray) -> IntArray:
-        """Where in ``members`` each of these pairs of a group and a worker of it stands."""
+        """The positions in ``members`` of these pairs of a group and a worker of it."""
         ascending = np.repeat(np.arange(self.count), self.sizes) * self.workers + self.members
         return np.searchsorted(ascending, groups * self.workers + workers).astype(np.int64)
 
@@ -77,7 +77,7 @@ class Groups:
 
     @cached_property
     def memberships(self) -> IntArray:
-        """In how many groups each worker is ``[N]``."""
+        """The number of groups that each worker is in ``[N]``."""
         return np.diff(self._by_worker[1])
 
     @cached_property
@@ -135,7 +135,7 @@ class Groups:
 
     @property
     def has_public(self) -> bool:
-        """No model of a group is public."""
+        """False: no model of a group is public."""
         return False
 
     def titled(self, text: str) -> str:
@@ -153,7 +153,7 @@ class Groups:
 
     @property
     def device_names(self) -> tuple[str, ...]:
-        """What the workers are called: groups' devices are their workers."""
+        """The names of the workers, which are the devices of this topology; empty: none are named."""
         return self.worker_names
 
     def find_node(self, name: str, *, place: ErrorPlace) -> tuple[int, int]:
@@ -351,6 +351,7 @@ def _require_few(memberships: int, place: str = "topology.groups") -> None:
 
 
 def _starts(workers: int, count: int) -> list[int]:
+    """The first worker of every group, and one past the last, where ``workers`` are divided evenly."""
     if count > workers:
         raise SpecError("topology.groups", count, f"must be at most {workers}, the number of workers")
     return [group * workers // count for group in range(count + 1)]

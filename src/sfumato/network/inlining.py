@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import SpecError
-from sfumato.network.tree import read_sites
+from sfumato.network.tree import read_topology_file
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import MOST_METRES
-from sfumato.spec.moves import Moves
+from sfumato.spec.moves import TopologyMoves
 from sfumato.spec.radio import REFERENCE_M, LinkRadio
-from sfumato.spec.topology import Groups, Tree
+from sfumato.spec.topology import GroupTopology, TreeTopology
 from sfumato.spec.used_keys import unused_keys
 from sfumato.user_text import read_bytes, read_text
 
@@ -34,19 +34,19 @@ def inlined(spec: Spec) -> Spec:
     topology, radio = spec.topology, spec.radio
     hashes: dict[str, str] = {}
     update: dict[str, Any] = {}
-    if isinstance(topology, Tree) and topology.file is not None:
+    if isinstance(topology, TreeTopology) and topology.file is not None:
         hashes[TOPOLOGY_FILE] = _hash(topology.file, TOPOLOGY_FILE)
-        read = read_sites(Path(topology.file))
+        read = read_topology_file(Path(topology.file))
         update["topology"] = topology.model_copy(
             update={"file": None, "level_names": read.level_names, "sites": read.sites}
         )
-    if isinstance(topology, Tree) and topology.moves is not None and topology.moves.file is not None:
+    if isinstance(topology, TreeTopology) and topology.moves is not None and topology.moves.file is not None:
         from sfumato.network.moves import read_trace
 
         hashes[MOVES_FILE] = _hash(topology.moves.file, MOVES_FILE)
-        trace = Moves(trace=read_trace(Path(topology.moves.file)))
+        trace = TopologyMoves(trace=read_trace(Path(topology.moves.file)))
         update["topology"] = (update.get("topology") or topology).model_copy(update={"moves": trace})
-    if isinstance(topology, Groups) and topology.file is not None:
+    if isinstance(topology, GroupTopology) and topology.file is not None:
         from sfumato.network.group_graph import from_graph  # with NetworkX
 
         hashes[TOPOLOGY_FILE] = _hash(topology.file, TOPOLOGY_FILE)
@@ -86,6 +86,7 @@ def read_distances(path: Path) -> tuple[float, ...]:
 
 
 def _distance(text: str, place: str) -> float:
+    """A distance in metres that a file gives, checked."""
     try:
         found = float(text)
     except ValueError:
@@ -103,4 +104,5 @@ def _without(hashes: Mapping[str, str]) -> dict[str, str]:
 
 
 def _hash(file: str, place: str) -> str:
+    """The SHA-256 of a file."""
     return hashlib.sha256(read_bytes(Path(file), place=place)).hexdigest()

@@ -14,7 +14,7 @@ from sfumato.errors import SpecError
 from sfumato.network.tree import BoolArray, IntArray, Tree, edges_trusted
 from sfumato.random import Stream, generator
 from sfumato.spec.limits import MAX_MOVES
-from sfumato.spec.moves import Move, Moves
+from sfumato.spec.moves import Move, TopologyMoves
 from sfumato.spec.topology import Trust
 from sfumato.user_text import decimal, read_bytes, read_text
 
@@ -22,7 +22,9 @@ MOVES_FILE = "topology.moves.file"
 _COLUMNS = ("round", "device", "edge")
 
 
-def trace_of(moves: Moves, tree: Tree, *, rounds: int, least: Sequence[int], seed: int) -> tuple[Move, ...]:
+def trace_of(
+    moves: TopologyMoves, tree: Tree, *, rounds: int, least: Sequence[int], seed: int
+) -> tuple[Move, ...]:
     """The moves as a trace, by round and device: drawn from the seed where they are random.
 
     Before every round but the first, each device in turn goes to another edge with probability ``rate``, to
@@ -93,10 +95,12 @@ def trees_over_time(
 
 
 def _first_places(tree: Tree) -> IntArray:
+    """The edge of every device in the first round."""
     return np.repeat(np.arange(tree.leaf_count, dtype=np.int64), tree.devices)
 
 
 def _tree_with_places(tree: Tree, place: IntArray, home: IntArray, trusted: BoolArray) -> Tree:
+    """``tree`` with devices under the edges ``place``, and these edges trusted."""
     tiers = (*tree.tiers[:-1], replace(tree.tiers[-1], trusted=trusted))
     sizes = np.bincount(place, minlength=tree.leaf_count).astype(np.int64)
     if (place == home).all():
@@ -105,6 +109,7 @@ def _tree_with_places(tree: Tree, place: IntArray, home: IntArray, trusted: Bool
 
 
 def _check_move(tree: Tree, move: Move, what: str) -> None:
+    """Refuse a move of a device, or to an edge, that is not there."""
     _, device, edge = move
     if device >= tree.device_count:
         raise SpecError(what, list(move), f"there are devices 0 to {tree.device_count - 1}")
@@ -113,6 +118,7 @@ def _check_move(tree: Tree, move: Move, what: str) -> None:
 
 
 def _check_sizes(tree: Tree, place: IntArray, least: Sequence[int], number: int) -> None:
+    """Refuse a round in which an edge has fewer devices than it must."""
     sizes = np.bincount(place, minlength=tree.leaf_count)
     small = int((sizes - np.array(least)).argmin())
     if sizes[small] < least[small]:
@@ -144,6 +150,7 @@ def read_trace(path: Path) -> tuple[Move, ...]:
 
 
 def _csv_rows(path: Path, place: str) -> list[tuple[object, ...]]:
+    """The moves in a CSV file, as text."""
     reader = csv.DictReader(io.StringIO(read_text(path, place=MOVES_FILE)))
     try:
         if set(_COLUMNS) - set(reader.fieldnames or ()):
@@ -154,6 +161,7 @@ def _csv_rows(path: Path, place: str) -> list[tuple[object, ...]]:
 
 
 def _parquet_rows(path: Path, place: str) -> list[tuple[object, ...]]:
+    """The moves in a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

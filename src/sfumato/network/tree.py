@@ -82,6 +82,7 @@ class Tree(TreeShape):
 
     @cached_property
     def _sites(self) -> dict[str, tuple[int, int]]:
+        """The tier and the index of every named site."""
         return {
             label: (depth, index)
             for depth, tier in enumerate(self.tiers)
@@ -90,6 +91,7 @@ class Tree(TreeShape):
 
     @cached_property
     def _titles(self) -> dict[str, str]:
+        """The names that the topology gives, by kind and number of the party."""
         sites = {self.node_name(*where): label for label, where in self._sites.items()}
         devices = {f"device:{number}": name for number, name in enumerate(self.device_names)}
         records = {f"record:{number}": f"record:{name}" for number, name in enumerate(self.device_names)}
@@ -137,12 +139,12 @@ def balanced(fan_out: Sequence[int], names: Sequence[str]) -> Tree:
     return _tree(parents, tiers, np.full(size, fan_out[-1]))
 
 
-def from_spec(topology: written.Star | written.Tree) -> Tree:
+def from_spec(topology: written.StarTopology | written.TreeTopology) -> Tree:
     """The tree that a spec's ``topology`` section describes, nobody trusted yet."""
-    if isinstance(topology, written.Star):
+    if isinstance(topology, written.StarTopology):
         tree = replace(star(topology.devices), device_names=topology.device_names)
     elif topology.file is not None:
-        tree = from_spec(read_sites(Path(topology.file)))
+        tree = from_spec(read_topology_file(Path(topology.file)))
     elif topology.sites is not None:
         tree = from_sites(topology.level_names or ("edge",), topology.sites)
     elif topology.levels is not None:
@@ -181,7 +183,7 @@ def from_sites(names: Sequence[str], sites: Sequence[written.Site]) -> Tree:
     return _tree(parents, tiers, devices)
 
 
-def read_sites(path: Path) -> written.Tree:
+def read_topology_file(path: Path) -> written.TreeTopology:
     """The ``topology`` section that a YAML file describes.
 
     The file holds ``names`` (of the tiers below the cloud, top down; default ``[edge]``) and
@@ -201,7 +203,7 @@ def read_sites(path: Path) -> written.Tree:
         raise SpecError(place, document, "must be a mapping with sites, and optionally names")
     try:
         said = {"level_names" if key == "names" else key: value for key, value in document.items()}
-        return written.Tree.model_validate({"kind": "tree", **said})
+        return written.TreeTopology.model_validate({"kind": "tree", **said})
     except ValidationError as error:
         problems = problems_of(error)
 
@@ -273,6 +275,7 @@ def trust_as_written(tree: Tree, trust: written.Trust) -> written.Trust:
 
 
 def _trusted_edges(tree: Tree, trust: written.Trust, seed: int) -> list[int]:
+    """The trusted edges, ascending: those listed, or a share drawn with the seed."""
     edges = tree.tiers[-1].size
     if isinstance(trust.trusted_edges, tuple):
         for edge in trust.trusted_edges:

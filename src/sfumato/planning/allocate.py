@@ -88,6 +88,7 @@ class _BoundOptions:
     constraints: tuple[Constraint, ...]
 
     def slackest_bound(self, intensities: FloatArray) -> int:
+        """The index of the bound with the most room at ``intensities``."""
         return int(np.argmin([constraint.share_of_limit(intensities) for constraint in self.constraints]))
 
     def constraint_at(self, number: int, intensities: FloatArray, known: Constraint) -> Constraint:
@@ -151,6 +152,7 @@ def _least_noise(
 
 
 def _best_choice_of_bounds(response: PlanResponse, pair_targets: Sequence[PairTarget]) -> Allocation:
+    """The allocation of least noise over the choices of one sound bound for every pair."""
     choices = _bound_options(response, pair_targets)
     if not choices:  # every target holds without noise, by δ alone
         return Allocation(response, np.zeros(len(response.sources)), 0.0, ())
@@ -178,6 +180,7 @@ def _best_choice_of_bounds(response: PlanResponse, pair_targets: Sequence[PairTa
 def _choose_bounds(
     weights: FloatArray, options: Sequence[_BoundOptions], chosen: list[int]
 ) -> tuple[Optimum, list[int]]:
+    """The optimum when each pair changes to its slackest bound as long as that helps, and the bounds."""
     best = minimise_variance(weights, [c.constraints[n] for c, n in zip(options, chosen, strict=True)])
     while True:
         better = [choice.slackest_bound(best.intensities) for choice in options]
@@ -243,6 +246,7 @@ def _bound_options(response: PlanResponse, pair_targets: Sequence[PairTarget]) -
 
 
 def _first_of_kind(choice: _BoundOptions, kind: str) -> int:
+    """The index of the first bound of ``kind``; 0 where there is none."""
     return next(
         (n for n, bound_response in enumerate(choice.bound_responses) if bound_response.bound == kind), 0
     )

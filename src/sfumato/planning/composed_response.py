@@ -115,16 +115,19 @@ class ComposedResponse:
         return 1.0 / constraint.limit
 
     def _signal_to_noise(self, intensities: FloatArray) -> FloatArray:
+        """Squared sensitivity over variance of every term at ``intensities``."""
         variances = self.variance_per_intensity @ intensities + self.fixed_variance
         with np.errstate(divide="ignore"):
             ratios = np.bincount(self.component, weights=self.squared_sensitivities / variances)
         return ratios.astype(np.float64)
 
     def _terms_at(self, ratios: FloatArray) -> tuple[GaussianTerm, ...]:
+        """The terms with multipliers of these signal-to-noise ratios."""
         found = zip(self.terms, ratios, strict=True)
         return tuple(replace(term, multiplier=float(ratio) ** -0.5) for term, ratio in found)
 
     def _epsilon_at(self, ratios: FloatArray) -> float:
+        """The composed ε at these signal-to-noise ratios."""
         return composed_epsilon(self._terms_at(ratios), self.neighbours, self.delta)[0]
 
 
@@ -173,5 +176,5 @@ def record_response(charge: RecordCharge, probed: Sequence[RecordCharge], delta:
 
 
 def _sensitivity_unit(term: GaussianTerm, total: float) -> float:
-    """What μ² of a term is over that of its releases: a sampling has its own unit of sensitivity."""
+    """The factor from the μ² of a term's releases to that of the term: a sampling has a unit of its own."""
     return 1.0 if term.multiplier == 0 else 1.0 / (term.multiplier**2 * total)

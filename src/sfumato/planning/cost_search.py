@@ -44,7 +44,7 @@ _PERIODS = ("local_steps", "edge_every", "aggregate_every")
 
 
 @dataclass(frozen=True)
-class Candidate:
+class SpecCandidate:
     """One point of the grid.
 
     Attributes:
@@ -60,7 +60,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class _EvaluatedCandidate:
-    candidate: Candidate
+    candidate: SpecCandidate
     problem: PlanProblem
     option: Option
 
@@ -102,7 +102,8 @@ def cheapest_training(
     return best.candidate.spec, options
 
 
-def _evaluate(candidate: Candidate, requested: PlanTargets) -> _EvaluatedCandidate:
+def _evaluate(candidate: SpecCandidate, requested: PlanTargets) -> _EvaluatedCandidate:
+    """A candidate with its noise, cost and displacement, not yet compared with others."""
     problem = pose_problem(candidate.spec, requested.targets)
     base = cast("TreePlan", problem.base)
     cost = training_cost(base)
@@ -120,6 +121,7 @@ def _evaluate(candidate: Candidate, requested: PlanTargets) -> _EvaluatedCandida
 
 
 def _cost(cost: TrainingCost, minimize: Literal["energy", "delay"]) -> float:
+    """The energy or the delay of ``cost``, whichever is minimised."""
     return cost.energy_j if minimize == "energy" else cost.delay_s
 
 
@@ -135,7 +137,7 @@ def _max_displacement(plan: TreePlan) -> float:
     return max(moves) * sum(plan.message_scale(number) for number in range(training.rounds))
 
 
-def candidates_of(spec: Spec, own: TreePlan) -> Iterator[Candidate]:
+def candidates_of(spec: Spec, own: TreePlan) -> Iterator[SpecCandidate]:
     """The grid, the spec's own point included.
 
     Args:
@@ -146,10 +148,11 @@ def candidates_of(spec: Spec, own: TreePlan) -> Iterator[Candidate]:
         for participation in _participations(own):
             update = {"training": training.model_copy(update={"participation": participation})}
             steps = training.local_steps or 0
-            yield Candidate(spec.model_copy(update=update), _describe_participation(participation), steps)
+            yield SpecCandidate(spec.model_copy(update=update), _describe_participation(participation), steps)
 
 
 def _round_lengths(training: Training) -> Iterator[Training]:
+    """The training section with each round length to try; as it is where epochs are counted."""
     if training.local_steps is None:
         yield training  # an epoch is as long as the data; its length cannot be chosen
         return
@@ -168,6 +171,7 @@ def _round_lengths(training: Training) -> Iterator[Training]:
 
 
 def _participations(own: TreePlan) -> Iterator[Participation]:
+    """The kinds of participation to try, of the kind that the spec has."""
     stated, sizes = own.spec.training.participation, own.tree.devices.tolist()
     if isinstance(stated, PoissonParticipation):
         for share in COHORT_SHARES:
@@ -192,6 +196,7 @@ def _participations(own: TreePlan) -> Iterator[Participation]:
 
 
 def _describe_participation(participation: Participation) -> str:
+    """The participation as text for the table of options."""
     match participation:
         case FixedParticipation():
             return ", ".join(map(str, numbers_in(participation.count)))

@@ -58,6 +58,7 @@ def responses_of(
 
 
 def _declared(plan: Plan) -> SetChoosingReleases:
+    """The plan's declared releases, as those that choose exposed sets."""
     return cast("SetChoosingReleases", plan.releases)
 
 
@@ -70,6 +71,7 @@ def _same_releases(way: Exposure, other: Exposure) -> Exposure | None:
 
 
 def _without_variances(draws: Iterable[DrawnReleases]) -> list[DrawnReleases]:
+    """The draws with the variance of every release set to 0."""
     return [
         replace(drawn, releases=tuple(replace(release, variance=0.0) for release in drawn.releases))
         for drawn in draws

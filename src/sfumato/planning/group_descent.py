@@ -36,7 +36,7 @@ from sfumato.privacy.guarantee import Guarantee
 from sfumato.rounding import number
 from sfumato.schedule.base import Plan
 from sfumato.schedule.groups import GroupPlan
-from sfumato.schedule.noise.calibration import first_trial
+from sfumato.schedule.noise.calibration import first_trial_multiplier
 from sfumato.schedule.noise.least_noise import Verdict, least_noise, verdict_on_worst
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.privacy import NoiseBySource, SourceNoise
@@ -62,6 +62,7 @@ class _Trial:
 
     @classmethod
     def of(cls, plan: Plan, targets: Sequence[EpsilonTarget]) -> _Trial:
+        """The guarantees of ``plan`` for all ``targets``, those nearest to their limit first."""
         found = [
             (PairTarget(target, pair), row) for target in targets for pair, row in guarantees(plan, target)
         ]
@@ -105,7 +106,7 @@ def scale_to_targets(plan: Plan, targets: Sequence[EpsilonTarget]) -> Plan:
 def _least_factor(plan: Plan, targets: Sequence[EpsilonTarget], first: float | None = None) -> float:
     """The least factor; the first trial is by default what one multiplier for all groups begins with."""
     if first is None:
-        first = max(first_trial(cast("GroupPlan", plan), target.epsilon) for target in targets)
+        first = max(first_trial_multiplier(cast("GroupPlan", plan), target.epsilon) for target in targets)
 
     def judged(factor: FloatArray) -> Verdict:
         return _Trial.of(_with_noise_scaled(plan, float(factor[0])), targets).verdict
@@ -123,12 +124,13 @@ def _with_noise_scaled(plan: Plan, factor: float) -> Plan:
 
 
 def _noise_of(plan: Plan) -> NoiseBySource:
+    """The noise of ``plan`` by source."""
     noise = plan.spec.privacy.noise
     assert isinstance(noise, NoiseBySource)  # a resolved spec with noise lists its sources
     return noise
 
 
-def plan_groups(problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
+def plan_least_group_noise(problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
     """The plan of least noise found in which account confirms all ``targets``.
 
     Raises:
@@ -162,12 +164,15 @@ class _Search:
 
     @property
     def sources(self) -> tuple[NoiseSource, ...]:
+        """The sources whose intensities are searched."""
         return self.response.sources
 
     def plan_at(self, intensities: FloatArray) -> Plan:
+        """The plan in which the sources have these intensities."""
         return with_intensities(self.response.base, self.sources, intensities)
 
     def trial_at(self, intensities: FloatArray) -> _Trial:
+        """The guarantees of the plan at these intensities."""
         return _Trial.of(self.plan_at(intensities), self.targets)
 
     def descend(self, start: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ import numpy as np
 
 from sfumato.errors import SpecError
 from sfumato.planning.allocate import Allocation, PairTarget
-from sfumato.planning.group_descent import plan_groups, scale_to_targets
+from sfumato.planning.group_descent import plan_least_group_noise, scale_to_targets
 from sfumato.planning.problem import PlanProblem
 from sfumato.planning.sources import NoiseSource
 from sfumato.planning.targets import NOISE_TARGET, TARGETS, EpsilonTarget, PlanTargets, guarantee, pair_charge
@@ -100,8 +100,8 @@ class GroupPlanning:
     def plan_least_noise(
         self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
     ) -> tuple[Plan, Allocation]:
-        """See `group_descent.plan_groups`."""
-        return plan_groups(problem, targets)
+        """See `group_descent.plan_least_group_noise`."""
+        return plan_least_group_noise(problem, targets)
 
     def own_noise(self, plan: GroupPlan, targets: Sequence[EpsilonTarget]) -> float:
         """The least factor on the plan's noise at which account confirms the targets."""
@@ -113,7 +113,7 @@ class GroupPlanning:
         """Name the target that needs most noise by itself, and what it needs."""
         needed: dict[EpsilonTarget, float] = {}
         for target in requested.targets:
-            alone, _ = plan_groups(problem.with_only(target), (target,))
+            alone, _ = plan_least_group_noise(problem.with_only(target), (target,))
             needed[target] = math.sqrt(self.variance(cast("GroupPlan", alone)))
         worst = max(needed, key=lambda target: needed[target])
         limit = f"{NOISE_TARGET}={requested.max_noise:g}"

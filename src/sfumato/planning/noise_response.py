@@ -176,6 +176,7 @@ def global_variance(plan: Plan) -> float:
 def _release_response(
     exposure: Exposure, probed: Sequence[Exposure], neighbours: Neighbours, delta: float
 ) -> ReleaseResponse:
+    """How the noise of an exposure follows from intensities, from its ``probed`` variances."""
     sensitivities = np.array([r.sensitivity(neighbours) for r in exposure.releases])
     counts = np.array([count for _, count in exposure.counted_releases], dtype=np.float64)
     variances = np.array([r.variance for r in exposure.releases])

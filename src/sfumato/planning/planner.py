@@ -87,6 +87,7 @@ def _plan_noise(spec: Spec, requested: PlanTargets, options: tuple[Option, ...])
 
 
 def _met_target(plan: Plan, target: EpsilonTarget, found: Allocation) -> MetTarget:
+    """The worst pair of a target under the plan, with its ε and the price of the target."""
     rows = [row for _, row in guarantees(plan, target)]
     worst = max(rows, key=lambda row: row.epsilon)
     price = sum(
@@ -96,7 +97,7 @@ def _met_target(plan: Plan, target: EpsilonTarget, found: Allocation) -> MetTarg
 
 
 def _price(binding: BindingConstraint) -> float:
-    """The elasticity in the limit of the constraint, times the relative growth of that limit with ε."""
+    """The price of a target: how much the noise falls, relatively, when its ε grows."""
     if binding.elasticity < _NO_SHARE:
         return 0.0
     epsilon = binding.pair_target.target.epsilon
@@ -104,6 +105,7 @@ def _price(binding: BindingConstraint) -> float:
 
 
 def _planned_sources(plan: Plan) -> tuple[PlannedSource, ...]:
+    """The sources that add noise in the plan, each with its level and multiplier."""
     noise, family = plan.spec.privacy.noise, family_of(plan.spec).planning()
     assert isinstance(noise, NoiseBySource)  # a planned spec lists its sources
     return tuple(

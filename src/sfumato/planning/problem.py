@@ -83,6 +83,7 @@ def resolve_to_plan(spec: Spec) -> Plan:
 
 
 def _named_parties(plan: Plan, targets: Sequence[EpsilonTarget]) -> frozenset[Party]:
+    """The single parties that targets name, members of coalitions included."""
     coalitions = [
         parse_coalition(target.observer, plan.parties, place=TARGETS)
         for target in targets

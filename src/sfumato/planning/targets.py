@@ -111,7 +111,7 @@ def is_sampled(plan: Plan) -> bool:
 
 
 def pair_charge(plan: Plan, pair: ObservedUnit) -> PairCharge:
-    """How ``pair`` is charged."""
+    """The charge of ``pair`` under the plan's declared releases."""
     return pair.charge(plan, plan.releases)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import Composition, smallest_epsilon, ways_to_charge
 from sfumato.privacy.declared_releases import DeclaredReleases
-from sfumato.privacy.guarantee import Guarantee, number
+from sfumato.privacy.guarantee import Guarantee, json_number
 from sfumato.privacy.observers import Party
 from sfumato.privacy.records import RecordCharge, RecordReleases
 from sfumato.privacy.release import DrawnReleases, Exposure, Release
@@ -105,7 +105,7 @@ class _Writer:
             record = replace(record, rate=None)  # nor do they in a part of the exposure
         number_of, candidate, way = self._way_of_bound(exposure, record, pair.row.delta)
         found: dict[str, Any] = {
-            "epsilon": number(stated.epsilon),
+            "epsilon": json_number(stated.epsilon),
             "releases": stated.releases,
             "method": stated.method,
             "neighbours": stated.neighbours,
@@ -190,7 +190,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if not hasattr(value, "__dataclass_fields__"):
-        return number(value) if isinstance(value, float) else value
+        return json_number(value) if isinstance(value, float) else value
     found = {}
     for one in fields(value):
         held = getattr(value, one.name)

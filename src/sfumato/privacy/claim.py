@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sfumato.privacy.guarantee import number
+from sfumato.privacy.guarantee import json_number
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,15 @@ class Claim:
             "source": self.source,
             "unit": self.unit,
             "observer": self.observer,
-            "claimed_epsilon": number(self.claimed_epsilon),
-            "rigorous_epsilon": number(self.rigorous_epsilon),
+            "claimed_epsilon": json_number(self.claimed_epsilon),
+            "rigorous_epsilon": json_number(self.rigorous_epsilon),
             "holds": self.holds,
             "why": self.why,
         }
         if self.method is not None:
             row["method"] = self.method
         if self.surrogate_epsilon is not None:
-            row["surrogate_epsilon"] = number(self.surrogate_epsilon)
+            row["surrogate_epsilon"] = json_number(self.surrogate_epsilon)
         return row
 
     @classmethod

@@ -38,9 +38,9 @@ class EpsilonBound:
 
     def to_dict(self) -> dict[str, Any]:
         """The entry of a row's ``bounds``."""
-        entry: dict[str, Any] = {"epsilon": number(self.epsilon), "releases": self.releases}
+        entry: dict[str, Any] = {"epsilon": json_number(self.epsilon), "releases": self.releases}
         if self.gap is not None:
-            entry |= {"exposed": list(self.exposed), "certified": self.gap == 1, "gap": number(self.gap)}
+            entry |= {"exposed": list(self.exposed), "certified": self.gap == 1, "gap": json_number(self.gap)}
         return entry
 
 
@@ -124,7 +124,7 @@ class Guarantee:
             "observer_kind": self.relation.kind,
             "stands_for": self.stands_for,
             "neighbours": self.neighbours,
-            "epsilon": number(self.epsilon),
+            "epsilon": json_number(self.epsilon),
             "releases": self.releases,
             "bound": self.bound,
             "method": self.method,
@@ -133,13 +133,13 @@ class Guarantee:
             "why": self.why,
         }
         if self.epsilon_range is not None:
-            row["epsilon_range"] = [number(epsilon) for epsilon in self.epsilon_range]
+            row["epsilon_range"] = [json_number(epsilon) for epsilon in self.epsilon_range]
         if self.sites:
             row["sites"] = list(self.sites)
         if self.as_seen_by:
             row["as_seen_by"] = self.as_seen_by
         if self.curve:
-            row["curve"] = [{"delta": d, "epsilon": number(e)} for d, e in self.curve]
+            row["curve"] = [{"delta": d, "epsilon": json_number(e)} for d, e in self.curve]
         return row
 
     @classmethod
@@ -180,7 +180,7 @@ class Guarantee:
         )
 
 
-def number(value: float) -> float | str:
+def json_number(value: float) -> float | str:
     """JSON has no infinity: ``"inf"`` stands for it."""
     return value if math.isfinite(value) else "inf"
 

@@ -24,7 +24,7 @@ FloatArray = npt.NDArray[np.float64]
 _ROUNDING = 1e-12
 
 
-def squared_mu(exposure: Exposure, neighbours: Neighbours) -> float:
+def squared_mu_of_exposure(exposure: Exposure, neighbours: Neighbours) -> float:
     """Sum of (sensitivity / noise std)^2 over the releases of an exposure, nobody left out by a draw."""
     counted = [(release, count) for release, count in exposure.counted_releases if count > 0]
     return math.fsum(count * release.mu_squared(neighbours) for release, count in counted)

@@ -253,12 +253,12 @@ def is_visible_mixture(term: GaussianTerm) -> bool:
 def outcomes_told(term: GaussianTerm) -> list[tuple[float, float]]:
     """Probabilities and μ² of one release of ``term``, which `has_scales`, if every draw is told."""
     assert term.sampling is not None
-    square, sampling = squared_mu(term), term.sampling
+    square, sampling = squared_mu_of_term(term), term.sampling
     unseen = [(sampling.rate * chance, square * share**2) for chance, share in sampling.scales]
     return unseen + [(chance, square * share**2) for chance, share in sampling.seen_scales]
 
 
-def squared_mu(term: GaussianTerm) -> float:
+def squared_mu_of_term(term: GaussianTerm) -> float:
     """μ² of one release that uses the unit; ∞ without noise."""
     mu = 1 / term.multiplier if term.multiplier > 0 else math.inf
     return mu * mu

@@ -29,7 +29,7 @@ class Airtime:
     delay_s: FloatArray
 
     def then(self, other: Airtime) -> Airtime:
-        """Both, one after the other."""
+        """The airtime of this and then ``other``."""
         return Airtime(self.energy_j + other.energy_j, self.delay_s + other.delay_s)
 
 
@@ -116,11 +116,13 @@ class Cells:
         return Airtime(self._broadcast_w * total, total)
 
     def _downlink_s(self, links: IntArray, bits: float | FloatArray) -> FloatArray:
+        """The time that a message of ``bits`` takes down each of ``links``; 0 where the downlink is ideal."""
         snr = self.channels.downlink_snr(self.gains, links)
         return np.zeros(len(links)) if snr is None else airtime_s(bits, snr, self.channels.bandwidth_hz)
 
     @property
     def _broadcast_w(self) -> float:
+        """The power of an aggregator's broadcast, W; 0 without a link budget."""
         radio = self.channels.radio
         return watts(radio.broadcast_power_dbm) if isinstance(radio, LinkRadio) else 0.0
 

@@ -76,7 +76,7 @@ class Channels:
         return cls(radio_of(spec), spec.seed, np.repeat(masters, groups.sizes), groups.count)
 
     def check(self) -> None:
-        """Raise SpecError where distances are given that do not fit."""
+        """Refuse distances that do not fit the topology."""
         if isinstance(self.radio, LinkRadio) and self.radio.distances_m is not None:
             _ = self.distances_m
 
@@ -209,6 +209,7 @@ class Channels:
 
     @property
     def _noise_w(self) -> float:
+        """The power of the receiver's noise over the whole band, W."""
         assert isinstance(self.radio, LinkRadio)
         return noise_power_w(self.radio.noise_density_dbm_hz, self.radio.bandwidth_hz)
 
@@ -226,6 +227,7 @@ class Channels:
         return found
 
     def _rng(self, what: int, number: int = 0) -> np.random.Generator:
+        """The generator for channel draws of the kind ``what`` in round ``number``."""
         return generator(self.seed, Stream.CHANNEL, what, number)
 
 
@@ -275,6 +277,7 @@ def noise_power_w(density_dbm_hz: float, bandwidth_hz: float) -> float:
 
 
 def _fading(kind: str, k_factor_db: float | None, rng: np.random.Generator, count: int) -> FloatArray:
+    """Magnitudes of so many channels of the given kind of fading, of mean power 1."""
     if kind == "rayleigh":
         return rayleigh(rng, count)
     if kind == "rician":

@@ -40,7 +40,7 @@ class Cost:
     bytes_down: int = 0
 
     def then(self, other: Cost) -> Cost:
-        """Both, one after the other."""
+        """The cost of this and then ``other``."""
         energy_j, delay_s = self.energy_j + other.energy_j, self.delay_s + other.delay_s
         return Cost(energy_j, delay_s, self.bytes_up + other.bytes_up, self.bytes_down + other.bytes_down)
 
@@ -131,7 +131,7 @@ class TreeCosts:
 
     @classmethod
     def of(cls, spec: Spec, tree: Tree, parameters: int) -> TreeCosts:
-        """For a model of so many ``parameters``.
+        """The costs of messages of a model of so many ``parameters`` in a tree.
 
         Raises:
             SpecError: distances that do not fit.
@@ -149,7 +149,7 @@ class TreeCosts:
         return cls(tree, channels, bits, down, sent, kept, parameters, secure)
 
     def round(self, number: int) -> TreeRound:
-        """With the channels of round ``number``."""
+        """The costs with the channels of round ``number``."""
         return TreeRound(self, Cells(self.channels, self.channels.gains(number)))
 
     @cached_property
@@ -170,16 +170,16 @@ class TreeCosts:
 
     @property
     def message_bytes(self) -> int:
-        """Of a whole average, up."""
+        """Bytes of a whole average on its way up."""
         return -(-self.message_bits // 8)
 
     @property
     def model_bytes(self) -> int:
-        """Of what comes down."""
+        """Bytes of a broadcast model."""
         return -(-self.model_bits // 8)
 
     def _over_wires(self, sizes: IntArray) -> Cost:
-        """Messages of so many bytes, each over a wire of its own."""
+        """The cost of messages of so many bytes, each over a wire of its own."""
         radio = self.channels.radio
         times = bits_of(sizes) / radio.wired_rate_bps
         return Cost(watts(radio.wired_power_dbm) * float(times.sum()), float(times.max()), int(sizes.sum()))
@@ -239,7 +239,7 @@ class TreeRound:
         )
 
     def _expected_messages(self, counts: IntArray) -> Airtime:
-        """Of the devices' hop; under secure aggregation every frame of a session of so many devices."""
+        """The expected airtime of the devices' hop; under secure aggregation of all frames of a session."""
         if not self.costs.secure[-1]:
             return self.cells.expected_uplink(counts, lambda _: float(self.costs.sent_bits))
         length = self.costs.sent_coordinates

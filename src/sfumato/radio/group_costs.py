@@ -36,7 +36,7 @@ class GroupCosts:
 
     @classmethod
     def of(cls, spec: Spec, groups: Groups, parameters: int) -> GroupCosts:
-        """For a model of so many ``parameters``.
+        """The costs of messages of a model of so many ``parameters`` in groups.
 
         Raises:
             SpecError: distances that do not fit.
@@ -47,7 +47,7 @@ class GroupCosts:
         return cls(groups, channels, parameters * each, sent, kept, secure)
 
     def round(self, number: int, links: IntArray, lost: BoolArray | None = None) -> Cost:
-        """The memberships ``links`` send a message each; every master broadcasts to all of its group.
+        """The cost of a round in which the memberships ``links`` send, and every master broadcasts.
 
         Args:
             number: of the round.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from sfumato.report.page.sections import write_page
-from sfumato.report.results.comparability import incomparable, unasked_columns
+from sfumato.report.results.comparability import unasked_columns, warnings_of_series
 from sfumato.report.results.series import Series, load_series
 from sfumato.report.results.summary import summarise
 
@@ -37,7 +37,7 @@ class Comparison:
     @property
     def notices(self) -> list[str]:
         """Sentences on figures that cannot be compared: ε at different δ, energies of different radios."""
-        return incomparable(self.series)
+        return warnings_of_series(self.series)
 
     @property
     def unasked_columns(self) -> tuple[str, ...]:

@@ -111,7 +111,7 @@ def paragraphs(lines: Iterable[str]) -> str:
     return "".join(f"<p>{escape(line)}</p>" for line in lines)
 
 
-def table(
+def html_table(
     headers: Sequence[str], rows: Iterable[Sequence[Any]], *, caption: str, numeric: Sequence[int] = ()
 ) -> str:
     """An HTML table; every cell is escaped. ``numeric`` columns are aligned to the right."""

@@ -82,23 +82,24 @@ def require_files_of_run(folder: Path) -> None:
 
 
 def _require_files(paths: Iterable[Path]) -> None:
+    """Refuse folders at any of ``paths``."""
     for path in paths:
         if path.is_dir() and not path.is_symlink():  # a link is replaced, not followed
             raise RunError(f"{path}: is a folder; must be a file: remove the folder")
 
 
 def _event_files(folder: Path) -> Iterator[Path]:
-    """What TensorBoard reads."""
+    """Paths of the event files for TensorBoard in ``folder``."""
     return (folder / TENSORBOARD_FOLDER).glob("events.out.tfevents.*")
 
 
 def _view_files(folder: Path) -> Iterator[Path]:
-    """Recorded views."""
+    """Paths of the recorded views in ``folder``."""
     return (folder / VIEWS_FOLDER).glob("*/round-*.npz")
 
 
 def _results(folder: Path) -> Iterator[Path]:
-    """Results of attacks and audits."""
+    """Paths of the results of attacks and audits in ``folder``."""
     return (p for p in (folder / ATTACKS_FOLDER).glob("*.*") if p.suffix in (".json", ".npz"))
 
 
@@ -128,5 +129,6 @@ def remove_views(folder: Path, *, behind: int) -> None:
 
 
 def _remove(*paths: Path) -> None:
+    """Remove the files at ``paths`` that are there."""
     for path in paths:
         path.unlink(missing_ok=True)

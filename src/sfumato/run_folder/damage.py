@@ -39,7 +39,7 @@ def check_folder(folder: Path) -> list[Damage]:
 
 
 def _of_rounds(folder: Path, seal: Seal) -> Iterator[Damage]:
-    """Damages of the log of rounds; if it is undamaged, those of the views."""
+    """The damages of the log of rounds; if it is undamaged, those of the views."""
     try:
         for number, one in enumerate(read_rounds(folder, seal.rounds)):
             for slug, sha256 in one.views.items():
@@ -52,4 +52,5 @@ def _of_rounds(folder: Path, seal: Seal) -> Iterator[Damage]:
 
 
 def _damage_from_error(folder: Path, name: str, error: RunError) -> Damage:
+    """The damage of the file ``name`` that an error tells."""
     return Damage(name, str(error).removeprefix(f"{folder / name}: "))

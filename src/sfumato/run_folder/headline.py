@@ -31,7 +31,7 @@ class Headline:
 
     @property
     def name(self) -> str:
-        """What it is called, without its unit."""
+        """The name of the score, without its unit."""
         return self.title.removesuffix(" %")
 
     def figure(self, value: float) -> str:

@@ -149,4 +149,5 @@ def record_files(folder: Path, files: Mapping[str, FileRecord]) -> None:
 
 
 def _sum(body: Mapping[str, Any]) -> str:
+    """The SHA-256 of a manifest's body as canonical JSON."""
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -103,4 +103,5 @@ def table_of(rounds: Iterable[LoggedRound]) -> pd.DataFrame:
 
 
 def _table(rows: list[Mapping[str, float]], columns: tuple[str, ...]) -> pd.DataFrame:
+    """``rows`` as a data frame with these columns, whole numbers as integers."""
     return pd.DataFrame(rows, columns=list(columns), dtype="float64").astype(_WHOLE)

@@ -259,6 +259,7 @@ def _metrics(folder: Path, manifest: Manifest) -> pd.DataFrame:
 
 
 def _check_model(folder: Path, manifest: Manifest) -> None:
+    """Refuse saved models that belong to another run."""
     for name in (MODEL_FILE, GROUPS_FILE):
         if name in manifest.files:
             check_same_run(folder / name, archive_hashes(folder / name), manifest.spec)
@@ -294,6 +295,7 @@ def adding_files(folder: Path) -> Iterator[dict[str, FileRecord]]:
 
 
 def _finite(value: Any) -> Any:
+    """``value`` with every infinity in it replaced by ``"inf"`` or ``"-inf"``, for JSON."""
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
     if isinstance(value, Mapping):
@@ -304,6 +306,7 @@ def _finite(value: Any) -> Any:
 
 
 def _read_text(path: Path) -> str:
+    """The text of a file of the run."""
     if not path.exists():
         raise RunError(f"{path}: is missing; the run is not finished (resume it)")
     try:
@@ -313,6 +316,7 @@ def _read_text(path: Path) -> str:
 
 
 def _read_spec(path: Path) -> tuple[str, dict[str, Any]]:
+    """The text of ``spec.yaml``, and its content as plain values."""
     text = _read_text(path)
     spec = plain(parse_yaml(text, str(path)), str(path))
     if not isinstance(spec, dict):

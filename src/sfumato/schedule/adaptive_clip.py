@@ -11,26 +11,25 @@ Why U may change from round to round, and what it costs: docs/accounting.md, "Ad
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from sfumato.errors import SpecError
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
-from sfumato.spec.privacy import AdaptiveNorm, Clip
-from sfumato.spec.refusals import Refusal
+from sfumato.spec.privacy import AdaptiveNorm, ClipSettings
+from sfumato.spec.refusals import Refusals
 
 PLACE = "privacy.clip.adapt"
 
 
-def adaptive_clip_of(spec: Spec) -> tuple[Clip, AdaptiveNorm] | None:
+def adaptive_clip_of(spec: Spec) -> tuple[ClipSettings, AdaptiveNorm] | None:
     """The clip whose norm is adapted, and how; ``None`` where none is."""
     clip = spec.privacy.clip
     return None if clip is None or clip.adapt is None else (clip, clip.adapt)
 
 
 def adaptive_clip_notes(spec: Spec) -> tuple[str, ...]:
-    """What the user should hear of an adapted norm."""
+    """The note to the user about an adapted clip norm; empty where the norm is fixed."""
     found = adaptive_clip_of(spec)
     if found is None:
         return ()
@@ -41,24 +40,22 @@ def adaptive_clip_notes(spec: Spec) -> tuple[str, ...]:
     )
 
 
-def _without(reason: str, applies: Callable[[Spec], object]) -> Refusal[Spec]:
-    return Refusal(applies, PLACE, None, f"must be left out here: {reason}")
-
-
-ADAPTIVE_CLIP: tuple[Refusal[Spec], ...] = (
-    _without("control plans its rounds for one clip norm", lambda spec: spec.control is not None),
-    _without("compression would have to keep the indicator apart", lambda spec: spec.compression is not None),
-    _without("the power of the air is set for one clip norm", lambda spec: spec.sends_over_the_air),
-    _without("a round that is sent again is clipped twice, and would have two indicators",
-             lambda spec: spec.training.global_update == "resend"),
-    _without("a mechanism of one's own may depend on the length of what it is given",
-             lambda spec: spec.privacy.mechanism is not None),
-)  # fmt: skip
-"""What needs a fixed norm."""
+def adaptive_clip_refusals(spec: Spec) -> Refusals:
+    """The table of refusals of a spec whose clip norm is adapted: what needs a fixed norm."""
+    for applies, reason in (
+        (spec.control is not None, "control plans its rounds for one clip norm"),
+        (spec.compression is not None, "compression would have to keep the indicator apart"),
+        (spec.sends_over_the_air, "the power of the air is set for one clip norm"),
+        (spec.training.global_update == "resend",
+         "a round that is sent again is clipped twice, and would have two indicators"),
+        (spec.privacy.mechanism is not None,
+         "a mechanism of one's own may depend on the length of what it is given"),
+    ):  # fmt: skip
+        yield applies, PLACE, None, f"must be left out here: {reason}"
 
 
 def require_fixed_clip(spec: Spec, reason: str) -> None:
-    """Refuse an adapted norm.
+    """Refuse a spec whose clip norm is adapted.
 
     Raises:
         SpecError: the norm is adapted; the message ends in ``reason``.

@@ -33,7 +33,7 @@ class Parties(Protocol):
         """What a user calls the sites that devices are at, by number: device names, or those of leaves."""
 
     def titled(self, text: str) -> str:
-        """``text`` for people: parties by the names that the topology gives, not by kind and number."""
+        """``text`` with parties called by the names that the topology gives, not by kind and number."""
 
     def find_node(self, name: str, *, place: ErrorPlace) -> tuple[int, int]:
         """``(tier, index)`` of the aggregator called ``name``; SpecError at ``place`` where there is none."""
@@ -44,23 +44,23 @@ class Plan(Protocol):
 
     @property
     def spec(self) -> Spec:
-        """As resolved: every random choice made, every source's noise written out."""
+        """The spec as resolved: every random choice made, every source's noise written out."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the user should hear."""
+        """Sentences that the user is shown beside the results."""
 
     @property
     def releases(self) -> DeclaredReleases:
-        """The facts for the accountant."""
+        """The declared releases: the facts from which ε is computed."""
 
     @property
     def parties(self) -> Parties:
-        """Who there is."""
+        """The parties of the network: a tree or groups."""
 
     @property
     def places(self) -> npt.NDArray[np.int64]:
-        """How many devices each place has that data are divided among."""
+        """The number of devices at each place that data are divided among, ``[places]``."""
 
     @property
     def is_sampled(self) -> bool:

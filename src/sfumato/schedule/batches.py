@@ -118,6 +118,7 @@ def _facts_of_messages(
 
 
 def _known_record_counts(spec: Spec, places: IntArray) -> IntArray | None:
+    """The records of every place ``[places]``; ``None`` where only reading the data tells."""
     try:
         return known_examples(spec, places)
     except DataError:
@@ -125,6 +126,7 @@ def _known_record_counts(spec: Spec, places: IntArray) -> IntArray | None:
 
 
 def _expected_batch_size(spec: Spec) -> int:
+    """The number of records that a Poisson mini-batch has in expectation."""
     assert spec.training.batch_size != "all"  # the spec's own checks see to it
     return spec.training.batch_size
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.random import Stream, generator
-from sfumato.schedule.faults.dropouts import DROPOUTS, PHASES, dropout_phases, has_sum
+from sfumato.schedule.faults.dropouts import DROPOUTS, PHASES, dropout_phases, session_has_sum
 from sfumato.schedule.groups import HOP, GroupPlan
 from sfumato.schedule.participation import threshold_of
 from sfumato.secure_aggregation.server import Phase
@@ -40,7 +40,7 @@ class GroupAssignments:
 
 
 def draw_assignments(plan: GroupPlan, number: int) -> GroupAssignments:
-    """Who is sampled by which group in the round, or in the interval that begins with round, ``number``.
+    """The workers that each group samples for round ``number``, or for the interval that begins with it.
 
     Every group draws from a stream of its own, ``(number, group)``.
     """
@@ -84,7 +84,7 @@ class GroupTurnout:
 
 @lru_cache(maxsize=1)
 def group_turnout(plan: GroupPlan, number: int) -> GroupTurnout | None:
-    """What became of the messages of round ``number``; ``None`` where none can be lost."""
+    """Which messages of round ``number`` arrive in each group; ``None`` where none can be lost."""
     faults = plan.spec.faults
     if faults is None or not any(faults.drop_rates):
         return None
@@ -98,14 +98,14 @@ def group_turnout(plan: GroupPlan, number: int) -> GroupTurnout | None:
         parties = here.stop - here.start
         sent[here] = phases > Phase.MASK
         if plan.spec.transport.get(HOP) == "secure-aggregation" and parties > 1:
-            formed[group] = has_sum(phases, threshold_of(faults, parties))
+            formed[group] = session_has_sum(phases, threshold_of(faults, parties))
         received[here] = sent[here] & formed[group]
     counts = np.bincount(seats.groups[received], minlength=plan.groups.count).astype(np.int64)
     return GroupTurnout(np.diff(starts), sent, received, formed, counts)
 
 
 def _draw_dropout_phases(plan: GroupPlan, number: int, group: int, workers: IntArray) -> IntArray:
-    """The phase from which each of ``workers``, which ``group`` has drawn, says no more."""
+    """The phase from which each of ``workers`` that ``group`` has drawn is silent, ``[workers]``."""
     faults, members = plan.spec.faults, plan.groups.members_of(group)
     assert faults is not None
     draws = generator(plan.spec.seed, Stream.FAULTS, DROPOUTS, number, group).random(
@@ -115,7 +115,7 @@ def _draw_dropout_phases(plan: GroupPlan, number: int, group: int, workers: IntA
 
 
 def without_lost(assignments: GroupAssignments, turnout: GroupTurnout | None) -> GroupAssignments:
-    """The assignments whose messages are in a sum."""
+    """``assignments`` without the workers whose messages are in no sum."""
     if turnout is None:
         return assignments
     kept = turnout.received

@@ -23,7 +23,7 @@ from sfumato.privacy.observers import Party
 from sfumato.schedule.batches import batch_facts
 from sfumato.schedule.local_steps import learning_rate, momentum_gain
 from sfumato.schedule.noise.placement import law_of
-from sfumato.schedule.participation import colluders_that_unmask, survival
+from sfumato.schedule.participation import colluders_that_unmask, guaranteed_survivors_of
 from sfumato.spec.document import Spec
 
 HOP = "devices_to_master"
@@ -70,26 +70,26 @@ class GroupPlan:
 
     @cached_property
     def structures(self) -> tuple[tuple[int, Groups], ...]:
-        """Who is in which group, from which round (from 0) on."""
+        """The groups of each era, with the round (from 0) from which on they hold."""
         return ((0, self.groups), *self.eras)
 
     @property
     def by_era(self) -> tuple[GroupPlan, ...]:
-        """The plan with the groups of every era."""
+        """A plan for every era, each with the groups of that era."""
         return tuple(replace(self, groups=groups, eras=()) for _, groups in self.structures)
 
     def era_of(self, number: int) -> int:
-        """The era that round ``number`` is in."""
+        """The index of the era that round ``number`` is in."""
         return sum(first <= number for first, _ in self.eras)
 
     @cached_property
     def ever(self) -> Groups:
-        """Who is in which group in any round."""
+        """Groups that each hold every worker that is in them in any round."""
         return together([groups for _, groups in self.structures]) if self.eras else self.groups
 
     @property
     def parties(self) -> Groups:
-        """Who there is."""
+        """The groups of the first era."""
         return self.groups
 
     @property
@@ -109,7 +109,7 @@ class GroupPlan:
 
     @property
     def default_watch(self) -> tuple[str, ...]:
-        """The worst worker of a common group, and the worst of all."""
+        """The observers to follow by default: the worst worker of a common group, and the worst of all."""
         return ("peer", "device")
 
     def trusts(self, party: Party, device: int) -> bool:
@@ -123,12 +123,12 @@ class GroupPlan:
 
     @property
     def rounds_are_alike(self) -> bool:
-        """Not so where groups change or messages may be lost."""
+        """Whether every round has the releases of the first: no groups change, no messages are lost."""
         return not (self.eras or self.releases.least_survivors)
 
     @property
     def classes_share_trust(self) -> bool:
-        """Always: pairs are of one class only if their groups' masters are trusted alike."""
+        """True: pairs are of one class only if their groups' masters are trusted alike."""
         return True
 
     @property
@@ -138,7 +138,7 @@ class GroupPlan:
 
     @property
     def by_interval(self) -> bool:
-        """Whether a sample serves, and a release covers, a whole interval instead of a round."""
+        """Whether a sample and a release are for a whole interval of rounds instead of one round."""
         return self.kind in BY_INTERVAL
 
     @property
@@ -179,7 +179,7 @@ class GroupPlan:
         return self.multipliers * np.where(self.multipliers > 0, bounds, 0.0)
 
     def example_bound(self, number: int) -> float:
-        """What one example by itself moves the message of a round by; needs clips of examples."""
+        """How far one example by itself moves the message of a round; needs clips of examples."""
         training, clip = self.spec.training, self.spec.privacy.clip
         assert clip is not None  # of examples
         began = self.interval_start(number) if self.by_interval else number
@@ -198,12 +198,12 @@ class GroupPlan:
 
     @property
     def _message_steps(self) -> int:
-        """Local steps behind one message, where they are counted."""
+        """The number of local steps behind one message; 1 where steps are not counted."""
         return (self.spec.training.local_steps or 1) * (self.merge_every if self.by_interval else 1)
 
     @cached_property
     def releases(self) -> GroupReleases:
-        """The same facts for the accountant; without a clip there is no noise, and any bound will do."""
+        """The declared releases; without a clip there is no noise, and any bound will do."""
         transport: Literal["plain", "secure-aggregation"] = "plain"
         shares: tuple[int, ...] = ()
         faults = self.spec.faults
@@ -236,7 +236,9 @@ class GroupPlan:
     ) -> tuple[tuple[int, ...], ...]:
         """Messages in every released sum at least, by era and group; none where no message is lost."""
         found = [
-            survival(self.spec.faults, transport, of_era.denominators, by_chance=self.rates < 1).least
+            guaranteed_survivors_of(
+                self.spec.faults, transport, of_era.denominators, by_chance=self.rates < 1
+            ).least
             for of_era in self.by_era
         ]
         return tuple(tuple(least.tolist()) for least in found if least is not None)

@@ -63,7 +63,7 @@ class IntegerGrid:
 
     @cached_property
     def weights(self) -> tuple[FloatArray, ...]:
-        """For every tier, the weight of a node's average in the global one."""
+        """The weight of each node's average in the global average, for every tier."""
         return average_weights(self.tree)
 
     def device(self, leaf: int, bound: float, std: float) -> QuantisationPlan:
@@ -85,7 +85,7 @@ class IntegerGrid:
         )
 
     def node_steps(self, tier: int, node: int, std: float) -> float:
-        """Noise in steps of a node that owes its average ``std``, in the average's own unit."""
+        """The noise of a node whose average needs noise of ``std``, in steps of the grid."""
         return std * float(self.weights[tier][node]) * self.scale * self.inflation
 
 
@@ -109,7 +109,7 @@ def message_lengths(plan: TreePlan, index: int, devices: IntArray, dimension: in
 
 
 def _moves_by_gradient(plan: TreePlan) -> bool:
-    """Whether a record moves a message by single clipped gradients, as it is drawn into mini-batches."""
+    """Whether a record is drawn into mini-batches, and so moves a message by single clipped gradients."""
     clip = plan.spec.privacy.clip
     return clip is not None and clip.kind != "update" and plan.releases.batches.rates is not None
 
@@ -204,7 +204,7 @@ def _largest_masked_sums(
     unit: float,
     weights: tuple[FloatArray, ...],
 ) -> Iterator[tuple[int, float, float]]:
-    """Of the largest sum under masks at every tier: vectors, length and noise it may have at most."""
+    """For each tier with masks: vectors, length and noise of its largest sum, at most."""
     tree, facts = plan.tree, plan.releases.steps[index]
     first = tree.first_device[:-1]
     parties, length = tree.devices.astype(np.float64), np.add.reduceat(lengths, first)

@@ -70,7 +70,7 @@ class Aggregation:
     edge_broadcasts: tuple[bool, ...] = ()
 
     def title(self, names: Sequence[str]) -> str:
-        """For people."""
+        """The aggregation in words, by the ``names`` of the tiers."""
         who = "global" if self.tier == 0 else names[self.tier]
         return f"{who} aggregation at step {self.step}"
 
@@ -136,7 +136,7 @@ def edge_aggregations(
 
 
 def of_training(training: Training, depth: int, edges: int = 1) -> tuple[Aggregation, ...]:
-    """The aggregations that ``training`` asks for on a tree of ``depth`` tiers.
+    """The aggregations of a round that ``training`` asks for on a tree of ``depth`` tiers.
 
     With ``local_epochs`` a round is one piece of work, counted as one step.
 
@@ -155,6 +155,6 @@ def of_training(training: Training, depth: int, edges: int = 1) -> tuple[Aggrega
 
 
 def per_edge(value: WrittenPerEdge, edges: int) -> tuple[int, ...]:
-    """One number for each edge, of a number for all or a list."""
+    """``value`` as one number for each edge: a number is repeated, a list stays."""
     assert not isinstance(value, Mapping)  # `listed` came before
     return (value,) * edges if isinstance(value, int) else value

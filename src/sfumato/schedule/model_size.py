@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from sfumato.data.builtin_datasets import BUILT_IN
-from sfumato.data.dataset_sizes import facts
+from sfumato.data.dataset_sizes import dataset_facts
 from sfumato.errors import DataError, SpecError
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import MAX_PARAMETERS
@@ -93,6 +93,7 @@ def layer_count(model: Model) -> int | None:
 
 
 def _check_layer_norms(spec: Spec) -> None:
+    """Refuse clip norms of layers that are not as many as the model's layers."""
     clip, layers = spec.privacy.clip, layer_count(spec.model)
     if clip is not None and clip.per_layer is not None and layers not in (None, len(clip.per_layer)):
         allowed = f"must list one norm for each of the {layers} layers"
@@ -100,30 +101,34 @@ def _check_layer_norms(spec: Spec) -> None:
 
 
 def _shape_and_classes(spec: Spec) -> tuple[Shape, int] | None:
+    """The shape of an example and the number of classes; ``None`` where the data set is not tabulated."""
     if spec.data.source in BUILT_IN:
         known = BUILT_IN[spec.data.source].facts
         return known.input_shape, known.outputs
     try:
-        known = facts(spec.data, 1)  # the number of devices has no bearing on the shape
+        known = dataset_facts(spec.data, 1)  # the number of devices has no bearing on the shape
     except DataError:
         return None
     return known.input_shape, known.outputs
 
 
 def _linear_size(width: int, following: int) -> int:
+    """The number of parameters of a linear layer from ``width`` values to ``following``, bias included."""
     return (width + 1) * following
 
 
 def _perceptron_size(widths: Sequence[int]) -> int:
+    """The number of parameters of a perceptron whose layers have these widths."""
     return sum(_linear_size(a, b) for a, b in pairwise(widths))
 
 
 def _conv_size(channels: int, following: int, side: int, *, bias: bool = True) -> int:
+    """The number of parameters of a convolution with square filters of ``side``."""
     return channels * following * side * side + following * bias
 
 
 def _resnet18_size(channels: int, classes: int) -> int:
-    """Every convolution without bias, followed by a normalisation of two parameters a channel."""
+    """The parameters of a ResNet-18, whose convolutions have no bias and a normalisation behind each."""
 
     def normed(width: int, following: int, side: int) -> int:
         return _conv_size(width, following, side, bias=False) + 2 * following

@@ -22,8 +22,8 @@ from sfumato.schedule.participation import participants_of
 from sfumato.schedule.tree import TreePlan
 from sfumato.schedule.tree_facts import TreeRounds, tree_releases
 from sfumato.spec.document import Spec
-from sfumato.spec.moves import Moves
-from sfumato.spec.topology import Tree as WrittenTree
+from sfumato.spec.moves import TopologyMoves
+from sfumato.spec.topology import TreeTopology
 from sfumato.spec.training import FixedParticipation
 
 MOST_CELLS = 4_000_000
@@ -80,19 +80,19 @@ def trees_of(spec: Spec, tree: Tree) -> tuple[Spec, Trees]:
     Raises:
         SpecError: something that goes with one tree for all rounds only, or moves that do not fit.
     """
-    moves = spec.topology.moves if isinstance(spec.topology, WrittenTree) else None
+    moves = spec.topology.moves if isinstance(spec.topology, TreeTopology) else None
     if moves is None and spec.trust.from_ is None:
         return spec, ((0, tree),)
     place = "topology.moves" if moves is not None else "trust.from"
     if tree.depth != 2:
         raise SpecError(place, None, "goes with edges under the cloud: no rule for deeper trees is derived")
-    _refuse(spec, place)
+    _refuse_what_needs_one_tree(spec, place)
     choice, rounds = spec.training.participation, spec.training.rounds
     least = per_edge(choice.count if isinstance(choice, FixedParticipation) else 1, tree.leaf_count)
     trace: tuple[tuple[int, int, int], ...] = ()
     if moves is not None:
         trace = trace_of(moves, tree, rounds=rounds, least=least, seed=spec.seed)
-        written = Moves(trace=trace, drawn_at=moves.drawn_at if moves.rate is None else moves.rate)
+        written = TopologyMoves(trace=trace, drawn_at=moves.drawn_at if moves.rate is None else moves.rate)
         spec = spec.model_copy(update={"topology": spec.topology.model_copy(update={"moves": written})})
     trees = trees_over_time(tree, trace, spec.trust, rounds=rounds, least=least)
     _check_size(spec, trees, place)
@@ -100,7 +100,7 @@ def trees_of(spec: Spec, tree: Tree) -> tuple[Spec, Trees]:
 
 
 def changes_after_the_end(spec: Spec) -> tuple[str, ...]:
-    """What the user should hear of moves, and of changes of trust or groups, that no round sees."""
+    """Notes to the user about moves, and changes of trust or groups, that come after the last round."""
     topology, last = spec.topology, spec.training.rounds
     moves = getattr(topology, "moves", None)
     firsts = {
@@ -117,8 +117,8 @@ def changes_after_the_end(spec: Spec) -> tuple[str, ...]:
     )
 
 
-def _refuse(spec: Spec, place: str) -> None:
-    """Refuse what is derived for one tree only, each with its reason."""
+def _refuse_what_needs_one_tree(spec: Spec, place: str) -> None:
+    """Refuse, in a network that changes, what is derived for one tree only, each with its reason."""
     for reason, holds in ONE_TREE_ONLY.values():
         if holds(spec):
             raise SpecError(place, None, f"must be left out here: {reason}")
@@ -160,7 +160,7 @@ def noise_under_any_trust(trees: Trees, noise_of: Callable[[Tree], NoisePlan]) -
 
 
 def _by_trust(trees: Trees) -> list[Tree]:
-    """One tree for each way that edges are trusted."""
+    """The trees that differ in which edges are trusted, one for each way."""
     return list({tree.tiers[-1].trusted.tobytes(): tree for _, tree in reversed(trees)}.values())
 
 

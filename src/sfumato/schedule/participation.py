@@ -75,7 +75,7 @@ def draw_participants(plan: TreePlan, number: int) -> npt.NDArray[np.int64]:
 
 
 def participants_of(spec: Spec, tree: Tree) -> TreeParticipants:
-    """How many devices of each leaf take part, and how they are chosen.
+    """How many devices of each leaf take part, how they are drawn, and what sums are divided by.
 
     Raises:
         SpecError: a fixed number larger than an edge.
@@ -103,7 +103,9 @@ def participants_of(spec: Spec, tree: Tree) -> TreeParticipants:
 def _with_denominators(
     spec: Spec, tree: Tree, kind: Literal["all", "poisson", "fixed"], rate: float, drawn: FloatArray
 ) -> TreeParticipants:
-    """What sums are divided by: ``q W``, or ``q W_min`` at least (hdp.txt, Algorithm 1, repaired).
+    """The participants with what their sums are divided by: ``q W``, or at least ``q W_min`` (hdp.txt, Alg.
+
+    1, repaired).
 
     A clipped denominator is the weight of those drawn where that is more than ``q W_min``. It is one number
     for all rounds where everybody takes part, or as many devices of one weight.
@@ -210,10 +212,10 @@ def colluders_that_unmask(faults: Faults | None, parties: int, *, drawn: bool) -
     return next((size - 1 for size in sizes if threshold_of(faults, size) < size), parties)
 
 
-def survival(
+def guaranteed_survivors_of(
     faults: Faults | None, hop: Hop, drawn: FloatArray, *, by_chance: bool | BoolArray
 ) -> GuaranteedSurvivors:
-    """What ``faults`` leave of a round.
+    """The guaranteed survivors of a round under ``faults``.
 
     A session of secure aggregation releases the sum of at least its threshold of messages, or none: in every
     sum that has the unit's message there are ``threshold - 1`` others. Where messages are sent one by one, or

@@ -55,7 +55,7 @@ class TreePlan:
 
     @cached_property
     def structures(self) -> tuple[TreePlan, ...]:
-        """The plan of every era."""
+        """The plan of every era, in order."""
         return tuple(plan for _, plan in self.eras) or (self,)
 
     def at(self, number: int) -> TreePlan:
@@ -74,12 +74,12 @@ class TreePlan:
 
     @property
     def parties(self) -> Tree:
-        """Who there is."""
+        """The tree of the first round."""
         return self.tree
 
     @property
     def places(self) -> IntArray:
-        """Devices of each leaf, which data may be divided among first."""
+        """The number of devices of each leaf, which data may be divided among first, ``[leaves]``."""
         return self.tree.devices
 
     @property
@@ -89,7 +89,7 @@ class TreePlan:
 
     @property
     def default_watch(self) -> tuple[str, ...]:
-        """The cloud (the public, where the cloud is trusted) and, in a tree, the worst edge."""
+        """Observers to follow by default: the cloud (or the public), and in a tree the worst edge."""
         cloud = "public" if self.tree.tiers[0].trusted[0] else "cloud"
         return (cloud,) if self.tree.depth == 1 else (cloud, "edge")
 
@@ -118,7 +118,7 @@ class TreePlan:
 
     @property
     def rounds_are_alike(self) -> bool:
-        """Not so where devices move, trust changes, control chose each round, or power follows channels."""
+        """Whether every round has the releases of the first."""
         return not self.eras and (self.air is None or bool(self.air.is_steady.all()))
 
     @property
@@ -153,7 +153,7 @@ class TreePlan:
         return np.asarray(raw & self.tree.tiers[-1].trusted[leaf], dtype=np.bool_)
 
     def sends(self, index: int) -> npt.NDArray[np.bool_]:
-        """Which leaves take part in aggregation ``index`` of a round, ``[leaves]``."""
+        """Which leaves send in aggregation ``index`` of a round, ``[leaves]``."""
         found = self.releases.steps[index].takes_part
         return np.ones(self.tree.leaf_count, dtype=np.bool_) if found is None else found
 
@@ -207,7 +207,7 @@ class TreePlan:
 
     @cached_property
     def air(self) -> AirPlan | None:
-        """The air as the devices' uplink, where it is."""
+        """The plan for the air as the devices' uplink; ``None`` where they send otherwise."""
         if not self.spec.sends_over_the_air:
             return None
         from sfumato.schedule.air.power_control import air_of  # which needs radios
@@ -256,13 +256,14 @@ class TreePlan:
         return np.maximum(self.participants.count, came)
 
     def _classes_of(self, devices: IntArray) -> IntArray:
+        """The number of the class of each of ``devices``, ``[P]``."""
         of_device = self.releases.classes.of_device
         if of_device is not None:
             return of_device[devices]
         return self.tree.leaves_of(devices)
 
     def message_scale(self, round_number: int) -> float:
-        """What the declared bounds and standard deviations are multiples of, in this round.
+        """The unit of a round's declared bounds and standard deviations.
 
         For whole updates the clip norm, and with `Clip.adapt` a little more; step size times clip norm for
         clipped steps; of that the share of one example in a mini-batch for clipped examples.

@@ -19,7 +19,7 @@ from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.privacy.tree.shape import DeviceClasses
 from sfumato.schedule.local_steps import Aggregation, momentum_gain
 from sfumato.schedule.noise.placement import NoisePlan, law_of, raw_sensitivity
-from sfumato.schedule.participation import TreeParticipants, shares_that_unmask, survival
+from sfumato.schedule.participation import TreeParticipants, guaranteed_survivors_of, shares_that_unmask
 from sfumato.spec.document import Spec
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class TreeRounds:
 
     @property
     def tree(self) -> Tree:
-        """That of the first round."""
+        """The tree of the first round."""
         return self.trees[0][1]
 
     @cached_property
@@ -69,7 +69,7 @@ class TreeRounds:
 def tree_releases(
     rounds: TreeRounds, tree: Tree, participants: TreeParticipants, noise: NoisePlan
 ) -> TreeReleases:
-    """The facts of rounds on one of their trees, for the accountant."""
+    """The declared releases of rounds on one of their trees."""
     spec, air = rounds.spec, None
     if spec.sends_over_the_air:
         from sfumato.schedule.air.power_control import air_of  # which needs radios
@@ -77,7 +77,9 @@ def tree_releases(
         air = air_of(spec, tree, participants.drawn)
     steps = _facts_of_aggregations(rounds, tree, participants, noise, air)
     hops = rounds.hops
-    left = survival(spec.faults, hops[-1], participants.drawn, by_chance=participants.kind == "poisson")
+    left = guaranteed_survivors_of(
+        spec.faults, hops[-1], participants.drawn, by_chance=participants.kind == "poisson"
+    )
     # the silent add no noise: with weak channels left out nobody is sure to be there
     heard = air is None or air.everybody_sends
     return TreeReleases(
@@ -174,7 +176,7 @@ def _facts_of_aggregations(
 
 
 def _steps_in_clip_norms(tree: Tree, aggregations: tuple[Aggregation, ...], momentum: float) -> FloatArray:
-    """How far the local steps behind each message can go, in clip norms, ``[aggregations, leaves]``."""
+    """How far the steps behind a message can move the model, in clip norms ``[aggregations, leaves]``."""
     steps = np.stack([aggregation.steps_of(tree.leaf_count) for aggregation in aggregations])
     found = np.zeros(steps.shape)
     for count in np.unique(steps[steps > 0]).tolist():
@@ -185,7 +187,7 @@ def _steps_in_clip_norms(tree: Tree, aggregations: tuple[Aggregation, ...], mome
 def _node_std(
     tree: Tree, noise: NoisePlan, aggregation: Aggregation, message: FloatArray
 ) -> tuple[FloatArray, ...]:
-    """Noise that the nodes of every tier add at ``aggregation``; nobody above hears of it.
+    """Standard deviation of the noise of the nodes of every tier at ``aggregation``.
 
     An edge that broadcasts its own average at a global aggregation adds the noise of its own aggregations,
     where something in what it broadcasts would be raw: where not all devices add noise, nor it for the cloud.

@@ -15,7 +15,7 @@ import numpy as np
 
 from sfumato.secure_aggregation import messages, shares
 from sfumato.secure_aggregation.masks import Masker, RingVector, ring_type
-from sfumato.secure_aggregation.messages import Advertisement, Kind
+from sfumato.secure_aggregation.messages import Advertisement, MessageKind
 from sfumato.secure_aggregation.terms import SessionTerms
 from sfumato.wire import errors
 from sfumato.wire.frames import EVERYBODY, SERVER, Frame, open_frame, parse_frame, seal_frame
@@ -64,20 +64,20 @@ class Client:
         self._shares: dict[int, tuple[int, int]] = {}
         self._survivors: tuple[int, ...] | None = None
         self._seen: set[tuple[int, int]] = set()
-        self._expected: Kind | None = None
+        self._expected: MessageKind | None = None
 
     def advertise(self) -> bytes:
         """Round 0: this session's public keys, for everybody."""
         if self._expected is not None:
             raise errors.OutOfOrderMessageError("keys are advertised once")
-        self._claim(Kind.ADVERTISE, b"")
-        self._expected = Kind.ROSTER
+        self._claim(MessageKind.ADVERTISE, b"")
+        self._expected = MessageKind.ROSTER
         advertisement = Advertisement(
             self._sealing.public,
             self._masking.public,
             seed_commitment(self._terms.session, self.number, self._seed),
         )
-        return self._send(Kind.ADVERTISE, advertisement.encode(), EVERYBODY)
+        return self._send(MessageKind.ADVERTISE, advertisement.encode(), EVERYBODY)
 
     def share_keys(self, roster: bytes) -> bytes:
         """Round 1: read the neighbours' keys, hand every neighbour its shares of both secrets, sealed.
@@ -86,7 +86,7 @@ class Client:
             MessageError: rejected.
             BelowThresholdError: too few neighbours are there.
         """
-        frame = self._open(roster, Kind.ROSTER)
+        frame = self._open(roster, MessageKind.ROSTER)
         keys: dict[int, Advertisement] = {}
         allowed = {j: self._terms.public_keys[j] for j in self._terms.neighbours[self.number]}
         for data in messages.decode_blobs(frame.payload):
@@ -95,8 +95,8 @@ class Client:
                 session=self._terms.session,
                 keys=allowed,
                 recipient=EVERYBODY,
-                expected=Kind.ADVERTISE,
-                seen={(int(Kind.ADVERTISE), j) for j in keys},
+                expected=MessageKind.ADVERTISE,
+                seen={(int(MessageKind.ADVERTISE), j) for j in keys},
                 authenticate=self._wary,
             )
             keys[advert.sender] = messages.decode_advertisement(advert.payload)
@@ -120,10 +120,10 @@ class Client:
                 self._entropy,
             )
         own = self.number + 1
-        self._accept(frame, Kind.DELIVERY)
+        self._accept(frame, MessageKind.DELIVERY)
         self._keys = keys
         self._shares = {self.number: (mask_shares[own], seed_shares[own])}
-        return self._send(Kind.SHARES, messages.encode_boxes(boxes))
+        return self._send(MessageKind.SHARES, messages.encode_boxes(boxes))
 
     def masked_input(self, delivery: bytes, vector: RingVector) -> bytes:
         """Round 2: open the neighbours' shares, and send the vector under all masks.
@@ -142,7 +142,7 @@ class Client:
             raise ValueError(
                 f"vector: got {vector.dtype}{list(vector.shape)}; must be uint{terms.bits}[{terms.length}]"
             )
-        frame = self._open(delivery, Kind.DELIVERY)
+        frame = self._open(delivery, MessageKind.DELIVERY)
         held: dict[int, tuple[int, int]] = {}
         for j, box in messages.decode_boxes(frame.payload).items():
             messages.require(j in self._keys, f"shares from party {j}, whose keys are unknown")
@@ -155,9 +155,9 @@ class Client:
         for j in held:
             key = pair_mask_key(terms.session, self._masking, self.number, j, self._keys[j].masking)
             (masker.add if self.number < j else masker.subtract)(masked, key)
-        self._accept(frame, Kind.SURVIVORS)
+        self._accept(frame, MessageKind.SURVIVORS)
         self._shares.update(held)
-        return self._send(Kind.MASKED, messages.encode_vector(masked))
+        return self._send(MessageKind.MASKED, messages.encode_vector(masked))
 
     def consent(self, survivors: bytes) -> bytes:
         """Round 3, towards a malicious server: sign its list of survivors.
@@ -170,8 +170,8 @@ class Client:
         """
         if not self._wary:
             raise errors.OutOfOrderMessageError("a semi-honest server's list is not signed")
-        listed = self._read_survivors(survivors, Kind.CONSENTS)
-        return self._send(Kind.CONSENT, survivors_digest(self._terms.session, listed), EVERYBODY)
+        listed = self._read_survivors(survivors, MessageKind.CONSENTS)
+        return self._send(MessageKind.CONSENT, survivors_digest(self._terms.session, listed), EVERYBODY)
 
     def unmask(self, data: bytes) -> bytes:
         """Last round: of every neighbour one share: its seed's if it survived, its masking key's if not.
@@ -186,7 +186,7 @@ class Client:
             BelowThresholdError: too few survivors, or too few who signed.
         """
         if self._wary:
-            frame = self._open(data, Kind.CONSENTS)
+            frame = self._open(data, MessageKind.CONSENTS)
             self._check_consents(messages.decode_blobs(frame.payload))
             self._accept(frame, None)
         else:
@@ -195,13 +195,15 @@ class Client:
         mask_shares = {j: pair[0] for j, pair in self._shares.items() if j not in survivors}
         seed_shares = {j: pair[1] for j, pair in self._shares.items() if j in survivors}
         self._shares = {}
-        return self._send(Kind.UNMASK, messages.encode_reveal(mask_shares, seed_shares))
+        return self._send(MessageKind.UNMASK, messages.encode_reveal(mask_shares, seed_shares))
 
     @property
     def _wary(self) -> bool:
+        """Whether the server may be malicious, so that consents are asked for."""
         return self._terms.threat_model == "malicious"
 
-    def _open(self, data: bytes, expected: Kind) -> Frame:
+    def _open(self, data: bytes, expected: MessageKind) -> Frame:
+        """The frame of the server's message, checked to be of the kind that this party waits for."""
         frame = open_frame(
             data,
             session=self._terms.session,
@@ -214,7 +216,8 @@ class Client:
             raise errors.OutOfOrderMessageError(f"a message of kind {frame.kind}; this party is elsewhere")
         return frame
 
-    def _accept(self, frame: Frame, following: Kind | None) -> None:
+    def _accept(self, frame: Frame, following: MessageKind | None) -> None:
+        """Note that a message was taken in; the next must be of the kind ``following``."""
         self._claim(frame.kind, frame.payload)
         self._seen.add((frame.kind, frame.sender))
         self._expected = following
@@ -229,7 +232,7 @@ class Client:
         same = self._identity.answer(self._terms.session, kind, content)
         if same is None:
             return
-        if kind == Kind.SURVIVORS and not same:
+        if kind == MessageKind.SURVIVORS and not same:
             raise errors.RevealRefusedError(
                 f"party {self.number}: another list of survivors asks for both secrets of somebody"
             )
@@ -237,10 +240,12 @@ class Client:
             f"party {self.number} answered a message of kind {kind} in this session before"
         )
 
-    def _send(self, kind: Kind, payload: bytes, recipient: int = SERVER) -> bytes:
+    def _send(self, kind: MessageKind, payload: bytes, recipient: int = SERVER) -> bytes:
+        """A signed message of this party as bytes."""
         return seal_frame(Frame(kind, self._terms.session, self.number, recipient, payload), self._identity)
 
     def _require_shares(self, count: int) -> None:
+        """Refuse to go on where fewer than the share threshold of the neighbourhood are there."""
         if count < self._terms.share_threshold:
             raise errors.BelowThresholdError(
                 f"party {self.number}: {count} of its neighbourhood are there;"
@@ -248,6 +253,7 @@ class Client:
             )
 
     def _sealing_key(self, other: Advertisement, sender: int, recipient: int) -> bytes:
+        """The key of the box that one party seals for another in the round of shares."""
         mine, theirs = self._sealing.public, other.sealing
         first, second = (mine, theirs) if sender == self.number else (theirs, mine)
         return derive(
@@ -258,18 +264,20 @@ class Client:
         )
 
     def _associated(self, sender: int, recipient: int) -> bytes:
+        """What a sealed box is bound to: the session, the kind of message and both parties."""
         return (
             self._terms.session
-            + bytes([Kind.SHARES])
+            + bytes([MessageKind.SHARES])
             + sender.to_bytes(4, "big")
             + recipient.to_bytes(4, "big")
         )
 
-    def _read_survivors(self, data: bytes, following: Kind | None) -> tuple[int, ...]:
+    def _read_survivors(self, data: bytes, following: MessageKind | None) -> tuple[int, ...]:
+        """The server's list of survivors, checked to hold enough parties and this one."""
         try:
-            frame = self._open(data, Kind.SURVIVORS)
+            frame = self._open(data, MessageKind.SURVIVORS)
         except errors.DuplicateMessageError:
-            self._claim(Kind.SURVIVORS, parse_frame(data).payload)  # says whether it is another list
+            self._claim(MessageKind.SURVIVORS, parse_frame(data).payload)  # says whether it is another list
             raise
         survivors = messages.decode_parties(frame.payload)
         if survivors and survivors[-1] >= self._terms.parties:
@@ -299,7 +307,7 @@ class Client:
                 session=self._terms.session,
                 keys=allowed,
                 recipient=EVERYBODY,
-                expected=Kind.CONSENT,
+                expected=MessageKind.CONSENT,
                 seen=signed,
             )
             if frame.payload != listed:

@@ -26,7 +26,9 @@ _MARGIN = 2.0**-40
 _LARGEST_STD = 2.0**46
 
 
-def sample(size: int, std: float, stream: KeyStream, *, margin: float = _MARGIN) -> npt.NDArray[np.int64]:
+def sample_discrete_gaussian(
+    size: int, std: float, stream: KeyStream, *, margin: float = _MARGIN
+) -> npt.NDArray[np.int64]:
     """Exact noise ``N_Z(0, std²)`` of ``size`` coordinates, int64 ``[size]``.
 
     Args:
@@ -52,6 +54,7 @@ def sample(size: int, std: float, stream: KeyStream, *, margin: float = _MARGIN)
 
 
 def _propose(count: int, std: float, stream: KeyStream, margin: float) -> npt.NDArray[np.int64]:
+    """Draws by rejection from the staircase: the accepted ones of ``count`` proposals."""
     block_bits, weights, cumulative = _staircase(std)
     total = int(cumulative[-1])
     picks = stream.words(count) // np.uint64((1 << 64) // total)  # equally many words for every pick

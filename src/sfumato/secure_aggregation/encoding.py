@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.secure_aggregation.discrete_gaussian import sample
+from sfumato.secure_aggregation.discrete_gaussian import sample_discrete_gaussian
 from sfumato.secure_aggregation.masks import RingVector, ring_type
 from sfumato.secure_aggregation.quantisation import QuantisationPlan
 from sfumato.wire.errors import QuantisationError
@@ -32,7 +32,7 @@ def encode(vector: npt.NDArray[np.floating], plan: QuantisationPlan, key: bytes)
     """
     steps = round_at_random(vector, plan, KeyStream(digest(b"rounding", key)))
     if plan.noise_std:
-        steps += sample(plan.dimension, plan.noise_std, KeyStream(digest(b"noise", key)))
+        steps += sample_discrete_gaussian(plan.dimension, plan.noise_std, KeyStream(digest(b"noise", key)))
     return steps.astype(ring_type(plan.bits))  # modulo 2^bits, two's complement
 
 

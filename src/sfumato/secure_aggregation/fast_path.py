@@ -33,7 +33,7 @@ def survivors_of(
     drop: Mapping[Phase, Collection[int]],
     threat_model: ThreatModel = "malicious",
 ) -> tuple[int, ...]:
-    """Whose vectors a session over the complete graph adds up, by who drops out when.
+    """The parties whose vectors a session over the complete graph adds up, given who drops out when.
 
     Who drops out after masking is in the sum all the same.
 

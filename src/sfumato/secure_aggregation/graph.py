@@ -122,6 +122,7 @@ def assess(
 
 
 def _isolation(parties: int, degree: int, gone: int) -> float:
+    """A bound on the probability that some party loses all its neighbours."""
     pairs = math.comb(parties, 2)
     empty = (
         math.prod((gone - place) / (parties - place) for place in range(degree)) if gone >= degree else 0.0

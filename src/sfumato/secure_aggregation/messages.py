@@ -22,7 +22,7 @@ BOX_BYTES = NONCE_BYTES + 2 * SHARE_BYTES + TAG_BYTES
 _COUNT = struct.Struct(">I")
 
 
-class Kind(enum.IntEnum):
+class MessageKind(enum.IntEnum):
     """What a frame carries, in the order of the rounds. The numbers are part of the encoding."""
 
     ADVERTISE = 1
@@ -57,7 +57,7 @@ class Advertisement:
 
 def decode_advertisement(payload: bytes) -> Advertisement:
     """Raises MalformedMessageError or TruncatedMessageError, as all functions here."""
-    reader = Reader(payload)
+    reader = PayloadReader(payload)
     keys = [reader.take(KEY_BYTES) for _ in range(3)]
     reader.end()
     return Advertisement(*keys)
@@ -70,7 +70,7 @@ def encode_pair(mask_share: int, seed_share: int) -> bytes:
 
 def decode_pair(plain: bytes) -> tuple[int, int]:
     """Undo `encode_pair`."""
-    reader = Reader(plain)
+    reader = PayloadReader(plain)
     pair = reader.share(), reader.share()
     reader.end()
     return pair
@@ -83,7 +83,7 @@ def encode_blobs(blobs: Sequence[bytes]) -> bytes:
 
 def decode_blobs(payload: bytes) -> list[bytes]:
     """Undo `encode_blobs`."""
-    reader = Reader(payload)
+    reader = PayloadReader(payload)
     blobs = [reader.take(reader.number()) for _ in range(reader.number())]
     reader.end()
     return blobs
@@ -97,7 +97,7 @@ def encode_boxes(boxes: Mapping[int, bytes]) -> bytes:
 
 def decode_boxes(payload: bytes) -> dict[int, bytes]:
     """Undo `encode_boxes`."""
-    reader = Reader(payload)
+    reader = PayloadReader(payload)
     boxes: dict[int, bytes] = {}
     for _ in range(reader.number()):
         party = reader.number()
@@ -128,7 +128,7 @@ def encode_parties(parties: Sequence[int]) -> bytes:
 
 def decode_parties(payload: bytes) -> tuple[int, ...]:
     """Undo `encode_parties`."""
-    reader = Reader(payload)
+    reader = PayloadReader(payload)
     parties = tuple(reader.number() for _ in range(reader.number()))
     reader.end()
     require(
@@ -150,7 +150,7 @@ def encode_reveal(mask_shares: Mapping[int, int], seed_shares: Mapping[int, int]
 
 def decode_reveal(payload: bytes) -> tuple[dict[int, int], dict[int, int]]:
     """Undo `encode_reveal`; nobody may be in both tables."""
-    reader = Reader(payload)
+    reader = PayloadReader(payload)
     tables: list[dict[int, int]] = []
     for _ in range(2):
         rows = [(reader.number(), reader.share()) for _ in range(reader.number())]
@@ -161,7 +161,7 @@ def decode_reveal(payload: bytes) -> tuple[dict[int, int], dict[int, int]]:
     return tables[0], tables[1]
 
 
-class Reader:
+class PayloadReader:
     """Takes a payload apart, piece by piece."""
 
     def __init__(self, data: bytes) -> None:
@@ -187,7 +187,7 @@ class Reader:
         return value
 
     def end(self) -> None:
-        """Nothing may be left."""
+        """Refuse a payload of which something is left."""
         require(self._at == len(self._data), f"{len(self._data) - self._at} bytes after the end of a payload")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from sfumato.secure_aggregation import messages, shares
 from sfumato.secure_aggregation.client import pair_mask_key, seed_commitment, self_mask_key, survivors_digest
 from sfumato.secure_aggregation.masks import Masker, RingVector, ring_type
-from sfumato.secure_aggregation.messages import Advertisement, Kind
+from sfumato.secure_aggregation.messages import Advertisement, MessageKind
 from sfumato.secure_aggregation.terms import SessionTerms
 from sfumato.wire import errors
 from sfumato.wire.frames import EVERYBODY, SERVER, Frame, open_frame, seal_frame
@@ -34,15 +34,15 @@ class Phase(enum.IntEnum):
 
 
 _KINDS = {
-    Phase.ADVERTISE: Kind.ADVERTISE,
-    Phase.SHARE: Kind.SHARES,
-    Phase.MASK: Kind.MASKED,
-    Phase.CONSENT: Kind.CONSENT,
-    Phase.UNMASK: Kind.UNMASK,
+    Phase.ADVERTISE: MessageKind.ADVERTISE,
+    Phase.SHARE: MessageKind.SHARES,
+    Phase.MASK: MessageKind.MASKED,
+    Phase.CONSENT: MessageKind.CONSENT,
+    Phase.UNMASK: MessageKind.UNMASK,
 }
 
 
-class Server:
+class AggregationServer:
     """The aggregator of one session.
 
     Args:
@@ -93,7 +93,7 @@ class Server:
             data,
             session=terms.session,
             keys=dict(enumerate(terms.public_keys)),
-            recipient=EVERYBODY if kind in (Kind.ADVERTISE, Kind.CONSENT) else SERVER,
+            recipient=EVERYBODY if kind in (MessageKind.ADVERTISE, MessageKind.CONSENT) else SERVER,
             expected=kind,
             seen=self._seen,
         )
@@ -101,11 +101,11 @@ class Server:
         if self.phase is not Phase.ADVERTISE and party not in self._alive[earlier]:
             raise errors.OutOfOrderMessageError(f"party {party} dropped out before")
         {
-            Kind.ADVERTISE: self._take_advert,
-            Kind.SHARES: self._take_boxes,
-            Kind.MASKED: self._take_masked,
-            Kind.CONSENT: self._take_consent,
-            Kind.UNMASK: self._take_reveal,
+            MessageKind.ADVERTISE: self._take_advert,
+            MessageKind.SHARES: self._take_boxes,
+            MessageKind.MASKED: self._take_masked,
+            MessageKind.CONSENT: self._take_consent,
+            MessageKind.UNMASK: self._take_reveal,
         }[kind](frame, data)
         self._seen.add((frame.kind, party))
         self._alive[self.phase].append(party)
@@ -140,14 +140,17 @@ class Server:
         return outgoing
 
     def _following(self, phase: Phase) -> Phase:
+        """The phase after ``phase``; consents are for malicious threats only."""
         skip = phase is Phase.MASK and self._terms.threat_model != "malicious"
         return Phase(phase + 2 if skip else phase + 1)
 
     def _previous(self, phase: Phase) -> int:
+        """The phase before ``phase``, skipping consents likewise."""
         skip = phase is Phase.UNMASK and self._terms.threat_model != "malicious"
         return phase - 2 if skip else phase - 1
 
     def _take_advert(self, frame: Frame, data: bytes) -> None:
+        """Keep a party's public keys, each of which may be advertised once."""
         advert = messages.decode_advertisement(frame.payload)
         points = {agreement_point(advert.sealing), agreement_point(advert.masking)}
         is_new = len(points) == 2 and not points & self._agreement_points
@@ -156,6 +159,7 @@ class Server:
         self._adverts[frame.sender] = data, advert
 
     def _take_boxes(self, frame: Frame, _: bytes) -> None:
+        """Keep a party's sealed shares, one for each of its neighbours."""
         boxes = messages.decode_boxes(frame.payload)
         allowed = set(self._terms.neighbours[frame.sender]) & set(self._alive[Phase.ADVERTISE])
         messages.require(
@@ -164,16 +168,19 @@ class Server:
         self._boxes[frame.sender] = boxes
 
     def _take_masked(self, frame: Frame, _: bytes) -> None:
+        """Add a party's masked vector to the total."""
         vector = messages.decode_vector(frame.payload, self._terms.length, self._terms.bits)
         np.add(self._total, vector, out=self._total)
 
     def _take_consent(self, frame: Frame, data: bytes) -> None:
+        """Keep a party's signature of the list of survivors."""
         listed = survivors_digest(self._terms.session, sorted(self._alive[Phase.MASK]))
         if frame.payload != listed:
             raise errors.InconsistentSurvivorsError(f"party {frame.sender} signed another list of survivors")
         self._consents.append(data)
 
     def _take_reveal(self, frame: Frame, _: bytes) -> None:
+        """Keep the shares that a party reveals."""
         mask_shares, seed_shares = messages.decode_reveal(frame.payload)
         held = {*self._terms.neighbours[frame.sender], frame.sender} & set(self._alive[Phase.SHARE])
         survivors = set(self._alive[Phase.MASK])
@@ -186,28 +193,35 @@ class Server:
                 collected.setdefault(party, {})[frame.sender + 1] = share
 
     def _roster(self, alive: list[int]) -> dict[int, bytes]:
+        """The messages with the public keys of each party's neighbours, by party."""
+
         def of(party: int) -> bytes:
             known = [self._adverts[j][0] for j in self._terms.neighbours[party] if j in self._adverts]
-            return self._send(Kind.ROSTER, party, messages.encode_blobs(known))
+            return self._send(MessageKind.ROSTER, party, messages.encode_blobs(known))
 
         return {party: of(party) for party in alive}
 
     def _delivery(self, alive: list[int]) -> dict[int, bytes]:
+        """The messages with the boxes sealed for each party, by party."""
+
         def of(party: int) -> bytes:
             boxes = {j: self._boxes[j][party] for j in self._terms.neighbours[party] if j in self._boxes}
-            return self._send(Kind.DELIVERY, party, messages.encode_boxes(boxes))
+            return self._send(MessageKind.DELIVERY, party, messages.encode_boxes(boxes))
 
         return {party: of(party) for party in alive}
 
     def _survivors(self, alive: list[int]) -> dict[int, bytes]:
+        """The messages with the list of those whose vectors are in the total, by party."""
         payload = messages.encode_parties(alive)
-        return {party: self._send(Kind.SURVIVORS, party, payload) for party in alive}
+        return {party: self._send(MessageKind.SURVIVORS, party, payload) for party in alive}
 
     def _collected(self, alive: list[int]) -> dict[int, bytes]:
+        """The messages with enough consents of others, by party."""
         payload = messages.encode_blobs(self._consents[: self._terms.threshold])
-        return {party: self._send(Kind.CONSENTS, party, payload) for party in alive}
+        return {party: self._send(MessageKind.CONSENTS, party, payload) for party in alive}
 
-    def _send(self, kind: Kind, party: int, payload: bytes) -> bytes:
+    def _send(self, kind: MessageKind, party: int, payload: bytes) -> bytes:
+        """A signed message of the server to ``party`` as bytes."""
         return seal_frame(Frame(kind, self._terms.session, SERVER, party, payload), self._identity)
 
     def _unmask(self) -> None:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from sfumato.secure_aggregation.client import Client
 from sfumato.secure_aggregation.masks import RingVector
-from sfumato.secure_aggregation.server import Phase, Server
+from sfumato.secure_aggregation.server import AggregationServer, Phase
 from sfumato.secure_aggregation.terms import SessionTerms
 from sfumato.wire.errors import TransportError
 from sfumato.wire.keys import Entropy, Identity
@@ -24,7 +24,7 @@ Wire: TypeAlias = Callable[[Phase, int, bool, bytes], Sequence[bytes]]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SessionOutcome:
     """What a session came to.
 
     Attributes:
@@ -47,7 +47,7 @@ class Outcome:
 
 
 def untouched(_phase: Phase, _party: int, _upwards: bool, data: bytes) -> Sequence[bytes]:
-    """A wire that delivers everything once."""
+    """A wire that delivers every message once, as it is."""
     return [data]
 
 
@@ -60,7 +60,7 @@ def aggregate(
     drop: Mapping[Phase, Collection[int]] | None = None,
     entropy: Callable[[int], Entropy] = lambda _: os.urandom,
     wire: Wire = untouched,
-) -> Outcome:
+) -> SessionOutcome:
     """Run a session from the first message to the sum.
 
     Args:
@@ -98,11 +98,11 @@ class _Run:
         parties = terms.parties
         self._up, self._down, self._spent = [0] * parties, [0] * parties, [0.0] * parties
         started = time.perf_counter()
-        self._server = Server(terms, server_identity)
+        self._server = AggregationServer(terms, server_identity)
         self._server_seconds = time.perf_counter() - started
 
-    def to_the_end(self, drop: Mapping[Phase, Collection[int]]) -> Outcome:
-        """Phase after phase, with who falls silent before each."""
+    def to_the_end(self, drop: Mapping[Phase, Collection[int]]) -> SessionOutcome:
+        """The outcome of all phases; ``drop`` says who falls silent before each."""
         silent: set[int] = set()
         inbox: Mapping[int, bytes] = dict.fromkeys(range(self._terms.parties), b"")
         while self._server.phase is not Phase.DONE:
@@ -121,7 +121,7 @@ class _Run:
             inbox = self._server.close()
             self._server_seconds += time.perf_counter() - started
         total, survivors = self._server.result
-        return Outcome(
+        return SessionOutcome(
             total,
             survivors,
             tuple(self._rejected),
@@ -144,6 +144,7 @@ class _Run:
         return found
 
     def _answer(self, phase: Phase, party: int, data: bytes) -> bytes:
+        """The answer of ``party`` to the server's message of a phase."""
         if phase is Phase.ADVERTISE:
             client = Client(party, self._terms, self._identities[party], self._entropy(party))
             self._clients[party] = client
@@ -156,6 +157,7 @@ class _Run:
         return client.consent(data) if phase is Phase.CONSENT else client.unmask(data)
 
     def _send(self, phase: Phase, party: int, reply: bytes) -> None:
+        """Put a party's reply on the wire to the server, and count its bytes and time."""
         self._up[party] += len(reply)
         for data in self._wire(phase, party, True, reply):
             started = time.perf_counter()

@@ -34,7 +34,7 @@ def draw_coefficients(secret: bytes, threshold: int, entropy: Entropy) -> list[i
     ]
 
 
-def evaluate(coefficients: Sequence[int], points: Iterable[int]) -> dict[int, int]:
+def polynomial_values(coefficients: Sequence[int], points: Iterable[int]) -> dict[int, int]:
     """The polynomial at each point."""
     backwards = coefficients[::-1]
     values = {}
@@ -63,7 +63,7 @@ def split(secret: bytes, threshold: int, points: Iterable[int], entropy: Entropy
         raise ValueError("points: must be distinct and not 0")
     if len(chosen) < threshold:
         raise ValueError(f"points: got {len(chosen)}; must be at least the threshold, {threshold}")
-    return evaluate(draw_coefficients(secret, threshold, entropy), chosen)
+    return polynomial_values(draw_coefficients(secret, threshold, entropy), chosen)
 
 
 def rebuild(shares: Mapping[int, int], threshold: int) -> bytes | None:

@@ -93,12 +93,12 @@ class SessionTerms:
 
     @property
     def parties(self) -> int:
-        """How many are enrolled."""
+        """The number of parties that are enrolled."""
         return len(self.public_keys)
 
     @cached_property
     def neighbours(self) -> list[tuple[int, ...]]:
-        """Each party's neighbours."""
+        """The neighbours of each party in the graph."""
         return graph.neighbours(self.parties, self.degree, self.graph_seed)
 
     @cached_property

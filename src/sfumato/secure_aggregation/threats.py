@@ -95,6 +95,7 @@ def require_guarantee(
 def _require_against_malicious(
     parties: int, threshold: int, degree: int, share_threshold: int, colluders: int
 ) -> None:
+    """Refuse terms that do not protect from a malicious server; see `require_guarantee`."""
     if degree != parties - 1:
         raise UnsafeTermsError(
             f"degree: got {degree}; a malicious server needs the complete graph, {parties - 1}: it would cut"

@@ -21,11 +21,11 @@ from sfumato.schedule.local_steps import learning_rate
 from sfumato.schedule.rows.watch import watched_coalitions
 from sfumato.simulation import checkpoint as checkpoints
 from sfumato.simulation.checkpoint import Checkpoint
-from sfumato.spec.diff import changes, first_difference
+from sfumato.spec.diff import changed_values, first_difference
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
 from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource
-from sfumato.spec.topology import Tree as WrittenTree
+from sfumato.spec.topology import TreeTopology
 from sfumato.user_text import parse_yaml
 
 LOG = logging.getLogger("sfumato")
@@ -134,7 +134,7 @@ def _only_adds_sources(before: Spec, now: Spec) -> bool:
 def _with_drawn_moves_until(spec: Spec, last: int) -> Spec:
     """``spec`` with the moves of the rounds up to ``last``, where they were drawn round by round."""
     topology = spec.topology
-    moves = topology.moves if isinstance(topology, WrittenTree) else None
+    moves = topology.moves if isinstance(topology, TreeTopology) else None
     if moves is None or moves.drawn_at is None:
         return spec
     drawn = moves.model_copy(update={"trace": tuple(move for move in moves.trace or () if move[0] <= last)})
@@ -146,7 +146,9 @@ def _refuse_another_run(before: Spec, now: Spec, done: int, out: Path) -> None:
     common = min(before.training.rounds, now.training.rounds)
     before, now = _with_drawn_moves_until(before, common), _with_drawn_moves_until(now, common)
     sized = "privacy.noise.sources"  # follows from other keys, so another difference is the better reason
-    for key, (old, new) in sorted(changes(before, now).items(), key=lambda one: (one[0] == sized, one[0])):
+    for key, (old, new) in sorted(
+        changed_values(before, now).items(), key=lambda one: (one[0] == sized, one[0])
+    ):
         if key.startswith(_MAY_CHANGE) or (key == sized and _only_adds_sources(before, now)):
             continue
         where, old, new = first_difference(key, old, new)

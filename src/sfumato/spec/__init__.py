@@ -12,7 +12,6 @@ imported.
     renamed_keys         other and former names of keys
     base                 what every section shares; kinds of numbers, some differ between edges or groups
     refusals             the form of refusals that stand in tables, and the search for the first that applies
-    refusals             the form of refusals that stand in tables, and the search for the first that applies
     limits               the most that a spec may ask for
     names                names of levels and sites
     used_keys            which keys have an effect where; what has none is refused

@@ -28,7 +28,7 @@ TAG = "="
 
 
 def refuse(key: str, value: object, allowed: str) -> PydanticCustomError:
-    """The error a check raises; ``key`` is relative to the section checked, empty for the section itself."""
+    """The validation error to raise for ``key``, relative to the section; empty for the section."""
     return PydanticCustomError("refused", "{allowed}", {"key": key, "value": value, "allowed": allowed})
 
 
@@ -41,13 +41,13 @@ def refuse_all(problems: Sequence[Refused]) -> PydanticCustomError:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that ``word`` may have been meant to be."""
+    """The word of ``known`` that ``word`` may be a misspelling of; ``None`` where none is near."""
     near = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
     return near[0] if near else None
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """`` (did you mean 'x'?)``, or nothing where no known word is near."""
+    """The hint `` (did you mean 'x'?)`` with the nearest known word; empty where none is near."""
     near = nearest(word, known)
     return "" if near is None else f" (did you mean {near!r}?)"
 
@@ -73,6 +73,7 @@ class Section(BaseModel):
 
     @model_validator(mode="after")
     def _nothing_is_refused(self) -> Self:
+        """Raise what the first row of `refusals` that applies refuses; the section itself otherwise."""
         if type(self).refusals is Section.refusals:
             return self
         if (refused := first_refused(self.refusals())) is not None:
@@ -82,6 +83,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _only_known_keys(cls, value: Any) -> Any:
+        """A section as a mapping of its own keys only; a text is taken as its ``kind``."""
         keys = cls.keys()
         if isinstance(value, str) and "kind" in keys:
             return {"kind": value}
@@ -140,7 +142,7 @@ class GroupwiseSection(Section):
         return section | {one: largest if scalar is None or scalar is listed else scalar}
 
     def refusals(self) -> Refusals:
-        """A number that contradicts its list."""
+        """The table of refusals: a number that contradicts its list."""
         one, many = self.number_and_list
         number, listed = getattr(self, one), getattr(self, many)
         if listed is not None:
@@ -185,14 +187,14 @@ def _percent_hint(value: Any, holds: Callable[[float], bool], *, whole: bool) ->
 
 
 def in_range(least: float, most: float, *, or_zero: bool = False) -> BeforeValidator:
-    """A check that a number is from ``least`` to ``most``; or 0 besides."""
+    """A validator that a number is from ``least`` to ``most``; ``or_zero`` lets 0 pass as well."""
     zero = "0, or " if or_zero else ""
     allowed = f"must be {zero}a number from {least:.10g} to {most:.10g}"
     return _number_check(allowed, lambda x: least <= x <= most or (or_zero and x == 0), whole=False)
 
 
 def count_limit(most: int, why: str = "", *, least: int = 1, instead: str = "") -> BeforeValidator:
-    """A check that a number is whole, from ``least`` to ``most``.
+    """A validator that a number is whole, from ``least`` to ``most``.
 
     Args:
         most: that is allowed.
@@ -221,6 +223,7 @@ Count = Annotated[int, Field(ge=1, le=MAX_NUMBER), count_limit(MAX_NUMBER)]
 
 
 def _all_or_one(value: Any) -> str:
+    """The tag of the member of a union that ``value`` fits: all, or one."""
     return TAG + ("all" if value == "all" else "one")
 
 
@@ -237,7 +240,7 @@ CountOrAll = Annotated[
 
 
 def one_or_list() -> Discriminator:
-    """Tells a union of ``Tag("=one")`` and ``Tag("=list")`` apart."""
+    """A discriminator between the members ``Tag("=one")`` and ``Tag("=list")`` of a union."""
     return Discriminator(lambda value: TAG + ("list" if isinstance(value, list | tuple) else "one"))
 
 
@@ -290,14 +293,14 @@ BY_TRUST = frozenset({"trusted", "untrusted"})
 
 
 def numbers_in(value: WrittenPerEdge) -> tuple[int, ...]:
-    """All numbers that ``value`` holds."""
+    """The numbers in ``value``: itself, or those that it lists or maps to."""
     if isinstance(value, int):
         return (value,)
     return tuple(value.values() if isinstance(value, Mapping) else value)
 
 
 def by_kind(*kinds: str, default: str | None = None, **by_key: str) -> Discriminator:
-    """Tells sections of several kinds apart: by ``kind`` where it is written, else by a tell-tale key.
+    """A discriminator between kinds of a section: by ``kind`` where written, else by a telling key.
 
     Args:
         kinds: every kind there is.

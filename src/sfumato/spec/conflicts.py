@@ -30,7 +30,7 @@ from sfumato.spec.base import closest
 from sfumato.spec.model import LOSSES, METRICS
 from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoiseByTarget, NoNoise
 from sfumato.spec.refusals import Refusals
-from sfumato.spec.topology import Star, Tree
+from sfumato.spec.topology import StarTopology, TreeTopology
 from sfumato.spec.training import FixedParticipation
 
 if TYPE_CHECKING:  # the document imports this module
@@ -40,19 +40,20 @@ if TYPE_CHECKING:  # the document imports this module
 
 
 def protocol_refusals(spec: Spec) -> Refusals:
-    """Topologies that the protocol does not run on; all other tables are about those that it does run on."""
+    """Refusal of a topology that the protocol does not run on; all other tables come after it."""
     kind, wanted = spec.topology.kind, topologies_of(spec.protocol)
     yield (kind not in wanted, "topology.kind", kind,
            f"must be {' or '.join(wanted)} with protocol {spec.protocol}")
 
 
 def _noise_without_clip(spec: Spec) -> Refusals:
+    """Refusal of noise without a clip, which nothing bounds the messages for."""
     yield (spec.privacy.noise.kind != "none" and spec.privacy.clip is None, "privacy.clip", None,
            "is required: noise needs a clip, {kind: update, step or example, norm: a number above 0}")
 
 
 def _example_level(spec: Spec) -> Refusals:
-    """Poisson mini-batches, clips of examples and noise at steps: what guarantees of records rest on."""
+    """Refusals on Poisson mini-batches, clips of examples and noise at steps, for guarantees of records."""
     training, clip, noise = spec.training, spec.privacy.clip, spec.privacy.requested_noise
     if training.batches == "poisson":
         yield (training.local_epochs is not None, "training.batches", "poisson",
@@ -93,7 +94,7 @@ def _example_level(spec: Spec) -> Refusals:
 
 
 def _local_optimizer(spec: Spec) -> Refusals:
-    """Adam and weight decay where the account rests on plain steps."""
+    """Refusals of Adam and weight decay where the account rests on plain steps."""
     training, privacy = spec.training, spec.privacy
     adam, decay = training.optimizer.kind == "adam", training.weight_decay
     if not (adam or decay):
@@ -123,7 +124,7 @@ def _local_optimizer(spec: Spec) -> Refusals:
 
 
 def _reasons_for_plain_steps(spec: Spec) -> Iterator[tuple[bool, str]]:
-    """Why local steps must be plain, whatever else they would be."""
+    """Pairs of a condition and the reason why local steps must be plain SGD where it holds."""
     sums_securely = "secure-aggregation" in spec.transport.values() and family_of(spec) is TREE
     yield (spec.privacy.clips_examples and sums_securely,
            "under secure aggregation messages are bounded by their gradients; use privacy.clip.kind: update")
@@ -132,7 +133,7 @@ def _reasons_for_plain_steps(spec: Spec) -> Iterator[tuple[bool, str]]:
 
 
 def _settings_of_trees(spec: Spec) -> Refusals:
-    """Weights, layers' norms, placement and elections go with trees, where their rules are derived."""
+    """Refusals of weights, norms of layers, placement and elections where they are not derived."""
     training, clip, protocol = spec.training, spec.privacy.clip, spec.protocol
     yield (training.denominator.kind != "fixed" and protocol != "hdp", "training.denominator",
            training.denominator.kind, "goes with protocol: hdp only")
@@ -154,13 +155,14 @@ def _settings_of_trees(spec: Spec) -> Refusals:
            "must be uniform with dp-fedavg, which shares noise out")
     yield (placement and protocol == "hfl-dp", "privacy.noise.placement", None,
            "must be left out: every device adds its own noise")
-    yield (placement and not isinstance(spec.topology, Tree), "privacy.noise.placement", None,
+    yield (placement and not isinstance(spec.topology, TreeTopology), "privacy.noise.placement", None,
            "goes with topology.kind: tree: it is by zone")
     yield (elects and training.global_update == "resend", "topology.supernodes", "elected",
            "goes with training.global_update: increment")
 
 
 def _faults(spec: Spec) -> Refusals:
+    """Refusals on the section ``faults``: what goes with the air, groups and elections."""
     if spec.faults is None:
         return
     rate, threshold = spec.faults.supernode_failure_rate, spec.faults.survival_threshold
@@ -175,7 +177,7 @@ def _faults(spec: Spec) -> Refusals:
 
 
 def _neighbours(spec: Spec) -> Refusals:
-    """A device can be missing unnoticed only where its participation is drawn and hidden."""
+    """Refusals of ``neighbours: remove`` where it would be seen that a device is missing."""
     participation = spec.training.participation.kind
     if spec.privacy.neighbours == "remove":
         yield (participation != "poisson", "privacy.neighbours", "remove",
@@ -186,6 +188,7 @@ def _neighbours(spec: Spec) -> Refusals:
 
 
 def _data(spec: Spec) -> Refusals:
+    """Refusals on ``data.examples_per_device``, which synthetic data need and others do not take."""
     examples, is_synthetic = spec.data.examples_per_device, spec.data.source == "synthetic"
     yield (is_synthetic and examples is None, "data.examples_per_device", None,
            "is required with source: synthetic")
@@ -194,6 +197,7 @@ def _data(spec: Spec) -> Refusals:
 
 
 def _radio(spec: Spec) -> Refusals:
+    """Refusals of control and the air where no radio is described."""
     if not spec.counts_radio:
         for needs, what in ((spec.control is not None, "control"), (spec.sends_over_the_air, "the air")):
             yield (needs, "radio", "none",
@@ -201,7 +205,7 @@ def _radio(spec: Spec) -> Refusals:
 
 
 def _task(spec: Spec) -> Refusals:
-    """What goes with the task; without classes nothing can be divided by label."""
+    """Refusals of losses, metrics and partitions that do not go with the task."""
     data, task, loss, labels = spec.data, spec.data.task, spec.training.loss, spec.data.label_column
     known = LOSSES[task]
     if loss is not None and loss not in known and (":" not in loss or loss.startswith(":")):
@@ -233,10 +237,11 @@ def _task(spec: Spec) -> Refusals:
 
 
 def _topology(spec: Spec) -> Refusals:
+    """Refusals of lists, periods and trust that do not fit the topology."""
     topology, trust, training = spec.topology, spec.trust, spec.training
-    yield (trust.from_ is not None and not isinstance(topology, Tree), "trust.from", None,
+    yield (trust.from_ is not None and not isinstance(topology, TreeTopology), "trust.from", None,
            "goes with topology.kind: tree, with edges under the cloud")
-    if not isinstance(topology, Star | Tree):
+    if not isinstance(topology, StarTopology | TreeTopology):
         return
     for key, listed in (
         ("privacy.clip.norm", spec.privacy.clip and spec.privacy.clip.norms),
@@ -245,7 +250,7 @@ def _topology(spec: Spec) -> Refusals:
     ):
         yield (listed is not None, key, list(listed or ()),
                "must be one number: lists go with topology.kind: groups")
-    if isinstance(topology, Star):
+    if isinstance(topology, StarTopology):
         for key in ("edge_every", "aggregate_every"):
             period = getattr(training, key)
             yield period is not None, f"training.{key}", period, "must be left out: a star has no edges"
@@ -263,10 +268,10 @@ def _topology(spec: Spec) -> Refusals:
     yield from _too_many_participants(spec, topology)
 
 
-def _too_many_participants(spec: Spec, topology: Star | Tree) -> Refusals:
-    """More devices than the smallest part has, as far as the spec tells."""
+def _too_many_participants(spec: Spec, topology: StarTopology | TreeTopology) -> Refusals:
+    """Refusals of more participants than the smallest edge has devices, as far as the spec tells."""
     participation = spec.training.participation
-    if isinstance(topology, Star):
+    if isinstance(topology, StarTopology):
         fewest, where = topology.devices, "the star"
     elif topology.levels is not None:
         fewest, where = topology.levels[-1], "an edge"

@@ -19,6 +19,7 @@ class NoisedEstimates(Section):
 
 
 def _name_or_section(value: object) -> str:
+    """The tag of what ``control.estimates`` says: a name or a section."""
     return TAG + ("noised" if isinstance(value, dict | Section) else "name")
 
 
@@ -76,7 +77,7 @@ class Control(Section):
     )
 
     def refusals(self) -> Refusals:
-        """Nothing to choose by, or estimates of what is known."""
+        """The table of refusals: weights that leave nothing to choose by, and estimates of what is known."""
         allowed = (
             "must have energy, delay or optimality_gap_weight above 0: with weights of 0 all settings of a "
             "round are alike, and there is nothing to choose by"

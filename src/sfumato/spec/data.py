@@ -169,13 +169,14 @@ class Data(Section):
     @field_validator("scale")
     @classmethod
     def _low_before_high(cls, scale: dict[str, Bounds] | None) -> dict[str, Bounds] | None:
+        """The bounds of ``scale``, refused where the low one is not below the high one."""
         for column, (low, high) in (scale or {}).items():
             if low >= high:
                 raise refuse(column, [low, high], "must be [low, high], the lower number first")
         return scale
 
     def refusals(self) -> Refusals:
-        """More than one test set."""
+        """The table of refusals: more than one source of a test set."""
         values = {key: getattr(self, key) for key in ("test_fraction", "test_file", "test_column")}
         first, *others = [key for key, value in values.items() if value is not None] or [""]
         for key in others:

@@ -8,8 +8,8 @@ from typing import Any
 from sfumato.spec.document import Spec
 
 
-def changes(before: Spec, now: Spec) -> dict[str, tuple[Any, Any]]:
-    """Dotted keys in which two specs differ, ascending, with both values; ``None`` where there is none."""
+def changed_values(before: Spec, now: Spec) -> dict[str, tuple[Any, Any]]:
+    """Dotted keys in which two specs differ, ascending, with both values; ``None`` where one is missing."""
     old, new = (_flat(spec.model_dump(mode="json", by_alias=True)) for spec in (before, now))
     return {
         key: (old.get(key), new.get(key))
@@ -18,7 +18,7 @@ def changes(before: Spec, now: Spec) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def differing(documents: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
+def differing_values(documents: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
     """Dotted keys in which documents differ, with the value in each; ``None`` where there is none."""
     flat = [_flat(document) for document in documents]
     keys = dict.fromkeys(key for one in flat for key in one)

@@ -35,7 +35,7 @@ from sfumato.spec.privacy import Privacy
 from sfumato.spec.radio import NoRadio, Radio
 from sfumato.spec.refusals import Refused, first_refused
 from sfumato.spec.renamed_keys import with_new_keys
-from sfumato.spec.topology import Topology, Tree, Trust
+from sfumato.spec.topology import Topology, TreeTopology, Trust
 from sfumato.spec.training import Training
 from sfumato.spec.transport import Air, Compression, Hop
 from sfumato.spec.used_keys import AIR_PROTOCOLS, unused_keys
@@ -82,6 +82,7 @@ SPEC_HASH = "spec"
 
 
 def _folder_name(name: str) -> str:
+    """``name``, refused where it cannot be the name of a folder."""
     if len(name) > MAX_NAME or re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name) is None:
         raise refuse(
             "", name, f"must be at most {MAX_NAME} letters, digits and . _ + -, the first a letter or digit"
@@ -96,6 +97,7 @@ class Spec(Section):
         return f"<Spec {self.name}: {self.protocol}, {self.topology.kind}, seed {self.seed}>"
 
     def _repr_html_(self) -> str:
+        """The spec as YAML in HTML, for notebooks."""
         from sfumato.spec.load import dump_spec  # which needs this module
 
         return preformatted(self.name, dump_spec(self))
@@ -133,7 +135,7 @@ class Spec(Section):
     @model_validator(mode="before")
     @classmethod
     def _with_new_keys(cls, document: Any) -> Any:
-        """Other names of keys are read here as `load_spec` reads them (docs/spec.md)."""
+        """The document with other names of keys replaced, as `load_spec` reads them (docs/spec.md)."""
         if not isinstance(document, dict):
             return document
         document = {
@@ -147,13 +149,14 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _sections_fit(self) -> Spec:
+        """Raise one error for all `misfits`; the spec itself otherwise."""
         found = list(self.misfits())
         if found:
             raise refuse(*found[0]) if len(found) == 1 else refuse_all(found)
         return self
 
     def misfits(self, *, unless: tuple[type[Exception], ...] = ()) -> Iterator[Refused]:
-        """What does not fit, one refusal of every table that has one; ``unless`` it raises one of these."""
+        """Refusals of sections that do not fit each other: of every table the first that applies."""
         for table in (protocol_refusals, *TABLES):
             with suppress(*unless):
                 if (refused := first_refused(table(self))) is not None:
@@ -165,7 +168,7 @@ class Spec(Section):
 
     @property
     def is_of_a_run(self) -> bool:
-        """Whether it was read from the folder of a run: it holds its own fingerprint."""
+        """Whether the spec was read from a run folder: it holds its own fingerprint."""
         return SPEC_HASH in self.hashes
 
     @property
@@ -176,11 +179,11 @@ class Spec(Section):
     @property
     def elects_supernodes(self) -> bool:
         """Whether every zone elects one of its devices as supernode."""
-        return isinstance(self.topology, Tree) and self.topology.supernodes == "elected"
+        return isinstance(self.topology, TreeTopology) and self.topology.supernodes == "elected"
 
     @property
     def sends_over_the_air(self) -> bool:
-        """Whether a hop is air."""
+        """Whether a hop of ``transport`` is air."""
         return self.protocol in AIR_PROTOCOLS or "air" in self.transport.values()
 
 
@@ -229,12 +232,13 @@ def field_of(section: type[Section], key: str) -> FieldInfo | None:
 
 
 def kind_of(section: type[Section]) -> str | None:
-    """What ``kind`` says in this section, where it says anything in particular."""
+    """The value of ``kind`` in this class of section; ``None`` where it has none of its own."""
     field = section.model_fields.get("kind")
     return None if field is None or field.is_required() else str(field.default)
 
 
 def _sections_in(annotation: Any) -> list[type[Section]]:
+    """The classes of sections in a type annotation, unions and lists included."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return [annotation]
     return [section for inner in get_args(annotation) for section in _sections_in(inner)]

@@ -23,6 +23,7 @@ class PhaseRates(Section):
 
 
 def _one_or_phases(value: Any) -> str:
+    """The tag of what a drop-out rate is written as: one number, or a section of phases."""
     return TAG + ("phases" if isinstance(value, dict | PhaseRates) else "one")
 
 
@@ -52,14 +53,14 @@ class Faults(Section):
     )
 
     def refusals(self) -> Refusals:
-        """A threshold that is no majority."""
+        """The table of refusals: a threshold of survivors that is no majority."""
         threshold = self.survival_threshold
         allowed = "must be above 1/2: two sums of one round would tell apart"
         yield threshold is not None and threshold <= 0.5, "survival_threshold", threshold, allowed
 
     @property
     def drop_rates(self) -> tuple[float, ...]:
-        """By phase, in order; a single number is that of the phase in which messages are sent."""
+        """Dropout rates by phase, in order; a single number is that of sending messages."""
         if isinstance(self.dropout_rate, PhaseRates):
             return tuple(getattr(self.dropout_rate, name) for name in PHASE_NAMES)
         return (0.0, 0.0, self.dropout_rate, 0.0, 0.0)

@@ -91,7 +91,7 @@ def builtin_text(name: str) -> str:
 
 
 def _files_beside(name: str) -> list[str]:
-    """The YAML files in the folder that the file ``name`` would be in, as paths like it."""
+    """Paths of the YAML files in the folder of the file ``name``, for a hint."""
     try:
         folder = Path(name).parent
         return [str(folder / path.name) for path in folder.iterdir() if path.suffix in (".yaml", ".yml")]
@@ -100,7 +100,7 @@ def _files_beside(name: str) -> list[str]:
 
 
 def _existing_file(source: str | os.PathLike[str]) -> Path | None:
-    """The file that ``source`` names; ``None`` leaves it to the built-in specs."""
+    """The path of the file that ``source`` names; ``None`` where it names no file that exists."""
     path = Path(source)
     try:
         if path.is_dir() and os.fspath(source) not in builtin_names():
@@ -116,7 +116,7 @@ def _existing_file(source: str | os.PathLike[str]) -> Path | None:
 def _checked_spec(
     raw: Any, file: str | None, overrides: Iterable[str], folder: Path | None = None, text: str | None = None
 ) -> Spec:
-    """The spec that ``raw`` tells; ``text`` is the file that it was read from, for line numbers."""
+    """The spec in ``raw``; ``text`` is the file that it was read from, for line numbers in errors."""
     before = f"{file}: " if file else ""
     if raw is None:
         raise SpecError(file or "spec", None, "is empty; `sfumato init` writes a spec to start from")

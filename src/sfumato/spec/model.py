@@ -51,6 +51,7 @@ class Model(Section):
     @field_validator("hidden")
     @classmethod
     def _few_layers(cls, hidden: int | tuple[int, ...]) -> int | tuple[int, ...]:
+        """The widths of hidden layers, refused where there are more than a model may have."""
         if isinstance(hidden, tuple) and len(hidden) > MAX_LAYERS:
             allowed = f"must be at most {MAX_LAYERS} layers: deeper ones cannot be trained without shortcuts"
             raise refuse("", len(hidden), allowed)
@@ -59,6 +60,7 @@ class Model(Section):
     @field_validator("kind")
     @classmethod
     def _known(cls, kind: str) -> str:
+        """``kind``, refused where it is neither a built-in model nor a factory of the user's."""
         module, colon, name = kind.rpartition(":")
         if kind in BUILT_IN_MODELS or (colon and module and name):
             return kind

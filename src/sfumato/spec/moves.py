@@ -21,7 +21,7 @@ Move = tuple[_Round, _Device, _Device]
 """From which round on (from 1), which device, under which edge."""
 
 
-class Moves(Section):
+class TopologyMoves(Section):
     """Exactly one of: ``rate``, ``trace``, ``file``. Who is where is public."""
 
     rate: Rate | None = Field(
@@ -39,7 +39,7 @@ class Moves(Section):
     )
 
     def refusals(self) -> Refusals:
-        """Other than one way to say it, or a device twice in a round."""
+        """The table of refusals: not one of rate, trace and file, or a device that moves twice in a round."""
         ways = {"rate": self.rate, "trace": self.trace, "file": self.file}
         written = [key for key, value in ways.items() if value is not None]
         found = " and ".join(written) or "none of them"

@@ -87,17 +87,19 @@ def as_site_name(name: object) -> object:
 
 
 def _party_name(name: object) -> object:
+    """The name of a worker or a group as it is; refused if `unfit_party_name` finds a fault."""
     return _refused_if_unfit(name, unfit_party_name(name))
 
 
 def _refused_if_unfit(name: object, problem: str | None) -> object:
+    """``name``, refused where there is a ``problem`` with it."""
     if problem is not None:
         raise refuse("", name, problem)
     return name
 
 
 def names_given_twice(section: Section, *keys: str) -> Refusals:
-    """Names that are twice in the lists ``keys`` of ``section``."""
+    """Refusals of names that are twice in the lists under ``keys`` of ``section``."""
     taken: set[str] = set()
     for key in keys:
         for number, name in enumerate(getattr(section, key)):

@@ -44,11 +44,12 @@ def apply(raw: dict[str, Any], overrides: Iterable[str]) -> list[str]:
 
 
 def place_of_change(key: str) -> Argument:
-    """How an error calls the change of ``key``."""
+    """The place that an error names for an override of ``key``."""
     return Argument("overrides", key=key)
 
 
 def _set_key(raw: dict[str, Any], path: list[str], value: Any, place: Argument) -> str:
+    """Set ``value`` at ``path`` in ``raw``, in place; returns the dotted key."""
     section, kinds, replaced = raw, sections_at(()), False
     for depth, key in enumerate(path[:-1], start=1):
         known = [name for kind in kinds for name in kind.keys()]  # noqa: SIM118 - a method of a model, no dict
@@ -72,7 +73,7 @@ def _set_key(raw: dict[str, Any], path: list[str], value: Any, place: Argument) 
 def _drop_keys_of_other_kinds(
     section: dict[str, Any], kinds: list[type[Section]], key: str, value: Any
 ) -> bool:
-    """Make ``section`` ready to hold ``key``, dropping what belongs to another kind; was anything dropped?"""
+    """Drop what does not go with the kind that ``key`` belongs to; returns whether anything was."""
     if kinds == [Model] and key == "kind":
         for name in {name for name, kind in KIND_OF_KEY.items() if kind != value} & set(section):
             del section[name]

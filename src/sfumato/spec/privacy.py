@@ -49,7 +49,7 @@ class AdaptiveNorm(Section):
     )
 
 
-class Clip(GroupwiseSection):
+class ClipSettings(GroupwiseSection):
     """What is clipped to ``norm``: whole messages, mini-batch gradients, or gradients of single examples."""
 
     number_and_list = "norm", "norms"
@@ -79,7 +79,7 @@ class Clip(GroupwiseSection):
             return value  # the field's own check says what is wrong
 
     def refusals(self) -> Refusals:
-        """Norms of layers, or a norm that is adapted, with what neither goes with."""
+        """The table of refusals: norms of layers, or an adapted norm, beside what neither goes with."""
         yield from super().refusals()
         adapts, layers = self.adapt is not None, self.per_layer
         allowed = "goes with kind: update: it follows the lengths of whole messages"
@@ -228,7 +228,7 @@ class Privacy(Section):
         description="whom guarantees and targets are about: a device (all its data), any one record of it, "
         "or both (then targets are met for devices)",
     )
-    clip: Clip | None = Field(default=None, description="required wherever there is noise")
+    clip: ClipSettings | None = Field(default=None, description="required wherever there is noise")
     noise: Noise = NoNoise()
     mechanism: Mechanism | None = Field(
         default=None, description="a noise mechanism of one's own; default Gaussian"

@@ -35,7 +35,7 @@ class Gain(Section):
     )
 
     def refusals(self) -> Refusals:
-        """Bounds that do not hold the mean, and what goes with another kind."""
+        """The table of refusals: bounds that do not hold the mean, and keys of another kind of fading."""
         low, mean, high = self.min, self.mean, self.max
         yield low > high, "min", low, f"must be at most max ({high})"
         is_outside = self.kind == "constant" and not low <= mean <= high
@@ -45,12 +45,12 @@ class Gain(Section):
 
     @property
     def least(self) -> float:
-        """The weakest that a channel may be."""
+        """The weakest gain that a channel may have."""
         return self.mean if self.kind == "constant" else self.min
 
     @property
     def largest(self) -> float:
-        """The strongest that a channel may be."""
+        """The strongest gain that a channel may have."""
         return self.mean if self.kind == "constant" else self.max
 
 
@@ -58,6 +58,7 @@ PFELS_GAIN = Gain(kind="exponential", mean=0.02, min=1e-4, max=0.1)
 
 
 def _ascending(bounds: tuple[float, ...]) -> tuple[float, ...]:
+    """``bounds``, refused where the first is above the second."""
     if len(bounds) != 2 or bounds[0] > bounds[1]:
         raise refuse("", list(bounds), "must be a list of two numbers, the smaller first")
     return bounds
@@ -106,7 +107,7 @@ class LinkRadio(_Links):
     broadcast_power_dbm: Decibels = Field(default=24.0, description="of an edge towards its devices")
 
     def refusals(self) -> Refusals:
-        """What goes with another fading, and a disc without room."""
+        """The table of refusals: keys of another fading, and a disc without room for devices."""
         k_factor, allowed = self.k_factor_db, "goes with fading: rician"
         yield self.fading != "rician" and k_factor is not None, "k_factor_db", k_factor, allowed
         yield self.radius_m <= REFERENCE_M, "radius_m", self.radius_m, f"must be above {REFERENCE_M:g}"
@@ -132,6 +133,7 @@ class AirRadio(_Links):
     @model_validator(mode="before")
     @classmethod
     def _with_gain_of_preset(cls, value: Any) -> Any:
+        """The section as written, with the gain of its preset where it has none."""
         if not isinstance(value, dict):
             return value
         gain = value.get("gain")
@@ -144,7 +146,7 @@ class AirRadio(_Links):
         return value
 
     def refusals(self) -> Refusals:
-        """A slot shorter than a symbol."""
+        """The table of refusals: a slot shorter than a symbol."""
         spacing, slot_s = self.spacing_hz, self.slot_s
         allowed = f"must hold a symbol of subcarriers {spacing:g} Hz apart: {1 / spacing:g} s"
         yield slot_s * spacing < 1, "slot_s", slot_s, allowed
@@ -159,10 +161,12 @@ class NoRadio(Section):
     @model_validator(mode="before")
     @classmethod
     def _by_name(cls, value: Any) -> Any:
+        """An empty section for the name ``none``; anything else as it is."""
         return {} if value == "none" else value
 
 
 def _tag_of_radio(value: Any) -> str:
+    """The tag of the kind of radio that ``value`` describes."""
     if value == "none" or isinstance(value, NoRadio):
         return TAG + "none"
     if isinstance(value, Section):

@@ -1,23 +1,16 @@
-"""The form of a refusal: when it applies, and the place, the value and what is allowed, for the message.
+"""The form of a refusal: whether it applies, and the place, the value and what is allowed, for the message.
 
-Tables of them are read from the first row to the last, and the first that applies is raised, so a row may
-rely on the rows before it. A table is a function that yields its rows for a spec or a section (`Refusals`),
-or a tuple of rows whose parts are functions (`Refusal`).
+A table of refusals is a function that yields its rows for a subject: a spec, a section, the rounds of a tree
+or a plan. It is read up to the first row that applies, so a row may rely on the rows before it. All parts of
+a row that is read are computed, also where it does not apply.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import reduce
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeAlias
 
 from sfumato.errors import SpecError
-
-Subject = TypeVar("Subject")
-
-AT_KEY: Any = object()
-"""As the value of a refusal: what the subject holds at its key, down the dots; a tuple is shown as a list."""
 
 
 class Refused(NamedTuple):
@@ -32,33 +25,9 @@ Refusals: TypeAlias = Iterator[tuple[object, str, Any, str]]
 """Rows of a table: whether each applies, and what is `Refused` then."""
 
 
-@dataclass(frozen=True)
-class Refusal(Generic[Subject]):
-    """A row of a table of refusals; its parts may be functions of the subject: a spec, a section or a plan.
-
-    Attributes:
-        applies: whether the subject is to be refused.
-        key: path of the key that is wrong.
-        value: that stands there, ``None`` to show none; `AT_KEY` looks it up.
-        allowed: what may stand there, as a short clause.
-    """
-
-    applies: Callable[[Subject], object]
-    key: str | Callable[[Subject], str]
-    value: Any
-    allowed: str | Callable[[Subject], str]
-
-    def of(self, subject: Subject) -> Refused | None:
-        """What it says of ``subject``; ``None`` where it does not apply."""
-        if not self.applies(subject):
-            return None
-        key, value, allowed = (
-            part(subject) if callable(part) else part for part in (self.key, self.value, self.allowed)
-        )
-        if value is AT_KEY:
-            value = reduce(getattr, key.split("."), subject)
-            value = list(value) if isinstance(value, tuple) else value
-        return Refused(key, value, allowed)
+def tuple_as_list(value: object) -> object:
+    """``value`` as it stands in a YAML file: a tuple as a list, anything else as it is."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def first_refused(rows: Refusals) -> Refused | None:
@@ -69,12 +38,11 @@ def first_refused(rows: Refusals) -> Refused | None:
     return None
 
 
-def refuse_first(subject: Subject, rows: Iterable[Refusal[Subject]]) -> None:
-    """Raise the first refusal that applies to ``subject``.
+def refuse_first(rows: Refusals) -> None:
+    """Raise what the first row that applies refuses.
 
     Raises:
-        SpecError: one does.
+        SpecError: one applies.
     """
-    for row in rows:
-        if (refused := row.of(subject)) is not None:
-            raise SpecError(*refused)
+    if (refused := first_refused(rows)) is not None:
+        raise SpecError(*refused)

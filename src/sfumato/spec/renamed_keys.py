@@ -74,7 +74,7 @@ def with_new_keys(document: dict[str, Any], place_of: Callable[[str], ErrorPlace
 
 
 def as_written(place: str, aliases: Mapping[str, str]) -> str:
-    """``place`` of an error in the words of a document that used ``aliases`` (of `with_new_keys`)."""
+    """The ``place`` of an error in the words of a document that used ``aliases`` (of `with_new_keys`)."""
     for new, old in aliases.items():
         if place == new or place.startswith((f"{new}.", f"{new}[")):
             return old + place[len(new) :]
@@ -82,6 +82,7 @@ def as_written(place: str, aliases: Mapping[str, str]) -> str:
 
 
 def _section(document: Any, path: Iterable[str]) -> dict[str, Any] | None:
+    """The section at ``path`` of a document; ``None`` where there is none."""
     for key in path:
         document = document.get(key) if isinstance(document, dict) else None
     return document if isinstance(document, dict) else None

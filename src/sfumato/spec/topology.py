@@ -22,7 +22,7 @@ from sfumato.spec.base import (
     refuse,
 )
 from sfumato.spec.limits import MAX_AGGREGATORS, MAX_DEVICES, MAX_GROUPS, MAX_LEVELS, MAX_WORKERS
-from sfumato.spec.moves import Moves
+from sfumato.spec.moves import TopologyMoves
 from sfumato.spec.names import PartyName, as_site_name, names_given_twice, unfit_level_names
 from sfumato.spec.refusals import Refusals
 
@@ -57,13 +57,13 @@ class Zones(Section):
     )
 
     def refusals(self) -> Refusals:
-        """Members without a list, or the other way round."""
+        """The table of refusals: members without a list of zones, or a list without its kind."""
         verb = "is required" if self.members is None else "goes"
         allowed = f"{verb} with kind: list, the shares of every edge"
         yield (self.members is not None) != (self.kind == "list"), "members", self.members, allowed
 
 
-class Star(Section):
+class StarTopology(Section):
     """Devices directly under the cloud."""
 
     kind: Literal["star"] = "star"
@@ -73,7 +73,7 @@ class Star(Section):
     )
 
     def refusals(self) -> Refusals:
-        """Names that are not one of each device."""
+        """The table of refusals: names of devices that are not one for each."""
         yield from names_given_twice(self, "device_names")
         names, allowed = self.device_names, f"must be {self.devices:,}, one for each device"
         yield names and len(names) != self.devices, "device_names", f"{len(names):,} names", allowed
@@ -88,19 +88,19 @@ class Site(Section):
     sites: Annotated[tuple[Site, ...], Field(min_length=1)] | None = None
 
     def refusals(self) -> Refusals:
-        """Neither devices nor sites, or both."""
+        """The table of refusals: a site with neither devices nor sites below it, or with both."""
         allowed = "must have devices (at the last level) or sites, and not both"
         yield (self.devices is None) == (self.sites is None), "", None, allowed
 
     def with_all_below(self, place: str) -> Iterator[tuple[str, Site]]:
-        """It and every site below it, each with its place in the spec."""
+        """This site and every site below it, each with its place in the spec."""
         yield place, self
         for number, site in enumerate(self.sites or ()):
             yield from site.with_all_below(f"{place}.sites[{number}]")
 
 
 def too_many(levels: tuple[int, ...]) -> str | None:
-    """What is wrong with a tree of these fan-outs, top down, if it is too large."""
+    """A sentence on what is too large in a tree of these fan-outs, top down; ``None`` where nothing is."""
     if len(levels) - 1 > MAX_LEVELS:
         between = "levels between the cloud and the devices"
         return f"must have at most {MAX_LEVELS} {between}, not {len(levels) - 1:,}"
@@ -112,7 +112,7 @@ def too_many(levels: tuple[int, ...]) -> str | None:
 
 
 def too_large(aggregators: int, devices: int) -> str | None:
-    """What is wrong with a tree of so many nodes, if it is too large."""
+    """A sentence on what is too large in a tree of so many nodes; ``None`` where nothing is."""
     if aggregators > MAX_AGGREGATORS:
         most = f"{MAX_AGGREGATORS:,} aggregators: each is named in the resolved spec"
         return f"must make at most {most}; these make {aggregators:,}"
@@ -121,7 +121,7 @@ def too_large(aggregators: int, devices: int) -> str | None:
     return None
 
 
-class Tree(Section):
+class TreeTopology(Section):
     """Devices under edges under the cloud, or deeper.
 
     Exactly one of: ``edges`` with ``devices_per_edge`` (a number, or one for each edge); ``levels``
@@ -147,10 +147,12 @@ class Tree(Section):
     zones: Zones | None = Field(
         default=None, description="who is under an edge together; as partitioned without"
     )
-    moves: Moves | None = Field(default=None, description="devices that change their edge between rounds")
+    moves: TopologyMoves | None = Field(
+        default=None, description="devices that change their edge between rounds"
+    )
 
     def refusals(self) -> Refusals:
-        """Other than one way to say it, names that do not fit, and too many nodes."""
+        """The table of refusals: not one way to say it, unfit names, and too many nodes."""
         ways = {"edges": self.edges, "levels": self.levels, "sites": self.sites, "file": self.file}
         written = [key for key, value in ways.items() if value is not None]
         found = " and ".join(written) or "none of them"
@@ -173,6 +175,7 @@ class Tree(Section):
             yield problem, "levels", list(self.levels), problem or ""
 
     def _refusals_of_names(self) -> Refusals:
+        """Refusals of names of levels and devices that do not fit the tree."""
         wanted, names = None if self.levels is None else len(self.levels) - 1, self.level_names
         if self.sites is not None:
             yield from _sites_off_their_level(self.sites, len(names or ("edge",)), "sites")
@@ -189,7 +192,7 @@ class Tree(Section):
 
 
 def _sites_off_their_level(sites: tuple[Site, ...], below: int, place: str) -> Refusals:
-    """Sites with devices above the last of ``below`` levels, or with sites at it."""
+    """Refusals of sites with devices above the last of ``below`` levels, or with sites on it."""
     for number, site in enumerate(sites):
         here = f"{place}[{number}]"
         had, wanted = ("devices", "sites") if below > 1 else ("sites", "devices")
@@ -199,7 +202,7 @@ def _sites_off_their_level(sites: tuple[Site, ...], below: int, place: str) -> R
 
 
 def _sites_of_one_name(sites: tuple[Site, ...]) -> Refusals:
-    """A name that two sites have; and too many sites or devices."""
+    """Refusals of a name that two sites have, and of too many sites or devices."""
     named: dict[str, str] = {}
     aggregators = devices = 0
     for number, first in enumerate(sites):
@@ -227,7 +230,7 @@ class GroupChange(Section):
     )
 
 
-class Groups(Section):
+class GroupTopology(Section):
     """Overlapping groups of workers, each with a master.
 
     ``global`` (one group of all), ``clusters`` (disjoint), ``labels`` (a worker that holds label y is in
@@ -268,7 +271,7 @@ class Groups(Section):
         return "labels" in (self.structure, self.stated)
 
     def refusals(self) -> Refusals:
-        """What the structure does not go with."""
+        """The table of refusals: what the structure of the groups does not go with."""
         structure, groups, devices, file = self.structure, self.groups, self.devices, self.file
         yield from names_given_twice(self, "group_names", "worker_names")
         starts = [1, *(era.from_round for era in self.eras)]
@@ -309,7 +312,9 @@ class Groups(Section):
 
 
 Topology = Annotated[
-    Annotated[Star, Tag("=star")] | Annotated[Tree, Tag("=tree")] | Annotated[Groups, Tag("=groups")],
+    Annotated[StarTopology, Tag("=star")]
+    | Annotated[TreeTopology, Tag("=tree")]
+    | Annotated[GroupTopology, Tag("=groups")],
     by_kind(
         "star", "tree", "groups",
         edges="tree", levels="tree", sites="tree", structure="groups", devices="star",
@@ -341,6 +346,7 @@ class Trust(Section):
     @field_validator("trusted_edges", "trusted_aggregators", mode="before")
     @classmethod
     def _are_numbers(cls, value: Any) -> Any:
+        """``value``, refused where listed parties are not whole numbers."""
         for place, entry in enumerate(value if isinstance(value, list) else ()):
             if isinstance(entry, str):
                 allowed = "must be a whole number; parties are named in trust.trusted"
@@ -348,7 +354,7 @@ class Trust(Section):
         return value
 
     def refusals(self) -> Refusals:
-        """Parties that are listed twice, and what does not go with trust that changes."""
+        """The table of refusals: parties listed twice, and what does not go with trust that changes."""
         listed = {name: getattr(self, name) for name in ("trusted_edges", "trusted_aggregators", "trusted")}
         changes = self.from_ or {}
         for key, parties in (listed | {f"from.{first}": edges for first, edges in changes.items()}).items():

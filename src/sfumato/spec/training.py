@@ -117,6 +117,7 @@ RateSchedule = Annotated[
 
 
 def _number_or_schedule(value: object) -> str:
+    """The tag of what a learning rate is written as: a number, or a schedule."""
     return TAG + ("schedule" if isinstance(value, dict | Section) else "number")
 
 
@@ -282,7 +283,7 @@ class Training(Section):
         return self.optimizer.kind == "sgd" and not self.weight_decay
 
     def refusals(self) -> Refusals:
-        """Decay that turns a model round, two measures of work, and periods that do not fit."""
+        """The table of refusals: a decay that is too large, two measures of work, unfit periods."""
         rate, steps = self.learning_rate, self.local_steps
         written = (getattr(rate, name, 0.0) for name in ("initial", "final"))
         largest = max(written) if isinstance(rate, Section) else rate
@@ -312,7 +313,7 @@ class Training(Section):
 
 
 def _aggregations(steps: int, periods: tuple[int, ...]) -> int:
-    """How many local steps of a round end with an aggregation; of very many, some."""
+    """How many local steps of a round end with an aggregation; a lower bound where there are very many."""
     found = steps // min(periods)
     if found <= MAX_AGGREGATIONS and len(set(periods)) > 1:
         found = len({step for period in set(periods) for step in range(period, steps + 1, period)})

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.families import FAMILIES, family_of
 from sfumato.spec.base import Section
-from sfumato.spec.refusals import Refused
-from sfumato.spec.topology import Star, Tree
+from sfumato.spec.refusals import Refused, tuple_as_list
+from sfumato.spec.topology import StarTopology, TreeTopology
 
 if TYPE_CHECKING:
     from sfumato.spec.document import Spec
@@ -38,6 +38,7 @@ class Condition:
 
 
 def _adds_noise(spec: Spec) -> bool:
+    """Whether anybody adds noise under the protocol."""
     return spec.privacy.noise.kind != "none" and spec.protocol not in WITHOUT_NOISE
 
 
@@ -51,14 +52,15 @@ def _aggregates_often(spec: Spec) -> bool:
 def _has_one_level(spec: Spec) -> bool:
     """Whether only edges are between the devices and the cloud, as far as the spec says by itself."""
     topology = spec.topology
-    if not isinstance(topology, Tree):
+    if not isinstance(topology, TreeTopology):
         return True  # refused with a reason of its own
     names = topology.level_names or ()
     return len(names) <= 1 and len(topology.levels or ()) <= 2
 
 
 _WIRES = Condition(
-    lambda spec: isinstance(spec.topology, Tree), "goes with topology.kind: tree: only its edges have wires"
+    lambda spec: isinstance(spec.topology, TreeTopology),
+    "goes with topology.kind: tree: only its edges have wires",
 )
 _BUDGET = Condition(_adds_noise, "goes with noise: without, control has no budget to spend")
 _ADAM = Condition(lambda spec: spec.training.server.optimizer == "adam", "goes with optimizer: adam")
@@ -88,7 +90,7 @@ CONDITIONS: dict[str, Condition] = {
         lambda spec: spec.model.trained == "adapters", "goes with trained: adapters, whose rank it is"
     ),
     "privacy.clip.adapt": Condition(
-        lambda spec: isinstance(spec.topology, Star | Tree),
+        lambda spec: isinstance(spec.topology, StarTopology | TreeTopology),
         "goes with trees and stars: a group's norm would follow from models that other groups do not see",
     ),
     "privacy.mechanism": Condition(_adds_noise, "goes with noise: here nobody adds any"),
@@ -144,6 +146,7 @@ def unused_keys(spec: Spec) -> Iterator[Refused]:
 
 
 def _keys_of_other_families(spec: Spec) -> Iterator[tuple[str, Any]]:
+    """Keys that mean something to another family only, with the values that ``spec`` gives them."""
     mine = family_of(spec)
     for family in FAMILIES:
         for key in family.keys if family is not mine else ():
@@ -163,6 +166,6 @@ def _keys_that_differ_from_defaults(section: Section, place: str = "") -> Iterat
             continue
         key = f"{place}.{field.alias or name}".lstrip(".")
         is_section = isinstance(value, Section)
-        yield key, None if is_section else list(value) if isinstance(value, tuple) else value
+        yield key, None if is_section else tuple_as_list(value)
         if is_section and key not in WHOLE:
             yield from _keys_that_differ_from_defaults(value, key)

@@ -42,7 +42,7 @@ class Problem:
 
 
 def problems_of(error: ValidationError) -> list[Problem]:
-    """All that is wrong, unknown keys first: a key that is missing may be one of them.
+    """All problems in a validation error, unknown keys first: a key that is missing may be one of them.
 
     What a user reads is the first problem of every key.
     """
@@ -57,7 +57,7 @@ def problems_of(error: ValidationError) -> list[Problem]:
 
 
 def all_problems(document: dict[str, Any]) -> list[Problem]:
-    """All that is wrong with a spec; unknown keys in ``document`` are replaced, or left out."""
+    """All problems of a spec's document; unknown keys in ``document`` are replaced, or left out."""
     problems: dict[str, Problem] = {}
 
     def known() -> set[str]:
@@ -102,6 +102,7 @@ def _replace_unknown_key(document: dict[str, Any], problem: Problem) -> bool:
 
 
 def _problems_in(detail: ErrorDetails) -> list[Problem]:
+    """The problems that one detail of a validation error tells."""
     if detail["type"] != "refused_several":
         return [_problem(detail)]
     place = _dotted(detail["loc"])
@@ -139,6 +140,7 @@ _PLAIN = {
 
 
 def _problem(detail: ErrorDetails) -> Problem:
+    """The problem that one detail of a validation error tells: its place, the value, and what is allowed."""
     location, context, value = detail["loc"], detail.get("ctx", {}), detail["input"]
     place = _dotted(location)
     match detail["type"]:
@@ -171,13 +173,14 @@ def _problem(detail: ErrorDetails) -> Problem:
 
 
 def _place_of_key(place: str, key: str) -> str:
-    """``place`` with ``key`` appended: nothing, a key, or the ``[number]`` of an entry."""
+    """``place`` with ``key`` appended: a dotted name, or the ``[number]`` of an entry."""
     if not key or re.fullmatch(r"\[\d+\]", key):
         return place + key
     return join(place, key)
 
 
 def _dotted(location: Sequence[str | int]) -> str:
+    """A location of pydantic as a dotted key, tags of unions left out."""
     place = ""
     for part in location:
         if isinstance(part, int):
@@ -188,6 +191,7 @@ def _dotted(location: Sequence[str | int]) -> str:
 
 
 def _description(location: Sequence[str | int]) -> str:
+    """The description of the key at a location, from its field."""
     key = str(location[-1])
     for section in sections_at(location[:-1]):
         field = field_of(section, key)
@@ -212,7 +216,7 @@ class _PartialSpec(Spec):
 
 
 def misfits_of_right_sections(document: Mapping[str, Any]) -> list[Refused]:
-    """The misfits between the right sections of ``document``, which is not valid as a whole."""
+    """Refusals between the valid sections of ``document``, which is not valid as a whole."""
     right = _right_sections(document)
     spec = _PartialSpec.model_construct(**right)
     for name in Spec.model_fields.keys() - right.keys():
@@ -222,13 +226,14 @@ def misfits_of_right_sections(document: Mapping[str, Any]) -> list[Refused]:
 
 @cache
 def _adapter_of_section(name: str) -> TypeAdapter[Any]:
+    """The validator of the section ``name``, with the description of its field."""
     field = Spec.model_fields[name]
     described: Any = Annotated[field.annotation, field]
     return TypeAdapter(described)
 
 
 def _right_sections(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The sections, checked one by one; those that are left out have their defaults."""
+    """The valid sections of ``document``, checked one by one; those left out have their defaults."""
     right = {}
     for name, field in Spec.model_fields.items():
         if name not in document:

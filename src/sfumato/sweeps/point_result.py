@@ -9,7 +9,7 @@ from typing import Any
 
 from sfumato.accounting import account, pair_guarantee
 from sfumato.errors import RunError
-from sfumato.privacy.guarantee import Guarantee, number
+from sfumato.privacy.guarantee import Guarantee, json_number
 from sfumato.report.results.comparability import stated_radio
 from sfumato.report.results.series import Series
 from sfumato.run_folder.contents import require_files
@@ -58,7 +58,7 @@ def write_accounting(spec: Spec, folder: Path) -> None:
     for name in plan.default_watch if spec.watch is None else spec.watch:
         worst = worst_pair(plan, name, pair)
         if worst is not None:
-            epsilons[name] = number(pair(worst.unit, worst.observer).epsilon)
+            epsilons[name] = json_number(pair(worst.unit, worst.observer).epsilon)
     with adding_files(folder) as files:
         require_files(folder, (POINT_FILE, RESULT_FILE))
         files[POINT_FILE] = write_text(folder / POINT_FILE, dump_spec(spec))

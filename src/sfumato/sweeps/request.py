@@ -13,7 +13,7 @@ from sfumato.errors import SpecError
 from sfumato.network.inlining import inlined
 from sfumato.report.page.html import POINTS_FOLDER
 from sfumato.run_folder.reader import has_run_files
-from sfumato.spec.diff import changes, first_difference
+from sfumato.spec.diff import changed_values, first_difference
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
 from sfumato.spec.overrides import seeds_from
@@ -135,7 +135,7 @@ def _check_folder(folder: Path, tasks: Iterable[Task]) -> None:
         kept = task.folder / POINT_FILE
         if not os.path.isfile(kept):
             continue
-        for key, (old, new) in changes(load_spec(kept), task.spec).items():
+        for key, (old, new) in changed_values(load_spec(kept), task.spec).items():
             if key.startswith("hashes"):  # of files whose content is compared
                 continue
             where, old, new = first_difference(key, old, new)

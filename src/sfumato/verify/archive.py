@@ -8,7 +8,7 @@ import zipapp
 from pathlib import Path
 
 
-def write_archive(target: Path) -> None:
+def write_zip_application(target: Path) -> None:
     """Write this package as a zip application to ``target``, to be run where its four libraries are."""
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "sfumato" / "verify"

@@ -15,7 +15,7 @@ from sfumato.verify import read
 from sfumato.verify.examples_held import examples_held
 from sfumato.verify.facts import FACTS, Facts
 from sfumato.verify.folder import DamagedFileError, NoRunError, hash_problems, read_mapping
-from sfumato.verify.group_exposures import GroupFacts
+from sfumato.verify.group_exposures import CheckedGroups
 from sfumato.verify.json_values import BROKEN, Json, UnknownKindError, nearly_equal
 from sfumato.verify.pair_counts import pair_problems, site_of_each_device
 from sfumato.verify.rows import is_gap_checked, row_problems
@@ -25,7 +25,7 @@ FORMAT = 1
 
 
 @dataclass
-class Outcome:
+class CheckOutcome:
     """What a check found.
 
     Attributes:
@@ -43,15 +43,15 @@ class Outcome:
     unchecked: list[str] = field(default_factory=list)
 
 
-def check_run(folder: Path) -> Outcome:
-    """Check everything in a run folder.
+def check_run(folder: Path) -> CheckOutcome:
+    """The outcome of checking everything in a run folder.
 
     Raises:
         NoRunError: there is no run in the folder.
     """
     if not (folder / "spec.yaml").is_file():
         raise NoRunError(f"{folder}: is no run folder: it has no spec.yaml")
-    outcome = Outcome()
+    outcome = CheckOutcome()
     try:
         names = ("manifest.json", "spec.yaml", "privacy.json", "ledger.json")
         manifest, spec, privacy, ledger = (read_mapping(folder, name) for name in names)
@@ -74,8 +74,8 @@ def check_run(folder: Path) -> Outcome:
     return outcome
 
 
-def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome) -> Iterator[str]:
-    """Everything that does not hold in the documents of a run; counts rows and bounds in ``outcome``."""
+def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: CheckOutcome) -> Iterator[str]:
+    """Every mismatch in the documents of a run; counts rows and bounds in ``outcome``."""
     if ledger.get("kind") == "tiered":  # so versions up to 0.2 called it
         ledger = {**ledger, "kind": "tree"}
     no_rule = "ledger.json: this checker has no rule for"
@@ -88,7 +88,7 @@ def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome)
     if certificates["format"] != FORMAT:
         raise UnknownKindError(f"{no_rule} certificates of format {certificates['format']}")
     yield from spec_problems(spec, ledger)
-    if not nearly_equal(read.number(privacy["delta"]), read.number(spec["privacy"]["delta"])):
+    if not nearly_equal(read.figure(privacy["delta"]), read.figure(spec["privacy"]["delta"])):
         yield f"privacy.json: delta: {privacy['delta']}; spec.yaml gives {spec['privacy']['delta']}"
     rows, listed = privacy["guarantees"], certificates["rows"]
     if len(rows) != len(listed):
@@ -97,9 +97,9 @@ def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome)
     yield from _unit_problems(spec, privacy, facts)
     for place, (row, cert) in enumerate(zip(rows, listed, strict=False)):
         outcome.rows += 1
-        outcome.finite += sum(math.isfinite(read.number(b["epsilon"])) for b in row["bounds"].values())
+        outcome.finite += sum(math.isfinite(read.figure(b["epsilon"])) for b in row["bounds"].values())
         where = f"guarantees[{place}] ({row['unit']} towards {row['observer']})"
-        if not nearly_equal(read.number(cert["delta"]), read.number(privacy["delta"])):
+        if not nearly_equal(read.figure(cert["delta"]), read.figure(privacy["delta"])):
             yield f"{where}: δ: the certificate says {cert['delta']}; privacy.json {privacy['delta']}"
         try:
             problems = row_problems(row, cert, spec, facts, certificates["releases"])
@@ -112,9 +112,9 @@ def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: Outcome)
 
 
 def _unit_problems(spec: Json, privacy: Json, facts: Facts) -> Iterator[str]:
-    """Where rows are not about the units of the spec, or do not stand for every pair once."""
+    """Mismatches in which units the rows are about, and how many pairs they stand for."""
     rows, raw = privacy["guarantees"], privacy.get("raw_to_trusted_edge")
-    if raw is not None and isinstance(facts, GroupFacts):
+    if raw is not None and isinstance(facts, CheckedGroups):
         of = {"devices": facts.raw_workers, "of": facts.workers}
         if raw != of:
             yield f"privacy.json: raw_to_trusted_edge: {raw}; the facts give {of}"
@@ -135,7 +135,7 @@ def _unit_problems(spec: Json, privacy: Json, facts: Facts) -> Iterator[str]:
 
 
 def list_unchecked(spec: Json, privacy: Json, ledger: Json) -> list[str]:
-    """What the folder states that no certificate covers."""
+    """Names of what the folder states and no certificate covers."""
     rows = privacy["guarantees"]
     stated = {
         "claims of papers and the figures beside them": privacy.get("claims"),
@@ -185,7 +185,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
 
 
-def print_outcome(run: str, outcome: Outcome) -> int:
+def print_outcome(run: str, outcome: CheckOutcome) -> int:
     """Print every mismatch in a run, how much was checked and what was not; returns the exit status."""
     for problem in outcome.problems:
         print(f"mismatch: {problem}")

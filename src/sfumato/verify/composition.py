@@ -37,7 +37,7 @@ LIBRARY_POINTS = 1 << 32
 UNIT_ROUNDING = float(np.finfo(np.float64).eps)
 
 
-class GridLosses(NamedTuple):
+class EqualReleaseLosses(NamedTuple):
     """Of equal releases: first point of the grid, masses from there on, mass at infinity, how often."""
 
     first: int
@@ -46,7 +46,7 @@ class GridLosses(NamedTuple):
     releases: int
 
 
-def smallest_epsilon(curve: Callable[[float], float], delta: float, above: float) -> float:
+def least_epsilon_below_delta(curve: Callable[[float], float], delta: float, above: float) -> float:
     """The least ε ≥ 0 with ``curve(ε) <= delta``; ``above`` is known to be large enough."""
     if curve(0.0) <= delta:
         return 0.0
@@ -89,10 +89,10 @@ def _masses_of_release(term: Event, forward: bool, interval: float) -> tuple[int
     return masses_on_grid(curve(term, forward), curve(term, not forward), interval)
 
 
-def composed_epsilon(terms: Sequence[Event], delta: float, interval: float, forward: bool) -> float:
+def epsilon_on_grid(terms: Sequence[Event], delta: float, interval: float, forward: bool) -> float:
     """ε of a composition in one direction, with losses on a grid of this ``interval``."""
     losses = [
-        GridLosses(*_masses_of_release(replace(term, count=1), forward, interval), term.count)
+        EqualReleaseLosses(*_masses_of_release(replace(term, count=1), forward, interval), term.count)
         for term in terms
     ]
     found = epsilon_by_library(losses, delta, interval)
@@ -104,7 +104,7 @@ def _rounding(size: int, factors: int, norm: float) -> float:
     return 4 * UNIT_ROUNDING * (factors + math.log2(size)) * math.sqrt(size) * norm
 
 
-def epsilon_by_library(losses: Sequence[GridLosses], delta: float, interval: float) -> float | None:
+def epsilon_by_library(losses: Sequence[EqualReleaseLosses], delta: float, interval: float) -> float | None:
     """ε by dp_accounting's PLD; ``None`` where its rounding could change ε."""
     from dp_accounting.pld import common, pld_pmf
 
@@ -130,12 +130,12 @@ def epsilon_by_library(losses: Sequence[GridLosses], delta: float, interval: flo
     curve = composed.get_delta_for_epsilon
     if rounding >= delta or curve(above) + rounding > delta:
         return None
-    found = smallest_epsilon(lambda e: float(curve(e)) + rounding, delta, above)
+    found = least_epsilon_below_delta(lambda e: float(curve(e)) + rounding, delta, above)
     exact = found == 0 or curve(found * (1 - LIBRARY_IS_EXACT_TO)) - rounding >= delta
     return found if exact else None
 
 
-def epsilon_by_integral(losses: Sequence[GridLosses], delta: float, interval: float) -> float:
+def epsilon_by_integral(losses: Sequence[EqualReleaseLosses], delta: float, interval: float) -> float:
     """ε by the integral of moments along the line through θ, where Chernoff's bound of ε is smallest."""
     infinite = (n * math.log1p(-lost) if lost < 1 else -math.inf for _, _, lost, n in losses)
     delta += math.expm1(math.fsum(infinite))
@@ -195,13 +195,13 @@ def epsilon_by_integral(losses: Sequence[GridLosses], delta: float, interval: fl
 
 
 def _log_sum(logs: Array) -> float:
-    """Logarithm of the sum of exponentials."""
+    """The logarithm of the sum of exponentials of ``logs``."""
     top = float(logs.max())
     return top + math.log(float(np.exp(logs - top).sum()))
 
 
 def _minimum(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    """Where a function of one variable is about smallest, and its value there."""
+    """The place and the value of the minimum of a function of one variable, about."""
     found = optimize.minimize_scalar(
         function, bounds=(low, high), method="bounded", options={"xatol": 0.02, "maxiter": 40}
     )

@@ -28,7 +28,7 @@ OF_A_CHANCE, LEAST_CHANCE = 1e-8, 1e-12
 
 
 def noise_of_drawn_others(draw: Draw) -> list[tuple[Array, Array, Array]]:
-    """Noise of others who are drawn: its proportions over the releases, how much there is, and the chances.
+    """For each proportion over the releases: the noise of others who may be drawn, and its chances.
 
     Of the proportions in which devices add noise the two with the most of it count.
     """
@@ -66,7 +66,7 @@ def _law_of_drawn_variance(parts: Sequence[tuple[float, int]], rate: float) -> t
 def chances_of_larger_mu(draw: Draw, relation: str, levels: Array) -> tuple[Array, float]:
     """Chance that μ² of a round is above each of the ascending ``levels`` but finite; and that it is not."""
     moves = np.array([stated_sensitivity(r, relation) for r in draw.releases])
-    sure = np.array([read.number(r["variance"]) for r in draw.releases])
+    sure = np.array([read.figure(r["variance"]) for r in draw.releases])
     nothing = np.zeros(len(moves)), np.zeros(1), np.ones(1)
     sides = sorted([*noise_of_drawn_others(draw), nothing, nothing][:2], key=lambda side: len(side[1]))
     (one, amounts, chances), (other, more, weights) = sides
@@ -83,7 +83,7 @@ def chances_of_larger_mu(draw: Draw, relation: str, levels: Array) -> tuple[Arra
 def _levels_stated_too_rarely(
     stated: Sequence[tuple[float, float]], levels: Array, least: Array
 ) -> Iterator[tuple[float, float, float]]:
-    """Levels of μ² that the stated mixture exceeds less often than it must: the level and both chances."""
+    """Levels of μ² that the stated mixture exceeds too seldom: level, stated and least chance."""
     for level, chance in zip(levels.tolist(), least.tolist(), strict=True):
         mine = math.fsum(p for p, square in stated if square > level)
         if mine < chance * (1 - OF_A_CHANCE) - LEAST_CHANCE:
@@ -91,7 +91,7 @@ def _levels_stated_too_rarely(
 
 
 def _probability_problems(probabilities: Iterable[float]) -> Iterator[str]:
-    """Probabilities of a stated mixture that cannot be."""
+    """Mismatches in the probabilities of a stated mixture: negative ones, or a sum above 1."""
     listed = list(probabilities)
     if min(listed, default=0.0) < 0 or math.fsum(listed) > 1 + ROUNDING:
         yield "terms: scales: the probabilities are below 0 or add up to more than 1"
@@ -100,7 +100,7 @@ def _probability_problems(probabilities: Iterable[float]) -> Iterator[str]:
 def mixture_problems(
     draws: Sequence[Draw], relation: str, widened: float, terms: Sequence[Json], failure: float
 ) -> Iterator[str]:
-    """How stated mixtures over who else is drawn have more noise than these add.
+    """Mismatches where a stated mixture has more noise of drawn others than there is.
 
     Every draw has terms of its own, in order: one mixture where others add noise if they are drawn, else what
     its releases amount to. ``widened``: by how much every μ² is larger than that of the releases.
@@ -126,7 +126,7 @@ def mixture_problems(
 def _mixture_problems_of_draw(
     draw: Draw, relation: str, widened: float, terms: Sequence[Json]
 ) -> Generator[str, None, float]:
-    """How the stated mixture of a draw has more noise than there is; returns the chance of a round without.
+    """Mismatches where the mixture of one draw has too much noise; returns the chance of a round without.
 
     The stated μ² must be above every level at least as often as it is by the draws.
     """
@@ -142,14 +142,14 @@ def _mixture_problems_of_draw(
         len(terms),
     )
     if how != ("poisson", hidden, draw.count, 1) or not nearly_equal(
-        read.number(sampling.get("rate", 1.0)), rate
+        read.figure(sampling.get("rate", 1.0)), rate
     ):
         seen = "unseen" if hidden else "seen"
         yield f"terms: must be one mixture, {draw.count} times, over draws at rate {rate:.9g} that are {seen}"
     if term.get("sampling"):
         yield from distance_ratio_problems(sampling, [draw] if hidden else [], relation)
     scales = sampling.get("scales", [(1.0, 1.0)] if square else [])
-    stated = [(read.number(p), square * read.number(share) ** 2) for p, share in scales]
+    stated = [(read.figure(p), square * read.figure(share) ** 2) for p, share in scales]
     yield from _probability_problems(p for p, _ in stated)
     levels = np.unique([0.0, *(mu for _, mu in stated if math.isfinite(mu))])
     least, bare = chances_of_larger_mu(draw, relation, levels * (1 + ROUNDING) / widened)
@@ -161,7 +161,7 @@ def _mixture_problems_of_draw(
 
 
 def distance_ratio_problems(sampling: Json, hidden: Sequence[Draw], relation: str) -> Iterator[str]:
-    """How a replaced unit is stated to be nearer to a draw without it than it may be."""
+    """Mismatches where a replaced unit is stated to be nearer to a draw without it than it may be."""
     wanted, stated = distance_ratios_of_replaced(hidden, relation), stated_distance_ratios(sampling)
     least = max(wanted, default=0.0) * (1 - ROUNDING)
     if len(stated) != len(wanted) or min(stated, default=0.0) < least:
@@ -171,7 +171,7 @@ def distance_ratio_problems(sampling: Json, hidden: Sequence[Draw], relation: st
 def outcome_problems(
     draws: Sequence[Draw], chances: Sequence[float], relation: str, terms: Sequence[Json], failure: float
 ) -> Iterator[str]:
-    """How a stated mixture over a round's outcomes reveals less than these do.
+    """Mismatches where a stated mixture over a round's outcomes reveals less than these do.
 
     Outcomes in which the draw is hidden are compared among each other, and so are those in which it is seen:
     the stated μ² must be above every level at least as often as it is.
@@ -182,9 +182,9 @@ def outcome_problems(
         yield f"terms: must be one mixture over the outcomes of a round, {draws[0].count} times"
         return
     sampling: Json = term.get("sampling") or {"rate": 1.0, "hidden": False}
-    unseen, rate = read.flag(sampling.get("hidden", True)), read.number(sampling.get("rate", 1.0))
+    unseen, rate = read.flag(sampling.get("hidden", True)), read.figure(sampling.get("rate", 1.0))
     scales, seen_scales = (
-        [(read.number(p), square * read.number(share) ** 2) for p, share in sampling.get(key, ())]
+        [(read.figure(p), square * read.figure(share) ** 2) for p, share in sampling.get(key, ())]
         for key in ("scales", "seen_scales")
     )
     seen = [] if unseen else [(p * rate, mu) for p, mu in scales]

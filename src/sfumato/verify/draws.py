@@ -26,13 +26,13 @@ class Draw:
 
     @property
     def kind(self) -> str:
-        """all, poisson, fixed."""
+        """The kind of draw: all, poisson or fixed."""
         return str(self.sampling.get("kind", "all"))
 
     @property
     def rate(self) -> float:
         """Expected share of draws that choose the unit."""
-        return read.number(self.sampling.get("rate", 1.0))
+        return read.figure(self.sampling.get("rate", 1.0))
 
     @property
     def divides_by_drawn(self) -> bool:
@@ -42,7 +42,7 @@ class Draw:
     @property
     def moved_by_unit(self) -> bool:
         """Whether the unit itself moves a release."""
-        return any(read.number(r["own_sensitivity"]) > 0 for r in self.releases)
+        return any(read.figure(r["own_sensitivity"]) > 0 for r in self.releases)
 
     @property
     def amplifies(self) -> bool:
@@ -51,7 +51,7 @@ class Draw:
         return hidden and all(
             r["noise_is_draw_independent"]
             and not read.count(r.get("linking", 0))
-            and (read.number(r["propagated_sensitivity"]) == 0 or r.get("amplifies_propagated", False))
+            and (read.figure(r["propagated_sensitivity"]) == 0 or r.get("amplifies_propagated", False))
             for r in self.releases
         )
 
@@ -67,43 +67,43 @@ class Draw:
 
     def squared_mu(self, relation: str) -> float:
         """μ² of all releases of the draw together."""
-        return math.fsum(squared_mu(r, relation) for r in self.releases)
+        return math.fsum(squared_mu_of_release(r, relation) for r in self.releases)
 
 
 def read_draw(draw: Json, table: Sequence[Json]) -> Draw:
     """A draw of a certificate, with its releases from the table."""
     releases = tuple(table[read.count(i)] for i in draw["releases"])
     beside = [
-        (read.count(d["count"]), tuple(map(read.number, d["variances"]))) for d in draw.get("drawn_noise", ())
+        (read.count(d["count"]), tuple(map(read.figure, d["variances"]))) for d in draw.get("drawn_noise", ())
     ]
     if any(len(variances) != len(releases) for _, variances in beside):
         raise ValueError("drawn_noise: it does not have one variance a release")
-    ratio = read.number(draw.get("max_weight_ratio", 1.0))
+    ratio = read.figure(draw.get("max_weight_ratio", 1.0))
     return Draw(draw["sampling"], read.count(draw["count"]), releases, ratio, tuple(beside))
 
 
 def sensitivity(own: float, others: float, relation: str, divides_by_drawn: bool) -> float:
-    """How far a release moves at most: by the unit's own contribution, and by what others pass on."""
+    """The most that a release can move: by the unit's own contribution, and by what others pass on."""
     twice = relation == "replace" or (relation == "remove" and divides_by_drawn)
     return own * (2 if twice else 1) + others
 
 
 def stated_sensitivity(release: Json, relation: str) -> float:
     """`sensitivity` of a release of a certificate."""
-    own, others = read.number(release["own_sensitivity"]), read.number(release["propagated_sensitivity"])
+    own, others = read.figure(release["own_sensitivity"]), read.figure(release["propagated_sensitivity"])
     return sensitivity(own, others, relation, release.get("divides_by_drawn", False))
 
 
 def squared_ratio(moves: float, variance: float) -> float:
-    """(sensitivity / noise std)²."""
+    """The squared ratio of sensitivity to noise, from a sensitivity and a variance."""
     if moves == 0:
         return 0.0
     return moves**2 / variance if variance > 0 else math.inf
 
 
-def squared_mu(release: Json, relation: str) -> float:
+def squared_mu_of_release(release: Json, relation: str) -> float:
     """(sensitivity / noise std)² of a release of a certificate."""
-    return squared_ratio(stated_sensitivity(release, relation), read.number(release["variance"]))
+    return squared_ratio(stated_sensitivity(release, relation), read.figure(release["variance"]))
 
 
 def is_amplified(draw: Draw, relation: str) -> bool:
@@ -134,7 +134,7 @@ def terms_of_draws(draws: Sequence[Draw], relation: str) -> tuple[list[Event], f
 def terms_of_draw(draw: Draw, relation: str, hidden: bool) -> list[Event]:
     """The terms of one draw, which amplifies where it is ``hidden``."""
     if draw.kind == "all":
-        return [Event(squared_mu(r, relation), draw.count) for r in draw.releases]
+        return [Event(squared_mu_of_release(r, relation), draw.count) for r in draw.releases]
     if draw.kind not in ("poisson", "fixed"):
         raise UnknownKindError(f"draw: this checker has no rule for the kind {draw.kind!r}")
     square = draw.squared_mu(relation)
@@ -160,19 +160,22 @@ def terms_without_replacement(draws: Sequence[Draw], relation: str) -> list[Even
         ratios = (farthest, farthest if moves else heaviest)
         if relation == "replace":
             ratios = (farthest / 2, farthest / 2)
-        rate = read.number(draw.sampling["sample"]) / max(read.number(draw.sampling["population"]), 1)
+        rate = read.figure(draw.sampling["sample"]) / max(read.figure(draw.sampling["population"]), 1)
         terms.append(Event(draw.squared_mu(relation), draw.count, "fixed", min(1.0, rate), ratios))
     return terms
 
 
 def term_of_record(part: Json, releases: Sequence[Json], rate: float, relation: str) -> Event:
     """Releases that were trained on the same draws of a record, which is in a local step with that rate."""
-    square, count = math.fsum(squared_mu(r, "replace") for r in releases), read.count(part["count"])
-    moves = read.numbers(part.get("moves", ())).tolist()
+    square, count = (
+        math.fsum(squared_mu_of_release(r, "replace") for r in releases),
+        read.count(part["count"]),
+    )
+    moves = read.figures(part.get("moves", ())).tolist()
     if not moves:
-        return Event(square * read.number(part.get("largest_move", 1.0)) ** 2, count)
-    replaced = read.numbers(part.get("replaced_moves", ())).tolist()
-    participation = read.number(part.get("participation", 1.0))
+        return Event(square * read.figure(part.get("largest_move", 1.0)) ** 2, count)
+    replaced = read.figures(part.get("replaced_moves", ())).tolist()
+    participation = read.figure(part.get("participation", 1.0))
     between = replaced or moves if relation == "replace" else moves
     shared = [max(m, 0.5) if participation < 1 else m for m in moves]
     largest = max(*between, *shared)
@@ -188,10 +191,10 @@ def term_of_record(part: Json, releases: Sequence[Json], rate: float, relation: 
 
 def stated_term(term: Json) -> Event:
     """A term as the certificate states it."""
-    multiplier, count = read.number(term["multiplier"]), read.count(term.get("count", 1))
+    multiplier, count = read.figure(term["multiplier"]), read.count(term.get("count", 1))
     square = math.inf if multiplier == 0 else 0.0 if math.isinf(multiplier) else multiplier**-2
     sampling = {"kind": "all"} if term.get("sampling") is None else term["sampling"]
-    kind, rate = str(sampling.get("kind", "all")), read.number(sampling.get("rate", 1.0))
+    kind, rate = str(sampling.get("kind", "all")), read.figure(sampling.get("rate", 1.0))
     if kind == "all":
         return Event(square, count)
     if sampling.get("scales") or sampling.get("seen_scales"):
@@ -201,26 +204,26 @@ def stated_term(term: Json) -> Event:
     if ratios := stated_distance_ratios(sampling):
         return Event(square, count, "replaced", rate, ratios)
     if kind == "fixed":
-        ratios = tuple(map(read.number, sampling.get("apart", (1.0, 1.0))))
-        rate = read.number(sampling["sample"]) / read.number(sampling["population"])
+        ratios = tuple(map(read.figure, sampling.get("apart", (1.0, 1.0))))
+        rate = read.figure(sampling["sample"]) / read.figure(sampling["population"])
         return Event(square, count, kind, rate, ratios)
     if kind == "batches":
-        ways = tuple(tuple(map(read.number, way)) for way in sampling["moves"])
+        ways = tuple(tuple(map(read.figure, way)) for way in sampling["moves"])
         return Event(square, count, kind, rate, (read.flag(sampling.get("shares_a_part", False)), *ways))
     return Event(square, count, kind, rate)
 
 
 def _visible_mixture(square: float, count: int, sampling: Json) -> Event:
-    """A draw whose noise depends on who else is drawn: by the shares of the largest sensitivity over noise.
+    """The event of a draw whose noise depends on who else is drawn, from the certificate's shares.
 
     What the probabilities lack to 1, the rounds without noise, tells nothing here: it is charged as failure.
     """
     if sampling["kind"] != "poisson":
         raise UnknownKindError(f"draw: this checker has no rule for scales of the kind {sampling['kind']!r}")
-    rate, ratios = read.number(sampling.get("rate", 1.0)), stated_distance_ratios(sampling)
+    rate, ratios = read.figure(sampling.get("rate", 1.0)), stated_distance_ratios(sampling)
     used, inner = (1.0, rate) if read.flag(sampling.get("hidden", True)) else (rate, 1.0)
     scales, seen = (
-        [(read.number(p), read.number(share) ** 2) for p, share in sampling.get(key, ())]
+        [(read.figure(p), read.figure(share) ** 2) for p, share in sampling.get(key, ())]
         for key in ("scales", "seen_scales")
     )
     ways = [(used * p, share, inner, *ratios) for p, share in scales] + [(p, share, 1.0) for p, share in seen]
@@ -232,7 +235,7 @@ def stated_distance_ratios(sampling: Json) -> tuple[float, ...]:
     """How far a replaced unit is stated to be from the draw without it, in the two worlds; else nothing."""
     if sampling.get("kind") != "poisson" or not read.flag(sampling.get("shares_a_part", False)):
         return ()
-    one, other = map(read.number, sampling.get("apart", (1.0, 1.0)))
+    one, other = map(read.figure, sampling.get("apart", (1.0, 1.0)))
     return one, other
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from sfumato.verify import read
-from sfumato.verify.draws import squared_mu
+from sfumato.verify.draws import squared_mu_of_release
 from sfumato.verify.facts import CertifiedBound
 from sfumato.verify.json_values import Json, Party, UnknownKindError, chance_of_any, nearly_equal
 from sfumato.verify.loss_curves import Event
 from sfumato.verify.releases import release_problems, sampling_problems
-from sfumato.verify.tree_exposures import TreeFacts
+from sfumato.verify.tree_exposures import CheckedTree
 
 
 class ElectableZone(NamedTuple):
@@ -22,7 +22,7 @@ class ElectableZone(NamedTuple):
     node: Party
 
 
-def zone_that_may_elect(facts: TreeFacts, coalition: Sequence[Party]) -> ElectableZone | None:
+def zone_that_may_elect(facts: CheckedTree, coalition: Sequence[Party]) -> ElectableZone | None:
     """The zone that may elect a member of the coalition; ``None`` where there is none."""
     chances = facts.chances_of_office(coalition)
     if len(chances) > 1:
@@ -30,8 +30,8 @@ def zone_that_may_elect(facts: TreeFacts, coalition: Sequence[Party]) -> Electab
     return next((ElectableZone(p, ("node", facts.depth - 1, leaf)) for leaf, p in chances.items()), None)
 
 
-def election_problems(bound: CertifiedBound, facts: TreeFacts, zone: ElectableZone) -> Iterator[str]:
-    """How the certificate of an observer that may be elected differs from what the facts require.
+def election_problems(bound: CertifiedBound, facts: CheckedTree, zone: ElectableZone) -> Iterator[str]:
+    """Mismatches in the certificate of an observer that may be elected.
 
     It may state the outcomes of a round's election (``chances``), what a term of office adds (``elections``),
     or charge every round as one in office, which is what whoever is elected meets at most.
@@ -42,7 +42,7 @@ def election_problems(bound: CertifiedBound, facts: TreeFacts, zone: ElectableZo
         yield "elections: outcomes and terms of office are two ways of charging"
     elif cert.get("chances"):
         wanted = [(1 - zone.chance, coalition)] * (zone.chance < 1) + [(zone.chance, elected)]
-        stated = read.numbers(cert["chances"]).tolist()
+        stated = read.figures(cert["chances"]).tolist()
         if (len(stated), len(bound.draws)) != (len(wanted), len(wanted)):
             yield f"elections: {len(stated)} outcomes of {len(bound.draws)} draws; a round has {len(wanted)}"
             return
@@ -58,8 +58,8 @@ def election_problems(bound: CertifiedBound, facts: TreeFacts, zone: ElectableZo
         yield from plain._replace(coalition=elected).exposure_problems()
 
 
-def _term_of_office_problems(bound: CertifiedBound, facts: TreeFacts, zone: ElectableZone) -> Iterator[str]:
-    """The same of a certificate that charges rounds out of office, and what a term of office adds."""
+def _term_of_office_problems(bound: CertifiedBound, facts: CheckedTree, zone: ElectableZone) -> Iterator[str]:
+    """Mismatches in a certificate that charges rounds out of office, and what a term of office adds."""
     table, unit, coalition, rounds = (
         bound.table,
         bound.unit,
@@ -81,7 +81,7 @@ def _term_of_office_problems(bound: CertifiedBound, facts: TreeFacts, zone: Elec
         yield "drawn noise: counts for nothing beside terms of office"
     for mine, theirs in zip(stated, out_of_office, strict=True):
         yield from release_problems(mine, theirs)
-    if not nearly_equal(read.number(event["probability"]), zone.chance):
+    if not nearly_equal(read.figure(event["probability"]), zone.chance):
         yield f"elections: probability stated {event['probability']}; the facts give {zone.chance:.9g}"
     if read.count(event["rounds"]) != rounds:
         yield f"elections: {event['rounds']} rounds; there are {rounds}"
@@ -106,9 +106,9 @@ def terms_of_office(
     terms: list[Event] = []
     failure = 0.0
     for event in events:
-        chance, rounds = read.number(event["probability"]), read.count(event["rounds"])
+        chance, rounds = read.figure(event["probability"]), read.count(event["rounds"])
         more, less = (
-            math.fsum(squared_mu(table[read.count(i)], relation) for i in listed)
+            math.fsum(squared_mu_of_release(table[read.count(i)], relation) for i in listed)
             for listed in event["pairs"][0]
         )
         if math.isinf(more) and math.isfinite(less):

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 
 from sfumato.verify import read
-from sfumato.verify.composition import composed_epsilon, smallest_epsilon
+from sfumato.verify.composition import epsilon_on_grid, least_epsilon_below_delta
 from sfumato.verify.json_values import Array, Json, UnknownKindError, chance_of_any, mismatch_of
 from sfumato.verify.loss_curves import CURVES, TAIL, Event, gaussian_delta
 
@@ -38,7 +38,7 @@ def epsilon_of_mixture(squares: Array, chances: Array, lost: float, delta: float
     mus = np.sqrt(squares)
     top = float(mus.max())
     above = top * (top / 2 - float(special.ndtri(delta - lost))) if top > 0 else 0.0
-    return smallest_epsilon(
+    return least_epsilon_below_delta(
         lambda e: float(chances @ gaussian_delta(e, mus)) + lost, delta, max(above, 1e-300)
     )
 
@@ -159,7 +159,7 @@ def _epsilon_of_merged_terms(
     points = sum((_loss_range(t) / grid) * min(t.count * t.rate + 1, 64) for t in pieces)
     fine = grid / 2 if points < MOST_POINTS else grid
     directions = (True,) if all(_is_symmetric(term) for term in pieces) else (True, False)
-    return max((composed_epsilon(pieces, delta, fine, way) for way in directions if pieces), default=0.0)
+    return max((epsilon_on_grid(pieces, delta, fine, way) for way in directions if pieces), default=0.0)
 
 
 def _is_symmetric(term: Event) -> bool:
@@ -170,7 +170,7 @@ def _is_symmetric(term: Event) -> bool:
 
 
 def _with_least_noise(term: Event) -> Event:
-    """A visible mixture as if there were always least noise, unless each of its draws is told by itself."""
+    """A visible mixture with its least noise in every round, unless each of its draws is told."""
     inner = {rate for _, ratio, rate, *_ in term.detail if ratio > 0} if term.kind == "visible" else set()
     if term.kind != "visible" or term.rate == 1 or (1.0 in inner and len(inner) > 1):
         return term
@@ -179,7 +179,7 @@ def _with_least_noise(term: Event) -> Event:
 
 
 def _loss_range(term: Event) -> float:
-    """How far the losses of one release reach."""
+    """A bound on the absolute privacy loss of one release."""
     return float(term.square + 2 * TAIL * term.mu)
 
 
@@ -194,11 +194,11 @@ def merge_equal_terms(terms: Iterable[Event]) -> list[Event]:
 
 
 def epsilon_problems(cert: Json, terms: tuple[Event, ...], failure: float, delta: float) -> Iterator[str]:
-    """Where a stated ε is below the recomputed one, or further above it than rounding explains."""
-    stated, method = read.number(cert["epsilon"]), str(cert["method"])
+    """Mismatches where a stated ε is below the recomputed one, or above it by more than rounding."""
+    stated, method = read.figure(cert["epsilon"]), str(cert["method"])
     if method not in STATED_ABOVE:
         raise UnknownKindError(f"method: this checker has no rule for the kind {method!r}")
-    interval = None if cert["losses"]["interval"] is None else read.number(cert["losses"]["interval"])
+    interval = None if cert["losses"]["interval"] is None else read.figure(cert["losses"]["interval"])
     if interval is not None and not LEAST_INTERVAL <= interval <= 1:
         yield f"losses: interval: {interval} is no grid; must be from {LEAST_INTERVAL} to 1"
         return

@@ -27,7 +27,7 @@ Pool: TypeAlias = tuple[int, Array | None]
 
 
 def examples_held(spec: Json) -> tuple[Array | None, str]:
-    """How many examples every device holds; where spec.yaml does not say so, ``None`` and what does.
+    """The examples that every device holds; ``None``, and what does determine them, where the spec does not.
 
     The data set is made or tabulated, and the seed of the spec fixes every draw of the rule of partition.
     """
@@ -65,7 +65,7 @@ def pool_of_examples(data: Json, devices: int) -> Pool | None:
         total = read.count(data["examples_per_device"]) * devices
         return total, np.array([total // 10 + (label < total % 10) for label in range(10)], dtype=np.float64)
     if source == "femnist":
-        return FEMNIST - int(FEMNIST * read.number(data.get("test_fraction") or 0.1) + 0.5), None
+        return FEMNIST - int(FEMNIST * read.figure(data.get("test_fraction") or 0.1) + 0.5), None
     counts = CLASS_COUNTS.get(source)
     return None if counts is None else (sum(counts), np.array(counts, dtype=np.float64))
 
@@ -77,18 +77,18 @@ class _Partition:
         self.seed, self.floor = seed, floor
 
     def _generator(self, *address: int) -> np.random.Generator:
-        """The random draws at an address."""
+        """The generator of random draws at an address."""
         seed = np.random.SeedSequence(entropy=self.seed, spawn_key=address)
         return np.random.Generator(np.random.Philox(seed))
 
     def pools(
         self, rule: Json, pool: Pool, weights: npt.NDArray[np.int64], level: int, place: int
     ) -> list[Pool] | None:
-        """What each part holds; ``None`` where counts do not tell."""
+        """The pool that each part holds; ``None`` where counts do not tell."""
         total, counts = pool
         rng = self._generator(1, level, place, 0)
         floor = self.floor if rule.get("min_examples") is None else read.count(rule["min_examples"])
-        sigma = read.number(rule.get("size_sigma", 0.0))
+        sigma = read.figure(rule.get("size_sigma", 0.0))
         if rule["kind"] == "iid":
             if sigma == 0:
                 sizes = np.diff(np.cumsum(weights) * total // weights.sum(), prepend=0)
@@ -105,7 +105,7 @@ class _Partition:
         if rule["kind"] == "labels":
             table = self._labels(read.count(rule["labels_per_device"]), counts, weights, rng)
         else:
-            table = self._dirichlet(read.number(rule["alpha"]), counts, weights, rng)
+            table = self._dirichlet(read.figure(rule["alpha"]), counts, weights, rng)
             _fill_up_to_floors(table, floor * weights)
         return [(int(own.sum()), own.astype(np.float64)) for own in table]
 
@@ -113,7 +113,7 @@ class _Partition:
     def _labels(
         each: int, counts: Array, weights: npt.NDArray[np.int64], rng: np.random.Generator
     ) -> npt.NDArray[np.int64]:
-        """Systematic sampling of who holds a label, label by label in random order; then equal shares."""
+        """The counts of each part and label: each part holds so many labels, cut into equal shares."""
         present = rng.permutation(np.flatnonzero(counts))
         table = np.zeros((len(weights), len(counts)), np.int64)
         needed = np.full(len(weights), each, np.int64)
@@ -131,7 +131,7 @@ class _Partition:
     def _dirichlet(
         alpha: float, counts: Array, weights: npt.NDArray[np.int64], rng: np.random.Generator
     ) -> npt.NDArray[np.int64]:
-        """Shares of every label by Dirichlet's law; who has an even share of all gets no more."""
+        """The counts of each part and label by Dirichlet's law; a part with its even share gets no more."""
         table, weight = np.zeros((len(weights), len(counts)), np.int64), int(weights.sum())
         for label in rng.permutation(np.flatnonzero(counts)):
             free = np.flatnonzero(table.sum(axis=1) * weight < weights * int(counts.sum()))
@@ -141,7 +141,7 @@ class _Partition:
         return table
 
     def zones(self, zones: Json, count: int) -> npt.NDArray[np.int64] | None:
-        """Which share each device holds; ``None`` where that depends on the data."""
+        """The share that each device holds; ``None`` where that depends on the data."""
         kind = zones["kind"]
         if kind == "random":
             return self._generator(23, 0).permutation(count)
@@ -153,7 +153,7 @@ class _Partition:
 
 
 def _fill_up_to_floors(table: npt.NDArray[np.int64], floors: npt.NDArray[np.int64]) -> None:
-    """Every row gets its floor, from the largest labels of the rows with most to spare, in place."""
+    """Bring every row to its floor, from the largest labels of the rows with most to spare, in place."""
     spare = table.sum(axis=1) - floors
     if spare.sum() < 0:
         raise ValueError(f"data.partition.min_examples: {floors.sum()} examples are needed")

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from sfumato.verify.draws import Draw
-from sfumato.verify.group_exposures import GroupFacts
+from sfumato.verify.group_exposures import CheckedGroups
 from sfumato.verify.json_values import Json, Party
-from sfumato.verify.moving import MovingFacts
-from sfumato.verify.tree_exposures import TreeFacts
+from sfumato.verify.moving import CheckedMovingTree
+from sfumato.verify.tree_exposures import CheckedTree
 
-Facts: TypeAlias = TreeFacts | MovingFacts | GroupFacts
-FACTS: dict[str, type[TreeFacts] | type[MovingFacts] | type[GroupFacts]] = {
-    "tree": TreeFacts,
-    "moving": MovingFacts,
-    **dict.fromkeys(("dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"), GroupFacts),
+Facts: TypeAlias = CheckedTree | CheckedMovingTree | CheckedGroups
+FACTS: dict[str, type[CheckedTree] | type[CheckedMovingTree] | type[CheckedGroups]] = {
+    "tree": CheckedTree,
+    "moving": CheckedMovingTree,
+    **dict.fromkeys(("dp-ogl", "dp-ogl+", "dp-ogl-local", "ms-fedavg"), CheckedGroups),
 }
 """Every kind of protocol whose facts this checker can read; any other is an error."""
 
@@ -34,5 +34,5 @@ class CertifiedBound(NamedTuple):
     is_record: bool
 
     def exposure_problems(self) -> list[str]:
-        """How its exposed set differs from what the facts require."""
+        """Mismatches between the bound's exposed set and what the facts require."""
         return [*self.facts.exposure_problems(self.name, self.cert, self.draws, self.unit, self.coalition)]

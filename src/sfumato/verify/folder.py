@@ -53,7 +53,7 @@ def read_mapping(folder: Path, name: str) -> Any:
 
 
 def _without_duplicate_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """A mapping of a JSON file; a key that is there twice would mean another thing to another reader."""
+    """The mapping of a JSON file; refused where a key is there twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
         (twice, _), *_ = Counter(key for key, _ in pairs).most_common(1)
@@ -85,7 +85,7 @@ def json_hash(value: Any) -> str:
 
 
 def hash_problems(folder: Path, manifest: Json, spec: Json, documents: Mapping[str, Json]) -> Iterator[str]:
-    """Files that are not those that the manifest lists, or that name another spec."""
+    """Mismatches between files and their hashes in the manifest, or files that name another spec."""
     body = {key: value for key, value in manifest.items() if key != "sha256"}
     if json_hash(body) != manifest.get("sha256"):
         yield "manifest.json: has another SHA-256 than it says of itself"

@@ -12,16 +12,16 @@ import numpy as np
 
 from sfumato.verify import read
 from sfumato.verify.draws import Draw
-from sfumato.verify.group_structure import GroupStructure
+from sfumato.verify.group_structure import CheckedGroupStructure
 from sfumato.verify.json_values import ROUNDING, Json, Party
 from sfumato.verify.releases import MOST_COMPARED, ExpectedRelease, release_problems, sampling_problems
 
 
-class GroupFacts(GroupStructure):
+class CheckedGroups(CheckedGroupStructure):
     """Overlapping groups, and the releases that a coalition meets in them."""
 
     def charged_sums(self, unit: int, exposed: Sequence[int]) -> tuple[Counter[Any], Counter[Any]]:
-        """Sums to charge where the first releases of each group are exposed, step by step.
+        """The sums to charge where the first ``exposed`` releases of each group are exposed, counted.
 
         A hidden model holds the unit's data once the unit, or a worker that started from such a model, was in
         its group. A worker starts from its own group's model, or, at a merging step, from those of all its
@@ -92,7 +92,7 @@ class GroupFacts(GroupStructure):
         self, row: tuple[int, int, bool, int], seen: Sequence[int], coalition: Sequence[Party],
         *, composed: bool = False,
     ) -> list[tuple[ExpectedRelease, Json, int]]:  # fmt: skip
-        """What a charged sum amounts to towards the coalition: releases, their draw, and how many of each."""
+        """The releases of a charged sum towards the coalition, each with its draw and how often."""
         group, era, own, linking = row
         members = [i for kind, _, i in coalition if kind == "device"]
         size = int(self.inside[era][:, group].sum())
@@ -172,7 +172,7 @@ class GroupFacts(GroupStructure):
         self, parts: Sequence[Json], table: Sequence[Json], exposed: Sequence[int], unit: int,
         coalition: Sequence[Party], gaussian: bool,
     ) -> Iterator[str]:  # fmt: skip
-        """Whether more noise is counted behind a record's releases than there is (clipped examples)."""
+        """Mismatches where more noise is counted behind a record's releases than there is."""
         left: dict[tuple[str, str], list[tuple[float, int]]] = {}
         for row, count in self.charged_sums(unit, exposed)[0].items():
             for release, _, times in self.releases(
@@ -182,7 +182,7 @@ class GroupFacts(GroupStructure):
                 left.setdefault(key, []).append((float(release.noise.sum()), count * times))
         for (name, vector), there in left.items():
             counted = [
-                (read.number(table[read.count(i)]["variance"]), read.count(part["count"]))
+                (read.figure(table[read.count(i)]["variance"]), read.count(part["count"]))
                 for part in parts
                 for i in part["releases"]
                 if (table[read.count(i)]["name"], table[read.count(i)]["vector"]) == (name, vector)
@@ -198,7 +198,7 @@ class GroupFacts(GroupStructure):
     def exposure_problems(
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
-        """How the exposed set of a bound differs from what the facts require."""
+        """Mismatches between the exposed set of a bound and what the facts require."""
         if any(draw.drawn_noise for draw in draws):
             yield "drawn noise: counts for nothing in groups"
         exposed = read.counts(cert["exposed_releases_per_group"]).tolist()
@@ -212,7 +212,7 @@ class GroupFacts(GroupStructure):
                 yield f"exposed set: {mine} releases of group {group}; the observer receives {least}"
         stated: dict[Any, list[Draw]] = {}
         for draw in draws:
-            kinds = ((r["name"], r["vector"], read.number(r["own_sensitivity"]) > 0) for r in draw.releases)
+            kinds = ((r["name"], r["vector"], read.figure(r["own_sensitivity"]) > 0) for r in draw.releases)
             stated.setdefault(tuple(sorted(kinds)), []).append(draw)
         counts: Counter[Any] = Counter()  # equal draws of different eras count together
         alike: dict[Any, tuple[ExpectedRelease, Json]] = {}
@@ -236,7 +236,7 @@ class GroupFacts(GroupStructure):
 def _group_problems(
     key: Any, stated: Sequence[Draw], wanted: Sequence[tuple[ExpectedRelease, Json, int]]
 ) -> Iterator[str]:
-    """One kind of sum: how often it is charged, and by what; over eras, the least favourable counts."""
+    """Mismatches in how often one kind of sum is charged, and by which releases."""
     total, least = sum(draw.count for draw in stated), sum(count for *_, count in wanted)
     if total != least:
         yield f"exposed set: {key[0][0]}, {key[0][1]}: charged {total} times; must be {least}"
@@ -248,8 +248,8 @@ def _group_problems(
     def order_of_stated(draw: Draw) -> tuple[float, ...]:
         """How far others move the release, its noise, who may be drawn, how often."""
         others, variance = (draw.releases[0][key] for key in ("propagated_sensitivity", "variance"))
-        population = read.number(draw.sampling.get("population", 0))
-        return read.number(others), -read.number(variance), population, draw.count
+        population = read.figure(draw.sampling.get("population", 0))
+        return read.figure(others), -read.figure(variance), population, draw.count
 
     def order_of_wanted(one: tuple[ExpectedRelease, Json, int]) -> tuple[float, ...]:
         """The same of the facts."""

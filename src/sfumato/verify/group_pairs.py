@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.verify.group_exposures import GroupFacts
+from sfumato.verify.group_exposures import CheckedGroups
 from sfumato.verify.json_values import Party
 
 
-class GroupPairs:
+class CheckedGroupPairs:
     """Pairs of a worker and an observer in groups, by all that is charged if everything upstream is exposed,
     by how often the unit and linking workers move what the observer receives, and by trust.
 
@@ -20,7 +20,7 @@ class GroupPairs:
     refinement) does not tell apart: such pairs are charged alike.
     """
 
-    def __init__(self, facts: GroupFacts) -> None:
+    def __init__(self, facts: CheckedGroups) -> None:
         self.facts = facts
         self.first = [int(np.flatnonzero(facts.kind_of == kind)[0]) for kind in range(len(facts.sizes))]
         self._known: dict[Any, int] = {}
@@ -73,7 +73,7 @@ class GroupPairs:
         return self._charges[key]
 
     def _charge_upstream(self, unit: int, observer: Party) -> Any:
-        """What is charged if everything upstream of the observer is exposed."""
+        """A key of what is charged if everything upstream of the observer is exposed."""
         facts, found = self.facts, Counter[Any]()
         seen = facts.received_releases([observer])
         exposed = facts.releases_upstream(unit, seen)

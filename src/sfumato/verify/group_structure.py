@@ -13,7 +13,7 @@ from sfumato.verify import read
 from sfumato.verify.json_values import Json, Party, UnknownKindError, kind_and_index, require_index_below
 
 
-class GroupStructure:
+class CheckedGroupStructure:
     """Overlapping groups: who is in which group when, who receives what, and who is drawn."""
 
     def __init__(self, ledger: Json) -> None:
@@ -38,7 +38,7 @@ class GroupStructure:
         self.devices_add_noise = self._groups_with_noisy_workers(ledger["noise_added_by"])
 
     def _groups_with_noisy_workers(self, stated: Any) -> list[bool]:
-        """Of every group whether its workers add the noise: stated once for all, or for each of them."""
+        """Whether the workers of each group add the noise: stated once for all, or group by group."""
         owners = [stated] * self.groups if isinstance(stated, str) else list(stated)
         if len(owners) != self.groups or not set(owners) <= {"master", "devices"}:
             raise ValueError(f"noise_added_by: {stated!r}: must be master or devices, for every group")
@@ -65,7 +65,7 @@ class GroupStructure:
         return int(np.logical_or.reduce(raw).any(axis=1).sum())
 
     def _membership(self, groups: Sequence[Sequence[int]]) -> npt.NDArray[np.bool_]:
-        """Which worker is in which group."""
+        """Which worker is in which group, as truth values ``[groups, workers]``."""
         found = np.zeros((self.workers, self.groups), dtype=np.bool_)
         for group, members in enumerate(groups):
             found[list(members), group] = True
@@ -77,7 +77,7 @@ class GroupStructure:
         return self.workers * (self.groups + self.workers - 1)
 
     def party_named(self, name: str) -> Party:
-        """What the name of an observer stands for."""
+        """The party that the name of an observer stands for."""
         kind, index = kind_and_index(name)
         if kind not in ("device", "master"):
             raise ValueError(f"there is no party {name!r}")
@@ -85,7 +85,7 @@ class GroupStructure:
         return (kind, 0 if kind == "device" else 1, index)
 
     def era_of_step(self, step: int) -> int:
-        """Which structure holds at a step."""
+        """The index of the era that a step is in."""
         return sum(start <= step for start in self.era_starts) - 1
 
     def merges(self, step: int) -> bool:

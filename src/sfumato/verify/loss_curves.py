@@ -63,20 +63,20 @@ def _log_ratio(x: float, moves: Sequence[tuple[float, float]], rest: float) -> f
 
 
 def gaussian_curve(term: Event, forward: bool) -> LossCurve:
-    """N(μ, 1) against N(0, 1)."""
+    """The privacy curve of N(μ, 1) against N(0, 1)."""
     mu, half = term.mu, term.square / 2
     return LossCurve(lambda e: gaussian_delta(e, mu), half - TAIL * mu, half + TAIL * mu)
 
 
 def seen_draw_curve(term: Event, forward: bool) -> LossCurve:
-    """A Gaussian with probability q, else nothing; which one is seen."""
+    """The privacy curve of a Gaussian with probability q, and of nothing else; which one is seen."""
     one, q = gaussian_curve(term, forward), term.rate
     curve: Profile = lambda e: q * one.curve(e) + (1 - q) * np.maximum(-np.expm1(np.minimum(e, 0.0)), 0.0)  # noqa: E731
     return LossCurve(curve, min(0.0, one.least), max(0.0, one.most))
 
 
 def poisson_curve(term: Event, forward: bool) -> LossCurve:
-    """(1 − q) N(0, 1) + q N(μ, 1) against N(0, 1), or the other way round.
+    """The privacy curve of (1 − q) N(0, 1) + q N(μ, 1) against N(0, 1), or the other way round.
 
     With e^η = (e^ε − 1 + q)/q the first is q δ(η; μ) where e^ε > 1 − q, and 1 − e^ε below. With
     e^η = (e^−ε − 1 + q)/q the second is (1 − (1 − q) e^ε) δ(−η; μ) where e^−ε > 1 − q, and 0 above.
@@ -101,7 +101,7 @@ def poisson_curve(term: Event, forward: bool) -> LossCurve:
 
 
 def _epsilon_before_sampling(e: Array, q: float) -> Array:
-    """η with e^η = (e^ε − 1 + q)/q, also where ε is small beside q."""
+    """The η with e^η = (e^ε − 1 + q)/q, accurate also where ε is small beside q."""
     near = np.log1p(np.expm1(np.minimum(e, 1.0)) / q)
     return np.asarray(np.where(e < 1, near, e + np.log1p((q - 1) * np.exp(-e)) - math.log(q)))
 
@@ -129,7 +129,7 @@ def _delta_with_shared_part(e: Array, p: float, s: float, t: float) -> Array:
 
 
 def shared_part_curve(ways: Sequence[tuple[float, float, float, float]], forward: bool) -> LossCurve:
-    """Both worlds leave a shared part: each way with its probability, s from each other, t and t' from it.
+    """The privacy curve of two worlds that both leave a part which they share, in one of several ways.
 
     Each way goes with its part of what is shared. Below ε = 0 the curve is that of the other direction,
     mirrored.
@@ -150,7 +150,7 @@ def shared_part_curve(ways: Sequence[tuple[float, float, float, float]], forward
 
 
 def fixed_size_curve(term: Event, forward: bool) -> LossCurve:
-    """A fixed number drawn, unseen: with probability γ the unit takes the place of another device.
+    """The privacy curve of a fixed number drawn unseen: with probability γ the unit replaces another.
 
     Given all the others, A and A' are what is sent with the unit in the two worlds, and B with that device;
     or B without the unit, where each is drawn by itself and the unit is replaced.
@@ -160,7 +160,7 @@ def fixed_size_curve(term: Event, forward: bool) -> LossCurve:
 
 
 def batch_draw_curve(term: Event, forward: bool) -> LossCurve:
-    """A record drawn by its device: N(0, 1) against a mixture of N(s, 1), or both worlds leave that part."""
+    """The privacy curve of a record that its device draws into mini-batches."""
     shares, *ways = term.detail
     if shares:
         moved = [(c, s * term.mu, t * term.mu, t * term.mu) for c, s, t in ways if c > 0]
@@ -207,7 +207,7 @@ def batch_draw_curve(term: Event, forward: bool) -> LossCurve:
 
 
 def visible_mixture_curve(term: Event, forward: bool) -> LossCurve:
-    """A mixture whose outcome everybody sees: its probability, μ² ratio, and the rate of a hidden draw."""
+    """The privacy curve of a mixture whose outcome everybody sees."""
     ways = []
     for chance, ratio, rate, *ratios in term.detail:
         kind = "unsampled" if rate == 1 else "replaced" if ratios else "poisson"

@@ -21,11 +21,11 @@ from sfumato.verify.json_values import (
     require_index_below,
 )
 from sfumato.verify.releases import ExpectedRelease
-from sfumato.verify.tree_exposures import TreeFacts
-from sfumato.verify.tree_pairs import TreePairs
+from sfumato.verify.tree_exposures import CheckedTree
+from sfumato.verify.tree_pairs import CheckedTreePairs
 
 
-class MovingFacts:
+class CheckedMovingTree:
     """Edges under a cloud whose devices move, or whose trust changes: a tree for every era, in order."""
 
     def __init__(self, ledger: Json) -> None:
@@ -38,7 +38,7 @@ class MovingFacts:
         return self.eras[0].pair_count
 
     def party_named(self, name: str) -> Party:
-        """What the name of an observer stands for."""
+        """The party that the name of an observer stands for."""
         return self.eras[0].party_named(name)
 
     def is_near(self, unit: int, party: Party) -> bool:
@@ -48,7 +48,7 @@ class MovingFacts:
     def exposure_problems(
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
-        """How the exposed set of a bound differs from what the facts of every era require."""
+        """Mismatches between the exposed set of a bound and what the facts of every era require."""
         if len(draws) != len(self.eras):
             yield f"exposed set: it has {len(draws)} draws; there are {len(self.eras)} eras"
             return
@@ -62,13 +62,13 @@ class MovingFacts:
             for problem in facts.exposure_problems(bound, cert, [draw], unit, coalition, allowed):
                 yield f"{where}: {problem}"
             for stated, one in zip(draw.releases, releases, strict=False):
-                if read.number(stated["variance"]) > float(one.noise.sum()) * (1 + ROUNDING) + 1e-300:
+                if read.figure(stated["variance"]) > float(one.noise.sum()) * (1 + ROUNDING) + 1e-300:
                     least = float(one.noise.sum())
                     yield f"{where}: {one.name}: variance: {stated['variance']}; the facts leave {least:.9g}"
 
 
 def _release_key(release: ExpectedRelease) -> tuple[str, ...]:
-    """Equal for releases that a certificate lists once."""
+    """A key that is equal for releases that a certificate lists once."""
     figures = (release.own, release.others, float(release.noise.sum()))
     return (release.name, release.vector, *(f"{figure:.9g}" for figure in figures))
 
@@ -81,26 +81,26 @@ def _most_noise_by_owner(releases: Iterable[ExpectedRelease]) -> dict[tuple[str,
     return found
 
 
-class EraFacts(TreeFacts):
+class EraFacts(CheckedTree):
     """The rounds of one tree; what is charged is computed once for all observers that are placed alike."""
 
     def __init__(self, ledger: Json) -> None:
         super().__init__(ledger)
-        self.symmetry = TreePairs(self)
+        self.symmetry = CheckedTreePairs(self)
         self._charged: dict[Any, list[ExpectedRelease]] = {}
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """`TreeFacts.flow`, computed once."""
+        """The releases of `CheckedTree.flow`, computed once."""
         return self._computed_once("flow", super().flow, unit, coalition)
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """`TreeFacts.cut`, computed once."""
+        """The releases of `CheckedTree.cut`, computed once."""
         return self._computed_once("cut", super().cut, unit, coalition)
 
     def _computed_once(
         self, bound: str, charged: Callable[..., list[ExpectedRelease]], unit: int, coalition: Sequence[Party]
     ) -> list[ExpectedRelease]:
-        """What a bound charges, computed once for all pairs that a symmetry of the tree leaves alike."""
+        """The releases that a bound charges, computed once for pairs that a symmetry makes alike."""
         if len(coalition) > 1:
             return charged(unit, coalition)
         key = bound, self.leaf_of(unit), self.symmetry.key_of(unit, coalition[0])
@@ -114,7 +114,7 @@ class EraFacts(TreeFacts):
         return np.array([math.fsum(one.squared_mu(relation) for one in releases) for releases in charged])
 
 
-class MovingPairs:
+class CheckedMovingPairs:
     """Whether rows stand for all pairs of a run whose devices move, none with more than its row says.
 
     Units are alike that are under one edge in every era. Where everybody takes part, the rows about one unit
@@ -123,7 +123,7 @@ class MovingPairs:
     drawn, a row stands for pairs that no era tells apart.
     """
 
-    def __init__(self, facts: MovingFacts, relation: str) -> None:
+    def __init__(self, facts: CheckedMovingTree, relation: str) -> None:
         self.facts, self.eras, self.relation = facts, facts.eras, relation
         self.count = int(facts.eras[0].devices.sum())
         self.places = [tuple(era.leaf_of(device) for era in self.eras) for device in range(self.count)]
@@ -132,7 +132,7 @@ class MovingPairs:
         self.observers += [("device", 2, device) for device in range(self.count)]
 
     def _placed(self, unit: int, party: Party) -> str:
-        """How an observer is placed towards a unit, over all eras."""
+        """A word for the position of an observer towards a unit over all eras."""
         who, tier, _ = party
         near = "near" if self.facts.is_near(unit, party) else "elsewhere"
         return who if who == "public" or tier == 0 else f"{who} {near}"
@@ -144,7 +144,7 @@ class MovingPairs:
         return float((rounds @ squares).min())
 
     def problems(self, rows: Sequence[Json]) -> Iterator[str]:
-        """Where rows and pairs do not match."""
+        """Mismatches between the rows and the pairs that they stand for."""
         stated: dict[Any, list[tuple[Any, int]]] = {}
         drawn = self.eras[0].ledger["draw"]["kind"] != "all" or "batches" in self.eras[0].ledger
         figure_of: Callable[[int, Party], Any] = self._key_in_eras if drawn else self._squared_mu
@@ -187,7 +187,7 @@ class MovingPairs:
     def _count_problems(
         unit: int, placed: str, rows: list[tuple[Any, int]], pairs: list[tuple[Any, int]], drawn: bool
     ) -> Iterator[str]:
-        """Where rows do not stand for the pairs of a unit and observers that are placed alike."""
+        """Mismatches in how many pairs the rows about a unit and observers placed alike stand for."""
         what = f"privacy.json: stands_for: device:{unit} towards observers placed as {placed}"
         total, wanted = sum(n for _, n in rows), sum(n for _, n in pairs)
         if total != wanted:

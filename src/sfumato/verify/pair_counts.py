@@ -8,24 +8,24 @@ from typing import Any
 
 from sfumato.verify import read
 from sfumato.verify.facts import Facts
-from sfumato.verify.group_pairs import GroupPairs
+from sfumato.verify.group_pairs import CheckedGroupPairs
 from sfumato.verify.json_values import ROUNDING, Json, kind_and_index
-from sfumato.verify.moving import MovingFacts, MovingPairs
-from sfumato.verify.spec_settings import site_places
-from sfumato.verify.tree_exposures import TreeFacts
-from sfumato.verify.tree_pairs import TreePairs
+from sfumato.verify.moving import CheckedMovingPairs, CheckedMovingTree
+from sfumato.verify.spec_settings import places_of_named_sites
+from sfumato.verify.tree_exposures import CheckedTree
+from sfumato.verify.tree_pairs import CheckedTreePairs
 
 
 def pair_problems(
     rows: Sequence[Json], facts: Facts, relation: str, sites: Mapping[int, str]
 ) -> Iterator[str]:
-    """Where the rows about one kind of unit do not stand for every pair as often as there are such pairs."""
-    if isinstance(facts, MovingFacts):
-        moving = MovingPairs(facts, relation)
+    """Mismatches in how often the rows about one kind of unit stand for each pair."""
+    if isinstance(facts, CheckedMovingTree):
+        moving = CheckedMovingPairs(facts, relation)
         yield from moving.problems(rows)
         yield from _record_rate_and_site_problems(rows, facts, moving, sites)
         return
-    pairs = TreePairs(facts) if isinstance(facts, TreeFacts) else GroupPairs(facts)
+    pairs = CheckedTreePairs(facts) if isinstance(facts, CheckedTree) else CheckedGroupPairs(facts)
     stated, named = Counter[Any](), dict[Any, str]()
     for row in rows:
         unit = kind_and_index(row["unit"])[1]
@@ -47,19 +47,22 @@ def pair_problems(
 
 
 def _record_rate_and_site_problems(
-    rows: Sequence[Json], facts: Facts, pairs: TreePairs | GroupPairs | MovingPairs, sites: Mapping[int, str]
+    rows: Sequence[Json],
+    facts: Facts,
+    pairs: CheckedTreePairs | CheckedGroupPairs | CheckedMovingPairs,
+    sites: Mapping[int, str],
 ) -> Iterator[str]:
-    """Where rows about one kind of pairs stand for a unit with a larger ε than theirs, or leave a site out.
+    """Mismatches where rows stand for a unit with a larger ε than theirs, or leave a site out.
 
     Such pairs differ in how often the records of their devices are drawn. None has a larger ε than its row if
     at least as many as lie above any row are stood for by rows above it.
     """
-    first = facts.eras[0] if isinstance(facts, MovingFacts) else facts
+    first = facts.eras[0] if isinstance(facts, CheckedMovingTree) else facts
     of_records = any(row["unit"].startswith("record:") for row in rows) and "batches" in first.ledger
     says_sites = any("sites" in row for row in rows)
     if not (of_records or says_sites):
         return
-    listed = read.numbers(first.ledger["batches"]["rate_per_device"]).tolist() if of_records else []
+    listed = read.figures(first.ledger["batches"]["rate_per_device"]).tolist() if of_records else []
     rates: Mapping[int, float] = defaultdict(float, enumerate(listed))
     about: dict[Any, list[Json]] = {}
     for row in (row for row in rows if "," not in row["observer"]):
@@ -93,9 +96,9 @@ def site_of_each_device(topology: Json, facts: Facts) -> dict[int, str]:
     names = topology.get("device_names") or topology.get("worker_names")
     if names:
         return {device: str(name) for device, name in enumerate(names)}
-    if not isinstance(facts, TreeFacts):
+    if not isinstance(facts, CheckedTree):
         return {}
-    found = {where: name for name, where in site_places(topology.get("sites") or ()).items()}
+    found = {where: name for name, where in places_of_named_sites(topology.get("sites") or ()).items()}
     last = facts.depth - 1
     devices = range(int(facts.devices.sum())) if any(tier == last for tier, _ in found) else ()
     return {device: found[last, facts.leaf_of(device)] for device in devices}

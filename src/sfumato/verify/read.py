@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sfumato.verify.json_values import Array, shortened
 
 
-def number(value: Any) -> float:
+def figure(value: Any) -> float:
     """A figure of a JSON file, where ∞ is ``"inf"``; no other text, no truth value and not NaN."""
     if value == "inf":
         return math.inf
@@ -35,9 +35,9 @@ def flag(value: Any) -> bool:
     return value
 
 
-def numbers(values: Sequence[Any]) -> Array:
+def figures(values: Sequence[Any]) -> Array:
     """Figures of a JSON file."""
-    return np.array([number(value) for value in values], dtype=np.float64)
+    return np.array([figure(value) for value in values], dtype=np.float64)
 
 
 def counts(values: Sequence[Any]) -> npt.NDArray[np.int64]:

@@ -10,27 +10,27 @@ from typing import NamedTuple
 from sfumato.verify import read
 from sfumato.verify.draws import Draw
 from sfumato.verify.facts import CertifiedBound
-from sfumato.verify.group_exposures import GroupFacts
+from sfumato.verify.group_exposures import CheckedGroups
 from sfumato.verify.json_values import ROUNDING, Json
-from sfumato.verify.moving import MovingFacts
+from sfumato.verify.moving import CheckedMovingTree
 from sfumato.verify.spec_records import moved_shares
-from sfumato.verify.tree_exposures import TreeFacts
+from sfumato.verify.tree_exposures import CheckedTree
 
 
 def record_problems(bound: CertifiedBound) -> Iterator[str]:
-    """Whether a record is charged by draws that the facts have, on the releases of the flow bound."""
+    """Mismatches between a record's charge and the draws and releases that the facts give."""
     record, facts = bound.cert["record"], bound.facts
-    batches = (facts.eras[0] if isinstance(facts, MovingFacts) else facts).ledger.get("batches")
+    batches = (facts.eras[0] if isinstance(facts, CheckedMovingTree) else facts).ledger.get("batches")
     if batches is None or bound.name != "flow" or bound.spec.get("control"):
         yield "record: no draw of records amplifies this bound"
         return
-    rate = read.numbers(batches["rate_per_device"]).tolist()[bound.unit]
-    if read.number(record["rate"]) < rate * (1 - ROUNDING):  # pair_counts.py looks at others of the row
+    rate = read.figures(batches["rate_per_device"]).tolist()[bound.unit]
+    if read.figure(record["rate"]) < rate * (1 - ROUNDING):  # pair_counts.py looks at others of the row
         yield f"record: rate: stated {record['rate']}; the facts give {rate}"
-    if not isinstance(facts, MovingFacts):
+    if not isinstance(facts, CheckedMovingTree):
         yield from _part_problems(bound, facts, record["parts"])
         return
-    at_steps = read.number(batches["noise_at_steps"]) > 0  # one part an era, whatever is sent
+    at_steps = read.figure(batches["noise_at_steps"]) > 0  # one part an era, whatever is sent
     sizes = [1 if at_steps else len(draw.releases) for draw in bound.draws]
     for era, draw, parts in zip(facts.eras, bound.draws, _parts_by_era(record["parts"], sizes), strict=True):
         problems = _part_problems(bound._replace(draws=[draw]), era, parts)
@@ -48,27 +48,27 @@ def _parts_by_era(parts: Sequence[Json], sizes: Sequence[int]) -> Iterator[list[
 
 
 def _part_problems(
-    bound: CertifiedBound, facts: TreeFacts | GroupFacts, parts: Sequence[Json]
+    bound: CertifiedBound, facts: CheckedTree | CheckedGroups, parts: Sequence[Json]
 ) -> Iterator[str]:
-    """Whether the parts of a record's charge are what the releases of one tree, or of groups, amount to."""
+    """Mismatches between the parts of a record's charge and the releases of one tree, or of groups."""
     batches, table, unit = facts.ledger["batches"], bound.table, bound.unit
-    if multiplier := read.number(batches["noise_at_steps"]):
+    if multiplier := read.figure(batches["noise_at_steps"]):
         yield from _noised_step_problems(parts, table, multiplier, facts, unit)
         return
-    tree = facts if isinstance(facts, TreeFacts) else None
+    tree = facts if isinstance(facts, CheckedTree) else None
     moves, replaced = moved_shares(batches, tree.leaf_of(unit) if tree else 0)
     sending = tree.sending_steps(tree.leaf_of(unit)) if tree else []
     # in groups bits go with masters who add the noise
     noised_first = tree and all(tree.message_variance(step)[tree.class_of(unit)] > 0 for step in sending)
     rounded = bool(batches.get("rounded")) and not noised_first
     examples = (bound.spec["privacy"].get("clip") or {}).get("kind") == "example"
-    limit = read.count(batches.get("answering", 0)), read.number(batches.get("beyond", 0.0))
+    limit = read.count(batches.get("answering", 0)), read.figure(batches.get("beyond", 0.0))
     flow, charged = Counter[int](), Counter[int]()
     for draw in bound.draws:
         for place, release in enumerate(draw.releases):
             step = place if tree else 0
             flow[_release_hash(release)] += draw.count
-            most, shares = read.number(release["variance"]), (moves[step], replaced[step])
+            most, shares = read.figure(release["variance"]), (moves[step], replaced[step])
             if examples:  # of groups `record_noise_problems` compares all at once
                 most = tree.noise_of_records(sending[step], unit, bound.coalition) if tree else math.inf
                 most = most if has_gaussian_law(bound.spec) or not tree else 0.0
@@ -81,7 +81,7 @@ def _part_problems(
             charged[_release_hash(table[i])] += read.count(part["count"])
     if charged != flow:
         yield "record: the releases charged are not those of the flow bound"
-    if isinstance(facts, GroupFacts):
+    if isinstance(facts, CheckedGroups):
         exposed = read.counts(bound.cert["exposed_releases_per_group"]).tolist()
         yield from hidden_start_problems(parts, facts, exposed, unit, table)
         if examples:
@@ -96,9 +96,9 @@ def has_gaussian_law(spec: Json) -> bool:
 
 
 def _release_hash(release: Json) -> int:
-    """Equal for releases of one name, vector and sensitivity."""
-    own = read.number(release["own_sensitivity"])
-    return hash((release["name"], release["vector"], own, read.number(release["propagated_sensitivity"])))
+    """A number that is equal for releases of one name, vector and sensitivity."""
+    own = read.figure(release["own_sensitivity"])
+    return hash((release["name"], release["vector"], own, read.figure(release["propagated_sensitivity"])))
 
 
 class _ReleaseOfRecord(NamedTuple):
@@ -113,14 +113,14 @@ class _ReleaseOfRecord(NamedTuple):
     def problems(
         self, parts: Sequence[Json], table: Sequence[Json], limit: tuple[int, float] | None
     ) -> Iterator[str]:
-        """How the draws of records behind the release are claimed to move it less than they may.
+        """Mismatches where draws of records are claimed to move a release less than they may.
 
         Where gradients of examples are clipped, ``limit`` says how many a step has, and how likely more.
         """
         release, draw, most = self.release, self.draw, self.most
         where = f"record: {release['name']}"
         moved = (
-            read.number(release["propagated_sensitivity"]) > 0 or read.count(release.get("linking", 0)) > 0
+            read.figure(release["propagated_sensitivity"]) > 0 or read.count(release.get("linking", 0)) > 0
         )
         alone = len(draw.releases) == 1 and draw.kind == "poisson" and draw.amplifies
         least = draw.rate if alone and not draw.divides_by_drawn and limit is None else 1.0
@@ -128,9 +128,9 @@ class _ReleaseOfRecord(NamedTuple):
             alike = [table[i] for i in read.counts(part["releases"]) if self._is_like(table[i])]
             if not alike:
                 continue
-            variance = max(read.number(one["variance"]) for one in alike)
-            mine = tuple(read.numbers(part.get("moves", ())).tolist())
-            others = tuple(read.numbers(part.get("replaced_moves", ())).tolist()) or mine
+            variance = max(read.figure(one["variance"]) for one in alike)
+            mine = tuple(read.figures(part.get("moves", ())).tolist())
+            others = tuple(read.figures(part.get("replaced_moves", ())).tolist()) or mine
             together = len(part["releases"]) > 1
             largest = 1.0
             if limit is not None and (not mine or together or len(mine) > 1):
@@ -139,9 +139,9 @@ class _ReleaseOfRecord(NamedTuple):
                     yield f"{where}: clipped examples that answer each other have no bound"
                 steps = self.all_steps if together else len(self.shares[0])
                 excess = part.get("beyond", 0.0)
-                if variance > 0 and read.number(excess) < limit[1] * steps * (1 - ROUNDING):
+                if variance > 0 and read.figure(excess) < limit[1] * steps * (1 - ROUNDING):
                     yield f"{where}: beyond: stated {excess}; {steps} steps may add up more"
-            if not mine and variance > 0 and read.number(part.get("largest_move", 1.0)) < largest:
+            if not mine and variance > 0 and read.figure(part.get("largest_move", 1.0)) < largest:
                 yield f"{where}: moves by {part.get('largest_move', 1.0)}; may by {largest}"
             if variance > most * (1 + ROUNDING):
                 yield f"{where}: variance {variance:.9g} counted; the facts leave {most:.9g}"
@@ -152,7 +152,7 @@ class _ReleaseOfRecord(NamedTuple):
                     yield f"{where}: releases on one draw move by all of their bound, at any step"
             elif mine and (mine, others) != self.shares:
                 yield f"{where}: the shares that move are not those of the facts"
-            participation = read.number(part.get("participation", 1.0))
+            participation = read.figure(part.get("participation", 1.0))
             if participation < (least * (1 - ROUNDING) if least < 1 else least):
                 yield f"{where}: participation: stated {participation}; the facts give {least}"
 
@@ -162,13 +162,17 @@ class _ReleaseOfRecord(NamedTuple):
 
 
 def _noised_step_problems(
-    parts: Sequence[Json], table: Sequence[Json], multiplier: float, facts: TreeFacts | GroupFacts, unit: int
+    parts: Sequence[Json],
+    table: Sequence[Json],
+    multiplier: float,
+    facts: CheckedTree | CheckedGroups,
+    unit: int,
 ) -> Iterator[str]:
-    """Noise at local steps: the device's own, in every one of its steps."""
+    """Mismatches in the noise at local steps: the device's own, in each of its steps."""
     ledger, rounds = facts.ledger, read.count(facts.ledger["rounds"])
-    leaf = facts.leaf_of(unit) if isinstance(facts, TreeFacts) else 0
+    leaf = facts.leaf_of(unit) if isinstance(facts, CheckedTree) else 0
     steps = [len(one) for one in moved_shares(ledger["batches"], leaf)[0]]
-    if isinstance(facts, GroupFacts):
+    if isinstance(facts, CheckedGroups):
         groups = max(int(inside[unit].sum()) for inside in facts.inside)
         count = groups * -(-rounds // (facts.every if facts.intervals else 1)) * steps[0]
     else:
@@ -177,17 +181,17 @@ def _noised_step_problems(
     if fits:
         part, release = parts[0], table[read.count(parts[0]["releases"][0])]
         moves = tuple(part["moves"]), tuple(part.get("replaced_moves", ()))
-        fits = (read.number(release["own_sensitivity"]), *moves) == (1.0, (0.5,), (1.0,))
-        fits &= read.number(release["variance"]) <= multiplier**2 * (1 + ROUNDING)
-        fits &= read.count(part["count"]) == count and read.number(part.get("participation", 1.0)) == 1
+        fits = (read.figure(release["own_sensitivity"]), *moves) == (1.0, (0.5,), (1.0,))
+        fits &= read.figure(release["variance"]) <= multiplier**2 * (1 + ROUNDING)
+        fits &= read.count(part["count"]) == count and read.figure(part.get("participation", 1.0)) == 1
     if not fits:
         yield f"record: noise at local steps: must be {count} steps of multiplier {multiplier}"
 
 
 def hidden_start_problems(
-    parts: Sequence[Json], facts: GroupFacts, exposed: Sequence[int], unit: int, table: Sequence[Json]
+    parts: Sequence[Json], facts: CheckedGroups, exposed: Sequence[int], unit: int, table: Sequence[Json]
 ) -> Iterator[str]:
-    """Where the unit starts from models of which one is hidden, its record counts as drawn."""
+    """Mismatches where the unit starts from hidden models, and its record must count as drawn."""
     _, unknown = facts.charged_sums(unit, exposed)
     for (group, _), least in unknown.items():
         sure = sum(

@@ -36,20 +36,20 @@ class ExpectedRelease(NamedTuple):
 
 
 def release_problems(stated: Json, wanted: ExpectedRelease) -> Iterator[str]:
-    """How a stated release claims more protection than the facts give."""
+    """Mismatches where a stated release claims more protection than the facts give."""
     what = f"{wanted.name}, {wanted.vector}"
     if (stated["name"], stated["vector"]) != (wanted.name, wanted.vector):
         yield f"exposed set: it has {stated['name']}, {stated['vector']}; the observer meets {what}"
         return
     for key, least in (("own_sensitivity", wanted.own), ("propagated_sensitivity", wanted.others)):
-        if read.number(stated[key]) < least * (1 - ROUNDING):
-            yield f"{what}: {key}: stated {read.number(stated[key]):.9g}; the facts give {least:.9g}"
+        if read.figure(stated[key]) < least * (1 - ROUNDING):
+            yield f"{what}: {key}: stated {read.figure(stated[key]):.9g}; the facts give {least:.9g}"
     parts = stated.get("noise", {})
-    held = [read.number(parts.get(owner, 0.0)) for owner in OWNERS]
+    held = [read.figure(parts.get(owner, 0.0)) for owner in OWNERS]
     for owner, mine, most in zip(OWNERS, held, wanted.noise, strict=True):
         if mine > most * (1 + ROUNDING) + 1e-300:
             yield f"{what}: noise of {owner}: variance {mine:.9g} counted; the facts leave {most:.9g}"
-    total = read.number(stated["variance"])
+    total = read.figure(stated["variance"])
     if set(parts) - set(OWNERS) or not nearly_equal(math.fsum(held), total):
         yield f"{what}: variance: stated {total:.9g}; its sources add up to {math.fsum(held):.9g}"
     independent = read.flag(stated["noise_is_draw_independent"])
@@ -65,7 +65,7 @@ def release_problems(stated: Json, wanted: ExpectedRelease) -> Iterator[str]:
 
 
 def sampling_problems(stated: Draw, wanted: Json, count: int, ratio: float = 1.0) -> Iterator[str]:
-    """How a stated draw differs from that of the facts, which happens ``count`` times."""
+    """Mismatches between a stated draw and that of the facts, which happens ``count`` times."""
     if stated.count != count:
         yield f"draw: stated {stated.count} times; it happens {count} times"
     defaults = {"kind": "all", "rate": 1.0, "hidden": True, "population": 0, "sample": 0}
@@ -76,7 +76,7 @@ def sampling_problems(stated: Draw, wanted: Json, count: int, ratio: float = 1.0
         same = (
             mine == theirs
             if key in ("kind", "hidden")
-            else nearly_equal(read.number(mine), read.number(theirs))
+            else nearly_equal(read.figure(mine), read.figure(theirs))
         )
         if not same:
             seen = " (who sees it)" if key == "hidden" else ""

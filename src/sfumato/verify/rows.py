@@ -20,19 +20,19 @@ from sfumato.verify.draws import (
 from sfumato.verify.elections import election_problems, terms_of_office, zone_that_may_elect
 from sfumato.verify.epsilon import epsilon_problems, require_known_kinds
 from sfumato.verify.facts import CertifiedBound, Facts
-from sfumato.verify.group_exposures import GroupFacts
+from sfumato.verify.group_exposures import CheckedGroups
 from sfumato.verify.json_values import ROUNDING, Json, Party, kind_and_index, mismatch_of, nearly_equal
 from sfumato.verify.loss_curves import Event
-from sfumato.verify.moving import MovingFacts
+from sfumato.verify.moving import CheckedMovingTree
 from sfumato.verify.records import record_problems
-from sfumato.verify.tree_exposures import TreeFacts
+from sfumato.verify.tree_exposures import CheckedTree
 
 SAME_COST = 1e-5
 """Relative difference of μ² of two exposed sets that cost the same."""
 
 
 def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequence[Json]) -> Iterator[str]:
-    """What does not hold in one row and its certificate."""
+    """Mismatches in one row of privacy.json and its certificate."""
     relation = spec["privacy"].get("neighbours", "zero-out")
     yield from mismatch_of("relation", cert["relation"], relation)
     if (cert["unit"], cert["observer"]) != (row["unit"], row["observer"]):
@@ -44,7 +44,7 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
     yield from _stated_epsilon_problems(row)
     coalition = [facts.party_named(name) for name in row["observer"].split(",")]
     unit = int(row["unit"].partition(":")[2])
-    if isinstance(facts, GroupFacts):
+    if isinstance(facts, CheckedGroups):
         trusted = any(facts.trusts(unit, party) for party in coalition)
         if row.get("trusted", False) != trusted:
             yield f"trusted: the row says {row.get('trusted')}; the facts give {trusted}"
@@ -63,7 +63,7 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
     is_record = row["unit"].startswith("record:")
     for name, held in cert["bounds"].items():
         stated = row["bounds"][name]
-        yield from mismatch_of(f"{name}: ε", read.number(held["epsilon"]), read.number(stated["epsilon"]))
+        yield from mismatch_of(f"{name}: ε", read.figure(held["epsilon"]), read.figure(stated["epsilon"]))
         yield from mismatch_of(
             f"{name}: releases", read.count(held["releases"]), read.count(stated["releases"])
         )
@@ -76,23 +76,23 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
             yield from mismatch_of(f"{name}: {key}", held[key], row[key])
         draws = [read_draw(draw, table) for draw in held["draws"]]
         bound = CertifiedBound(name, held, draws, table, spec, facts, unit, coalition, is_record)
-        yield from (f"{name}: {problem}" for problem in _bound_problems(bound, read.number(cert["delta"])))
+        yield from (f"{name}: {problem}" for problem in _bound_problems(bound, read.figure(cert["delta"])))
 
 
 def _stated_epsilon_problems(row: Json) -> Iterator[str]:
-    """Where ε of a row is not that of its bound, the smallest one, and the largest of its range."""
-    stated, named = read.number(row["epsilon"]), row["bounds"][row["bound"]]["epsilon"]
-    best = min(read.number(bound["epsilon"]) for bound in row["bounds"].values())
-    if not nearly_equal(stated, read.number(named)):
+    """Mismatches where a row's ε is not the smallest of its bounds, and the largest of its range."""
+    stated, named = read.figure(row["epsilon"]), row["bounds"][row["bound"]]["epsilon"]
+    best = min(read.figure(bound["epsilon"]) for bound in row["bounds"].values())
+    if not nearly_equal(stated, read.figure(named)):
         yield f"ε: the row says {row['epsilon']}, its bound {row['bound']} {named}"
     if stated < best * (1 - ROUNDING):
         yield f"ε: the row says {row['epsilon']}; its smallest bound is {best}"
-    if "epsilon_range" in row and read.number(row["epsilon_range"][1]) != stated:
+    if "epsilon_range" in row and read.figure(row["epsilon_range"][1]) != stated:
         yield f"epsilon_range: its largest is {row['epsilon_range'][1]}; the row says {row['epsilon']}"
 
 
 def _observer_kind_problems(row: Json, facts: Facts, unit: int, coalition: Sequence[Party]) -> Iterator[str]:
-    """Where a row says for programs that its observer is placed otherwise than the facts say."""
+    """Mismatches in the relation that a row states for its observer."""
     (kind, tier, _), near = coalition[0], facts.is_near(unit, coalition[0])
     wanted = ("own-edge" if near else "other-edge") if tier else "cloud"
     if kind in ("public", "device"):
@@ -105,18 +105,18 @@ def _observer_kind_problems(row: Json, facts: Facts, unit: int, coalition: Seque
 def _gap_problems(
     stated: Json, facts: Facts, unit: int, coalition: Sequence[Party], name: str, relation: str
 ) -> Iterator[str]:
-    """Whether a set is further from the cheapest one than its bound says.
+    """Mismatches where an exposed set is further from the cheapest one than its bound says.
 
     Every other set that may be charged shows how far at least: `is_gap_checked` says where all are tried.
     """
-    gap = read.number(stated["gap"])
+    gap = read.figure(stated["gap"])
     if not gap >= 1:
         yield f"gap: {gap}; it is at least 1"
     if read.flag(stated["certified"]) != (gap == 1):
         yield f"certified: {stated['certified']}; with a gap of {gap} it is {gap == 1}"
-    if not name.startswith("device:") or isinstance(facts, MovingFacts):
+    if not name.startswith("device:") or isinstance(facts, CheckedMovingTree):
         return
-    first = 1 if isinstance(facts, TreeFacts) else 0  # aggregations are counted from 1
+    first = 1 if isinstance(facts, CheckedTree) else 0  # aggregations are counted from 1
     charged = [read.count(one) - first for one in stated["exposed"]]
     mine = facts.squared_mu_of_set(charged, unit, coalition, relation)
     for exposed in facts.exposable_sets(unit, coalition)[0] if mine is not None else ():
@@ -131,7 +131,7 @@ def is_gap_checked(row: Json, facts: Facts) -> bool:
     """Whether all sets are compared with the one that a row charges."""
     if not any("exposed" in bound for bound in row["bounds"].values()):
         return True
-    if not row["unit"].startswith("device:") or isinstance(facts, MovingFacts):
+    if not row["unit"].startswith("device:") or isinstance(facts, CheckedMovingTree):
         return False
     unit, coalition = kind_and_index(row["unit"])[1], [*map(facts.party_named, row["observer"].split(","))]
     sets, all_of_them = facts.exposable_sets(unit, coalition)
@@ -140,13 +140,13 @@ def is_gap_checked(row: Json, facts: Facts) -> bool:
 
 
 def _bound_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
-    """The exposed set, the charge and ε of one bound of a row."""
+    """Mismatches in the exposed set, the charge and the ε of one bound of a row."""
     cert, draws, facts, zone = bound.cert, bound.draws, bound.facts, None
     released = sum(draw.count * len(draw.releases) for draw in draws)
-    if isinstance(facts, TreeFacts) and read.number(facts.ledger["elections_per_round"]):
+    if isinstance(facts, CheckedTree) and read.figure(facts.ledger["elections_per_round"]):
         bound = bound._replace(coalition=facts.with_whoever_is_elected(bound.unit, bound.coalition))
         zone = zone_that_may_elect(facts, bound.coalition)
-    if zone is None or not isinstance(facts, TreeFacts):
+    if zone is None or not isinstance(facts, CheckedTree):
         yield from bound.exposure_problems()
     else:
         found = [*election_problems(bound, facts, zone)]
@@ -171,15 +171,15 @@ def _bound_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
 
 
 def _charge_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
-    """Whether the terms of a bound follow from its releases, and ε from the terms."""
+    """Mismatches between a bound's terms and its releases, and between its ε and its terms."""
     cert, draws, table = bound.cert, bound.draws, bound.table
     stated = tuple(stated_term(term) for term in cert["terms"])
     require_known_kinds(stated)
     derived, failure, under = terms_from_releases(cert, stated, draws, bound.spec, table, bound.is_record)
     yield from mismatch_of("composed_under", cert["composed_under"], under)
-    claimed = read.number(cert["failure_probability"])
+    claimed = read.figure(cert["failure_probability"])
     if cert.get("chances"):
-        chances = read.numbers(cert["chances"]).tolist()
+        chances = read.figures(cert["chances"]).tolist()
         yield from outcome_problems(draws, chances, under, cert["terms"], claimed)
         derived, failure = stated, claimed
     elif cert.get("elections"):
@@ -208,9 +208,9 @@ def terms_from_releases(
             stated_under = str(cert["composed_under"])
             return (), 0.0, stated_under if stated_under in ("replace", "zero-out") else under
         if record := cert.get("record"):
-            parts, rate = record["parts"], read.number(record["rate"])
+            parts, rate = record["parts"], read.figure(record["rate"])
             failure = math.fsum(
-                read.count(part["count"]) * read.number(part.get("beyond", 0.0)) for part in parts
+                read.count(part["count"]) * read.figure(part.get("beyond", 0.0)) for part in parts
             )
             found = [[table[i] for i in read.counts(part["releases"])] for part in parts]
             terms = [term_of_record(part, own, rate, under) for part, own in zip(parts, found, strict=True)]

@@ -10,11 +10,11 @@ from sfumato.verify.spec_groups import group_spec_problems
 from sfumato.verify.spec_records import batch_problems
 from sfumato.verify.spec_settings import eras_in_spec, unlike_spec
 from sfumato.verify.spec_tree import tree_spec_problems
-from sfumato.verify.tree_exposures import TreeFacts
+from sfumato.verify.tree_exposures import CheckedTree
 
 
 def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """Where ``ledger.json`` says something else than ``spec.yaml`` determines."""
+    """Mismatches between ``ledger.json`` and what ``spec.yaml`` determines."""
     yield from optimizer_problems(spec, in_tree=ledger["kind"] in ("tree", "moving"))
     if ledger["kind"] == "moving":
         yield from _moving_tree_problems(spec, ledger)
@@ -27,13 +27,13 @@ def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
     eras = eras_in_spec(spec)
     if len(eras) > 1:
         yield "ledger.json: it has one tree; spec.yaml has moves, or trust that changes, and so several"
-    yield from tree_spec_problems(spec, TreeFacts(ledger), eras[0] if eras else None)
+    yield from tree_spec_problems(spec, CheckedTree(ledger), eras[0] if eras else None)
 
 
 def optimizer_problems(spec: Json, *, in_tree: bool) -> Iterator[str]:
-    """Adam and weight decay at local steps, where bounds of messages rest on plain steps."""
+    """Mismatches where Adam or weight decay is used though bounds of messages rest on plain steps."""
     training, privacy = spec["training"], spec["privacy"]
-    optimizer, decay = training.get("optimizer") or "sgd", read.number(training.get("weight_decay") or 0.0)
+    optimizer, decay = training.get("optimizer") or "sgd", read.figure(training.get("weight_decay") or 0.0)
     adam = (optimizer if isinstance(optimizer, str) else optimizer["kind"]) != "sgd"
     clip, noise = (privacy.get("clip") or {}).get("kind", "update"), privacy["noise"]
     if clip == "update" or noise["kind"] == "none" or noise.get("at") == "step" or not (adam or decay):
@@ -43,12 +43,12 @@ def optimizer_problems(spec: Json, *, in_tree: bool) -> Iterator[str]:
         yield f"spec.yaml: training: with Adam or weight_decay, {clipping}"
     rate = training["learning_rate"]
     rates = [rate["initial"], rate.get("final", 0.0)] if isinstance(rate, dict) else [rate]
-    if decay * max(map(read.number, rates)) > 1:
+    if decay * max(map(read.figure, rates)) > 1:
         yield "spec.yaml: training.weight_decay: steps turn the model round, so that differences may grow"
 
 
 def noise_law_and_batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """The law of the noise, and how devices draw their batches."""
+    """Mismatches in the law of the noise, and in how devices draw their batches."""
     training, privacy = spec["training"], spec["privacy"]
     mechanism, clip = privacy.get("mechanism") or {}, privacy.get("clip") or {}
     other_law = (mechanism and mechanism.get("law", "other") != "gaussian") or clip.get("kind") == "example"
@@ -64,7 +64,7 @@ def noise_law_and_batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
 
 
 def _moving_tree_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """Where the eras of ``ledger.json`` are not those of ``spec.yaml``."""
+    """Mismatches between the eras of ``ledger.json`` and those of ``spec.yaml``."""
     eras, held = eras_in_spec(spec), ledger["eras"]
     for key in ("batches", "elections_per_round", "noise_not_composed", "steps"):
         if key in ledger:
@@ -76,4 +76,4 @@ def _moving_tree_problems(spec: Json, ledger: Json) -> Iterator[str]:
         yield from unlike_spec(f"{what}.from_round", facts["from_round"], era.first)
         yield from unlike_spec(f"{what}.rounds", facts["rounds"], era.rounds)
         yield from (f"{what}: {problem}" for problem in noise_law_and_batch_problems(spec, facts))
-        yield from (f"{what}: {problem}" for problem in tree_spec_problems(spec, TreeFacts(facts), era))
+        yield from (f"{what}: {problem}" for problem in tree_spec_problems(spec, CheckedTree(facts), era))

@@ -18,7 +18,7 @@ from sfumato.verify.spec_settings import (
 
 
 def group_spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """Where the facts of overlapping groups are not those of the spec."""
+    """Mismatches between the facts of overlapping groups and the spec."""
     topology, training, clip = spec["topology"], spec["training"], spec["privacy"].get("clip") or {}
     listed, part, bare = groups_in_spec(topology), training["participation"], ledger["kind"] == "ms-fedavg"
     groups, workers = len(listed), 1 + max(max(group) for group in listed)
@@ -32,10 +32,10 @@ def group_spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
         yield from unlike_spec(f"groups from round {first} are those of the topology", mine == theirs, True)
     yield from unlike_spec("merge_every", read.count(ledger["merge_every"]), training.get("merge_every") or 1)
     rates = part.get("rates") or [part.get("rate", 1.0)] * groups
-    yield from unlike_spec("poisson_rate_per_group", read.numbers(ledger["poisson_rate_per_group"]), rates)
+    yield from unlike_spec("poisson_rate_per_group", read.figures(ledger["poisson_rate_per_group"]), rates)
     norms = clip.get("norms") or [clip.get("norm", 1.0)] * groups
     norms = [1.0] * groups if bare or clip.get("kind") == "example" else norms
-    yield from unlike_spec("clip_per_group", read.numbers(ledger["clip_per_group"]), norms)
+    yield from unlike_spec("clip_per_group", read.figures(ledger["clip_per_group"]), norms)
     yield from _session_problems(spec, ledger, [found for _, found in eras], rates)
     yield from _group_noise_problems(spec, ledger, groups)
 
@@ -43,7 +43,7 @@ def group_spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
 def _session_problems(
     spec: Json, ledger: Json, structures: Sequence[Sequence[Sequence[int]]], rates: Sequence[float]
 ) -> Iterator[str]:
-    """Numbers of workers drawn, and the thresholds of secure aggregation and of messages that are lost."""
+    """Mismatches in the numbers of workers drawn and in the thresholds of sessions and lost messages."""
     part = spec["training"]["participation"]
     transport = (spec.get("transport") or {}).get("devices_to_master", "plain")
     yield from unlike_spec("transport", ledger["transport"], transport)
@@ -67,13 +67,13 @@ def _session_problems(
 
 
 def _group_noise_problems(spec: Json, ledger: Json, groups: int) -> Iterator[str]:
-    """The multiplier of every group, and whether its master or its workers add the noise."""
+    """Mismatches in the multiplier of every group, and in who adds its noise."""
     sources = spec["privacy"]["noise"].get("sources") or () if ledger["kind"] != "ms-fedavg" else ()
     wanted, by = np.zeros(groups), ["master" if one else "devices" for one in _trusted_masters(spec, groups)]
     owners = [(owner, source["multipliers"][0]) for source in sources for owner in source["owners"]]
     for owner, multiplier in owners:
         wanted[kind_and_index(owner.removesuffix("/devices"))[1]] = multiplier
-    held = read.numbers(ledger["noise_multiplier_per_group"])
+    held = read.figures(ledger["noise_multiplier_per_group"])
     yield from unlike_spec("noise_multiplier_per_group", held, wanted)
     wanted_by = by[0] if len(set(by)) == 1 else by
     if ledger["noise_added_by"] != wanted_by:
@@ -86,7 +86,7 @@ def _group_noise_problems(spec: Json, ledger: Json, groups: int) -> Iterator[str
 
 
 def _trusted_masters(spec: Json, groups: int) -> list[bool]:
-    """Of every master whether it is trusted: all are where the spec names none."""
+    """Whether each master is trusted; all are where the spec names none."""
     trust = spec.get("trust") or {}
     listed, named = trust.get("trusted_aggregators"), trust.get("trusted") or []
     if listed is None and not named:
@@ -114,7 +114,7 @@ def _least_survivors_of_group(spec: Json, size: int, group: int, rates: Sequence
     """Messages that a released sum of a group of so many workers holds at least."""
     masked = (spec.get("transport") or {}).get("devices_to_master") == "secure-aggregation"
     part = spec["training"]["participation"]
-    if not masked or read.number(rates[group]) < 1:
+    if not masked or read.figure(rates[group]) < 1:
         return 0
     if part["kind"] == "fixed":
         size = read.count(part["count"][group] if isinstance(part["count"], list) else part["count"])

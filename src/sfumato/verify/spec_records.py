@@ -15,7 +15,7 @@ from sfumato.verify.spec_tree import aggregations_of_round, reach_of_steps
 
 
 def record_rate_problems(spec: Json, rates: Array) -> Iterator[str]:
-    """Record rates that are not the batch over the examples that spec.yaml gives a device."""
+    """Mismatches between record rates and the batch over the examples that the spec gives a device."""
     sizes, _ = examples_held(spec)
     batch = read.count(spec["training"]["batch_size"])
     if sizes is not None:
@@ -29,16 +29,16 @@ def record_rate_problems(spec: Json, rates: Array) -> Iterator[str]:
 
 
 def batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """How far a record moves a message that is first drawn at one of its local steps."""
+    """Mismatches in how far a record moves a message that it is first drawn into at some local step."""
     training, clip = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
     batches, momentum = ledger["batches"], training.get("momentum", 0.0)
-    rates, tree = read.numbers(batches["rate_per_device"]), ledger["kind"] == "tree"
+    rates, tree = read.figures(batches["rate_per_device"]), ledger["kind"] == "tree"
     devices = read.counts(ledger["devices_per_leaf"]).sum() if tree else read.count(ledger["devices"])
     if len(rates) != devices or (rates < 0).any() or (rates > 1).any():
         yield "ledger.json: batches.rate_per_device: must be one probability for each device"
         return
     yield from record_rate_problems(spec, rates)
-    if (spec.get("compression") or {}).get("error_feedback") and not read.number(batches["noise_at_steps"]):
+    if (spec.get("compression") or {}).get("error_feedback") and not read.figure(batches["noise_at_steps"]):
         yield "ledger.json: batches: devices remember (error feedback), so a record counts as drawn"
     if keeps_control_variates(spec):
         yield "ledger.json: batches: devices remember (control variates), so a record counts as drawn"
@@ -51,11 +51,11 @@ def batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
         pieces = [[(training.get("local_steps") or 1) * merged]]
     most = most_records_of_a_device(spec, rates)
     if batches.get("answering") is not None:
-        max_batch, excess = read.count(batches["answering"]), read.number(batches["beyond"])
+        max_batch, excess = read.count(batches["answering"]), read.figure(batches["beyond"])
         yield from _max_batch_problems(training["batch_size"], max_batch, excess, most)
         most = max_batch
     bits = (spec.get("compression") or {}).get("bits")
-    if bits is not None and not read.number(batches["noise_at_steps"]) and not batches.get("rounded"):
+    if bits is not None and not read.figure(batches["noise_at_steps"]) and not batches.get("rounded"):
         yield "ledger.json: batches: rounded: devices round their messages (compression.bits)"
     for leaf, steps in enumerate(pieces):
         for gradients, listed in enumerate(moved_shares(batches, leaf), start=1):
@@ -82,7 +82,7 @@ def most_records_of_a_device(spec: Json, rates: Array) -> int:
 
 
 def _max_batch_problems(batch_size: int, max_batch: int, excess: float, most: int) -> Iterator[str]:
-    """Whether a step has so many gradients at most, but for the chance stated (Chernoff's bound)."""
+    """Mismatches in the most gradients of a step, and the chance of more (Chernoff's bound)."""
     if max_batch >= most:
         return
     above = max_batch > batch_size
@@ -93,9 +93,9 @@ def _max_batch_problems(batch_size: int, max_batch: int, excess: float, most: in
 
 
 def moved_shares(batches: Json, leaf: int) -> tuple[list[tuple[float, ...]], list[tuple[float, ...]]]:
-    """How much of each message moves by the first step that the record is in: zeroed out, and replaced."""
+    """The share of each message that moves by the step a record is first in: zeroed out, and replaced."""
     found = []
     for name in ("moved_share_by_first_step", "moved_share_by_first_step_replaced"):
         listed = batches[f"{name}_per_leaf"][leaf] if f"{name}_per_leaf" in batches else batches[name]
-        found.append([tuple(read.number(move) for move in one) for one in listed])
+        found.append([tuple(read.figure(move) for move in one) for one in listed])
     return found[0], found[1]

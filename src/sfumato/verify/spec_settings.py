@@ -62,7 +62,7 @@ def worker_count(topology: Json) -> int:
 
 
 def unlike_spec(name: str, held: Any, wanted: Any) -> Iterator[str]:
-    """A mismatch where ``ledger.json`` holds another value than spec.yaml gives."""
+    """A mismatch where ``ledger.json`` holds another value than the spec gives."""
     if isinstance(held, bool) or isinstance(wanted, str | bool):
         same = held == wanted
     else:
@@ -101,7 +101,7 @@ def survival_threshold(spec: Json, parties: int) -> int:
     share = (spec.get("faults") or {}).get("survival_threshold")
     if share is None:
         return 2 * parties // 3 + 1
-    return max(math.ceil(read.number(share) * parties - 1e-9), parties // 2 + 1)
+    return max(math.ceil(read.figure(share) * parties - 1e-9), parties // 2 + 1)
 
 
 def one_per_edge(value: Any, edges: int) -> list[int]:
@@ -115,7 +115,7 @@ def one_per_edge(value: Any, edges: int) -> list[int]:
 
 
 def trusted_edges(spec: Json, leaves: int) -> npt.NDArray[np.bool_]:
-    """Which edges under a cloud are trusted, in all rounds."""
+    """Whether each edge under a cloud is trusted, in all rounds."""
     trust, found = spec.get("trust") or {}, np.zeros(leaves, dtype=np.bool_)
     sites = spec["topology"].get("sites") or ()
     for place, site in enumerate(sites):
@@ -124,14 +124,14 @@ def trusted_edges(spec: Json, leaves: int) -> npt.NDArray[np.bool_]:
     if not isinstance(listed, list):
         raise UnknownKindError("spec.yaml: trust: this checker has no rule for a share of trusted edges")
     found[listed] = True
-    named = site_places(sites)
+    named = places_of_named_sites(sites)
     level = tree_shape(spec["topology"])[0][-1]
     named |= {f"{level}:{leaf}": (1, leaf) for leaf in range(leaves)}
     found[[named[name][1] for name in trust.get("trusted") or ()]] = True
     return found
 
 
-def site_places(sites: Sequence[Json], tier: int = 1) -> dict[str, tuple[int, int]]:
+def places_of_named_sites(sites: Sequence[Json], tier: int = 1) -> dict[str, tuple[int, int]]:
     """Tier and index of every site that has a name."""
     found: dict[str, tuple[int, int]] = {}
     below: list[Json] = []
@@ -139,7 +139,7 @@ def site_places(sites: Sequence[Json], tier: int = 1) -> dict[str, tuple[int, in
         if site.get("name"):
             found[str(site["name"])] = tier, index
         below += site.get("sites") or ()
-    return found | (site_places(below, tier + 1) if below else {})
+    return found | (places_of_named_sites(below, tier + 1) if below else {})
 
 
 def may_drop_out(spec: Json) -> bool:

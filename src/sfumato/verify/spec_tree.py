@@ -17,17 +17,17 @@ from sfumato.verify.spec_settings import (
     keeps_control_variates,
     may_drop_out,
     one_per_edge,
-    site_places,
+    places_of_named_sites,
     survival_threshold,
     tree_shape,
     trusted_edges,
     unlike_spec,
 )
-from sfumato.verify.tree_exposures import TreeFacts
+from sfumato.verify.tree_exposures import CheckedTree
 
 
-def tree_spec_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
-    """Where the facts of a tree, or of one era of it, are not those of the spec."""
+def tree_spec_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
+    """Mismatches between the facts of a tree, or of one era of it, and the spec."""
     yield from _shape_problems(spec["topology"], tree, era)
     yield from _class_problems(spec, tree, era)
     yield from _participation_problems(spec, tree)
@@ -35,16 +35,16 @@ def tree_spec_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> I
     yield from certainty_problems(spec, tree)
     elected = spec["topology"].get("supernodes") == "elected"
     faults = spec.get("faults") or {}
-    failing = read.number(faults.get("supernode_failure_rate", 0.0))
+    failing = read.figure(faults.get("supernode_failure_rate", 0.0))
     taken_over = faults.get("when_supernode_fails", "repeat") == "repeat"
     each = 1.0 / (1.0 - failing) if taken_over else 1.0  # whoever takes over is elected too
-    stated = read.number(tree.ledger["elections_per_round"])
+    stated = read.figure(tree.ledger["elections_per_round"])
     yield from unlike_spec("elections_per_round", stated, each if elected else 0.0)
     yield from _noise_source_problems(spec, tree, era)
 
 
-def _shape_problems(topology: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
-    """Tiers, who is under whom, and the devices of every leaf."""
+def _shape_problems(topology: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
+    """Mismatches in the tiers, in who is under whom, and in the devices of every leaf."""
     names, parents, devices = tree_shape(topology)
     if era is not None:
         devices = np.bincount(era.places, minlength=len(devices)).tolist()
@@ -56,8 +56,8 @@ def _shape_problems(topology: Json, tree: TreeFacts, era: WrittenEra | None) -> 
     yield from unlike_spec("devices_per_leaf", tree.devices, devices)
 
 
-def _class_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
-    """Devices in classes: as many as there are, and of weight 1 unless weights depend on data."""
+def _class_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
+    """Mismatches in the classes of devices: how many they are, and their weights."""
     inside = np.bincount(tree.class_leaf, tree.class_size, len(tree.devices))
     yield from unlike_spec("device_classes: devices of each leaf", inside, tree.devices)
     listed = tree.ledger.get("class_per_device")
@@ -77,21 +77,21 @@ def _class_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iter
     if weights.get("kind", "uniform") == "uniform":
         yield from unlike_spec("device_classes: weight", tree.class_weight, np.ones(len(tree.class_weight)))
     elif examples is not None:
-        wanted = np.minimum(examples / read.number(weights["examples"]), 1.0)
+        wanted = np.minimum(examples / read.figure(weights["examples"]), 1.0)
         yield from unlike_spec("device_classes: weight", tree.class_weight[in_class], wanted)
     elif (tree.class_weight < 0).any() or (tree.class_weight > 1).any():
         yield "ledger.json: device_classes: weight: must be from 0 to 1"
 
 
-def _participation_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
-    """Who is drawn, who sees it, and what sums are divided by."""
+def _participation_problems(spec: Json, tree: CheckedTree) -> Iterator[str]:
+    """Mismatches in who is drawn, who sees it, and what sums are divided by."""
     ledger, part = tree.ledger, spec["training"]["participation"]
     drawn = tree.devices * part["rate"] if part["kind"] == "poisson" else tree.devices.astype(float)
     if part["kind"] == "fixed":
         drawn = np.array(one_per_edge(part["count"], len(tree.devices)), dtype=float)
     yield from unlike_spec("draw.kind", ledger["draw"]["kind"], part["kind"])
     rates = {"poisson": part.get("rate"), "all": 1.0, "fixed": float(np.max(drawn / tree.devices))}
-    yield from unlike_spec("draw.rate", read.number(ledger["draw"]["rate"]), rates[part["kind"]])
+    yield from unlike_spec("draw.rate", read.figure(ledger["draw"]["rate"]), rates[part["kind"]])
     yield from unlike_spec("participants_per_leaf", tree.drawn, drawn)
     seen_by = tree.names[0 if spec["protocol"] == "hdp" else -1]
     yield from unlike_spec("draw.seen_by", ledger["draw"]["seen_by"], f"{seen_by} of the device")
@@ -113,7 +113,7 @@ def _participation_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
         yield from unlike_spec(f"shares_that_unmask[{tier}]", read.counts(held), shares)
 
 
-def _least_and_largest_divisors(spec: Json, tree: TreeFacts, drawn: Array) -> tuple[Array, Array]:
+def _least_and_largest_divisors(spec: Json, tree: CheckedTree, drawn: Array) -> tuple[Array, Array]:
     """The least and the most that the sum of each leaf is divided by: weights of who is drawn."""
     whole_weight = np.bincount(tree.class_leaf, tree.class_weight * tree.class_size, len(tree.devices))
     denominator = spec["training"].get("denominator") or {}
@@ -133,11 +133,11 @@ def _least_and_largest_divisors(spec: Json, tree: TreeFacts, drawn: Array) -> tu
 
 
 def reach_of_steps(steps: int, momentum: float) -> float:
-    """How far clipped local steps with momentum go, in clip norms."""
+    """The largest length of clipped local steps with momentum, in clip norms."""
     return math.fsum((steps - j) * momentum**j for j in range(steps))
 
 
-class Aggregation(NamedTuple):
+class SpecAggregation(NamedTuple):
     """Of a round: after which local step, of which tier, local steps of each leaf since its last one (0: it
     takes no part), and which leaves broadcast their own average besides."""
 
@@ -147,7 +147,7 @@ class Aggregation(NamedTuple):
     both: npt.NDArray[np.bool_]
 
 
-def aggregations_of_round(training: Json, ledger: Json) -> list[Aggregation]:
+def aggregations_of_round(training: Json, ledger: Json) -> list[SpecAggregation]:
     """The aggregations of a round that spec.yaml asks for."""
     depth, leaves = len(ledger["tiers"]), len(ledger["devices_per_leaf"])
     steps = training.get("local_steps") or 1
@@ -163,13 +163,13 @@ def aggregations_of_round(training: Json, ledger: Json) -> list[Aggregation]:
         tier = 0 if step == steps else int(np.argmax(due.any(axis=1))) + 1
         part = np.ones(leaves, dtype=np.bool_) if tier == 0 else due[tier - 1]
         both = due[-1] & bool(step == steps and training.get("edge_at_global")) if depth > 1 else ~part
-        found.append(Aggregation(step, tier, np.where(part, step - before, 0), both))
+        found.append(SpecAggregation(step, tier, np.where(part, step - before, 0), both))
         before = np.where(part, step, before)
     return found
 
 
-def _step_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
-    """The aggregations of a round, and how far one device's message moves each."""
+def _step_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
+    """Mismatches in the aggregations of a round, and in how far one device's message moves each."""
     training, kind = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
     rounds = aggregations_of_round(training, tree.ledger)
     yield from unlike_spec("number of steps", len(tree.steps), len(rounds))
@@ -195,29 +195,29 @@ def _step_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Itera
         told = np.array([tree.broadcasts(place, leaf) for leaf in leaves], dtype=float)
         yield from unlike_spec(f"{what}.also_broadcasts_per_leaf", told, both)
         bounds = np.where(again, gains.sum(axis=0) if kind != "update" else 1.0, gains[place])
-        held_bounds = read.numbers(step["message_bound_per_leaf"])
+        held_bounds = read.figures(step["message_bound_per_leaf"])
         yield from unlike_spec(f"{what}.message_bound_per_leaf", held_bounds, bounds)
         yield from _channel_problems(what, step["channel_noise_std"], tree)
 
 
-def _channel_problems(what: str, channel: Sequence[Any], tree: TreeFacts) -> Iterator[str]:
-    """Only devices send over the air, and only the air adds noise that nobody owns."""
+def _channel_problems(what: str, channel: Sequence[Any], tree: CheckedTree) -> Iterator[str]:
+    """Mismatches in the noise of channels: only devices send over the air."""
     air = tree.ledger["hops"][-1] == "air"
     yield from unlike_spec(f"{what}.channel_noise_std: tiers", len(channel), tree.depth if air else 0)
     for tier, held in enumerate(channel):
-        stds = read.numbers(held)
+        stds = read.figures(held)
         above = tier < tree.depth - 1
         if len(stds) != len(tree.parents[tier]) or (above and stds.any()):
             yield f"ledger.json: {what}.channel_noise_std[{tier}]: only what devices send goes over the air"
 
 
-def certainty_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
-    """Whose noise is sure to be there. The air may make less of it sure than the spec alone says."""
+def certainty_problems(spec: Json, tree: CheckedTree) -> Iterator[str]:
+    """Mismatches in whose noise is sure to be there; over the air less may be sure than the spec says."""
     faults, compression, ledger = spec.get("faults") or {}, spec.get("compression") or {}, tree.ledger
     dropping = may_drop_out(spec)
     secure, poisson = ledger["hops"][-1] == "secure-aggregation", ledger["draw"]["kind"] == "poisson"
     always = not (secure and dropping) and not faults.get("supernode_failure_rate", 0.0)
-    noisy = any(any(read.numbers(step["device_noise_std_per_leaf"])) for step in tree.steps)
+    noisy = any(any(read.figures(step["device_noise_std_per_leaf"])) for step in tree.steps)
     rounded = compression.get("bits") is not None and noisy
     sure = np.zeros(len(tree.devices)) if poisson else np.rint(tree.drawn)
     if dropping:
@@ -242,13 +242,13 @@ def certainty_problems(spec: Json, tree: TreeFacts) -> Iterator[str]:
         read.flag(step["tells_who_was_drawn"])
 
 
-def _noise_multipliers(spec: Json, tree: TreeFacts) -> tuple[Array, list[Array], npt.NDArray[np.bool_]]:
+def _noise_multipliers(spec: Json, tree: CheckedTree) -> tuple[Array, list[Array], npt.NDArray[np.bool_]]:
     """Multipliers of devices by leaf and of nodes, by aggregating tier, and which devices add noise."""
     device = np.zeros((len(tree.devices), tree.depth))
     node = [np.zeros((len(parents), tree.depth)) for parents in tree.parents]
     noisy = np.ones(int(tree.last[-1]), dtype=np.bool_)
     named = {tree.node_name(t, i): (t, i) for t in range(tree.depth) for i in range(len(tree.parents[t]))}
-    named |= site_places(spec["topology"].get("sites") or ())
+    named |= places_of_named_sites(spec["topology"].get("sites") or ())
     for source in spec["privacy"]["noise"].get("sources", ()):
         for owner in source["owners"]:
             name, slash, some = owner.partition("/devices")
@@ -266,15 +266,15 @@ def _noise_multipliers(spec: Json, tree: TreeFacts) -> tuple[Array, list[Array],
 def _multipliers_in_era(
     device: Array, node: list[Array], spec: Json, era: WrittenEra
 ) -> tuple[Array, list[Array]]:
-    """Multipliers of the sources that add noise in an era: where messages first leave trusted hands."""
+    """The multipliers of the sources that add noise in an era: where messages leave trusted hands."""
     trusted = np.isin(np.arange(len(device)), era.trusted)
     cloud = bool((spec.get("trust") or {}).get("cloud"))
     edges = np.stack([trusted & (not cloud), trusted], axis=1)
     return device * ~trusted[:, None], [node[0] * (cloud and trusted.any()), node[1] * edges]
 
 
-def _noise_source_problems(spec: Json, tree: TreeFacts, era: WrittenEra | None) -> Iterator[str]:
-    """Noise of every source: its multiplier times what it hides."""
+def _noise_source_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
+    """Mismatches in the noise of every source: its multiplier times what it hides."""
     device, node, noisy = _noise_multipliers(spec, tree)
     if era is not None and era.trust_changes:
         device, node = _multipliers_in_era(device, node, spec, era)

@@ -12,10 +12,10 @@ from sfumato.verify import read
 from sfumato.verify.draws import Draw
 from sfumato.verify.json_values import Json, Party, UnknownKindError
 from sfumato.verify.releases import MOST_COMPARED, ExpectedRelease, release_problems, sampling_problems
-from sfumato.verify.tree_noise import TreeNoise
+from sfumato.verify.tree_noise import CheckedTreeNoise
 
 
-class TreeFacts(TreeNoise):
+class CheckedTree(CheckedTreeNoise):
     """A tree, and the releases that a coalition meets in it."""
 
     def release(self, step: int, unit: int, coalition: Sequence[Party]) -> ExpectedRelease:
@@ -77,7 +77,7 @@ class TreeFacts(TreeNoise):
     def exposed_problems(
         self, exposed: Sequence[int], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
-        """Why a set of averages may not be charged by itself.
+        """Mismatches: why a set of averages may not be charged by itself.
 
         Once an average is exposed, devices outside its node must not have started from a hidden one: nothing
         above it was hidden since an average was exposed. And what is sent again at the end of a round moves
@@ -153,7 +153,7 @@ class TreeFacts(TreeNoise):
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party],
         allowed: Sequence[ExpectedRelease] | None = None,
     ) -> Iterator[str]:  # fmt: skip
-        """How the exposed set of a bound differs from what the facts require (or ``allowed``, if given)."""
+        """Mismatches between the exposed set of a bound and what the facts require, or ``allowed``."""
         if cert.get("elections") or cert.get("chances"):
             yield "elections: nobody is elected who observes this"
             return

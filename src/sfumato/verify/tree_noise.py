@@ -10,10 +10,10 @@ import numpy as np
 from sfumato.verify import read
 from sfumato.verify.draws import Draw
 from sfumato.verify.json_values import ROUNDING, Array, Party
-from sfumato.verify.tree_structure import TreeStructure
+from sfumato.verify.tree_structure import CheckedTreeStructure
 
 
-class TreeNoise(TreeStructure):
+class CheckedTreeNoise(CheckedTreeStructure):
     """A tree, and the noise in each of its averages that a coalition does not know."""
 
     def _variance_of_devices(
@@ -58,7 +58,7 @@ class TreeNoise(TreeStructure):
                 np.add.at(sums, self.parents[t + 1], below)
                 below = sums / (self.children[t] ** 2)[:, None]
             if facts["channel_noise_std"]:
-                below[:, 2] += read.numbers(facts["channel_noise_std"][t]) ** 2
+                below[:, 2] += read.figures(facts["channel_noise_std"][t]) ** 2
             if t > tier or sent:
                 below[:, 1] += np.array(facts["node_noise_std"][t]) ** 2
             if t == self.depth - 1 and not present and not self.always_sent:
@@ -89,11 +89,11 @@ class TreeNoise(TreeStructure):
         return float(self.variance_unknown_to(step, unit, coalition, tier, sent).sum())
 
     def _if_composed(self, noise: Array) -> Array:
-        """``noise``, or none where its law is not composed."""
+        """``noise`` as it is; zeros where its law is not composed."""
         return np.asarray(noise * ("noise_not_composed" not in self.ledger))
 
     def _draw_independent(self, step: int, leaf: int) -> bool:
-        """Whether the noise counted is the same whether the unit is drawn or not."""
+        """Whether the noise that is counted does not depend on whether the unit is drawn."""
         kind = self.ledger["draw"]["kind"]
         noises = self.message_variance(step)[self.class_leaf == leaf]
         if kind == "all" or self.steps[step]["tells_who_was_drawn"]:
@@ -125,7 +125,7 @@ class TreeNoise(TreeStructure):
         return np.asarray(self.message_variance(step) * weight[self.class_leaf] ** 2)
 
     def _why_no_drawn_noise(self) -> str:
-        """Why the noise of others counts for nothing even if they are drawn; empty if it counts."""
+        """The reason why the noise of others does not count even if they are drawn; empty if it counts."""
         ledger = self.ledger
         reasons = {
             "draws are not Poisson": ledger["draw"]["kind"] != "poisson" or ledger["draw"]["rate"] == 1,
@@ -140,7 +140,7 @@ class TreeNoise(TreeStructure):
     def drawn_noise_problems(
         self, draw: Draw, steps: Sequence[int], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
-        """How the noise of others who may be drawn is more than the facts give."""
+        """Mismatches where more noise of others who may be drawn is stated than the facts give."""
         if not draw.drawn_noise:
             return
         if why := self._why_no_drawn_noise():

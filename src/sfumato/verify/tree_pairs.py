@@ -11,17 +11,17 @@ import numpy.typing as npt
 
 from sfumato.verify import read
 from sfumato.verify.json_values import Json, Party
-from sfumato.verify.tree_exposures import TreeFacts
+from sfumato.verify.tree_exposures import CheckedTree
 
 
-class TreePairs:
+class CheckedTreePairs:
     """Pairs of a device and an observer in a tree, by what a symmetry of the tree can tell apart.
 
     A node is alike another if what is below it is, and all above them. A pair is known by its device, its
     observer, and the deepest aggregator that is above both.
     """
 
-    def __init__(self, facts: TreeFacts) -> None:
+    def __init__(self, facts: CheckedTree) -> None:
         self.facts = facts
         self.kinds = list(zip(facts.class_weight.tolist(), facts.class_noisy.tolist(), strict=True))
         self.members: list[Counter[Any]] = [Counter() for _ in facts.devices]
@@ -57,11 +57,11 @@ class TreePairs:
     def _noise_of_node(step: Json, tier: int, node: int) -> tuple[float, float]:
         """Standard deviations of the noise that a node and its channel add."""
         channel = step["channel_noise_std"]
-        own = read.number(step["node_noise_std"][tier][node])
-        return own, read.number(channel[tier][node]) if channel else 0.0
+        own = read.figure(step["node_noise_std"][tier][node])
+        return own, read.figure(channel[tier][node]) if channel else 0.0
 
     def _facts_of_leaf(self, leaf: int) -> Any:
-        """What the facts say of the devices of a leaf, and of its average."""
+        """A key of the facts about the devices of a leaf, and about its average."""
         facts = self.facts
         steps = tuple(
             (s["message_bound_per_leaf"][leaf], s["device_noise_std_per_leaf"][leaf],
@@ -108,7 +108,7 @@ class TreePairs:
                 yield alike.get(mine, []), found
 
     def _observers_of(self, leaf: int) -> Counter[Any]:
-        """Aggregators and devices, those of the leaf too, by what tells them apart for one of its devices."""
+        """The observers of a device of a leaf, counted by what tells them apart."""
         facts, found = self.facts, Counter[Any]()
         for tier in range(facts.depth):
             above = np.arange(len(facts.parents[tier]))

@@ -12,7 +12,7 @@ from sfumato.verify import read
 from sfumato.verify.json_values import Array, Json, Party, kind_and_index, require_index_below
 
 
-class TreeStructure:
+class CheckedTreeStructure:
     """A tree of aggregators: who is where, who receives what, and how participants are drawn."""
 
     def __init__(self, ledger: Json) -> None:
@@ -27,14 +27,14 @@ class TreeStructure:
             np.bincount(below, minlength=len(above))
             for above, below in zip(self.parents, self.parents[1:], strict=False)
         ]
-        self.drawn = read.numbers(ledger["participants_per_leaf"])
-        self.least_divisor = read.numbers(ledger["denominator_per_leaf"])
-        self.most_divisor = read.numbers(ledger["largest_denominator_per_leaf"])
+        self.drawn = read.figures(ledger["participants_per_leaf"])
+        self.least_divisor = read.figures(ledger["denominator_per_leaf"])
+        self.most_divisor = read.figures(ledger["largest_denominator_per_leaf"])
         self.sure = read.counts(ledger["sure_per_leaf"])
         self.always_sent = read.flag(ledger["always_sent"])
         self.class_leaf = read.counts([c["leaf"] for c in ledger["device_classes"]])
         self.class_size = read.counts([c["devices"] for c in ledger["device_classes"]])
-        self.class_weight = read.numbers([c["weight"] for c in ledger["device_classes"]])
+        self.class_weight = read.figures([c["weight"] for c in ledger["device_classes"]])
         self.class_noisy = np.array([read.flag(c["noisy"]) for c in ledger["device_classes"]], dtype=np.bool_)
         self.steps = ledger["steps"]
         self.paths = self._paths()
@@ -54,7 +54,7 @@ class TreeStructure:
         return devices * (sum(map(len, self.parents)) + devices)
 
     def party_named(self, name: str) -> Party:
-        """What the name of an observer stands for."""
+        """The party that the name of an observer stands for."""
         if name in ("public", "cloud"):
             return ("public", 0, 0) if name == "public" else ("node", 0, 0)
         kind, index = kind_and_index(name)
@@ -151,7 +151,7 @@ class TreeStructure:
         return tier == 0
 
     def finest_known_sum(self, step: int, unit: int, coalition: Sequence[Party]) -> tuple[int, bool]:
-        """Whose average is the finest sum with the unit's message: tier, and whether its noise is in it."""
+        """The tier of the finest known sum with the unit's message, and whether its noise is in it."""
         aggregating = read.count(self.steps[step]["aggregating_tier"])
         path = self.paths[self.leaf_of(unit)]
         for tier in range(self.depth - 1, aggregating - 1, -1):
@@ -168,7 +168,7 @@ class TreeStructure:
         return [step for step in steps if self.sees_average(step, unit, coalition)]
 
     def sampling_seen_by(self, unit: int, coalition: Sequence[Party]) -> tuple[Json, float]:
-        """The draw as the coalition meets it, and how much more the heaviest device counts than the unit."""
+        """The draw as the coalition sees it, and the heaviest device's weight over the unit's."""
         draw, leaf = self.ledger["draw"], self.leaf_of(unit)
         first = self.names.index(draw["seen_by"].split(" of ")[0])
         path = self.paths[leaf]
@@ -185,7 +185,7 @@ class TreeStructure:
 
     def with_whoever_is_elected(self, unit: int, coalition: Sequence[Party]) -> list[Party]:
         """The coalition, and the device of most noise if the unit's supernode is elected from its leaf."""
-        leaf, elections = self.leaf_of(unit), read.number(self.ledger["elections_per_round"])
+        leaf, elections = self.leaf_of(unit), read.figure(self.ledger["elections_per_round"])
         if not elections or ("node", self.depth - 1, leaf) not in coalition:
             return list(coalition)
         loudness = np.sum([self.message_variance(step) for step in range(len(self.steps))], axis=0)
@@ -200,7 +200,7 @@ class TreeStructure:
 
     def chances_of_office(self, coalition: Sequence[Party]) -> dict[int, float]:
         """The probability that a leaf elects a member in a round, of leaves that have any."""
-        elections = read.number(self.ledger["elections_per_round"])
+        elections = read.figure(self.ledger["elections_per_round"])
         members = Counter(self.leaf_of(index) for kind, _, index in coalition if kind == "device")
         return {
             leaf: min(1.0, elections * count / int(self.devices[leaf]))

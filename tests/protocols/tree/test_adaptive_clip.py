@@ -23,7 +23,7 @@ from sfumato.protocols.tree.indicators import UNCLIPPED, Indicators
 from sfumato.radio.costs import TreeCosts
 from sfumato.schedule.adaptive_clip import with_clip_norm
 from sfumato.schedule.resolve import resolve
-from sfumato.spec.privacy import AdaptiveNorm, Clip
+from sfumato.spec.privacy import AdaptiveNorm, ClipSettings
 
 SHARE = 0.04
 NONE = {"kind": "none"}
@@ -198,7 +198,7 @@ def test_the_split_of_noise_is_that_of_the_paper(
 ) -> None:
     """Andrew et al. 2021, Theorem 1, where indicators are -1/2 and 1/2 and their sum has noise sigma_b."""
     share = (z / (2 * sum_noise)) ** 2
-    clip = Clip(kind="update", norm=norm, adapt=AdaptiveNorm(share=share))
+    clip = ClipSettings(kind="update", norm=norm, adapt=AdaptiveNorm(share=share))
     unit = norm * clip.message_bound
     of_updates = z * unit / norm  # multiplier of the sum of updates
     assert of_updates == pytest.approx((z**-2 - (2 * sum_noise) ** -2) ** -0.5)

@@ -19,8 +19,8 @@ from sfumato.privacy.groups.vector_clocks import (
     GroupStructure,
     IntArray,
     WorkerKinds,
-    blocks_of,
     next_unlike_blocks,
+    split_at_merges_and_eras,
 )
 from sfumato.privacy.observers import Party
 from sfumato.privacy.received import fixed_draw
@@ -199,7 +199,7 @@ class GroupFacts:
     def blocks(self) -> tuple[Block, ...]:
         """Time, cut where anything can cross between groups or workers change them."""
         period = 1 if self.in_intervals or self.kind == "ms-fedavg" else self.merge_every
-        return blocks_of(self.steps, period, self.era_steps)
+        return split_at_merges_and_eras(self.steps, period, self.era_steps)
 
     @cached_property
     def kinds(self) -> WorkerKinds:

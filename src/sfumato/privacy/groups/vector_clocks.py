@@ -60,7 +60,7 @@ class Block:
     era: int
 
 
-def blocks_of(steps: int, period: int, era_starts: Sequence[int]) -> tuple[Block, ...]:
+def split_at_merges_and_eras(steps: int, period: int, era_starts: Sequence[int]) -> tuple[Block, ...]:
     """Cuts ``1..steps`` at every merging step (1, 1 + period, ...) and wherever an era starts."""
     if steps < 1:
         return ()
@@ -183,7 +183,7 @@ def clocks(blocks: Sequence[Block], links: Sequence[BoolArray], until: Sequence[
     """Vector clocks: releases of m (columns) that the model of g (rows) depends on after step ``until[g]``.
 
     Args:
-        blocks: of `blocks_of`.
+        blocks: of `split_at_merges_and_eras`.
         links: for every era, which groups share a worker other than the target.
         until: for every group a step at the end of a block, or 0 for its initial model.
     """

@@ -20,7 +20,7 @@ from sfumato.privacy.sampling import (
     GaussianTerm,
     Method,
     Sampling,
-    squared_mu,
+    squared_mu_of_term,
 )
 
 COARSEST_INTERVAL = 1.0
@@ -54,10 +54,12 @@ class PrivacyLoss:
     @cached_property
     def _directions(self) -> tuple[LossComposition, ...]:
         """The world with the unit against the other and the other way round; one where they are the same."""
-        certain = math.fsum(term.count * squared_mu(term) for term in self.terms if term.sampling is None)
+        certain = math.fsum(
+            term.count * squared_mu_of_term(term) for term in self.terms if term.sampling is None
+        )
         releases = [(_losses_of_term(certain, _ALWAYS, self.interval), 1)] if certain > 0 else []
         releases += [
-            (_losses_of_term(squared_mu(term), term.sampling, self.interval), term.count)
+            (_losses_of_term(squared_mu_of_term(term), term.sampling, self.interval), term.count)
             for term in self.terms
             if term.sampling is not None
         ]
@@ -102,10 +104,10 @@ def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> flo
     for h² up to (2 `_OF_SPREAD`)² V/n. More than some 500,000 points are not taken: where they do not do, ε
     is larger. Rounded up to 1e-4 times a power of two, so that compositions share their releases.
     """
-    certain = math.fsum(term.count * squared_mu(term) for term in terms if term.sampling is None)
+    certain = math.fsum(term.count * squared_mu_of_term(term) for term in terms if term.sampling is None)
     drawn = [term for term in terms if term.sampling is not None]
     farthest = [(term, max(1.0, *term.sampling.apart) if term.sampling else 1.0) for term in terms]
-    largest = max([certain, *(squared_mu(term) * move**2 for term, move in farthest)])
+    largest = max([certain, *(squared_mu_of_term(term) * move**2 for term, move in farthest)])
     many = max(1.0, len(terms) / 4)
     wanted = max(
         _FINEST_INTERVAL,
@@ -127,7 +129,7 @@ def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> flo
 
 def _largest_loss_of(term: GaussianTerm) -> float:
     """Of one drawn release."""
-    sampling, mu = term.sampling, math.sqrt(squared_mu(term))
+    sampling, mu = term.sampling, math.sqrt(squared_mu_of_term(term))
     assert sampling is not None
     rate = term.rate if sampling.hidden and not sampling.seen_scales else 1.0
     return largest_loss(rate, mu, mu * max(sampling.apart))
@@ -135,7 +137,7 @@ def _largest_loss_of(term: GaussianTerm) -> float:
 
 def _variance_of_loss(term: GaussianTerm) -> float:
     """About the variance of the loss of one drawn release: w (e^(μ²) - 1), w = q², or q where it is seen."""
-    sampling, square = term.sampling, squared_mu(term)
+    sampling, square = term.sampling, squared_mu_of_term(term)
     assert sampling is not None
     weight = term.rate**2 if sampling.hidden else term.rate
     if sampling.moves:

@@ -23,7 +23,7 @@ from sfumato.privacy.sampling import (
     Method,
     is_visible_mixture,
     outcomes_told,
-    squared_mu,
+    squared_mu_of_term,
 )
 
 _MOST_ATOMS = 1 << 14
@@ -53,14 +53,14 @@ class RevealedDraws:
         """The mixture of ``terms``, every draw of which is seen."""
         several = [term for term in terms if _has_outcomes(term)]
         terms = [term for term in terms if not _has_outcomes(term)]
-        certain = math.fsum(term.count * squared_mu(term) for term in terms if term.rate == 1)
-        if any(squared_mu(term) == math.inf for term in terms):
+        certain = math.fsum(term.count * squared_mu_of_term(term) for term in terms if term.rate == 1)
+        if any(squared_mu_of_term(term) == math.inf for term in terms):
             certain = math.inf
         squares, probabilities, lost = np.array([certain]), np.ones(1), 0.0
         counts: defaultdict[tuple[float, float], int] = defaultdict(int)
         for term in terms:
             if term.rate < 1 and certain < math.inf:
-                counts[squared_mu(term), term.rate] += term.count
+                counts[squared_mu_of_term(term), term.rate] += term.count
         for (square, rate), count in sorted(counts.items()):
             times, weights, beyond = _binomial(count, rate)
             squares, probabilities, above = _sum(squares, probabilities, square * times, weights)

@@ -66,6 +66,7 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
 def _worker_details(
     groups: Groups, members: IntArray, noise: list[str], number: int
 ) -> tuple[str, str, list[str]]:
+    """The party's name, its title, and the lines under the pointer of one worker of several groups."""
     worker = int(members[number])
     mine = groups.groups_of(worker).tolist()
     named = list(map(groups.group_title, mine))

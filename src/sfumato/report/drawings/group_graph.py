@@ -62,6 +62,7 @@ def _node_trace(places: Places, view: Json) -> Json:
 
 
 def _name(groups: Groups, group: int) -> str:
+    """The title of a group, escaped for plotly."""
     return text.label(groups.group_title(group))
 
 
@@ -98,7 +99,7 @@ def _layout(
 
 
 def _caption(groups: Groups, drawn: int, every: int, rounds: int) -> tuple[str, bool]:
-    """What the graph holds, what its numbers mean, and whether any two groups share workers."""
+    """The caption of the graph, and whether any two groups share workers."""
     hidden = groups.count - drawn
     pairs = int((groups.shared.toarray()[np.triu_indices(groups.count, 1)] > 0).sum())
     said = (
@@ -158,6 +159,7 @@ def _places(groups: Groups, order: Sequence[int]) -> Places:
 
 
 def _edges(groups: Groups, order: Sequence[int], places: Places) -> Json:
+    """The trace of lines between groups that share workers."""
     at = dict(zip(order, places, strict=True))
     x: list[float | None] = []
     y: list[float | None] = []
@@ -169,6 +171,7 @@ def _edges(groups: Groups, order: Sequence[int], places: Places) -> Json:
 
 
 def _links(groups: Groups, order: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Pairs of drawn groups that share workers, each once, with the number of workers they share."""
     shared = groups.shared.tocoo()
     kept = set(order)
     return [
@@ -235,12 +238,14 @@ def _nodes(
 def _table(
     groups: Groups, order: Sequence[int], sources: Sequence[int], arrivals: dict[int, FloatArray], rounds: int
 ) -> str:
+    """An HTML table: from which round on each group trains from models that hold another's first release."""
+
     def said(arrival: float) -> str:
         return "never" if math.isinf(arrival) else "not in time" if arrival > rounds else f"{arrival:.0f}"
 
     head = sorted(order)[:24]
     at = {group: i for i, group in enumerate(order)}
-    return text.table(
+    return text.html_table(
         ["released by", *(f"group {_name(groups, g)}" for g in head)],
         [(f"group {_name(groups, s)}", *(said(arrivals[s][at[g]]) for g in head)) for s in sorted(sources)],
         caption="Epoch in which a group first trains from models that hold another's first release",

@@ -63,6 +63,7 @@ def places_figure(network: Network) -> Figure | None:
 
 
 def _cells(shown: IntArray, bounds: list[float], edges: int, name: str) -> Json:
+    """The heatmap trace of which edge each shown device is under between the rounds ``bounds``."""
     ends = [(edge, position / edges) for edge in range(edges) for position in (edge, edge + 1)]
     steps = [[position, PALETTE[edge % len(PALETTE)]] for edge, position in ends]
     small = shown.shape[0] <= 40 and shown.shape[1] <= 40
@@ -93,6 +94,7 @@ def _trusted_marks(network: Network, shown: IntArray, bounds: list[float]) -> li
 
 
 def _table(network: Network, places: IntArray, starts: list[int], name: str) -> str:
+    """An HTML table of the devices under each edge, and which edges are trusted, over the rounds."""
     rows = []
     for era, (_, tree) in enumerate(network.trees[:200]):
         sizes = ", ".join(map(str, np.bincount(places[era], minlength=tree.leaf_count).tolist()))
@@ -101,4 +103,4 @@ def _table(network: Network, places: IntArray, starts: list[int], name: str) -> 
         moves = ", ".join(f"{device} to {places[era, device]}" for device in went[:12])
         rows.append((str(starts[era]), sizes, trusted, moves + (" …" if len(went) > 12 else "")))
     heads = ["from round", f"devices of each {name}", f"trusted {text.pluralise(name)}", "devices that went"]
-    return text.table(heads, rows, caption=f"Devices under each {name}, and trust, over the rounds")
+    return text.html_table(heads, rows, caption=f"Devices under each {name}, and trust, over the rounds")

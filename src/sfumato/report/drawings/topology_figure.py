@@ -92,6 +92,7 @@ def _representatives(every: Sequence[int], most: int, look: Callable[[int], obje
 
 
 def _appearance(network: Network, tree: Tree, depth: int, index: int) -> object:
+    """A key that is equal for nodes that look alike: whether trusted, and who at them adds noise."""
     name = tree.node_name(depth, index)
     noises = network.adds_noise(name), network.adds_noise(f"{name}/devices")
     return bool(tree.tiers[depth].trusted[index]), *noises
@@ -100,6 +101,7 @@ def _appearance(network: Network, tree: Tree, depth: int, index: int) -> object:
 def _draw_node(
     canvas: Canvas, network: Network, tree: Tree, depth: int, index: int, x: float, slots: int
 ) -> None:
+    """Draw the aggregator at ``index`` of tier ``depth`` on ``canvas``, with a mark where it adds noise."""
     name, tier = tree.node_name(depth, index), tree.tiers[depth]
     trusted, y = bool(tier.trusted[index]), depth * _ROW
     below = int(tree.children[depth][index])
@@ -129,6 +131,7 @@ def _draw_links_below(
     places: dict[int, float],
     shown: list[int],
 ) -> None:
+    """Draw the links from a node to its shown children, and how many children are not shown."""
     y = depth * _ROW
     is_secure = f"{tree.tiers[depth + 1].name}_to_{tree.tiers[depth].name}" in network.secure
     for child in shown:
@@ -149,6 +152,7 @@ def _draw_links_below(
 def _draw_devices(
     canvas: Canvas, network: Network, tree: Tree, leaf: int, x: float, y: float, slots: int
 ) -> float:
+    """Draw the devices of ``leaf`` as dots; returns the lowest y that they reach."""
     owner = tree.node_name(tree.depth - 1, leaf)
     noise = _multipliers(network, tree, f"{owner}/devices")
     first = int(tree.first_device[leaf])
@@ -190,6 +194,7 @@ def _multipliers(network: Network, tree: Tree, owner: str) -> list[str]:
 
 
 def _trust_sentence(tree: Tree) -> str:
+    """A sentence on how many aggregators of each tier are trusted with raw updates."""
     parts = [f"{text.whole(int(t.trusted.sum()))} of {text.how_many(t.size, t.name)}" for t in tree.tiers[1:]]
     cloud = "the cloud" if tree.tiers[0].trusted[0] else ""
     if not any(tier.trusted.any() for tier in tree.tiers):

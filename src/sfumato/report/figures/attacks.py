@@ -93,7 +93,7 @@ def _audit_figure(observers: Sequence[ObserverFindings], delta: str) -> Figure |
         ),
         data=data,
         layout=layout,
-        table=text.table(
+        table=text.html_table(
             ["unit", "observer", "shown ε, at least", "promised ε, at most", "holds"],
             rows,
             caption="Audits",
@@ -104,6 +104,7 @@ def _audit_figure(observers: Sequence[ObserverFindings], delta: str) -> Figure |
 
 
 def _overview(run: RunFolder, observers: Sequence[ObserverFindings]) -> str:
+    """An HTML table of all observers: the guaranteed ε, the audits' lower bounds, and the attacks' scores."""
     rows = [
         (
             one.title,
@@ -127,10 +128,11 @@ def _overview(run: RunFolder, observers: Sequence[ObserverFindings]) -> str:
         "–: not measured" if any("–" in row for row in shown) else "",
     ]
     caption, numeric = "; ".join(filter(None, said)), tuple(range(1, len(kept)))
-    return text.table([titles[number] for number in kept], shown, caption=caption, numeric=numeric)
+    return text.html_table([titles[number] for number in kept], shown, caption=caption, numeric=numeric)
 
 
 def _mean_ssim(pictures: Reconstructions | None) -> str:
+    """The mean structural similarity of the reconstructions as text; a dash where there are none."""
     known = (
         [] if pictures is None else [one.scores["ssim"] for one in pictures.images if "ssim" in one.scores]
     )
@@ -138,6 +140,7 @@ def _mean_ssim(pictures: Reconstructions | None) -> str:
 
 
 def _observer(run: RunFolder, one: ObserverFindings, figures: PlacedFigures) -> str:
+    """HTML of one observer: its sentences, ROC curves and reconstructions."""
     by_level = {level: [curve for curve in one.curves if curve.level == level] for level in _LEVELS}
     drawn = [figures.place(_curve_figure(level, curves)) for level, curves in by_level.items() if curves]
     parts = [f"<h3>As {text.escape(one.title)}</h3>", bullet_list(_sentences(run, one))]
@@ -211,7 +214,7 @@ def _curve_figure(level: str, curves: Sequence[AttackCurve]) -> Figure:
             "xaxis": _axis("false-positive rate", floor),
             "yaxis": _axis("true-positive rate", floor),
         },
-        table=text.table(
+        table=text.html_table(
             ["attack", "TPR at FPR 0.1 %", "TPR at FPR 1 %", "AUC"],
             [(one.attack, *map(_interval, (*one.at_low_rates, one.auc))) for one in curves],
             caption="With 95 % intervals",
@@ -222,7 +225,7 @@ def _curve_figure(level: str, curves: Sequence[AttackCurve]) -> Figure:
 
 
 def _about_the_limit(bound: AttackCurve, floor: float) -> str:
-    """What the red line is, and whether any curve could cross it."""
+    """A sentence on what the red line is, and whether any curve could cross it."""
     stated = f"δ = {text.number(bound.delta)}, relation {bound.neighbours}"
     which = f"ε = {text.epsilon(bound.epsilon)} ({stated})"
     if bound.neighbours == "replace":
@@ -233,12 +236,14 @@ def _about_the_limit(bound: AttackCurve, floor: float) -> str:
 
 
 def _axis(title: str, floor: float) -> Json:
+    """A logarithmic axis of rates from ``floor`` to 1, with ticks in percent."""
     ticks = log_ticks(floor, 1.0)
     named = {"tickvals": ticks, "ticktext": [tick_label(100 * tick) + " %" for tick in ticks]}
     return {"title": {"text": title}, "type": "log", "range": [math.log10(floor), 0.05]} | named
 
 
 def _trace(name: str, x: Any, y: Any, line: Mapping[str, Any], **more: Any) -> Json:
+    """A trace of a line through the points ``x``, ``y``."""
     points = {"x": [float(value) for value in x], "y": [float(value) for value in y], "line": line}
     return {"type": "scatter", "mode": "lines", "name": text.label(name), **points, **more}
 
@@ -249,6 +254,7 @@ def _edge_of_region(x: Any, y: Any, shape: str, **more: Any) -> Json:
 
 
 def _forbidden(grid: Any, bound: AttackCurve, floor: float) -> list[Json]:
+    """Traces of the region of true-positive rates that (ε, δ) rules out, and of its edge."""
     limit = np.maximum(allowed_tpr(grid, epsilon=bound.epsilon, delta=bound.delta), floor)
     edge = {"color": NO_GUARANTEE, "width": 1.5, "shape": "linear"}
     fill = {"fill": "tonexty", "fillcolor": transparent(NO_GUARANTEE, 0.1)}
@@ -267,12 +273,14 @@ def _as_steps(one: AttackCurve, column: str, floor: float) -> tuple[Any, Any]:
 
 
 def _band(one: AttackCurve, hue: str, floor: float) -> list[Json]:
+    """Traces of the confidence band of a curve, filled in ``hue``."""
     fill = {"fill": "tonexty", "fillcolor": transparent(hue, 0.15)}
     low, high = _as_steps(one, "tpr_low", floor), _as_steps(one, "tpr_high", floor)
     return [_edge_of_region(*low, "hv"), _edge_of_region(*high, "hv", **fill)]
 
 
 def _interval(estimate: Interval) -> str:
+    """An estimate as text, with its confidence interval."""
     return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
 
 

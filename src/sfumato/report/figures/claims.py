@@ -47,6 +47,7 @@ def claims_sentence(claims: Sequence[Claim]) -> list[str]:
 
 
 def _counted(claims: Sequence[Claim]) -> str:
+    """A phrase on how many published claims hold."""
     holding = sum(claim.holds for claim in claims)
     verb = "holds" if 1 in (holding, len(claims)) else "hold"
     made = text.pluralise("claim", len(claims))
@@ -95,7 +96,7 @@ def _about_one_round(claims: Sequence[Claim]) -> str:
 
 def claims_table(claims: Sequence[Claim], delta: str = "") -> str:
     """Why each claim holds or does not, and the claims as a table; ``delta`` stands beside the ε."""
-    table = text.table(
+    table = text.html_table(
         ["claim", "unit", "observer", "claimed ε", "rigorous ε", "holds", "why"],
         [
             (
@@ -131,4 +132,5 @@ def _reasons(claims: Sequence[Claim]) -> str:
 
 
 def _pair(claim: Claim) -> str:
+    """The unit and the observer of a claim as text."""
     return f"{claim.unit} towards {claim.observer}"

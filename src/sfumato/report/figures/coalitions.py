@@ -46,7 +46,7 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
         for row in rows
         if row.unit in protected
     ]
-    table = text.table(
+    table = text.html_table(
         ["about", "colluders", "under the same edge", *(f"ε, {name}" for name in _NAMES)],
         shown,
         caption=f"The worst coalition of devices of each size{delta}",
@@ -57,6 +57,7 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
 
 
 def _epsilons(row: WorstCoalition) -> tuple[float, float]:
+    """The two ε of a row: of the coalition, and of it with the supernode."""
     return row.epsilon, row.supernode_epsilon
 
 
@@ -69,6 +70,7 @@ def _title(matrix: Matrix, unit: str) -> str:
 
 
 def _figure(rows: Sequence[WorstCoalition], titles: Mapping[str, str], delta: str) -> Figure | None:
+    """The largest ε by the size of coalitions as curves; ``None`` where none is finite."""
     data: list[Json] = []
     described = []
     variants = sum(any(_epsilons(row)[which] < math.inf for row in rows) for which in range(len(_NAMES)))

@@ -50,6 +50,7 @@ def stop_reasons(one: Series) -> list[str]:
 
 
 def _figure(series: Sequence[Series], kind: _ControlVariable) -> Figure | None:
+    """Curves over rounds of what control chose, of one ``kind``; ``None`` where no run has any."""
     found: list[RunCurve] = []
     for i, one in enumerate(series):
         for column, part in kind.columns:

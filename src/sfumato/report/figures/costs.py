@@ -77,7 +77,7 @@ def even_costs_table(one: Series) -> str:
         "Costs that are about the same in every round, and values that do not change. Clipping, noise and "
         "time are measured by the simulator only."
     )
-    return text.table(["", "a round", f"all {rounds} rounds"], rows, caption=caption, numeric=(1, 2))
+    return text.html_table(["", "a round", f"all {rounds} rounds"], rows, caption=caption, numeric=(1, 2))
 
 
 def _rounds_that_cost(values: FloatArray) -> str:
@@ -130,6 +130,7 @@ def _cost(
     caption: str,
     cumulative: bool = True,
 ) -> Figure | None:
+    """Curves of some columns of costs over rounds; ``None`` where none was measured."""
     found = [
         (i, one.name, column, one.curve(column, cumulative=cumulative))
         for i, one in enumerate(series)
@@ -196,6 +197,7 @@ def accuracy_vs_cost_figures(series: Sequence[Series]) -> list[Figure]:
 
 
 def _accuracy_vs_cost(series: Sequence[Series], kind: _CostMeasure, score: Headline) -> Figure | None:
+    """A score over one kind of cumulative cost; ``None`` where no run has both."""
     judged = [(i, one) for i, one in enumerate(series) if headline_of(one.first.metrics) == score]
     curves = [(i, one.name, _score_over_cost(one, kind, score)) for i, one in judged]
     curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds)]

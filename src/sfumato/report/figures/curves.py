@@ -80,6 +80,7 @@ def score_figures(series: Sequence[Series]) -> list[Figure]:
 
 
 def _score_figure(score: Headline, curves: Sequence[RunCurve], seeds: str) -> Figure:
+    """The figure of one score over rounds, with its table."""
     title = text.title(score.name)
     described = (
         f"{name}: {score.text(float(curve.mean[0]))} at round {curve.rounds[0]:.0f}, "
@@ -144,12 +145,13 @@ def _traces(one: RunCurve) -> list[Json]:
 
 
 def _table(curves: Sequence[RunCurve], what: str, score: Headline) -> str:
+    """An HTML table of the values of curves by run and round."""
     form = score.text
     rows = [
         (name, text.whole(r), form(m), form((high - low) / 2) if high > low else "")
         for _, name, curve, _ in curves
         for r, m, low, high in evenly_spaced_rows(curve.rounds, curve.mean, curve.low, curve.high)
     ]
-    return text.table(
+    return text.html_table(
         ["run", "round", what, "± (95 %)"], rows, caption=f"{what} by run and round", numeric=(1, 2, 3)
     )

@@ -74,7 +74,7 @@ def elections_table(terms: SupernodeTerms) -> str:
             text.whole(size), text.whole(len(alike)), text.percent(chance), f"{expected:.1f}",
             f"{found.min()} to {found.max()}", text.percent(float((found > 0).mean())),
         ))  # fmt: skip
-    return text.table(
+    return text.html_table(
         ["devices in a zone", "zones", "probability to serve at least once", "expected terms", "terms served",
          "devices that served"],
         rows,

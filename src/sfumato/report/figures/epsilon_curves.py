@@ -72,7 +72,7 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
         ),
         data=data,
         layout=_epsilon_layout(lines, data),
-        table=text.table(
+        table=text.html_table(
             ["run", "observer", "round", "ε"],
             [
                 (line.run, line.observer, text.whole(r), text.epsilon(float(v)))
@@ -87,7 +87,7 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
 
 
 def _spent(lines: Sequence[_EpsilonLine]) -> str:
-    """A note where control chose the rounds: the guarantee is the budget, and may be left unspent."""
+    """A note where control chose the rounds: the guarantee is the budget, of which some may be unspent."""
     if not any(line.is_spent for line in lines):
         return ""
     return (

@@ -60,12 +60,13 @@ def heatmap_figure(
 
 
 def _kinds_of_units(guarantees: Sequence[Guarantee]) -> str:
+    """The kinds of units in the rows as text: ``a device``, ``a record``, or both."""
     kinds = sorted({row.unit_kind for row in guarantees})
     return " or ".join(f"a {kind}" for kind in kinds)
 
 
 def _meaning_of_colours(matrix: Matrix) -> str:
-    """What the colours of cells without a guarantee say."""
+    """A sentence on the colours of cells without a guarantee."""
     trusted = {cell.trusts_all for cell in matrix.cells.values() if cell.epsilon == math.inf}
     if trusted == {True}:
         return ": the observer is trusted with raw updates"
@@ -114,7 +115,7 @@ def _guarantee_table(guarantees: Sequence[Guarantee], delta: float) -> str:
     listed = f"the {_MOST_TABLE_ROWS} with the largest ε; {text.whole(left)} more are in privacy.json"
     more = f" ({listed})" if left > 0 else ""
     ranged = ["ε of its units"] if any(g.epsilon_range for g in rows) else []
-    return text.table(
+    return text.html_table(
         ["unit", "observer", "pairs", "neighbours", "ε", *ranged, "releases", "bound", "method", "why"],
         [
             (
@@ -138,7 +139,7 @@ def after_run_table(privacy: RecordedPrivacy) -> str:
             rows.append((row.unit, row.observer, before, since, after.participations))
     if not rows:
         return ""
-    table = text.table(
+    table = text.html_table(
         ["devices like", "observer", "guaranteed ε", "ε after the run", "rounds took part"],
         rows,
         caption=f"Pairs whose ε after the run differs from the guarantee{text.at_delta(privacy.delta)}",
@@ -178,6 +179,7 @@ def _cells(matrix: Matrix, delta: float, colour_of: Callable[[Cell], float | Non
 
 
 def _hover(cell: Cell, title: str, delta: float) -> str:
+    """The text under the pointer at one cell: its ε, its worst pair, and why."""
     worst = cell.guarantees[0]
     facts = [
         f"unit {text.label(text.unit_of(worst))}, observer {text.label(worst.observer)}",
@@ -206,6 +208,7 @@ def _scale_ends(finite: Sequence[float]) -> tuple[float, float]:
 
 
 def _colorbar(low: float, high: float) -> Json:
+    """The legend of the colour scale, whose ends are logarithms of ε."""
     inside = log_ticks(low, high)
     ticks = {"tickvals": [math.log10(s) for s in inside], "ticktext": [tick_label(s) for s in inside]}
     return {"title": {"text": "ε"}, "thickness": 12, "outlinewidth": 0, "len": 1} | ticks

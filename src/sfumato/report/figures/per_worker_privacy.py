@@ -40,7 +40,7 @@ class _RoundSpread(NamedTuple):
 
     @property
     def values(self) -> tuple[float, float, float]:
-        """Least, median, largest."""
+        """The least, the median and the largest ε over workers in this round."""
         return self.least, self.median, self.largest
 
 
@@ -81,7 +81,7 @@ def per_worker_privacy_figure(run: GroupedRun) -> Figure | None:
         description="Per-worker privacy over rounds. " + " ".join(described),
         data=data,
         layout=_layout(at_rounds[-1], finite, "" if data else " ".join(notes)),
-        table=text.table(
+        table=text.html_table(
             ["observers", "round", "least ε", "median", "largest", "workers without"],
             rows,
             caption="ε of a worker towards its worst observer: spread over workers",
@@ -152,6 +152,7 @@ def _spread(found: Sequence[PerWorker], at: int, round_number: int) -> _RoundSpr
 
 
 def _band(drawn: Sequence[_RoundSpread], name: str, hue: str) -> list[Json]:
+    """Traces of one threat model: a band from the least to the largest ε of workers, and the median."""
     low, middle, high = ([one.values[i] for one in drawn] for i in range(3))
     common: Json = {"type": "scatter", "x": [one.round_number for one in drawn], "legendgroup": name}
     common |= {"mode": "lines", "hovertemplate": "%{text}"}

@@ -125,6 +125,8 @@ def _pair(run: GroupedRun, unit: int, observer: int) -> WorkerPair | None:
 
 
 def _values(pairs: Pairs, view: str) -> Any:
+    """The ε of every pair as an array, exact or as the claim ``view`` has it; NaN where none is claimed."""
+
     def value(pair: WorkerPair | None) -> float:
         if pair is None:
             return math.nan
@@ -150,6 +152,7 @@ def _cells(z: Any, epsilons: Any, pairs: Pairs, view: str) -> Json:
 
 
 def _name(run: GroupedRun, worker: int) -> str:
+    """The title of a worker with its groups, and how many workers are like it."""
     groups = run.groups_of(worker)
     listed = text.join_names(list(map(str, groups)), 6)
     size = int(run.releases.kinds.size[run.releases.kinds.of[worker]])
@@ -159,6 +162,7 @@ def _name(run: GroupedRun, worker: int) -> str:
 
 
 def _pair_details(pair: WorkerPair | None, view: str) -> str:
+    """The text under the pointer at one pair of workers."""
     if pair is None:
         return ""
     if view != "exact":
@@ -173,11 +177,13 @@ def _pair_details(pair: WorkerPair | None, view: str) -> str:
 
 
 def _label(view: str) -> str:
+    """The name of a claim, shortened for the menu."""
     short = view.removeprefix("DP-OGL ").replace("2 pi^2 alpha/sigma^2", "2π²α/σ²")
     return short.replace(" x ", " × ").replace("mu for", "μ for")
 
 
 def _range(z: Any) -> tuple[str, str]:
+    """The least and the largest of the values that are there, as text."""
     measured = z[~np.isnan(z)]
     if not measured.size:
         return "nothing", "nothing"
@@ -185,6 +191,7 @@ def _range(z: Any) -> tuple[str, str]:
 
 
 def _ticks(count: int) -> list[int]:
+    """Positions of about 20 ticks or fewer on an axis of ``count`` rows."""
     step = next(s for s in (1, 2, 5, 10, 20, 50) if count / s <= 20 or s == 50)
     return list(range(0, count, step))
 
@@ -218,7 +225,7 @@ def _table(run: GroupedRun, kinds: list[int]) -> str:
     rows.sort(key=lambda row: -row[0])
     left = len(rows) - 100
     titles = ("groups of the worker", "of the observer", "distance", "releases", "bound", "ε")
-    return text.table(
+    return text.html_table(
         [*titles, *(f"ε, {_label(name)}" for name in run.claims)],
         [
             (

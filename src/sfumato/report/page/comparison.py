@@ -12,7 +12,7 @@ from sfumato.report.results.series import Series
 from sfumato.report.results.summary import Summary, has_edges, score_text
 from sfumato.run_folder.headline import headline_of
 from sfumato.run_folder.recorded_privacy import RawDevices
-from sfumato.spec.diff import differing
+from sfumato.spec.diff import differing_values
 
 _ALIKE = ("rounds", "seeds")  # left out where all runs are alike
 _NOT_COMPARED = ("hashes", "versions", "name", "seed")  # sections of a run's spec
@@ -56,13 +56,13 @@ def _differences(series: Sequence[Series]) -> str:
     """A table of the keys in which the specs differ; empty where they do not."""
     specs = [one.first.spec_dict for one in series]
     compared = [{key: value for key, value in spec.items() if key not in _NOT_COMPARED} for spec in specs]
-    found = differing(compared)
+    found = differing_values(compared)
     if not found:
         return ""
     rows = [(key, *map(_shown, values)) for key, values in found.items()]
     left = len(rows) - _MOST_KEYS
     more = f"; {text.whole(left)} more keys differ" if left > 0 else ""
-    return text.table(
+    return text.html_table(
         ["key of the spec", *(one.name for one in series)],
         rows[:_MOST_KEYS],
         caption=f"Where the specs differ, as they were resolved{more}",
@@ -70,6 +70,7 @@ def _differences(series: Sequence[Series]) -> str:
 
 
 def _shown(value: Any) -> str:
+    """A value of a spec as short text."""
     if value is None:
         return "–"
     if value == []:
@@ -84,6 +85,7 @@ def _shown(value: Any) -> str:
 
 
 def _shortened(shown: str) -> str:
+    """``shown``, cut off with … where it is too long for a cell."""
     return shown if len(shown) <= _MOST_LETTERS else f"{shown[: _MOST_LETTERS - 1]}…"
 
 
@@ -131,7 +133,7 @@ def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
         if title == "run" or (set(values) != {"–"} and (title not in _ALIKE or len(set(values)) > 1))
     ]
     said = f" at δ = {next(iter(deltas))}" if len(deltas) == 1 else ""
-    table = text.table(
+    table = text.html_table(
         [title for title, _ in kept],
         list(zip(*(values for _, values in kept), strict=True)),
         caption=f"Comparison of the runs: the largest ε towards each kind of observer{said}; ∞: no "

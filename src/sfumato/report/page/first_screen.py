@@ -14,7 +14,7 @@ from sfumato.report.figures.control import stop_reasons
 from sfumato.report.page.comparison import best_runs, comparison
 from sfumato.report.page.html import under_name_of_run
 from sfumato.report.results.attack_findings import attacked_run, observers_of, verdict
-from sfumato.report.results.comparability import asks_for_energy, incomparable, radio_model
+from sfumato.report.results.comparability import asks_for_energy, radio_model, warnings_of_series
 from sfumato.report.results.cost_of_privacy import cost_of_privacy, is_it_worth_it
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import read_network
@@ -51,7 +51,7 @@ def first_screen(series: Sequence[Series], summaries: Sequence[Summary], matrice
     else:
         parts.append(_lead([*cost_of_privacy(series), *best_runs(series, summaries)]))
         parts.append(comparison(series, summaries))
-        parts += [_notice(sentence) for sentence in incomparable(series)]
+        parts += [_notice(sentence) for sentence in warnings_of_series(series)]
         for one, matrix in zip(series, matrices, strict=True):
             said = _lead([*_who_learns(one, matrix), *stop_reasons(one)]) + _findings(one, matrix)
             parts.append(under_name_of_run(one, series, said))
@@ -65,6 +65,7 @@ def first_screen(series: Sequence[Series], summaries: Sequence[Summary], matrice
 
 
 def _unfinished(one: Series) -> str:
+    """A sentence on how far an unfinished run is; empty where all are finished."""
     unfinished = [run for run in one.runs if not run.finished]
     if not unfinished:
         return ""
@@ -74,10 +75,12 @@ def _unfinished(one: Series) -> str:
 
 
 def _notice(sentence: str) -> str:
+    """A sentence as HTML of a notice."""
     return f'<p class="notice">{text.escape(sentence)}</p>'
 
 
 def _lead(lines: Sequence[str]) -> str:
+    """Lines as HTML of the leading paragraph; empty without lines."""
     return f'<div class="lead">{_paragraphs(lines)}</div>' if lines else ""
 
 
@@ -88,6 +91,7 @@ def _paragraphs(lines: Iterable[str]) -> str:
 
 
 def _who_learns(one: Series, matrix: Matrix) -> list[str]:
+    """Sentences on who learns how much: guarantees, claims and what attacks found."""
     attacked = attacked_run(one)
     tried = [] if attacked is None else [verdict(observers_of(attacked))]
     moved = moved_sentence(read_network(one.first.spec_dict))
@@ -120,12 +124,14 @@ def _answers(one: Series, summary: Summary, matrix: Matrix) -> str:
 
 
 def _findings(one: Series, matrix: Matrix) -> str:
+    """HTML of what is worth a warning; empty where nothing is."""
     found = [*unprotected_finding(matrix), *findings_of_run(one.first), *protocol_warnings(one.first)]
     lines = "".join(f"<li>{text.escape(text.sentence(said))}</li>" for said in found)
     return f'<div class="notice"><p>Findings</p><ul>{lines}</ul></div>' if lines else ""
 
 
 def _energy(one: Series, energy_j: float) -> _Tile:
+    """The tile of the energy, in joules or relative to the receiver's noise."""
     if radio_model(one.first.spec_dict) == "gains":
         return _Tile("Energy, relative to the receiver's noise", text.number(energy_j))
     return _Tile("Energy", text.quantity(energy_j, text.JOULES))
@@ -163,6 +169,7 @@ def _about_epsilons(one: Series, summary: Summary) -> str:
 
 
 def _tiles(tiles: Iterable[_Tile]) -> str:
+    """HTML of tiles with a name and a value each; those without a value are left out."""
     shown = [
         (' class="warn"' if tile.warns else "", text.escape(tile.name), text.escape(tile.value))
         for tile in tiles

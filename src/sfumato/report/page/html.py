@@ -137,5 +137,6 @@ def asset(name: str) -> str:
 
 
 def _hash(script: str) -> str:
+    """The hash of a script as a content security policy names it."""
     digest = hashlib.sha256(script.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

@@ -101,6 +101,7 @@ def page_of(series: Sequence[Series], place: Path) -> str:
 
 
 def _subtitle(series: Sequence[Series]) -> str:
+    """HTML lines below the title: protocol, data and model of every run."""
     facts = []
     for one in series:
         spec = one.first.spec_dict
@@ -123,6 +124,7 @@ def _of_runs(title: str, series: Sequence[Series], content_of: Callable[[Series]
 
 
 def _over_rounds(series: Sequence[Series], figures: PlacedFigures) -> str:
+    """The section with accuracy and ε over rounds."""
     scores, epsilon, personal = score_figures(series), epsilon_figure(series), personal_figure(series)
     parts = [
         *([figures.place(score) for score in scores] or [placeholder("The model was not evaluated.")]),
@@ -134,6 +136,7 @@ def _over_rounds(series: Sequence[Series], figures: PlacedFigures) -> str:
 
 
 def _who_learns(one: Series, matrix: Matrix, finite: Sequence[float], figures: PlacedFigures) -> str:
+    """HTML of the matrix of guarantees, with reasons and all rows folded below it."""
     privacy, titled = one.first.privacy, read_network(one.first.spec_dict).titled
     rows = [replace(g, unit=titled(g.unit), observer=titled(g.observer)) for g in privacy.guarantees]
     figure = heatmap_figure(matrix, rows, privacy.delta, finite)
@@ -149,6 +152,7 @@ def _who_learns(one: Series, matrix: Matrix, finite: Sequence[float], figures: P
 
 
 def _attacks(one: Series, figures: PlacedFigures) -> str:
+    """HTML of the attacks on a run; empty where there were none."""
     run = attacked_run(one)
     return "" if run is None else attacks_part(run, observers_of(run), figures)
 
@@ -201,6 +205,7 @@ def _noise(one: Series, series: Sequence[Series]) -> str:
 
 
 def _claims(one: Series, figures: PlacedFigures) -> str:
+    """HTML of the published claims beside the rigorous ε; empty without claims."""
     privacy = one.first.privacy
     figure = claims_figure(privacy.claims)
     if figure is None:
@@ -209,6 +214,7 @@ def _claims(one: Series, figures: PlacedFigures) -> str:
 
 
 def _costs(series: Sequence[Series], figures: PlacedFigures) -> str:
+    """The section with the costs and diagnostics."""
     drawn = [*accuracy_vs_cost_figures(series), *cost_figures(series)]
     placed = "".join(figures.place(figure) for figure in drawn)
     table = even_costs_table(series[0]) if len(series) == 1 else ""
@@ -216,6 +222,7 @@ def _costs(series: Sequence[Series], figures: PlacedFigures) -> str:
 
 
 def _spec(one: Series, series: Sequence[Series]) -> str:
+    """HTML of the spec of a run, folded where there are several runs."""
     seed = f" (seed {one.first.spec_dict.get('seed', 0)}; the other seeds differ in it)"
     pre = (
         f"<details{' open' if len(series) == 1 else ''}>"
@@ -237,4 +244,4 @@ def _versions(series: Sequence[Series]) -> list[str]:
     packages = sorted({str(package) for _, versions in found.values() for package in versions})
     columns = ["version"] if len(found) == 1 else [text.join_names(names) for names, _ in found.values()]
     rows = [(name, *(str(versions.get(name, "–")) for _, versions in found.values())) for name in packages]
-    return [text.table(["package", *columns], rows, caption="Versions of the packages that were used")]
+    return [text.html_table(["package", *columns], rows, caption="Versions of the packages that were used")]

@@ -64,6 +64,7 @@ def sentence_of_participation(training: Mapping[str, Any]) -> str:
 
 
 def _rounds(training: Mapping[str, Any]) -> str:
+    """Sentences on how many rounds the training has, and who takes part."""
     if training.get("controlled"):
         return (
             "Adaptive control chooses before every round how many local steps it has, how many devices of an "
@@ -97,4 +98,4 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any]) -> str:
         "Gaussian noise of each party: its standard deviation over the sensitivity of what it is added to"
     )
     numeric = tuple(range(1, depth + 1))
-    return text.paragraphs(said) + text.table(["party", *titles], rows, caption=caption, numeric=numeric)
+    return text.paragraphs(said) + text.html_table(["party", *titles], rows, caption=caption, numeric=numeric)

@@ -47,6 +47,7 @@ def _place_of_knee(front: _Front) -> int | None:
 
 
 def _sentence(swept: ParetoPage, across: str, up: str, front: _Front, place: int) -> str:
+    """The sentence on where the curve of a score over a cost bends."""
     (_, _, least), (point, _, score), (_, _, most) = front[0], front[place], front[-1]
     text, shown = SCORES[up].text, title_of(across)
     costs = [describe_objective(one, across) for one in (point, front[0][0], front[-1][0])]

@@ -60,6 +60,7 @@ def _averaged(swept: ParetoPage) -> str:
 
 
 def _table(swept: ParetoPage) -> str:
+    """An HTML table of all points with their objectives; those on the front are marked."""
     names = swept.measured
     on = pareto_front(swept.points, names)
     rows = [
@@ -71,7 +72,7 @@ def _table(swept: ParetoPage) -> str:
         for point, best in zip(swept.points, on, strict=True)
     ]
     first = len(swept.keys)
-    return text.table(
+    return text.html_table(
         [*swept.keys, "seeds", *map(title_of, names), "raw to a trusted edge", "on the front"],
         rows,
         caption=f"{_averaged(swept)}ε: the worst unit and seed, before training; "
@@ -136,6 +137,7 @@ class _MarkerStyle:
 
     @classmethod
     def of(cls, keys: Sequence[str], points: Sequence[SweptPoint]) -> _MarkerStyle:
+        """The style that tells points apart by the first two keys in which they differ."""
         values = [list(dict.fromkeys(point.labels[i] for point in points)) for i in range(len(keys))]
         varied = [i for i, found in enumerate(values) if len(found) > 1]
         first, second = (*varied, 0, 0)[:2]
@@ -144,12 +146,15 @@ class _MarkerStyle:
         return cls((keys[first], keys[second]), (first, second), colours, symbols)
 
     def colour(self, point: SweptPoint) -> str:
+        """The colour of a point, by its value of the first key."""
         return self.colours.get(point.labels[self.at[0]], PALETTE[0])
 
     def symbol(self, point: SweptPoint) -> str:
+        """The symbol of a point, by its value of the second key."""
         return self.symbols.get(point.labels[self.at[1]], _SYMBOLS[0])
 
     def legend(self) -> list[Json]:
+        """Traces that only show what the colours and symbols stand for."""
         entries = [(self.keys[0], value, hue, _SYMBOLS[0]) for value, hue in self.colours.items()]
         entries += [(self.keys[1], value, NEUTRAL, symbol) for value, symbol in self.symbols.items()]
         unseen = {"type": "scatter", "mode": "markers", "x": [None], "y": [None]}
@@ -162,6 +167,7 @@ class _MarkerStyle:
 
 
 def _assign_styles(values: Sequence[str], looks: Sequence[str]) -> dict[str, str]:
+    """A colour or a symbol for every value; none where there are more values than looks."""
     return dict(zip(values, looks, strict=False)) if len(values) <= len(looks) else {}
 
 
@@ -172,6 +178,7 @@ def _point_marks(
     y: ObjectiveAxis,
     look: _MarkerStyle,
 ) -> Json:
+    """The trace of the points that share a style, with their confidence intervals."""
     hue = look.colour(mine[0][0])
 
     def spread(axis: ObjectiveAxis) -> Json:

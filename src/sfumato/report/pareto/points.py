@@ -127,6 +127,7 @@ def repeated_by(swept: ParetoPage, name: str) -> str | None:
 
 
 def _agree(point: SweptPoint, one: str, other: str) -> bool:
+    """Whether two objectives of a point are equal, to six digits, or both missing."""
     values = value_of(point, one), value_of(point, other)
     return all(map(math.isnan, values)) or f"{values[0]:.6g}" == f"{values[1]:.6g}"
 
@@ -144,6 +145,7 @@ def shown_value(point: SweptPoint, name: str) -> str:
 
 
 def _shown(value: float, name: str) -> str:
+    """A value of an objective as text, with its unit."""
     if name in SCORES:
         return SCORES[name].text(value)
     return text.epsilon(value) if name.startswith(EPSILON_PREFIX) else text.quantity(value, UNITS[name])

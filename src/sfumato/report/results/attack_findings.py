@@ -141,7 +141,7 @@ class ObserverFindings:
         return bool(self.curves) or self.reconstructions is not None
 
     def best(self, level: str) -> float:
-        """The largest true-positive rate at 1 % false positives; NaN where none was measured."""
+        """The largest true-positive rate on ``level`` at 1 % false positives; NaN where none was measured."""
         return max((curve.found for curve in self.curves if curve.level == level), default=math.nan)
 
 
@@ -236,6 +236,7 @@ def _best_rates(observers: Sequence[ObserverFindings]) -> str:
 
 
 def _pictures(path: Path, document: Mapping[str, Any]) -> Reconstructions:
+    """The images of an inversion and their scores, from the files at ``path``."""
     with np.load(path.with_suffix(".npz"), allow_pickle=False) as file:
         names = [name for name in ("originals", "reconstructions", "guesses") if name in file]
         shown = {name: np.asarray(file[name], dtype=np.float32) for name in names}

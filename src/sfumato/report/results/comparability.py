@@ -43,7 +43,7 @@ def sends_over_the_air(spec: Mapping[str, Any]) -> bool:
 
 
 def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:
-    """What to say beside figures at these δ and of these radio models; nothing where each has one value."""
+    """Warnings beside figures at these δ and of these radio models; none where each has one value."""
     said = []
     found = sorted(set(deltas))
     if len(found) > 1:
@@ -58,8 +58,8 @@ def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:
     return said
 
 
-def incomparable(series: Sequence[Series]) -> list[str]:
-    """`notices` of several runs."""
+def warnings_of_series(series: Sequence[Series]) -> list[str]:
+    """The `notices` about several runs."""
     runs = [run for one in series for run in one.runs]
     deltas = [run.privacy.delta for run in runs if not math.isnan(run.privacy.delta)]
     measured = [run for run in runs if "energy_j" in run.metrics and run.metrics["energy_j"].notna().any()]
@@ -85,7 +85,7 @@ def energy_units(series: Sequence[Series]) -> Sequence[tuple[float, str]] | None
 
 
 def energy_text(spec: Mapping[str, Any], energy_j: float) -> str:
-    """In joules by a link budget; relative to the receiver's noise where the radio is given by gains."""
+    """An energy as text: joules, or relative to the receiver's noise where a radio is given by gains."""
     if radio_model(spec) == "link budget":
         return text.quantity(energy_j, text.JOULES)
     return f"{text.number(energy_j)} × noise"

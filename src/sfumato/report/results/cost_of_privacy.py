@@ -60,14 +60,14 @@ def has_noise(one: Series) -> bool:
 
 
 def _same(one: Series, other: Series) -> bool:
-    """Whether two runs differ in privacy only, as far as accuracy goes."""
+    """Whether two runs have specs that differ in privacy only, as far as accuracy depends on them."""
     if one.rounds_played != other.rounds_played:
         return False
     return all(_agree(one.first.spec_dict.get(name), other.first.spec_dict.get(name)) for name in _SAME)
 
 
 def _agree(one: Any, other: Any) -> bool:
-    """Whether two sections say the same, as far as both say anything: earlier versions knew fewer keys."""
+    """Whether two sections have equal values at all keys that both have: earlier versions had fewer."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return all(_agree(one[key], other[key]) for key in one.keys() & other.keys())
     return bool(one == other)

@@ -103,6 +103,7 @@ class GroupedRun:
 
     @cached_property
     def _second(self) -> Theorem2 | None:
+        """The claims of Theorem 2; ``None`` where it does not apply."""
         return Theorem2.of(self.plan)
 
     def pair(self, unit: int, observer: int) -> WorkerPair:
@@ -114,6 +115,7 @@ class GroupedRun:
         return self._pairs[key]
 
     def _leakage(self, unit: int, observer: int) -> WorkerPair:
+        """The exact and the claimed ε of ``unit`` towards ``observer``, and the hops between their groups."""
         exposures = self.releases.exposures(unit, (Party("device", 0, observer),))
         row = self._recorded.get(_exposure_key(exposures))
         if row is not None:
@@ -139,6 +141,7 @@ class GroupedRun:
         return WorkerPair(*found, self._hops(unit, observer), claimed)
 
     def _hops(self, unit: int, observer: int) -> int | None:
+        """The least number of hops between groups of two workers; ``None`` where none are connected."""
         mine, theirs = self.groups_of(unit), self.groups_of(observer)
         if self.plan.eras:  # links of any round, the worker's own included
             away = float(self.plan.ever.distances[np.ix_(mine, theirs)].min())
@@ -149,7 +152,7 @@ class GroupedRun:
 
     @cached_property
     def _recorded(self) -> dict[object, Guarantee]:
-        """The rows of privacy.json about two workers, by the releases that they charge."""
+        """The rows of privacy.json about two workers, by the key of the releases that they charge."""
         found: dict[object, Guarantee] = {}
         for row in self.rows:
             unit, observer = _device(row.unit), _device(row.observer)
@@ -172,6 +175,7 @@ def grouped_run(run: RunFolder) -> GroupedRun | None:
 
 
 def _device(name: str) -> int | None:
+    """The number in ``device:N``; ``None`` for another party."""
     kind, _, number = name.partition(":")
     return decimal(number) if kind == "device" else None
 

@@ -93,7 +93,7 @@ def _trees(spec: Mapping[str, Any], tree: Tree, rounds: int) -> tuple[tuple[int,
     """The trees over the rounds of a resolved spec; none where it has the same in all of them."""
     topology = _TOPOLOGY.validate_python(spec["topology"])
     trust = Trust.model_validate(spec.get("trust") or {})
-    moves = topology.moves if isinstance(topology, written.Tree) else None
+    moves = topology.moves if isinstance(topology, written.TreeTopology) else None
     trace = () if moves is None or moves.trace is None else moves.trace
     if not trace and trust.from_ is None:
         return ()
@@ -102,6 +102,7 @@ def _trees(spec: Mapping[str, Any], tree: Tree, rounds: int) -> tuple[tuple[int,
 
 
 def _shape(spec: Mapping[str, Any]) -> Tree | GroupNetwork | str:
+    """The tree or the groups of a spec; a sentence on why they cannot be drawn otherwise."""
     try:
         topology = _TOPOLOGY.validate_python(spec["topology"])
         trust, seed = Trust.model_validate(spec.get("trust") or {}), int(spec.get("seed", 0))
@@ -115,15 +116,18 @@ def _shape(spec: Mapping[str, Any]) -> Tree | GroupNetwork | str:
 
 
 def _family(spec: Mapping[str, Any]) -> Family | None:
+    """The family of the spec's topology; ``None`` where it is not known."""
     return family_of_topology(_section(spec, "topology").get("kind"))
 
 
-def tree_shape(topology: written.Star | written.Tree, trust: Trust, seed: int) -> Tree:
+def tree_of_resolved_spec(
+    topology: written.StarTopology | written.TreeTopology, trust: Trust, seed: int
+) -> Tree:
     """The tree that a resolved spec describes, with trust marked."""
     return with_trust(from_spec(topology), trust, seed=seed)
 
 
-def group_shape(topology: written.Groups, trust: Trust, seed: int) -> GroupNetwork:
+def group_shape(topology: written.GroupTopology, trust: Trust, seed: int) -> GroupNetwork:
     """The groups that a resolved spec describes, and which masters are trusted."""
     groups = grouping.named(_groups(topology), topology.group_names, topology.worker_names)
     later = [listed(era.groups, groups.workers) for era in topology.eras]
@@ -132,7 +136,7 @@ def group_shape(topology: written.Groups, trust: Trust, seed: int) -> GroupNetwo
     return GroupNetwork(grouping.together([groups, *later]), trusted, changes)
 
 
-def _groups(topology: written.Groups) -> Groups:
+def _groups(topology: written.GroupTopology) -> Groups:
     """The groups that a resolved spec describes: listed, or by a rule that needs no data."""
     count, workers = topology.groups, topology.devices
     if isinstance(count, tuple):
@@ -147,6 +151,7 @@ def _groups(topology: written.Groups) -> Groups:
 
 
 def _noise(spec: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
+    """The multipliers of every owner that adds noise, by the owner's name."""
     sources = _section(_section(spec, "privacy"), "noise").get("sources", ())
     return {
         str(owner): tuple(float(m) for m in source["multipliers"])

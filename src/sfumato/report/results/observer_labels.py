@@ -54,7 +54,7 @@ class Column:
 
     @property
     def towards(self) -> str:
-        """``towards their own edge``."""
+        """The phrase that follows an ε: ``towards their own edge``."""
         return f"towards {self.in_a_sentence or self.title}"
 
 
@@ -62,7 +62,7 @@ class ObserverLabels(abc.ABC):
     """Names units and observers."""
 
     def row(self, unit: str, sites: Sequence[str] = ()) -> Row:
-        """The class of ``unit``, a device or one record of it, at ``sites`` if they have names."""
+        """The row of the matrix for ``unit``, a device or a record of it; at ``sites`` that have names."""
         if not unit.startswith(_RECORD):
             return self._row(unit, sites)
         of_device = self._row(_device_of(unit), sites)
@@ -71,10 +71,10 @@ class ObserverLabels(abc.ABC):
 
     @abc.abstractmethod
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
-        """The class of a device, at ``sites``."""
+        """The row of the matrix for a device, at ``sites``."""
 
     def column(self, unit: str, observer: str) -> Column:
-        """The relation of ``observer`` to ``unit``."""
+        """The column of the matrix for the relation of ``observer`` to ``unit``."""
         unit = _device_of(unit)
         if observer == "cloud":
             return Column((9_000, ""), "cloud", "cloud", "the cloud")
@@ -85,11 +85,12 @@ class ObserverLabels(abc.ABC):
         return self._party(unit, observer)
 
     def _members(self, coalition: str) -> str:
+        """The members of a coalition as text."""
         return coalition.replace(",", " + ")
 
     @abc.abstractmethod
     def _party(self, unit: str, observer: str) -> Column:
-        """The relation of a single party, neither cloud nor public, to ``unit``."""
+        """The column for a single party, neither cloud nor public, by its relation to ``unit``."""
 
 
 def labels_for(network: Network) -> ObserverLabels:
@@ -104,11 +105,12 @@ class PlainLabels(ObserverLabels):
     """Labels for a network whose shape is not known: units by id, observers by kind."""
 
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
-        """The unit itself."""
+        """The row of the unit by itself, as no shape is known."""
         return Row((index_of(unit) or 0, unit), unit, "")
 
     def _party(self, unit: str, observer: str) -> Column:
-        return by_kind(observer)
+        """The column of the observer's kind, as no shape is known."""
+        return column_of_observer_kind(observer)
 
 
 def group_labels(network: Network, shape: GroupNetwork) -> ObserverLabels:
@@ -128,7 +130,7 @@ class GroupLabels(ObserverLabels):
     trusted: BoolArray
 
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
-        """Workers in equally many groups of the same sizes; those of ``sites`` alone."""
+        """The row of workers in equally many groups of the same sizes; of ``sites`` alone."""
         key = self._key(self._groups_of(unit))
         held, trust = key
         if not held:
@@ -149,12 +151,14 @@ class GroupLabels(ObserverLabels):
         return [self.groups.worker_names[worker] for worker in np.flatnonzero(np.isin(classes.class_of, of))]
 
     def _members(self, coalition: str) -> str:
+        """The members of a coalition by their names."""
         return super()._members(self.groups.titled(coalition))
 
     def _party(self, unit: str, observer: str) -> Column:
+        """The column for a master or a worker, by how many groups away from those of ``unit`` it is."""
         mine, theirs = self._groups_of(unit), self._groups_of(observer)
         if not mine:
-            return by_kind(observer)
+            return column_of_observer_kind(observer)
         if observer.startswith("master:"):
             master = index_of(observer)
             if master not in mine:
@@ -167,7 +171,7 @@ class GroupLabels(ObserverLabels):
             words = "own master, not trusted"
             return Column((1, ""), words, "own-edge", f"their {words}")
         if not theirs:
-            return by_kind(observer)
+            return column_of_observer_kind(observer)
         nearest = float(self.groups.distances[np.ix_(mine, theirs)].min())
         if math.isinf(nearest):
             return Column((400, ""), "workers out of reach", "other-device")
@@ -178,6 +182,7 @@ class GroupLabels(ObserverLabels):
         )
 
     def _groups_of(self, name: str) -> list[int]:
+        """The groups of the worker ``device:N``; none where there is no such worker."""
         index = index_of(name)
         known = name.startswith("device:") and index is not None and index < self.groups.workers
         return self.groups.groups_of(index).tolist() if known and index is not None else []
@@ -188,13 +193,14 @@ class GroupLabels(ObserverLabels):
         return bool(self.trusted.all() or not self.trusted.any())
 
     def _key(self, groups: Sequence[int]) -> tuple[tuple[int, ...], str]:
-        """Sizes of groups, and how many of their masters are trusted where that differs between groups."""
+        """The key of a row: sizes of groups, and how many masters are trusted where that differs."""
         trust = f", {int(self.trusted[groups].sum())} of {len(groups)} masters trusted"
         sizes = tuple(sorted(int(self.groups.sizes[group]) for group in groups))
         return sizes, "" if self._all_alike else trust
 
     @cached_property
     def _counts(self) -> dict[tuple[tuple[int, ...], str], int]:
+        """The number of workers of each row's key."""
         counts: dict[tuple[tuple[int, ...], str], int] = {}
         classes = self.groups.classes
         for groups, size in zip(classes.groups, classes.counts, strict=True):
@@ -213,13 +219,13 @@ def _device_of(unit: str) -> str:
     return f"device:{unit.removeprefix(_RECORD)}" if unit.startswith(_RECORD) else unit
 
 
-def by_kind(observer: str) -> Column:
-    """Where the unit is not known, observers of one kind are alike."""
+def column_of_observer_kind(observer: str) -> Column:
+    """The column for all observers of one kind, where the unit's place is not known."""
     kind = observer.partition(":")[0]
     title = "other devices" if kind == "device" else pluralise(kind) if ":" in observer else observer
     return Column((9_002, title), title)
 
 
 def index_of(name: str) -> int | None:
-    """3 of ``edge:3``."""
+    """The number in a party's name: 3 of ``edge:3``; ``None`` where there is none."""
     return decimal(name.partition(":")[2])

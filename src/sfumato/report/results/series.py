@@ -149,6 +149,7 @@ def _with_unique_names(series: list[tuple[Path, Series]]) -> tuple[Series, ...]:
 
 
 def _seeds_in(folder: Path) -> list[Path]:
+    """The folders ``seed-K`` in ``folder``, by K; none where it is a run itself."""
     if not folder.is_dir() or (folder / SPEC_FILE).exists():
         return []
     found = [(match, path) for path in folder.iterdir() if (match := _SEED_FOLDER.fullmatch(path.name))]
@@ -156,6 +157,7 @@ def _seeds_in(folder: Path) -> list[Path]:
 
 
 def _column(run: RunFolder, column: str, *, cumulative: bool) -> pd.Series[float]:
+    """A column of a run's metrics by round; empty where the run has no such column."""
     if column not in run.metrics.columns:
         return pd.Series(dtype=float, index=pd.Index([], dtype=float))
     values = run.metrics.set_index("round")[column].astype(float)
@@ -163,10 +165,12 @@ def _column(run: RunFolder, column: str, *, cumulative: bool) -> pd.Series[float
 
 
 def _last(values: pd.Series[float]) -> float:
+    """The last value that was measured; NaN where none was."""
     measured = values.dropna()
     return float(measured.iloc[-1]) if len(measured) else math.nan
 
 
 def _sum(values: FloatArray) -> float:
+    """The sum of the values that are not NaN; NaN where all are."""
     measured = values[~np.isnan(values)]
     return float(measured.sum()) if measured.size else math.nan

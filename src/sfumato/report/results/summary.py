@@ -59,7 +59,7 @@ def matrix_of(run: RunFolder) -> Matrix:
 
 
 def summarise(series: Series) -> Summary:
-    """The row of ``series``."""
+    """The row of ``series`` in a comparison."""
     accuracy, score = series.final("accuracy"), headline_of(series.first.metrics)
     rows = [row for run in series.runs for row in _of_main_unit(run)]
 
@@ -102,7 +102,7 @@ def score_text(score: Headline, series: Series, *, named: bool = False) -> str:
 
 
 def score_sentence(series: Series) -> str:
-    """How good the model is in the end."""
+    """A sentence on how good the model is in the end."""
     score, rounds = headline_of(series.first.metrics), series.rounds_played
     after = f"After {whole(rounds)} round{'s' if rounds != 1 else ''}"
     if math.isnan(series.final(score.column).value):
@@ -116,7 +116,7 @@ def score_sentence(series: Series) -> str:
 
 
 def _best(series: Series) -> str:
-    """The round that was better than the last one, by a point of accuracy or more."""
+    """A sentence on the best round, where it was better than the last by a point of accuracy or more."""
     curve = series.curve(ACCURACY.column)
     at = int(curve.mean.argmax())
     if curve.mean[at] - curve.mean[-1] < _CLEARLY:
@@ -125,14 +125,14 @@ def _best(series: Series) -> str:
 
 
 def _chance(series: Series) -> str:
-    """The accuracy of guessing, where the number of classes is known."""
+    """A sentence on the accuracy of guessing, where the number of classes is known."""
     data = series.first.spec_dict.get("data")
     classes = classes_of(str(data.get("source"))) if isinstance(data, Mapping) else None
     return "" if classes is None else f"; guessing would give {percent(1 / classes)}"
 
 
-def in_words(kind: str, value: float) -> str:
-    """What an ε of ``value`` means for one unit."""
+def epsilon_in_words(kind: str, value: float) -> str:
+    """A sentence on what an ε of ``value`` means for one unit of ``kind``."""
     sure = "almost certain" if value > _CERTAIN else f"at most {certainty(value)} sure"
     return (
         f"At ε = {epsilon(value)} an observer that starts at 50 : 50 on whether a {kind}'s data were "
@@ -160,7 +160,7 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
                 others = " that has a guarantee" if len(finite) < len(rows) else ""
                 largest = f"exceeds ε = {epsilon(max(finite))}{at}"
                 said.append(f"Towards the {observer} no {kind}{others} {largest}.")
-                said += [in_words(kind, max(finite))] if kind == main else []
+                said += [epsilon_in_words(kind, max(finite))] if kind == main else []
                 break
     workers = _towards_workers(series)
     protected = [value for value in workers if value < math.inf]
@@ -172,7 +172,7 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
             else f"Towards another worker none exceeds {largest}."
         )
         said += _by_class_of_worker(matrix)
-        said.append(in_words("worker" if main == "device" else main, max(protected)))
+        said.append(epsilon_in_words("worker" if main == "device" else main, max(protected)))
     return said + _trusting_sentences(matrix, series.first.privacy.raw_to_trusted_edge)
 
 
@@ -236,7 +236,7 @@ def protocol_warnings(run: RunFolder) -> list[str]:
 
 
 def _trusting_sentences(matrix: Matrix, raw: RawDevices | None) -> list[str]:
-    """Who has no guarantee towards those that it trusts with raw updates; or that every pair has one."""
+    """Sentences on who trusts whom with raw updates; or one that every pair has a guarantee."""
     trusted = _without_guarantee(matrix, trusted=True)
     if trusted:
         pairs = _pairs(matrix, trusted, str(raw) if raw else None)
@@ -245,7 +245,7 @@ def _trusting_sentences(matrix: Matrix, raw: RawDevices | None) -> list[str]:
 
 
 def unprotected_finding(matrix: Matrix) -> list[str]:
-    """Who has no guarantee towards observers that nobody trusts."""
+    """Sentences on who has no guarantee towards observers that nobody trusts."""
     others = _without_guarantee(matrix, trusted=False)
     if not others:
         return []
@@ -253,7 +253,7 @@ def unprotected_finding(matrix: Matrix) -> list[str]:
 
 
 def _without_guarantee(matrix: Matrix, *, trusted: bool) -> dict[int, list[str]]:
-    """Towards whom there is no guarantee, by row."""
+    """The observers towards whom there is no guarantee, by row of the matrix."""
     found: dict[int, list[str]] = {}
     for (row, column), cell in sorted(matrix.cells.items()):
         if cell.epsilon == math.inf and cell.trusts_all == trusted:
@@ -262,7 +262,7 @@ def _without_guarantee(matrix: Matrix, *, trusted: bool) -> dict[int, list[str]]
 
 
 def _pairs(matrix: Matrix, found: Mapping[int, Sequence[str]], count: str | None = None) -> str:
-    """Who has no guarantee towards whom; of many classes of devices, how many, or ``count`` devices."""
+    """A phrase on who has no guarantee towards whom; of many classes only their number."""
     if len(found) > _MOST_CLASSES:
         towards = join_names(list(dict.fromkeys(whom for several in found.values() for whom in several)), 3)
         merged = any(row.title.endswith("more classes") for row in matrix.rows)
@@ -287,6 +287,7 @@ def reasons_without_guarantee(matrix: Matrix) -> list[str]:
 
 
 def _clause(sentence: str) -> str:
+    """A sentence without its full stop."""
     return sentence.strip().rstrip(".")
 
 

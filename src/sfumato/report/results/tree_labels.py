@@ -17,7 +17,7 @@ from sfumato.report.results.observer_labels import (
     Column,
     ObserverLabels,
     Row,
-    by_kind,
+    column_of_observer_kind,
     index_of,
 )
 from sfumato.user_text import decimal
@@ -33,7 +33,7 @@ class TreeLabels(ObserverLabels):
     tree: Tree
 
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
-        """Devices with the same trust, sizes and noise on their path as ``unit``; of ``sites`` alone."""
+        """The row of devices with the trust, sizes and noise on their path that ``unit`` has."""
         device = self._device(unit)
         if device is None:
             return Row((1 << 60, unit), unit, "")
@@ -57,9 +57,10 @@ class TreeLabels(ObserverLabels):
         return Row((order, ""), f"{devices} under {above}", ", ".join(filter(None, details)))
 
     def _party(self, unit: str, observer: str) -> Column:
+        """The column for an aggregator or a device, by where its path meets that of ``unit``."""
         device = self._device(unit)
         if device is None:
-            return by_kind(observer)
+            return column_of_observer_kind(observer)
         deepest = self.tree.depth - 1
         path = self.tree.paths[self.tree.leaf_of(device)]
         other = self._device(observer)
@@ -82,9 +83,10 @@ class TreeLabels(ObserverLabels):
                     return Column((order, ""), f"own {kind}", "own-edge", f"their own {kind}")
                 order = 10 * (deepest - common) + 2 + deepest - depth
                 return Column((order, ""), f"{pluralise(kind)} {self._elsewhere(common)}", "other-edge")
-        return by_kind(observer)
+        return column_of_observer_kind(observer)
 
     def _members(self, coalition: str) -> str:
+        """The members of a coalition by their names."""
         return super()._members(self.tree.titled(coalition))
 
     def _leaves(self, leaves: Sequence[int]) -> str:
@@ -95,14 +97,17 @@ class TreeLabels(ObserverLabels):
         return f"{name if len(leaves) == 1 else pluralise(name)} {_ranges(leaves)}"
 
     def _elsewhere(self, common: int) -> str:
+        """The phrase ``elsewhere``, with the common ancestor's tier where that is below the cloud."""
         return "elsewhere" if common == 0 else f"elsewhere in the {self.tree.tiers[common].name}"
 
     def _device(self, name: str) -> int | None:
+        """The number in ``device:N``; ``None`` where there is no such device."""
         index = index_of(name)
         known = name.startswith("device:") and index is not None and index < self.tree.device_count
         return index if known else None
 
     def _ancestors(self, depth: int, index: int) -> list[int]:
+        """The path from the cloud to the node at ``index`` of tier ``depth``."""
         path = [index]
         for parents in self.tree.parents[depth:0:-1]:
             path.append(int(parents[path[-1]]))
@@ -110,12 +115,14 @@ class TreeLabels(ObserverLabels):
 
     @cached_property
     def _classes(self) -> dict[Key, list[int]]:
+        """The leaves of every row, by their signature."""
         classes: dict[Key, list[int]] = {}
         for leaf in range(self.tree.leaf_count):
             classes.setdefault(self._signature(leaf), []).append(leaf)
         return classes
 
     def _signature(self, leaf: int) -> Key:
+        """A key that is equal for leaves with the same trust, size and noise on their path."""
         noise = self.network.noise
         if not noise:
             return ()  # without noise, trust and size make no difference
@@ -128,6 +135,7 @@ class TreeLabels(ObserverLabels):
         return tuple(steps)
 
     def _trust(self, leaf: int) -> str:
+        """Which aggregators on the path of ``leaf`` are trusted, as text."""
         path = self.tree.paths[leaf]
         tiers = reversed(list(enumerate(self.tree.tiers))[1:])
         marks = [(tier.name, bool(tier.trusted[path[depth]])) for depth, tier in tiers]
@@ -139,6 +147,7 @@ class TreeLabels(ObserverLabels):
         return ", ".join(f"{name} {'trusted' if trusted else 'untrusted'}" for name, trusted in marks)
 
     def _noise(self, leaf: int) -> str:
+        """Who on the path of ``leaf`` adds noise, as text."""
         path, tiers = self.tree.paths[leaf], reversed(list(enumerate(self.tree.tiers)))
         above = [(self.tree.node_name(depth, int(path[depth])), tier.name) for depth, tier in tiers]
         places = ["device"] if self.network.adds_noise(f"{above[0][0]}/devices") else []
@@ -158,7 +167,7 @@ class MovingLabels(TreeLabels):
         return edges_over_time(self.network)
 
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
-        """Devices that are under the same edges in the same rounds."""
+        """The row of devices that are under the same edges in the same rounds."""
         device = self._device(unit)
         if device is None:
             return Row((1 << 60, unit), unit, "")
@@ -170,6 +179,7 @@ class MovingLabels(TreeLabels):
         return Row((alike[0], ""), title, f"{name} {visited}{more}")
 
     def _party(self, unit: str, observer: str) -> Column:
+        """The column for an aggregator or a device, by whether it ever is above or beside ``unit``."""
         device, other = self._device(unit), self._device(observer)
         kind, _, number = observer.partition(":")
         if device is None:
@@ -200,7 +210,7 @@ def tree_labels(network: Network, tree: Tree) -> TreeLabels:
 
 
 def _in_turn(places: IntArray) -> list[int]:
-    """The edges that a device is under, one after the other."""
+    """The edges that a device is under, one after the other, repetitions left out."""
     kept = np.flatnonzero(np.diff(places, prepend=-1))
     return [int(edge) for edge in places[kept]]
 
@@ -212,7 +222,7 @@ def edges_over_time(network: Network) -> IntArray:
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Depth of the nearest common ancestor of two paths from the cloud down."""
+    """The depth of the nearest common ancestor of two paths from the cloud down."""
     alike = [a == b for a, b in zip(one, other, strict=False)]
     return (alike.index(False) if False in alike else len(alike)) - 1
 

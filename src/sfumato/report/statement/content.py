@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.network.tree import Tree
-from sfumato.privacy.guarantee import Guarantee, number
+from sfumato.privacy.guarantee import Guarantee, json_number
 from sfumato.report.formatting import unit_of
 from sfumato.report.page.who_adds_noise import noise_of, training_of
 from sfumato.report.results.network import GroupNetwork, Network, read_network
@@ -100,7 +100,7 @@ class RelatedPairs:
 
     @property
     def observer(self) -> str:
-        """The observers in words."""
+        """The observers of these pairs in words."""
         return _observer_in_words(self.worst)
 
     def to_dict(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class RelatedPairs:
             "unit": worst.unit_kind,
             "observer_is": worst.relation.words,
             "trusted_by_the_unit": worst.trusted,
-            "epsilon": number(worst.epsilon),
+            "epsilon": json_number(worst.epsilon),
             "largest_finite_epsilon": self.largest_finite,
             "for_example": self.for_example,
             "method": worst.method,
@@ -130,7 +130,7 @@ class SiteEpsilons:
 
     def to_dict(self) -> dict[str, Any]:
         """The row of ``sites``."""
-        epsilons = {whom: number(value) for whom, value in self.epsilon.items()}
+        epsilons = {whom: json_number(value) for whom, value in self.epsilon.items()}
         return {"site": self.site, "unit": self.unit, "epsilon": epsilons}
 
 
@@ -156,11 +156,12 @@ class Statement:
 
     @cached_property
     def _network(self) -> Network:
+        """The network that the spec describes."""
         return read_network(self.spec)
 
     @property
     def units(self) -> dict[str, str]:
-        """What the units are, by kind."""
+        """A description of the units, by kind."""
         kinds = {row.unit_kind for row in self.privacy.guarantees}
         return {kind: what for kind, what in UNITS.items() if kind in kinds}
 
@@ -178,6 +179,7 @@ class Statement:
         return tuple(RelatedPairs(tuple(rows), self._example(rows)) for rows in groups.values())
 
     def _example(self, rows: list[Guarantee]) -> str:
+        """The pair with the largest ε of ``rows`` as text."""
         worst, titled = max(rows, key=lambda row: row.epsilon), self._network.titled
         return f"{unit_of(replace(worst, unit=titled(worst.unit)))} towards {titled(worst.observer)}"
 
@@ -194,7 +196,7 @@ class Statement:
 
     @cached_property
     def noise(self) -> dict[str, Any]:
-        """Who adds how much noise."""
+        """Who adds noise, and its multipliers."""
         return noise_of(self.spec)
 
     @property
@@ -204,7 +206,7 @@ class Statement:
 
     @property
     def hashes(self) -> dict[str, str]:
-        """Of the spec, what it reads, and the files of the run."""
+        """The hashes of the spec, of what it reads, and of the files of the run, by name."""
         inputs = {name: value for name, value in (self.spec.get("hashes") or {}).items() if name != SPEC_HASH}
         return {SPEC_HASH: fingerprint(self.spec), **inputs, **self.files}
 

@@ -35,7 +35,7 @@ def statement_page(statement: Statement) -> str:
 
 
 def _in_short(statement: Statement, delta: str) -> str:
-    """What an auditor has to know first: the ε towards cloud and public, who has none, and the findings."""
+    """HTML for the top: the ε towards cloud and public, who has none, and the findings."""
     said = []
     for row in statement.largest:
         worst = row.worst
@@ -51,6 +51,7 @@ def _in_short(statement: Statement, delta: str) -> str:
 
 
 def _protected(statement: Statement, delta: str) -> str:
+    """HTML on what the units and the neighbouring relation are, and what ε and δ promise."""
     units = " and ".join(f"<b>{text.escape(what)}</b>" for what in statement.units.values())
     meaning = RELATIONS[statement.neighbours]
     return (
@@ -63,6 +64,7 @@ def _protected(statement: Statement, delta: str) -> str:
 
 
 def _largest(statement: Statement, delta: str) -> str:
+    """HTML of the largest ε by unit and observer, with every guarantee folded below."""
     found = sorted(statement.largest, key=lambda row: -row.worst.epsilon)
     finite = [row.largest_finite for row in found]
     columns = {
@@ -84,7 +86,7 @@ def _largest(statement: Statement, delta: str) -> str:
         "rounded up"
     )
     numeric = tuple(n for n, title in enumerate(columns) if title not in words)
-    table = text.table(
+    table = text.html_table(
         list(columns), list(zip(*columns.values(), strict=True)), caption=caption, numeric=numeric
     )
     whys = bullet_list([f"{row.for_example}: {row.worst.why}" for row in found])
@@ -107,7 +109,7 @@ def _every_guarantee(statement: Statement, delta: str) -> str:
     listed = rows[:_MOST_ROWS]
     first = f" (the first {text.whole(_MOST_ROWS)} of {text.whole(len(rows))}; the JSON has all)"
     ranged = ["ε of its units"] if any(row.epsilon_range for row in listed) else []
-    return text.table(
+    return text.html_table(
         ("unit", "observer", "relation", "ε", *ranged, "pairs", "releases", "neighbours", "method"),
         [
             (
@@ -138,7 +140,7 @@ def _sites(statement: Statement, delta: str) -> str:
     ]
     left = len(found) - len(shown)
     more = f"; {text.whole(left)} more sites are in the JSON" if left else ""
-    return text.table(
+    return text.html_table(
         ("site", *units, *(f"ε towards: {whom}" for whom in observers)),
         shown,
         caption=f"The largest ε of a unit of every site (δ = {delta}), rounded up{more}",
@@ -147,6 +149,7 @@ def _sites(statement: Statement, delta: str) -> str:
 
 
 def _trust(statement: Statement) -> str:
+    """HTML on who is trusted with raw updates, and how many pairs have no guarantee."""
     if statement.trusted is None:
         return "<p>Trusted parties are not listed: the network depends on data that are not at hand.</p>"
     said = "<p>No aggregator is declared as trusted with raw updates.</p>"
@@ -165,14 +168,16 @@ def _trust(statement: Statement) -> str:
 
 
 def _versions(statement: Statement) -> str:
-    versions = text.table(("package", "version"), sorted(statement.versions.items()), caption="Versions")
+    """HTML tables of hashes and of versions of packages."""
+    versions = text.html_table(("package", "version"), sorted(statement.versions.items()), caption="Versions")
     named = {"spec": "the resolved spec"}
     hashes = [(named.get(name, name), value) for name, value in statement.hashes.items()]
     said = text.paragraphs([statement.verified] if statement.verified else [])
-    return f"{said}{text.table(('of', 'SHA-256'), hashes, caption='Hashes')}{versions}"
+    return f"{said}{text.html_table(('of', 'SHA-256'), hashes, caption='Hashes')}{versions}"
 
 
 def _signature() -> str:
+    """HTML with a place for a reader to sign."""
     return (
         "<p>I have read this statement. The assumptions about observers, trust and the secrecy of noise hold "
         "for the system that it describes.</p>"

@@ -87,7 +87,7 @@ class AirPlan:
 
     @cached_property
     def rule(self) -> PowerControl:
-        """Which power control."""
+        """The rule of power control that the spec asks for."""
         stated = self._air.power_control
         return stated or _RULES.get(self.spec.protocol, "pfels")
 
@@ -115,7 +115,7 @@ class AirPlan:
 
     @cached_property
     def is_steady(self) -> BoolArray:
-        """Where every round has the envelope's alignment, whoever is drawn ``[leaves]``."""
+        """Which leaves have the alignment of the envelope in every round, whoever is drawn, ``[leaves]``."""
         return self.max_alignment <= self._power_range[0] * (1 + _ROUNDING)
 
     @cached_property
@@ -200,7 +200,7 @@ class AirPlan:
         )
 
     def traffic(self, sending: AirTransmission, energy: FloatArray, coordinates: int) -> Analog:
-        """What an aggregation takes.
+        """The energy, delay and bytes of one aggregation over the air.
 
         Args:
             sending: who sends, and how loud.
@@ -216,21 +216,23 @@ class AirPlan:
 
     @property
     def _air(self) -> Air:
+        """The section ``air`` of the spec; its defaults where there is none."""
         return self.spec.air or Air()
 
     @property
     def _is_poisson(self) -> bool:
+        """Whether every device takes part by a draw of its own."""
         return isinstance(self.spec.training.participation, PoissonParticipation)
 
     @property
     def _least_gain(self) -> float:
-        """The weakest that a channel may be; 0 where fading has no end."""
+        """The weakest gain that a channel may have; 0 where fading has no lower end."""
         radio = self.channels.radio
         return radio.gain.least if isinstance(radio, AirRadio) else 0.0
 
     @property
     def _alignment_of_fixed_beta(self) -> float:
-        """Alignment of a fixed beta."""
+        """The alignment that ``air.beta``, a fixed beta, amounts to."""
         clip = self.spec.privacy.clip
         assert self._air.beta is not None
         assert clip is not None  # resolving refuses the rest

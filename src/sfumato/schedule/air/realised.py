@@ -106,6 +106,7 @@ class RealisedChannels:
         return self._largest_over_devices(each, alike)
 
     def _largest_over_devices(self, each: FloatArray, alike: IntArray) -> tuple[float, int]:
+        """The largest sum of ``each`` over the rounds a device took part in, and how many these were."""
         first = self.plan.tree.first_device
         best, times = 0.0, 0
         for leaf in alike:
@@ -118,7 +119,7 @@ class RealisedChannels:
 
     @cached_property
     def _channel(self) -> FloatArray:
-        """Variance of the receivers' noise in the leaves' averages ``[rounds, steps, leaves]``."""
+        """Variance of the receivers' noise in the leaves' averages ``[rounds, aggregations, leaves]``."""
         bound = np.array([step.message_norm for step in self.plan.releases.steps])[None]
         loudest = self.alignment * self.air.gain_ratio
         with np.errstate(divide="ignore"):

@@ -17,7 +17,7 @@ from sfumato.schedule.noise.placement import NoisePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import NoiseByFormula, NoNoise
 from sfumato.spec.radio import AirRadio
-from sfumato.spec.refusals import AT_KEY, Refusal
+from sfumato.spec.refusals import Refusals
 from sfumato.spec.transport import Air
 from sfumato.spec.used_keys import AIR_PROTOCOLS
 
@@ -61,7 +61,7 @@ def settle_air(spec: Spec, tree: Tree) -> tuple[Spec, tuple[str, ...]]:
 
 
 def compression_notes(spec: Spec) -> tuple[str, ...]:
-    """What the user should hear of compression, in trees and in groups."""
+    """The note to the user about compression, in trees and in groups; empty without compression."""
     if spec.compression is None or spec.compression.ratio == 1:
         return ()
     return (
@@ -70,46 +70,38 @@ def compression_notes(spec: Spec) -> tuple[str, ...]:
     )
 
 
-def _air(spec: Spec) -> Air:
-    return spec.air or Air()
-
-
-def _formula(spec: Spec) -> str | None:
-    noise = spec.privacy.noise
-    return noise.formula if isinstance(noise, NoiseByFormula) else None
-
-
 def _largest_gain(spec: Spec) -> float:
+    """The strongest gain that a channel of the spec's radio may have; infinite without a radio of the air."""
     radio = radio_of(spec)
     return radio.gain.largest if isinstance(radio, AirRadio) else math.inf
 
 
-AIR: tuple[Refusal[Spec], ...] = (
-    Refusal(lambda spec: spec.privacy.clip is None, "privacy.clip", None,
-            "is required over the air: power control needs a bound, {kind: update, norm: a number above 0}"),
-    Refusal(lambda spec: _formula(spec) not in (None, "pfels"), "privacy.noise.formula", AT_KEY,
-            "over the air it is pfels"),
-    Refusal(lambda spec: _formula(spec) is not None and _air(spec).power_control in ("wfl-p", "fixed"),
-            "air.power_control", AT_KEY,
-            "has no epsilon term; use pfels or wfl-pdp with privacy.noise.formula"),
-    Refusal(lambda spec: (_air(spec).min_gain or 0.0) > _largest_gain(spec), "air.min_gain", AT_KEY,
-            lambda spec: f"must be at most {_largest_gain(spec):g}, the largest gain there is: nobody would "
-                         "send"),
-    Refusal(lambda spec: _air(spec).beta is not None and getattr(spec.privacy.clip, "kind", None) == "step",
-            "air.power_control", "fixed", "goes with privacy.clip.kind: update; steps differ in length"),
-    Refusal(lambda spec: spec.control is not None, "control", None, "does not go with the air"),
-    Refusal(lambda spec: spec.training.denominator.kind != "fixed",
-            "training.denominator", lambda spec: spec.training.denominator.kind,
-            "over the air it is fixed: nobody counts"),
-    Refusal(lambda spec: spec.privacy.noise.kind not in ("formula", "none") and _air(spec).csi.is_wrong,
-            "air.csi", None,
-            "with devices that do not know their channels nobody can say how much of their noise arrives; "
-            "use privacy.noise: none or formula: pfels"),
-)  # fmt: skip
-"""What sending over the air does not go with."""
+# fmt: off
+def air_refusals(spec: Spec) -> Refusals:
+    """The table of refusals of a spec that sends over the air: what the air does not go with."""
+    air, clip, noise = spec.air or Air(), spec.privacy.clip, spec.privacy.noise
+    denominator = spec.training.denominator
+    formula = noise.formula if isinstance(noise, NoiseByFormula) else None
+    yield (clip is None, "privacy.clip", None,
+           "is required over the air: power control needs a bound, {kind: update, norm: a number above 0}")
+    yield formula not in (None, "pfels"), "privacy.noise.formula", formula, "over the air it is pfels"
+    yield (formula is not None and air.power_control in ("wfl-p", "fixed"), "air.power_control",
+           air.power_control, "has no epsilon term; use pfels or wfl-pdp with privacy.noise.formula")
+    largest = _largest_gain(spec)
+    yield ((air.min_gain or 0.0) > largest, "air.min_gain", air.min_gain,
+           f"must be at most {largest:g}, the largest gain there is: nobody would send")
+    yield (air.beta is not None and clip is not None and clip.kind == "step", "air.power_control", "fixed",
+           "goes with privacy.clip.kind: update; steps differ in length")
+    yield spec.control is not None, "control", None, "does not go with the air"
+    yield (denominator.kind != "fixed", "training.denominator", denominator.kind,
+           "over the air it is fixed: nobody counts")
+    yield (noise.kind not in ("formula", "none") and air.csi.is_wrong, "air.csi", None,
+           "with devices that do not know their channels nobody can say how much of their noise arrives; "
+           "use privacy.noise: none or formula: pfels")
+# fmt: on
 
 
-def filled_up(plan: NoisePlan, air: AirPlan, multiplier: float) -> NoisePlan:
+def with_noise_up_to_multiplier(plan: NoisePlan, air: AirPlan, multiplier: float) -> NoisePlan:
     """``plan`` with as much noise at devices as a received sum lacks to have ``multiplier``; none at the
     least.
 
@@ -157,7 +149,7 @@ def check_power(plan: NoisePlan, air: AirPlan) -> None:
 
 
 def air_notes(plan: AirPlan) -> tuple[str, ...]:
-    """What the user should hear about sending over the air, once it is known who takes part."""
+    """The notes to the user about sending over the air, once it is known who takes part."""
     std = plan.channels.noise_std
     notes = [
         f"the receivers' noise (standard deviation {std:g} a coordinate) is taken on trust: whoever hears "

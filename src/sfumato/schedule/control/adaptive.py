@@ -20,7 +20,8 @@ from sfumato.schedule.local_steps import Aggregation
 from sfumato.schedule.participation import TreeParticipants
 from sfumato.schedule.tree import TreePlan
 from sfumato.schedule.tree_facts import TreeRounds, tree_releases
-from sfumato.spec.refusals import Refusal
+from sfumato.spec.control import Control
+from sfumato.spec.refusals import Refusals
 from sfumato.spec.training import ConstantRate
 
 CONTROLLED_PROTOCOLS = ("h2fdp", "hfl-dp", "hfl")
@@ -49,7 +50,7 @@ class RoundSettings:
     noise: float
 
 
-def respaced(steps: int, local: int) -> tuple[Aggregation, ...]:
+def evenly_spaced_aggregations(steps: int, local: int) -> tuple[Aggregation, ...]:
     """``local`` edge aggregations evenly spaced over ``steps`` local steps, and the global one at the end."""
     ends = [round((j + 1) * steps / (local + 1)) for j in range(local + 1)]
     starts = [0, *ends]
@@ -57,7 +58,7 @@ def respaced(steps: int, local: int) -> tuple[Aggregation, ...]:
 
 
 def local_aggregations(plan: TreePlan) -> int:
-    """K_l: edge aggregations a round."""
+    """K_l: the number of aggregations of edges in a round, the global one not counted."""
     return len(plan.aggregations) - 1
 
 
@@ -85,7 +86,7 @@ def draws_each(plan: TreePlan) -> bool:
 
 
 def _draw_cohort(plan: TreePlan, count: FloatArray, number: int | None) -> TreeParticipants:
-    """Who takes part, where ``count`` devices of each edge are wanted.
+    """The participants of a round, where ``count`` devices of each edge are wanted.
 
     A Poisson draw depends on no data and is made before anything of the round is chosen or sent: given the
     draw, the round is one of the devices that were drawn, whose sums are divided by the expected number.
@@ -110,7 +111,7 @@ def round_plan(plan: TreePlan, setting: RoundSettings, number: int | None = None
         number: of the round; needed with `draws_each`.
     """
     count = participants(plan, setting).astype(np.float64)
-    aggregations = respaced(setting.steps, local_aggregations(plan))
+    aggregations = evenly_spaced_aggregations(setting.steps, local_aggregations(plan))
     update: dict[str, object] = {"local_steps": setting.steps, "edge_every": None}
     if plan.spec.training.local_epochs is not None:  # however many, they are one piece of work
         aggregations, update = plan.aggregations, {"local_epochs": setting.steps}
@@ -129,71 +130,57 @@ def round_plan(plan: TreePlan, setting: RoundSettings, number: int | None = None
     )
 
 
-def _are_alike(plan: TreePlan) -> bool:
-    """Whether some trusted edge and some untrusted one have the same noise, and different participants."""
-    trusted, classes, control = plan.tree.tiers[-1].trusted, plan.releases.leaf_classes, plan.spec.control
-    assert control is not None  # who asks has seen to it
+def _are_alike(plan: TreePlan, control: Control) -> bool:
+    """Whether trusted and untrusted edges with the same noise may have different numbers of participants."""
+    trusted, classes = plan.tree.tiers[-1].trusted, plan.releases.leaf_classes
     apart = plan.spec.privacy.noise.kind == "none" or control.per_edge or draws_each(plan)
     return not apart and bool(set(classes[trusted]) & set(classes[~trusted]))
 
 
-def _counts_epochs(plan: TreePlan) -> bool:
-    """Whether steps cannot be counted, and control needs a smoothness that it would have to estimate."""
-    control = plan.spec.control
-    unknown = control is not None and (control.bounds.smoothness is None or control.step_size == "theorem")
-    return plan.spec.training.local_epochs is not None and unknown
-
-
-def _most_devices(plan: TreePlan) -> int | None:
-    """``control.max_devices``."""
-    return None if plan.spec.control is None else plan.spec.control.max_devices
-
-
-def _edge_of(plan: TreePlan) -> str:
-    return plan.tree.tiers[-1].name
-
-
 def _smallest_edge(plan: TreePlan) -> str:
+    """The edge with the fewest devices and how many it has, as a message says it."""
     smallest = int(np.argmin(plan.tree.devices))
     return f"{plan.tree.node_name(plan.tree.depth - 1, smallest)} has {int(plan.tree.devices[smallest])}"
 
 
-CONTROL: tuple[Refusal[TreePlan], ...] = (
-    Refusal(lambda plan: plan.spec.protocol not in CONTROLLED_PROTOCOLS or plan.tree.depth != 2,
-            "control", None, f"is for {', '.join(CONTROLLED_PROTOCOLS)} with edges under the cloud"),
-    Refusal(lambda plan: plan.spec.training.participation.kind != "all", "training.participation", None,
-            "must be left out: control chooses it"),
-    Refusal(_counts_epochs, "training.local_epochs", lambda plan: plan.spec.training.local_epochs,
-            "needs control.bounds.smoothness, and another step_size than theorem, with control: how many "
-            "steps an epoch has is each device's own secret, so the smoothness cannot be estimated"),
-    Refusal(lambda plan: plan.spec.training.global_update == "resend", "training.global_update", "resend",
-            "must be increment with control"),
-    Refusal(lambda plan: draws_each(plan) and "secure-aggregation" in plan.hops, "control.draw", "poisson",
-            "must be left out with secure aggregation: sessions could have any size, one device included"),
-    Refusal(lambda plan: int(plan.tree.devices.min()) < least_participants(plan),
-            lambda plan: f"transport.devices_to_{_edge_of(plan)}", "secure-aggregation",
-            lambda plan: f"needs at least {SMALLEST_SESSION} devices in every {_edge_of(plan)} with control, "
-                         f"which chooses how many take part; {_smallest_edge(plan)}"),
-    Refusal(lambda plan: least_participants(plan) > (_most_devices(plan) or SMALLEST_SESSION),
-            "control.max_devices", _most_devices,
-            f"must be at least {SMALLEST_SESSION} with secure aggregation: of two, each knows the other's "
-            "message"),
-    Refusal(_are_alike, "privacy.noise", None,
-            "must not be the same at trusted and untrusted edges: control has different numbers take part; "
-            "control.per_edge has a budget for every edge"),
-    Refusal(lambda plan: plan.spec.control and plan.spec.control.max_steps < len(plan.aggregations),
-            "control.max_steps", lambda plan: plan.spec.control and plan.spec.control.max_steps,
-            lambda plan: f"must be at least {len(plan.aggregations)}: a round has {local_aggregations(plan)} "
-                         "edge aggregations before the global one"),
-    Refusal(lambda plan: (_most_devices(plan) or 0) > int(plan.tree.devices.max()),
-            "control.max_devices", _most_devices,
-            lambda plan: f"must be at most {int(plan.tree.devices.max())}, the most devices that any "
-                         f"{_edge_of(plan)} has"),
-    Refusal(lambda plan: plan.spec.training.rounds * work_of_a_round(plan) < len(plan.aggregations),
-            "training.rounds", lambda plan: plan.spec.training.rounds,
-            lambda plan: f"must give at least {len(plan.aggregations)} local steps in all"),
-)  # fmt: skip
-"""What control cannot steer: H2FDP and its baselines on edges under a cloud are what it was made for."""
+# fmt: off
+def control_refusals(plan: TreePlan) -> Refusals:
+    """The table of refusals of a plan with control, which is for H2FDP and its baselines."""
+    spec, training, control = plan.spec, plan.spec.training, plan.spec.control
+    if control is None:
+        return
+    edge, aggregations = plan.tree.tiers[-1].name, len(plan.aggregations)
+    yield (spec.protocol not in CONTROLLED_PROTOCOLS or plan.tree.depth != 2, "control", None,
+           f"is for {', '.join(CONTROLLED_PROTOCOLS)} with edges under the cloud")
+    yield (training.participation.kind != "all", "training.participation", None,
+           "must be left out: control chooses it")
+    estimates_smoothness = control.bounds.smoothness is None or control.step_size == "theorem"
+    yield (training.local_epochs is not None and estimates_smoothness,
+           "training.local_epochs", training.local_epochs,
+           "needs control.bounds.smoothness, and another step_size than theorem, with control: how many "
+           "steps an epoch has is each device's own secret, so the smoothness cannot be estimated")
+    yield (training.global_update == "resend", "training.global_update", "resend",
+           "must be increment with control")
+    yield (draws_each(plan) and "secure-aggregation" in plan.hops, "control.draw", "poisson",
+           "must be left out with secure aggregation: sessions could have any size, one device included")
+    yield (int(plan.tree.devices.min()) < least_participants(plan),
+           f"transport.devices_to_{edge}", "secure-aggregation",
+           f"needs at least {SMALLEST_SESSION} devices in every {edge} with control, which chooses how many "
+           f"take part; {_smallest_edge(plan)}")
+    most = control.max_devices
+    yield (least_participants(plan) > (most or SMALLEST_SESSION), "control.max_devices", most,
+           f"must be at least {SMALLEST_SESSION} with secure aggregation: of two, each knows the other's "
+           "message")
+    yield (_are_alike(plan, control), "privacy.noise", None,
+           "must not be the same at trusted and untrusted edges: control has different numbers take part; "
+           "control.per_edge has a budget for every edge")
+    yield (control.max_steps < aggregations, "control.max_steps", control.max_steps,
+           f"must be at least {aggregations}: a round has {local_aggregations(plan)} edge aggregations "
+           "before the global one")
+    largest = int(plan.tree.devices.max())
+    yield ((most or 0) > largest, "control.max_devices", most,
+           f"must be at most {largest}, the most devices that any {edge} has")
+# fmt: on
 
 
 def strength(plan: TreePlan) -> float:

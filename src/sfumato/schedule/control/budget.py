@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.privacy.observers import Party
-from sfumato.privacy.privacy_filter import GaussianFilter, squared_mu
+from sfumato.privacy.privacy_filter import GaussianFilter, squared_mu_of_exposure
 from sfumato.privacy.tree.pair_classes import TreePairs
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.control.adaptive import draws_each
@@ -62,7 +62,7 @@ class BudgetedCoalition:
 
     @classmethod
     def of(cls, plan: TreePlan, coalition: tuple[Party, ...]) -> BudgetedCoalition:
-        """What ``plan``, played as it stands, would spend towards ``coalition``."""
+        """The budget towards ``coalition``: what ``plan``, played as it stands, would spend."""
         members, first = _devices_in(coalition), plan.tree.first_device
         units = tuple(
             next((device for device in range(first[leaf], first[leaf + 1]) if device not in members), -1)
@@ -77,7 +77,7 @@ class BudgetedCoalition:
         return cls(coalition, units, *(tuple(column) for column in zip(*smallest, strict=True)))
 
     def costs(self, plan: TreePlan, declared: TreeReleases) -> FloatArray:
-        """What ``declared`` costs a device of every leaf, mu squared, ``[leaves]``."""
+        """The privacy cost of ``declared`` for a device of every leaf, as mu squared ``[leaves]``."""
         return np.array(
             [
                 _squares_by_bound(plan, declared, unit, self.coalition)[bound] if np.isfinite(budget) else 0.0
@@ -102,7 +102,7 @@ class Budget:
 
     @classmethod
     def of(cls, plan: TreePlan) -> Budget:
-        """What ``plan``, played as it stands, would spend."""
+        """The budget of every pair of unit and observer: what ``plan``, played as it stands, would spend."""
         declared, kinds, held = plan.releases, leaf_kinds(plan), []
         for pair in TreePairs(declared, apart=_has_budget_per_edge(plan)).of():
             coalition = (pair.observer,)
@@ -126,7 +126,7 @@ class Budget:
         return np.repeat(leaf_kinds(self.plan), self.plan.tree.devices)
 
     def fresh(self) -> GaussianFilter:
-        """A filter with nothing spent; towards an observer trusted with raw updates there is no limit."""
+        """A new privacy filter with nothing spent; observers trusted with raw updates have no limit."""
         alone = {kind: [held.budget for held in several] for kind, several in self.columns.items()}
         together = [np.array(held.budgets) for held in self.together]
         return GaussianFilter.fresh(
@@ -134,7 +134,7 @@ class Budget:
         )
 
     def charge(self, played: TreePlan, devices: IntArray) -> FloatArray:
-        """What one round of ``played`` costs each of ``devices``, mu squared, ``[devices, observers]``."""
+        """Cost of one round of ``played`` for each of ``devices``, mu squared ``[devices, observers]``."""
         declared = played.releases.after(1)
         per_kind = {
             kind: [
@@ -178,7 +178,7 @@ class Budget:
         return f"device:{held.unit} towards {self.plan.releases.party_name(held.coalition[0])}"
 
     def _relation(self, unit: int, observer: Party) -> tuple[object, ...]:
-        """Equal for observers that stand alike to units of one kind, in a tree of edges under a cloud."""
+        """A key that is equal for observers in one position towards units of a kind, under a cloud."""
         tree, kinds = self.plan.tree, leaf_kinds(self.plan)
         if observer.kind == "public" or (observer.kind == "node" and observer.tier == 0):
             return (observer.kind,)
@@ -187,6 +187,7 @@ class Budget:
         return (observer.kind, own, None if own else int(kinds[leaf]))
 
     def _column_together(self, unit: int, coalition: frozenset[Party]) -> int | None:
+        """The filter's column of a coalition of several for ``unit``; ``None`` where no filter holds."""
         leaf = self.plan.tree.leaf_of(unit)
         for column, held in enumerate(self.together, start=self._width):
             if frozenset(held.coalition) == coalition and np.isfinite(held.budgets[leaf]):
@@ -208,6 +209,7 @@ class Budget:
         return np.column_stack([alone, *columns])
 
     def _table_by_device(self, rows: dict[int, list[float]], empty: float) -> FloatArray:
+        """``rows`` by kind of unit as ``[devices, observers]``; ``empty`` fills the rows that are short."""
         table = np.full((max(rows) + 1, self._width), empty)
         for kind, values in rows.items():
             table[kind, : len(values)] = values
@@ -223,7 +225,7 @@ def leaf_kinds(plan: TreePlan) -> IntArray:
 
 
 def _has_budget_per_edge(plan: TreePlan) -> bool:
-    """Whether different numbers of devices may take part in edges that are alike: chosen, or drawn."""
+    """Whether every edge has a budget of its own: alike edges may have different participants."""
     return draws_each(plan) or (plan.spec.control is not None and bool(plan.spec.control.per_edge))
 
 
@@ -233,7 +235,7 @@ def _devices_in(coalition: Sequence[Party]) -> set[int]:
 
 
 def _smallest_bound(costs: dict[str, float]) -> tuple[str, float]:
-    """The bound with the smallest mu squared, flow if they are equal; and that."""
+    """The name of the bound with the smallest mu squared (flow where they are equal), and that mu squared."""
     bound = min(costs, key=lambda name: (costs[name], name != "flow"))
     return bound, costs[bound]
 
@@ -241,5 +243,6 @@ def _smallest_bound(costs: dict[str, float]) -> tuple[str, float]:
 def _squares_by_bound(
     plan: TreePlan, declared: TreeReleases, unit: int, coalition: tuple[Party, ...]
 ) -> dict[str, float]:
+    """mu squared of ``unit`` towards ``coalition`` under each bound, by the bound's name."""
     neighbours = plan.spec.privacy.neighbours
-    return {e.bound_name: squared_mu(e, neighbours) for e in declared.exposures(unit, coalition)}
+    return {e.bound_name: squared_mu_of_exposure(e, neighbours) for e in declared.exposures(unit, coalition)}

@@ -53,6 +53,7 @@ def settings_of_run(folder: Path) -> tuple[RoundSettings, ...]:
 
 
 def _settings(kept: Mapping[str, Any]) -> RoundSettings:
+    """The settings of one round as the run folder keeps them."""
     trusted, untrusted = (
         tuple(map(int, n)) if isinstance(n, list) else int(n) for n in (kept["trusted"], kept["untrusted"])
     )

@@ -63,7 +63,7 @@ class Dropouts:
 
     @property
     def sends(self) -> BoolArray:
-        """Who sends its message, ``[P]``."""
+        """Which participants send their message, ``[P]``."""
         return self.dropout_phase > Phase.MASK
 
     def attempts(self, leaves: IntArray) -> Attempts:
@@ -77,7 +77,7 @@ class Dropouts:
 
 
 def turnout_of(plan: TreePlan, number: int, index: int, devices: IntArray) -> Dropouts:
-    """Who of ``devices`` (ascending) is left in aggregation ``index`` of round ``number``."""
+    """The dropouts of aggregation ``index`` of round ``number`` among ``devices``, which are ascending."""
     spec, tree = plan.spec, plan.tree
     dropout_phase = _draw_dropout_phases(spec.faults, spec.seed, number, index, devices, tree.device_count)
     leaves = tree.leaves_of(devices)
@@ -86,7 +86,7 @@ def turnout_of(plan: TreePlan, number: int, index: int, devices: IntArray) -> Dr
         for leaf in range(tree.leaf_count):
             here = slice(*np.searchsorted(leaves, [leaf, leaf + 1]).tolist())
             parties = here.stop - here.start
-            if parties > 1 and not has_sum(dropout_phase[here], threshold_of(spec.faults, parties)):
+            if parties > 1 and not session_has_sum(dropout_phase[here], threshold_of(spec.faults, parties)):
                 formed[leaf], heard[here] = False, False
     terms, failed = _draw_supernode_terms(plan, number, index)
     if failed.any():
@@ -98,8 +98,8 @@ def turnout_of(plan: TreePlan, number: int, index: int, devices: IntArray) -> Dr
     return Dropouts(dropout_phase, heard, formed, terms)
 
 
-def has_sum(dropout_phase: IntArray, threshold: int) -> bool:
-    """Whether a session of secure aggregation whose parties fall silent in these phases has a sum."""
+def session_has_sum(dropout_phase: IntArray, threshold: int) -> bool:
+    """Whether enough parties stay for a session of secure aggregation to have a sum."""
     drop = {phase: np.flatnonzero(dropout_phase == phase).tolist() for phase in PHASES}
     try:
         survivors_of(len(dropout_phase), threshold, drop)
@@ -111,6 +111,7 @@ def has_sum(dropout_phase: IntArray, threshold: int) -> bool:
 def _draw_dropout_phases(
     faults: Faults | None, seed: int, number: int, index: int, devices: IntArray, count: int
 ) -> IntArray:
+    """The phase of a session from which each of ``devices`` is silent, ``[P]``."""
     if faults is None or not any(faults.drop_rates):
         return np.full(len(devices), int(Phase.DONE), dtype=np.int64)
     draws = generator(seed, Stream.FAULTS, DROPOUTS, number, index).random((count, len(PHASES)))[devices]
@@ -118,7 +119,7 @@ def _draw_dropout_phases(
 
 
 def dropout_phases(faults: Faults, draws: FloatArray) -> IntArray:
-    """The phase from which each party says no more, from a uniform draw for every party and phase."""
+    """The phase from which each party is silent, from a uniform draw for every party and phase."""
     dropout_phase = np.full(len(draws), int(Phase.DONE), dtype=np.int64)
     for column, (phase, rate) in reversed(list(enumerate(zip(PHASES, faults.drop_rates, strict=True)))):
         dropout_phase[draws[:, column] < rate] = int(phase)
@@ -165,12 +166,12 @@ class Attendance:
 
     @classmethod
     def of(cls, plan: TreePlan, rounds: int) -> Attendance | None:
-        """Of the first ``rounds``; ``None`` where everybody drawn is there, and nobody is elected."""
+        """The attendance of the first ``rounds``; ``None`` where all stay and nobody is elected."""
         return cls.of_rounds(plan, [plan] * rounds)
 
     @classmethod
     def of_rounds(cls, plan: TreePlan, played: Sequence[TreePlan]) -> Attendance | None:
-        """Of rounds that each had a plan of its own; see `of`.
+        """The attendance of rounds that each had a plan of its own; see `of`.
 
         Args:
             plan: of the whole: the same tree, faults and number of aggregations.
@@ -203,7 +204,7 @@ class Attendance:
         return np.where(self.formed, self.received, 0)
 
     def terms(self, devices: int) -> npt.NDArray[np.int64]:
-        """In how many rounds each of ``devices`` served, failed ones included, ``[devices]``.
+        """The rounds in which each of ``devices`` served as supernode, failed ones included ``[devices]``.
 
         An office is held for the whole round (several aggregations go without failures), so one tells.
         """
@@ -247,5 +248,5 @@ def succession_of(seed: int, number: int, tree: Tree, zone: int) -> tuple[int, .
 
 
 def _as_bytes(value: int) -> bytes:
-    """Eight bytes, or as many as it takes: an audit's own seeds have 128 bits."""
+    """``value`` as eight bytes, or as many as it takes: an audit's own seeds have 128 bits."""
     return value.to_bytes(max(8, -(-value.bit_length() // 8)), "big")

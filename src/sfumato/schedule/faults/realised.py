@@ -37,7 +37,7 @@ class RealisedDropouts:
 
     @classmethod
     def of(cls, plan: TreePlan, rounds: int) -> RealisedDropouts | None:
-        """``None`` where nobody drops out and nobody is elected, or a round aggregates more than once."""
+        """The dropouts of a run; ``None`` where there are none, or a round aggregates more than once."""
         if len(plan.aggregations) > 1:
             return None
         kept = Attendance.of(plan, rounds)
@@ -48,7 +48,7 @@ class RealisedDropouts:
     def square(self, pair: PairClass, times: int) -> float:
         """``mu^2`` of the worst pair of a class whose unit took part in ``times`` rounds.
 
-        In every round the worst is taken of where unit and observer may be (`_worst_ledgers`). The ``times``
+        In every round the worst is taken of where unit and observer may be (`_worst_releases`). The ``times``
         worst rounds count, and in those that weigh most the observer holds office, as often as anybody of its
         class did.
         """
@@ -56,7 +56,7 @@ class RealisedDropouts:
         node = Party("node", self.plan.tree.depth - 1, self._leaf_of_observer(pair.observer))
         holder = (*coalition, node) if self._most_terms(pair) else coalition
         plain, office = [], []
-        for ledgers in self._worst_ledgers(pair):
+        for ledgers in self._worst_releases(pair):
             plain.append(max(self._mu_squared(x, pair.unit, coalition) for x in ledgers))
             office.append(max(self._mu_squared(x, pair.unit, holder) for x in ledgers))
         worst = np.sort(np.array(plain))[::-1][:times]
@@ -67,11 +67,12 @@ class RealisedDropouts:
         return total
 
     def _mu_squared(self, declared: TreeReleases, unit: int, coalition: tuple[Party, ...]) -> float:
-        """``mu^2`` of a round under the flow bound."""
+        """``mu^2`` of ``unit`` towards ``coalition`` in a round of ``declared``, under the flow bound."""
         flow, *_ = declared.exposures(unit, coalition)
         return total_mu_squared(flow.releases, self.plan.spec.privacy.neighbours)
 
     def _leaf_of_observer(self, observer: Party) -> int:
+        """The number of the leaf that an observer is, or that it is a device of."""
         return self.plan.tree.leaf_of(observer.index) if observer.kind == "device" else observer.index
 
     def _most_terms(self, pair: PairClass) -> int:
@@ -82,8 +83,8 @@ class RealisedDropouts:
         alike = orbits == orbits[self._leaf_of_observer(pair.observer)]
         return int(self.terms[alike.repeat(self.plan.tree.devices)].max())
 
-    def _worst_ledgers(self, pair: PairClass) -> Iterator[list[TreeReleases]]:
-        """The ledgers that bound every round in which a unit of the class was in a sum.
+    def _worst_releases(self, pair: PairClass) -> Iterator[list[TreeReleases]]:
+        """Declared releases that bound every round in which a unit of the class was in a sum.
 
         The unit's leaf is given the fewest that any leaf of its class was left with, and the other leaves
         what all had but the fullest of the class: no unit met less noise. An observer elsewhere may be in any
@@ -107,12 +108,12 @@ class RealisedDropouts:
             if seen != mine:
                 group = np.flatnonzero((orbits == orbits[seen]) & (np.arange(len(orbits)) != mine))
                 places = [int(group[i]) for i in np.unique(left[group], return_index=True)[1]]
-            yield [self._ledger_of_round(pair, left, there, seen, place) for place in places]
+            yield [self._releases_of_round(pair, left, there, seen, place) for place in places]
 
-    def _ledger_of_round(
+    def _releases_of_round(
         self, pair: PairClass, left: IntArray, there: BoolArray, seen: int, place: int
     ) -> TreeReleases:
-        """One round with so many left; ``seen`` and ``place`` change places."""
+        """The declared releases of one round with so many left; ``seen`` and ``place`` change places."""
         left, there = left.copy(), there.copy()
         left[[seen, place]], there[[seen, place]] = left[[place, seen]], there[[place, seen]]
         step = self.plan.releases.steps[0]

@@ -96,14 +96,14 @@ def calibrate_tree(
 
 
 def _factors_of_leaves(declared: TreeReleases, noise: NoiseByTarget, rounds: TreeRounds) -> FloatArray:
-    """Factor that the units of each leaf need, NaN where the observer is trusted with their raw updates."""
+    """The factor on noise that each leaf's units need; NaN where the observer may see raw updates."""
     tree, alike = rounds.tree, declared.leaf_classes
     needed = np.full(tree.leaf_count, np.nan)
     for unit, observer in pairs_towards(declared, noise.towards, tree, where="this topology"):
         charge = charge_of(declared, rounds.spec, unit, observer)
         if not charge.is_unprotected:
             here = alike == alike[tree.leaf_of(unit)]
-            needed[here] = np.fmax(needed[here], _factor(charge, noise, rounds.spec))
+            needed[here] = np.fmax(needed[here], _factor_to_target(charge, noise, rounds.spec))
     if np.isnan(needed).all():
         raise SpecError(FOR, noise.towards, "is trusted with raw updates; no noise gives it an epsilon")
     return needed
@@ -119,8 +119,8 @@ def _factors_of_sources(rounds: TreeRounds, needed: FloatArray) -> FloatArray:
     return np.concatenate(found)
 
 
-def _factor(charge: PairCharge, noise: NoiseByTarget, spec: Spec) -> float:
-    """Factor on a pair's noise that makes its epsilon the target; 1 where it is, up to a root's error.
+def _factor_to_target(charge: PairCharge, noise: NoiseByTarget, spec: Spec) -> float:
+    """The factor on a pair's noise that makes its epsilon the target; 1 where it is, up to a root's error.
 
     Raises:
         SpecError: no noise does.
@@ -131,12 +131,12 @@ def _factor(charge: PairCharge, noise: NoiseByTarget, spec: Spec) -> float:
         return 1.0
     found = charge.noise_scale(target, delta)
     if math.isinf(found):
-        raise SpecError(FOR, noise.towards, _unreachable(charge))
+        raise SpecError(FOR, noise.towards, _why_unreachable(charge))
     return found
 
 
-def _unreachable(charge: PairCharge) -> str:
-    """Why no amount of noise gives a pair of a tree the epsilon asked for."""
+def _why_unreachable(charge: PairCharge) -> str:
+    """A sentence on why no amount of noise gives a pair of a tree the epsilon asked for."""
     (observer,), declared = charge.coalition, charge.releases
     who, whose = declared.party_name(observer), f"device:{charge.device}"
     if isinstance(declared, TreeReleases) and declared.elections and observer.kind == "device":
@@ -148,7 +148,7 @@ def _unreachable(charge: PairCharge) -> str:
 
 
 def _is_sampled(declared: TreeReleases, spec: Spec) -> bool:
-    """Whether factors are roots of sampled compositions."""
+    """Whether pairs are charged for draws: factors are then roots of sampled compositions."""
     records = spec.privacy.unit == "record" and declared.batches.rates is not None
     return records or declared.draw_kind != "all"
 
@@ -187,7 +187,7 @@ def calibrate_over_time(noise: NoiseByTarget, rounds: TreeRounds) -> tuple[Noise
         return verdict_on_factors(np.array([needed(left)]), _EXACT_TOLERANCE)._replace(excess=1.0)
 
     def needed(charges: Sequence[PairCharge]) -> float:
-        largest = max((_factor(each, noise, spec) for each in charges), default=0.0)
+        largest = max((_factor_to_target(each, noise, spec) for each in charges), default=0.0)
         if largest == 0.0:
             allowed = "received raw updates of every unit while it was trusted; no noise gives it an epsilon"
             raise SpecError(FOR, noise.towards, allowed)
@@ -231,7 +231,7 @@ def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray,
         asked = [pairs[spent.index(worst)]] if worst > 0 else pairs
         return verdict_on_worst(worst, target, lambda: _factor_in_groups(asked, noise, delta))
 
-    enough = float(least_noise(judged, np.array([first_trial(plan, target)]))[0])
+    enough = float(least_noise(judged, np.array([first_trial_multiplier(plan, target)]))[0])
     if not LEAST_SOURCE <= enough <= MOST_SOURCE:
         allowed = f"would give every group this multiplier; must be {LEAST_SOURCE:g} to {MOST_SOURCE:g}"
         raise SpecError("privacy.noise", enough, allowed)
@@ -244,8 +244,8 @@ def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray,
     return np.full(plan.groups.count, enough), (said,) if trusting else ()
 
 
-def first_trial(plan: GroupPlan, target: float) -> float:
-    """What a unit of the most groups needs towards one who sees all its releases and every draw."""
+def first_trial_multiplier(plan: GroupPlan, target: float) -> float:
+    """A first multiplier to try: for a unit of the most groups, all of whose releases are seen."""
     memberships = np.bincount(plan.groups.members)
     releases = max(1, int(memberships.max()) * plan.release_count)
     return math.sqrt(releases) / gaussian.mu(epsilon=target, delta=plan.spec.privacy.delta)

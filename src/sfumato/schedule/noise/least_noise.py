@@ -54,7 +54,7 @@ class Verdict(NamedTuple):
 
 
 def verdict_on_worst(epsilon: float, target: float, factor: Callable[[], float]) -> Verdict:
-    """Of one set of sources, by the pair that is worst in the trial.
+    """The verdict on one trial of noise, by the pair that is worst in it.
 
     Args:
         epsilon: of that pair.
@@ -66,7 +66,7 @@ def verdict_on_worst(epsilon: float, target: float, factor: Callable[[], float])
 
 
 def verdict_on_factors(factors: FloatArray, tolerance: float) -> Verdict:
-    """By the factor of every set; the trial is close where all of them are 1 within ``tolerance``."""
+    """The verdict on a trial; close where the factors of all sets are 1 within ``tolerance``."""
     largest = float(factors.max())
     close = float(np.abs(factors - 1.0).max()) < tolerance
     return Verdict(largest <= 1, close, lambda: factors, max(largest, 1.0))
@@ -100,7 +100,7 @@ def least_noise(judge: Callable[[FloatArray], Verdict], first: FloatArray) -> Fl
 
 
 def _middle_of(too_little: FloatArray, enough: FloatArray) -> FloatArray:
-    """A size between two, of which one may not be known yet (0 or infinite)."""
+    """A trial size between two, of which one may not be known yet (0 or infinite)."""
     if np.isinf(enough):
         return 2.0 * too_little
     middle = np.sqrt(too_little * enough)
@@ -132,7 +132,7 @@ def pairs_towards(
 
 
 def charge_of(declared: DeclaredReleases, spec: Spec, unit: int, observer: Party) -> PairCharge:
-    """How a pair is charged; where targets are for records, as a record of ``unit``."""
+    """The charge of a pair of unit and observer; where targets are for records, of a record of ``unit``."""
     kind, neighbours = main_unit(spec), spec.privacy.neighbours
     by_filter = spec.control is not None
     return PairCharge.of(declared, kind, unit, (observer,), neighbours=neighbours, by_filter=by_filter)

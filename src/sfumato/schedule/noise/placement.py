@@ -126,7 +126,10 @@ def record_rate(spec: Spec, examples_per_device: float) -> float:
 
 
 def dp_fedavg_device_factor(participants: float) -> float:
-    """DP-FedAvg's devices add ``C sigma / sqrt(r)`` each, and their sum sigma (Alg. 1 of PFELS)."""
+    """The factor on each device's noise in DP-FedAvg: ``1 / sqrt(r)``, so that the sum has sigma (Alg.
+
+    1 of PFELS).
+    """
     return 1.0 / math.sqrt(participants)
 
 
@@ -226,7 +229,7 @@ def from_sources(tree: Tree, noise: NoiseBySource) -> NoisePlan:
 
 
 def _name_noisy_devices(tree: Tree, plan: NoisePlan, leaf: int) -> str:
-    """``:0-4,7`` where only some devices of ``leaf`` add noise."""
+    """The numbers of a leaf's noisy devices as ``:0-4,7``; empty where all add noise."""
     first, last = tree.first_device[leaf : leaf + 2]
     if plan.noisy is None or plan.noisy[first:last].all():
         return ""

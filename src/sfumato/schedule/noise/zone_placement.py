@@ -68,7 +68,7 @@ def place_by_zone(
 
 
 def _choose_zones(tree: Tree, placement: Placement, seed: int) -> tuple[list[int], list[int]]:
-    """Zones whose devices, and zones whose edges add noise."""
+    """Numbers of the zones whose devices add noise, and of those whose edges do."""
     zones = tree.leaf_count
     listed: dict[str, list[int]] = {}
     named: set[int] = set()

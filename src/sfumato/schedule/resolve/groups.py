@@ -25,9 +25,8 @@ from sfumato.schedule.resolve import group_refusals, shared_refusals
 from sfumato.schedule.resolve.group_refusals import noises_messages
 from sfumato.spec.document import KIND_OF, Spec
 from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoiseByTarget, NoNoise, SourceNoise
-from sfumato.spec.refusals import refuse_first
-from sfumato.spec.topology import Groups as WrittenGroups
-from sfumato.spec.topology import Trust
+from sfumato.spec.refusals import Refusals, refuse_first
+from sfumato.spec.topology import GroupTopology, Trust
 from sfumato.spec.training import FixedParticipation, PoissonParticipation
 
 
@@ -40,9 +39,11 @@ def resolve_groups(spec: Spec) -> GroupPlan:
         SpecError: sections that do not fit each other or the data.
     """
     spec = inlined(spec)
-    _refuse_what_does_not_fit(spec)
+    if spec.model.kind == "mlp":
+        check_model_size(spec)
+    refuse_first(_misfits(spec))
     topology = spec.topology
-    assert isinstance(topology, WrittenGroups)  # the spec's own checks see to it
+    assert isinstance(topology, GroupTopology)  # the spec's own checks see to it
     groups = build_groups(spec, topology)
     eras = _build_later_groups(spec, topology, groups)
     on_sites = check_population(spec, star(groups.workers))
@@ -70,21 +71,16 @@ def resolve_groups(spec: Spec) -> GroupPlan:
     return _with_choices_written(_with_noise_for_a_target(plan))
 
 
-def _refuse_what_does_not_fit(spec: Spec) -> None:
-    """Refuse what a spec says that groups, or something beside it, do not go with."""
-    if spec.model.kind == "mlp":
-        check_model_size(spec)
-    if spec.training.drift_correction.kind != "none":
-        refuse_first(spec, shared_refusals.DRIFT_CORRECTION)
-    refuse_first(spec, group_refusals.GROUPS)
-    if spec.compression is not None:
-        refuse_first(spec, group_refusals.COMPRESSION)
-    if spec.privacy.mechanism is not None:
-        refuse_first(spec, shared_refusals.MECHANISM)
+def _misfits(spec: Spec) -> Refusals:
+    """The refusals of a spec of groups, table after table."""
+    yield from shared_refusals.drift_correction_refusals(spec)
+    yield from group_refusals.group_refusals(spec)
+    yield from group_refusals.group_compression_refusals(spec)
+    yield from shared_refusals.mechanism_refusals(spec)
 
 
 def _refuse_untrusted_masters(spec: Spec, trusted: BoolArray) -> None:
-    """Refuse what needs that all masters are trusted."""
+    """Refuse settings for which all masters must be trusted, where one is not."""
     if trusted.all():
         return
     if KIND_OF[spec.protocol] == "dp-ogl+" and (spec.training.merge_every or 1) > 1:
@@ -111,8 +107,8 @@ def _with_noise_for_a_target(plan: GroupPlan) -> GroupPlan:
     return replace(plan, multipliers=multipliers, notes=(*plan.notes, *told))
 
 
-def _notes_on_rounds(spec: Spec, topology: WrittenGroups, kind: str, merge_every: int) -> Iterator[str]:
-    """What the user should hear of such a spec."""
+def _notes_on_rounds(spec: Spec, topology: GroupTopology, kind: str, merge_every: int) -> Iterator[str]:
+    """Notes to the user on what of the spec is idealised, not accounted, or left over at the end."""
     if spec.transport.get(HOP) == "secure-aggregation":
         missing = "the rounding" if spec.faults else "the rounding and the dropouts"
         yield (
@@ -133,7 +129,7 @@ def _notes_on_rounds(spec: Spec, topology: WrittenGroups, kind: str, merge_every
         yield f"{rounds} rounds are no multiple of merge_every, {merge_every}: the last {left} {outcome}"
 
 
-def build_groups(spec: Spec, topology: WrittenGroups) -> Groups:
+def build_groups(spec: Spec, topology: GroupTopology) -> Groups:
     """The groups that ``topology`` describes, by name; those of a file are written out by then.
 
     Raises:
@@ -144,7 +140,8 @@ def build_groups(spec: Spec, topology: WrittenGroups) -> Groups:
     )
 
 
-def _build_unnamed_groups(spec: Spec, topology: WrittenGroups) -> Groups:
+def _build_unnamed_groups(spec: Spec, topology: GroupTopology) -> Groups:
+    """The groups of ``topology``, known by their numbers only."""
     count, workers = topology.groups, topology.devices
     if isinstance(count, tuple):
         return structures.listed(count, workers)
@@ -162,7 +159,7 @@ def _build_unnamed_groups(spec: Spec, topology: WrittenGroups) -> Groups:
             return structures.all_together(workers)
 
 
-def _build_later_groups(spec: Spec, topology: WrittenGroups, first: Groups) -> tuple[tuple[int, Groups], ...]:
+def _build_later_groups(spec: Spec, topology: GroupTopology, first: Groups) -> tuple[tuple[int, Groups], ...]:
     """The later groups, from which round (from 0) on.
 
     Raises:
@@ -196,6 +193,7 @@ def _clip_norms(spec: Spec, groups: Groups, notes: list[str]) -> FloatArray:
 
 
 def _stated_multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: list[str]) -> FloatArray:
+    """The noise multiplier of every group that ``privacy.noise`` states, ``[M]``; 0 where none is stated."""
     noise = spec.privacy.noise
     silent = np.zeros(groups.count)
     if KIND_OF[spec.protocol] == "ms-fedavg":
@@ -220,6 +218,7 @@ def _stated_multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: l
 
 
 def _sampling_rates(spec: Spec, groups: Groups) -> FloatArray:
+    """The probability with which each group draws a worker, ``[M]``; 1 where all take part."""
     choice = spec.training.participation
     if isinstance(choice, PoissonParticipation):
         return _one_per_group(choice.rate, choice.rates, groups, "training.participation.rate")
@@ -252,6 +251,7 @@ def _cohort_sizes(spec: Spec, structures: Sequence[Groups]) -> tuple[int, ...]:
 
 
 def _one_per_group(one: float, many: Sequence[float] | None, groups: Groups, place: str) -> FloatArray:
+    """``many``, checked to have a value for each group, or else ``one`` repeated, ``[M]``."""
     if many is None:
         return np.full(groups.count, one)
     if len(many) != groups.count:
@@ -262,6 +262,7 @@ def _one_per_group(one: float, many: Sequence[float] | None, groups: Groups, pla
 
 
 def _noise_owner_name(group: int, trusted: bool) -> str:
+    """The name under ``privacy.noise.sources`` of the party that noises the sums of ``group``."""
     return f"master:{group}" if trusted else f"master:{group}/devices"
 
 
@@ -295,7 +296,7 @@ def _with_choices_written(plan: GroupPlan) -> GroupPlan:
     spec, trusted, multipliers = plan.spec, plan.trusted, plan.multipliers
     update: dict[str, Any] = {"trust": Trust(trusted_aggregators=tuple(np.flatnonzero(trusted).tolist()))}
     topology = spec.topology
-    assert isinstance(topology, WrittenGroups)
+    assert isinstance(topology, GroupTopology)
     if topology.structure == "labels":
         update["topology"] = topology.model_copy(
             update={

@@ -14,9 +14,8 @@ from sfumato.network.tree import Tree, edges_trusted
 from sfumato.spec.base import BY_TRUST, WrittenPerEdge
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import NoNoise
-from sfumato.spec.refusals import AT_KEY, Refusal, refuse_first
-from sfumato.spec.topology import Tree as WrittenTree
-from sfumato.spec.topology import Trust
+from sfumato.spec.refusals import Refusals, refuse_first, tuple_as_list
+from sfumato.spec.topology import TreeTopology, Trust
 from sfumato.spec.training import FixedParticipation
 
 H2FDP_STEPS, H2FDP_EDGE_EVERY = 20, 5
@@ -24,20 +23,30 @@ WITHOUT_TRUST = ("hfl-dp", "pedpfl")
 """Protocols that trust nobody; they say so where a spec trusts somebody."""
 
 
-FORMULA: tuple[Refusal[Spec], ...] = (
-    Refusal(lambda spec: getattr(spec.privacy.noise, "formula", "h2fdp") != "h2fdp"
-                         and "air" not in spec.transport.values(),
-            "privacy.noise.formula", AT_KEY, lambda spec: f"protocol {spec.protocol} uses formula h2fdp"),
-)  # fmt: skip
-HDP: tuple[Refusal[Spec], ...] = (
-    Refusal(lambda spec: spec.training.edge_every is not None, "training.edge_every", AT_KEY,
-            "must be left out: hdp aggregates once a round"),
-    Refusal(lambda spec: spec.training.aggregate_every is not None, "training.aggregate_every", AT_KEY,
-            "must be left out: hdp aggregates once a round"),
-    Refusal(lambda spec: spec.training.global_update != "increment", "training.global_update", "resend",
-            "must be increment: hdp aggregates once a round"),
-)  # fmt: skip
-"""What HDP cannot honour: it aggregates once a round, all the way up."""
+def _default_refusals(spec: Spec) -> Refusals:
+    """Refusals of what the protocol cannot honour: other formulas, and in HDP aggregations within a round."""
+    training, noise, is_hdp = spec.training, spec.privacy.noise, spec.protocol == "hdp"
+    formula = getattr(noise, "formula", "h2fdp")
+    yield (
+        formula != "h2fdp" and "air" not in spec.transport.values(),
+        "privacy.noise.formula",
+        formula,
+        f"protocol {spec.protocol} uses formula h2fdp",
+    )
+    for period in ("edge_every", "aggregate_every"):
+        value = getattr(training, period)
+        yield (
+            is_hdp and value is not None,
+            f"training.{period}",
+            tuple_as_list(value),
+            "must be left out: hdp aggregates once a round",
+        )
+    yield (
+        is_hdp and training.global_update != "increment",
+        "training.global_update",
+        "resend",
+        "must be increment: hdp aggregates once a round",
+    )
 
 
 def with_protocol_defaults(spec: Spec, depth: int) -> tuple[Spec, tuple[str, ...]]:
@@ -50,7 +59,7 @@ def with_protocol_defaults(spec: Spec, depth: int) -> tuple[Spec, tuple[str, ...
     Raises:
         SpecError: a section that the protocol cannot honour is there.
     """
-    refuse_first(spec, (*FORMULA, *HDP) if spec.protocol == "hdp" else FORMULA)
+    refuse_first(_default_refusals(spec))
     notes: list[str] = []
     privacy, trust, training = spec.privacy, spec.trust, spec.training
     if spec.protocol == "hfl" and privacy.noise.kind != "none":
@@ -77,15 +86,22 @@ def with_protocol_defaults(spec: Spec, depth: int) -> tuple[Spec, tuple[str, ...
     return spec.model_copy(update=update), tuple(notes)
 
 
-ONE_CLUSTER: tuple[Refusal[Spec], ...] = (
-    Refusal(lambda spec: spec.elects_supernodes, "topology.supernodes", AT_KEY,
-            "must be fixed with protocol pedpfl"),
-    Refusal(lambda spec: getattr(spec.topology, "zones", None) is not None, "topology.zones",
-            lambda spec: spec.topology.zones.kind, "must be left out with pedpfl: one cluster"),
-    Refusal(lambda spec: hasattr(spec.data.partition, "edge"), "data.partition.edge", None,
-            "must be left out with pedpfl: one cluster"),
-)  # fmt: skip
-"""What is said about single edges of a tree whose devices form one cluster."""
+def _single_cluster_refusals(spec: Spec) -> Refusals:
+    """Refusals of what is said about single edges of a tree whose devices form one cluster."""
+    zones = getattr(spec.topology, "zones", None)
+    yield (spec.elects_supernodes, "topology.supernodes", "elected", "must be fixed with protocol pedpfl")
+    yield (
+        zones is not None,
+        "topology.zones",
+        zones and zones.kind,
+        "must be left out with pedpfl: one cluster",
+    )
+    yield (
+        hasattr(spec.data.partition, "edge"),
+        "data.partition.edge",
+        None,
+        "must be left out with pedpfl: one cluster",
+    )
 
 
 def as_single_cluster(spec: Spec) -> tuple[Spec, tuple[str, ...]]:
@@ -98,19 +114,19 @@ def as_single_cluster(spec: Spec) -> tuple[Spec, tuple[str, ...]]:
         SpecError: the tree is deeper, or something is said about single edges of it.
     """
     topology = spec.topology
-    if spec.protocol != "pedpfl" or not isinstance(topology, WrittenTree):
+    if spec.protocol != "pedpfl" or not isinstance(topology, TreeTopology):
         return spec, ()
     counts = _devices_of_edges(topology)
     if len(counts) == 1 and topology.edges is not None:
         return spec, ()
-    refuse_first(spec, ONE_CLUSTER)
-    one = WrittenTree(edges=1, devices_per_edge=sum(counts))
+    refuse_first(_single_cluster_refusals(spec))
+    one = TreeTopology(edges=1, devices_per_edge=sum(counts))
     note = f"pedpfl: the {sum(counts)} devices of {len(counts)} edges form one cluster that is not trusted"
     return spec.model_copy(update={"topology": one}), (note,)
 
 
-def _devices_of_edges(topology: WrittenTree) -> list[int]:
-    """Devices of every edge."""
+def _devices_of_edges(topology: TreeTopology) -> list[int]:
+    """The number of devices under every edge, as the topology says it."""
     if topology.edges is not None:
         each = topology.devices_per_edge
         return list(each) if isinstance(each, tuple) else [each or 1] * topology.edges
@@ -147,6 +163,7 @@ def list_count_by_edge(value: WrittenPerEdge, tree: Tree, *, place: str) -> int 
 
 
 def _counts_by_trust(value: Mapping[str, int], tree: Tree, place: str) -> tuple[int, ...]:
+    """A number for every edge, from ``value`` with one for trusted and one for untrusted edges."""
     trusted = tree.tiers[-1].trusted
     for kind, there in (("trusted", trusted.any()), ("untrusted", not trusted.all())):
         if there and kind not in value:
@@ -155,6 +172,7 @@ def _counts_by_trust(value: Mapping[str, int], tree: Tree, place: str) -> tuple[
 
 
 def _counts_by_name(value: Mapping[str, int], tree: Tree, place: str) -> tuple[int, ...]:
+    """A number for every edge, from ``value`` with the names of edges as keys."""
     tier = tree.depth - 1
     names = {tree.node_name(tier, leaf): leaf for leaf in range(tree.leaf_count)}
     names |= {label: leaf for leaf, label in enumerate(tree.tiers[tier].labels)}

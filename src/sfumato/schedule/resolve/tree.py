@@ -35,9 +35,8 @@ from sfumato.schedule.tree_facts import TreeRounds, tree_releases
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import MAX_STATED
 from sfumato.spec.privacy import NoiseByFormula, NoiseByMultiplier, NoiseBySource, NoiseByTarget, Placement
-from sfumato.spec.refusals import refuse_first
-from sfumato.spec.topology import Star
-from sfumato.spec.topology import Tree as WrittenTree
+from sfumato.spec.refusals import Refusals, refuse_first
+from sfumato.spec.topology import StarTopology, TreeTopology
 
 if TYPE_CHECKING:
     from sfumato.schedule.air.power_control import AirPlan
@@ -54,11 +53,11 @@ def resolve_tree(spec: Spec) -> TreePlan:
     Raises:
         SpecError: sections that do not fit each other or the data.
     """
-    spec, tree, notes = _with_who_is_there(spec)
+    spec, tree, notes = _with_tree_and_defaults(spec)
     spec, trees, of_changes = _with_changes_over_time(spec, tree)
     notes = (*notes, *of_changes, *check_population(spec, tree))
-    rounds = _what_rounds_are_made_of(spec, trees)
-    _refuse_what_does_not_fit(rounds)
+    rounds = _rounds_of(spec, trees)
+    refuse_first(_misfits(rounds))
     participants = participants_of(spec, tree)
     air = _uplink_over_the_air(spec, tree, participants)
     noise, of_noise = _sized_noise(rounds, participants, air)
@@ -72,14 +71,14 @@ def resolve_tree(spec: Spec) -> TreePlan:
     return _plan_of(rounds, participants, noise, (*notes, *of_noise, *of_air))
 
 
-def _with_who_is_there(spec: Spec) -> tuple[Spec, Tree, Told]:
-    """The tree, with trust marked, and ``spec`` with all choices that its protocol stands for."""
+def _with_tree_and_defaults(spec: Spec) -> tuple[Spec, Tree, Told]:
+    """``spec`` with what its protocol stands for, its tree with trust marked, and notes for the user."""
     if spec.model.kind == "mlp" or (spec.privacy.clip is not None and spec.privacy.clip.per_layer):
         from sfumato.schedule.model_size import check_model_size
 
         check_model_size(spec)
     spec, of_cluster = as_single_cluster(inlined(spec))
-    assert isinstance(spec.topology, Star | WrittenTree)  # groups are resolved elsewhere
+    assert isinstance(spec.topology, StarTopology | TreeTopology)  # groups are resolved elsewhere
     tree = federation.from_spec(spec.topology)
     on_air = Told()
     if spec.sends_over_the_air or spec.air is not None or spec.compression is not None:
@@ -106,8 +105,8 @@ def _with_changes_over_time(spec: Spec, tree: Tree) -> tuple[Spec, tuple[tuple[i
     return spec, trees, changes_after_the_end(spec)
 
 
-def _what_rounds_are_made_of(spec: Spec, trees: tuple[tuple[int, Tree], ...]) -> TreeRounds:
-    """The aggregations of a round, and how devices draw their batches."""
+def _rounds_of(spec: Spec, trees: tuple[tuple[int, Tree], ...]) -> TreeRounds:
+    """The rounds of a run: its trees, the aggregations of a round, and how devices draw their batches."""
     (_, tree), *_ = trees
     if getattr(spec.radio, "distances_m", None) is not None:
         from sfumato.radio.channels import Channels
@@ -138,41 +137,29 @@ def _steps_of_messages(aggregations: tuple[Aggregation, ...], leaves: int) -> li
     return [own[own > 0].tolist() for own in steps]
 
 
-def _refuse_what_does_not_fit(rounds: TreeRounds) -> None:
-    """Refuse what a spec uses beside something that it does not go with.
-
-    Raises:
-        SpecError: there is something.
-    """
-    spec, training, clip = rounds.spec, rounds.spec.training, rounds.spec.privacy.clip
+def _misfits(rounds: TreeRounds) -> Refusals:
+    """The refusals of a tree whose rounds are known, table after table."""
+    spec, clip = rounds.spec, rounds.spec.privacy.clip
     if spec.sends_over_the_air:
-        from sfumato.schedule.air.settings import AIR
+        from sfumato.schedule.air.settings import air_refusals
 
-        refuse_first(spec, AIR)
-    if spec.compression is not None:
-        refuse_first(rounds, tree_refusals.COMPRESSION)
-    if training.edge_at_global or any(aggregation.of_edge for aggregation in rounds.aggregations):
-        refuse_first(rounds, tree_refusals.EDGE_SCHEDULES)
-    if spec.faults is not None and spec.faults.supernode_failure_rate:
-        refuse_first(rounds, tree_refusals.ELECTIONS)
-    if "secure-aggregation" in rounds.hops:
-        refuse_first(rounds, tree_refusals.SECURE_AGGREGATION)
+        yield from air_refusals(spec)
+    yield from tree_refusals.tree_compression_refusals(rounds)
+    yield from tree_refusals.edge_schedule_refusals(rounds)
+    yield from tree_refusals.supernode_failure_refusals(rounds)
+    yield from tree_refusals.secure_aggregation_refusals(rounds)
     if clip is not None and clip.adapt is not None:
-        from sfumato.schedule.adaptive_clip import ADAPTIVE_CLIP
+        from sfumato.schedule.adaptive_clip import adaptive_clip_refusals
 
-        refuse_first(spec, ADAPTIVE_CLIP)
-    if training.drift_correction.kind != "none":
-        refuse_first(spec, shared_refusals.DRIFT_CORRECTION)
-    if training.drift_correction.kind == "scaffold":
-        refuse_first(rounds, tree_refusals.SCAFFOLD)
-    if training.local_epochs is not None or training.global_update == "resend":
-        refuse_first(rounds, tree_refusals.LOCAL_WORK)
-    if spec.privacy.mechanism is not None:
-        refuse_first(spec, shared_refusals.MECHANISM)
+        yield from adaptive_clip_refusals(spec)
+    yield from shared_refusals.drift_correction_refusals(spec)
+    yield from tree_refusals.scaffold_refusals(rounds)
+    yield from tree_refusals.local_work_refusals(rounds)
+    yield from shared_refusals.mechanism_refusals(spec)
 
 
 def _uplink_over_the_air(spec: Spec, tree: Tree, participants: TreeParticipants) -> AirPlan | None:
-    """The air as the devices' uplink, where it is."""
+    """The plan for the air as the devices' uplink; ``None`` where they send otherwise."""
     if not spec.sends_over_the_air:
         return None
     from sfumato.schedule.air.power_control import air_of
@@ -215,9 +202,9 @@ def _stated_noise(
         case NoiseByMultiplier(at="message"):
             plan = place_by_trust(tree, [noise.multiplier] * tree.depth)
             if air is not None:
-                from sfumato.schedule.air.settings import filled_up
+                from sfumato.schedule.air.settings import with_noise_up_to_multiplier
 
-                return filled_up(plan, air, noise.multiplier)
+                return with_noise_up_to_multiplier(plan, air, noise.multiplier)
             share = (
                 dp_fedavg_device_factor(float(participants.count[0])) if spec.protocol == "dp-fedavg" else 1.0
             )
@@ -263,7 +250,7 @@ def _plan_of(rounds: TreeRounds, participants: TreeParticipants, noise: NoisePla
         )
     plan = TreePlan(spec, rounds.tree, rounds.aggregations, participants, noise, declared, notes)
     if spec.control is not None:
-        from sfumato.schedule.control.adaptive import CONTROL
+        from sfumato.schedule.control.adaptive import control_refusals
 
-        refuse_first(plan, CONTROL)
+        refuse_first(control_refusals(plan))
     return plan if one_tree else moves.with_plan_of_every_tree(plan, rounds, releases)

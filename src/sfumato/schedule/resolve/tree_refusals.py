@@ -1,17 +1,13 @@
-"""What a tree is refused with once its rounds are known: one table a subject, read from the first row on.
-
-`resolve.tree` asks whether a spec uses a subject at all: a row may rely on that, and on the rows before it.
-"""
+"""What a tree is refused with once its rounds are known: one table of refusals for each subject."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from sfumato.schedule.tree_facts import TreeRounds
-from sfumato.spec.document import Spec
-from sfumato.spec.refusals import Refusal
-from sfumato.spec.transport import Compression
+from sfumato.spec.refusals import Refusals
+
+# fmt: off
 
 ONLY_PLAIN = {
     "air": "the air carries amplitudes, not bits",
@@ -19,114 +15,102 @@ ONLY_PLAIN = {
 }
 
 
-def _clips_steps(spec: Spec) -> bool:
-    return spec.privacy.clip is not None and spec.privacy.clip.kind != "update"
+def tree_compression_refusals(rounds: TreeRounds) -> Refusals:
+    """The table of refusals of compressed messages in trees."""
+    spec, aggregates_once = rounds.spec, len(rounds.aggregations) == 1
+    compression = spec.compression
+    if compression is None:
+        return
+    yield (spec.training.global_update == "resend", "compression", None,
+           "goes with training.global_update: increment only")
+    if compression.bits is not None:
+        hop = rounds.hops[-1]
+        yield (hop != "plain", "compression.bits", compression.bits,
+               f"goes with a plain hop: {ONLY_PLAIN.get(hop)}")
+    yield (compression.kind == "top-k" and not aggregates_once, "compression.kind", "top-k",
+           "goes with one aggregation a round: edges have models of their own")
+    if compression.error_feedback:
+        for applies, allowed in (
+            (not aggregates_once,
+             "goes with one aggregation a round: what a device remembers must follow from global models"),
+            (spec.faults is not None, "does not go with faults"),
+            (spec.control is not None, "does not go with control"),
+            (spec.air is not None and spec.air.min_gain is not None,
+             "does not go with air.min_gain: the silent would forget"),
+        ):
+            yield applies, "compression.error_feedback", True, allowed
 
 
-def _compression(rounds: TreeRounds) -> Compression:
-    assert rounds.spec.compression is not None  # who asks has seen to it
-    return rounds.spec.compression
+def edge_schedule_refusals(rounds: TreeRounds) -> Refusals:
+    """The table of refusals of single edges' schedules beside what needs one for all edges."""
+    spec, training = rounds.spec, rounds.spec.training
+    if not (training.edge_at_global or any(aggregation.of_edge for aggregation in rounds.aggregations)):
+        return
+    key, value = "training.edge_every", training.edge_every
+    if training.edge_at_global:
+        key, value = "training.edge_at_global", True
+    yield (spec.sends_over_the_air, key, value,
+           "is not derived over the air, where the power of each aggregation is settled for all edges")
+    yield (spec.control is not None, key, value,
+           "must be one number with control, which spaces the aggregations itself")
 
 
-def _feedback(applies: Callable[[TreeRounds], object], allowed: str) -> Refusal[TreeRounds]:
-    """A refusal of error feedback."""
-    return Refusal(
-        lambda rounds: _compression(rounds).error_feedback and applies(rounds),
-        "compression.error_feedback",
-        True,
-        allowed,
-    )
+def local_work_refusals(rounds: TreeRounds) -> Refusals:
+    """The table of refusals of local work whose bound would not be known."""
+    training, clip = rounds.spec.training, rounds.spec.privacy.clip
+    clips_steps = clip is not None and clip.kind != "update"
+    yield (training.local_epochs is not None and clips_steps, "privacy.clip.kind", "step",
+           "needs local steps: the number of steps in an epoch is a device's own secret; use update")
+    yield (training.global_update == "resend" and rounds.tree.depth != 2, "training.global_update", "resend",
+           "is defined for edges under the cloud only; use increment")
 
 
-COMPRESSION: tuple[Refusal[TreeRounds], ...] = (
-    Refusal(lambda rounds: rounds.spec.training.global_update == "resend",
-            "compression", None, "goes with training.global_update: increment only"),
-    Refusal(lambda rounds: _compression(rounds).bits is not None and rounds.hops[-1] != "plain",
-            "compression.bits", lambda rounds: _compression(rounds).bits,
-            lambda rounds: f"goes with a plain hop: {ONLY_PLAIN[rounds.hops[-1]]}"),
-    Refusal(lambda rounds: _compression(rounds).kind == "top-k" and len(rounds.aggregations) > 1,
-            "compression.kind", "top-k", "goes with one aggregation a round: edges have models of their own"),
-    _feedback(lambda rounds: len(rounds.aggregations) > 1,
-              "goes with one aggregation a round: what a device remembers must follow from global models"),
-    _feedback(lambda rounds: rounds.spec.faults is not None, "does not go with faults"),
-    _feedback(lambda rounds: rounds.spec.control is not None, "does not go with control"),
-    _feedback(lambda rounds: rounds.spec.air is not None and rounds.spec.air.min_gain is not None,
-              "does not go with air.min_gain: the silent would forget"),
-)  # fmt: skip
-"""Messages that are compressed."""
+def _secure_hop(rounds: TreeRounds, most: float = math.inf) -> str | None:
+    """The key of the first hop where nodes send under masks, and some node above has at most ``most`` below.
 
-
-def _edge_key(rounds: TreeRounds) -> str:
-    """The key by which single edges have schedules of their own."""
-    return f"training.{'edge_at_global' if rounds.spec.training.edge_at_global else 'edge_every'}"
-
-
-def _edge_value(rounds: TreeRounds) -> object:
-    return True if rounds.spec.training.edge_at_global else rounds.spec.training.edge_every
-
-
-EDGE_SCHEDULES: tuple[Refusal[TreeRounds], ...] = (
-    Refusal(lambda rounds: rounds.spec.sends_over_the_air, _edge_key, _edge_value,
-            "is not derived over the air, where the power of each aggregation is settled for all edges"),
-    Refusal(lambda rounds: rounds.spec.control is not None, _edge_key, _edge_value,
-            "must be one number with control, which spaces the aggregations itself"),
-)  # fmt: skip
-"""Schedules of single edges, where what goes with them is worked out for all edges together."""
-
-LOCAL_WORK: tuple[Refusal[TreeRounds], ...] = (
-    Refusal(lambda rounds: rounds.spec.training.local_epochs is not None and _clips_steps(rounds.spec),
-            "privacy.clip.kind", "step",
-            "needs local steps: the number of steps in an epoch is a device's own secret; use update"),
-    Refusal(lambda rounds: rounds.spec.training.global_update == "resend" and rounds.tree.depth != 2,
-            "training.global_update", "resend", "is defined for edges under the cloud only; use increment"),
-)  # fmt: skip
-"""Work between aggregations whose bound would not be known."""
-
-
-def _secure_tier(rounds: TreeRounds, most: float = math.inf) -> int | None:
-    """The first tier that receives from nodes under masks, and some node of which has so few below it."""
+    Hops of devices are not looked at. ``None`` where there is no such hop.
+    """
     tiers = (tier for tier, hop in enumerate(rounds.hops[:-1]) if hop == "secure-aggregation")
-    return next((tier for tier in tiers if int(rounds.tree.children[tier].min()) <= most), None)
-
-
-def _hop_key(rounds: TreeRounds, tier: int | None) -> str:
-    assert tier is not None  # the row before asked
+    found = next((tier for tier in tiers if int(rounds.tree.children[tier].min()) <= most), None)
+    if found is None:
+        return None
     names = [one.name for one in rounds.tree.tiers]
-    return f"transport.{names[tier + 1]}_to_{names[tier]}"
+    return f"transport.{names[found + 1]}_to_{names[found]}"
 
 
-SECURE_AGGREGATION: tuple[Refusal[TreeRounds], ...] = (
-    Refusal(lambda rounds: rounds.spec.privacy.clip is None, "privacy.clip", None,
-            "is required: a ring has room for bounded messages only"),
-    Refusal(lambda rounds: rounds.spec.privacy.clips_examples and rounds.batches.rates is None,
-            "privacy.clip.kind", "example",
-            lambda rounds: "must be update or step with secure-aggregation here: a ring has room for bounded "
-                           f"messages only, and {rounds.batches.why_not_drawn}"),
-    Refusal(lambda rounds: "air" in rounds.hops, "transport", "air",
-            "cannot be mixed with secure-aggregation: the air adds no integers"),
-    Refusal(lambda rounds: rounds.spec.compression is not None and rounds.spec.compression.bits is not None,
-            "compression.bits", lambda rounds: _compression(rounds).bits,
-            "secure aggregation has a grid of its own"),
-    Refusal(lambda rounds: len(rounds.aggregations) > 1 and _secure_tier(rounds) is not None,
-            lambda rounds: _hop_key(rounds, _secure_tier(rounds)), "secure-aggregation",
-            "needs one aggregation a round: models that differ add up to no sum"),
-    Refusal(lambda rounds: _secure_tier(rounds, most=2) is not None,
-            lambda rounds: _hop_key(rounds, _secure_tier(rounds, most=2)), "secure-aggregation",
-            "needs at least 3 below every node: of two, each knows the other's"),
-)  # fmt: skip
-"""Secure aggregation where its sums would not be what the accountant is told (`schedule.integer_grid`)."""
+def secure_aggregation_refusals(rounds: TreeRounds) -> Refusals:
+    """The table of refusals of secure aggregation (`schedule.integer_grid`)."""
+    spec, compression = rounds.spec, rounds.spec.compression
+    if "secure-aggregation" not in rounds.hops:
+        return
+    yield (spec.privacy.clip is None, "privacy.clip", None,
+           "is required: a ring has room for bounded messages only")
+    yield (spec.privacy.clips_examples and rounds.batches.rates is None, "privacy.clip.kind", "example",
+           "must be update or step with secure-aggregation here: a ring has room for bounded messages only, "
+           f"and {rounds.batches.why_not_drawn}")
+    yield ("air" in rounds.hops, "transport", "air",
+           "cannot be mixed with secure-aggregation: the air adds no integers")
+    bits = None if compression is None else compression.bits
+    yield (bits is not None, "compression.bits", bits, "secure aggregation has a grid of its own")
+    masked, masked_pair = _secure_hop(rounds), _secure_hop(rounds, most=2)
+    yield (len(rounds.aggregations) > 1 and masked is not None, str(masked), "secure-aggregation",
+           "needs one aggregation a round: models that differ add up to no sum")
+    yield (masked_pair is not None, str(masked_pair), "secure-aggregation",
+           "needs at least 3 below every node: of two, each knows the other's")
 
-ELECTIONS: tuple[Refusal[TreeRounds], ...] = (
-    Refusal(lambda rounds: len(rounds.aggregations) > 1, "faults.supernode_failure_rate",
-            lambda rounds: rounds.spec.faults and rounds.spec.faults.supernode_failure_rate,
-            lambda rounds: f"goes with one aggregation a round; this one has {len(rounds.aggregations)}, and "
-                           "a supernode that failed in one of them would be back in the next"),
-)  # fmt: skip
-"""Supernodes that fail: an office is held for a whole round."""
 
-SCAFFOLD: tuple[Refusal[TreeRounds], ...] = (
-    Refusal(lambda rounds: len(rounds.aggregations) > 1, "training.drift_correction", "scaffold",
-            "must be none here: it goes with one aggregation a round, from whose models control variates "
-            "follow"),
-)  # fmt: skip
-"""Beside what is refused in `shared_refusals`."""
+def supernode_failure_refusals(rounds: TreeRounds) -> Refusals:
+    """The table of refusals of supernodes that fail: an office is held for a whole round."""
+    faults, aggregations = rounds.spec.faults, len(rounds.aggregations)
+    rate = None if faults is None else faults.supernode_failure_rate
+    yield (rate and aggregations > 1, "faults.supernode_failure_rate", rate,
+           f"goes with one aggregation a round; this one has {aggregations}, and a supernode that failed in "
+           "one of them would be back in the next")
+
+
+def scaffold_refusals(rounds: TreeRounds) -> Refusals:
+    """The table of refusals of SCAFFOLD in trees, beside `shared_refusals.drift_correction_refusals`."""
+    is_scaffold = rounds.spec.training.drift_correction.kind == "scaffold"
+    yield (is_scaffold and len(rounds.aggregations) > 1, "training.drift_correction", "scaffold",
+           "must be none here: it goes with one aggregation a round, from whose models control variates "
+           "follow")

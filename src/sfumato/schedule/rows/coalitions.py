@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.privacy.charges import is_surely_within
-from sfumato.privacy.guarantee import number
+from sfumato.privacy.guarantee import json_number
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import are_unprotected
 from sfumato.schedule.tree import TreePlan
@@ -41,7 +41,10 @@ class Coalition:
 
     def to_dict(self) -> dict[str, Any]:
         """A row of ``coalitions`` in ``account --json``."""
-        figures = {"epsilon": number(self.epsilon), "supernode_epsilon": number(self.supernode_epsilon)}
+        figures = {
+            "epsilon": json_number(self.epsilon),
+            "supernode_epsilon": json_number(self.supernode_epsilon),
+        }
         return asdict(self) | figures
 
 
@@ -55,7 +58,7 @@ def tolerated_coalitions(plan: TreePlan, delta: float) -> tuple[Coalition, ...]:
 
 
 def tolerated_sizes(online: float) -> tuple[int, ...]:
-    """Sizes 1 to ceil(k/3) - 1 of coalitions among k clients online; a selection, where they are many."""
+    """The sizes of coalitions among k clients online: 1 to ceil(k/3) - 1, or a selection of them."""
     most = min(math.ceil(online / 3) - 1, _LARGEST)
     if most <= _MOST_SIZES:
         return tuple(range(1, most + 1))
@@ -159,6 +162,7 @@ def _largest_epsilon(
 
 
 def _epsilon(plan: TreePlan, unit: int, coalition: tuple[Party, ...], delta: float) -> float:
+    """The epsilon of ``unit`` towards ``coalition`` at ``delta``."""
     if are_unprotected(plan.releases.quick_exposures(unit, coalition)):
         return math.inf
     neighbours = plan.spec.privacy.neighbours

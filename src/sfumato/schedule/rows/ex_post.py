@@ -32,7 +32,7 @@ class ExPost:
 def ex_post(
     plan: TreePlan, delta: float, participations: npt.NDArray[np.int64], rounds: int, parameters: int
 ) -> tuple[ExPost | None, ...]:
-    """What each row of an account amounts to after ``rounds`` rounds; none where nothing was left to chance.
+    """The ε of each row after ``rounds`` rounds as played; ``None`` where nothing was left to chance.
 
     Args:
         plan: of the run.
@@ -42,17 +42,17 @@ def ex_post(
         parameters: of the model.
     """
     channels = RealisedChannels.of(plan, rounds, parameters)
-    return amounts(plan, delta, participations, channels, RealisedDropouts.of(plan, rounds))
+    return epsilons_after_run(plan, delta, participations, channels, RealisedDropouts.of(plan, rounds))
 
 
-def amounts(
+def epsilons_after_run(
     plan: TreePlan,
     delta: float,
     participations: npt.NDArray[np.int64],
     channels: RealisedChannels | None,
     dropouts: RealisedDropouts | None,
 ) -> tuple[ExPost | None, ...]:
-    """What each row of an account amounts to, given what a run was like.
+    """The ε of each row of an account after a run, given its participants, channels and dropouts.
 
     An observer that sees the draw is charged as many unsampled rounds as a unit really took part in. Noise
     stays as it was declared: under Poisson participation nobody else's is counted on. With dropouts or
@@ -104,7 +104,7 @@ def _epsilon_after_rounds(plan: TreePlan, pair: PairClass, times: int, delta: fl
 
 
 def _amount_over_the_air(realised: RealisedChannels, pair: PairClass, delta: float) -> ExPost:
-    """What a pair amounts to with the noise that the receivers really had against the devices' signals."""
+    """The ε of a pair with the noise that the receivers really had against the devices' signals."""
     plan = realised.plan
     exposures = plan.releases.exposures(pair.unit, (pair.observer,))
     flow = next(exposure for exposure in exposures if exposure.bound_name == "flow")

@@ -46,7 +46,7 @@ def explain(
     *,
     of_record: bool,
 ) -> str:
-    """Who meets what, behind how much noise, and how it was composed.
+    """A sentence: which releases an observer meets, behind what noise, and how they compose.
 
     Args:
         plan: that the pair is of.
@@ -82,7 +82,7 @@ def explain(
 
 
 def _describe_gap(gap: float) -> str:
-    """How far a set of releases may be from the cheapest one."""
+    """A phrase on how far a set of releases may be from the cheapest one."""
     if gap == 1:
         return "certified: no exposed set has a smaller divergence"
     if math.isinf(gap):
@@ -93,6 +93,7 @@ def _describe_gap(gap: float) -> str:
 def _explain_unprotected(
     plan: Plan, device: int, coalition: tuple[Party, ...], raw: Release, *, of_record: bool
 ) -> str:
+    """A sentence on why a pair has no guarantee."""
     if plan.spec.privacy.noise.kind == "none":
         return "nothing adds noise, so nothing protects."
     law = plan.releases.noise_law
@@ -117,7 +118,7 @@ _MOST_MOVES = 3
 
 
 def composed_terms(way: Composition, *, in_groups: bool) -> str:
-    """The terms of ``way``: equal ones are added up, those that are moved as often stand together.
+    """The terms of ``way`` in words: equal ones are added up, those that are moved as often stand together.
 
     Args:
         way: that was composed.
@@ -141,7 +142,7 @@ def composed_terms(way: Composition, *, in_groups: bool) -> str:
 
 
 def _describe_messages(releases: Sequence[Release], *, in_groups: bool) -> str:
-    """Of which messages one term is: those of one draw together."""
+    """A phrase on which messages one term is made of: those of one draw together."""
     if not releases:
         return " rounds, in which an elected member receives more,"
     counts = Counter(_describe_message(release, in_groups=in_groups) for release in releases)
@@ -154,6 +155,7 @@ def _describe_messages(releases: Sequence[Release], *, in_groups: bool) -> str:
 
 
 def _describe_message(release: Release, *, in_groups: bool) -> str:
+    """A phrase on which messages ``release`` is about."""
     if not in_groups:
         return release.vector
     group = release.name.partition(",")[0]
@@ -166,12 +168,13 @@ def _describe_message(release: Release, *, in_groups: bool) -> str:
 
 
 def _describe_multiplier(term: GaussianTerm) -> str:
+    """The noise multiplier of ``term`` as text."""
     by_chance = term.sampling is not None and (term.sampling.scales or term.sampling.seen_scales)
     return f" at multiplier {_number(term.multiplier)}{' at least' if by_chance else ''}"
 
 
 def _describe_draw(term: GaussianTerm) -> str:
-    """How often one of the releases of ``term`` moves, and who sees it; empty: always."""
+    """A phrase on how often a release of ``term`` moves, and who sees it; empty: always."""
     sampling = term.sampling
     if sampling is None or (sampling.rate == 1 and sampling.kind != "batches"):
         return ""
@@ -191,7 +194,7 @@ def _describe_draw(term: GaussianTerm) -> str:
 
 
 def _describe_batch_draw(sampling: Sampling) -> str:
-    """How far a message moves, by the local step that first draws the record."""
+    """A phrase on how far a message moves, by the local step that first draws the record."""
     listed = sampling.moves[:_MOST_MOVES]
     found = [
         _number(chance) + (f" by {_as_share(between)} of that" if len(sampling.moves) > 1 else "")
@@ -209,12 +212,15 @@ def _describe_batch_draw(sampling: Sampling) -> str:
 
 
 def _describe_shared_moves(shares: Iterable[str]) -> str:
+    """A phrase on the shares by which several messages move together."""
     return f", in both worlds by {_join_with_and(list(shares))} of that from where it is otherwise"
 
 
 def _as_share(of_move: float) -> str:
+    """The share of a whole move as text."""
     return "all" if of_move == 1 else _number(of_move)
 
 
 def _join_with_and(parts: Sequence[str]) -> str:
+    """The parts as text, with commas and "and" between them."""
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))

@@ -41,7 +41,7 @@ def parse_unit(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -> int
 
 
 def _known_names(name: str, parties: Parties) -> str:
-    """For a refusal: the names of devices, where they have any."""
+    """A clause for refusals with the names of devices; empty where they have none."""
     names = parties.device_names
     if not names:
         return ""
@@ -121,6 +121,7 @@ def parse_coalition(names: str, parties: Parties, *, place: ErrorPlace = _OBSERV
 
 
 def _require_text(name: object, place: ErrorPlace, such_as: str) -> None:
+    """Refuse a name that is not text."""
     if not isinstance(name, str):
         raise SpecError(place, name, f"must be text, like {such_as}")
 
@@ -160,12 +161,12 @@ class ObservedUnit:
 
     @classmethod
     def of_class(cls, kind: str, pair: PairClass) -> ObservedUnit:
-        """The worst pair of a class, for all of it."""
+        """The worst pair of a class of pairs, for a unit of ``kind``."""
         observers = (pair.observer,)
         return cls(kind, pair.unit, observers, pair.relation, pair.pair_count, pair.least, pair.sites)
 
     def charge(self, plan: Plan, declared: DeclaredReleases, *, drawn_like: int | None = None) -> PairCharge:
-        """How it is charged in ``declared``; a record as often drawn as one of the device ``drawn_like``."""
+        """The charge of this pair in ``declared``; a record is drawn as one of ``drawn_like`` is."""
         return PairCharge.of(
             declared,
             self.kind,
