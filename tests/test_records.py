@@ -165,13 +165,13 @@ def test_groups_start_from_hidden_models_of_their_own_unit_at_merging_steps():
     changes = ("training.rounds=20", POISSON, "training.local_steps=2", "training.batch_size=5")
     plan = plan_of(RING, *changes, "training.merge_every=4", *SMALL[1:])
     sure = plan_of(RING, *changes[:1], *changes[2:], "training.merge_every=4", *SMALL[1:])
-    ledger = plan.releases
+    declared = plan.releases
     kinds = set()
-    for pair in ledger.pair_classes():
+    for pair in declared.pair_classes():
         mine = plan.groups.groups_of(pair.unit)
-        name = ledger.party_name(pair.observer)
-        releases = ledger.record_releases(pair.unit, (pair.observer,))
-        flow = ledger.exposures(pair.unit, (pair.observer,))[0]
+        name = declared.party_name(pair.observer)
+        releases = declared.record_releases(pair.unit, (pair.observer,))
+        flow = declared.exposures(pair.unit, (pair.observer,))[0]
         assert sum(part.count for part in releases) == flow.release_count
         hidden = sum(part.count for part in releases if not part.moves)
         if len(mine) == 1:
@@ -254,12 +254,12 @@ def test_rows_of_a_report_carry_their_unit(h2fdp):
 def test_noise_at_steps_is_charged_in_every_group_of_a_worker(kind, messages):
     """Two local steps a round in each group; an interval of three rounds that has begun counts whole."""
     changes = (f"protocol={kind}", "training.rounds=20", "training.merge_every=3", *SMALL[1:])
-    ledger = plan_of(RING, *changes).releases
+    declared = plan_of(RING, *changes).releases
     steps = 2 if kind == "dp-ogl" else 6
     batches = BatchFacts(np.full(100, 0.05), ((1.0,) * steps,), step_multiplier=0.9)
-    ledger = replace(ledger, batches=batches)
+    declared = replace(declared, batches=batches)
     for unit, groups in ((1, 1), (0, 2)):
-        (part,) = ledger.record_releases(unit, (Party("device", 0, 50),))
+        (part,) = declared.record_releases(unit, (Party("device", 0, 50),))
         assert part.count == groups * messages * steps
         term = part.term(0.05, "zero-out")
         wanted = GaussianTerm(0.9, part.count, Sampling.poisson(0.05))

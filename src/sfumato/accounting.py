@@ -206,11 +206,11 @@ def account(
     if not LEAST_DELTA <= chosen <= 1 - LEAST_SHARE:
         raise SpecError(Argument("delta"), chosen, f"must be from {LEAST_DELTA:g} to {1 - LEAST_SHARE:.10g}")
     if observer in OBSERVER_KINDS and observer not in ("cloud", "public"):  # these are parties
-        rows = list(_of_kind(plan, unit, observer, chosen, curve))
+        rows = list(_guarantees_of_kind(plan, unit, observer, chosen, curve))
     elif unit is not None and observer is not None:
         rows = [pair_guarantee(plan, unit, observer, delta=chosen, curve=curve)]
     elif unit is not None or observer is not None:
-        rows = list(_some(plan, unit, observer, chosen, curve))
+        rows = list(_guarantees_of_one_side(plan, unit, observer, chosen, curve))
     else:
         rows = list(_all(plan, chosen, curve))
     worst = () if unit is not None or observer is not None else family_of(plan.spec).coalitions(plan, chosen)
@@ -279,10 +279,10 @@ def with_participations(
 def _all(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:
     """The guarantees of every class of pairs."""
     for kind in unit_kinds(plan):
-        yield from (_of_class(plan, kind, pair, delta, curve) for pair in _classes(plan, kind))
+        yield from (_guarantee_of_class(plan, kind, pair, delta, curve) for pair in _pair_classes(plan, kind))
 
 
-def _classes(plan: Plan, kind: str, unit: int | None = None) -> Iterator[PairClass]:
+def _pair_classes(plan: Plan, kind: str, unit: int | None = None) -> Iterator[PairClass]:
     """The classes of pairs that rows are about: named sites whose records have another ε are apart."""
     return plan.releases.pair_classes(unit, apart=_tells_sites_apart(plan, kind))
 
@@ -292,14 +292,14 @@ def _tells_sites_apart(plan: Plan, kind: str) -> bool:
     return kind == "record" and plan.spec.control is None
 
 
-def _some(
+def _guarantees_of_one_side(
     plan: Plan, unit: str | None, observer: str | None, delta: float, curve: bool
 ) -> Iterable[Guarantee]:
     """The guarantees where one side is asked for; the other runs over its classes."""
     if unit is not None:
         kind, device = parse_protected(unit, plan.parties, own=plan.spec.privacy.unit)
-        for pair in _classes(plan, kind, device):
-            yield _of_class(plan, kind, pair, delta, curve)
+        for pair in _pair_classes(plan, kind, device):
+            yield _guarantee_of_class(plan, kind, pair, delta, curve)
         return
     coalition = parse_coalition(observer or "", plan.parties)
     members = {party.index for party in coalition if party.kind == "device"}
@@ -309,22 +309,24 @@ def _some(
             yield unit_guarantee(plan, ObservedUnit(kind, *asked), delta=delta, curve=curve)
 
 
-def _of_kind(plan: Plan, unit: str | None, observer: str, delta: float, curve: bool) -> Iterable[Guarantee]:
+def _guarantees_of_kind(
+    plan: Plan, unit: str | None, observer: str, delta: float, curve: bool
+) -> Iterable[Guarantee]:
     """The guarantees towards the observers of one kind, trusted ones only if there are no others."""
     if unit is None:
-        asked = [(kind, pair) for kind in unit_kinds(plan) for pair in _classes(plan, kind)]
+        asked = [(kind, pair) for kind in unit_kinds(plan) for pair in _pair_classes(plan, kind)]
     else:
         name, device = parse_protected(unit, plan.parties, own=plan.spec.privacy.unit)
-        asked = [(name, pair) for pair in _classes(plan, name, device)]
+        asked = [(name, pair) for pair in _pair_classes(plan, name, device)]
     pairs = [(kind, pair) for kind, pair in asked if is_of_kind(pair, observer)]
     if not pairs:
         raise SpecError(Argument("observer"), observer, "stands for nobody in this topology")
     untrusted = [(kind, pair) for kind, pair in pairs if not plan.trusts(pair.observer, pair.unit)]
     for kind, pair in untrusted or pairs:
-        yield _of_class(plan, kind, pair, delta, curve)
+        yield _guarantee_of_class(plan, kind, pair, delta, curve)
 
 
-def _of_class(plan: Plan, kind: str, pair: PairClass, delta: float, curve: bool) -> Guarantee:
+def _guarantee_of_class(plan: Plan, kind: str, pair: PairClass, delta: float, curve: bool) -> Guarantee:
     """The guarantee of the worst pair of a class."""
     return unit_guarantee(plan, ObservedUnit.of_class(kind, pair), delta=delta, curve=curve)
 

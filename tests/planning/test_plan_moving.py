@@ -57,10 +57,10 @@ def least_by_hand(loaded: sf.Spec, kind: str, epsilon: float) -> float:
     ]
 
     def slack(logs: np.ndarray) -> np.ndarray:
-        ledger = plan_at(logs).releases
+        declared = plan_at(logs).releases
         squares = [
             min(sum(total_mu_squared(d.releases, "zero-out") * d.count for d in e.draws) for e in found)
-            for found in (ledger.exposures(unit, (observer,)) for unit, observer in pairs)
+            for found in (declared.exposures(unit, (observer,)) for unit, observer in pairs)
         ]
         return np.log(limit) - np.log(squares)
 
@@ -90,12 +90,12 @@ def test_every_pair_meets_its_target(trust: dict[str, Any]) -> None:
     targets = {"cloud": 4.0, "other-edge": 2.0, "peer": 6.0}
     planned = sf.plan(loaded, targets)
     report = sf.account(planned.spec)
-    ledger, worst = report.plan.releases, dict.fromkeys(targets, 0.0)
+    declared, worst = report.plan.releases, dict.fromkeys(targets, 0.0)
     for unit in range(9):
-        for pair in ledger.pair_classes(unit):
+        for pair in declared.pair_classes(unit):
             for kind in targets:
                 if is_of_kind(pair, kind):
-                    found = report.epsilon(unit, ledger.party_name(pair.observer))
+                    found = report.epsilon(unit, declared.party_name(pair.observer))
                     worst[kind] = max(worst[kind], found)
     assert all(worst[kind] <= targets[kind] for kind in targets)
     assert max(worst[kind] / targets[kind] for kind in targets) > 0.999

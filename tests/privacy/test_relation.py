@@ -77,8 +77,8 @@ def test_a_small_zone_does_not_hide_behind_noise_that_a_large_one_divides_away()
     assert report.epsilon(0, "public") == pytest.approx(2.91, abs=5e-3)
     rows = {g.observer: g for g in report.guarantees if g.unit == "device:0"}
     assert rows["public"].bounds["flow"].epsilon == pytest.approx(report.epsilon(0, "public"))
-    ledger = report.plan.releases
-    assert total_mu_squared(ledger.exposures(0, PUBLIC)[0].releases, "zero-out") == pytest.approx(mu**2)
+    declared = report.plan.releases
+    assert total_mu_squared(declared.exposures(0, PUBLIC)[0].releases, "zero-out") == pytest.approx(mu**2)
 
 
 def test_the_relation_means_the_same_for_every_observer():
@@ -126,7 +126,7 @@ def test_no_cohort_tells_more_than_is_charged(case):
     least = np.maximum(floor, [min(s) for s in sums])
     most = np.maximum(floor, [max(s) for s in sums])
     facts = AggregationFacts("global", 0, np.ones(2), stds, (np.zeros(1), node), np.zeros(2, dtype=bool))
-    ledger = make_ledger(
+    declared = make_ledger(
         [[2], [*sizes.tolist()]],
         [facts],
         kind="fixed",
@@ -136,7 +136,7 @@ def test_no_cohort_tells_more_than_is_charged(case):
         most_denominators=most,
         device_classes=DeviceClasses.of(sizes, flat, None),
     )
-    flow = ledger.exposures(0, observer)[0]
+    flow = declared.exposures(0, observer)[0]
     charged = total_mu_squared(flow.releases, "zero-out")
     for mine in itertools.combinations(range(1, len(weights[0])), count - 1):
         for others in itertools.combinations(range(len(weights[1])), count):
@@ -169,9 +169,9 @@ def poisson(*overrides):
 
 def test_zeroing_out_is_no_sampled_gaussian_where_denominators_move():
     """A round without the unit divides by less than one in which it sends zeros."""
-    ledger = account(poisson()).plan.releases
-    assert ledger.divides_by_drawn
-    flow = ledger.exposures(0, PUBLIC)[0]
+    declared = account(poisson()).plan.releases
+    assert declared.divides_by_drawn
+    flow = declared.exposures(0, PUBLIC)[0]
     assert flow.draw_hidden
     assert [charge.how.split()[0] for charge in ways_to_charge(flow, "zero-out")] == ["mixture"]
     fixed = account(poisson("training.denominator=fixed")).plan.releases.exposures(0, PUBLIC)[0]
@@ -179,8 +179,8 @@ def test_zeroing_out_is_no_sampled_gaussian_where_denominators_move():
 
 
 def test_remove_is_amplified_at_twice_the_share():
-    ledger = account(poisson("privacy.neighbours=remove")).plan.releases
-    flow = ledger.exposures(0, PUBLIC)[0]
+    declared = account(poisson("privacy.neighbours=remove")).plan.releases
+    flow = declared.exposures(0, PUBLIC)[0]
     (charge,) = ways_to_charge(flow, "remove")
     (release,) = flow.releases
     assert charge.how.startswith("amplified by Poisson sampling")
@@ -262,7 +262,7 @@ def test_a_cohort_of_unequal_weights_may_stand_for_another_at_twice_the_heavier(
 def test_a_fixed_cohort_over_moving_denominators_is_exchanged_at_twice_the_heavier():
     weights = np.array([0.25, 0.5, 1.0, 1.0])
     facts = AggregationFacts("global", 0, np.ones(1), np.zeros(1), (np.ones(1),), np.zeros(1, dtype=bool))
-    ledger = make_ledger(
+    declared = make_ledger(
         [[4]],
         [facts],
         kind="fixed",
@@ -273,7 +273,7 @@ def test_a_fixed_cohort_over_moving_denominators_is_exchanged_at_twice_the_heavi
         device_classes=DeviceClasses.of(np.array([4]), weights, None),
     )
     for unit, weight in enumerate(weights):
-        flow = ledger.exposures(unit, PUBLIC)[0]
+        flow = declared.exposures(unit, PUBLIC)[0]
         for relation in ("zero-out", "replace"):
             (term,) = ways_to_charge(flow, relation)[1].terms
             assert np.array(term.sampling.apart) / term.multiplier == pytest.approx(

@@ -66,10 +66,10 @@ def zones(sizes, device_std, edge_std, *, cloud_std=0.0, weights=None, **more):
     return make_ledger([[leaves], sizes], [facts], **{**settings, **more})
 
 
-def squares_of_draws(ledger, observer, members, weights=None):
+def squares_of_draws(declared, observer, members, weights=None):
     """Probability and μ² of a round for every set of others that may be drawn beside device 0."""
-    sizes, rate = ledger.devices.tolist(), ledger.draw_rate
-    step = ledger.steps[0]
+    sizes, rate = declared.devices.tolist(), declared.draw_rate
+    step = declared.steps[0]
     zone_of = np.repeat(np.arange(len(sizes)), sizes)
     weights = np.ones(len(zone_of)) if weights is None else np.array(weights)
     denominators = np.array(sizes) * rate
@@ -121,10 +121,10 @@ CASES = {
 def test_no_draw_tells_more_than_its_outcome(case, weights):
     """Zones of three: what is charged is above every draw's own figure, and next to equal to it."""
     observer, coalition, members = CASES[case]
-    ledger = zones([3, 3], [1.0, 0.7], [0.0, 0.2], weights=weights)
-    (drawn,) = ledger.exposures(0, coalition)[0].draws
+    declared = zones([3, 3], [1.0, 0.7], [0.0, 0.2], weights=weights)
+    (drawn,) = declared.exposures(0, coalition)[0].draws
     charged = noise_outcomes(drawn, "zero-out")
-    true = squares_of_draws(ledger, observer, members, weights)
+    true = squares_of_draws(declared, observer, members, weights)
     assert math.fsum(chance for chance, _ in charged) == pytest.approx(1.0)
     for level in np.unique([round(square, 9) for _, square in true]):
         above = math.fsum(chance for chance, square in true if square > level)
@@ -136,11 +136,11 @@ def test_no_draw_tells_more_than_its_outcome(case, weights):
 @pytest.mark.parametrize("case", CASES)
 def test_two_rounds_are_every_course_of_two_rounds(case):
     observer, coalition, members = CASES[case]
-    ledger = zones([3, 3], [1.0, 0.7], [0.0, 0.2])
-    flow = ledger.exposures(0, coalition)[0]
+    declared = zones([3, 3], [1.0, 0.7], [0.0, 0.2])
+    flow = declared.exposures(0, coalition)[0]
     found = bound_epsilon(flow, delta=DELTA, neighbours="zero-out")
     fewer = {}
-    for chance, square in squares_of_draws(ledger, observer, members):
+    for chance, square in squares_of_draws(declared, observer, members):
         fewer[round(square, 12)] = fewer.get(round(square, 12), 0.0) + chance
     rounds = [(chance, square) for square, chance in fewer.items()]
     assert delta_of_courses(rounds, found.epsilon, 2) <= DELTA * (1 + 1e-6)
@@ -150,13 +150,13 @@ def test_two_rounds_are_every_course_of_two_rounds(case):
 
 def test_a_hidden_draw_amplifies_beside_noise_that_others_zones_draw():
     """No device of the unit's zone adds noise: one round, integrated draw by draw, in both directions."""
-    ledger = zones([2, 3], [0.0, 0.7], [0.6, 0.0], rounds=1)
-    flow = ledger.exposures(0, [PUBLIC])[0]
+    declared = zones([2, 3], [0.0, 0.7], [0.6, 0.0], rounds=1)
+    flow = declared.exposures(0, [PUBLIC])[0]
     (charge,) = ways_to_charge(flow, "zero-out")
     assert charge.terms[0].sampling.hidden
     curve = compose(charge.terms, neighbours="zero-out")
     places = np.linspace(-12, 12, 24_001)
-    rounds = squares_of_draws(ledger, "public", [])
+    rounds = squares_of_draws(declared, "public", [])
     for level in (0.05, 0.5, 1.5):
         forward = backward = 0.0
         for chance, square in rounds:
@@ -171,25 +171,25 @@ def test_a_hidden_draw_amplifies_beside_noise_that_others_zones_draw():
 
 def test_a_round_without_any_noise_costs_its_probability():
     """Ten others of another zone are the only ones who add noise: sometimes nobody is drawn."""
-    ledger = zones([2, 10], [0.0, 0.7], [0.0, 0.0], rounds=1, rate=0.7, participants=[1.4, 7.0])
-    (charge,) = ways_to_charge(ledger.exposures(0, [PUBLIC])[0], "zero-out")
+    declared = zones([2, 10], [0.0, 0.7], [0.0, 0.0], rounds=1, rate=0.7, participants=[1.4, 7.0])
+    (charge,) = ways_to_charge(declared.exposures(0, [PUBLIC])[0], "zero-out")
     assert charge.failure_probability == pytest.approx(0.7 * 0.3**10, rel=1e-6)
-    found = bound_epsilon(ledger.exposures(0, [PUBLIC])[0], delta=DELTA, neighbours="zero-out")
+    found = bound_epsilon(declared.exposures(0, [PUBLIC])[0], delta=DELTA, neighbours="zero-out")
     assert math.isfinite(found.epsilon)
-    tiny = bound_epsilon(ledger.exposures(0, [PUBLIC])[0], delta=1e-6, neighbours="zero-out")
+    tiny = bound_epsilon(declared.exposures(0, [PUBLIC])[0], delta=1e-6, neighbours="zero-out")
     assert tiny.epsilon == math.inf
 
 
 def test_members_in_a_session_with_their_edge_leave_the_unit_alone():
     """In a small session they take the masks off, so that only the unit's own noise is left."""
-    ledger = zones([3, 3], [1.0, 0.7], [0.0, 0.0], unmask_thresholds=(np.array([2]), np.array([3, 3])))
-    (together,) = ledger.exposures(0, [edge(0), device(1)])[0].draws
-    (alone,) = ledger.exposures(0, [edge(0)])[0].draws
+    declared = zones([3, 3], [1.0, 0.7], [0.0, 0.0], unmask_thresholds=(np.array([2]), np.array([3, 3])))
+    (together,) = declared.exposures(0, [edge(0), device(1)])[0].draws
+    (alone,) = declared.exposures(0, [edge(0)])[0].draws
     assert alone.drawn_noise[0].count == 2
     assert alone.drawn_noise[0].variances == pytest.approx((1 / 1.2**2,))
     assert not together.drawn_noise
     for coalition in ([edge(0), device(1)], [edge(0)]):
-        assert_equal(ledger.exposures(0, coalition)[0], TreeAsMessages(ledger).flow(0, coalition))
+        assert_equal(declared.exposures(0, coalition)[0], TreeAsMessages(declared).flow(0, coalition))
 
 
 @pytest.mark.parametrize(
@@ -203,19 +203,19 @@ def test_members_in_a_session_with_their_edge_leave_the_unit_alone():
     ],
 )
 def test_where_noise_may_be_missing_or_be_a_sign_nobody_elses_counts(change):
-    ledger = zones([3, 3], [1.0, 0.7], [0.0, 0.0])
-    assert ledger.exposures(0, [PUBLIC])[0].draws[0].drawn_noise
-    other = replace(ledger, **change)
-    tells = replace(ledger, steps=(replace(ledger.steps[0], reveals_draw=True),))
+    declared = zones([3, 3], [1.0, 0.7], [0.0, 0.0])
+    assert declared.exposures(0, [PUBLIC])[0].draws[0].drawn_noise
+    other = replace(declared, **change)
+    tells = replace(declared, steps=(replace(declared.steps[0], reveals_draw=True),))
     for one in (other, tells):
         assert not one.exposures(0, [PUBLIC])[0].draws[0].drawn_noise
         assert not TreeAsMessages(one).flow(0, [PUBLIC]).draws[0].drawn_noise
 
 
 def test_rounds_with_elections_and_laws_that_are_not_composed_count_sure_noise_only():
-    ledger = zones([3, 3], [1.0, 0.7], [0.0, 0.0], elections=1.0)
+    declared = zones([3, 3], [1.0, 0.7], [0.0, 0.0], elections=1.0)
     members = (device(1), device(4))
-    exposure = ledger.exposures(0, members)[0]
+    exposure = declared.exposures(0, members)[0]
     assert exposure.election_events
     assert not exposure.draws[0].drawn_noise
     flow = zones([3, 3], [1.0, 0.7], [0.0, 0.0]).exposures(0, [PUBLIC])[0]

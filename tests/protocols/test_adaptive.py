@@ -54,10 +54,10 @@ def spent_by_hand(plan, state: AdaptiveState, extra: float = 0.0) -> dict[tuple[
     total: dict[tuple[int, int], float] = {}
     for number, setting in enumerate(state.history):
         one = round_plan(plan, setting)
-        ledger = one.releases.after(1)
+        declared = one.releases.after(1)
         for device in draw_participants(one, number):
             for column, held in enumerate(budget.columns[int(budget.kinds[device])]):
-                exposures = {e.bound_name: e for e in ledger.exposures(held.unit, held.coalition)}
+                exposures = {e.bound_name: e for e in declared.exposures(held.unit, held.coalition)}
                 cost = squared_mu_of_exposure(exposures[held.bound], "zero-out") + extra
                 key = (int(device), column)
                 total[key] = total.get(key, 0.0) + (cost if math.isfinite(held.budget) else extra)
@@ -139,9 +139,9 @@ def test_a_round_is_charged_at_its_own_participation_and_noise(
     """Towards the cloud: 1/(s z²) where s devices add noise, 1/z² where their trusted edge does."""
     plan = resolve_tree(load_spec(written))
     played = round_plan(plan, RoundSettings(8, trusted, untrusted, 0.1, 2.0))
-    ledger, aggregations = played.releases.after(1), 4
+    declared, aggregations = played.releases.after(1), 4
     for device, expected in ((0, aggregations / 36), (4, aggregations / (36 * untrusted))):
-        (flow, _) = ledger.exposures(device, (Party("node", 0, 0),))
+        (flow, _) = declared.exposures(device, (Party("node", 0, 0),))
         assert squared_mu_of_exposure(flow, "zero-out") == pytest.approx(expected)
     stds = [played.device_stds_of(3, np.array([4]))[0] / played.releases.steps[3].message_norm[1]]
     stds.append(

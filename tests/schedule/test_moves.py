@@ -312,7 +312,7 @@ class TestWhichPairs:
         document = changed(VISITS, training={"participation": participation}, privacy={"noise": noise})
         document["topology"]["moves"]["trace"] += [[2, 4, 0], [3, 4, 1]]
         report = sf.account(load_spec(document))
-        ledger = report.plan.releases
+        declared = report.plan.releases
         rows = [row for row in report.guarantees if row.unit == "device:0"]
         parties = [f"edge:{e}" for e in range(3)] + [f"device:{d}" for d in range(1, 9)]
         kinds = {"own edge": [], "edge elsewhere": [], "peer": [], "device elsewhere": []}
@@ -333,7 +333,7 @@ class TestWhichPairs:
             stated = sorted(row.epsilon for row in found for _ in range(row.stands_for))
             assert all(a <= b * (1 + 1e-9) for a, b in zip(figures, stated, strict=True))
             assert max(figures, default=0.0) == pytest.approx(max(stated, default=0.0), rel=1e-9)
-        assert isinstance(ledger, MovingReleases)
+        assert isinstance(declared, MovingReleases)
 
     def test_of_one_unit_every_edge_has_a_row(self):
         report = sf.account(load_spec(VISITS), unit="device:0")
@@ -387,8 +387,8 @@ def test_only_a_draw_that_the_observer_does_not_make_amplifies():
         trust={"trusted_edges": [0, 1, 2]},
         training={"participation": {"kind": "poisson", "rate": 0.5}},
     )
-    ledger = resolve(load_spec(document)).releases
-    flow, _ = ledger.exposures(0, (Party("node", 1, 1),))
+    declared = resolve(load_spec(document)).releases
+    flow, _ = declared.exposures(0, (Party("node", 1, 1),))
     assert [draw.sampling.hidden for draw in flow.draws] == [True, False, True]
     assert [draw.amplifies for draw in flow.draws] == [True, False, True]
 

@@ -115,11 +115,11 @@ def test_with_trust_placement_nobody_untrusted_is_unprotected_from(tree, data):
     """
     plan = place_by_trust(tree, [1.0] * tree.depth)
     tiers = data.draw(st.lists(st.integers(1, tree.depth - 1), max_size=3)) if tree.depth > 1 else []
-    ledger = facts_of(tree, plan, [*tiers, 0])
-    for pair in ledger.pair_classes():
+    declared = facts_of(tree, plan, [*tiers, 0])
+    for pair in declared.pair_classes():
         bounds = [
             bound_epsilon(e, delta=1e-5, neighbours="zero-out")
-            for e in ledger.exposures(pair.unit, [pair.observer])
+            for e in declared.exposures(pair.unit, [pair.observer])
         ]
         path = tree.paths[tree.leaf_of(pair.unit)]
         party = pair.observer
@@ -230,8 +230,8 @@ def test_factors_reach_their_own_source_only():
 def test_nobody_but_the_unit_is_needed_for_its_own_protection():
     """Under an untrusted leaf everybody else may conspire, whatever the depth."""
     tree = balanced([2, 2, 2], ["region", "edge"])
-    ledger = facts_of(tree, place_by_trust(tree, [1.0] * 3), [2, 1, 0])
+    declared = facts_of(tree, place_by_trust(tree, [1.0] * 3), [2, 1, 0])
     others = [Party("node", t, i) for t in range(3) for i in range(tree.tiers[t].size)]
     others += [Party("device", 0, j) for j in range(1, 8)]
-    flow, _ = ledger.exposures(0, others)
+    flow, _ = declared.exposures(0, others)
     assert [(r.own_sensitivity, r.variance) for r in flow.releases] == [(1.0, 1.0)] * 3

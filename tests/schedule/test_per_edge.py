@@ -129,9 +129,9 @@ def test_a_target_is_met_by_every_edge():
 
 def test_records_are_in_the_messages_of_their_own_edge():
     """The busy edge's messages hold two local steps, the quiet one's three."""
-    ledger = plan_of({"edge_every": [2, 3], "batches": "poisson"}).releases
-    assert [len(part.moves) for part in ledger.record_releases(0, ())] == [2, 2, 2]
-    assert [len(part.moves) for part in ledger.record_releases(4, ())] == [3, 3]
+    declared = plan_of({"edge_every": [2, 3], "batches": "poisson"}).releases
+    assert [len(part.moves) for part in declared.record_releases(0, ())] == [2, 2, 2]
+    assert [len(part.moves) for part in declared.record_releases(4, ())] == [3, 3]
 
 
 def test_a_trusted_edge_noises_what_it_broadcasts_where_the_cloud_is_trusted_too():

@@ -56,35 +56,35 @@ def true_square(plan, unit, observer):
 def test_a_row_after_the_run_is_never_below_what_any_of_its_pairs_met(case, overrides):
     plan = resolve(load_spec(EXAMPLES / f"{case}.yaml", [*SMALL, *overrides]))
     turnout = RealisedDropouts.of(plan, ROUNDS)
-    ledger = plan.releases
-    charged = {(pair.unit, pair.observer): turnout.square(pair, ROUNDS) for pair in ledger.pair_classes()}
-    for unit in range(ledger.device_count):
+    declared = plan.releases
+    charged = {(pair.unit, pair.observer): turnout.square(pair, ROUNDS) for pair in declared.pair_classes()}
+    for unit in range(declared.device_count):
         observers = [Party("public"), *(Party("node", 1, z) for z in range(3))]
-        observers += [Party("device", 0, d) for d in range(ledger.device_count) if d != unit]
+        observers += [Party("device", 0, d) for d in range(declared.device_count) if d != unit]
         for observer in observers:
             met = true_square(plan, unit, observer)
             row = max(
                 square
                 for (u, o), square in charged.items()
                 if (o.kind, o.tier) == (observer.kind, observer.tier)
-                and _alike(ledger, u, unit)
-                and _related(ledger, u, o, unit, observer)
+                and _alike(declared, u, unit)
+                and _related(declared, u, o, unit, observer)
             )
             assert row >= met * (1 - 1e-9), (unit, observer)
 
 
-def _alike(ledger, one, other):
-    orbits = ledger.leaf_classes
-    kinds = [(orbits[ledger.leaf_of(d)], ledger.classes.kind(ledger.class_of(d))) for d in (one, other)]
+def _alike(declared, one, other):
+    orbits = declared.leaf_classes
+    kinds = [(orbits[declared.leaf_of(d)], declared.classes.kind(declared.class_of(d))) for d in (one, other)]
     return kinds[0] == kinds[1]
 
 
-def _related(ledger, u, o, unit, observer):
+def _related(declared, u, o, unit, observer):
     def place(a, b):
         if b.kind == "public":
             return None
-        leaf = ledger.leaf_of(b.index) if b.kind == "device" else b.index
-        return leaf == ledger.leaf_of(a), ledger.leaf_classes[leaf]
+        leaf = declared.leaf_of(b.index) if b.kind == "device" else b.index
+        return leaf == declared.leaf_of(a), declared.leaf_classes[leaf]
 
     return place(u, o) == place(unit, observer)
 

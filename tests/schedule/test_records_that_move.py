@@ -74,11 +74,11 @@ class TestDevicesOfOneRow:
         return changed(VISITS_OF_RECORDS, data={}) | {"data": UNEQUAL}
 
     def test_a_row_is_about_the_device_with_the_largest_rate_of_those_that_it_stands_for(self):
-        ledger = resolve(load_spec(self.document())).releases
-        assert isinstance(ledger, MovingReleases)
-        rates = ledger.batches.rates
+        declared = resolve(load_spec(self.document())).releases
+        assert isinstance(declared, MovingReleases)
+        rates = declared.batches.rates
         assert len(np.unique(rates)) > 3
-        worst = {units.unit: units for units in ledger.units_outside(frozenset())}
+        worst = {units.unit: units for units in declared.units_outside(frozenset())}
         assert (worst[0].count, worst[0].least) == (1, None)  # nobody else visits three edges
         for first, last in ((1, 3), (3, 6), (6, 9)):
             unit = first + int(rates[first:last].argmax())
@@ -86,7 +86,7 @@ class TestDevicesOfOneRow:
                 last - first,
                 first + int(rates[first:last].argmin()),
             )
-        assert {pair.unit for pair in ledger.pair_classes()} == set(worst)
+        assert {pair.unit for pair in declared.pair_classes()} == set(worst)
 
     def test_no_record_is_above_its_row(self):
         document = changed(self.document(), training=DRAWS)

@@ -47,11 +47,11 @@ def met(plan, coalition):
 
 def units(plan):
     """A unit for each kind of noise: added by the device itself, by its zone, by neither."""
-    ledger, noise = plan.releases, plan.noise
+    declared, noise = plan.releases, plan.noise
     found = {}
-    for device in range(ledger.device_count):
-        leaf = ledger.leaf_of(device)
-        own = noise.device[leaf].any() and ledger.classes.noisy[ledger.class_of(device)]
+    for device in range(declared.device_count):
+        leaf = declared.leaf_of(device)
+        own = noise.device[leaf].any() and declared.classes.noisy[declared.class_of(device)]
         kind = "own" if own else "zone" if noise.node[-1][leaf].any() else "neither"
         found.setdefault(kind, device)
     return found

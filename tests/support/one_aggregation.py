@@ -32,19 +32,19 @@ class Aggregation:
     ``absent`` leaves send nothing.
     """
 
-    def __init__(self, ledger: TreeReleases, drawn=None, absent=()):
-        (self.facts,) = ledger.steps
-        self.releases, self.absent, self.depth = ledger, frozenset(absent), len(ledger.parents)
-        self.leaf = np.repeat(np.arange(len(ledger.devices)), ledger.devices)
+    def __init__(self, declared: TreeReleases, drawn=None, absent=()):
+        (self.facts,) = declared.steps
+        self.releases, self.absent, self.depth = declared, frozenset(absent), len(declared.parents)
+        self.leaf = np.repeat(np.arange(len(declared.devices)), declared.devices)
         self.weights, loud = np.ones(len(self.leaf)), np.ones(len(self.leaf))
-        classes = ledger.device_classes
+        classes = declared.device_classes
         if classes is not None and classes.of_device is not None:
             self.weights, loud = classes.weight[classes.of_device], classes.noisy[classes.of_device]
-        self.divisors = ledger.drawn if ledger.denominators is None else ledger.denominators
+        self.divisors = declared.drawn if declared.denominators is None else declared.denominators
         self.drawn = range(len(self.leaf)) if drawn is None else sorted(drawn)
         stds = self.facts.device_std[self.leaf] * self.weights * loud
         self.stds = {Party("device", 0, j): float(stds[j]) for j in self.drawn}
-        for t, parents in enumerate(ledger.parents):
+        for t, parents in enumerate(declared.parents):
             for i in range(len(parents)):
                 self.stds[Party("node", t, i)] = float(self.facts.node_std[t][i])
                 self.stds["channel", t, i] = self.facts.channel_of(t, i) ** 0.5

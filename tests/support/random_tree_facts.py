@@ -12,7 +12,7 @@ from sfumato.privacy.tree.shape import DeviceClasses
 
 
 def make_ledger(fan_out, steps, *, kind="all", rate=1.0, participants=None, rounds=1, **more) -> TreeReleases:
-    """A ledger over a tree given as ``fan_out``: children counts tier by tier, the last one of devices."""
+    """Declared releases over a tree given as ``fan_out``: children tier by tier, the last of devices."""
     parents = [np.array([-1])]
     for counts in fan_out[:-1]:
         parents.append(np.repeat(np.arange(len(counts)), counts))
@@ -61,7 +61,7 @@ def _node_stds(draw, fan_out, tier):
 
 @st.composite
 def ledgers(draw, kinds=("all", "fixed", "poisson"), uniform=False, depths=(1, 4), resend=True):
-    """A random ledger: tree, aggregations, noise here and there and nowhere, participation, readings."""
+    """Random declared releases: tree, aggregations, noise here and there, participation, readings."""
     fan_out = draw(trees(depths))
     depth, leaves = len(fan_out), len(fan_out[-1])
     tiers = draw(st.lists(st.integers(1, depth - 1), max_size=3)) if depth > 1 else []
@@ -103,7 +103,7 @@ HOPS = ("plain", "secure-aggregation", "air")
 
 @st.composite
 def mixed_ledgers(draw, kinds=("all", "fixed"), depths=(1, 3), plain=False):
-    """A ledger of one aggregation a round: sums on some hops, a noisy channel, devices that differ."""
+    """Declared releases of one aggregation a round: sums on hops, a noisy channel, unequal devices."""
     plainer = draw(ledgers(kinds=kinds, depths=depths, resend=False))
     depth, devices = len(plainer.parents), plainer.devices
     facts = plainer.steps[-1]
@@ -129,11 +129,11 @@ def mixed_ledgers(draw, kinds=("all", "fixed"), depths=(1, 3), plain=False):
 
 
 @st.composite
-def coalitions(draw, ledger: TreeReleases, unit: int, most=3):
+def coalitions(draw, declared: TreeReleases, unit: int, most=3):
     """One to ``most`` parties of any kind, never the unit."""
     parties = [Party("public")]
-    parties += [Party("node", t, i) for t, p in enumerate(ledger.parents) for i in range(len(p))]
-    parties += [Party("device", 0, j) for j in range(int(ledger.devices.sum())) if j != unit]
+    parties += [Party("node", t, i) for t, p in enumerate(declared.parents) for i in range(len(p))]
+    parties += [Party("device", 0, j) for j in range(int(declared.devices.sum())) if j != unit]
     return tuple(draw(st.lists(st.sampled_from(parties), min_size=1, max_size=most, unique=True)))
 
 

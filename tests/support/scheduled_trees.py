@@ -28,18 +28,18 @@ def random_ledger(rng):
     counts = np.array([rng.randint(1, n) for n in devices])
     many = {"all": {}, "poisson": {"rate": 0.5, "participants": sizes * 0.5},
             "fixed": {"rate": float((counts / sizes).max()), "participants": counts}}[kind]  # fmt: skip
-    ledger = make_ledger([[edges], devices], steps, kind=kind, **many)
+    declared = make_ledger([[edges], devices], steps, kind=kind, **many)
     if rng.random() < 0.5:
         total = int(sizes.sum())
-        # under a fixed draw the ledger counts every replaced neighbour with the heaviest device's weight
+        # under a fixed draw every replaced neighbour counts with the heaviest device's weight
         weights = np.array([1.0 if kind == "fixed" else rng.choice((0.25, 1.0)) for _ in range(total)])
         noisy = np.array([rng.random() < 0.7 for _ in range(total)])
-        ledger = replace(ledger, device_classes=DeviceClasses.of(sizes, weights, noisy))
+        declared = replace(declared, device_classes=DeviceClasses.of(sizes, weights, noisy))
     if rng.random() < 0.5:
         shares = np.array([rng.randint(1, n) for n in devices])
         thresholds = (np.array([edges]), shares) if rng.random() < 0.5 else ()
-        ledger = replace(ledger, hops=("plain", "secure-aggregation"), unmask_thresholds=thresholds)
-    return ledger
+        declared = replace(declared, hops=("plain", "secure-aggregation"), unmask_thresholds=thresholds)
+    return declared
 
 
 def _step(rng, before, mask, fresh, last):
@@ -63,10 +63,10 @@ def _step(rng, before, mask, fresh, last):
     )
 
 
-def random_pair(rng, ledger, most=3):
+def random_pair(rng, declared, most=3):
     """A unit, and a coalition without it."""
-    unit = rng.randrange(ledger.device_count)
+    unit = rng.randrange(declared.device_count)
     parties = [Party("public")]
-    parties += [Party("node", t, i) for t, p in enumerate(ledger.parents) for i in range(len(p))]
-    parties += [Party("device", 0, j) for j in range(ledger.device_count) if j != unit]
+    parties += [Party("node", t, i) for t, p in enumerate(declared.parents) for i in range(len(p))]
+    parties += [Party("device", 0, j) for j in range(declared.device_count) if j != unit]
     return unit, tuple(rng.sample(parties, rng.randint(1, min(most, len(parties)))))

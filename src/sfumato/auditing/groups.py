@@ -66,7 +66,7 @@ class GroupHarness:
         return self._plan.release_count
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
-        """One draw for each of the unit's groups; visible to the master and to parties of a secure sum."""
+        """The possible outcomes of a round: one, with a draw for each of the unit's groups."""
         seers = {party.index for party in self._coalition if party.kind == "node"}
         if self._summed:
             workers = (party.index for party in self._coalition if party.kind == "device")

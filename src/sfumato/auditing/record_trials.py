@@ -45,7 +45,7 @@ class _Round:
     def scores(
         self, draw: TargetDraw, listed: tuple[ListedMessages, ListedMessages], part: npt.NDArray[np.bool_]
     ) -> FloatArray:
-        """Scores of the trials that are not fitted with."""
+        """The scores of the round's trials that no test was fitted on."""
         keys = tuple(sorted({*self.present, *self.absent}))
         there = observation_matrix(self.present, keys, FITTING_TRIALS + len(part))
         away = observation_matrix(self.absent, keys, FITTING_TRIALS + len(part)) if draw.rate < 1 else there

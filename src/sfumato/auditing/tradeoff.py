@@ -318,7 +318,7 @@ def least_probability(hits: npt.ArrayLike, trials: int, *, error: float) -> Floa
         trials: number of independent trials.
         error: in (0, 1).
     """
-    k = _checked(hits, trials, error)
+    k = _checked_counts(hits, trials, error)
     with np.errstate(invalid="ignore"):
         found = special.betaincinv(k, trials - k + 1, error)
     return np.where(k == 0, 0.0, found)
@@ -326,10 +326,10 @@ def least_probability(hits: npt.ArrayLike, trials: int, *, error: float) -> Floa
 
 def largest_probability(hits: npt.ArrayLike, trials: int, *, error: float) -> FloatArray:
     """Upper bound of a probability, wrong with probability at most ``error``; see `least_probability`."""
-    return 1.0 - least_probability(trials - _checked(hits, trials, error), trials, error=error)
+    return 1.0 - least_probability(trials - _checked_counts(hits, trials, error), trials, error=error)
 
 
-def _checked(hits: npt.ArrayLike, trials: int, error: float) -> FloatArray:
+def _checked_counts(hits: npt.ArrayLike, trials: int, error: float) -> FloatArray:
     """``hits`` as an array, checked to lie between 0 and ``trials``; ``error`` is checked too."""
     k = np.asarray(hits, dtype=np.float64)
     if not (trials > 0 and np.all((k >= 0) & (k <= trials))):

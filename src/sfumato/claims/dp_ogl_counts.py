@@ -84,7 +84,7 @@ def paper_epsilon(declared: GroupReleases, counts: Sequence[PaperCount], method:
         key = declared.noise_multiplier[count.group], declared.rate[count.group]
         found[key] = found.get(key, 0) + count.charged
     terms = tuple(sorted((sigma, rate, n) for (sigma, rate), n in found.items() if n))
-    return _composed(terms, method, delta)
+    return _composed_epsilon(terms, method, delta)
 
 
 def paper_sources(declared: GroupReleases) -> dict[str, str]:
@@ -108,24 +108,24 @@ def claims_pair(declared: GroupReleases, unit: int, observer: int) -> bool:
 
 def hops_of(declared: GroupReleases) -> IntArray:
     """Hops between every two groups, ``[M, M]``."""
-    return _distances(declared.eras[0].groups, declared.device_count, None)
+    return _hops_between_groups(declared.eras[0].groups, declared.device_count, None)
 
 
 def hops_without(declared: GroupReleases, kind: int) -> IntArray:
     """The unit is no link only if it is the last of its kind; else the groups stay as near as they were."""
     alone = int(declared.kinds.size[kind]) == 1
-    return _distances(declared.eras[0].groups, declared.device_count, kind if alone else None)
+    return _hops_between_groups(declared.eras[0].groups, declared.device_count, kind if alone else None)
 
 
 @cache
-def _distances(groups: tuple[tuple[int, ...], ...], devices: int, without: int | None) -> IntArray:
+def _hops_between_groups(groups: tuple[tuple[int, ...], ...], devices: int, without: int | None) -> IntArray:
     """Hops between every two groups ``[M, M]``; ``without`` a kind of workers as links."""
     kinds = WorkerKinds.among(devices, (GroupStructure(1, groups),))
     return hops_between_groups(kinds.links(0, kinds.size if without is None else kinds.without(without)))
 
 
 @cache
-def _composed(terms: tuple[tuple[float, float, int], ...], method: str, delta: float) -> float:
+def _composed_epsilon(terms: tuple[tuple[float, float, int], ...], method: str, delta: float) -> float:
     """The epsilon of the terms by the paper's text or by its Rényi accountant."""
     if not terms:
         return 0.0

@@ -70,7 +70,7 @@ def audit(
     if as_json:
         print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        _print(report, titles_of(loaded))
+        _print_report(report, titles_of(loaded))
     if not report.holds:
         raise typer.Exit(1)
 
@@ -121,7 +121,7 @@ def _add_to_run_folder(run: Path, report: AuditReport) -> None:
     add_json(run, f"{ATTACKS_FOLDER}/{AUDIT_FILE}", report.to_dict())
 
 
-def _print(report: AuditReport, titled: Callable[[str], str]) -> None:
+def _print_report(report: AuditReport, titled: Callable[[str], str]) -> None:
     """Print the table of lower bounds beside the guaranteed ε, and notes."""
     out = console()
     out.print(

@@ -70,7 +70,9 @@ def plan(
         raise SpecError(str(path), None, "exists already; name another file with --out")
     with locating_errors(spec, changes):
         planned = plan_for(loaded, targets, minimize=minimize.value)
-    _write(planned, path, f"# Planned for {', '.join(f'{o}={e:g}' for o, e in targets.items())}.\n")
+    _write_planned_spec(
+        planned, path, f"# Planned for {', '.join(f'{o}={e:g}' for o, e in targets.items())}.\n"
+    )
     _print(planned, minimize)
     print(f"written: {path}\nverify it with: {shlex.join(['sfumato', 'account', str(path)])}")
 
@@ -96,7 +98,7 @@ def _parse_targets(written: list[str]) -> dict[str, float]:
     return found
 
 
-def _write(planned: PlannedSpec, path: Path, header: str) -> None:
+def _write_planned_spec(planned: PlannedSpec, path: Path, header: str) -> None:
     """Write the planned spec as YAML to ``path``, below a header of comments."""
     from sfumato.spec import dump_spec
     from sfumato.spec.document import MAX_NAME

@@ -80,7 +80,7 @@ def run(
         with locating_errors(spec, changes):
             for one, where in plays:
                 options = {"device": str(device), "resume": resume, "force": force, "track": track or ()}
-                _play(one, where, quiet=quiet, record_views=record_views or (), **options)
+                _run_with_progress(one, where, quiet=quiet, record_views=record_views or (), **options)
     except KeyboardInterrupt:
         again = ["sfumato", "run", spec, "--out", str(folder)]
         again += [part for change in changes or () for part in ("--set", change)]
@@ -118,7 +118,7 @@ def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
         )
 
 
-def _play(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> None:
+def _run_with_progress(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> None:
     """Run the spec in ``folder`` from the first round or the checkpoint, showing progress."""
     from sfumato.simulation.run_progress import run_progress
 

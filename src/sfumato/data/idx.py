@@ -73,7 +73,7 @@ def read_idx_shape(folder: Path, split: str) -> tuple[int, ...]:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             return _shape_in_header(path, file.read(16), _IMAGES_MAGIC)
     except _UNREADABLE as error:
-        raise _unreadable(path, error) from error
+        raise _unreadable_file_error(path, error) from error
 
 
 def _candidates(folder: Path, split: str, content: str) -> list[Path]:
@@ -114,7 +114,7 @@ def _read_file(path: Path, magic: bytes) -> NDArray[np.uint8]:
                 raise DataError(f"{path}: its header promises {promised:,} bytes of data, {allowed}")
             raw = file.read(promised + 1)  # no more, however far a damaged file would unpack
     except _UNREADABLE as error:
-        raise _unreadable(path, error) from error
+        raise _unreadable_file_error(path, error) from error
     if len(raw) != promised:
         held = f"{len(raw):,}" if len(raw) < promised else "more"
         raise DataError(
@@ -130,6 +130,6 @@ def _shape_in_header(path: Path, raw: bytes, magic: bytes) -> tuple[int, ...]:
     return tuple(int(n) for n in np.frombuffer(raw, ">u4", count=magic[3], offset=4))
 
 
-def _unreadable(path: Path, error: Exception) -> DataError:
+def _unreadable_file_error(path: Path, error: Exception) -> DataError:
     """The error for an IDX file that cannot be read."""
     return DataError(f"{path}: cannot be read ({error}); fetch it again")

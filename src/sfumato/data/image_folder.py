@@ -21,13 +21,13 @@ MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBA": "RGB"}
 
 def is_image_folder(folder: Path) -> bool:
     """Whether ``folder`` has a sub-folder with an image, or ``train`` with such sub-folders."""
-    return bool(_classes(_train_folder(folder)))
+    return bool(_image_classes(_train_folder(folder)))
 
 
 def image_files(folder: Path) -> list[Path]:
     """All images that are read, in order."""
     parts = [_train_folder(folder), *([folder / _TEST] if _has_test(folder) else [])]
-    return [path for part in parts for _, paths in _classes(part) for path in paths]
+    return [path for part in parts for _, paths in _image_classes(part) for path in paths]
 
 
 def open_images(folder: Path) -> tuple[Rows, Rows | None]:
@@ -37,8 +37,8 @@ def open_images(folder: Path) -> tuple[Rows, Rows | None]:
         MissingExtraError: Pillow is not installed.
         DataError: the first image cannot be read.
     """
-    train = _rows(_train_folder(folder))
-    return train, _rows(folder / _TEST) if _has_test(folder) else None
+    train = _image_rows(_train_folder(folder))
+    return train, _image_rows(folder / _TEST) if _has_test(folder) else None
 
 
 def _train_folder(folder: Path) -> Path:
@@ -48,10 +48,10 @@ def _train_folder(folder: Path) -> Path:
 
 def _has_test(folder: Path) -> bool:
     """Whether the folder has a training and a test folder with images."""
-    return bool(_classes(folder / _TRAIN) and _classes(folder / _TEST))
+    return bool(_image_classes(folder / _TRAIN) and _image_classes(folder / _TEST))
 
 
-def _classes(folder: Path) -> list[tuple[str, list[Path]]]:
+def _image_classes(folder: Path) -> list[tuple[str, list[Path]]]:
     """Name and images of every class, in order."""
     if not folder.is_dir():
         return []
@@ -65,23 +65,25 @@ def _classes(folder: Path) -> list[tuple[str, list[Path]]]:
     return found
 
 
-def _rows(folder: Path) -> Rows:
+def _image_rows(folder: Path) -> Rows:
     """The images of a folder as rows; pixels are read when asked for."""
-    classes = _classes(folder)
+    classes = _image_classes(folder)
     paths = [path for _, images in classes for path in images]
     labels = np.repeat([name for name, _ in classes], [len(images) for _, images in classes])
     shape = _pixels(paths[0]).shape
-    return Rows(str(folder), labels, shape, partial(_read, paths, shape), is_image=True)
+    return Rows(str(folder), labels, shape, partial(_read_images, paths, shape), is_image=True)
 
 
-def _read(paths: Sequence[Path], shape: tuple[int, ...], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+def _read_images(
+    paths: Sequence[Path], shape: tuple[int, ...], rows: NDArray[np.int64]
+) -> NDArray[np.float32]:
     """The images of ``rows`` as an array ``[n, C, H, W]``, pixels from 0 to 1."""
     found = np.empty((len(rows), *shape), np.float32)
     for number, row in enumerate(rows.tolist()):
         pixels = _pixels(paths[row])
         if pixels.shape != shape:
-            allowed = f"all images must have the size and colours of the first, {_size(shape)}"
-            raise DataError(f"{paths[row]}: is {_size(pixels.shape)}; {allowed}")
+            allowed = f"all images must have the size and colours of the first, {_size_as_text(shape)}"
+            raise DataError(f"{paths[row]}: is {_size_as_text(pixels.shape)}; {allowed}")
         found[number] = pixels
     return found / np.float32(255)
 
@@ -100,7 +102,7 @@ def _pixels(path: Path) -> NDArray[np.uint8]:
     raise DataError(f"{path}: an image of mode {mode}; convert it to greyscale (L) or RGB")
 
 
-def _size(shape: tuple[int, ...]) -> str:
+def _size_as_text(shape: tuple[int, ...]) -> str:
     """The size of an image as text."""
     channels, height, width = shape
     return f"{width} x {height} in {'colour' if channels == 3 else 'grey'}"

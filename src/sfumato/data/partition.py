@@ -225,7 +225,7 @@ class _Step:
         """What each part gets; ``None`` if the pool does not tell enough."""
         if not self.allow_empty and pool.examples < len(weights):
             # Before the rule itself: it would complain of what follows from this.
-            raise _empty(len(weights) - pool.examples, len(weights), pool.examples)
+            raise _empty_devices_error(len(weights) - pool.examples, len(weights), pool.examples)
         rule, place, allow_empty = self.rule, self.place, self.allow_empty
         rng = generator(self.seed, Stream.PARTITION, *self.key, _PLAN)
         floor = getattr(rule, "min_examples", None)
@@ -299,10 +299,10 @@ def _refuse_empty(rule: PartitionRule, sizes: IntArray, examples: int) -> None:
     """Refuse devices without examples, unless the rule allows them."""
     empty = int(np.count_nonzero(sizes == 0))
     if empty and rule.empty_devices == "refuse":
-        raise _empty(empty, len(sizes), examples)
+        raise _empty_devices_error(empty, len(sizes), examples)
 
 
-def _empty(empty: int, parts: int, examples: int) -> SpecError:
+def _empty_devices_error(empty: int, parts: int, examples: int) -> SpecError:
     """The error for devices without examples."""
     return SpecError(
         f"{PLACE}.empty_devices",

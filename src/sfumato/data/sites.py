@@ -79,16 +79,16 @@ def site_places(spec: Spec, known: DatasetFacts, devices: IntArray) -> SitePlace
     counts = dict(known.site_counts)
     named = _names(spec)
     if named is not None and named.what == "edges":
-        order = _by_name(tuple(counts), named)
+        order = _places_by_name(tuple(counts), named)
     else:
         rule = spec.data.partition
         if rule != IidPartition():
             allowed = "must be left out: every device is a site and holds its rows"
             raise SpecError("data.partition", rule.kind, allowed)
         if named is None:
-            order = _a_device_each(tuple(counts), int(devices.sum()))
+            order = _one_device_for_each_site(tuple(counts), int(devices.sum()))
         else:
-            order = _by_name(tuple(counts), named)
+            order = _places_by_name(tuple(counts), named)
         devices = np.ones(len(order), dtype=np.int64)
     empty = [site for site, rows in counts.items() if not rows]
     if empty:
@@ -103,7 +103,7 @@ def site_notes(spec: Spec, known: DatasetFacts) -> tuple[str, ...]:
     if known.site_counts is None or _names(spec) is not None:
         return ()
     named = [f"device {number} is {site}" for number, (site, _) in enumerate(known.site_counts)]
-    return (f"every device is a site: {_listed(named)}",)
+    return (f"every device is a site: {_names_as_text(named)}",)
 
 
 def _names(spec: Spec) -> _Named | None:
@@ -120,31 +120,30 @@ def _names(spec: Spec) -> _Named | None:
     return _Named(names, what, key) if names else None
 
 
-def _a_device_each(found: tuple[str, ...], devices: int) -> IntArray:
+def _one_device_for_each_site(found: tuple[str, ...], devices: int) -> IntArray:
     """The device of every site, in order; refused where there are not as many."""
     if len(found) != devices:
         allowed = (
-            f"the data have {len(found)} sites ({_listed(found)}), the topology {devices} devices: without "
-            "names in the topology every device is one site"
+            f"the data have {len(found)} sites ({_names_as_text(found)}), the topology {devices} devices: "
+            "without names in the topology every device is one site"
         )
         raise SpecError(_PLACE, None, allowed)
     return np.arange(devices, dtype=np.int64)
 
 
-def _by_name(found: tuple[str, ...], named: _Named) -> IntArray:
+def _places_by_name(found: tuple[str, ...], named: _Named) -> IntArray:
     """The place of every site, by its name; refused where names do not match."""
     names, what, key = named.names, named.what, named.key
     only_data = [name for name in found if name not in names]
     only_topology = [name for name in names if name not in found]
     if only_data or only_topology:
-        allowed = (
-            f"the sites of the data are {_listed(found)}; the {what} of the topology are {_listed(names)}"
-        )
+        of_data, of_topology = _names_as_text(found), _names_as_text(names)
+        allowed = f"the sites of the data are {of_data}; the {what} of the topology are {of_topology}"
         if only_data:
             near = closest(only_data[0], only_topology)
-            allowed += f"; no {what[:-1]} is called {_listed(only_data)}{near}"
+            allowed += f"; no {what[:-1]} is called {_names_as_text(only_data)}{near}"
         if only_topology:
-            allowed += f"; no row has the site {_listed(only_topology)}"
+            allowed += f"; no row has the site {_names_as_text(only_topology)}"
         raise SpecError(_PLACE, None, f"{allowed}; name the {what} in {key} as the data do")
     place = {name: number for number, name in enumerate(names)}
     return np.array([place[name] for name in found], dtype=np.int64)
@@ -166,7 +165,7 @@ def _refuse_other_rules(spec: Spec) -> None:
         raise SpecError(_PLACE, None, "must be left out with pedpfl on a tree: its edges form one cluster")
 
 
-def _listed(names: Sequence[str]) -> str:
+def _names_as_text(names: Sequence[str]) -> str:
     """The first of ``names`` as text, and how many there are."""
     more = f", ... ({len(names)} in all)" if len(names) > _MOST_LISTED else ""
     return ", ".join(names[:_MOST_LISTED]) + more

@@ -57,7 +57,7 @@ def table_rows(table: ColumnTable, columns: Columns) -> Rows:
     """
     labels = _label_names(table, columns)
     if not labels and columns.task != "next-token":
-        allowed = f"is required: the column of labels; {table.name} has {_listed(table.types)}"
+        allowed = f"is required: the column of labels; {table.name} has {_names_as_text(table.types)}"
         raise SpecError("data.label_column", None, allowed)
     named = [("label", label) for label in labels]
     single = {"group": columns.group, "site": columns.site, "test": columns.test}
@@ -70,13 +70,13 @@ def table_rows(table: ColumnTable, columns: Columns) -> Rows:
         targets = target_columns(
             columns, _read_numbers(table, labels, columns.scale, what="label"), table.name
         )
-    is_test = None if columns.test is None else _tested(table, columns.test)
-    sites = None if columns.site is None else _text(table, columns.site, "site")
+    is_test = None if columns.test is None else _test_marks(table, columns.test)
+    sites = None if columns.site is None else _text_column(table, columns.site, "site")
     if columns.task == "classification":
-        classes = _labels(table, labels[0])
+        classes = _label_column(table, labels[0])
     else:
         classes = np.zeros(len(table.column(features[0])), np.int64)
-    groups = None if columns.group is None else _text(table, columns.group, "group")
+    groups = None if columns.group is None else _text_column(table, columns.group, "group")
     return Rows(
         table.name,
         classes,
@@ -111,7 +111,7 @@ def open_csv(path: Path) -> ColumnTable:
         with csv.open_csv(path) as reader:
             schema = reader.schema
     except (OSError, pa.ArrowInvalid) as error:
-        raise _unreadable(path, error) from None
+        raise _unreadable_table_error(path, error) from None
 
     def read(wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
         types = {
@@ -124,7 +124,7 @@ def open_csv(path: Path) -> ColumnTable:
             table = csv.read_csv(path, convert_options=options)
         except (OSError, pa.ArrowInvalid) as error:
             _refuse_text(path, [name for name, as_text in wanted.items() if as_text is False])
-            raise _unreadable(path, error) from None
+            raise _unreadable_table_error(path, error) from None
         return {name: table[name] for name in wanted}
 
     def _refuse_text(path: Path, numeric: Sequence[str]) -> None:
@@ -135,7 +135,7 @@ def open_csv(path: Path) -> ColumnTable:
                 if not _is_number(text):
                     raise _not_a_number(str(path), row, name, text)
 
-    return ColumnTable(str(path), _types(path, schema), read)
+    return ColumnTable(str(path), _column_types(path, schema), read)
 
 
 def open_parquet(path: Path) -> ColumnTable:
@@ -150,15 +150,15 @@ def open_parquet(path: Path) -> ColumnTable:
     try:
         schema = parquet.read_schema(path)
     except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from None
+        raise _unreadable_table_error(path, error) from None
 
     def read(wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
         try:
-            return _converted(parquet.read_table(path, columns=list(wanted)), wanted)
+            return _converted_columns(parquet.read_table(path, columns=list(wanted)), wanted)
         except (OSError, pa.ArrowException) as error:
-            raise _unreadable(path, error) from None
+            raise _unreadable_table_error(path, error) from None
 
-    return ColumnTable(str(path), _types(path, schema), read)
+    return ColumnTable(str(path), _column_types(path, schema), read)
 
 
 def open_data_frame(frame: pd.DataFrame, name: str) -> ColumnTable:
@@ -173,13 +173,13 @@ def open_data_frame(frame: pd.DataFrame, name: str) -> ColumnTable:
         table = pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataError(f"{name}: cannot be read as a table ({first_line(error)})") from None
-    return ColumnTable(name, _types(name, table.schema), partial(_converted, table))
+    return ColumnTable(name, _column_types(name, table.schema), partial(_converted_columns, table))
 
 
 OPEN_TABLE: Mapping[str, Callable[[Path], ColumnTable]] = {"csv": open_csv, "parquet": open_parquet}
 
 
-def _converted(table: pa.Table, wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
+def _converted_columns(table: pa.Table, wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
     """The wanted columns, converted to text or to numbers."""
     import pyarrow as pa
 
@@ -194,7 +194,7 @@ def _converted(table: pa.Table, wanted: Mapping[str, bool | None]) -> Mapping[st
     return found
 
 
-def _types(name: object, schema: pa.Schema) -> Mapping[str, pa.DataType]:
+def _column_types(name: object, schema: pa.Schema) -> Mapping[str, pa.DataType]:
     """The type of every column by its name; refused where two have one name."""
     twice = [column for column in schema.names if schema.names.count(column) > 1]
     if twice:
@@ -214,7 +214,7 @@ def _features(
         )
         if not chosen:
             raise SpecError(
-                place, None, f"{table.name} has no other column of numbers: {_listed(table.types)}"
+                place, None, f"{table.name} has no other column of numbers: {_names_as_text(table.types)}"
             )
     for name in chosen:
         _refuse_missing(table, place, name)
@@ -227,7 +227,7 @@ def _features(
     scaled = (*chosen, *(labels if columns.task == "regression" else ()))
     for name, _, _ in columns.scale:
         if name not in scaled:
-            allowed = f"is no feature{closest(name, chosen)}; the features are {_listed(chosen)}"
+            allowed = f"is no feature{closest(name, chosen)}; the features are {_names_as_text(chosen)}"
             raise SpecError("data.scale", name, allowed)
     return chosen
 
@@ -254,7 +254,7 @@ def _read_numbers(
     return features
 
 
-def _labels(table: ColumnTable, name: str) -> NDArray[Any]:
+def _label_column(table: ColumnTable, name: str) -> NDArray[Any]:
     """The values of a label column: whole numbers or text."""
     import pyarrow as pa
 
@@ -266,11 +266,11 @@ def _labels(table: ColumnTable, name: str) -> NDArray[Any]:
     if pa.types.is_integer(kind):
         return np.asarray(column.to_numpy())
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _text(table, name, "label")
+        return _text_column(table, name, "label")
     raise SpecError("data.label_column", name, f"must hold whole numbers or text; it holds {kind}")
 
 
-def _text(table: ColumnTable, name: str, what: str) -> NDArray[np.str_]:
+def _text_column(table: ColumnTable, name: str, what: str) -> NDArray[np.str_]:
     """The texts of a column, none of which may be empty."""
     column = table.column(name, "text")
     _refuse_gap(table, column, name, what)
@@ -281,9 +281,9 @@ def _text(table: ColumnTable, name: str, what: str) -> NDArray[np.str_]:
     return texts
 
 
-def _tested(table: ColumnTable, name: str) -> NDArray[np.bool_]:
+def _test_marks(table: ColumnTable, name: str) -> NDArray[np.bool_]:
     """Whether each row is tested on, from a column of truth values."""
-    texts = _text(table, name, "test set or not").tolist()
+    texts = _text_column(table, name, "test set or not").tolist()
     for row, text in enumerate(texts):
         if text.lower() not in _TESTED:
             allowed = "must be true or false, 1 or 0, or test or train"
@@ -302,7 +302,9 @@ def _refuse_missing(table: ColumnTable, place: str, name: str) -> None:
     """Refuse a column that the table does not have."""
     if name not in table.types:
         near = closest(name, table.types)
-        raise SpecError(place, name, f"{table.name} has no such column{near}; it has {_listed(table.types)}")
+        raise SpecError(
+            place, name, f"{table.name} has no such column{near}; it has {_names_as_text(table.types)}"
+        )
 
 
 def _holds_numbers(kind: pa.DataType) -> bool:
@@ -328,12 +330,12 @@ def _not_a_number(name: str, row: int, column: str, text: str) -> DataError:
     )
 
 
-def _unreadable(path: Path, error: BaseException) -> DataError:
+def _unreadable_table_error(path: Path, error: BaseException) -> DataError:
     """The error for a file that cannot be read as a table."""
     return DataError(f"{path}: cannot be read as a table ({first_line(error)})")
 
 
-def _listed(names: Mapping[str, object] | Sequence[str]) -> str:
+def _names_as_text(names: Mapping[str, object] | Sequence[str]) -> str:
     """The first 20 of ``names`` as text, and how many there are."""
     shown = list(names)[:20]
     return ", ".join(shown) + (f", ... ({len(names)} in all)" if len(names) > 20 else "")

@@ -61,7 +61,7 @@ def without_data(zones: Zones, devices: IntArray, *, seed: int) -> IntArray | No
         case "compute":
             return np.argsort(generator(seed, Stream.ZONES, _SPEEDS).standard_normal(count)).astype(np.int64)
         case "list":
-            return _listed(zones.members or (), devices)
+            return _order_of_members(zones.members or (), devices)
 
 
 def regrouped(
@@ -76,11 +76,11 @@ def regrouped(
     return partition.reordered(by_data(partition, labels) if order is None else order)
 
 
-def _listed(members: tuple[tuple[int, ...], ...], devices: IntArray) -> IntArray:
+def _order_of_members(members: tuple[tuple[int, ...], ...], devices: IntArray) -> IntArray:
     """The order of shares that lists them zone by zone, as ``members`` says."""
     sizes = [len(zone) for zone in members]
     if sizes != devices.tolist():
-        listed = f"must list {len(devices)} zones of the sizes that topology gives: {_short(devices)}"
+        listed = f"must list {len(devices)} zones of the sizes that topology gives: {_sizes_as_text(devices)}"
         raise SpecError(f"{_PLACE}.members", sizes, listed)
     order = np.array([share for zone in members for share in zone], dtype=np.int64)
     count = int(devices.sum())
@@ -89,6 +89,6 @@ def _listed(members: tuple[tuple[int, ...], ...], devices: IntArray) -> IntArray
     return order
 
 
-def _short(devices: IntArray) -> str:
+def _sizes_as_text(devices: IntArray) -> str:
     """The first sizes of zones as text."""
     return ", ".join(map(str, devices[:8])) + (", ..." if len(devices) > 8 else "")

@@ -59,7 +59,7 @@ def decode_commitment(payload: bytes) -> Commitment:
 
 
 def encode_shares(shares: Mapping[int, int]) -> bytes:
-    """A table from parties to field elements."""
+    """The bytes of a table from parties to field elements."""
     rows = [
         _COUNT.pack(party) + share.to_bytes(SHARE_BYTES, "big") for party, share in sorted(shares.items())
     ]
@@ -67,7 +67,7 @@ def encode_shares(shares: Mapping[int, int]) -> bytes:
 
 
 def decode_shares(payload: bytes) -> dict[int, int]:
-    """Undo `encode_shares`."""
+    """The field elements by party, from the bytes of `encode_shares`."""
     reader = PayloadReader(payload)
     rows = [(reader.number(), reader.share()) for _ in range(reader.number())]
     reader.end()
@@ -76,7 +76,7 @@ def decode_shares(payload: bytes) -> dict[int, int]:
 
 
 def decode_key(payload: bytes) -> bytes:
-    """32 bytes: a public key, a digest or a nonce."""
+    """The 32 bytes of a payload that is a public key, a digest or a nonce."""
     reader = PayloadReader(payload)
     key = reader.take(KEY_BYTES)
     reader.end()

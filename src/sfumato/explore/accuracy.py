@@ -54,12 +54,12 @@ def finished_runs(folder: Path) -> tuple[FinishedRun, ...]:
     if not folder.is_dir():
         return ()
     manifests = [*folder.glob(f"*/{MANIFEST_FILE}"), *folder.glob(f"*/seed-*/{MANIFEST_FILE}")]
-    recent = sorted(manifests, key=_changed, reverse=True)[:_MOST_RUNS]
-    found = (_read(path.parent, _changed(path)) for path in recent)
+    recent = sorted(manifests, key=_modification_time, reverse=True)[:_MOST_RUNS]
+    found = (_read_finished_run(path.parent, _modification_time(path)) for path in recent)
     return tuple(run for run in found if run is not None)
 
 
-def _changed(path: Path) -> int:
+def _modification_time(path: Path) -> int:
     """When the file was last changed, in nanoseconds; 0 where it is not there."""
     try:
         return path.stat().st_mtime_ns
@@ -68,7 +68,7 @@ def _changed(path: Path) -> int:
 
 
 @lru_cache(maxsize=2 * _MOST_RUNS)
-def _read(folder: Path, changed: int) -> FinishedRun | None:
+def _read_finished_run(folder: Path, changed: int) -> FinishedRun | None:
     """The finished run in ``folder`` with its accuracy; ``None`` where there is none."""
     try:
         run = load_run(folder)
@@ -184,13 +184,16 @@ def _is_number(value: object) -> bool:
 
 def _differences_said(different: Mapping[str, tuple[Any, Any]]) -> str:
     """A phrase on the keys in which two specs differ."""
-    named = [f"{key} {_shown(theirs)} instead of {_shown(ours)}" for key, (theirs, ours) in different.items()]
+    named = [
+        f"{key} {_value_as_text(theirs)} instead of {_value_as_text(ours)}"
+        for key, (theirs, ours) in different.items()
+    ]
     if len(named) > _MOST_KEYS:
         named = [*named[:_MOST_KEYS], f"{len(named) - _MOST_KEYS} more keys that differ"]
     return text.join_names(named, _MOST_KEYS + 1)
 
 
-def _shown(value: object) -> str:
+def _value_as_text(value: object) -> str:
     """A value of a spec as short text."""
     if value is None:
         return "not set"

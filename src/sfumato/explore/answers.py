@@ -112,11 +112,11 @@ def _shown_controls(setting: EditedSpec) -> dict[str, Any]:
         "click": None,
         "participation": kind,
         "no_participation": not kind,
-        "controls": {name: _of_control(numbers.get(name)) for name in NAMES},
+        "controls": {name: _outputs_of_control(numbers.get(name)) for name in NAMES},
     }
 
 
-def _of_control(one: InputControl | None) -> dict[str, Any]:
+def _outputs_of_control(one: InputControl | None) -> dict[str, Any]:
     """The outputs of one control of the page; hidden where the spec has none."""
     if one is None:
         return {"number": None, "slider": None, "label": "", "hidden": True}

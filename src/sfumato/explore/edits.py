@@ -74,7 +74,7 @@ def with_choices(
         slider: the name of the slider that was moved, and its position.
     """
     try:
-        changed = _changed(setting, choices, slider)
+        changed = _with_choices_applied(setting, choices, slider)
         account_setting(changed)
         return EditResult(changed, choices)
     except SfumatoError as error:
@@ -145,7 +145,9 @@ def choices_of(setting: EditedSpec) -> Choices:
     )
 
 
-def _changed(setting: EditedSpec, choices: Choices, slider: tuple[str, float] | None) -> EditedSpec:
+def _with_choices_applied(
+    setting: EditedSpec, choices: Choices, slider: tuple[str, float] | None
+) -> EditedSpec:
     """``setting`` with the choices made on the page."""
     accounted = account_setting(setting)
     spec, changed = accounted.spec, setting

@@ -58,13 +58,13 @@ def register_jobs(app: Dash, jobs: Jobs) -> None:
     @app.callback(output=followed, inputs=events, prevent_initial_call=True)
     def follow(job: int | None, **_events: int) -> dict[str, Any]:
         if job is None or job not in jobs:
-            return _nothing()
+            return _outputs_without_job()
         if "stop" in ctx.triggered_prop_ids.values():  # a tick of the clock may be among them
             jobs[job].stop()
-        return _followed(jobs[job])
+        return _outputs_of_job(jobs[job])
 
 
-def _nothing() -> dict[str, Any]:
+def _outputs_without_job() -> dict[str, Any]:
     """The outputs of the page where no run was started."""
     return {
         "said": "", "figures": {}, "hidden": True, "accuracy": "", "epsilon": "", "link": "",
@@ -72,7 +72,7 @@ def _nothing() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _followed(job: StartedRun) -> dict[str, Any]:
+def _outputs_of_job(job: StartedRun) -> dict[str, Any]:
     """The outputs of the page about a run: how far it is, and its curves."""
     running = job.state == "running"
     said = job.said()

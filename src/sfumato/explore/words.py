@@ -27,7 +27,7 @@ def epsilon_said(value: float) -> str:
     return "no guarantee (ε = ∞)" if value == math.inf else f"ε = {text.epsilon(value)}"
 
 
-def _short(value: float) -> str:
+def _epsilon_as_text(value: float) -> str:
     """An ε as text, or ``no guarantee``."""
     return "no guarantee" if value == math.inf else text.epsilon(value)
 
@@ -50,7 +50,8 @@ def largest_epsilon_by_kind(matrix: Matrix) -> dict[str, float]:
 def summary(accounted: AccountedSetting) -> str:
     """One sentence for screen readers after a change: the largest ε towards every kind of observer."""
     parts = [
-        f"{title}: {_short(value)}" for title, value in largest_epsilon_by_kind(accounted.matrix).items()
+        f"{title}: {_epsilon_as_text(value)}"
+        for title, value in largest_epsilon_by_kind(accounted.matrix).items()
     ]
     if not parts:
         return "The spec has no guarantees."
@@ -67,10 +68,10 @@ def cost_rows(accounted: AccountedSetting) -> list[tuple[str, str]]:
     cost = accounted.cost
     if isinstance(cost, str):
         return [*rows, ("Costs", f"not known before a run: {cost}")]
-    return [*rows, *_costs(accounted, cost)]
+    return [*rows, *_cost_rows_of_round(accounted, cost)]
 
 
-def _costs(accounted: AccountedSetting, cost: TrainingCost) -> Iterator[tuple[str, str]]:
+def _cost_rows_of_round(accounted: AccountedSetting, cost: TrainingCost) -> Iterator[tuple[str, str]]:
     """Names and values of the costs of a round: energy, delay and bytes."""
     document = accounted.spec.model_dump(mode="json")
     if stated_radio(document) is not None:
@@ -118,7 +119,7 @@ def coalition_said(accounted: AccountedSetting, row: Guarantee) -> str:
 
 def setting_differences(kept: AccountedSetting, now: AccountedSetting) -> list[str]:
     """Sentences on how the setting differs from the kept one, in spec, ε and costs."""
-    said = [*_trust(kept, now), *changed_keys(kept.spec, now.spec)]
+    said = [*_trust_differences(kept, now), *changed_keys(kept.spec, now.spec)]
     if not said:
         return ["The settings are the same."]
     changed = len(said)
@@ -147,7 +148,7 @@ def _trusted_titles(accounted: AccountedSetting) -> list[str]:
     return [accounted.network.titled(one.name) for one in aggregators(accounted) if one.trusted]
 
 
-def _trust(kept: AccountedSetting, now: AccountedSetting) -> Iterator[str]:
+def _trust_differences(kept: AccountedSetting, now: AccountedSetting) -> Iterator[str]:
     """Sentences on whom the two settings trust, where that differs."""
     before, after = map(_trusted_titles, (kept, now))
     if before != after:
@@ -162,12 +163,15 @@ def changed_keys(before: Spec, now: Spec) -> list[str]:
         for key, pair in changed_values(before, now).items()
         if key.partition(".")[0] not in _ELSEWHERE
     }
-    said = [f"{key}: {_value(old)} before, {_value(new)} now." for key, (old, new) in found.items()]
+    said = [
+        f"{key}: {_value_as_text(old)} before, {_value_as_text(new)} now."
+        for key, (old, new) in found.items()
+    ]
     more = len(said) - _MOST
     return said if more <= 0 else [*said[:_MOST], f"And {more} more keys."]
 
 
-def _value(value: Any) -> str:
+def _value_as_text(value: Any) -> str:
     """A value of a spec as short text."""
     if value is None:
         return "not set"

@@ -39,7 +39,7 @@ def with_graph(spec: Spec, graph: Any) -> Spec:
             "worker_names": spec.topology.worker_names,
         }  # fmt: skip
     elif isinstance(spec.topology, TreeTopology):
-        topology = {"kind": "tree"} | _tree(graph)
+        topology = {"kind": "tree"} | _tree_section(graph)
         if spec.topology.supernodes != "fixed":
             topology["supernodes"] = spec.topology.supernodes
     else:
@@ -48,7 +48,7 @@ def with_graph(spec: Spec, graph: Any) -> Spec:
     return load_spec(document | {"topology": topology})
 
 
-def _tree(graph: nx.Graph) -> dict[str, Any]:
+def _tree_section(graph: nx.Graph) -> dict[str, Any]:
     """The ``topology`` section of a directed graph that is a tree."""
     if not len(graph) or not nx.is_tree(graph):
         raise SpecError(_PLACE, f"{len(graph):,} nodes", "must be a tree: connected, without a cycle")
@@ -73,12 +73,12 @@ def _tree(graph: nx.Graph) -> dict[str, Any]:
     levels = {"level_names": names} if names else {}
     if not names and deepest > 2:
         levels = {"level_names": [*(f"level{number}" for number in range(1, deepest - 1)), "edge"]}
-    return {"sites": [_site(tree, child, devices) for child in tree.successors(root)], **levels}
+    return {"sites": [_site_section(tree, child, devices) for child in tree.successors(root)], **levels}
 
 
-def _site(tree: nx.DiGraph, node: Hashable, devices: set[Any]) -> dict[str, Any]:
+def _site_section(tree: nx.DiGraph, node: Hashable, devices: set[Any]) -> dict[str, Any]:
     """The site of ``node`` with all that is below it, as a topology lists it."""
     below = list(tree.successors(node))
     if below[0] in devices:
         return {"name": str(node), "devices": len(below)}
-    return {"name": str(node), "sites": [_site(tree, child, devices) for child in below]}
+    return {"name": str(node), "sites": [_site_section(tree, child, devices) for child in below]}

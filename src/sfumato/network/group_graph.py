@@ -39,7 +39,7 @@ def from_graph(path: Path, workers: int | None = None) -> Groups:
     Raises:
         SpecError: the file cannot be read, or its groups are refused as those of a list are.
     """
-    return groups_of_graph(_read(path), workers)
+    return groups_of_graph(_read_graph(path), workers)
 
 
 def groups_of_graph(graph: Any, workers: int | None = None) -> Groups:
@@ -58,11 +58,11 @@ def groups_of_graph(graph: Any, workers: int | None = None) -> Groups:
     if loop is not None:
         raise SpecError(_PLACE, str(loop[0]), "must not be joined to itself")
     if any(_PARTY.fullmatch(name) for name in names):
-        return _bipartite(graph, workers)
-    return _of_groups(graph, workers)
+        return _groups_of_bipartite_graph(graph, workers)
+    return _groups_of_group_graph(graph, workers)
 
 
-def _read(path: Path) -> Any:
+def _read_graph(path: Path) -> Any:
     """The undirected graph in a file."""
     text = read_text(path, place=_PLACE)
     place = f"{_PLACE}: {path.name}"
@@ -104,7 +104,7 @@ def _require_few(edges: int, place: str) -> None:
         raise SpecError(place, edges, f"must be at most {MAX_MEMBERSHIPS:,} edges")
 
 
-def _bipartite(graph: Any, workers: int | None) -> Groups:
+def _groups_of_bipartite_graph(graph: Any, workers: int | None) -> Groups:
     """The groups of a graph whose edges join devices and masters."""
     sides: dict[str, list[int]] = {"device": [], "master": []}
     for node in graph.nodes:
@@ -131,7 +131,7 @@ def _bipartite(graph: Any, workers: int | None) -> Groups:
     return listed([sorted(group) for group in groups], total)
 
 
-def _of_groups(graph: Any, workers: int | None) -> Groups:
+def _groups_of_group_graph(graph: Any, workers: int | None) -> Groups:
     """The groups of a graph whose nodes are groups and whose edges are shared workers."""
     nodes = list(graph.nodes)
     if all(decimal(str(node)) is not None for node in nodes):

@@ -35,7 +35,7 @@ def inlined(spec: Spec) -> Spec:
     hashes: dict[str, str] = {}
     update: dict[str, Any] = {}
     if isinstance(topology, TreeTopology) and topology.file is not None:
-        hashes[TOPOLOGY_FILE] = _hash(topology.file, TOPOLOGY_FILE)
+        hashes[TOPOLOGY_FILE] = _file_hash(topology.file, TOPOLOGY_FILE)
         read = read_topology_file(Path(topology.file))
         update["topology"] = topology.model_copy(
             update={"file": None, "level_names": read.level_names, "sites": read.sites}
@@ -43,13 +43,13 @@ def inlined(spec: Spec) -> Spec:
     if isinstance(topology, TreeTopology) and topology.moves is not None and topology.moves.file is not None:
         from sfumato.network.moves import read_trace
 
-        hashes[MOVES_FILE] = _hash(topology.moves.file, MOVES_FILE)
+        hashes[MOVES_FILE] = _file_hash(topology.moves.file, MOVES_FILE)
         trace = TopologyMoves(trace=read_trace(Path(topology.moves.file)))
         update["topology"] = (update.get("topology") or topology).model_copy(update={"moves": trace})
     if isinstance(topology, GroupTopology) and topology.file is not None:
         from sfumato.network.group_graph import from_graph  # with NetworkX
 
-        hashes[TOPOLOGY_FILE] = _hash(topology.file, TOPOLOGY_FILE)
+        hashes[TOPOLOGY_FILE] = _file_hash(topology.file, TOPOLOGY_FILE)
         groups = from_graph(Path(topology.file), topology.devices)
         if groups.group_names and topology.group_names:
             allowed = "must be left out: the nodes of the graph name the groups"
@@ -64,11 +64,11 @@ def inlined(spec: Spec) -> Spec:
             }
         )
     if isinstance(radio, LinkRadio) and isinstance(radio.distances_m, str):
-        hashes[DISTANCES] = _hash(radio.distances_m, DISTANCES)
+        hashes[DISTANCES] = _file_hash(radio.distances_m, DISTANCES)
         update["radio"] = radio.model_copy(update={"distances_m": read_distances(Path(radio.distances_m))})
     if not update:
         return spec
-    found = spec.model_copy(update=update | {"hashes": {**_without(spec.hashes), **hashes}})
+    found = spec.model_copy(update=update | {"hashes": {**_hashes_of_other_files(spec.hashes), **hashes}})
     for unused in unused_keys(found):  # some keys have an effect in some trees only
         raise SpecError(*unused)
     return found
@@ -82,10 +82,12 @@ def read_distances(path: Path) -> tuple[float, ...]:
     """
     place = f"{DISTANCES}: {path.name}"
     lines = read_text(path, place=DISTANCES).split()
-    return tuple(_distance(line, f"{place}: number {number}") for number, line in enumerate(lines, start=1))
+    return tuple(
+        _checked_distance(line, f"{place}: number {number}") for number, line in enumerate(lines, start=1)
+    )
 
 
-def _distance(text: str, place: str) -> float:
+def _checked_distance(text: str, place: str) -> float:
     """A distance in metres that a file gives, checked."""
     try:
         found = float(text)
@@ -96,13 +98,13 @@ def _distance(text: str, place: str) -> float:
     return found
 
 
-def _without(hashes: Mapping[str, str]) -> dict[str, str]:
-    """``hashes`` but for those of files that are read anew."""
+def _hashes_of_other_files(hashes: Mapping[str, str]) -> dict[str, str]:
+    """The ``hashes`` without those of files that are read anew."""
     return {
         name: value for name, value in hashes.items() if name not in (TOPOLOGY_FILE, MOVES_FILE, DISTANCES)
     }
 
 
-def _hash(file: str, place: str) -> str:
+def _file_hash(file: str, place: str) -> str:
     """The SHA-256 of a file."""
     return hashlib.sha256(read_bytes(Path(file), place=place)).hexdigest()

@@ -97,7 +97,7 @@ def cheapest_training(
     if not kept:
         problem = min(evaluated, key=lambda w: w.option.noise).problem
         refuse_too_much_noise(problem.base, problem.sources, problem.extra, problem.pair_targets, requested)
-    best = min(kept, key=lambda w: (_cost(w.option.cost, minimize), w.option.noise))
+    best = min(kept, key=lambda w: (_minimised_cost(w.option.cost, minimize), w.option.noise))
     options = tuple(replace(w.option, allowed=w in kept, chosen=w is best) for w in evaluated)
     return best.candidate.spec, options
 
@@ -120,7 +120,7 @@ def _evaluate(candidate: SpecCandidate, requested: PlanTargets) -> _EvaluatedCan
     return _EvaluatedCandidate(candidate, problem, option)
 
 
-def _cost(cost: TrainingCost, minimize: Literal["energy", "delay"]) -> float:
+def _minimised_cost(cost: TrainingCost, minimize: Literal["energy", "delay"]) -> float:
     """The energy or the delay of ``cost``, whichever is minimised."""
     return cost.energy_j if minimize == "energy" else cost.delay_s
 

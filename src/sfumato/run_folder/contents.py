@@ -105,15 +105,15 @@ def _results(folder: Path) -> Iterator[Path]:
 
 def remove_final_files(folder: Path) -> None:
     """Remove the files that are written only when a run is finished."""
-    _remove(*(folder / name for name in _AT_THE_END), *_event_files(folder))
+    _remove_files(*(folder / name for name in _AT_THE_END), *_event_files(folder))
 
 
 def remove_run(folder: Path) -> None:
     """Remove the run in ``folder`` and results of attacks on it; the manifest and other files stay."""
-    _remove(*(folder / name for name in _FILES))
+    _remove_files(*(folder / name for name in _FILES))
     remove_final_files(folder)
     remove_views(folder, behind=0)
-    _remove(folder / OBSERVERS_FILE, *_results(folder))
+    _remove_files(folder / OBSERVERS_FILE, *_results(folder))
     views = folder / VIEWS_FOLDER
     for empty in (*views.glob("*"), views, folder / ATTACKS_FOLDER, folder / TENSORBOARD_FOLDER):
         with suppress(OSError):
@@ -125,10 +125,10 @@ def remove_views(folder: Path, *, behind: int) -> None:
     for path in _view_files(folder):
         view = VIEW_FILE.fullmatch(path.relative_to(folder).as_posix())
         if view is not None and int(view[2]) > behind:
-            _remove(path)
+            _remove_files(path)
 
 
-def _remove(*paths: Path) -> None:
+def _remove_files(*paths: Path) -> None:
     """Remove the files at ``paths`` that are there."""
     for path in paths:
         path.unlink(missing_ok=True)

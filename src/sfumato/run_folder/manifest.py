@@ -107,7 +107,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         },
     }
     with replacing(folder / MANIFEST_FILE) as file:
-        file.write((json.dumps(body | {"sha256": _sum(body)}, indent=1) + "\n").encode())
+        file.write((json.dumps(body | {"sha256": _body_hash(body)}, indent=1) + "\n").encode())
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -120,8 +120,10 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         body = json.loads(read_regular(path))
         stated = body.pop("sha256")
-        if stated != _sum(body):
-            raise ValueError(f"it states SHA-256 {short_hash(str(stated))}, but has {short_hash(_sum(body))}")
+        if stated != _body_hash(body):
+            raise ValueError(
+                f"it states SHA-256 {short_hash(str(stated))}, but has {short_hash(_body_hash(body))}"
+            )
         if body["format"] != _FORMAT:
             raise ValueError(f"its format is {body['format']}; this version reads format {_FORMAT}")
         files = {
@@ -148,6 +150,6 @@ def record_files(folder: Path, files: Mapping[str, FileRecord]) -> None:
     write_manifest(folder, manifest.adding(files))
 
 
-def _sum(body: Mapping[str, Any]) -> str:
+def _body_hash(body: Mapping[str, Any]) -> str:
     """The SHA-256 of a manifest's body as canonical JSON."""
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

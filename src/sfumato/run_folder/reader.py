@@ -221,7 +221,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> FileRecord:
     """Writes a JSON object, completely or not at all; infinities become ``"inf"``."""
-    return write_text(path, json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    return write_text(
+        path,
+        json.dumps(_with_infinities_as_text(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n",
+    )
 
 
 def write_text(path: Path, text: str) -> FileRecord:
@@ -294,14 +297,14 @@ def adding_files(folder: Path) -> Iterator[dict[str, FileRecord]]:
         record_files(folder, files)
 
 
-def _finite(value: Any) -> Any:
+def _with_infinities_as_text(value: Any) -> Any:
     """``value`` with every infinity in it replaced by ``"inf"`` or ``"-inf"``, for JSON."""
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
     if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): _with_infinities_as_text(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [_with_infinities_as_text(item) for item in value]
     return value
 
 

@@ -60,7 +60,7 @@ class LoggedRound:
 
     def line(self) -> bytes:
         """The line in the log."""
-        metrics = {name: _written(value) for name, value in self.metrics.items()}
+        metrics = {name: _number_to_json(value) for name, value in self.metrics.items()}
         document: dict[str, Any] = {"metrics": metrics} | ({"views": dict(self.views)} if self.views else {})
         return (json.dumps(document, allow_nan=False, separators=(",", ":")) + "\n").encode()
 
@@ -187,7 +187,7 @@ def _hash_of(path: Path, size: int) -> Any:
     return found
 
 
-def _written(value: float) -> float | str | None:
+def _number_to_json(value: float) -> float | str | None:
     """A number as the log of rounds has it: NaN as null, infinities as text."""
     if math.isnan(value):
         return None

@@ -97,7 +97,7 @@ class Client:
                 recipient=EVERYBODY,
                 expected=MessageKind.ADVERTISE,
                 seen={(int(MessageKind.ADVERTISE), j) for j in keys},
-                authenticate=self._wary,
+                authenticate=self._is_server_malicious,
             )
             keys[advert.sender] = messages.decode_advertisement(advert.payload)
         every = [self._sealing.public, self._masking.public]
@@ -116,7 +116,7 @@ class Client:
             boxes[j] = seal(
                 self._sealing_key(keys[j], self.number, j),
                 plain,
-                self._associated(self.number, j),
+                self._associated_data(self.number, j),
                 self._entropy,
             )
         own = self.number + 1
@@ -147,7 +147,7 @@ class Client:
         for j, box in messages.decode_boxes(frame.payload).items():
             messages.require(j in self._keys, f"shares from party {j}, whose keys are unknown")
             key = self._sealing_key(self._keys[j], j, self.number)
-            held[j] = messages.decode_pair(unseal(key, box, self._associated(j, self.number)))
+            held[j] = messages.decode_pair(unseal(key, box, self._associated_data(j, self.number)))
         self._require_shares(len(held) + 1)
         masked = np.array(vector)
         masker = Masker(terms.length, terms.bits)
@@ -168,7 +168,7 @@ class Client:
             InconsistentSurvivorsError: a list that cannot be.
             BelowThresholdError: too few survivors.
         """
-        if not self._wary:
+        if not self._is_server_malicious:
             raise errors.OutOfOrderMessageError("a semi-honest server's list is not signed")
         listed = self._read_survivors(survivors, MessageKind.CONSENTS)
         return self._send(MessageKind.CONSENT, survivors_digest(self._terms.session, listed), EVERYBODY)
@@ -185,7 +185,7 @@ class Client:
             InconsistentSurvivorsError: the list cannot be, or others signed another.
             BelowThresholdError: too few survivors, or too few who signed.
         """
-        if self._wary:
+        if self._is_server_malicious:
             frame = self._open(data, MessageKind.CONSENTS)
             self._check_consents(messages.decode_blobs(frame.payload))
             self._accept(frame, None)
@@ -198,7 +198,7 @@ class Client:
         return self._send(MessageKind.UNMASK, messages.encode_reveal(mask_shares, seed_shares))
 
     @property
-    def _wary(self) -> bool:
+    def _is_server_malicious(self) -> bool:
         """Whether the server may be malicious, so that consents are asked for."""
         return self._terms.threat_model == "malicious"
 
@@ -263,7 +263,7 @@ class Client:
             context=pair_context(sender, first, recipient, second),
         )
 
-    def _associated(self, sender: int, recipient: int) -> bytes:
+    def _associated_data(self, sender: int, recipient: int) -> bytes:
         """What a sealed box is bound to: the session, the kind of message and both parties."""
         return (
             self._terms.session

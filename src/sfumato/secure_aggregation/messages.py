@@ -69,7 +69,7 @@ def encode_pair(mask_share: int, seed_share: int) -> bytes:
 
 
 def decode_pair(plain: bytes) -> tuple[int, int]:
-    """Undo `encode_pair`."""
+    """The two shares in a box, from the bytes of `encode_pair`."""
     reader = PayloadReader(plain)
     pair = reader.share(), reader.share()
     reader.end()
@@ -77,12 +77,12 @@ def decode_pair(plain: bytes) -> tuple[int, int]:
 
 
 def encode_blobs(blobs: Sequence[bytes]) -> bytes:
-    """A counted list of byte strings."""
+    """The bytes of a counted list of byte strings."""
     return _COUNT.pack(len(blobs)) + b"".join(_COUNT.pack(len(blob)) + blob for blob in blobs)
 
 
 def decode_blobs(payload: bytes) -> list[bytes]:
-    """Undo `encode_blobs`."""
+    """The byte strings in a list, from the bytes of `encode_blobs`."""
     reader = PayloadReader(payload)
     blobs = [reader.take(reader.number()) for _ in range(reader.number())]
     reader.end()
@@ -90,13 +90,13 @@ def decode_blobs(payload: bytes) -> list[bytes]:
 
 
 def encode_boxes(boxes: Mapping[int, bytes]) -> bytes:
-    """A table from parties (whom it is for, or from) to sealed boxes."""
+    """The bytes of a table from parties (whom it is for, or from) to sealed boxes."""
     table = sorted(boxes.items())
     return _COUNT.pack(len(table)) + b"".join(_COUNT.pack(party) + box for party, box in table)
 
 
 def decode_boxes(payload: bytes) -> dict[int, bytes]:
-    """Undo `encode_boxes`."""
+    """The sealed boxes by party, from the bytes of `encode_boxes`."""
     reader = PayloadReader(payload)
     boxes: dict[int, bytes] = {}
     for _ in range(reader.number()):
@@ -108,12 +108,12 @@ def decode_boxes(payload: bytes) -> dict[int, bytes]:
 
 
 def encode_vector(vector: RingVector) -> bytes:
-    """Ring elements."""
+    """The bytes of ring elements."""
     return vector.tobytes()
 
 
 def decode_vector(payload: bytes, length: int, bits: int) -> RingVector:
-    """Undo `encode_vector`; a read-only view."""
+    """The ring elements in a payload, from the bytes of `encode_vector`; a read-only view."""
     word = ring_type(bits)
     require(
         len(payload) == length * word.itemsize, f"{len(payload)} bytes for {length} elements of {bits} bits"
@@ -122,12 +122,12 @@ def decode_vector(payload: bytes, length: int, bits: int) -> RingVector:
 
 
 def encode_parties(parties: Sequence[int]) -> bytes:
-    """A list of parties, ascending."""
+    """The bytes of a list of parties, ascending."""
     return _COUNT.pack(len(parties)) + b"".join(_COUNT.pack(party) for party in sorted(parties))
 
 
 def decode_parties(payload: bytes) -> tuple[int, ...]:
-    """Undo `encode_parties`."""
+    """The parties in a list, from the bytes of `encode_parties`."""
     reader = PayloadReader(payload)
     parties = tuple(reader.number() for _ in range(reader.number()))
     reader.end()
@@ -139,7 +139,7 @@ def decode_parties(payload: bytes) -> tuple[int, ...]:
 
 
 def encode_reveal(mask_shares: Mapping[int, int], seed_shares: Mapping[int, int]) -> bytes:
-    """Shares of the masking keys of some parties and of the seeds of others."""
+    """The bytes of shares of the masking keys of some parties and of the seeds of others."""
     out = b""
     for table in (mask_shares, seed_shares):
         rows = sorted(table.items())
@@ -149,7 +149,7 @@ def encode_reveal(mask_shares: Mapping[int, int], seed_shares: Mapping[int, int]
 
 
 def decode_reveal(payload: bytes) -> tuple[dict[int, int], dict[int, int]]:
-    """Undo `encode_reveal`; nobody may be in both tables."""
+    """The shares of masking keys and of seeds, from the bytes of `encode_reveal`; nobody is in both."""
     reader = PayloadReader(payload)
     tables: list[dict[int, int]] = []
     for _ in range(2):

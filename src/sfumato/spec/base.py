@@ -222,7 +222,7 @@ Whole = Annotated[int, Field(ge=0, le=MAX_SEED), count_limit(MAX_SEED, least=0)]
 Count = Annotated[int, Field(ge=1, le=MAX_NUMBER), count_limit(MAX_NUMBER)]
 
 
-def _all_or_one(value: Any) -> str:
+def _tag_of_all_or_one(value: Any) -> str:
     """The tag of the member of a union that ``value`` fits: all, or one."""
     return TAG + ("all" if value == "all" else "one")
 
@@ -235,7 +235,7 @@ CountOrAll = Annotated[
         Tag("=one"),
     ]
     | Annotated[Literal["all"], Tag("=all")],
-    Discriminator(_all_or_one),
+    Discriminator(_tag_of_all_or_one),
 ]
 
 

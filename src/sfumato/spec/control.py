@@ -18,14 +18,14 @@ class NoisedEstimates(Section):
     bound: Positive = Field(description="what a device measured is cut off at")
 
 
-def _name_or_section(value: object) -> str:
+def _tag_of_estimates(value: object) -> str:
     """The tag of what ``control.estimates`` says: a name or a section."""
     return TAG + ("noised" if isinstance(value, dict | Section) else "name")
 
 
 Estimates = Annotated[
     Annotated[Literal["released"], Tag("=name")] | Annotated[NoisedEstimates, Tag("=noised")],
-    Discriminator(_name_or_section),
+    Discriminator(_tag_of_estimates),
 ]
 
 

@@ -22,13 +22,13 @@ class PhaseRates(Section):
     unmask: BelowOne = 0.0
 
 
-def _one_or_phases(value: Any) -> str:
+def _tag_of_drop_rate(value: Any) -> str:
     """The tag of what a drop-out rate is written as: one number, or a section of phases."""
     return TAG + ("phases" if isinstance(value, dict | PhaseRates) else "one")
 
 
 DropRates = Annotated[
-    Annotated[BelowOne, Tag("=one")] | Annotated[PhaseRates, Tag("=phases")], Discriminator(_one_or_phases)
+    Annotated[BelowOne, Tag("=one")] | Annotated[PhaseRates, Tag("=phases")], Discriminator(_tag_of_drop_rate)
 ]
 
 

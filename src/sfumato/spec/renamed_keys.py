@@ -58,7 +58,7 @@ def with_new_keys(document: dict[str, Any], place_of: Callable[[str], ErrorPlace
     found: dict[str, str] = {}
     for old, new in (ALIASES | RENAMED).items():
         *sections, key = old.split(".")
-        section = _section(document, sections)
+        section = _section_at(document, sections)
         if section is None or key not in section:
             continue
         if old in RENAMED:
@@ -81,7 +81,7 @@ def as_written(place: str, aliases: Mapping[str, str]) -> str:
     return place
 
 
-def _section(document: Any, path: Iterable[str]) -> dict[str, Any] | None:
+def _section_at(document: Any, path: Iterable[str]) -> dict[str, Any] | None:
     """The section at ``path`` of a document; ``None`` where there is none."""
     for key in path:
         document = document.get(key) if isinstance(document, dict) else None

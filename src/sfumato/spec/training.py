@@ -116,14 +116,14 @@ RateSchedule = Annotated[
 ]
 
 
-def _number_or_schedule(value: object) -> str:
+def _tag_of_learning_rate(value: object) -> str:
     """The tag of what a learning rate is written as: a number, or a schedule."""
     return TAG + ("schedule" if isinstance(value, dict | Section) else "number")
 
 
 LearningRate = Annotated[
     Annotated[Positive, Tag("=number")] | Annotated[RateSchedule, Tag("=schedule")],
-    Discriminator(_number_or_schedule),
+    Discriminator(_tag_of_learning_rate),
 ]
 
 

@@ -104,8 +104,8 @@ def _replace_unknown_key(document: dict[str, Any], problem: Problem) -> bool:
 def _problems_in(detail: ErrorDetails) -> list[Problem]:
     """The problems that one detail of a validation error tells."""
     if detail["type"] != "refused_several":
-        return [_problem(detail)]
-    place = _dotted(detail["loc"])
+        return [_problem_of_detail(detail)]
+    place = _dotted_key(detail["loc"])
     return [
         Problem(_place_of_key(place, one["key"]), one["value"], one["allowed"])
         for one in detail["ctx"]["problems"]
@@ -139,10 +139,10 @@ _PLAIN = {
 }
 
 
-def _problem(detail: ErrorDetails) -> Problem:
+def _problem_of_detail(detail: ErrorDetails) -> Problem:
     """The problem that one detail of a validation error tells: its place, the value, and what is allowed."""
     location, context, value = detail["loc"], detail.get("ctx", {}), detail["input"]
-    place = _dotted(location)
+    place = _dotted_key(location)
     match detail["type"]:
         case "refused" | "unknown_key":
             place = _place_of_key(place, context["key"])
@@ -159,7 +159,7 @@ def _problem(detail: ErrorDetails) -> Problem:
             if isinstance(value, str):
                 allowed += closest(value, kinds)
         case "missing":
-            return Problem(place, None, f"is required{_description(location)}")
+            return Problem(place, None, f"is required{_description_of_key(location)}")
         case "literal_error":
             known = re.findall(r"'([^']*)'", context["expected"])
             allowed = f"must be one of {', '.join(known)}{closest(str(value), known)}"
@@ -179,7 +179,7 @@ def _place_of_key(place: str, key: str) -> str:
     return join(place, key)
 
 
-def _dotted(location: Sequence[str | int]) -> str:
+def _dotted_key(location: Sequence[str | int]) -> str:
     """A location of pydantic as a dotted key, tags of unions left out."""
     place = ""
     for part in location:
@@ -190,7 +190,7 @@ def _dotted(location: Sequence[str | int]) -> str:
     return place
 
 
-def _description(location: Sequence[str | int]) -> str:
+def _description_of_key(location: Sequence[str | int]) -> str:
     """The description of the key at a location, from its field."""
     key = str(location[-1])
     for section in sections_at(location[:-1]):

@@ -199,23 +199,23 @@ def test_classes_that_do_not_cover_every_pair_once_are_refused():
 
 
 def test_a_lost_class_of_units_in_groups_is_refused(monkeypatch):
-    ledger = GroupReleases(
+    declared = GroupReleases(
         "dp-ogl", 4, (GroupStructure(1, ((0, 1), (2, 3))),), 3, 1, (1.0, 1.0), (1.0, 2.0), (1.0, 1.0)
     )
-    assert sum(found.pair_count for found in ledger.pair_classes()) == 4 * (2 + 3)
+    assert sum(found.pair_count for found in declared.pair_classes()) == 4 * (2 + 3)
     monkeypatch.setattr(GroupPairs, "unit_classes", ((0, 2),))
     with pytest.raises(RuntimeError, match=r"10 pairs .* 20;"):
-        ledger.after(3).pair_classes()
+        declared.after(3).pair_classes()
 
 
 @pytest.mark.parametrize("unit", [None, 0])
 def test_a_lost_class_of_observers_in_groups_is_refused(unit, monkeypatch):
     structure = GroupStructure(1, (DISJOINT[0], DISJOINT[1]))
-    ledger = GroupReleases("dp-ogl", 6, (structure,), 3, 1, (1.0,) * 2, (1.0,) * 2, (1.0,) * 2)
+    declared = GroupReleases("dp-ogl", 6, (structure,), 3, 1, (1.0,) * 2, (1.0,) * 2, (1.0,) * 2)
     found = GroupPairs._observers_of
     monkeypatch.setattr(GroupPairs, "_observers_of", lambda *args: list(found(*args))[1:])
     with pytest.raises(RuntimeError, match="no privacy figure"):
-        ledger.pair_classes(unit)
+        declared.pair_classes(unit)
 
 
 TREE = ["topology.edges=3", "topology.devices_per_edge=4", "privacy.noise={multiplier: 1}"]
@@ -223,14 +223,14 @@ TREE = ["topology.edges=3", "topology.devices_per_edge=4", "privacy.noise={multi
 
 @pytest.mark.parametrize("unit", [None, 0])
 def test_a_class_of_devices_lost_or_counted_twice_in_a_tree_is_refused(unit, monkeypatch):
-    ledger = resolve(load_spec("quickstart", TREE)).releases
-    nodes = sum(map(len, ledger.parents))
+    declared = resolve(load_spec("quickstart", TREE)).releases
+    nodes = sum(map(len, declared.parents))
     units = 1 if unit is not None else 12
-    assert sum(found.pair_count for found in ledger.pair_classes(unit)) == units * (nodes + 1 + 11)
+    assert sum(found.pair_count for found in declared.pair_classes(unit)) == units * (nodes + 1 + 11)
     right = TreePairs._elsewhere
     monkeypatch.setattr(TreePairs, "_elsewhere", lambda *args: list(right(*args))[1:])
     with pytest.raises(RuntimeError, match="no privacy figure"):
-        ledger.pair_classes(unit)
+        declared.pair_classes(unit)
     monkeypatch.setattr(TreePairs, "_elsewhere", lambda *args: list(right(*args)) * 2)
     with pytest.raises(RuntimeError, match="no privacy figure"):
-        ledger.pair_classes(unit)
+        declared.pair_classes(unit)

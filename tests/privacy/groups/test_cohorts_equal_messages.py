@@ -46,7 +46,7 @@ def test_groups_that_change(number):
     owners = tuple(rng.choice(("master", "devices")) for _ in range(count))
     noise = tuple(rng.choice((0.5, 2.0)) for _ in range(count))
     ones = (1.0,) * count
-    ledger = GroupReleases(
+    declared = GroupReleases(
         kind, workers, eras, rounds, every, ones, noise, ones, noise_owner=owners, cohort=cohort
     )
     for _ in range(6):
@@ -54,4 +54,4 @@ def test_groups_that_change(number):
         others = [Party("device", 0, worker) for worker in range(workers) if worker != unit]
         masters = [Party("node", 1, group) for group in range(count)]
         everybody = others + masters
-        compare(ledger, unit, tuple(rng.sample(everybody, rng.randint(1, min(3, len(everybody))))), rng)
+        compare(declared, unit, tuple(rng.sample(everybody, rng.randint(1, min(3, len(everybody))))), rng)

@@ -105,8 +105,8 @@ def test_later_groups_have_thresholds_of_their_own():
 
 def variance_of_a_sum(**sections):
     """Over the square of the clip norm, towards a worker of the group."""
-    ledger = ledger_of(trust=UNTRUSTED, **sections)
-    flow, *_ = ledger.exposures(0, (Party("device", 0, 1),))
+    declared = ledger_of(trust=UNTRUSTED, **sections)
+    flow, *_ = declared.exposures(0, (Party("device", 0, 1),))
     (found,) = {release.variance / 9.0 for release in flow.releases}
     return found
 
@@ -135,11 +135,11 @@ def test_masters_noise_still_amplifies_where_no_sum_is_missing(participation):
     elsewhere = (Party("device", 0, 15),)
 
     def amplified(transport, trust, faults):
-        ledger = ledger_of(
+        declared = ledger_of(
             participation=participation, transport=transport, trust=trust, faults=faults,
             topology={"kind": "groups", "structure": "ring", "groups": 3, "devices": 21},
         )  # fmt: skip
-        flow, *_ = ledger.exposures(2, elsewhere)
+        flow, *_ = declared.exposures(2, elsewhere)
         return {drawn.amplifies for drawn in flow.draws}
 
     drops = {"dropout_rate": 0.2}

@@ -25,24 +25,27 @@ from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.spec.load import load_spec
 
 
-def compare(ledger, unit, coalition, rng):
+def compare(declared, unit, coalition, rng):
     """Flow, cut, the cheapest set and a random one in between."""
-    graph, (fast_flow, fast_cut, fast_between) = GroupsAsMessages(ledger), ledger.exposures(unit, coalition)
+    graph, (fast_flow, fast_cut, fast_between) = (
+        GroupsAsMessages(declared),
+        declared.exposures(unit, coalition),
+    )
     assert_equal(fast_flow, graph.flow(unit, coalition))
     assert_equal(fast_cut, graph.cut(unit, coalition))
-    kinds = ledger.kinds
-    problem = ledger.exposure_problem(int(kinds.of[unit]), coalition)
+    kinds = declared.kinds
+    problem = declared.exposure_problem(int(kinds.of[unit]), coalition)
     members = {}
     for party in coalition:
         if party.kind == "device":
             kind = int(kinds.of[party.index])
             members[kind] = members.get(kind, 0) + 1
-    view = ReceivedSums(ledger, problem, ledger._worst_view(coalition), members)
+    view = ReceivedSums(declared, problem, declared._worst_view(coalition), members)
     found = cheapest_set(problem, view.price)
-    assert_equal(fast_between, graph.between(unit, coalition, ledger.block_ends[found.blocks].tolist()))
+    assert_equal(fast_between, graph.between(unit, coalition, declared.block_ends[found.blocks].tolist()))
     some = np.array([rng.randint(a, b) for a, b in zip(problem.seen, problem.reach, strict=True)])
     fast = view.exposure("min-cost", some)
-    assert_equal(fast, graph.between(unit, coalition, ledger.block_ends[some].tolist()))
+    assert_equal(fast, graph.between(unit, coalition, declared.block_ends[some].tolist()))
 
 
 def compare_pairs(plan, document, rng):
@@ -113,17 +116,17 @@ def test_groups_that_change(number):
     owner = rng.choice(("master", "devices"))
     options = {"noise_owner": (owner,) * count, "transport": "plain"}
     noise = tuple(rng.choice((0.5, 2.0)) for _ in range(count))
-    ledger = GroupReleases(kind, workers, eras, rounds, every, (1.0,) * count, noise, rate, **options)
-    compare_some(ledger, rng, [group for group in range(count) if owner == "master"])
+    declared = GroupReleases(kind, workers, eras, rounds, every, (1.0,) * count, noise, rate, **options)
+    compare_some(declared, rng, [group for group in range(count) if owner == "master"])
 
 
-def compare_some(ledger, rng, masters):
+def compare_some(declared, rng, masters):
     """Coalitions of other workers and of some masters."""
     for _ in range(6):
-        unit = rng.randrange(ledger.device_count)
-        others = [Party("device", 0, worker) for worker in range(ledger.device_count) if worker != unit]
+        unit = rng.randrange(declared.device_count)
+        others = [Party("device", 0, worker) for worker in range(declared.device_count) if worker != unit]
         everybody = others + [Party("node", 1, group) for group in masters]
-        compare(ledger, unit, tuple(rng.sample(everybody, rng.randint(1, min(3, len(everybody))))), rng)
+        compare(declared, unit, tuple(rng.sample(everybody, rng.randint(1, min(3, len(everybody))))), rng)
 
 
 @pytest.mark.parametrize("number", range(24))
@@ -134,13 +137,13 @@ def test_groups_that_change_where_some_masters_are_trusted(number):
     kind = rng.choice(("dp-ogl", "dp-ogl-local"))
     starts = sorted({1, *(1 + every * rng.randint(0, 4) for _ in range(2))})
     eras = tuple(GroupStructure(start, random_structure(rng, workers, count)) for start in starts)
-    ledger = GroupReleases(
+    declared = GroupReleases(
         kind, workers, eras,
         rng.randint(2, 8), every, (1.0,) * count, tuple(rng.choice((0.5, 2.0)) for _ in range(count)),
         tuple(rng.choice((1.0, 0.4)) for _ in range(count)),
         noise_owner=("master", "devices", *(rng.choice(("master", "devices")) for _ in range(count - 2))),
     )  # fmt: skip
-    compare_some(ledger, rng, range(count))
+    compare_some(declared, rng, range(count))
 
 
 def random_structure(rng, workers, count):
@@ -154,16 +157,16 @@ def test_views_are_the_audience_rule(number):
     workers, count = rng.randint(3, 7), rng.randint(1, 3)
     structure = random_structure(rng, workers, count)
     rate = tuple(rng.choice((1.0, 0.4)) for _ in range(count))
-    ledger = GroupReleases(
+    declared = GroupReleases(
         "dp-ogl", workers, (GroupStructure(1, structure),), 2, 1, (1.0,) * count, (1.0,) * count, rate,
         noise_owner=("devices",) * count, transport=rng.choice(("plain", "secure-aggregation")),
         unmask_thresholds=tuple(rng.randint(1, 3) for _ in range(count)),
     )  # fmt: skip
-    graph = messages_of_groups(ledger)
+    graph = messages_of_groups(declared)
     parties = [Party("device", 0, worker) for worker in range(1, workers)]
     parties += [Party("node", 1, group) for group in range(count)]
     coalition = tuple(rng.sample(parties, rng.randint(1, 3)))
-    view, pooled = ledger.view(coalition, 1), Coalition.of(graph, coalition)
+    view, pooled = declared.view(coalition, 1), Coalition.of(graph, coalition)
     alone = {
         (1, message.cohort[0])
         for message in graph.messages.values()

@@ -24,7 +24,7 @@ from sfumato.spec.load import load_spec
 SIGMA, ROUNDS = 2.0, 4
 
 
-def ledger(groups, owners, *, rate=1.0, every=2, **more):
+def declared(groups, owners, *, rate=1.0, every=2, **more):
     count, devices = len(groups), 1 + max(max(group) for group in groups)
     return GroupReleases(
         "dp-ogl", devices, (GroupStructure(1, groups),), ROUNDS, every, (1.0,) * count, (SIGMA,) * count,
@@ -57,7 +57,7 @@ PAIR = ((0, 1, 2, 3), (3, 4, 5, 6))
 
 
 def mixed():
-    return ledger(PAIR, ("master", "devices"))
+    return declared(PAIR, ("master", "devices"))
 
 
 def test_who_receives_how_much_noise():
@@ -91,15 +91,15 @@ def test_what_a_linking_worker_passes_on_is_raw_to_a_trusted_master_only():
 
 
 def test_secure_aggregation_leaves_the_noise_of_all_workers_to_an_untrusted_master():
-    masked = ledger(PAIR, ("master", "devices"), transport="secure-aggregation")
+    masked = declared(PAIR, ("master", "devices"), transport="secure-aggregation")
     assert epsilon(masked, 4, master(1)) == of_sums(ROUNDS, 4)
     assert epsilon(masked, 0, master(0)) == math.inf  # the sum that it receives is raw
-    opened = ledger(PAIR, ("master", "devices"), transport="secure-aggregation", unmask_thresholds=(3, 1))
+    opened = declared(PAIR, ("master", "devices"), transport="secure-aggregation", unmask_thresholds=(3, 1))
     assert epsilon(opened, 4, master(1), device(5)) == of_sums(ROUNDS, 1)
 
 
 def test_only_noise_of_a_master_makes_a_draw_amplify():
-    drawn = ledger(PAIR, ("master", "devices"), rate=0.5)
+    drawn = declared(PAIR, ("master", "devices"), rate=0.5)
     sampled = {
         release.name: (drawn_.sampling.hidden, drawn_.amplifies)
         for drawn_ in drawn.exposures(3, (device(0), device(4)))[0].draws
@@ -118,7 +118,7 @@ def test_noise_is_booked_to_its_owner():
 
 def test_facts_say_it_in_a_word_where_all_are_alike():
     said = [
-        ledger(PAIR, owners).to_dict()["noise_added_by"]
+        declared(PAIR, owners).to_dict()["noise_added_by"]
         for owners in ((), ("master",) * 2, ("devices",) * 2, ("master", "devices"))
     ]
     assert said == ["master", "master", "devices", ["master", "devices"]]
@@ -170,7 +170,7 @@ KEPT = ("same workers", OWNERS[1])
 @pytest.mark.parametrize("structure", SYMMETRIC)
 @pytest.mark.parametrize("rate", [1.0, 0.5])
 def test_classes_stand_for_all_pairs_where_only_trust_tells_groups_apart(structure, owners, rate):
-    assert not differences(ledger(SYMMETRIC[structure], owners, rate=rate))
+    assert not differences(declared(SYMMETRIC[structure], owners, rate=rate))
 
 
 SWAPPED = [(name, owners) for name in SYMMETRIC for owners in OWNERS if (name, owners) != KEPT]
@@ -181,7 +181,7 @@ def test_symmetries_that_swap_trust_are_noticed(structure, owners, monkeypatch):
     """The test above fails for a library whose symmetries do not keep trust."""
     honest = GroupPairs.parameters.fget
     monkeypatch.setattr(GroupPairs, "parameters", property(lambda pairs: [row[:-1] for row in honest(pairs)]))
-    assert differences(ledger(SYMMETRIC[structure], owners))
+    assert differences(declared(SYMMETRIC[structure], owners))
 
 
 def test_a_master_that_is_trusted_is_no_class_with_one_that_is_not():

@@ -36,8 +36,8 @@ def star_of(weights, std):
 def test_heavy_devices_give_away_when_a_light_one_is_drawn():
     """Others send 1, twenty standard deviations away: whoever sees less knows that the unit was drawn."""
     std, light = 0.05, 0.01
-    ledger = star_of([light] + [1.0] * (DEVICES - 1), std)
-    (flow, _) = ledger.exposures(0, PUBLIC)
+    declared = star_of([light] + [1.0] * (DEVICES - 1), std)
+    (flow, _) = declared.exposures(0, PUBLIC)
     assert flow.draw_hidden
     assert all(release.noise_is_draw_independent for release in flow.releases)
     found = bound_epsilon(flow, delta=DELTA, neighbours="zero-out")
@@ -49,15 +49,15 @@ def test_heavy_devices_give_away_when_a_light_one_is_drawn():
 
 def test_the_exchange_is_for_the_heaviest_of_the_same_leaf():
     weights = [0.25, 0.5, 1.0, 1.0]
-    ledger = star_of(weights, 1.0)
+    declared = star_of(weights, 1.0)
     for unit, weight in enumerate(weights):
-        flow, _ = ledger.exposures(unit, PUBLIC)
+        flow, _ = declared.exposures(unit, PUBLIC)
         assert flow.draws[0].max_weight_ratio == pytest.approx(1 / weight)
         for relation, apart in (("zero-out", (weight + 1.0, 1.0)), ("replace", (weight + 1.0, weight + 1.0))):
             (term,) = ways_to_charge(flow, relation)[1].terms
             assert 1 / term.multiplier == pytest.approx(weight * (2 if relation == "replace" else 1))
             assert np.array(term.sampling.apart) / term.multiplier == pytest.approx(apart)
-    nobody = replace(ledger, device_classes=None)
+    nobody = replace(declared, device_classes=None)
     assert nobody.exposures(0, PUBLIC)[0].draws[0].max_weight_ratio == 1.0
 
 

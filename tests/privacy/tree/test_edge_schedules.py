@@ -20,20 +20,20 @@ LONG = 4000
 def equal_to_the_general_form(number):
     """One random case: what is charged is what the graph of messages gives."""
     rng = Random(f"edge schedules/{number}")
-    ledger = random_ledger(rng)
+    declared = random_ledger(rng)
     if rng.random() < 0.3:
-        least = np.array([rng.randint(0, int(n)) for n in ledger.devices])
-        ledger = replace(
-            ledger,
+        least = np.array([rng.randint(0, int(n)) for n in declared.devices])
+        declared = replace(
+            declared,
             guaranteed_contributors=least if rng.random() < 0.5 else None,
             all_nodes_always_send=rng.random() < 0.5,
             rounds_after_noise=rng.random() < 0.3,
         )
     if rng.random() < 0.3:
-        ledger = replace(ledger, elections=1.0)
-    unit, coalition = random_pair(rng, ledger)
-    general = flow_and_cut_with_elections(TreeAsMessages(ledger), unit, coalition, ledger.leaf_classes)
-    for mine, theirs in zip(ledger.exposures(unit, coalition), general, strict=True):
+        declared = replace(declared, elections=1.0)
+    unit, coalition = random_pair(rng, declared)
+    general = flow_and_cut_with_elections(TreeAsMessages(declared), unit, coalition, declared.leaf_classes)
+    for mine, theirs in zip(declared.exposures(unit, coalition), general, strict=True):
         assert_equal(mine, theirs)
 
 
@@ -74,18 +74,20 @@ BUSY_AND_QUIET = (
 
 def test_each_edge_is_charged_its_own_aggregations():
     """Towards its own edge a device of the busy edge is charged three messages, of the quiet one two."""
-    ledger = edges(*BUSY_AND_QUIET)
-    assert charged(ledger.exposures(0, [Party("node", 1, 0)])[0]) == [1.0, 1.0, 1.0]
-    assert charged(ledger.exposures(2, [Party("node", 1, 1)])[0]) == [1.0, 1.0]
+    declared = edges(*BUSY_AND_QUIET)
+    assert charged(declared.exposures(0, [Party("node", 1, 0)])[0]) == [1.0, 1.0, 1.0]
+    assert charged(declared.exposures(2, [Party("node", 1, 1)])[0]) == [1.0, 1.0]
     # the public sees only the global step, behind whose noise one or two pieces are hidden
-    own = [sum(r.own_sensitivity for r in ledger.exposures(u, [Party("public")])[1].releases) for u in (0, 2)]
+    own = [
+        sum(r.own_sensitivity for r in declared.exposures(u, [Party("public")])[1].releases) for u in (0, 2)
+    ]
     assert own == pytest.approx([3 / 4, 2 / 4])
 
 
 def test_classes_tell_schedules_apart():
     """The two edges differ in nothing but when they take part."""
-    ledger = edges(*BUSY_AND_QUIET)
-    assert len(set(ledger.leaf_classes.tolist())) == 2
+    declared = edges(*BUSY_AND_QUIET)
+    assert len(set(declared.leaf_classes.tolist())) == 2
     assert len(set(edges(*BUSY_AND_QUIET[1:]).leaf_classes.tolist())) == 1
     broadcasting = edges((0, [True, True], [True, False]))
     assert len(set(broadcasting.leaf_classes.tolist())) == 2
@@ -101,7 +103,7 @@ def test_an_edge_that_broadcasts_at_the_global_step_is_charged_towards_its_devic
     assert charged(both.exposures(0, [peer])[0]) == pytest.approx([1.0])
     # a device elsewhere and the public receive no more than before
     for observer in (away, public):
-        before, now = (charged(ledger.exposures(0, [observer])[0]) for ledger in (alone, both))
+        before, now = (charged(declared.exposures(0, [observer])[0]) for declared in (alone, both))
         assert now == pytest.approx(before)
     # a peer under the broadcasting edge knows all noise in what its edge sends on
     assert charged(both.exposures(2, [Party("device", 0, 0)])[0]) == pytest.approx([(1 / 16) / (2 / 16)])
@@ -109,9 +111,9 @@ def test_an_edge_that_broadcasts_at_the_global_step_is_charged_towards_its_devic
 
 
 def test_steps_of_single_leaves_need_edges_under_the_root():
-    ledger = edges(*BUSY_AND_QUIET)
+    declared = edges(*BUSY_AND_QUIET)
     with pytest.raises(ValueError, match="need 2 tiers"):
-        replace(ledger, parents=(*ledger.parents, np.array([0, 1])))
+        replace(declared, parents=(*declared.parents, np.array([0, 1])))
 
 
 @pytest.mark.slow

@@ -51,37 +51,37 @@ def random_ledger(rng: Random, neighbours):
                 np.zeros(leaves, dtype=bool),
             )
         )
-    ledger = make_ledger(fan_out, steps, searched_under=neighbours)
+    declared = make_ledger(fan_out, steps, searched_under=neighbours)
     if rng.random() < 0.3:
         hops = ("plain", "secure-aggregation")
-        ledger = replace(ledger, hops=tuple(rng.choice(hops) for _ in range(depth)))
+        declared = replace(declared, hops=tuple(rng.choice(hops) for _ in range(depth)))
     if rng.random() < 0.3:
-        least = np.array([rng.randint(0, int(count)) for count in ledger.devices])
-        ledger = replace(ledger, guaranteed_contributors=least, all_nodes_always_send=rng.random() < 0.5)
+        least = np.array([rng.randint(0, int(count)) for count in declared.devices])
+        declared = replace(declared, guaranteed_contributors=least, all_nodes_always_send=rng.random() < 0.5)
     if rng.random() < 0.3:
-        count = rng.randint(1, int(ledger.devices.min()))
-        drawn = np.full(len(ledger.devices), float(count))
-        ledger = replace(ledger, draw_kind="fixed", draw_rate=count / ledger.devices.min(), drawn=drawn)
-        if ledger.guaranteed_contributors is not None:
-            least = np.minimum(ledger.guaranteed_contributors, count)
-            ledger = replace(ledger, guaranteed_contributors=least)
-    return ledger
+        count = rng.randint(1, int(declared.devices.min()))
+        drawn = np.full(len(declared.devices), float(count))
+        declared = replace(declared, draw_kind="fixed", draw_rate=count / declared.devices.min(), drawn=drawn)
+        if declared.guaranteed_contributors is not None:
+            least = np.minimum(declared.guaranteed_contributors, count)
+            declared = replace(declared, guaranteed_contributors=least)
+    return declared
 
 
-def random_observer(rng: Random, ledger, unit):
+def random_observer(rng: Random, declared, unit):
     parties = [
         Party("public"),
-        *(Party("node", t, i) for t, p in enumerate(ledger.parents) for i in range(len(p))),
+        *(Party("node", t, i) for t, p in enumerate(declared.parents) for i in range(len(p))),
     ]
-    parties += [Party("device", 0, d) for d in range(ledger.device_count) if d != unit]
+    parties += [Party("device", 0, d) for d in range(declared.device_count) if d != unit]
     return tuple(rng.sample(parties, rng.choice((1, 1, 2))))
 
 
-def costs_of_all_sets(ledger, unit, coalition):
+def costs_of_all_sets(declared, unit, coalition):
     """μ² of every exposed set of averages, from the graph of messages; none where they are too many."""
-    graph = messages_of_tree(ledger)
+    graph = messages_of_tree(declared)
     sums = [key for key, vector in graph.sums.items() if isinstance(vector, Sum) and key[0] == "average"]
-    path = ledger.paths[ledger.leaf_of(unit)]
+    path = declared.paths[declared.leaf_of(unit)]
     # averages that hold nothing of the unit before any of its averages is formed cost and tell nothing
     free = [key for key in sums if key[1] > 0 or path[key[2]] == key[3]]
     if len(free) > MOST_FREE:
@@ -90,7 +90,7 @@ def costs_of_all_sets(ledger, unit, coalition):
     for chosen in itertools.product((False, True), repeat=len(free)):
         given = frozenset(key for key, there in zip(free, chosen, strict=True) if there)
         exposure = between(graph, unit, coalition, given)
-        found.append(total_mu_squared(exposure.releases, ledger.searched_under))
+        found.append(total_mu_squared(exposure.releases, declared.searched_under))
     return found
 
 
@@ -99,29 +99,29 @@ def compared(numbers, neighbours="zero-out"):
     checked = certified = below = 0
     for number in numbers:
         rng = Random(f"averages/{number}")
-        ledger = random_ledger(rng, neighbours)
-        if ledger.device_count < 2:
+        declared = random_ledger(rng, neighbours)
+        if declared.device_count < 2:
             continue
-        unit = rng.randrange(ledger.device_count)
-        coalition = random_observer(rng, ledger, unit)
-        costs = costs_of_all_sets(ledger, unit, coalition)
+        unit = rng.randrange(declared.device_count)
+        coalition = random_observer(rng, declared, unit)
+        costs = costs_of_all_sets(declared, unit, coalition)
         if costs is None:
             continue
-        flow, cut, found = ledger.exposures(unit, coalition)
+        flow, cut, found = declared.exposures(unit, coalition)
         spent = total_mu_squared(found.releases, neighbours)
         least = min(costs)
         known = min(total_mu_squared(e.releases, neighbours) for e in (flow, cut))
         assert spent >= least * (1 - 1e-9), (number, spent, least)
         assert spent <= known
         bound = exposed_averages._Stretches(
-            ledger._exposures.pair(unit, tuple(coalition)), neighbours
+            declared._exposures.pair(unit, tuple(coalition)), neighbours
         ).least()
         assert bound <= least * (1 + 1e-9), (number, bound, least)
         if math.isfinite(least) and math.isfinite(found.gap):
             assert spent <= least * found.gap * (1 + 2e-6), (number, spent, least, found.gap)
         if found.gap == 1:
             assert spent == pytest.approx(least, rel=2e-6), (number, spent, least)
-        if ledger.depth == 2 and not found.draws[0].sampling.amplifies:
+        if declared.depth == 2 and not found.draws[0].sampling.amplifies:
             assert found.gap == 1, number
         checked += 1
         certified += found.gap == 1
@@ -196,14 +196,14 @@ def test_where_everything_is_received_there_is_one_set():
 @pytest.mark.parametrize("kind", ["fixed", "poisson"])
 def test_draws(kind, seen):
     """A draw that is seen changes no order of sets; hidden, it may amplify flow and no other."""
-    ledger = one_edge(0.1, 1.0, 1.0, kind=kind, rate=0.5, participants=[1.0])
+    declared = one_edge(0.1, 1.0, 1.0, kind=kind, rate=0.5, participants=[1.0])
     observer = Party("node", 0, 0) if seen else Party("public")
-    ledger = replace(ledger, draw_seen_from=0)
-    flow, cut, found = ledger.exposures(0, (observer,))
+    declared = replace(declared, draw_seen_from=0)
+    flow, cut, found = declared.exposures(0, (observer,))
     cheapest = min(divergence(e.draws[0]) for e in (flow, cut, found))
     assert divergence(found.draws[0]) == cheapest
     assert flow.draws[0].amplifies == (not seen)
-    bound = exposed_averages._Stretches(ledger._exposures.pair(0, (observer,)), "zero-out").least()
+    bound = exposed_averages._Stretches(declared._exposures.pair(0, (observer,)), "zero-out").least()
     assert total_mu_squared(found.releases, "zero-out") == pytest.approx(bound)
     # what is not amplified costs more than the least, amplified; of one of two drawn the two cost the same
     assert (found.gap > 1) == (kind == "poisson" and not seen)
@@ -211,18 +211,18 @@ def test_draws(kind, seen):
 
 def test_noise_of_others_by_chance_is_not_bounded():
     """Which set has the smallest divergence then is not derived."""
-    ledger = one_edge(0.0, 0.0, kind="poisson", rate=0.5, participants=[1.0])
-    steps = tuple(replace(step, device_std=np.ones(1)) for step in ledger.steps)
-    found = replace(ledger, steps=steps).exposures(0, PUBLIC)[-1]
+    declared = one_edge(0.0, 0.0, kind="poisson", rate=0.5, participants=[1.0])
+    steps = tuple(replace(step, device_std=np.ones(1)) for step in declared.steps)
+    found = replace(declared, steps=steps).exposures(0, PUBLIC)[-1]
     assert found.draws[0].drawn_noise
     assert found.gap == math.inf
 
 
 def test_resent_rounds_are_flow_or_cut():
     """Every set has what is received, own messages alone; flow has the hidden average besides."""
-    ledger = one_edge(1.0, 1.0)
-    last = replace(ledger.steps[-1], resends=np.ones(1, dtype=bool), message_norm=np.full(1, 2.0))
-    flow, cut, found = replace(ledger, steps=(ledger.steps[0], last)).exposures(0, PUBLIC)
+    declared = one_edge(1.0, 1.0)
+    last = replace(declared.steps[-1], resends=np.ones(1, dtype=bool), message_norm=np.full(1, 2.0))
+    flow, cut, found = replace(declared, steps=(declared.steps[0], last)).exposures(0, PUBLIC)
     assert [total_mu_squared(e.releases, "zero-out") for e in (flow, cut)] == pytest.approx([1.25, 4.0])
     assert (found.exposed, found.gap) == ((1, 2), 1.25)
 

@@ -22,19 +22,19 @@ from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.spec.load import load_spec
 
 
-def both_ways(ledger, unit, coalition):
+def both_ways(declared, unit, coalition):
     """The exposures of a pair, computed fast, and from a graph of messages."""
-    members, graph = tuple(dict.fromkeys(coalition)), TreeAsMessages(ledger)
-    fast = ledger.exposures(unit, members)
-    general = flow_and_cut_with_elections(graph, unit, members, ledger.leaf_classes)
+    members, graph = tuple(dict.fromkeys(coalition)), TreeAsMessages(declared)
+    fast = declared.exposures(unit, members)
+    general = flow_and_cut_with_elections(graph, unit, members, declared.leaf_classes)
     if len(fast) == 3:  # the cheapest set, which the general form does not search for
         exposed = [number - 1 for number in fast[2].exposed]
         general += (graph.between(unit, members, exposed),)
     return fast, general
 
 
-def compare(ledger, unit, coalition):
-    for fast, general in zip(*both_ways(ledger, unit, coalition), strict=True):
+def compare(declared, unit, coalition):
+    for fast, general in zip(*both_ways(declared, unit, coalition), strict=True):
         assert_equal(fast, general)
         for one, other in zip(fast.alternatives, general.alternatives, strict=True):
             assert_equal(one, other)
@@ -76,33 +76,33 @@ def test_sums_channels_and_unequal_devices(data):
     """One aggregation a round; air, secure aggregation, classes of devices, thresholds; dropouts, and
     denominators that depend on who is drawn.
     """
-    ledger = data.draw(mixed_ledgers(kinds=("all", "fixed", "poisson")))
-    if ledger.draw_kind != "poisson" and data.draw(st.booleans()):
-        least = np.array([data.draw(st.integers(0, int(n))) for n in ledger.drawn])
-        ledger = replace(ledger, guaranteed_contributors=least)
+    declared = data.draw(mixed_ledgers(kinds=("all", "fixed", "poisson")))
+    if declared.draw_kind != "poisson" and data.draw(st.booleans()):
+        least = np.array([data.draw(st.integers(0, int(n))) for n in declared.drawn])
+        declared = replace(declared, guaranteed_contributors=least)
     if data.draw(st.booleans()):
-        ledger = replace(ledger, most_denominators=2 * ledger.denominators)
-    unit = data.draw(st.integers(0, ledger.device_count - 1))
-    above = (Party("node", ledger.depth - 1, ledger.leaf_of(unit)),) if data.draw(st.booleans()) else ()
-    compare(ledger, unit, (*data.draw(coalitions(ledger, unit)), *above))
+        declared = replace(declared, most_denominators=2 * declared.denominators)
+    unit = data.draw(st.integers(0, declared.device_count - 1))
+    above = (Party("node", declared.depth - 1, declared.leaf_of(unit)),) if data.draw(st.booleans()) else ()
+    compare(declared, unit, (*data.draw(coalitions(declared, unit)), *above))
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_several_aggregations(data):
     """Trees of up to four tiers, messages of one bound at each step, increments and resends."""
-    ledger = data.draw(ledgers(uniform=True))
-    unit = data.draw(st.integers(0, ledger.device_count - 1))
-    compare(ledger, unit, data.draw(coalitions(ledger, unit)))
+    declared = data.draw(ledgers(uniform=True))
+    unit = data.draw(st.integers(0, declared.device_count - 1))
+    compare(declared, unit, data.draw(coalitions(declared, unit)))
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_unequal_bounds_of_others_count_as_the_largest(data):
     """Where messages of one step have several bounds: flow exactly, cut at least what the graph gives."""
-    ledger = data.draw(ledgers())
-    unit = data.draw(st.integers(0, ledger.device_count - 1))
-    (flow, cut), (flow2, cut2) = both_ways(ledger, unit, data.draw(coalitions(ledger, unit)))
+    declared = data.draw(ledgers())
+    unit = data.draw(st.integers(0, declared.device_count - 1))
+    (flow, cut), (flow2, cut2) = both_ways(declared, unit, data.draw(coalitions(declared, unit)))
     assert_equal(flow, flow2)
     for neighbours in ("zero-out", "replace"):
         mine, general = (total_mu_squared(e.releases, neighbours) for e in (cut, cut2))
@@ -113,45 +113,45 @@ def test_unequal_bounds_of_others_count_as_the_largest(data):
 @given(data=st.data())
 def test_devices_and_leaves_that_may_be_missing(data):
     """Dropouts, with and without sums below a threshold that are never sent; messages that are rounded."""
-    ledger = data.draw(ledgers(kinds=("all", "fixed"), uniform=True, depths=(2, 3)))
-    least = np.array([data.draw(st.integers(0, int(n))) for n in ledger.drawn])
-    ledger = replace(
-        ledger,
+    declared = data.draw(ledgers(kinds=("all", "fixed"), uniform=True, depths=(2, 3)))
+    least = np.array([data.draw(st.integers(0, int(n))) for n in declared.drawn])
+    declared = replace(
+        declared,
         guaranteed_contributors=least if data.draw(st.booleans()) else None,
         all_nodes_always_send=data.draw(st.booleans()),
         rounds_after_noise=data.draw(st.booleans()),
     )
-    unit = data.draw(st.integers(0, ledger.device_count - 1))
-    compare(ledger, unit, data.draw(coalitions(ledger, unit)))
+    unit = data.draw(st.integers(0, declared.device_count - 1))
+    compare(declared, unit, data.draw(coalitions(declared, unit)))
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_views_are_the_audience_rule(data):
     """What is recorded for attacks and audits is what the graph says is received."""
-    ledger = data.draw(mixed_ledgers() if data.draw(st.booleans()) else ledgers())
-    unit = data.draw(st.integers(0, ledger.device_count - 1))
-    coalition = data.draw(coalitions(ledger, unit))
-    graph = messages_of_tree(ledger)
+    declared = data.draw(mixed_ledgers() if data.draw(st.booleans()) else ledgers())
+    unit = data.draw(st.integers(0, declared.device_count - 1))
+    coalition = data.draw(coalitions(declared, unit))
+    graph = messages_of_tree(declared)
     pooled = Coalition.of(graph, coalition)
-    for number, step in enumerate(ledger.steps):
-        view = ledger.view(coalition, number)
+    for number, step in enumerate(declared.steps):
+        view = declared.view(coalition, number)
         nodes = {(p.tier, p.index) for p in coalition if p.kind == "node" and p.tier >= step.tier}
-        assert view.single == {at for at in nodes if receives_alone(graph, pooled, number, ledger, at)}
+        assert view.single == {at for at in nodes if receives_alone(graph, pooled, number, declared, at)}
         assert view.single | view.summed == nodes
-        roots = range(len(ledger.parents[step.tier]))
+        roots = range(len(declared.parents[step.tier]))
         heard = {(step.tier, n) for n in roots if pooled.receives(graph, ("average", number, step.tier, n))}
         assert view.averages == heard
 
 
-def receives_alone(graph, pooled, number, ledger, at):
+def receives_alone(graph, pooled, number, declared, at):
     """Whether an aggregator of the coalition receives its children's vectors one by one."""
     tier, node = at
-    if tier == ledger.depth - 1:
-        keys = [("message", number, c) for c in ledger.classes.of_leaf(node)]
+    if tier == declared.depth - 1:
+        keys = [("message", number, c) for c in declared.classes.of_leaf(node)]
     else:
-        below = range(len(ledger.parents[tier + 1]))
-        keys = [("average", number, tier + 1, c) for c in below if ledger.parents[tier + 1][c] == node]
+        below = range(len(declared.parents[tier + 1]))
+        keys = [("average", number, tier + 1, c) for c in below if declared.parents[tier + 1][c] == node]
     alone = {key: pooled.receives(graph, key) for key in keys}
     assert len(set(alone.values())) == 1
     return alone[keys[0]]

@@ -26,22 +26,26 @@ Places: TypeAlias = list[tuple[float, float]]
 def group_graph_figure(run: GroupedRun) -> Figure:
     """Groups as nodes and shared workers as edges; a menu chooses the group whose release is followed."""
     groups = run.plan.groups
-    order = _order(groups)[: min(groups.count, _MOST_GROUPS)]
-    places = _places(groups, order)
+    order = _order_along_graph(groups)[: min(groups.count, _MOST_GROUPS)]
+    places = _node_places(groups, order)
     every, rounds = run.releases.merge_every, run.releases.rounds
     sources = order[:_MOST_SOURCES]
     arrivals = {source: 1 + every * groups.distances[source][order] for source in sources}
     views = [_nodes(groups, order, source, arrivals[source], rounds) for source in sources]
     said, linked = _caption(groups, len(order), every, rounds)
     not_counted = " A path that passes through the worker itself does not count." if linked else ""
-    drawn = [_edges(groups, order, places), _node_trace(places, views[0]), _name_trace(groups, order, places)]
+    drawn = [
+        _edge_trace(groups, order, places),
+        _node_trace(places, views[0]),
+        _name_trace(groups, order, places),
+    ]
     return Figure(
         title="The group graph, and how releases spread",
         caption=said + not_counted,
         description=said,
         data=drawn,
         layout=_layout(groups, places, _labels(groups, order, places), sources, views),
-        table=_table(groups, order, sources, arrivals, rounds),
+        table=_arrival_table(groups, order, sources, arrivals, rounds),
         kind="spread",
         min_width=480,
     )
@@ -61,7 +65,7 @@ def _node_trace(places: Places, view: Json) -> Json:
     return nodes | first | {"textposition": "bottom center"}
 
 
-def _name(groups: Groups, group: int) -> str:
+def _group_label(groups: Groups, group: int) -> str:
     """The title of a group, escaped for plotly."""
     return text.label(groups.group_title(group))
 
@@ -70,7 +74,7 @@ def _name_trace(groups: Groups, order: Sequence[int], places: Places) -> Json:
     """The name or number of each group, written on its node."""
     font = {"size": 11 if len(order) > 24 else 13, "color": "#1D2126"}
     return _trace_on_nodes(places, "text", "skip", font) | {
-        "text": [f"<b>{_name(groups, g)}</b>" for g in order]
+        "text": [f"<b>{_group_label(groups, g)}</b>" for g in order]
     }
 
 
@@ -91,7 +95,11 @@ def _layout(
     }
     if len(sources) > 1:
         buttons = [
-            {"label": f"released by group {_name(groups, source)}", "method": "restyle", "args": [view, [1]]}
+            {
+                "label": f"released by group {_group_label(groups, source)}",
+                "method": "restyle",
+                "args": [view, [1]],
+            }
             for source, view in zip(sources, views, strict=True)
         ]
         layout["updatemenus"] = [BUTTONS | {"type": "dropdown", "y": 1.02, "buttons": buttons}]
@@ -129,7 +137,7 @@ def _linked(groups: Groups) -> BoolArray:
     return np.asarray(linked)
 
 
-def _order(groups: Groups) -> list[int]:
+def _order_along_graph(groups: Groups) -> list[int]:
     """Groups in the order of a walk along the graph, so that neighbours are next to each other."""
     linked = _linked(groups)
     degrees = linked.sum(axis=1)
@@ -146,7 +154,7 @@ def _order(groups: Groups) -> list[int]:
     return order
 
 
-def _places(groups: Groups, order: Sequence[int]) -> Places:
+def _node_places(groups: Groups, order: Sequence[int]) -> Places:
     """Positions on a line if the graph is a path, otherwise on an ellipse."""
     linked = _linked(groups)
     degrees = linked.sum(axis=1)
@@ -158,19 +166,19 @@ def _places(groups: Groups, order: Sequence[int]) -> Places:
     return [(2.0 * math.cos(a), 1.0 * math.sin(a)) for a in angles]
 
 
-def _edges(groups: Groups, order: Sequence[int], places: Places) -> Json:
+def _edge_trace(groups: Groups, order: Sequence[int], places: Places) -> Json:
     """The trace of lines between groups that share workers."""
     at = dict(zip(order, places, strict=True))
     x: list[float | None] = []
     y: list[float | None] = []
-    for a, b, _ in _links(groups, order):
+    for a, b, _ in _linked_pairs(groups, order):
         x += [at[a][0], at[b][0], None]
         y += [at[a][1], at[b][1], None]
     line = {"color": NEUTRAL, "width": 1.5 if len(order) <= 12 else 0.8}
     return {"type": "scatter", "mode": "lines", "hoverinfo": "skip", "line": line, "x": x, "y": y}
 
 
-def _links(groups: Groups, order: Sequence[int]) -> list[tuple[int, int, int]]:
+def _linked_pairs(groups: Groups, order: Sequence[int]) -> list[tuple[int, int, int]]:
     """Pairs of drawn groups that share workers, each once, with the number of workers they share."""
     shared = groups.shared.tocoo()
     kept = set(order)
@@ -183,7 +191,7 @@ def _links(groups: Groups, order: Sequence[int]) -> list[tuple[int, int, int]]:
 
 def _labels(groups: Groups, order: Sequence[int], places: Places) -> list[Json]:
     """The number of workers that two groups share, if there is room for it."""
-    links = _links(groups, order)
+    links = _linked_pairs(groups, order)
     if len(links) > 16:
         return []
     at = dict(zip(order, places, strict=True))
@@ -225,7 +233,7 @@ def _nodes(
         words.append(
             f"{short}<br>{size}" if big else short.removeprefix("round ") if len(order) > 40 else short
         )
-        hovers.append(f"<b>group {_name(groups, group)}</b><br>{size}<br>{said}")
+        hovers.append(f"<b>group {_group_label(groups, group)}</b><br>{size}<br>{said}")
         late = 0.15 + 0.7 * (float(arrival) - 1) / max(1.0, last - 1) if arrival <= rounds else 1.0
         colours.append(0.0 if group == source else late)
     largest = float(groups.sizes.max())
@@ -235,7 +243,7 @@ def _nodes(
     return {"text": [words], "hovertext": [hovers], "marker": [marker]}
 
 
-def _table(
+def _arrival_table(
     groups: Groups, order: Sequence[int], sources: Sequence[int], arrivals: dict[int, FloatArray], rounds: int
 ) -> str:
     """An HTML table: from which round on each group trains from models that hold another's first release."""
@@ -246,8 +254,11 @@ def _table(
     head = sorted(order)[:24]
     at = {group: i for i, group in enumerate(order)}
     return text.html_table(
-        ["released by", *(f"group {_name(groups, g)}" for g in head)],
-        [(f"group {_name(groups, s)}", *(said(arrivals[s][at[g]]) for g in head)) for s in sorted(sources)],
+        ["released by", *(f"group {_group_label(groups, g)}" for g in head)],
+        [
+            (f"group {_group_label(groups, s)}", *(said(arrivals[s][at[g]]) for g in head))
+            for s in sorted(sources)
+        ],
         caption="Epoch in which a group first trains from models that hold another's first release",
         numeric=tuple(range(1, len(head) + 1)),
     )

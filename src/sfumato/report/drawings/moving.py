@@ -45,7 +45,7 @@ def places_figure(network: Network) -> Figure | None:
         title=f"Who was under which {name}",
         caption=said,
         description=said,
-        data=[_cells(shown, bounds, edges, name), *_trusted_marks(network, shown, bounds)],
+        data=[_place_trace(shown, bounds, edges, name), *_trusted_marks(network, shown, bounds)],
         layout={
             "height": 90 + _PIXELS * max(6, shown.shape[1]),
             "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
@@ -56,13 +56,13 @@ def places_figure(network: Network) -> Figure | None:
                 "automargin": True, "showgrid": False,
             },
         },
-        table=_table(network, places, starts, name),
+        table=_era_table(network, places, starts, name),
         kind="places",
         min_width=520,
     )  # fmt: skip
 
 
-def _cells(shown: IntArray, bounds: list[float], edges: int, name: str) -> Json:
+def _place_trace(shown: IntArray, bounds: list[float], edges: int, name: str) -> Json:
     """The heatmap trace of which edge each shown device is under between the rounds ``bounds``."""
     ends = [(edge, position / edges) for edge in range(edges) for position in (edge, edge + 1)]
     steps = [[position, PALETTE[edge % len(PALETTE)]] for edge, position in ends]
@@ -93,7 +93,7 @@ def _trusted_marks(network: Network, shown: IntArray, bounds: list[float]) -> li
     return [{"type": "scatter", "mode": "markers", "x": x, "y": y, "marker": mark, "hoverinfo": "skip"}]
 
 
-def _table(network: Network, places: IntArray, starts: list[int], name: str) -> str:
+def _era_table(network: Network, places: IntArray, starts: list[int], name: str) -> str:
     """An HTML table of the devices under each edge, and which edges are trusted, over the rounds."""
     rows = []
     for era, (_, tree) in enumerate(network.trees[:200]):

@@ -58,7 +58,7 @@ def attacks_part(run: RunFolder, observers: Sequence[ObserverFindings], figures:
     drawn = _audit_figure(observers, text.at_delta(run.privacy.delta))
     parts = [f'<p class="lead">{text.escape(verdict(observers))}</p>', figures.place(drawn) if drawn else ""]
     if attackers := [one for one in observers if one.is_attacked]:
-        parts += [_overview(run, attackers), *(_observer(run, one, figures) for one in attackers)]
+        parts += [_overview_table(run, attackers), *(_observer_html(run, one, figures) for one in attackers)]
     return "".join([*parts, bullet_list(notes) if notes else ""])
 
 
@@ -103,7 +103,7 @@ def _audit_figure(observers: Sequence[ObserverFindings], delta: str) -> Figure |
     )
 
 
-def _overview(run: RunFolder, observers: Sequence[ObserverFindings]) -> str:
+def _overview_table(run: RunFolder, observers: Sequence[ObserverFindings]) -> str:
     """An HTML table of all observers: the guaranteed ε, the audits' lower bounds, and the attacks' scores."""
     rows = [
         (
@@ -139,7 +139,7 @@ def _mean_ssim(pictures: Reconstructions | None) -> str:
     return text.number(sum(known) / len(known)) if known else "–"
 
 
-def _observer(run: RunFolder, one: ObserverFindings, figures: PlacedFigures) -> str:
+def _observer_html(run: RunFolder, one: ObserverFindings, figures: PlacedFigures) -> str:
     """HTML of one observer: its sentences, ROC curves and reconstructions."""
     by_level = {level: [curve for curve in one.curves if curve.level == level] for level in _LEVELS}
     drawn = [figures.place(_curve_figure(level, curves)) for level, curves in by_level.items() if curves]
@@ -175,16 +175,16 @@ def _curve_figure(level: str, curves: Sequence[AttackCurve]) -> Figure:
     floor = 10.0 ** math.floor(math.log10(min(0.5 / bound.others, 0.5 / bound.members)))
     grid = np.geomspace(floor, 1, 121)
     is_bounded = level != "label" and math.isfinite(bound.epsilon)
-    data = _forbidden(grid, bound, floor) if is_bounded else []
+    data = _forbidden_region(grid, bound, floor) if is_bounded else []
     best = max(curves, key=lambda one: (one.found, one.auc.value))
-    data += _band(best, colour(curves.index(best)), floor)
+    data += _confidence_band(best, colour(curves.index(best)), floor)
     for number, one in enumerate(curves):
         line = {"color": colour(number), "width": 2, "shape": "hv"}
         data.append(
-            _trace(one.attack, *_as_steps(one, "tpr", floor), line, hovertemplate="%{y:.3g} at %{x:.3g}")
+            _line_trace(one.attack, *_as_steps(one, "tpr", floor), line, hovertemplate="%{y:.3g} at %{x:.3g}")
         )
     guessing = {"color": NEUTRAL, "dash": "dot", "width": 1.5, "shape": "linear"}
-    data.append(_trace("guessing", grid, grid, guessing, hoverinfo="skip"))
+    data.append(_line_trace("guessing", grid, grid, guessing, hoverinfo="skip"))
     if is_bounded:
         words = _about_the_limit(bound, floor)
     elif math.isinf(bound.epsilon):
@@ -211,12 +211,12 @@ def _curve_figure(level: str, curves: Sequence[AttackCurve]) -> Figure:
             "legend": LEGEND | {"traceorder": "normal"},
             "showlegend": True,
             "hovermode": "closest",
-            "xaxis": _axis("false-positive rate", floor),
-            "yaxis": _axis("true-positive rate", floor),
+            "xaxis": _rate_axis("false-positive rate", floor),
+            "yaxis": _rate_axis("true-positive rate", floor),
         },
         table=text.html_table(
             ["attack", "TPR at FPR 0.1 %", "TPR at FPR 1 %", "AUC"],
-            [(one.attack, *map(_interval, (*one.at_low_rates, one.auc))) for one in curves],
+            [(one.attack, *map(_estimate_as_text, (*one.at_low_rates, one.auc))) for one in curves],
             caption="With 95 % intervals",
             numeric=(1, 2, 3),
         ),
@@ -235,14 +235,14 @@ def _about_the_limit(bound: AttackCurve, floor: float) -> str:
     return f". Shaded: the region that {which}, excludes; with few trials a curve may enter it by chance"
 
 
-def _axis(title: str, floor: float) -> Json:
+def _rate_axis(title: str, floor: float) -> Json:
     """A logarithmic axis of rates from ``floor`` to 1, with ticks in percent."""
     ticks = log_ticks(floor, 1.0)
     named = {"tickvals": ticks, "ticktext": [tick_label(100 * tick) + " %" for tick in ticks]}
     return {"title": {"text": title}, "type": "log", "range": [math.log10(floor), 0.05]} | named
 
 
-def _trace(name: str, x: Any, y: Any, line: Mapping[str, Any], **more: Any) -> Json:
+def _line_trace(name: str, x: Any, y: Any, line: Mapping[str, Any], **more: Any) -> Json:
     """A trace of a line through the points ``x``, ``y``."""
     points = {"x": [float(value) for value in x], "y": [float(value) for value in y], "line": line}
     return {"type": "scatter", "mode": "lines", "name": text.label(name), **points, **more}
@@ -250,10 +250,10 @@ def _trace(name: str, x: Any, y: Any, line: Mapping[str, Any], **more: Any) -> J
 
 def _edge_of_region(x: Any, y: Any, shape: str, **more: Any) -> Json:
     """The edge of a filled region."""
-    return _trace("", x, y, {"width": 0, "shape": shape}, hoverinfo="skip", showlegend=False, **more)
+    return _line_trace("", x, y, {"width": 0, "shape": shape}, hoverinfo="skip", showlegend=False, **more)
 
 
-def _forbidden(grid: Any, bound: AttackCurve, floor: float) -> list[Json]:
+def _forbidden_region(grid: Any, bound: AttackCurve, floor: float) -> list[Json]:
     """Traces of the region of true-positive rates that (ε, δ) rules out, and of its edge."""
     limit = np.maximum(allowed_tpr(grid, epsilon=bound.epsilon, delta=bound.delta), floor)
     edge = {"color": NO_GUARANTEE, "width": 1.5, "shape": "linear"}
@@ -261,7 +261,7 @@ def _forbidden(grid: Any, bound: AttackCurve, floor: float) -> list[Json]:
     return [
         _edge_of_region(grid, limit, "linear"),
         _edge_of_region(grid, np.full_like(grid, 2.0), "linear", **fill),
-        _trace("limit set by ε", grid, limit, edge, hoverinfo="skip"),
+        _line_trace("limit set by ε", grid, limit, edge, hoverinfo="skip"),
     ]
 
 
@@ -272,14 +272,14 @@ def _as_steps(one: AttackCurve, column: str, floor: float) -> tuple[Any, Any]:
     return x, np.append(y, y[-1])
 
 
-def _band(one: AttackCurve, hue: str, floor: float) -> list[Json]:
+def _confidence_band(one: AttackCurve, hue: str, floor: float) -> list[Json]:
     """Traces of the confidence band of a curve, filled in ``hue``."""
     fill = {"fill": "tonexty", "fillcolor": transparent(hue, 0.15)}
     low, high = _as_steps(one, "tpr_low", floor), _as_steps(one, "tpr_high", floor)
     return [_edge_of_region(*low, "hv"), _edge_of_region(*high, "hv", **fill)]
 
 
-def _interval(estimate: Interval) -> str:
+def _estimate_as_text(estimate: Interval) -> str:
     """An estimate as text, with its confidence interval."""
     return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
 

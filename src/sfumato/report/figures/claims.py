@@ -23,7 +23,7 @@ def claims_sentence(claims: Sequence[Claim]) -> list[str]:
     """How many claims hold, in a sentence; nothing without claims."""
     if not claims:
         return []
-    counted = _counted(claims)
+    counted = _count_sentence(claims)
     about = {(claim.source.partition(",")[0], claim.claimed_epsilon) for claim in claims}
     if len(about) > 1:
         return [f"{counted}."]
@@ -46,7 +46,7 @@ def claims_sentence(claims: Sequence[Claim]) -> list[str]:
     return [f"{counted}: {source} claims ε = {text.number(claimed)}, the rigorous ε is {' to '.join(ends)}."]
 
 
-def _counted(claims: Sequence[Claim]) -> str:
+def _count_sentence(claims: Sequence[Claim]) -> str:
     """A phrase on how many published claims hold."""
     holding = sum(claim.holds for claim in claims)
     verb = "holds" if 1 in (holding, len(claims)) else "hold"
@@ -74,10 +74,10 @@ def claims_figure(claims: Sequence[Claim]) -> Figure | None:
     data, layout = paired_bars(labels, pair, below=36, right=56, endless_colour=NO_GUARANTEE)
     return Figure(
         title="Claimed and rigorous ε" + (f": {text.escape(source)}" if alike else ""),
-        caption=f"{_counted(claims)}. A claim holds where the rigorous ε does not exceed it."
+        caption=f"{_count_sentence(claims)}. A claim holds where the rigorous ε does not exceed it."
         f"{_about_one_round(claims)}",
         description=" ".join(
-            f"{c.source}, {_pair(c)}: claimed {text.number(c.claimed_epsilon)}, rigorous "
+            f"{c.source}, {_pair_as_text(c)}: claimed {text.number(c.claimed_epsilon)}, rigorous "
             f"{text.epsilon(c.rigorous_epsilon)}."
             for c in shown
         ),
@@ -114,9 +114,9 @@ def claims_table(claims: Sequence[Claim], delta: str = "") -> str:
 def _reasons(claims: Sequence[Claim]) -> str:
     """Every reason once, with the claims that it is about where it is not about all."""
     about: dict[str, list[str]] = {}
-    pairs = Counter(map(_pair, claims))
+    pairs = Counter(map(_pair_as_text, claims))
     for claim in claims:
-        pair = _pair(claim)
+        pair = _pair_as_text(claim)
         which = pair if pairs[pair] == 1 else f"{claim.source}, {pair}"
         for clause in claim.why.rstrip(".").split("; "):
             if clause:
@@ -131,6 +131,6 @@ def _reasons(claims: Sequence[Claim]) -> str:
     return f'<p>Why they hold or do not:</p><ul class="reasons">{"".join(items)}</ul>{codes}'
 
 
-def _pair(claim: Claim) -> str:
+def _pair_as_text(claim: Claim) -> str:
     """The unit and the observer of a claim as text."""
     return f"{claim.unit} towards {claim.observer}"

@@ -21,7 +21,7 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
     if not rows:
         return ""
     titles = {unit: _title(matrix, unit) for unit in dict.fromkeys(row.unit for row in rows)}
-    protected = {row.unit for row in rows if min(_epsilons(row)) < math.inf}
+    protected = {row.unit for row in rows if min(_both_epsilons(row)) < math.inf}
     sizes = [row.size for row in rows]
     said = [
         f"Devices that pool what they know: at most {text.whole(max(sizes))} of them, as the threat "
@@ -33,7 +33,7 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
         for unit, title in titles.items()
         if unit not in protected
     ]
-    figure = _figure(rows, titles, delta)
+    figure = _coalition_figure(rows, titles, delta)
     everywhere = len(set(sizes))
     if figure and all(len(t["x"]) == everywhere and len(set(t["text"])) == 1 for t in figure.data):
         of_each = "; ".join(f"{trace['name']}: {trace['text'][0]}" for trace in figure.data)
@@ -42,7 +42,12 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
     if not protected:
         return text.paragraphs(said)
     shown = [
-        (titles[row.unit], text.whole(row.size), text.whole(row.in_zone), *map(text.epsilon, _epsilons(row)))
+        (
+            titles[row.unit],
+            text.whole(row.size),
+            text.whole(row.in_zone),
+            *map(text.epsilon, _both_epsilons(row)),
+        )
         for row in rows
         if row.unit in protected
     ]
@@ -56,7 +61,7 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
     return f"{text.paragraphs(said)}{drawn}<details><summary>Show all coalitions</summary>{table}</details>"
 
 
-def _epsilons(row: WorstCoalition) -> tuple[float, float]:
+def _both_epsilons(row: WorstCoalition) -> tuple[float, float]:
     """The two ε of a row: of the coalition, and of it with the supernode."""
     return row.epsilon, row.supernode_epsilon
 
@@ -69,14 +74,14 @@ def _title(matrix: Matrix, unit: str) -> str:
     return unit
 
 
-def _figure(rows: Sequence[WorstCoalition], titles: Mapping[str, str], delta: str) -> Figure | None:
+def _coalition_figure(rows: Sequence[WorstCoalition], titles: Mapping[str, str], delta: str) -> Figure | None:
     """The largest ε by the size of coalitions as curves; ``None`` where none is finite."""
     data: list[Json] = []
     described = []
-    variants = sum(any(_epsilons(row)[which] < math.inf for row in rows) for which in range(len(_NAMES)))
+    variants = sum(any(_both_epsilons(row)[which] < math.inf for row in rows) for which in range(len(_NAMES)))
     for number, (unit, title) in enumerate(titles.items()):
         for which, name in enumerate(_NAMES):
-            of_unit = [(row.size, _epsilons(row)[which]) for row in rows if row.unit == unit]
+            of_unit = [(row.size, _both_epsilons(row)[which]) for row in rows if row.unit == unit]
             known = [(size, value) for size, value in of_unit if value < math.inf]
             if not known:
                 continue

@@ -35,7 +35,7 @@ _CONTROL_VARIABLES = (
 
 def control_figures(series: Sequence[Series]) -> list[Figure]:
     """Figures of runs with adaptive control; none if there is no such run."""
-    return [figure for kind in _CONTROL_VARIABLES if (figure := _figure(series, kind)) is not None]
+    return [figure for kind in _CONTROL_VARIABLES if (figure := _control_figure(series, kind)) is not None]
 
 
 def stop_reasons(one: Series) -> list[str]:
@@ -49,7 +49,7 @@ def stop_reasons(one: Series) -> list[str]:
     return said
 
 
-def _figure(series: Sequence[Series], kind: _ControlVariable) -> Figure | None:
+def _control_figure(series: Sequence[Series], kind: _ControlVariable) -> Figure | None:
     """Curves over rounds of what control chose, of one ``kind``; ``None`` where no run has any."""
     found: list[RunCurve] = []
     for i, one in enumerate(series):

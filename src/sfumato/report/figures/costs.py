@@ -93,17 +93,19 @@ def cost_figures(series: Sequence[Series]) -> list[Figure]:
     """
     joules = energy_units(series)
     figures = [
-        _cost(series, ["bytes_up", "bytes_down"], "Traffic", text.BYTES, kind="bytes",
+        _cost_figure(series, ["bytes_up", "bytes_down"], "Traffic", text.BYTES, kind="bytes",
               caption="Cumulative traffic of all messages, up (solid) and down (dashed)."),
-        None if joules is None else _cost(series, ["energy_j"], "Energy", joules, kind="energy",
+        None if joules is None else _cost_figure(series, ["energy_j"], "Energy", joules, kind="energy",
               caption=f"Cumulative energy of all transmissions.{_own_unit(series)}"),
-        _cost(series, ["delay_s"], "Time to transmit", text.SECONDS, kind="delay",
+        _cost_figure(series, ["delay_s"], "Time to transmit", text.SECONDS, kind="delay",
               caption="Cumulative duration of all transmissions, by radio and wire, without computing time."),
-        None if len(series) == 1 else _cost(series, ["wall_time_s"], "Wall time", text.SECONDS, kind="wall",
+        None if len(series) == 1 else _cost_figure(series, ["wall_time_s"], "Wall time", text.SECONDS,
+              kind="wall",
               caption="Cumulative time of the simulation; it depends on the machine, not on a deployment."),
-        _cost(series, ["clip_fraction"], "Clipped messages", ((0.01, "%"),), kind="clip", cumulative=False,
+        _cost_figure(series, ["clip_fraction"], "Clipped messages", ((0.01, "%"),), kind="clip",
+              cumulative=False,
               caption="Share of updates (or gradients) that were clipped; measured by the simulator only."),
-        _cost(series, ["noise_std"], "Noise", ((1.0, ""),), kind="noise", cumulative=False,
+        _cost_figure(series, ["noise_std"], "Noise", ((1.0, ""),), kind="noise", cumulative=False,
               caption="Standard deviation of the noise that a round leaves in the global model: it follows "
               "the learning rate and how many take part, too. Measured by the simulator only."),
     ]  # fmt: skip
@@ -120,7 +122,7 @@ def _own_unit(series: Sequence[Series]) -> str:
     )
 
 
-def _cost(
+def _cost_figure(
     series: Sequence[Series],
     columns: Sequence[str],
     title: str,
@@ -192,11 +194,11 @@ def accuracy_vs_cost_figures(series: Sequence[Series]) -> list[Figure]:
     scores = dict.fromkeys(headline_of(one.first.metrics) for one in series)
     unasked = set(unasked_columns(series))
     asked = [kind for kind in _COST_MEASURES if unasked.isdisjoint(kind.columns)]
-    drawn = [_accuracy_vs_cost(series, kind, score) for score in scores for kind in asked]
+    drawn = [_score_over_cost_figure(series, kind, score) for score in scores for kind in asked]
     return [figure for figure in drawn if figure is not None]
 
 
-def _accuracy_vs_cost(series: Sequence[Series], kind: _CostMeasure, score: Headline) -> Figure | None:
+def _score_over_cost_figure(series: Sequence[Series], kind: _CostMeasure, score: Headline) -> Figure | None:
     """A score over one kind of cumulative cost; ``None`` where no run has both."""
     judged = [(i, one) for i, one in enumerate(series) if headline_of(one.first.metrics) == score]
     curves = [(i, one.name, _score_over_cost(one, kind, score)) for i, one in judged]

@@ -57,7 +57,7 @@ def curve_figure(
     table: str = "",
 ) -> Figure:
     """Curves in one figure, over rounds unless ``x_axis`` is another; with a legend if there are several."""
-    data = [trace for one in curves for trace in _traces(one)]
+    data = [trace for one in curves for trace in _curve_traces(one)]
     layout = over_legend(height, data, legend_at) | {
         "showlegend": len(curves) > 1,
         "hovermode": "x unified" if x_axis is None else "closest",
@@ -94,7 +94,7 @@ def _score_figure(score: Headline, curves: Sequence[RunCurve], seeds: str) -> Fi
         description=f"{title} over rounds. {' '.join(described)}",
         y_axis=score_axis(score, curves),
         height=380,
-        table=_table(curves, score.name, score),
+        table=_curve_table(curves, score.name, score),
         kind="accuracy" if score is ACCURACY else "score",
     )
 
@@ -125,12 +125,12 @@ def personal_figure(series: Sequence[Series]) -> Figure | None:
         description=f"Personalised accuracy over rounds. {' '.join(ends)}",
         y_axis=score_axis(ACCURACY, curves),
         height=380,
-        table=_table(curves, "personalised accuracy", ACCURACY),
+        table=_curve_table(curves, "personalised accuracy", ACCURACY),
         kind="personal",
     )
 
 
-def _traces(one: RunCurve) -> list[Json]:
+def _curve_traces(one: RunCurve) -> list[Json]:
     """The band and the line of a curve; with markers if there are few rounds."""
     curve, rounds, hue = one.curve, one.curve.rounds.tolist(), colour(one.number)
     common: Json = {"type": "scatter", "legendgroup": text.label(one.name), "x": rounds}
@@ -144,7 +144,7 @@ def _traces(one: RunCurve) -> list[Json]:
     return [*traces, common | shown | look]
 
 
-def _table(curves: Sequence[RunCurve], what: str, score: Headline) -> str:
+def _curve_table(curves: Sequence[RunCurve], what: str, score: Headline) -> str:
     """An HTML table of the values of curves by run and round."""
     form = score.text
     rows = [

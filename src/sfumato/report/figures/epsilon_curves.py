@@ -64,7 +64,7 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
         title="ε over rounds",
         caption=(
             f"Privacy loss up to each round: the worst {units} towards each watched observer (and the worst "
-            f"seed), at δ = {deltas}. ∞: no guarantee.{_spent(lines)}"
+            f"seed), at δ = {deltas}. ∞: no guarantee.{_note_on_budget(lines)}"
         ),
         description="Epsilon over rounds. " + " ".join(
             f"{line.run}, observer {line.observer}: {text.epsilon(float(line.values[-1]))} in the end."
@@ -86,7 +86,7 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
     )  # fmt: skip
 
 
-def _spent(lines: Sequence[_EpsilonLine]) -> str:
+def _note_on_budget(lines: Sequence[_EpsilonLine]) -> str:
     """A note where control chose the rounds: the guarantee is the budget, of which some may be unspent."""
     if not any(line.is_spent for line in lines):
         return ""

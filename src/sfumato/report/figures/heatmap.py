@@ -51,8 +51,8 @@ def heatmap_figure(
             "empty cell: there is no such pair, or another row stands for it."
         ),
         description=" ".join(described[:40] + [f"And {len(described) - 40} more."] * (len(described) > 40)),
-        data=_traces(matrix, delta, finite),
-        layout=_layout(matrix, columns, upright=upright),
+        data=_heatmap_traces(matrix, delta, finite),
+        layout=_heatmap_layout(matrix, columns, upright=upright),
         table=_guarantee_table(guarantees, delta),
         kind="heatmap",
         min_width=(240 + 96 * len(columns)) if upright else (300 + 30 * len(columns)),
@@ -73,7 +73,7 @@ def _meaning_of_colours(matrix: Matrix) -> str:
     return " (grey: the observer is trusted with raw updates)" if trusted == {True, False} else ""
 
 
-def _traces(matrix: Matrix, delta: float, finite: Sequence[float]) -> list[Json]:
+def _heatmap_traces(matrix: Matrix, delta: float, finite: Sequence[float]) -> list[Json]:
     """Cells with a finite ε on a logarithmic colour scale; without a guarantee: red, or grey for trust."""
     low, high = _scale_ends(finite)
     width = len(matrix.columns)
@@ -82,10 +82,14 @@ def _traces(matrix: Matrix, delta: float, finite: Sequence[float]) -> list[Json]
     epsilons = [cell.epsilon for cell in matrix.cells.values()]
     scale = {"zmin": math.log10(low), "zmax": math.log10(high), "colorscale": _SCALE}
     bar = {"showscale": min(epsilons) < math.inf, "colorbar": _colorbar(low, high)}
-    cells = _cells(matrix, delta, lambda c: math.log10(max(c.epsilon, low)) if c.epsilon < math.inf else None)
+    cells = _heatmap_cells(
+        matrix, delta, lambda c: math.log10(max(c.epsilon, low)) if c.epsilon < math.inf else None
+    )
     traces = [common | cells | scale | bar | {"textfont": {"size": 14 if width <= 14 else 9}}]
     if math.inf in epsilons:
-        cells = _cells(matrix, delta, lambda c: float(c.trusts_all) if c.epsilon == math.inf else None)
+        cells = _heatmap_cells(
+            matrix, delta, lambda c: float(c.trusts_all) if c.epsilon == math.inf else None
+        )
         colours = [[0, NO_GUARANTEE], [0.5, NO_GUARANTEE], [0.5, _TRUSTING], [1, _TRUSTING]]
         scale = {"zmin": 0, "zmax": 1, "colorscale": colours, "showscale": False}
         font = {"size": 24 if width <= 14 else 13, "color": "#FFFFFF"}
@@ -93,7 +97,7 @@ def _traces(matrix: Matrix, delta: float, finite: Sequence[float]) -> list[Json]
     return traces
 
 
-def _layout(matrix: Matrix, columns: Sequence[str], *, upright: bool) -> Json:
+def _heatmap_layout(matrix: Matrix, columns: Sequence[str], *, upright: bool) -> Json:
     """Names of columns above the matrix, names of rows left of it."""
     rows = len(matrix.rows)
     axis = {"showgrid": False, "zeroline": False, "automargin": True, "fixedrange": True, "ticks": ""}
@@ -157,7 +161,7 @@ def after_run_table(privacy: RecordedPrivacy) -> str:
     )
 
 
-def _cells(matrix: Matrix, delta: float, colour_of: Callable[[Cell], float | None]) -> Json:
+def _heatmap_cells(matrix: Matrix, delta: float, colour_of: Callable[[Cell], float | None]) -> Json:
     """Colours, texts and hover texts of all cells; empty where there is no cell, or it has no colour."""
     z: list[list[float | None]] = []
     texts: list[list[str]] = []
@@ -170,7 +174,7 @@ def _cells(matrix: Matrix, delta: float, colour_of: Callable[[Cell], float | Non
             if cell is None or value is None:
                 line.append((None, "", ""))
             else:
-                hover = _hover(cell, f"{row.title} → {column.title}", delta)
+                hover = _hover_text(cell, f"{row.title} → {column.title}", delta)
                 line.append((value, text.epsilon(cell.epsilon), hover))
         z.append([entry[0] for entry in line])
         texts.append([entry[1] for entry in line])
@@ -178,7 +182,7 @@ def _cells(matrix: Matrix, delta: float, colour_of: Callable[[Cell], float | Non
     return {"z": z, "text": texts, "hovertext": hovers}
 
 
-def _hover(cell: Cell, title: str, delta: float) -> str:
+def _hover_text(cell: Cell, title: str, delta: float) -> str:
     """The text under the pointer at one cell: its ε, its worst pair, and why."""
     worst = cell.guarantees[0]
     facts = [

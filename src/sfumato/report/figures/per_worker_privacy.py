@@ -60,7 +60,7 @@ def per_worker_privacy_figure(run: GroupedRun) -> Figure | None:
         elif last.unprotected:
             notes.append(text.sentence(f"{name}: ∞ for {text.whole(last.unprotected)} workers"))
         if drawn:
-            data += _band(drawn, name, colour(number))
+            data += _epsilon_band(drawn, name, colour(number))
     rows = [
         (name, text.whole(one.round_number), *map(text.epsilon, one.values), text.whole(one.unprotected))
         for name, spread in spreads
@@ -151,7 +151,7 @@ def _spread(found: Sequence[PerWorker], at: int, round_number: int) -> _RoundSpr
     return _RoundSpread(round_number, float(finite[0]), middle, float(finite[-1]), unprotected)
 
 
-def _band(drawn: Sequence[_RoundSpread], name: str, hue: str) -> list[Json]:
+def _epsilon_band(drawn: Sequence[_RoundSpread], name: str, hue: str) -> list[Json]:
     """Traces of one threat model: a band from the least to the largest ε of workers, and the median."""
     low, middle, high = ([one.values[i] for one in drawn] for i in range(3))
     common: Json = {"type": "scatter", "x": [one.round_number for one in drawn], "legendgroup": name}

@@ -29,13 +29,13 @@ def worker_heatmap_figure(run: GroupedRun) -> Figure:
     workers = run.drawn_workers.tolist()
     pairs: Pairs = [[_pair(run, unit, observer) for observer in workers] for unit in workers]
     views = ["exact", *run.claims]
-    exact = _values(pairs, "exact")
+    exact = _epsilon_array(pairs, "exact")
     scaled = exact[np.isfinite(exact)].tolist()  # claims may be far off: they would leave no contrast
-    names = [_name(run, worker) for worker in workers]
+    names = [_worker_title(run, worker) for worker in workers]
     log_from = min((v for v in scaled if v > 0), default=1.0) if needs_log_axis(scaled) else None
     data = [trace for view in views for trace in _traces(pairs, view, names, log_from)]
     classes = "" if run.draws_every_worker else ", one worker for every set of groups"
-    low, high = _range(exact)
+    low, high = _range_as_text(exact)
     return Figure(
         title="ε between any two workers",
         caption=(
@@ -70,7 +70,7 @@ def _traces(pairs: Pairs, view: str, names: Sequence[str], log_from: float | Non
         names: of the workers.
         log_from: smallest value of a logarithmic colour scale; ``None`` for a linear one.
     """
-    values = _values(pairs, view)
+    values = _epsilon_array(pairs, view)
     gap = 0 if len(names) > 40 else 1
     kind = "exact" if view == "exact" else "claimed"
     hover = f"about %{{y}}<br>observer %{{x}}<br>ε = <b>%{{text}}</b> ({kind})<br>%{{customdata}}"
@@ -105,7 +105,7 @@ def _layout(run: GroupedRun, names: Sequence[str], scaled: list[float], data: Se
     if run.claims:
         shown = {view: [trace["name"] == view for trace in data] for view in ["exact", *run.claims]}
         buttons = [
-            {"label": text.label(_label(view)), "method": "restyle", "args": [{"visible": visible}]}
+            {"label": text.label(_claim_label(view)), "method": "restyle", "args": [{"visible": visible}]}
             for view, visible in shown.items()
         ]
         row = {"type": "buttons", "direction": "right", "y": 1.01, "buttons": buttons}
@@ -124,7 +124,7 @@ def _pair(run: GroupedRun, unit: int, observer: int) -> WorkerPair | None:
     return run.pair(unit, observer)
 
 
-def _values(pairs: Pairs, view: str) -> Any:
+def _epsilon_array(pairs: Pairs, view: str) -> Any:
     """The ε of every pair as an array, exact or as the claim ``view`` has it; NaN where none is claimed."""
 
     def value(pair: WorkerPair | None) -> float:
@@ -151,7 +151,7 @@ def _cells(z: Any, epsilons: Any, pairs: Pairs, view: str) -> Json:
     }
 
 
-def _name(run: GroupedRun, worker: int) -> str:
+def _worker_title(run: GroupedRun, worker: int) -> str:
     """The title of a worker with its groups, and how many workers are like it."""
     groups = run.groups_of(worker)
     listed = text.join_names(list(map(str, groups)), 6)
@@ -176,13 +176,13 @@ def _pair_details(pair: WorkerPair | None, view: str) -> str:
     return f"{facts}<br>claimed {claimed}" if claimed else facts
 
 
-def _label(view: str) -> str:
+def _claim_label(view: str) -> str:
     """The name of a claim, shortened for the menu."""
     short = view.removeprefix("DP-OGL ").replace("2 pi^2 alpha/sigma^2", "2π²α/σ²")
     return short.replace(" x ", " × ").replace("mu for", "μ for")
 
 
-def _range(z: Any) -> tuple[str, str]:
+def _range_as_text(z: Any) -> tuple[str, str]:
     """The least and the largest of the values that are there, as text."""
     measured = z[~np.isnan(z)]
     if not measured.size:
@@ -226,7 +226,7 @@ def _table(run: GroupedRun, kinds: list[int]) -> str:
     left = len(rows) - 100
     titles = ("groups of the worker", "of the observer", "distance", "releases", "bound", "ε")
     return text.html_table(
-        [*titles, *(f"ε, {_label(name)}" for name in run.claims)],
+        [*titles, *(f"ε, {_claim_label(name)}" for name in run.claims)],
         [
             (
                 *groups, "–" if pair.hops is None else pair.hops, text.whole(pair.releases), pair.bound,

@@ -59,7 +59,7 @@ def _differences(series: Sequence[Series]) -> str:
     found = differing_values(compared)
     if not found:
         return ""
-    rows = [(key, *map(_shown, values)) for key, values in found.items()]
+    rows = [(key, *map(_value_as_text, values)) for key, values in found.items()]
     left = len(rows) - _MOST_KEYS
     more = f"; {text.whole(left)} more keys differ" if left > 0 else ""
     return text.html_table(
@@ -69,7 +69,7 @@ def _differences(series: Sequence[Series]) -> str:
     )
 
 
-def _shown(value: Any) -> str:
+def _value_as_text(value: Any) -> str:
     """A value of a spec as short text."""
     if value is None:
         return "–"
@@ -78,13 +78,13 @@ def _shown(value: Any) -> str:
     items = value if isinstance(value, list) else []
     if items and all(isinstance(item, Mapping) and "owners" in item for item in items):  # of noise
         each = [f"{', '.join(item['owners'])}: {text.number(max(item['multipliers']))}" for item in items]
-        return _shortened("; ".join(each))
+        return _cut_to_cell("; ".join(each))
     if len(items) > _MOST_ITEMS or any(isinstance(item, Mapping | list) for item in items):
         return f"a list of {text.whole(len(items))}"
-    return _shortened(", ".join(map(str, value)) if isinstance(value, list) else str(value))
+    return _cut_to_cell(", ".join(map(str, value)) if isinstance(value, list) else str(value))
 
 
-def _shortened(shown: str) -> str:
+def _cut_to_cell(shown: str) -> str:
     """``shown``, cut off with … where it is too long for a cell."""
     return shown if len(shown) <= _MOST_LETTERS else f"{shown[: _MOST_LETTERS - 1]}…"
 

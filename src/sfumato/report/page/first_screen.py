@@ -45,15 +45,17 @@ class _Tile(NamedTuple):
 
 def first_screen(series: Sequence[Series], summaries: Sequence[Summary], matrices: Sequence[Matrix]) -> str:
     """HTML of the answers; several runs are compared in a table first."""
-    parts = [_notice(sentence) for one in series if (sentence := _unfinished(one))]
+    parts = [_notice_html(sentence) for one in series if (sentence := _unfinished_sentence(one))]
     if len(series) == 1:
         parts.append(_answers(series[0], summaries[0], matrices[0]))
     else:
-        parts.append(_lead([*cost_of_privacy(series), *best_runs(series, summaries)]))
+        parts.append(_lead_html([*cost_of_privacy(series), *best_runs(series, summaries)]))
         parts.append(comparison(series, summaries))
-        parts += [_notice(sentence) for sentence in warnings_of_series(series)]
+        parts += [_notice_html(sentence) for sentence in warnings_of_series(series)]
         for one, matrix in zip(series, matrices, strict=True):
-            said = _lead([*_who_learns(one, matrix), *stop_reasons(one)]) + _findings(one, matrix)
+            said = _lead_html([*_leakage_sentences(one, matrix), *stop_reasons(one)]) + _findings_html(
+                one, matrix
+            )
             parts.append(under_name_of_run(one, series, said))
     if any(len(one.runs) > 1 for one in series):
         parts.append(
@@ -64,7 +66,7 @@ def first_screen(series: Sequence[Series], summaries: Sequence[Summary], matrice
     return f'<section aria-label="Headline">{"".join(parts)}</section>'
 
 
-def _unfinished(one: Series) -> str:
+def _unfinished_sentence(one: Series) -> str:
     """A sentence on how far an unfinished run is; empty where all are finished."""
     unfinished = [run for run in one.runs if not run.finished]
     if not unfinished:
@@ -74,12 +76,12 @@ def _unfinished(one: Series) -> str:
     return f"{one.name} is not finished: {of}. The results may still change."
 
 
-def _notice(sentence: str) -> str:
+def _notice_html(sentence: str) -> str:
     """A sentence as HTML of a notice."""
     return f'<p class="notice">{text.escape(sentence)}</p>'
 
 
-def _lead(lines: Sequence[str]) -> str:
+def _lead_html(lines: Sequence[str]) -> str:
     """Lines as HTML of the leading paragraph; empty without lines."""
     return f'<div class="lead">{_paragraphs(lines)}</div>' if lines else ""
 
@@ -90,7 +92,7 @@ def _paragraphs(lines: Iterable[str]) -> str:
     return "".join(f"<p>{line}</p>" for line in joined)
 
 
-def _who_learns(one: Series, matrix: Matrix) -> list[str]:
+def _leakage_sentences(one: Series, matrix: Matrix) -> list[str]:
     """Sentences on who learns how much: guarantees, claims and what attacks found."""
     attacked = attacked_run(one)
     tried = [] if attacked is None else [verdict(observers_of(attacked))]
@@ -105,32 +107,32 @@ def _answers(one: Series, summary: Summary, matrix: Matrix) -> str:
     costs.append(_Tile("Traffic", text.quantity(summary.total_bytes, text.BYTES)))
     if asked:
         time = text.quantity(summary.delay_s, text.SECONDS)
-        costs += [_energy(one, summary.energy_j), _Tile("Time to transmit", time)]
+        costs += [_energy_tile(one, summary.energy_j), _Tile("Time to transmit", time)]
     known, command = is_it_worth_it(one)
     worth = [score_sentence(one), *stop_reasons(one), *known]
     shown = f'<pre class="command" tabindex="0">{text.escape(command)}</pre>' if command else ""
     epsilons = [
         f'<p class="facts">{text.escape(_about_epsilons(one, summary))}</p>',
-        _tiles(_epsilons(one, summary)),
+        _tiles_html(_epsilons(one, summary)),
     ]
-    final = _tiles([_Tile(f"Final {score.name}", score_text(score, one))])
+    final = _tiles_html([_Tile(f"Final {score.name}", score_text(score, one))])
     columns = {
-        "Who learns what": [*epsilons, _paragraphs(_who_learns(one, matrix))],
-        "At what cost": [_tiles(costs), "" if asked or math.isnan(summary.energy_j) else _NO_ENERGY],
+        "Who learns what": [*epsilons, _paragraphs(_leakage_sentences(one, matrix))],
+        "At what cost": [_tiles_html(costs), "" if asked or math.isnan(summary.energy_j) else _NO_ENERGY],
         "Is it worth it": [final, _paragraphs(worth), shown],
     }
     blocks = "".join(f"<div><h3>{title}</h3>{''.join(content)}</div>" for title, content in columns.items())
-    return f'<div class="answers">{blocks}</div>{_findings(one, matrix)}'
+    return f'<div class="answers">{blocks}</div>{_findings_html(one, matrix)}'
 
 
-def _findings(one: Series, matrix: Matrix) -> str:
+def _findings_html(one: Series, matrix: Matrix) -> str:
     """HTML of what is worth a warning; empty where nothing is."""
     found = [*unprotected_finding(matrix), *findings_of_run(one.first), *protocol_warnings(one.first)]
     lines = "".join(f"<li>{text.escape(text.sentence(said))}</li>" for said in found)
     return f'<div class="notice"><p>Findings</p><ul>{lines}</ul></div>' if lines else ""
 
 
-def _energy(one: Series, energy_j: float) -> _Tile:
+def _energy_tile(one: Series, energy_j: float) -> _Tile:
     """The tile of the energy, in joules or relative to the receiver's noise."""
     if radio_model(one.first.spec_dict) == "gains":
         return _Tile("Energy, relative to the receiver's noise", text.number(energy_j))
@@ -168,7 +170,7 @@ def _about_epsilons(one: Series, summary: Summary) -> str:
     return f"The largest ε of a {kind}{text.at_delta(one.first.privacy.delta)} towards"
 
 
-def _tiles(tiles: Iterable[_Tile]) -> str:
+def _tiles_html(tiles: Iterable[_Tile]) -> str:
     """HTML of tiles with a name and a value each; those without a value are left out."""
     shown = [
         (' class="warn"' if tile.warns else "", text.escape(tile.name), text.escape(tile.value))

@@ -83,24 +83,24 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     sections = [
         first_screen(series, summaries, matrices),
         section("Who learns what about whom", [
-            under_name_of_run(one, series, _who_learns(one, matrix, finite, figures))
+            under_name_of_run(one, series, _guarantees_html(one, matrix, finite, figures))
             for one, matrix in zip(series, matrices, strict=True)
         ]),
         _over_rounds(series, figures),
-        *_of_runs("Attacks and audits", series, lambda one: _attacks(one, figures)),
+        *_of_runs("Attacks and audits", series, lambda one: _attacks_html(one, figures)),
         *_of_runs("Leakage through overlapping groups", series, lambda one: _overlapping(one, figures)),
         *_elections(series, figures),
         *_of_runs("Colluding devices", series, lambda one: coalitions_part(one, by_name[one.name], figures)),
         section("The network", [*_networks(series, figures), *(_noise(one, series) for one in series)]),
-        *_of_runs("Published claims", series, lambda one: _claims(one, figures)),
-        _costs(series, figures),
+        *_of_runs("Published claims", series, lambda one: _claims_html(one, figures)),
+        _costs_section(series, figures),
         section("What is not accounted", [bullet_list(_NOT_ACCOUNTED)]),
         section("Spec and versions", [*(_spec(one, series) for one in series), *_versions(series)]),
     ]  # fmt: skip
-    return render_page(title, _subtitle(series), sections, figures, shared=shared_script(place))
+    return render_page(title, _subtitle_html(series), sections, figures, shared=shared_script(place))
 
 
-def _subtitle(series: Sequence[Series]) -> str:
+def _subtitle_html(series: Sequence[Series]) -> str:
     """HTML lines below the title: protocol, data and model of every run."""
     facts = []
     for one in series:
@@ -135,7 +135,7 @@ def _over_rounds(series: Sequence[Series], figures: PlacedFigures) -> str:
     return section("Accuracy and privacy over rounds", [f'<div class="panels">{"".join(parts)}</div>'])
 
 
-def _who_learns(one: Series, matrix: Matrix, finite: Sequence[float], figures: PlacedFigures) -> str:
+def _guarantees_html(one: Series, matrix: Matrix, finite: Sequence[float], figures: PlacedFigures) -> str:
     """HTML of the matrix of guarantees, with reasons and all rows folded below it."""
     privacy, titled = one.first.privacy, read_network(one.first.spec_dict).titled
     rows = [replace(g, unit=titled(g.unit), observer=titled(g.observer)) for g in privacy.guarantees]
@@ -151,7 +151,7 @@ def _who_learns(one: Series, matrix: Matrix, finite: Sequence[float], figures: P
     return "".join([*parts, after_run_table(privacy)])
 
 
-def _attacks(one: Series, figures: PlacedFigures) -> str:
+def _attacks_html(one: Series, figures: PlacedFigures) -> str:
     """HTML of the attacks on a run; empty where there were none."""
     run = attacked_run(one)
     return "" if run is None else attacks_part(run, observers_of(run), figures)
@@ -204,7 +204,7 @@ def _noise(one: Series, series: Sequence[Series]) -> str:
     )
 
 
-def _claims(one: Series, figures: PlacedFigures) -> str:
+def _claims_html(one: Series, figures: PlacedFigures) -> str:
     """HTML of the published claims beside the rigorous ε; empty without claims."""
     privacy = one.first.privacy
     figure = claims_figure(privacy.claims)
@@ -213,7 +213,7 @@ def _claims(one: Series, figures: PlacedFigures) -> str:
     return figures.place(figure) + claims_table(privacy.claims, text.at_delta(privacy.delta))
 
 
-def _costs(series: Sequence[Series], figures: PlacedFigures) -> str:
+def _costs_section(series: Sequence[Series], figures: PlacedFigures) -> str:
     """The section with the costs and diagnostics."""
     drawn = [*accuracy_vs_cost_figures(series), *cost_figures(series)]
     placed = "".join(figures.place(figure) for figure in drawn)

@@ -122,11 +122,13 @@ def varied(swept: ParetoPage) -> list[str]:
 def repeated_by(swept: ParetoPage, name: str) -> str | None:
     """The earlier objective that has the values of ``name`` at every point; ``None`` where none has."""
     before = swept.measured[: swept.measured.index(name)]
-    same = (other for other in before if all(_agree(point, name, other) for point in swept.points))
+    same = (
+        other for other in before if all(_have_equal_values(point, name, other) for point in swept.points)
+    )
     return next(same, None) if len(swept.points) > 1 else None
 
 
-def _agree(point: SweptPoint, one: str, other: str) -> bool:
+def _have_equal_values(point: SweptPoint, one: str, other: str) -> bool:
     """Whether two objectives of a point are equal, to six digits, or both missing."""
     values = value_of(point, one), value_of(point, other)
     return all(map(math.isnan, values)) or f"{values[0]:.6g}" == f"{values[1]:.6g}"
@@ -135,16 +137,16 @@ def _agree(point: SweptPoint, one: str, other: str) -> bool:
 def describe_objective(point: SweptPoint, name: str) -> str:
     """The value of an objective with its unit, and half its 95 % interval over seeds."""
     half_width = point.objectives[name].half_width if name in point.objectives else math.nan
-    spread = "" if math.isnan(half_width) else f" ± {_shown(half_width, name)}"
+    spread = "" if math.isnan(half_width) else f" ± {_objective_as_text(half_width, name)}"
     return shown_value(point, name) + spread
 
 
 def shown_value(point: SweptPoint, name: str) -> str:
     """The value of an objective with its unit: points with the same text are the same to a reader."""
-    return _shown(value_of(point, name), name)
+    return _objective_as_text(value_of(point, name), name)
 
 
-def _shown(value: float, name: str) -> str:
+def _objective_as_text(value: float, name: str) -> str:
     """A value of an objective as text, with its unit."""
     if name in SCORES:
         return SCORES[name].text(value)

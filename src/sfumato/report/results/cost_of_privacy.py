@@ -27,7 +27,7 @@ def cost_of_privacy(series: Sequence[Series]) -> list[str]:
     said = []
     for one in series:
         reached = one.final("accuracy").value
-        beside = [other for other in silent if _same(one, other)] if has_noise(one) else []
+        beside = [other for other in silent if _differ_in_privacy_only(one, other)] if has_noise(one) else []
         finals = [(other.final("accuracy").value, other) for other in beside]
         measured = [(value, other) for value, other in finals if not math.isnan(value)]
         if math.isnan(reached) or not measured:
@@ -59,17 +59,19 @@ def has_noise(one: Series) -> bool:
     return adds_noise(one) or sends_over_the_air(one.first.spec_dict)
 
 
-def _same(one: Series, other: Series) -> bool:
+def _differ_in_privacy_only(one: Series, other: Series) -> bool:
     """Whether two runs have specs that differ in privacy only, as far as accuracy depends on them."""
     if one.rounds_played != other.rounds_played:
         return False
-    return all(_agree(one.first.spec_dict.get(name), other.first.spec_dict.get(name)) for name in _SAME)
+    return all(
+        _sections_agree(one.first.spec_dict.get(name), other.first.spec_dict.get(name)) for name in _SAME
+    )
 
 
-def _agree(one: Any, other: Any) -> bool:
+def _sections_agree(one: Any, other: Any) -> bool:
     """Whether two sections have equal values at all keys that both have: earlier versions had fewer."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return all(_agree(one[key], other[key]) for key in one.keys() & other.keys())
+        return all(_sections_agree(one[key], other[key]) for key in one.keys() & other.keys())
     return bool(one == other)
 
 

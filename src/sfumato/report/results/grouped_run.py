@@ -155,7 +155,7 @@ class GroupedRun:
         """The rows of privacy.json about two workers, by the key of the releases that they charge."""
         found: dict[object, Guarantee] = {}
         for row in self.rows:
-            unit, observer = _device(row.unit), _device(row.observer)
+            unit, observer = _device_number(row.unit), _device_number(row.observer)
             if unit is None or observer is None:
                 continue
             if max(unit, observer) < self.releases.device_count and unit != observer:
@@ -174,7 +174,7 @@ def grouped_run(run: RunFolder) -> GroupedRun | None:
     return GroupedRun(plan, delta if 0 < delta < 1 else plan.spec.privacy.delta, run.privacy.guarantees)
 
 
-def _device(name: str) -> int | None:
+def _device_number(name: str) -> int | None:
     """The number in ``device:N``; ``None`` for another party."""
     kind, _, number = name.partition(":")
     return decimal(number) if kind == "device" else None

@@ -93,7 +93,7 @@ class Series:
 
     def final(self, column: str) -> Mean:
         """The last measured value, averaged over seeds."""
-        return mean(_last(run.metrics[column]) for run in self.runs)
+        return mean(_last_measured(run.metrics[column]) for run in self.runs)
 
     def best(self, column: str) -> Mean:
         """The largest measured value, averaged over seeds."""
@@ -101,7 +101,7 @@ class Series:
 
     def total(self, *columns: str) -> Mean:
         """The sum over all rounds (and ``columns``), averaged over seeds; NaN where nothing was measured."""
-        return mean(_sum(run.metrics[list(columns)].to_numpy(dtype=float)) for run in self.runs)
+        return mean(_sum_of_measured(run.metrics[list(columns)].to_numpy(dtype=float)) for run in self.runs)
 
 
 def mean(values: Iterable[float]) -> Mean:
@@ -164,13 +164,13 @@ def _column(run: RunFolder, column: str, *, cumulative: bool) -> pd.Series[float
     return values.cumsum() if cumulative else values
 
 
-def _last(values: pd.Series[float]) -> float:
+def _last_measured(values: pd.Series[float]) -> float:
     """The last value that was measured; NaN where none was."""
     measured = values.dropna()
     return float(measured.iloc[-1]) if len(measured) else math.nan
 
 
-def _sum(values: FloatArray) -> float:
+def _sum_of_measured(values: FloatArray) -> float:
     """The sum of the values that are not NaN; NaN where all are."""
     measured = values[~np.isnan(values)]
     return float(measured.sum()) if measured.size else math.nan

@@ -112,10 +112,11 @@ def score_sentence(series: Series) -> str:
     value = score_text(score, series)
     if score is not ACCURACY:
         return f"{after} the model's {score.name} on held-out data is {value}{seeds}."
-    return f"{after} the model is {value} accurate on held-out data{seeds}{_chance(series)}.{_best(series)}"
+    guessing, best = _guessing_sentence(series), _best_round_sentence(series)
+    return f"{after} the model is {value} accurate on held-out data{seeds}{guessing}.{best}"
 
 
-def _best(series: Series) -> str:
+def _best_round_sentence(series: Series) -> str:
     """A sentence on the best round, where it was better than the last by a point of accuracy or more."""
     curve = series.curve(ACCURACY.column)
     at = int(curve.mean.argmax())
@@ -124,7 +125,7 @@ def _best(series: Series) -> str:
     return f" It was best after round {whole(curve.rounds[at])}: {percent(float(curve.mean[at]))}."
 
 
-def _chance(series: Series) -> str:
+def _guessing_sentence(series: Series) -> str:
     """A sentence on the accuracy of guessing, where the number of classes is known."""
     data = series.first.spec_dict.get("data")
     classes = classes_of(str(data.get("source"))) if isinstance(data, Mapping) else None
@@ -149,7 +150,7 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
     at = "" if math.isnan(delta) else f" at δ = {number(delta)}"
     if all(row.epsilon == math.inf for row in guarantees):
         whys = sorted({row.why for row in guarantees if row.why})
-        reason = f" ({_clause(whys[0])})" if len(whys) == 1 else ""
+        reason = f" ({_without_full_stop(whys[0])})" if len(whys) == 1 else ""
         return [f"No {main} has a guarantee towards any observer{reason}."]
     said = []
     for kind in ("device", "record"):
@@ -239,7 +240,7 @@ def _trusting_sentences(matrix: Matrix, raw: RawDevices | None) -> list[str]:
     """Sentences on who trusts whom with raw updates; or one that every pair has a guarantee."""
     trusted = _without_guarantee(matrix, trusted=True)
     if trusted:
-        pairs = _pairs(matrix, trusted, str(raw) if raw else None)
+        pairs = _unprotected_pairs_phrase(matrix, trusted, str(raw) if raw else None)
         return [f"Trusted with raw updates, so without any guarantee: {pairs}."]
     return [] if _without_guarantee(matrix, trusted=False) else ["Every pair has a finite ε."]
 
@@ -249,7 +250,8 @@ def unprotected_finding(matrix: Matrix) -> list[str]:
     others = _without_guarantee(matrix, trusted=False)
     if not others:
         return []
-    return [f"without any guarantee: {_pairs(matrix, others)}; the reasons are below the table of ε"]
+    who = _unprotected_pairs_phrase(matrix, others)
+    return [f"without any guarantee: {who}; the reasons are below the table of ε"]
 
 
 def _without_guarantee(matrix: Matrix, *, trusted: bool) -> dict[int, list[str]]:
@@ -261,7 +263,9 @@ def _without_guarantee(matrix: Matrix, *, trusted: bool) -> dict[int, list[str]]
     return found
 
 
-def _pairs(matrix: Matrix, found: Mapping[int, Sequence[str]], count: str | None = None) -> str:
+def _unprotected_pairs_phrase(
+    matrix: Matrix, found: Mapping[int, Sequence[str]], count: str | None = None
+) -> str:
     """A phrase on who has no guarantee towards whom; of many classes only their number."""
     if len(found) > _MOST_CLASSES:
         towards = join_names(list(dict.fromkeys(whom for several in found.values() for whom in several)), 3)
@@ -282,11 +286,11 @@ def reasons_without_guarantee(matrix: Matrix) -> list[str]:
         worst = cell.guarantees[0]
         if cell.epsilon == math.inf and not worst.trusted:
             pair = f"{matrix.rows[row].title} {matrix.columns[column].towards}"
-            reasons.setdefault(_clause(worst.why or "there is no protection"), {})[pair] = None
+            reasons.setdefault(_without_full_stop(worst.why or "there is no protection"), {})[pair] = None
     return [f"No guarantee for {join_names(list(who), 3)}: {why}." for why, who in reasons.items()]
 
 
-def _clause(sentence: str) -> str:
+def _without_full_stop(sentence: str) -> str:
     """A sentence without its full stop."""
     return sentence.strip().rstrip(".")
 

@@ -19,22 +19,22 @@ def statement_page(statement: Statement) -> str:
     name, protocol = str(statement.spec["name"]), str(statement.spec["protocol"])
     subtitle = f'<p class="facts">{text.escape(statement.source)} · {text.escape(protocol)} · δ = {delta}</p>'
     sections = [
-        section("In short", [_in_short(statement, delta)]),
-        section("What is protected", [_protected(statement, delta)]),
-        section("How much each observer can learn", [_largest(statement, delta)]),
+        section("In short", [_summary_html(statement, delta)]),
+        section("What is protected", [_protection_html(statement, delta)]),
+        section("How much each observer can learn", [_largest_epsilons_html(statement, delta)]),
         section("What is assumed of observers", [bullet_list(THREATS)]),
-        section("Who is trusted", [_trust(statement)]),
+        section("Who is trusted", [_trust_html(statement)]),
         section("Who adds noise", [noise_part(statement.noise, statement.training)]),
         section("What this does not cover", [bullet_list(NOT_COVERED)]),
-        section("Versions and files", [_versions(statement)]),
-        section("Signature", [_signature()]),
+        section("Versions and files", [_versions_html(statement)]),
+        section("Signature", [_signature_html()]),
     ]
     return Template(asset("statement.html")).substitute(
         title=text.escape(name), subtitle=subtitle, style=asset("page.css"), sections="\n".join(sections)
     )
 
 
-def _in_short(statement: Statement, delta: str) -> str:
+def _summary_html(statement: Statement, delta: str) -> str:
     """HTML for the top: the ε towards cloud and public, who has none, and the findings."""
     said = []
     for row in statement.largest:
@@ -50,7 +50,7 @@ def _in_short(statement: Statement, delta: str) -> str:
     return bullet_list([text.sentence(line) for line in said])
 
 
-def _protected(statement: Statement, delta: str) -> str:
+def _protection_html(statement: Statement, delta: str) -> str:
     """HTML on what the units and the neighbouring relation are, and what ε and δ promise."""
     units = " and ".join(f"<b>{text.escape(what)}</b>" for what in statement.units.values())
     meaning = RELATIONS[statement.neighbours]
@@ -63,7 +63,7 @@ def _protected(statement: Statement, delta: str) -> str:
     )
 
 
-def _largest(statement: Statement, delta: str) -> str:
+def _largest_epsilons_html(statement: Statement, delta: str) -> str:
     """HTML of the largest ε by unit and observer, with every guarantee folded below."""
     found = sorted(statement.largest, key=lambda row: -row.worst.epsilon)
     finite = [row.largest_finite for row in found]
@@ -100,7 +100,7 @@ def _largest(statement: Statement, delta: str) -> str:
             "about edges do not count them.</p>"
         )
     every = f"<details><summary>Show every guarantee</summary>{_every_guarantee(statement, delta)}</details>"
-    return f"{beside}{table}{_sites(statement, delta)}{every}"
+    return f"{beside}{table}{_sites_html(statement, delta)}{every}"
 
 
 def _every_guarantee(statement: Statement, delta: str) -> str:
@@ -124,7 +124,7 @@ def _every_guarantee(statement: Statement, delta: str) -> str:
     )  # fmt: skip
 
 
-def _sites(statement: Statement, delta: str) -> str:
+def _sites_html(statement: Statement, delta: str) -> str:
     """A line for every site that has a name; empty where none has."""
     found = statement.sites
     if not found:
@@ -148,7 +148,7 @@ def _sites(statement: Statement, delta: str) -> str:
     )
 
 
-def _trust(statement: Statement) -> str:
+def _trust_html(statement: Statement) -> str:
     """HTML on who is trusted with raw updates, and how many pairs have no guarantee."""
     if statement.trusted is None:
         return "<p>Trusted parties are not listed: the network depends on data that are not at hand.</p>"
@@ -167,7 +167,7 @@ def _trust(statement: Statement) -> str:
     )
 
 
-def _versions(statement: Statement) -> str:
+def _versions_html(statement: Statement) -> str:
     """HTML tables of hashes and of versions of packages."""
     versions = text.html_table(("package", "version"), sorted(statement.versions.items()), caption="Versions")
     named = {"spec": "the resolved spec"}
@@ -176,7 +176,7 @@ def _versions(statement: Statement) -> str:
     return f"{said}{text.html_table(('of', 'SHA-256'), hashes, caption='Hashes')}{versions}"
 
 
-def _signature() -> str:
+def _signature_html() -> str:
     """HTML with a place for a reader to sign."""
     return (
         "<p>I have read this statement. The assumptions about observers, trust and the secrecy of noise hold "

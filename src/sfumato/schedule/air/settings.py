@@ -102,8 +102,7 @@ def air_refusals(spec: Spec) -> Refusals:
 
 
 def with_noise_up_to_multiplier(plan: NoisePlan, air: AirPlan, multiplier: float) -> NoisePlan:
-    """``plan`` with as much noise at devices as a received sum lacks to have ``multiplier``; none at the
-    least.
+    """``plan`` with as much noise at devices as a received sum lacks to reach ``multiplier``.
 
     What the channel has at its loudest (the envelope) is counted on; the rest is shared by those expected.
     """

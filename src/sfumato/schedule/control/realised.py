@@ -47,12 +47,12 @@ def settings_of_run(folder: Path) -> tuple[RoundSettings, ...]:
             f"{ways_to_continue(folder)}"
         )
     try:
-        return tuple(_settings(kept) for kept in realised["settings"])
+        return tuple(_settings_of_round(kept) for kept in realised["settings"])
     except (KeyError, TypeError, ValueError) as error:
         raise RunError(f"{path}: realised.settings: cannot be read: {error!r}") from None
 
 
-def _settings(kept: Mapping[str, Any]) -> RoundSettings:
+def _settings_of_round(kept: Mapping[str, Any]) -> RoundSettings:
     """The settings of one round as the run folder keeps them."""
     trusted, untrusted = (
         tuple(map(int, n)) if isinstance(n, list) else int(n) for n in (kept["trusted"], kept["untrusted"])

@@ -149,19 +149,21 @@ def _largest_epsilon(
     """
     neighbours = plan.spec.privacy.neighbours
     best, place = -1.0, 0
-    least = _epsilon(plan, unit, coalitions[-1], delta)
+    least = _epsilon_of_coalition(plan, unit, coalitions[-1], delta)
     for number_of, coalition in enumerate(coalitions):
         below = min(max(best, least) * (1 - _SURELY), _FINITE)
         quick = plan.releases.quick_exposures(unit, coalition)
         if below > 0 and is_surely_within(quick, below, delta=delta, neighbours=neighbours):
             continue
-        epsilon = least if coalition == coalitions[-1] else _epsilon(plan, unit, coalition, delta)
+        epsilon = (
+            least if coalition == coalitions[-1] else _epsilon_of_coalition(plan, unit, coalition, delta)
+        )
         if epsilon > best:
             best, place = epsilon, number_of
     return best, place
 
 
-def _epsilon(plan: TreePlan, unit: int, coalition: tuple[Party, ...], delta: float) -> float:
+def _epsilon_of_coalition(plan: TreePlan, unit: int, coalition: tuple[Party, ...], delta: float) -> float:
     """The epsilon of ``unit`` towards ``coalition`` at ``delta``."""
     if are_unprotected(plan.releases.quick_exposures(unit, coalition)):
         return math.inf
