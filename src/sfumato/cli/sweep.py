@@ -57,6 +57,14 @@ def sweep(
             help="Number of processes; default: one per core. Results do not depend on it.",
         ),
     ] = None,
+    on: Annotated[
+        str,
+        typer.Option(
+            metavar="local|ray|ray://ADDRESS",
+            help="Where processes run: on this machine; on the Ray cluster that runs here, else on one of "
+            "this machine; or on the cluster at ADDRESS.",
+        ),
+    ] = "local",
     device: Annotated[Device, typer.Option(help="The device that computes.")] = Device.AUTO,
     track: Track = None,
     debug: Debug = False,
@@ -74,7 +82,12 @@ def sweep(
     try:
         size = len(request.tasks) + len(request.refused)
         swept = run_request(
-            request, device=str(device), workers=workers, track=track or (), otherwise=_line_printer(size)
+            request,
+            device=str(device),
+            workers=workers,
+            on=on,
+            track=track or (),
+            otherwise=_line_printer(size),
         )
     except KeyboardInterrupt:
         again = shlex.join(["sfumato", *sys.argv[1:]])
