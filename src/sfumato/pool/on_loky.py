@@ -6,10 +6,8 @@ only the job of the worker that was killed is lost.
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import sys
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -21,7 +19,7 @@ from types import TracebackType
 from joblib.externals.loky.process_executor import BrokenProcessPool, ProcessPoolExecutor
 
 from sfumato.pool.jobs import Ending, Job
-from sfumato.pool.worker import ONE_THREAD, do, leave_terminal
+from sfumato.pool.worker import do, environment, leave_terminal
 
 _SECONDS_TO_STOP = 15.0
 # What loky says of workers that it ends or replaces; a lost job is told by `run_jobs`.
@@ -91,10 +89,7 @@ class LokyWorkers:
         return found
 
     def _new(self) -> ProcessPoolExecutor:
-        search = os.pathsep.join(path or os.getcwd() for path in sys.path)  # includes a user's own models
-        return ProcessPoolExecutor(
-            1, env=ONE_THREAD | {"PYTHONPATH": search}, initializer=leave_terminal, initargs=(self._alive,)
-        )
+        return ProcessPoolExecutor(1, env=environment(), initializer=leave_terminal, initargs=(self._alive,))
 
 
 @contextmanager

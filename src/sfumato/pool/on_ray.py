@@ -18,7 +18,7 @@ from typing import Any
 from sfumato.arguments import Argument
 from sfumato.errors import RunError, first_line
 from sfumato.pool.jobs import Ending, Job
-from sfumato.pool.worker import ONE_THREAD, do
+from sfumato.pool.worker import do, environment
 
 _SECONDS_TO_STOP = 15.0
 
@@ -74,7 +74,7 @@ class RayWorkers:
         if self._wanted is None:
             self.size = self._gpus if gpus else self._cores
         task = self._ray.remote(
-            num_cpus=1, num_gpus=gpus, max_retries=0, runtime_env={"env_vars": ONE_THREAD}
+            num_cpus=1, num_gpus=gpus, max_retries=0, runtime_env={"env_vars": environment()}
         )(_do_there)
         self._tasks[task.remote(job.work, job.arguments, self._log, Path.cwd())] = number
 

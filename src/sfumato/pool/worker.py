@@ -21,10 +21,18 @@ from typing import Any
 from sfumato.errors import SfumatoError
 from sfumato.user_code import describe_error, user_code_location
 
-# Every job has one thread, so that its results do not depend on the number of workers.
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-
+_OF_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _AT_WORK = threading.Lock()
+
+
+def environment() -> dict[str, str]:
+    """What a worker has in its environment before it begins.
+
+    One thread, so that its results do not depend on the number of workers; and the search path of this
+    process, with the modules of a user's own models.
+    """
+    search = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    return dict.fromkeys(_OF_THREADS, "1") | {"PYTHONPATH": search}
 
 
 def do(work: Callable[..., None], arguments: tuple[Any, ...], log: Path) -> str:

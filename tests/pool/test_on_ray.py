@@ -1,0 +1,105 @@
+"""Workers of a Ray cluster of this machine: the same jobs, and the same when one is killed or stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pool_jobs
+import pytest
+
+import sfumato as sf
+from sfumato.errors import RunError
+from sfumato.pool.jobs import Job, run_jobs
+from sfumato.pool.location import Location
+
+pytestmark = [pytest.mark.needs("ray"), pytest.mark.slow]
+SMALL = ["topology.edges=2", "topology.devices_per_edge=4", "training.rounds=2"]
+
+
+def test_a_cluster_that_cannot_be_reached_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the others: Ray takes a cluster that it is connected to already."""
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+
+    def begin() -> None:
+        with Location.named("ray").workers(1, tmp_path / "log"):
+            pass
+
+    with pytest.raises(RunError, match=r"^on='ray': the cluster cannot be reached: "):
+        begin()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ModuleType]:
+    import ray
+
+    ray.init(num_cpus=2, log_to_driver=False, logging_level="error", include_dashboard=False)
+    yield ray
+    ray.shutdown()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Callable[..., Job]:
+    return lambda work, *arguments: Job(work, arguments, tmp_path)
+
+
+def test_only_the_job_of_the_killed_worker_is_tried_again(
+    job: Callable[..., Job], tmp_path: Path, cluster: ModuleType
+) -> None:
+    dying, begun, done = tmp_path / "dying", tmp_path / "begun", tmp_path / "done"
+    jobs = [
+        job(pool_jobs.dies_at_first, dying, begun),
+        job(pool_jobs.waits_for, done, begun),
+        job(pool_jobs.write, done, "by the worker that comes after"),
+        job(pool_jobs.fails, "here"),
+    ]
+    with Location.named("ray").workers(2, tmp_path / "log") as workers:
+        told = {one.number: one.failure for one in run_jobs(workers, jobs) if one.finished}
+    assert [told[n] for n in range(3)] == ["", "", ""]
+    assert told[3].startswith("code that was called failed: KeyError: 'here' (")
+    assert dying.read_text() == "done"
+    assert begun.read_text() == "x"  # the other worker went on
+    assert "here on standard output" in (tmp_path / "log").read_text()
+    assert cluster.is_initialized()  # it was there before, and stays
+
+
+def test_what_is_at_work_saves_when_the_block_ends_by_an_exception(
+    job: Callable[..., Job], tmp_path: Path, cluster: ModuleType
+) -> None:
+    saved = tmp_path / "a"
+
+    def interrupted() -> None:
+        with Location.named("ray").workers(None, tmp_path / "log") as workers:
+            workers.begin(0, job(pool_jobs.saves_when_stopped, saved))
+            assert workers.size == 2
+            until = time.monotonic() + 60
+            while not (saved.exists() and saved.read_text()) and time.monotonic() < until:
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert saved.read_text() == "saved"
+
+
+def test_a_machine_that_does_not_share_the_folder_says_so(
+    job: Callable[..., Job], tmp_path: Path, cluster: ModuleType
+) -> None:
+    with Location.named("ray").workers(1, tmp_path / "elsewhere" / "log") as workers:
+        (told,) = run_jobs(workers, [job(pool_jobs.write, tmp_path / "a", "")])
+    assert f"has no folder {tmp_path / 'elsewhere'}; the cluster's machines must share it" in told.failure
+
+
+def test_a_sweep_has_the_results_that_it_has_without_ray(tmp_path: Path, cluster: ModuleType) -> None:
+    over = {"seed": [1, 2]}
+    swept = [
+        sf.sweep("quickstart", over, out=tmp_path / on, on=on, workers=2, overrides=SMALL)
+        for on in ("ray", "local")
+    ]
+    assert not swept[0].failures
+    tables = [one.table.drop(columns="wall_time_s") for one in swept]
+    assert tables[0].equals(tables[1])
