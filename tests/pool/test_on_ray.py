@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +17,7 @@ import sfumato as sf
 from sfumato.errors import RunError
 from sfumato.pool.jobs import Job, run_jobs
 from sfumato.pool.location import Location
+from sfumato.run_folder.seal import read_seal
 
 pytestmark = [pytest.mark.needs("ray"), pytest.mark.slow]
 SMALL = ["topology.edges=2", "topology.devices_per_edge=4", "training.rounds=2"]
@@ -31,6 +35,39 @@ def test_a_cluster_that_cannot_be_reached_is_one_message(
 
     with pytest.raises(RunError, match=r"^on='ray': the cluster cannot be reached: "):
         begin()
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_a_sweep_that_is_interrupted_has_saved_all_rounds(end: signal.Signals, tmp_path: Path) -> None:
+    sets = [part for change in [*SMALL, "training.rounds=50000"] for part in ("--set", change)]
+    command = ["sweep", "quickstart", "--over", "seed=1,2", "--on", "ray", "--workers", "2", *sets]
+    sweep = subprocess.Popen(
+        [sys.executable, "-m", "sfumato", *command, "--out", str(tmp_path)],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    try:
+        until = time.monotonic() + 200
+        while len(before := sealed(tmp_path)) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(1.0)  # further rounds, not saved yet
+        sweep.send_signal(end)
+        _, said = sweep.communicate(timeout=60)
+    finally:
+        sweep.kill()
+    assert sweep.returncode == 130, said
+    assert "interrupted; continue with: sfumato sweep quickstart" in said
+    after = sealed(tmp_path)
+    assert len(before) == 2
+    assert all(after[folder] > before[folder] for folder in before)
+    assert "Traceback" not in said + (tmp_path / "workers.log").read_text()
+
+
+def sealed(sweep: Path) -> dict[Path, int]:
+    """Rounds that are saved, by run; only runs with any."""
+    seals = {path.parent: read_seal(path.parent) for path in sweep.glob("points/*/*/checkpoint.pt")}
+    return {folder: seal.rounds.rounds for folder, seal in seals.items() if seal.rounds.rounds}
 
 
 @pytest.fixture(scope="module")

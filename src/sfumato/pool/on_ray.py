@@ -7,9 +7,11 @@ there. They have the same versions of Python, of Sfumato and of Ray.
 from __future__ import annotations
 
 import os
+import signal
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -45,7 +47,8 @@ class RayWorkers:
     def __enter__(self) -> RayWorkers:
         if not self._ray.is_initialized():
             try:
-                self._ray.init(self._address or None, log_to_driver=False, logging_level="warning")
+                with _own_sigterm():
+                    self._ray.init(self._address or None, log_to_driver=False, logging_level="warning")
             except (OSError, RuntimeError, ValueError) as error:
                 place = Argument("on", self._address or "ray")
                 raise RunError(f"{place}: the cluster cannot be reached: {first_line(error)}") from error
@@ -91,6 +94,17 @@ class RayWorkers:
             return Ending(f"it cannot be done on the cluster: {first_line(error.cause or error)}")
         except errors.RayError as error:
             return Ending(f"its process ended: {first_line(error)}", is_lost=True)
+
+
+@contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """SIGTERM does after the block what it did before; in it Ray sets a way of its own, which aborts."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 def _do_there(work: Callable[..., None], arguments: tuple[Any, ...], log: Path, folder: Path) -> str:
