@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
+import multiprocessing.forkserver
 from collections.abc import Iterator
-from types import SimpleNamespace
+from functools import cache, partial
 
-import fast_python
 import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["needs", "slow"]
+
+LOADED = ["sfumato.simulation.run", "sfumato.sweeps.point_result", "sfumato.report.page.sections"]
 
 # a test is not wrong because the machine is busy
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -45,12 +46,21 @@ def _without_report(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def fast_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sweeps fork their workers from a process that has loaded everything."""
-    from sfumato.sweeps import worker_pool
+    from sfumato.pool import on_loky
 
-    fast = SimpleNamespace(
-        Popen=fast_python.Popen, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired
-    )
-    monkeypatch.setattr(worker_pool, "subprocess", fast)
+    forked = partial(on_loky.ProcessPoolExecutor, context=_forking())
+    monkeypatch.setattr(on_loky, "ProcessPoolExecutor", forked)
+
+
+@cache
+def _forking() -> multiprocessing.context.BaseContext:
+    """Forks from a process with one thread that has imported torch and what a point of a sweep needs."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(LOADED)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        multiprocessing.forkserver.ensure_running()
+    return context
 
 
 @pytest.fixture

@@ -13,10 +13,11 @@ from resumed_specs import TRAINING, spec_of
 
 from sfumato.cli import main
 from sfumato.errors import RunError
+from sfumato.pool.worker import do
 from sfumato.simulation.run import run
 from sfumato.spec import dump_spec
+from sfumato.sweeps.point_jobs import account_point, train_point
 from sfumato.sweeps.point_result import write_accounting
-from sfumato.sweeps.worker import _replies
 
 SPEC = spec_of(
     watch=["cloud"],
@@ -75,17 +76,12 @@ def test_every_file_of_the_run_was_tried(finished: Path) -> None:
 @pytest.mark.parametrize("name", [*NAMES, "point.yaml", "result.json"])
 def test_a_point_of_a_sweep_fails_with_the_same_message(finished: Path, name: str, tmp_path: Path) -> None:
     folder = damaged(finished, name, tmp_path / "run")
-    task = "account" if name in ("point.yaml", "result.json") else "run"
-    job = {
-        "task": task,
-        "spec": SPEC.model_dump(mode="json", by_alias=True, exclude_none=True),
-        "folder": str(folder),
-        "device": "cpu",
-        "track": [],
-    }
-    assert list(_replies(job)) == [
-        {"failed": f"{folder / name}: is a folder; must be a file: remove the folder"}
-    ]
+    point = SPEC.model_dump(mode="json", by_alias=True, exclude_none=True), folder
+    said = f"{folder / name}: is a folder; must be a file: remove the folder"
+    if name in ("point.yaml", "result.json"):
+        assert do(account_point, point, tmp_path / "log") == said
+    else:
+        assert do(train_point, (*point, "cpu", ()), tmp_path / "log") == said
 
 
 @pytest.mark.parametrize(

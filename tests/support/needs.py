@@ -82,6 +82,7 @@ NEEDS = {
     "tensorboard": _extra("tensorboard", "tensorboard"),
     "wandb": _extra("wandb", "wandb", required=False),
     "mlflow": _extra("mlflow", "mlflow", required=False),
+    "ray": _extra("ray", "ray", required=False),
     "cuda": Need(_cuda, "a machine with a CUDA device", required=False),
 }
 

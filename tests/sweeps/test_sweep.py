@@ -1,4 +1,3 @@
-import io
 import json
 import math
 import os
@@ -8,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import fast_python
@@ -26,7 +24,6 @@ from sfumato.run_folder.damage import check_folder
 from sfumato.run_folder.lock import only_writer
 from sfumato.run_folder.reader import load_run
 from sfumato.run_folder.seal import read_seal
-from sfumato.sweeps import worker
 
 SMALL = ["topology.edges=2", "topology.devices_per_edge=4", "training.rounds=2", "training.steps_per_round=4",
          "training.edge_every=2", "training.batch_size=4"]  # fmt: skip
@@ -332,7 +329,7 @@ class TestFolder:
             time.sleep(0.05)
         before = sealed(tmp_path)
         time.sleep(1.0)  # further rounds, not saved yet
-        workers = children(parent.pid)
+        workers = loky_workers(parent.pid)
         assert len(before) == len(workers) == count
         parent.send_signal(end)
         _, said = parent.communicate(timeout=60)
@@ -346,44 +343,17 @@ class TestFolder:
         assert "Traceback" not in (tmp_path / "workers.log").read_text()
 
 
-class TestWorker:
-    @pytest.mark.parametrize("end", ["the pool has ended", "the pool stops it"])
-    def test_no_signal_interrupts_the_saving_of_a_run(self, end):
-        """It did: rounds since the last checkpoint were lost, now and then, when a pool was killed."""
-        saved = []
-
-        class Answers(io.StringIO):
-            def write(self, text):
-                if end == "the pool has ended":
-                    raise BrokenPipeError
-                signal.raise_signal(signal.SIGTERM)
-
-        def replies():
-            try:
-                yield {"round": 1}
-            finally:
-                signal.raise_signal(signal.SIGTERM)
-                saved.append("all")
-
-        before = signal.signal(signal.SIGTERM, worker._interrupt)
-        try:
-            with pytest.raises((BrokenPipeError, KeyboardInterrupt)), closing(replies()) as said:
-                worker._print_all(said, Answers())
-        finally:
-            signal.signal(signal.SIGTERM, before)
-        assert saved == ["all"]
-
-
 def sealed(sweep):
     """Rounds that are saved, by run; only runs with any."""
     seals = {path.parent: read_seal(path.parent) for path in sweep.glob("points/*/*/checkpoint.pt")}
     return {folder: seal.rounds.rounds for folder, seal in seals.items() if seal.rounds.rounds}
 
 
-def children(parent):
-    """Processes that ``parent`` started."""
+def loky_workers(parent):
+    """Workers that ``parent`` started; not the processes that watch over what they share."""
     found = [path.read_text() for path in Path(f"/proc/{parent}/task").glob("*/children")]
-    return [int(number) for numbers in found for number in numbers.split()]
+    started = [int(number) for numbers in found for number in numbers.split()]
+    return [number for number in started if b"popen_loky" in Path(f"/proc/{number}/cmdline").read_bytes()]
 
 
 def is_alive(process):
@@ -404,7 +374,8 @@ class TestFailures:
         assert list(done.index) == [("softmax", "[0]")]
         assert done["accuracy"].notna().all()
         said = table["error"]
-        assert "killed (SIGKILL: out of memory?)" in said["sweep_models:dies", "[0]"]
+        died = "its process was killed (SIGKILL: out of memory?); given up after 3 tries"
+        assert said["sweep_models:dies", "[0]"] == died
         assert "the factory failed: ZeroDivisionError" in said["sweep_models:fails", "[0]"]
         assert "no_such_module" in said["no_such_module:model", "[0]"]
         assert "trusted_edges" in said["softmax", "[7]"]
@@ -416,26 +387,17 @@ class TestFailures:
         again = small(tmp_path, {"model.kind": ["softmax"], "trust.trusted_edges": [[0], [7]]})
         assert [bool(error) for error in again.table["error"]] == [False, True]
 
-    def test_a_bug_is_an_answer_and_its_traceback_goes_to_the_log(self):
-        command = [sys.executable, "-m", "sfumato.sweeps.worker"]
-        jobs = '{"task": "account"}\n{"task": "run", "spec": {}, "folder": "", "device": "cpu"}\n'
-        done = subprocess.run(command, input=jobs, capture_output=True, text=True, check=True)
-        first, second = map(json.loads, done.stdout.splitlines())
-        assert first == {"failed": "internal error: KeyError: 'spec'"}
-        assert done.stderr.count("Traceback") == 1
-        assert "is required" in second["failed"]
-
 
 class TestAccountOnly:
     def test_needs_no_torch(self, tmp_path):
         code = (
-            "import sys, sfumato as sf; from sfumato.sweeps import worker;"
+            "import sys, sfumato as sf; from pathlib import Path; from sfumato.pool.worker import do;"
+            "from sfumato.sweeps.point_jobs import account_point;"
             "over = {'training.rounds': [1, 2]};"
             "swept = sf.sweep('quickstart', over, out=sys.argv[1], account_only=True, workers=1);"
             "spec = sf.load_spec('quickstart').model_dump(mode='json', by_alias=True, exclude_none=True);"
-            "job = {'task': 'account', 'spec': spec, 'folder': sys.argv[1] + '/one'};"
-            "list(worker.run_job(job));"
-            "print(len(swept.table), 'torch' in sys.modules)"
+            "out = Path(sys.argv[1]); said = do(account_point, (spec, out / 'one'), out / 'log');"
+            "print(len(swept.table), 'torch' in sys.modules, said)"
         )
         done = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
@@ -502,6 +464,11 @@ class TestCommand:
             (["--over", "training.rounds=0"], "--over training.rounds: got 0; must be a whole number"),
             (["--over", "seed=1", "--seeds", "0"], "--seeds"),
             (["--over", "seed=1", "--workers", "0"], "--workers"),
+            (["--over", "seed=1", "--on", "cloud"], "--on: got 'cloud'; must be local, ray or ray://ADDRESS"),
+            (
+                ["--over", "seed=1", "--on", "ray://"],
+                "--on: got 'ray://'; must be local, ray or ray://ADDRESS",
+            ),
         ],
     )
     def test_a_wrong_call_ends_with_2(self, arguments, said, here, capsys):

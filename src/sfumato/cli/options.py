@@ -41,6 +41,15 @@ Track = Annotated[
     ),
 ]
 
+On = Annotated[
+    str,
+    typer.Option(
+        metavar="local|ray|ray://ADDRESS",
+        help="Where processes run: on this machine; on the Ray cluster that runs here, else on one of this "
+        "machine; or on the cluster at ADDRESS.",
+    ),
+]
+
 
 def folder_named(text: str) -> Path:
     """The folder that ``--out DIR`` names; an empty text is refused."""

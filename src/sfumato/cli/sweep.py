@@ -7,12 +7,12 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sfumato.cli.console import console, empty_table, with_noun
-from sfumato.cli.options import Debug, Set, SpecSource, Track, folder_named
+from sfumato.cli.options import Debug, On, Set, SpecSource, Track, folder_named
 from sfumato.cli.run import Device
 from sfumato.cli.spec_argument import locating_errors
 from sfumato.rounding import number, upper_bound
@@ -57,6 +57,7 @@ def sweep(
             help="Number of processes; default: one per core. Results do not depend on it.",
         ),
     ] = None,
+    on: On = "local",
     device: Annotated[Device, typer.Option(help="The device that computes.")] = Device.AUTO,
     track: Track = None,
     debug: Debug = False,
@@ -71,11 +72,10 @@ def sweep(
         request = SweepRequest.of(
             spec, axes, seeds=seeds, out=out, account_only=account_only, overrides=changes or ()
         )
+    told = _line_printer(len(request.tasks) + len(request.refused))
     try:
-        size = len(request.tasks) + len(request.refused)
-        swept = run_request(
-            request, device=str(device), workers=workers, track=track or (), otherwise=_line_printer(size)
-        )
+        options: dict[str, Any] = {"device": str(device), "workers": workers, "on": on, "track": track or ()}
+        swept = run_request(request, **options, otherwise=told)
     except KeyboardInterrupt:
         again = shlex.join(["sfumato", *sys.argv[1:]])
         print(f"\nsfumato: interrupted; continue with: {again}", file=sys.stderr)

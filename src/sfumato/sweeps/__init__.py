@@ -4,10 +4,10 @@
     request.py        a sweep with every point read and checked
     runner.py         runs all points and collects the results
     sweep_progress.py the progress of every point, and its bars
-    worker_pool.py    worker processes that work through jobs
-    worker.py         the worker process: one job after another
+    point_jobs.py     what a worker process does of one point and seed
     point_result.py   ε and metrics of one point and seed, in its folder
     results.py        the table and the report of a sweep
 
-May be imported by ``sfumato.cli`` and ``sfumato``; imports ``sfumato.simulation`` and what lies below it.
+May be imported by ``sfumato.cli`` and ``sfumato``; imports ``sfumato.simulation`` and what lies below it:
+processes come from ``sfumato.pool``.
 """

@@ -7,9 +7,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
+from sfumato.pool.jobs import Job, Workers, run_jobs
+from sfumato.pool.location import Location
 from sfumato.report.page.html import share_script
 from sfumato.run_folder.contents import require_files
 from sfumato.run_folder.lock import only_writer
@@ -17,11 +20,11 @@ from sfumato.run_folder.manifest import MANIFEST_FILE, Manifest, write_manifest
 from sfumato.run_folder.reader import REPORT_FILE
 from sfumato.simulation.tracking import requested_trackers
 from sfumato.sweeps.grid import Axis, Over
+from sfumato.sweeps.point_jobs import account_point, train_point
 from sfumato.sweeps.point_result import is_trained, result_of
 from sfumato.sweeps.request import Failure, SpecLike, SweepRequest, Task
 from sfumato.sweeps.results import SWEEP_FILE, TABLE_FILE, Sweep, collect, write_request
 from sfumato.sweeps.sweep_progress import PointProgress, sweep_progress
-from sfumato.sweeps.worker_pool import Job, WorkerPool
 
 LOG_FILE = "workers.log"
 _MOST_WORKERS = 1_000
@@ -36,6 +39,7 @@ def sweep(
     account_only: bool = False,
     device: str = "auto",
     workers: int | None = None,
+    on: str = "local",
     overrides: Iterable[str] = (),
     track: str | Sequence[str] = (),
     progress: bool = True,
@@ -50,7 +54,10 @@ def sweep(
         out: the folder; default ``runs/NAME-sweep``.
         account_only: whether only ε is computed, without training.
         device: auto, cpu or cuda.
-        workers: number of processes; default one per core, or one on a GPU. Results do not depend on it.
+        workers: number of processes; default one per core, or one on a GPU (on Ray: of all its machines, and
+            one per GPU). Results do not depend on it.
+        on: where they are: ``local``, on this machine; ``ray``, on the Ray cluster that runs here, else on
+            one of this machine alone; ``ray://HOST:PORT``, on a cluster whose machines share their files.
         overrides: ``key=value`` for all points, as in `load_spec`.
         track: ``wandb`` or ``mlflow``, or both, as in `sfumato.run`: every point and seed is a run there.
         progress: whether bars are drawn, on a terminal and in a notebook.
@@ -58,13 +65,14 @@ def sweep(
     Raises:
         SpecError: the call is wrong, or no point of the grid has a valid spec. Later errors are in the
             sweep's ``failures``.
-        MissingExtraError: a tracker is not installed.
+        MissingExtraError: a tracker or Ray is not installed.
+        RunError: the Ray cluster cannot be reached.
     """
     axes = [Axis.of(keys, values) for keys, values in over.items()]
     request = SweepRequest.of(
         spec, axes, seeds=seeds, out=out, account_only=account_only, overrides=overrides
     )
-    return run_request(request, device=device, workers=workers, track=track, progress=progress)
+    return run_request(request, device=device, workers=workers, on=on, track=track, progress=progress)
 
 
 def run_request(
@@ -72,6 +80,7 @@ def run_request(
     *,
     device: str = "auto",
     workers: int | None = None,
+    on: str = "local",
     track: str | Sequence[str] = (),
     progress: bool = True,
     otherwise: Callable[[PointProgress], None] = lambda progress: None,
@@ -84,7 +93,7 @@ def run_request(
     size = len(request.tasks) + len(request.refused)
     with (
         sweep_progress(size, wanted=progress, otherwise=otherwise) as show,
-        closing(run_points(request, device=device, workers=workers, track=track)) as running,
+        closing(run_points(request, device=device, workers=workers, on=on, track=track)) as running,
     ):
         for step in running:
             show(step)
@@ -97,27 +106,29 @@ def run_points(
     *,
     device: str = "auto",
     workers: int | None = None,
+    on: str = "local",
     track: str | Sequence[str] = (),
 ) -> Generator[PointProgress, None, None]:
     """Run the remaining points of ``request``: first ε of every point, so that errors are found early.
 
     Raises:
         SpecError: another process is writing into the sweep's folder, there are too many workers, or no such
-            tracker.
-        MissingExtraError: a tracker is not installed.
+            tracker or place.
+        MissingExtraError: a tracker or Ray is not installed.
+        RunError: the Ray cluster cannot be reached.
         DataError: the data of points that are done have changed since.
     """
     if workers is not None and not 1 <= workers <= _MOST_WORKERS:
         raise SpecError(Argument("workers"), workers, f"must be from 1 to {_MOST_WORKERS:,}")
-    trackers = requested_trackers(track)
+    location, trackers = Location.named(on), requested_trackers(track)
     if trackers and request.account_only:
         raise SpecError(Argument("track"), trackers[0], "goes with training: an account has no rounds")
     with only_writer(request.folder, argument=Argument("out")):
-        yield from _run_points(request, device, workers, trackers)
+        yield from _run_points(request, device, location, workers, trackers)
 
 
 def _run_points(
-    request: SweepRequest, device: str, workers: int | None, track: tuple[str, ...]
+    request: SweepRequest, device: str, location: Location, workers: int | None, track: tuple[str, ...]
 ) -> Generator[PointProgress, None, None]:
     require_files(request.folder, (SWEEP_FILE, TABLE_FILE, REPORT_FILE, LOG_FILE, MANIFEST_FILE))
     files = {SWEEP_FILE: write_request(request)}
@@ -125,9 +136,10 @@ def _run_points(
     write_manifest(request.folder, Manifest(files=files))
     for failure in request.refused:
         yield PointProgress(failure.point, None, finished=True, failure=failure.message)
-    chosen = "cpu" if request.account_only else _device(device)
-    size = workers or (1 if chosen.startswith("cuda") else _cores())
-    with WorkerPool(size, request.folder / LOG_FILE) as pool:
+    if location.is_here:
+        device = "cpu" if request.account_only else _device(device)
+        workers = workers or (1 if device.startswith("cuda") else _cores())
+    with location.workers(workers, request.folder / LOG_FILE) as pool:
         sound = set()
         for progress in _account_points(request, pool):
             if not progress.failure:
@@ -135,38 +147,44 @@ def _run_points(
             yield replace(progress, finished=request.account_only or bool(progress.failure))
         if request.account_only:
             return
-        left = []
+        left, jobs = [], []
         for task in request.tasks:
             if is_trained(task.folder, task.spec):
                 yield _progress(task, finished=True)
             elif (task.point.name, task.seed) in sound:
                 left.append(task)
-        yield from _run_tasks(pool, left, "run", chosen, track)
+                jobs.append(
+                    Job(train_point, (_written(task), task.folder, device, track), task.folder, device)
+                )
+        yield from _run_tasks(pool, left, jobs)
 
 
-def _account_points(request: SweepRequest, pool: WorkerPool) -> Iterator[PointProgress]:
+def _account_points(request: SweepRequest, pool: Workers) -> Iterator[PointProgress]:
     left = []
     for task in request.tasks:
         if result_of(task.folder) is not None:
             yield _progress(task, finished=True)
         else:
             left.append(task)
-    yield from _run_tasks(pool, left, "account", "cpu")
+    yield from _run_tasks(
+        pool, left, [Job(account_point, (_written(task), task.folder), task.folder) for task in left]
+    )
 
 
-def _run_tasks(
-    pool: WorkerPool, tasks: Sequence[Task], what: str, device: str, track: tuple[str, ...] = ()
-) -> Iterator[PointProgress]:
-    jobs = []
-    for number, task in enumerate(tasks):
-        written = task.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-        jobs.append(Job(number, what, written, task.folder, device, track))
-    for job, said in pool.run_jobs(jobs):
-        task = tasks[job.number]
-        if "round" in said:
-            yield replace(_progress(task, finished=False), round=said["round"], rounds=said["rounds"])
-        else:
-            yield replace(_progress(task, finished=True), failure=said.get("failed", ""))
+def _run_tasks(pool: Workers, tasks: Sequence[Task], jobs: Sequence[Job]) -> Iterator[PointProgress]:
+    for told in run_jobs(pool, jobs):
+        task = tasks[told.number]
+        progress = replace(_progress(task, finished=told.finished), failure=told.failure)
+        yield (
+            progress
+            if told.finished
+            else replace(progress, round=told.rounds, rounds=task.spec.training.rounds)
+        )
+
+
+def _written(task: Task) -> dict[str, Any]:
+    """The spec of ``task`` as `load_spec` reads it."""
+    return task.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def failures_of(progress: Iterable[PointProgress]) -> tuple[Failure, ...]:

@@ -1,0 +1,106 @@
+"""What a worker process does, on this machine or on another: one job after another.
+
+A job ends with a message, not with an exception, which another process may be unable to read. SIGTERM
+interrupts a job like Ctrl-C: a run saves its checkpoint first.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from sfumato.errors import SfumatoError
+from sfumato.user_code import describe_error, user_code_location
+
+_OF_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_AT_WORK = threading.Lock()
+
+
+def environment() -> dict[str, str]:
+    """What a worker has in its environment before it begins.
+
+    One thread, so that its results do not depend on the number of workers; and the search path of this
+    process, with the modules of a user's own models.
+    """
+    search = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    return dict.fromkeys(_OF_THREADS, "1") | {"PYTHONPATH": search}
+
+
+def do(work: Callable[..., None], arguments: tuple[Any, ...], log: Path) -> str:
+    """Do a job; its output and tracebacks go to the end of ``log``.
+
+    Returns:
+        Why it failed; empty if it is done.
+
+    Raises:
+        KeyboardInterrupt: it was stopped; a run has saved its checkpoint.
+    """
+    with _AT_WORK, _stopped_by_sigterm(), _output_to(log):
+        try:
+            work(*arguments)
+        except SfumatoError as error:
+            return str(error)
+        except (Exception, SystemExit) as error:  # a user's model may try to end the program
+            traceback.print_exc()
+            blame = "code that was called failed" if user_code_location(error) else "internal error"
+            return f"{blame}: {describe_error(error)}"
+    return ""
+
+
+def leave_terminal(parent: Connection) -> None:
+    """Prepare a process that ``parent`` starts on this machine: it ends with its parent, not by Ctrl-C.
+
+    Args:
+        parent: a pipe whose other end the parent alone has, and into which it writes nothing.
+    """
+    os.setsid()  # a terminal sends Ctrl-C and its own end to the parent only
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: Connection) -> None:
+    parent.poll(None)  # until the other end is closed, by the parent or because there is none any more
+    os.kill(os.getpid(), signal.SIGTERM)  # ends a process that has no job
+    with _AT_WORK:
+        os._exit(130)
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt the saving of the checkpoint
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _output_to(log: Path) -> Iterator[None]:
+    """The output of this process goes to ``log``, also that of libraries that are not in Python."""
+    kept = [(number, os.dup(number)) for number in (1, 2)]
+    sys.stdout.flush()
+    with log.open("ab") as file:
+        for number, _ in kept:
+            os.dup2(file.fileno(), number)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, copy in kept:
+            os.dup2(copy, number)
+            os.close(copy)

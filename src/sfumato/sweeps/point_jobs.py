@@ -1,0 +1,26 @@
+"""The two jobs of a point and seed, which workers do: to account for it, and to train it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sfumato.spec import load_spec
+
+
+def account_point(spec: Mapping[str, Any], folder: Path) -> None:
+    """Write ε of the point to its ``folder``; imports no torch."""
+    from sfumato.sweeps.point_result import write_accounting
+
+    write_accounting(load_spec(spec), folder)
+
+
+def train_point(spec: Mapping[str, Any], folder: Path, device: str, track: tuple[str, ...]) -> None:
+    """Train the point in its ``folder``, from its checkpoint if there is one, and add its metrics."""
+    from sfumato.simulation.run import run_rounds
+    from sfumato.sweeps.point_result import add_metrics
+
+    for _ in run_rounds(load_spec(spec), out=folder, resume=True, device=device, track=track):
+        pass
+    add_metrics(folder)
