@@ -445,3 +445,22 @@ def test_hidden_draws_load_no_more_than_transforms():
         "assert not {'dp_accounting', 'scipy.stats', 'scipy.signal', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-9])
+@pytest.mark.parametrize(
+    "terms",
+    [
+        [GaussianTerm(1.0, 30, Sampling.poisson(0.05))],
+        [GaussianTerm(8.0, 3, Sampling.poisson(0.9)), GaussianTerm(2.0, 5)],
+        [GaussianTerm(0.7, 4, Sampling.without_replacement(20, 5, (2.0, 1.0)))],
+        [GaussianTerm(3.0, 9, Sampling.poisson(0.3)), GaussianTerm(4.0, 7, Sampling.revealed(0.4))],
+    ],
+)
+def test_what_is_not_searched_for_would_not_be_smaller(terms, delta):
+    """Every bound in both directions, each searched for, gives the same bits."""
+    curve = compose(terms, neighbours="zero-out")
+    loss, revealed = curve._bounds
+    directions = [direction.epsilon(delta) for direction in loss._directions]
+    found = [(max(directions), "pld"), (revealed.epsilon(delta), "gdp")]
+    assert curve.smallest(delta) == min(found, key=lambda pair: pair[0])

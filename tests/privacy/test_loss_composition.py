@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from sfumato.privacy.losses import gaussian
+from sfumato.privacy.losses import composition, gaussian
 from sfumato.privacy.losses.composition import GridLosses, LossComposition
 from sfumato.privacy.losses.one_release import losses_of_public_scales
 from sfumato.privacy.sampling import Sampling
@@ -115,3 +115,23 @@ def test_what_the_transform_may_lose_is_charged(monkeypatch):
     for epsilon in (150.0, 250.0, 300.0):
         exact = exact_delta(losses, chances, epsilon)
         assert LossComposition([part], INTERVAL).delta(epsilon) >= exact * (1 - 1e-13)
+
+
+def test_epsilon_is_the_same_however_many_points_are_looked_at_in_one_go(monkeypatch):
+    one, other = losses_of_public_scales(0.5, Sampling.poisson(0.1, scales=((1.0, 1.0),)), 1e-3)
+    found = []
+    for points in (1, 7, 1 << 13, 1 << 20):
+        monkeypatch.setattr(composition, "_POINTS_AT_ONCE", points)
+        both = [LossComposition([(part, 40)], 1e-3) for part in (one, other)]
+        found.append([direction.epsilon(delta) for direction in both for delta in DELTAS])
+    assert found[1:] == found[:1] * 3
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+def test_whether_delta_is_within_a_bound(delta):
+    one, _ = losses_of_public_scales(0.5, Sampling.poisson(0.1, scales=((1.0, 1.0),)), 1e-3)
+    composed = LossComposition([(one, 40)], 1e-3)
+    for epsilon in (0.0, 0.5, 1.0, 2.0, 4.0, 8.0):
+        assert composed.is_within(epsilon, delta) == (composed.delta(epsilon) <= delta)
+    assert composed.is_within(math.inf, delta)
+    assert not LossComposition([(GridLosses(0, np.array([0.5]), 0.5), 1)], 1e-3).is_within(1.0, delta / 2)

@@ -22,5 +22,6 @@ Mechanisms, engines, protocols and attacks may import this package.
     norms               norms of stacked vectors, and scaling them to a bound
     server_optimizer    what a server does with the averaged update
     losses              losses of an example, by name
+    stacked_outputs     what several models predict for the same examples
     evaluation          accuracy, loss and further metrics on a test set
 """

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from sfumato.learning.losses import CROSS_ENTROPY, Loss
-from sfumato.learning.parameters import ParameterLayout
+from sfumato.learning.stacked_outputs import outputs_by_stack
 
+PART = 1000
+"""Examples of a part of a test set. What is added up within a part, and the order of parts, never changes."""
+
+_Found = TypeVar("_Found")
 _MOST_EXPONENT = 700.0  # exp of more is no finite number
 
 
@@ -81,8 +85,30 @@ class Scored:
     targets: Tensor
 
 
+def over_parts(count: int, work: Callable[[slice], _Found], *, threads: int = 1) -> list[_Found]:
+    """What ``work`` gives for each part of so many examples, in order.
+
+    Args:
+        count: number of examples.
+        work: is given a part; several threads may call it.
+        threads: to share the parts among; the parts do not depend on it.
+    """
+    parts = [slice(first, min(first + PART, count)) for first in range(0, count, PART)]
+    workers = min(threads, len(parts))
+    if workers <= 1:
+        return [work(part) for part in parts]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(work, parts))
+
+
 def apply_model(
-    model: nn.Module, flat: Tensor, features: Tensor, targets: Tensor, scoring: Scoring, *, batch_size: int
+    model: nn.Module,
+    flat: Tensor,
+    features: Tensor,
+    targets: Tensor,
+    scoring: Scoring,
+    *,
+    batch_size: int = PART,
 ) -> Scored:
     """Let a model with the parameters ``flat`` predict some examples.
 
@@ -94,14 +120,13 @@ def apply_model(
         scoring: how outputs are scored.
         batch_size: examples at a time.
     """
-    parameters = ParameterLayout.of(model).unflatten(flat)
     right = torch.zeros((), dtype=torch.float64)
     loss = 0.0
     kept = []
     keeps = any(name in _OF_OUTPUTS for name in scoring.measures)
     with torch.no_grad():
         for x, y in zip(torch.split(features, batch_size), torch.split(targets, batch_size), strict=True):
-            outputs = functional_call(model, parameters, (x,))
+            outputs = next(outputs_by_stack(model, flat[None], x))[1][:, 0]
             right += scoring.right(outputs, y).double().sum().cpu()
             loss += float(scoring.loss.of_examples(outputs, y).sum())
             if keeps:
@@ -134,7 +159,7 @@ def evaluate(
     targets: Tensor,
     scoring: Scoring | None = None,
     *,
-    batch_size: int = 1000,
+    batch_size: int = PART,
 ) -> Score:
     """Score a model with the parameters ``flat`` on a test set; see `apply_model`."""
     how = Scoring() if scoring is None else scoring

@@ -100,8 +100,12 @@ class PrivacyCurve:
         """`epsilon`, and the method that gave it."""
         if not 0 < delta < 1:
             raise ValueError(f"delta: got {delta}; must be in (0, 1)")
-        found = [(bound.epsilon(delta), bound.method) for bound in self._bounds]
-        return min(found, key=lambda pair: pair[0])  # the first of equals
+        found: tuple[float, Method] = math.inf, self._bounds[0].method
+        for number, bound in enumerate(self._bounds):
+            # no search where a smaller ε is known: a bound with more δ there has a larger one
+            if number == 0 or bound.delta(found[0]) <= delta:
+                found = min(found, (bound.epsilon(delta), bound.method), key=lambda pair: pair[0])
+        return found  # the first of equals
 
 
 def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours, coarser: float = 1.0) -> PrivacyCurve:

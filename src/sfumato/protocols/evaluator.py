@@ -1,19 +1,16 @@
-"""The test set, and how models are scored on it: its parts, or the models, side by side on worker threads."""
+"""The test set, and how models are scored on it: in fixed parts, side by side on worker threads."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor, nn
 
 from sfumato.data.partition import Partition
-from sfumato.learning.evaluation import Score, Scored, Scoring, apply_model, score_of
+from sfumato.learning.evaluation import Score, Scored, Scoring, apply_model, over_parts, score_of
 from sfumato.network.groups import MembershipClasses
 from sfumato.protocols.personalised_evaluation import (
     FloatArray,
@@ -22,8 +19,6 @@ from sfumato.protocols.personalised_evaluation import (
     label_shares,
     mean_scores,
 )
-
-_BATCH = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,31 +47,18 @@ class Evaluator:
 
     def score(self, model: Tensor) -> Score:
         """Score one model ``[P]`` on the test set."""
-        count = len(self.targets)
-        parts = min(self.threads, -(-count // _BATCH))
-        ends = [count * part // parts for part in range(parts + 1)]
 
-        def score(part: int) -> Scored:
-            some = slice(ends[part], ends[part + 1])
-            # a copy each: scoring swaps the module's parameters, which threads cannot share
-            own = deepcopy(self.model).to(self.features.device)
-            features, targets = self.features[some], self.targets[some]
-            return apply_model(own, model, features, targets, self.scoring, batch_size=_BATCH)
+        def scored(part: slice) -> Scored:
+            return apply_model(self.model, model, self.features[part], self.targets[part], self.scoring)
 
-        if parts == 1:
-            scores = [score(0)]
-        else:
-            with ThreadPoolExecutor(parts) as pool:
-                scores = list(pool.map(score, range(parts)))
-        return score_of(scores, self.scoring)
+        return score_of(over_parts(len(self.targets), scored, threads=self.threads), self.scoring)
 
     def score_personalised(self, models: Tensor, membership: MembershipClasses) -> PersonalScores:
         """Score the models of all membership classes ``[classes, P]``: globally, and on each worker's own."""
         if self.scoring.task != "classification":
             return mean_scores([self.score(one) for one in models], membership)
-        module = deepcopy(self.model).to(torch.device(self.features.device))
         found = evaluate_personalised(
-            module, models, membership, self._shares, self.features, self.targets, threads=self.threads
+            self.model, models, membership, self._shares, self.features, self.targets, threads=self.threads
         )
         if not self.scoring.measures:
             return found

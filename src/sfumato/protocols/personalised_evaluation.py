@@ -6,20 +6,18 @@ All of it looks at devices' data (their label shares): simulator-only columns, n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from sfumato.data.partition import Partition
-from sfumato.learning.evaluation import Score
-from sfumato.learning.parameters import ParameterLayout
+from sfumato.learning.evaluation import Score, over_parts
+from sfumato.learning.stacked_outputs import outputs_by_stack
 from sfumato.network.groups import MembershipClasses
 
 FloatArray = npt.NDArray[np.float64]
@@ -95,7 +93,6 @@ def scores_by_label(
     labels: Tensor,
     *,
     classes: int,
-    batch_size: int = 1000,
     threads: int = 1,
 ) -> tuple[FloatArray, FloatArray]:
     """Accuracy and mean cross-entropy of every model on the test examples of each label.
@@ -106,37 +103,26 @@ def scores_by_label(
         features: float32 ``[T, ...]``, the test set.
         labels: int64 ``[T]``.
         classes: number of labels.
-        batch_size: examples at a time.
-        threads: to share the models among; the result does not depend on it.
+        threads: to share parts of the test set among; the result does not depend on it.
 
     Returns:
         Two arrays ``[C, classes]``; NaN for labels without test examples.
     """
-    layout = ParameterLayout.of(model)
-    right = torch.zeros(len(models), classes, dtype=torch.float64, device=features.device)
-    loss = torch.zeros_like(right)
 
-    def score(numbers: range, own: nn.Module) -> None:
+    def sums(part: slice) -> Tensor:
+        """Right predictions and losses, ``[2, classes, C]``."""
+        x, y = features[part], labels[part]
+        found = torch.zeros(2, classes, len(models), dtype=torch.float64, device=x.device)
         with torch.no_grad():  # every thread has a switch of its own
-            for number in numbers:
-                # a copy each: what a module keeps beside its parameters must not reach the next model
-                module, parameters = deepcopy(own), layout.unflatten(models[number])
-                for x, y in zip(
-                    torch.split(features, batch_size), torch.split(labels, batch_size), strict=True
-                ):
-                    logits = functional_call(module, parameters, (x,))
-                    right[number].index_add_(0, y, (logits.argmax(dim=1) == y).double())
-                    loss[number].index_add_(0, y, cross_entropy(logits, y, reduction="none").double())
+            for some, outputs in outputs_by_stack(model, models, x):
+                every = y.repeat_interleave(outputs.shape[1])
+                loss = cross_entropy(outputs.flatten(0, 1), every, reduction="none").view(len(y), -1)
+                right = outputs.argmax(dim=2) == y.unsqueeze(1)
+                for total, values in zip(found, (right, loss), strict=True):
+                    total[:, some].index_add_(0, y, values.double())
+        return found
 
-    parts = max(1, min(threads, len(models)))
-    if parts == 1:
-        score(range(len(models)), model)
-    else:
-        with ThreadPoolExecutor(parts) as pool:
-            # a copy each: scoring swaps the module's parameters, which threads cannot share
-            jobs = [pool.submit(score, range(k, len(models), parts), deepcopy(model)) for k in range(parts)]
-        for job in jobs:
-            job.result()
+    right, loss = reduce(torch.add, over_parts(len(labels), sums, threads=threads)).mT
     counts = torch.bincount(labels, minlength=classes).double()
     return (right / counts).cpu().numpy(), (loss / counts).cpu().numpy()
 
@@ -160,7 +146,7 @@ def evaluate_personalised(
         shares: label shares of every worker, as `label_shares` gives them.
         features: float32 ``[T, ...]``, the test set, on the models' device.
         labels: int64 ``[T]``.
-        threads: to share the models among; the result does not depend on it.
+        threads: to share parts of the test set among; the result does not depend on it.
     """
     classes = shares.shape[1]
     accuracy, loss = scores_by_label(model, models, features, labels, classes=classes, threads=threads)

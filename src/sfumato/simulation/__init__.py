@@ -4,6 +4,7 @@
     training_inputs.py  data, partition and initial model
     input_hashes.py     SHA-256 of the inputs, to detect changes
     training_loop.py    the state of a run in memory, from one round to the next
+    watched_epsilons.py ε of the watched pairs over the rounds
     checkpoint.py       the checkpoint from which a run can be continued
     resume.py           checks of a folder before a run is continued
     folder_writer.py    writes the run folder in an order that survives a kill

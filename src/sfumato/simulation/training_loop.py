@@ -11,14 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sfumato.accounting import PrivacyReport, epsilon_after, epsilon_of_spent, pair_guarantee
+from sfumato.accounting import PrivacyReport
 from sfumato.engine.base import EngineSettings
 from sfumato.engine.chunks import intra_op_threads
 from sfumato.engine.registry import engine_of
 from sfumato.errors import RunError
 from sfumato.learning.evaluation import Scoring
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.privacy.guarantee import Guarantee
 from sfumato.protocols.base import FederatedProtocol, State
 from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.message_hooks import ListenerGroup
@@ -27,10 +26,9 @@ from sfumato.protocols.view_recorder import Recorder, recorder_of
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX, METRIC_COLUMNS
 from sfumato.run_folder.rounds_log import LoggedRound
 from sfumato.schedule.base import Plan
-from sfumato.schedule.rows.observers import parse_coalition, parse_protected
-from sfumato.schedule.rows.watch import MonitoredPair, rounds_to_account, watched_pairs
 from sfumato.simulation.checkpoint import TrainingPosition
 from sfumato.simulation.training_inputs import TrainingInputs, checked_loss
+from sfumato.simulation.watched_epsilons import WatchedEpsilons
 
 
 @dataclass(frozen=True)
@@ -43,8 +41,7 @@ class Session:
     model: nn.Module
     start: Tensor
     examination: Evaluator
-    watched: tuple[MonitoredPair, ...]
-    accounted: frozenset[int]
+    epsilons: WatchedEpsilons
     recorders: tuple[Recorder, ...]
     hashes: Mapping[str, str]
 
@@ -88,8 +85,7 @@ class Session:
             model=model,
             start=start.to(speed.device),
             examination=examination,
-            watched=() if privacy is None else _watched(plan, privacy),
-            accounted=rounds_to_account(plan),
+            epsilons=WatchedEpsilons.of(plan, privacy),
             recorders=recorders,
             hashes=made.hashes,
         )
@@ -112,8 +108,8 @@ class Session:
                 kept |= dict.fromkeys(self._scores, float("nan"))
             elif done == state.round and np.isnan(row["loss"]):
                 kept |= self._score(state)
-            columns = self._epsilon_columns()
-            if done in self.accounted or last:
+            columns = self.epsilons.unknown()
+            if done in self.epsilons.accounted or last:
                 stated = {name: row.get(name, float("nan")) for name in columns}
                 missing = any(map(np.isnan, stated.values()))
                 columns = self._epsilons(state, done) if missing else stated
@@ -130,11 +126,11 @@ class Session:
         participations = position.participations.clone()
         participations[torch.from_numpy(facts.participants)] += 1
         row = dict.fromkeys((*METRIC_COLUMNS, *self._scores), float("nan"))
-        row |= self._epsilon_columns()
+        row |= self.epsilons.unknown()
         last = state.round == self.rounds(state)
         if self._is_evaluated(state.round, last=last):
             row |= self._score(state)
-        if state.round in self.accounted or last:
+        if state.round in self.epsilons.accounted or last:
             row |= self._epsilons(state, state.round)
         row |= facts.extra
         counts_radio = self.plan.spec.counts_radio
@@ -166,33 +162,6 @@ class Session:
         with intra_op_threads(1):
             return self.protocol.scores(state, self.examination)
 
-    def _epsilon_columns(self) -> dict[str, float]:
-        return {f"{EPSILON_PREFIX}{watched.observer}": float("nan") for watched in self.watched}
-
     def _epsilons(self, state: State, done: int) -> dict[str, float]:
         """After ``done`` rounds, of which ``state`` has seen at least as many."""
-        return {
-            f"{EPSILON_PREFIX}{watched.observer}": self._epsilon(watched, state, done)
-            for watched in self.watched
-        }
-
-    def _epsilon(self, watched: MonitoredPair, state: State, done: int) -> float:
-        _, device = parse_protected(watched.unit, self.plan.parties)
-        coalition = parse_coalition(watched.observer, self.plan.parties)
-        spent = self.protocol.spent(state)
-        if spent is None:
-            return epsilon_after(self.plan, device, coalition, done)
-        if done < state.round:  # what was spent by then is not kept
-            return float("nan")
-        return epsilon_of_spent(self.plan, spent, device, coalition)
-
-
-def _watched(plan: Plan, privacy: PrivacyReport) -> tuple[MonitoredPair, ...]:
-    """The pairs to follow; what ``privacy`` says of them already is not computed again."""
-    known = {(row.unit, row.observer): row for row in privacy.guarantees}
-
-    def pair(unit: str, observer: str) -> Guarantee:
-        found = known.get((unit, observer))
-        return found or pair_guarantee(plan, unit, observer, delta=privacy.delta)
-
-    return watched_pairs(plan, pair)
+        return self.epsilons.after(done, played=state.round, spent=self.protocol.spent(state))

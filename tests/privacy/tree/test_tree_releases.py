@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -632,3 +633,19 @@ def test_the_snippet_of_the_documentation_recomputes_a_row(edge_number, tmp_path
     printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     unit = f"device:{5 * edge_number}"
     assert float(printed) == pytest.approx(row(plan.spec, unit, "cloud").epsilon, rel=1e-8)
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_fewer_rounds_are_those_of_a_declaration_of_so_many(data):
+    """`after` takes a round's releases from the whole; a declaration of its own finds the same."""
+    ledger = data.draw(ledgers())
+    ledger = replace(ledger, searched_under=data.draw(st.sampled_from([None, "zero-out", "replace"])))
+    rounds = data.draw(st.integers(1, 9))
+    unit, observer = 0, data.draw(st.sampled_from([PUBLIC, CLOUD]))
+    fewer, own = ledger.after(rounds), replace(ledger, rounds=rounds)
+    assert fewer.exposures(unit, [observer]) == own.exposures(unit, [observer])
+    assert fewer.record_releases(unit, [observer]) == own.record_releases(unit, [observer])
+    shared = [ledger.exposures(unit, [observer]), fewer.exposures(unit, [observer])]
+    alike = [[one.draws is other.draws for one in found for other in found] for found in shared]
+    assert alike[0] == alike[1]  # bounds that charge the same are still told

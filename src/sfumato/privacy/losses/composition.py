@@ -93,6 +93,7 @@ _EXACT = 64  # points of a grid on either side of 0 that are stretches of their 
 _LOG_OUTSIDE = -46.0  # logarithm of the probability of what is left out on either side of the window
 _LARGE = 700.0  # e to this power is a float
 _UNIT = float(np.finfo(np.float64).eps)
+_POINTS_AT_ONCE = 1 << 13  # of a composition, from the largest loss on, as far as they are needed
 
 _Parts: TypeAlias = Sequence[tuple[GridLosses, int]]
 
@@ -109,17 +110,28 @@ class _Tilted:
 
     Attributes:
         losses: points of the grid, ascending.
-        masses: probabilities p at these points.
+        tilted: masses q at these points.
         scale: ln M − θε for ε = 0: logarithm of the most that a mass 1 of q can stand for.
         tilt: θ.
         missing: mass of q that rounding and the window may have taken.
     """
 
     losses: Array
-    masses: Array
+    tilted: Array
     scale: float
     tilt: float
     missing: float
+
+    def masses(self, some: slice) -> Array:
+        """Probabilities p at some of the points."""
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.tilted[some]) + self.scale - self.tilt * self.losses[some]
+        return np.asarray(np.exp(np.minimum(logs, 0.0)))
+
+    def delta(self, epsilon: float) -> float:
+        """δ at ``epsilon`` of what is not missing: Σ_(l > ε) p (1 − e^(ε − l))."""
+        above = slice(int(np.searchsorted(self.losses, epsilon, side="right")), None)
+        return float(self.masses(above) @ -np.expm1(epsilon - self.losses[above]))
 
     def charged(self, epsilon: float) -> float:
         """The most of δ at ``epsilon`` that is missing in ``masses``."""
@@ -128,25 +140,57 @@ class _Tilted:
 
     def epsilon(self, delta: float) -> float:
         """The least ε >= 0 at which `masses` and what is missing have at most ``delta`` > 0."""
-        least = self._without_what_is_missing(delta)
+        sums = self._sums_from_above(delta)
+        least = sums.epsilon(delta)
         if self.charged(least) > delta / 2:  # it takes at most half of δ from here on
             least = (self.scale + math.log(self.missing) - math.log(delta / 2)) / self.tilt
-        return max(least, self._without_what_is_missing(delta - self.charged(least)))
+        return max(least, sums.epsilon(delta - self.charged(least)))
 
-    def _without_what_is_missing(self, delta: float) -> float:
-        """The least ε >= 0 at which Σ_(l > ε) p (1 − e^(ε − l)) <= delta."""
-        some = self.losses > 0
-        losses, masses = self.losses[some], self.masses[some]
-        if not len(losses):
+    def _sums_from_above(self, delta: float) -> _SumsFromAbove:
+        """Sums from the largest loss down to a point of δ above ``delta``, or to the last point above 0."""
+        stop, first = len(self.losses), int(np.searchsorted(self.losses, 0.0, side="right"))
+        mass, weighed, after = sums = np.empty((3, max(0, stop - first)))
+        done, last = 0, (0.0, -math.inf, 0.0)
+        while done < len(mass) and not last[-1] > delta:
+            some = slice(max(first, stop - done - _POINTS_AT_ONCE), stop - done)
+            losses, masses = self.losses[some][::-1], self.masses(some)[::-1]
+            with np.errstate(divide="ignore"):
+                logs = np.log(masses) - losses
+            # added up one by one from the first point on, however many are looked at in one go
+            up_to = np.add.accumulate(np.append(last[0], masses))
+            logs = np.logaddexp.accumulate(np.append(last[1], logs))
+            here = slice(done, done + len(losses))
+            mass[here], weighed[here] = up_to[1:], logs[1:]
+            # δ is no more than all mass above: most points need no closer look
+            after[here] = 0.0 if up_to[-1] <= delta else up_to[:-1] - np.exp(losses + logs[:-1])
+            done = here.stop
+            last = tuple(sums[:, done - 1].tolist())
+        return _SumsFromAbove(*sums[:, :done])
+
+
+@dataclass(frozen=True, eq=False)
+class _SumsFromAbove:
+    """Sums over the points at and above each of some points, the largest first.
+
+    Attributes:
+        mass: Σ p.
+        weighed: ln Σ p e^(−l).
+        after: δ at the point itself, Σ p (1 − e^(ε − l)) over the points above it; 0 where all mass above is
+            within the δ that is asked for.
+    """
+
+    mass: Array
+    weighed: Array
+    after: Array
+
+    def epsilon(self, delta: float) -> float:
+        """The least ε >= 0 with δ at most ``delta``; δ exceeds it at the last point, or that is next to 0."""
+        if not len(self.after):
             return 0.0
-        mass = np.cumsum(masses[::-1])[::-1]
-        with np.errstate(divide="ignore"):  # logarithms of Σ p e^−l from each point on
-            weighed = np.logaddexp.accumulate((np.log(masses) - losses)[::-1])[::-1]
-        if mass[0] - math.exp(weighed[0]) <= delta:
+        if not self.after[-1] > delta and self.mass[-1] - math.exp(self.weighed[-1]) <= delta:
             return 0.0
-        after = np.append(mass[1:] - np.exp(losses[:-1] + weighed[1:]), 0.0)
-        at = int(np.argmax(after <= delta))  # ε lies between this point and the one before
-        return float(math.log(mass[at] - delta) - weighed[at])
+        at = int(np.flatnonzero(self.after <= delta)[-1])  # ε lies between this point and the next one
+        return float(math.log(self.mass[at] - delta) - self.weighed[at])
 
 
 class LossComposition:
@@ -166,9 +210,17 @@ class LossComposition:
         if not self._parts:
             return 0.0
         found = self._at(int(np.argmin(self._log_bounds - _powers(self._interval) * epsilon)))
-        some = found.losses > epsilon
-        lost = found.masses[some] @ -np.expm1(epsilon - found.losses[some])
-        return min(1.0, float(lost) + self._infinite + found.charged(epsilon))
+        return min(1.0, found.delta(epsilon) + self._infinite + found.charged(epsilon))
+
+    def is_within(self, epsilon: float, delta: float) -> bool:
+        """Whether δ at ``epsilon`` is at most ``delta``; quick where bounds of moments say so."""
+        left = delta - self._infinite
+        if not self._parts or epsilon == math.inf:
+            return True
+        if left <= 0:
+            return False
+        least = float((self._log_bounds - _powers(self._interval) * epsilon).min())
+        return least <= math.log(left) or self.delta(epsilon) <= delta
 
     def epsilon(self, delta: float) -> float:
         """The least ε >= 0 at ``delta``; ∞ where there is none."""
@@ -192,9 +244,7 @@ class LossComposition:
         """Upper bounds of ln δ + θε at every θ: (1 − e^(−x)) e^(−θx) is at most θ^θ / (1 + θ)^(1 + θ)."""
         powers, interval = _powers(self._interval), self._interval
         largest = powers * np.log(powers) - (1 + powers) * np.log1p(powers)
-        moments = (
-            n * _log_moments(powers, *_stretches_of_grid(part, interval), 1.0) for part, n in self._parts
-        )
+        moments = (n * _log_moments_of_losses(part, interval)[0] for part, n in self._parts)
         return sum(moments, largest)
 
     def _composed(self, number: int) -> _Tilted:
@@ -221,11 +271,10 @@ class LossComposition:
         found = np.maximum(np.roll(fft.irfft(product, size), shift - start), 0.0)
         rounding = 4 * _UNIT * errors * math.sqrt(size) * float(np.linalg.norm(found))
         losses: Array = (start + np.arange(size, dtype=np.float64)) * interval
-        with np.errstate(divide="ignore"):
-            masses: Array = np.exp(np.minimum(np.log(found) + scale - tilt * losses, 0.0))
-        return _Tilted(losses, masses, scale, tilt, rounding + 2 * math.exp(_LOG_OUTSIDE))
+        return _Tilted(losses, found, scale, tilt, rounding + 2 * math.exp(_LOG_OUTSIDE))
 
 
+@lru_cache(maxsize=32)  # compositions of ever more rounds share their releases
 def _tilted_losses(part: GridLosses, tilt: float, interval: float) -> tuple[GridLosses, float]:
     """``part`` with q in the place of p, and ln M of one release."""
     points = part.first + np.arange(len(part.masses), dtype=np.float64)
@@ -255,6 +304,13 @@ def _stretches_of_grid(part: GridLosses, interval: float) -> tuple[Array, Array,
     return np.log(weights[some]), least, most
 
 
+@lru_cache(maxsize=64)
+def _log_moments_of_losses(part: GridLosses, interval: float) -> tuple[Array, Array]:
+    """Upper bounds of ln Σ p e^(θl) and of ln Σ p e^(−θl) for all candidates θ."""
+    stretches, powers = _stretches_of_grid(part, interval), _powers(interval)
+    return _log_moments(powers, *stretches, 1.0), _log_moments(powers, *stretches, -1.0)
+
+
 def _log_moments(powers: Array, logs: Array, least: Array, most: Array, sign: float) -> Array:
     """Upper bounds of ln Σ p e^(± θl) for all θ of ``powers``."""
     farthest = most if sign > 0 else least
@@ -271,9 +327,9 @@ def _window_of_losses(parts: _Parts, interval: float) -> tuple[float, float]:
     powers = _powers(interval)
     above, below = np.zeros_like(powers), np.zeros_like(powers)
     for part, count in parts:
-        blocks = _stretches_of_grid(part, interval)
-        above += count * _log_moments(powers, *blocks, 1.0)
-        below += count * _log_moments(powers, *blocks, -1.0)
+        up, down = _log_moments_of_losses(part, interval)
+        above += count * up
+        below += count * down
     high = min(high, float(((above - _LOG_OUTSIDE) / powers).min()))
     low = max(low, -float(((below - _LOG_OUTSIDE) / powers).min()))
     return low, max(high, low + interval)

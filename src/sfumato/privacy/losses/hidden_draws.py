@@ -25,6 +25,7 @@ from sfumato.privacy.sampling import (
 
 COARSEST_INTERVAL = 1.0
 _NOMINAL_DELTA = 1e-6
+_OF_EPSILON = 1e-5
 _FINEST_INTERVAL = 1e-4
 _OF_SPREAD = 0.04  # of the standard deviation of a loss, where that asks for a finer grid
 _LEAST_INTERVAL = 1e-12
@@ -49,7 +50,10 @@ class PrivacyLoss:
 
     def epsilon(self, delta: float) -> float:
         """See `CurveBound.epsilon`."""
-        return max(direction.epsilon(delta) for direction in self._directions)
+        found, *others = self._directions
+        most = found.epsilon(delta)
+        # no search where an ε that holds is known
+        return max([most, *(other.epsilon(delta) for other in others if not other.is_within(most, delta))])
 
     @cached_property
     def _directions(self) -> tuple[LossComposition, ...]:
@@ -109,11 +113,9 @@ def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> flo
     farthest = [(term, max(1.0, *term.sampling.apart) if term.sampling else 1.0) for term in terms]
     largest = max([certain, *(squared_mu_of_term(term) * move**2 for term, move in farthest)])
     many = max(1.0, len(terms) / 4)
-    wanted = max(
-        _FINEST_INTERVAL,
-        1e-5 * revealed.epsilon(_NOMINAL_DELTA),
-        5e-6 * many * (largest + 20 * math.sqrt(largest)),
-    )
+    wanted = max(_FINEST_INTERVAL, 5e-6 * many * (largest + 20 * math.sqrt(largest)))
+    if revealed.delta(wanted / _OF_EPSILON) > _NOMINAL_DELTA:  # else the ε expected asks for no more
+        wanted = max(wanted, _OF_EPSILON * revealed.epsilon(_NOMINAL_DELTA))
     if math.isinf(wanted):
         return math.inf
     variance = certain + math.fsum(term.count * _variance_of_loss(term) for term in drawn)

@@ -60,7 +60,7 @@ class MovingReleases(TreeReleases):
             for first, releases in found
         )
         whole = found[0][1]
-        kept = {one.name: getattr(whole, one.name) for one in fields(whole)}
+        kept = {one.name: getattr(whole, one.name) for one in fields(whole) if one.init}
         return cls(**kept | {"searched_under": None}, eras=eras)
 
     @cached_property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar, Self
 
@@ -36,6 +36,7 @@ class TreeReleases(TreeFacts):
     """
 
     searched_under: Neighbours | None = None
+    _whole: TreeReleases | None = field(default=None, init=False, compare=False, repr=False)
     _most_kept: ClassVar[int] = 1 << 8
 
     @cached_property
@@ -68,6 +69,8 @@ class TreeReleases(TreeFacts):
         return lru_cache(self._most_kept)(self._found_exposures)
 
     def _found_exposures(self, unit: int, members: tuple[Party, ...]) -> tuple[Exposure, ...]:
+        if self._whole is not None and not self.elections:
+            return _over_rounds(self._whole.exposures(unit, members), self.rounds)
         found = self._flow_and_cut(unit, members)
         if self.searched_under is not None and not self.elections:
             flow, cut = found
@@ -83,6 +86,8 @@ class TreeReleases(TreeFacts):
     def _found_flow_and_cut(
         self, unit: int, members: tuple[Party, ...], quick: bool = False
     ) -> tuple[Exposure, ...]:
+        if self._whole is not None and not self.elections:
+            return _over_rounds(self._whole._flow_and_cut(unit, members), self.rounds)
         if not self.elections:
             return self._exposures.pair(unit, members).flow_and_cut()
         from sfumato.privacy.tree.elections import MOST_OUTCOMES, flow_and_cut_with_elections
@@ -191,8 +196,10 @@ class TreeReleases(TreeFacts):
         return view_of_coalition(self, coalition, self.steps[number])
 
     def after(self, rounds: int) -> Self:
-        """The releases of the first ``rounds`` rounds."""
-        return replace(self, rounds=rounds)
+        """The releases of the first ``rounds`` rounds, each of which is as it is in the whole."""
+        found = replace(self, rounds=rounds)
+        object.__setattr__(found, "_whole", self if self._whole is None else self._whole)
+        return found
 
     @property
     def leaf_classes(self) -> IntArray:
@@ -268,6 +275,13 @@ class TreeReleases(TreeFacts):
             **self.batches.to_dict(),
             "steps": [_step_as_json(step) for step in self.steps],
         }
+
+
+def _over_rounds(exposures: tuple[Exposure, ...], rounds: int) -> tuple[Exposure, ...]:
+    """The same of a round, in so many rounds; bounds that charge the same draws still do."""
+    draws = {id(exposure.draws): exposure.draws for exposure in exposures}
+    over = {at: tuple(replace(draw, count=rounds) for draw in found) for at, found in draws.items()}
+    return tuple(replace(exposure, draws=over[id(exposure.draws)]) for exposure in exposures)
 
 
 def _with_alternatives(exposure: Exposure) -> tuple[Release, ...]:

@@ -1,0 +1,79 @@
+"""What several models of one architecture predict for the same examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional
+
+from sfumato.learning.layers import DropoutLayer, FlattenLayer, LinearLayer, ReLULayer
+from sfumato.learning.parameters import ParameterLayout
+from sfumato.learning.sequential import as_layers
+
+_STACK_FLOATS = 1 << 24  # float32 entries of what the models of a stack compute, 64 MiB
+
+
+def outputs_by_stack(model: nn.Module, models: Tensor, features: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Outputs of every model for every example, some models at a time; nothing is dropped out.
+
+    Chains of linear layers are computed by products over as many models as 64 MiB hold. The first layer is
+    one product for all of them, as their inputs are the same. Any other module is called for one model after
+    the other (measured: convolutions of several models in one call take longer), each time as a copy, so that
+    what a module keeps beside its parameters reaches no other model and no other examples.
+
+    Args:
+        model: the architecture; its own parameters are neither read nor changed.
+        models: float32 ``[C, P]``.
+        features: ``[B, ...]``, on the models' device.
+
+    Yields:
+        Which models, and their outputs ``[B, c, ...]``. How many there are at a time depends on the
+        architecture and on B alone.
+    """
+    layout = ParameterLayout.of(model)
+    a_model = _floats_of_chain(model, features)
+    at_once = 1 if a_model is None else max(1, _STACK_FLOATS // (layout.total + a_model))
+    for first in range(0, len(models), at_once):
+        some = slice(first, min(first + at_once, len(models)))
+        named = layout.unflatten(models[some])
+        if a_model is None:
+            own = {name: value[0] for name, value in named.items()}
+            module = deepcopy(model).to(features.device)
+            yield some, functional_call(module, own, (features,)).unsqueeze(1)
+        else:
+            yield some, _outputs_of_chain(model, named, features)
+
+
+def _floats_of_chain(model: nn.Module, features: Tensor) -> int | None:
+    """Entries that one model of a chain of linear layers computes; ``None`` if it is not one."""
+    layers = as_layers(model, tuple(features.shape[1:])) if features.is_floating_point() else None
+    known = (FlattenLayer, LinearLayer, ReLULayer, DropoutLayer)
+    if layers is None or not all(isinstance(layer, known) for layer in layers):
+        return None
+    return len(features) * sum(
+        2 * module.out_features for module in model.children() if isinstance(module, nn.Linear)
+    )
+
+
+def _outputs_of_chain(model: nn.Module, named: Mapping[str, Tensor], features: Tensor) -> Tensor:
+    """Outputs ``[B, c, K]`` of a chain of linear layers with parameters ``[c, *shape]``."""
+    shared, x = True, features
+    for name, module in model.named_children():
+        if isinstance(module, nn.Linear):
+            weight, bias = named[f"{name}.weight"], named.get(f"{name}.bias")
+            if shared:
+                every = functional.linear(x, weight.flatten(0, 1), None if bias is None else bias.flatten())
+                x, shared = every.view(len(features), len(weight), -1).transpose(0, 1), False
+            elif bias is None:
+                x = torch.bmm(x, weight.mT)
+            else:
+                x = torch.baddbmm(bias.unsqueeze(1), x, weight.mT)
+        elif isinstance(module, nn.ReLU):
+            x = x.relu()
+        elif isinstance(module, nn.Flatten) and shared:
+            x = x.flatten(1)
+    return x.transpose(0, 1)

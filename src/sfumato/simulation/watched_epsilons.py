@@ -1,0 +1,87 @@
+"""ε of the watched pairs over the rounds of a run: from the plan alone before training, where it says all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from sfumato.accounting import PrivacyReport, epsilon_after, epsilon_of_spent, pair_guarantee
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.protocols.base import FloatArray
+from sfumato.run_folder.metrics_table import EPSILON_PREFIX
+from sfumato.schedule.base import Plan
+from sfumato.schedule.rows.observers import parse_coalition, parse_protected
+from sfumato.schedule.rows.watch import MonitoredPair, rounds_to_account, watched_pairs
+
+
+@dataclass(frozen=True, eq=False)
+class WatchedEpsilons:
+    """The columns ``epsilon:OBSERVER`` of the metrics.
+
+    A plan declares every round, whatever is drawn and whatever the models become, so ε after a number of
+    rounds is known before the first one. Only what a privacy filter charges is known round by round.
+
+    Attributes:
+        plan: of the run.
+        pairs: that are watched.
+        accounted: rounds (from 1) after which ε is stated; after the last one it always is.
+    """
+
+    plan: Plan
+    pairs: tuple[MonitoredPair, ...]
+    accounted: frozenset[int]
+    _known: dict[tuple[MonitoredPair, int], float] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def of(cls, plan: Plan, privacy: PrivacyReport | None) -> WatchedEpsilons:
+        """Of a run with the guarantees ``privacy``, whose rows are not computed again; of no pair without."""
+        if privacy is None:
+            return cls(plan, (), frozenset())
+        known = {(row.unit, row.observer): row for row in privacy.guarantees}
+
+        def pair(unit: str, observer: str) -> Guarantee:
+            found = known.get((unit, observer))
+            return found or pair_guarantee(plan, unit, observer, delta=privacy.delta)
+
+        return cls(plan, watched_pairs(plan, pair), rounds_to_account(plan))
+
+    def compute_ahead(self, done: int) -> None:
+        """Compute what is stated after the rounds that come after ``done``, unless a filter decides it."""
+        if self.plan.spec.control is None:
+            for pair in self.pairs:
+                for number in sorted(number for number in self.accounted if number > done):
+                    self._after(pair, number)
+
+    def unknown(self) -> dict[str, float]:
+        """The columns, without figures."""
+        return dict.fromkeys(self._columns(), float("nan"))
+
+    def after(self, done: int, *, played: int, spent: FloatArray | None) -> dict[str, float]:
+        """The columns after ``done`` rounds.
+
+        Args:
+            done: number of rounds.
+            played: how many have been played, at least ``done``.
+            spent: what a filter has charged in these, as of `FederatedProtocol.spent`.
+        """
+        return {
+            column: self._after(pair, done) if spent is None else self._of_spent(pair, done, played, spent)
+            for column, pair in zip(self._columns(), self.pairs, strict=True)
+        }
+
+    def _columns(self) -> Iterable[str]:
+        return [f"{EPSILON_PREFIX}{pair.observer}" for pair in self.pairs]
+
+    def _after(self, pair: MonitoredPair, done: int) -> float:
+        """From the plan; computed once."""
+        if (pair, done) not in self._known:
+            _, device = parse_protected(pair.unit, self.plan.parties)
+            coalition = parse_coalition(pair.observer, self.plan.parties)
+            self._known[pair, done] = epsilon_after(self.plan, device, coalition, done)
+        return self._known[pair, done]
+
+    def _of_spent(self, pair: MonitoredPair, done: int, played: int, spent: FloatArray) -> float:
+        if done < played:  # what was spent by then is not kept
+            return float("nan")
+        _, device = parse_protected(pair.unit, self.plan.parties)
+        return epsilon_of_spent(self.plan, spent, device, parse_coalition(pair.observer, self.plan.parties))
