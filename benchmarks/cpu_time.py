@@ -4,8 +4,8 @@
     python benchmarks/cpu_time.py BASE/src src
 
 Both sides run one thread, on the specs of today, turn by turn, and their least of three turns counts. A turn
-takes at least a second of CPU. What is above 1.05 is measured again by new processes, and named if the least of
-all turns is still above. Exit status 1 if anything is named.
+takes at least a second of CPU. What is above 1.05 is measured again by new processes, and named if the least
+of all turns is still above. Exit status 1 if anything is named.
 """
 
 from __future__ import annotations
