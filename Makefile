@@ -4,6 +4,8 @@
 # make test-long     the rest of the families that make test-slow runs the first part of: hours, before a release
 # make test-lowest   the tests that bear on figures, with the least versions that pyproject.toml allows
 # make frozen        whether all specs compute what they did at another commit: make frozen BASE=main
+# make bench         CPU time of start-up, accounts and rounds over that of another commit, make bench BASE=main; rounds
+#                    against other simulators without BASE
 # make test-wheel    builds the wheel into dist/, installs it into an empty environment and runs the quickstart there
 # make lock          choose versions anew within pyproject.toml; UPGRADE=--upgrade takes the newest
 #
@@ -100,7 +102,14 @@ lock: $(VENV)/installed
 	requirements/lock.sh $(CURDIR)/$(BIN)/uv $(UPGRADE)
 
 bench: $(VENV)/installed-dev
+ifdef BASE
+	folder=$$(mktemp -d); \
+	trap 'git worktree remove --force "$$folder/base"; rm -r "$$folder"' EXIT; trap 'exit 130' INT TERM; \
+	git worktree add --quiet --detach "$$folder/base" "$(BASE)" && \
+	$(BIN)/python benchmarks/cpu_time.py "$$folder/base/src" src
+else
 	$(BIN)/python benchmarks/run.py
+endif
 
 clean:
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,32 +1,46 @@
-"""CPU time of start-up, of `account` and of a round by model and clip, as JSON, to compare two commits.
+"""CPU time of start-up, accounts and rounds at two commits, as ratios; names every one above 1.05.
 
-python benchmarks/cpu_time.py > after.json
-PYTHONPATH=../base/src python benchmarks/cpu_time.py > before.json
-python benchmarks/cpu_time.py before.json after.json      # prints ratios
+    make bench BASE=COMMIT
+    python benchmarks/cpu_time.py BASE/src src
+
+Both sides run one thread, on the specs of today, turn by turn, and their least of three turns counts. A turn
+takes at least a second of CPU. What is above 1.05 is measured again by new processes, and named if the least
+of all turns is still above. Exit status 1 if anything is named.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import os
 import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import sfumato
+from sfumato.errors import SfumatoError
 
+ROOT = Path(__file__).parent.parent
+BUILT_IN = "src/sfumato/spec/builtin/{}.yaml"
 STARTS = {
     "import sfumato": ("-c", "import sfumato"),
     "sfumato account quickstart": ("-m", "sfumato", "account", "quickstart"),
 }
-SPECS = {
-    "quickstart": (),
-    "three-tier": (),
-    "h2fdp-fmnist": (),
-    "h2fdp-fmnist, records": ("privacy.unit=record", "training.batches=poisson"),
+ACCOUNTS = {
+    "quickstart": (BUILT_IN.format("quickstart"),),
+    "three-tier": (BUILT_IN.format("three-tier"),),
+    "h2fdp-fmnist": (BUILT_IN.format("h2fdp-fmnist"),),
+    "h2fdp-fmnist, records": (
+        BUILT_IN.format("h2fdp-fmnist"),
+        "privacy.unit=record",
+        "training.batches=poisson",
+    ),
+    "dp-ogl ring": ("examples/dp-ogl/ri.yaml",),
 }
 MODELS = ("softmax", "mlp", "cnn-small")
 CLIPS = {
@@ -34,57 +48,173 @@ CLIPS = {
     "step": ("privacy.clip.kind=step",),
     "example": ("privacy.clip.kind=example", "training.batches=poisson"),
 }
-SMALL = ("evaluate_every=100", "topology.devices_per_edge=10", "privacy.noise={multiplier: 1.0}")
+ROUNDS = ("evaluate_every=100000", "topology.devices_per_edge=10", "privacy.noise={multiplier: 1.0}")
+
+WANTED, SECONDS, TURNS = 1.05, 1.0, 3
 
 
-def main() -> None:
-    """Run as a command."""
-    if sys.argv[1:]:
-        before, after = (json.loads(Path(name).read_text("utf-8")) for name in sys.argv[1:])
-        for what, seconds in before.items():
-            print(f"{what:36} {after[what] / seconds:5.2f}")
-        return
-    found = {f"start, {name}": least_of_process(arguments, 7) for name, arguments in STARTS.items()}
-    for name, changes in SPECS.items():
-        spec = sfumato.load_spec(name.partition(",")[0], list(changes))
-        sfumato.account(spec)
-        found[f"account, {name}"] = least(lambda spec=spec: sfumato.account(spec), 5)
+def main() -> int:
+    """Run as a command; gives the exit status."""
+    if sys.argv[1:] == ["--answer"]:
+        answer()
+        return 0
+    before, after = sys.argv[1:]
+    first, above = {}, {}
+    with Side(before) as base, Side(after) as now:
+        for what in figures():
+            print(f"{what:36} ", end="", flush=True)
+            turns = Turns.of(what, base, now)
+            first[what] = turns
+            print(turns.shown, flush=True)
+    doubted = [what for what, turns in first.items() if turns.ratio > WANTED]
+    with Side(before) as base, Side(after) as now:
+        for what in doubted:
+            turns = first[what]
+            turns.take(base, now)
+            print(f"{what:36} {turns.shown}, of twice as many turns", flush=True)
+            if turns.ratio > WANTED:
+                above[what] = turns.ratio
+    print("".join(f"ABOVE {WANTED}: {what}, {ratio:.2f}\n" for what, ratio in above.items()), end="")
+    return 1 if above else 0
+
+
+class Side:
+    """A process that measures the package in a source folder."""
+
+    def __init__(self, source: str) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(Path(source).resolve()), "OMP_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--answer"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=environment,
+        )
+
+    def __enter__(self) -> Side:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._process.communicate()
+
+    def seconds(self, what: str, times: int) -> float:
+        """CPU time of doing something so many times; nan where this side refuses it."""
+        asked, answers = self._process.stdin, self._process.stdout
+        assert asked is not None
+        assert answers is not None
+        asked.write(json.dumps([what, times]) + "\n")
+        asked.flush()
+        return float(json.loads(answers.readline()))
+
+
+class Turns:
+    """The turns of both sides at one figure, of so many times each."""
+
+    def __init__(self, what: str, times: int) -> None:
+        self._what, self._times = what, times
+        self._before: list[float] = []
+        self._after: list[float] = []
+
+    @classmethod
+    def of(cls, what: str, base: Side, now: Side) -> Turns:
+        """Some turns, each long enough to be measured."""
+        for side in base, now:
+            side.seconds(what, 1)  # which warms up
+        times = 1
+        while (taken := now.seconds(what, times)) < SECONDS:
+            times = math.ceil(times * min(1.2 * SECONDS / max(taken, 1e-3), 20))
+        turns = cls(what, times)
+        turns.take(base, now)
+        return turns
+
+    def take(self, base: Side, now: Side) -> None:
+        """Take turns."""
+        for _ in range(TURNS):
+            self._before.append(base.seconds(self._what, self._times))
+            self._after.append(now.seconds(self._what, self._times))
+
+    @property
+    def ratio(self) -> float:
+        """CPU time now over that of before; nan where one side refuses it."""
+        return min(self._after) / min(self._before)
+
+    @property
+    def shown(self) -> str:
+        """The ratio, as text."""
+        return "refused by one side" if math.isnan(self.ratio) else f"{self.ratio:.2f}"
+
+
+def answer() -> None:
+    """Measure what is asked for on standard input; seconds on standard output, a line each."""
+    answers, sys.stdout = sys.stdout, sys.stderr
+    known = figures()
+    for line in sys.stdin:
+        what, times = json.loads(line)
+        try:
+            seconds = known[what](times)
+        except SfumatoError:
+            seconds = math.nan
+        print(json.dumps(seconds), file=answers, flush=True)
+
+
+def figures() -> dict[str, Callable[[int], float]]:
+    """What is measured: CPU seconds of doing it so many times, by name."""
+    found: dict[str, Callable[[int], float]] = {}
+    for name, arguments in STARTS.items():
+        found[f"start, {name}"] = partial(seconds_of_processes, arguments)
+    for name, spec in ACCOUNTS.items():
+        found[f"account, {name}"] = partial(seconds_of_accounts, spec)
     for model in MODELS:
         for clip, changes in CLIPS.items():
-            play([f"model.kind={model}", "training.rounds=1", *SMALL, *changes])
-            spec = [f"model.kind={model}", *SMALL, *changes]
-            one = least(lambda spec=spec: play([*spec, "training.rounds=1"]), 2)
-            five = least(lambda spec=spec: play([*spec, "training.rounds=5"]), 2)
-            found[f"round, {model}, clip of {clip}"] = (five - one) / 4
-    print(json.dumps(found, indent=1))
+            found[f"round, {model}, clip of {clip}"] = partial(
+                seconds_of_rounds, [f"model.kind={model}", *ROUNDS, *changes]
+            )
+    return found
 
 
-def play(changes: list[str]) -> None:
-    """Run the quickstart, changed."""
+def seconds_of_processes(arguments: tuple[str, ...], times: int) -> float:
+    """Fresh Python processes with these arguments."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    for _ in range(times):
+        subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def seconds_of_accounts(named: tuple[str, ...], times: int) -> float:
+    """Accounts of a spec, once it is loaded."""
+    path, *changes = named
+    spec = sfumato.load_spec(str(ROOT / path), changes)
+    return seconds(lambda: [sfumato.account(spec) for _ in range(times)])
+
+
+def seconds_of_rounds(changes: list[str], times: int) -> float:
+    """Rounds of the quickstart, changed: not the first, which warms up, nor the last, which evaluates."""
+    spec = sfumato.load_spec(
+        str(ROOT / BUILT_IN.format("quickstart")), [*changes, f"training.rounds={times + 2}"]
+    )
+    ends: list[float] = []
+
+    def on_round(row: object) -> None:
+        ends.append(time.process_time())
+
     with tempfile.TemporaryDirectory() as folder:
-        sfumato.run(sfumato.load_spec("quickstart", changes), out=Path(folder) / "run", progress=False)
+        sfumato.run(spec, out=Path(folder) / "run", progress=False, on_round=on_round)
+    return ends[times] - ends[0]
 
 
 def least(work: Callable[[], object], times: int) -> float:
     """The least CPU time of several runs, in seconds."""
-    seconds = []
-    for _ in range(times):
-        began = time.process_time()
-        work()
-        seconds.append(time.process_time() - began)
-    return min(seconds)
+    return min(seconds(work) for _ in range(times))
 
 
-def least_of_process(arguments: tuple[str, ...], times: int) -> float:
-    """The least CPU time of several fresh Python processes with these arguments, in seconds."""
-    seconds = []
-    for _ in range(times):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return min(seconds)
+def seconds(work: Callable[[], object]) -> float:
+    """CPU time of a call."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -36,7 +36,7 @@ def test_the_largest_move_that_a_long_search_finds_is_within_what_is_charged(nam
 
 
 @pytest.mark.parametrize("examples", [3, 100, 1000])
-@pytest.mark.parametrize(("pixels", "outputs", "inputs"), [(1, 3, 40), (9, 2, 3), (4, 12, 30)])
+@pytest.mark.parametrize(("pixels", "outputs", "inputs"), [(1, 3, 40), (9, 2, 3), (9, 12, 30), (4, 12, 30)])
 def test_one_example_among_many_moves_a_sum_by_its_own_length(
     pixels: int, outputs: int, inputs: int, examples: int
 ) -> None:

@@ -2,7 +2,7 @@
 
 An example's gradient at a layer is a product of what came in with the gradient of what came out, so its norm
 follows from the two (Goodfellow 2015; for convolutions Bu et al. 2022), and gradients of single examples are
-stored for small convolutions only.
+stored only for convolutions where that takes no more memory.
 
 What one example changes is compared with one clip norm, and not with the length of what the batch adds up to.
 So sums are formed in blocks, and where terms of one gradient may cancel each other, in float64: the rounding
@@ -117,8 +117,8 @@ def product_of(dy: Tensor, x: Tensor, target: ProductTarget, tape: Tape) -> _Pro
     pixels, outputs, inputs = dy.shape[2], dy.shape[3], x.shape[3]
     if pixels == 1:
         return _OnePixel(dy[:, :, 0], x[:, :, 0], target)
-    if outputs * inputs <= 2 * pixels * pixels:
-        return _Stored(dy, x, target)
+    if outputs * inputs <= 2 * pixels * (pixels + inputs):  # no more memory than the other way takes
+        return _Stored(dy, x, target, tape)
     return _NotStored(dy, x, target, tape)
 
 
@@ -145,14 +145,19 @@ class _OnePixel:
 
 
 class _Stored:
-    """Every gradient is small enough to be stored: only the sum over examples counts as rounding."""
+    """Every gradient is small enough to be stored: only the sum over examples counts as rounding.
 
-    def __init__(self, dy: Tensor, x: Tensor, target: ProductTarget) -> None:
+    Products are of float32, one for each gradient; those of `_NotStored` are of float64, and twice as many.
+    """
+
+    def __init__(self, dy: Tensor, x: Tensor, target: ProductTarget, tape: Tape) -> None:
         self._dy, self._x, self._target = dy, x, target
-        self._gradients = self._biases = torch.empty(0)
+        gradients = tape.empty(x, *x.shape[:2], dy.shape[3], x.shape[3])
+        self._gradients, self._out = gradients.flatten(2), gradients.flatten(0, 1)
+        self._biases = torch.empty(0)
 
     def squares(self) -> Tensor:
-        self._gradients = (self._dy.mT @ self._x).flatten(2)
+        torch.bmm(self._dy.flatten(0, 1).mT, self._x.flatten(0, 1), out=self._out)
         self._biases = self._dy.sum(dim=2)
         squares = _norms(self._gradients).square_()
         return squares if self._target.bias is None else squares.add_(_norms(self._biases).square_())
@@ -165,7 +170,6 @@ class _Stored:
         target.add_(target.weight.flatten(1)[:, None], left, self._gradients)
         if target.bias is not None:
             target.add_(target.bias, left, self._biases)
-        self._gradients = self._biases = torch.empty(0)
 
 
 class _NotStored:

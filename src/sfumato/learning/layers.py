@@ -22,6 +22,8 @@ from sfumato.learning.tape import Constant, Tape, add_product_
 Shape = tuple[int, ...]
 Block = tuple[Shape, Shape]
 
+_FEW_OUTPUTS = 12  # measured: from 16 on, products with their outputs in rows are the faster ones
+
 _relu_backward = torch.ops.aten.threshold_backward.grad_input
 _max_pool = torch.ops.aten.max_pool2d_with_indices.out
 _max_pool_backward = torch.ops.aten.max_pool2d_with_indices_backward.grad_input
@@ -156,8 +158,9 @@ class LinearLayer:
     """A linear layer of every device."""
 
     def __init__(self, module: nn.Linear, image: Shape | None) -> None:
+        inputs, outputs = module.in_features, module.out_features
         self._product = Product(
-            module.in_features, module.out_features, has_bias=module.bias is not None, by_output=True
+            inputs, outputs, has_bias=module.bias is not None, by_output=outputs <= _FEW_OUTPUTS
         )
         self.size = self._product.size
         weight = (module.out_features, *(image or (module.in_features,)))
@@ -218,8 +221,9 @@ class Product:
         inputs: of a row.
         outputs: of a row.
         has_bias: whether there is a b.
-        by_output: whether ``y`` lies in memory as ``[n, outputs, rows]``. Of few rows and few outputs a CPU
-            computes products so up to twice as fast, and a softmax over the outputs up to ten times.
+        by_output: whether ``y`` lies in memory as ``[n, outputs, rows]``. A CPU computes a softmax over few
+            outputs so up to ten times as fast, and their products up to twice; those of many outputs and few
+            rows take twice as long.
     """
 
     def __init__(self, inputs: int, outputs: int, *, has_bias: bool, by_output: bool = False) -> None:

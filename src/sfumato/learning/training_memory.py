@@ -13,6 +13,9 @@ from sfumato.learning.gradients import GradientStep, StackedGradient
 # Each is some tens of small objects.
 _MOST_STEPS = 256
 
+# Numbers in a line of a cache, 64 bytes.
+_LINE = 16
+
 # Numbers in a run of models that are worth an operation of their own.
 _LONG_RUN = 1 << 16
 
@@ -84,7 +87,7 @@ class TrainingMemory:
     def __init__(self, gradient: StackedGradient, size: int, features: Tensor) -> None:
         self.gradient = gradient
         self._size = size
-        self._models = torch.empty(0, size, device=features.device)
+        self._models = _rows(0, size, features.device)
         self._stacks: dict[str, Tensor] = {}
         self._features = features.new_empty(0, *features.shape[1:])
         self._largest = 0, 0
@@ -96,7 +99,7 @@ class TrainingMemory:
         The models, and what lies beside them, hold what was left there.
         """
         if len(self._models) < devices:
-            self._models = self._models.new_empty(devices, self._size)
+            self._models = _rows(devices, self._size, self._features.device)
             self._steps.clear()
         if len(self._features) < devices * width:
             self._features = self._features.new_empty(devices * width, *self._features.shape[1:])
@@ -114,7 +117,7 @@ class TrainingMemory:
 
     def _beside(self, what: str, devices: int) -> Tensor:
         if what not in self._stacks or len(self._stacks[what]) < len(self._models):
-            self._stacks[what] = torch.empty_like(self._models)
+            self._stacks[what] = _rows(*self._models.shape, self._models.device)
             self._steps.clear()
         return self._stacks[what][:devices]
 
@@ -143,3 +146,8 @@ class TrainingMemory:
             example_clip=settings.example_clip,
         )
         self._steps[devices, width, settings] = features, step
+
+
+def _rows(devices: int, size: int, device: torch.device) -> Tensor:
+    """Memory ``[devices, size]`` whose rows begin at whole lines of the cache: products are faster."""
+    return torch.empty(devices, -(-size // _LINE) * _LINE, device=device)[:, :size]
