@@ -148,6 +148,8 @@ class ObservedUnit:
         stands_for: equivalent ordered pairs that it represents; no unit of them has a larger ε.
         least: of these units, the device whose records are drawn least often, where not all are drawn alike.
         sites: numbers of the sites that these units are at, where a user named any.
+        kinds: of how many kinds the pairs are.
+        mildest: of several kinds, that with the smallest ε.
     """
 
     kind: str
@@ -157,12 +159,14 @@ class ObservedUnit:
     stands_for: int
     least: int | None = None
     sites: tuple[int, ...] = ()
+    kinds: int = 1
+    mildest: PairClass | None = None
 
     @classmethod
     def of_class(cls, kind: str, pair: PairClass) -> ObservedUnit:
         """The worst pair of a class, for all of it."""
-        observers = (pair.observer,)
-        return cls(kind, pair.unit, observers, pair.relation, pair.pair_count, pair.least, pair.sites)
+        rest = pair.relation, pair.pair_count, pair.least, pair.sites, pair.kinds, pair.mildest
+        return cls(kind, pair.unit, (pair.observer,), *rest)
 
     def charge(self, plan: Plan, declared: DeclaredReleases, *, drawn_like: int | None = None) -> PairCharge:
         """How it is charged in ``declared``; a record as often drawn as one of the device ``drawn_like``."""
