@@ -22,7 +22,7 @@ from sfumato.verify.loss_curves import Event
 from sfumato.verify.tree_exposures import TreeFacts
 from sfumato.verify.tree_pairs import TreePairs
 
-Charge = tuple[list[Event], float]
+Amount = tuple[list[Event], float]
 """Terms, and the probability that nothing protects."""
 
 
@@ -164,7 +164,7 @@ class FoldedRows:
         own = self._charges(unit, observer, bound, exposed)
         return len(charges) == len(own) and all(map(_is_at_most, own, charges))
 
-    def _charges(self, unit: int, observer: Party, bound: str, exposed: Sequence[int]) -> list[Charge]:
+    def _charges(self, unit: int, observer: Party, bound: str, exposed: Sequence[int]) -> list[Amount]:
         """What a bound of a pair amounts to, in every way that it may be charged."""
         facts, coalition = self.facts, [observer]
         steps = facts.sending_steps(facts.leaf_of(unit))
@@ -199,7 +199,7 @@ def _place_of(key: Any) -> Any:
     return key[1:4]
 
 
-def _is_at_most(own: Charge, other: Charge) -> bool:
+def _is_at_most(own: Amount, other: Amount) -> bool:
     """Whether a charge is at most another."""
     (terms, failure), (others, most) = own, other
     certain, of_other = (

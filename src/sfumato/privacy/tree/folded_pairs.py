@@ -2,9 +2,9 @@
 
 A tree of k unequal edges has 2k² + 2k classes of pairs. Above `MOST_CLASSES` an observer that is elsewhere,
 or a peer, stands for those of its kind that know no more noise than it does; if there are still too many, a
-unit stands for those whose releases are surely charged no more. What a row says of its worst pair is charged as
-ever, and every pair that it stands for has at most that ε (docs/accounting.md, "Rows that stand for unequal
-pairs").
+unit stands for those whose releases are surely charged no more. What a row says of its worst pair is charged
+as ever, and every pair that it stands for has at most that ε (docs/accounting.md, "Rows that stand for
+unequal pairs").
 """
 
 from __future__ import annotations
