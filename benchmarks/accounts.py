@@ -4,8 +4,8 @@ python benchmarks/accounts.py > after.json
 PYTHONPATH=../base/src python benchmarks/accounts.py > before.json
 python benchmarks/accounts.py before.json after.json      # prints ratios
 
-Every account runs in a process of its own, which is ended after so many seconds of CPU time (`LIMIT`); where the
-first file has no figure, the ratio is of that limit: it is less than what is printed.
+Every account runs in a process of its own, which is ended after `LIMIT` seconds of CPU time; where the first
+file has no figure, the ratio is of that limit, and the true one is below what is printed.
 """
 
 from __future__ import annotations
