@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sfumato.schedule.rows.ex_post import ExPost
     from sfumato.schedule.tree import TreePlan
 
+_ROUNDING = 1e-9
 CURVE_DELTAS = tuple(10.0**-exponent for exponent in range(2, 13))
 
 
@@ -348,7 +349,11 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
     way = charged.way(best, delta)
     why = explain(plan, observed.device, coalition, best, bounds[bound], way, of_record=of_record)
     least = bounds[bound].epsilon
-    if of_record and observed.least is not None and 0 < least < math.inf:
+    if observed.mildest is not None:
+        mildest = ObservedUnit.of_class(observed.kind, observed.mildest)
+        mild = mildest.charge(plan, declared, drawn_like=mildest.least).epsilon(delta)
+        least = mild if mild < least * (1 - _ROUNDING) else least
+    elif of_record and observed.least is not None and 0 < least < math.inf:
         least = observed.charge(plan, declared, drawn_like=observed.least).epsilon(delta)
     larger = _named(declared, coalition) if coalition != observed.coalition else ""
     if larger:
@@ -368,6 +373,7 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
         as_seen_by=larger,
         least_epsilon=least,
         sites=tuple(plan.parties.site_names[site] for site in observed.sites),
+        kinds=observed.kinds,
     )
 
 

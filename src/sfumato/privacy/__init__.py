@@ -10,6 +10,7 @@ It imports nothing else of this project, and no torch, pandas or pydantic. Every
     tree/, groups/      the facts of the two families, and what is charged for a unit towards a coalition
     observers           names of parties; classes of pairs that are alike
     charges             how the releases of an exposure are charged
+    dominance           which charge is at most another, without composing either
     public_draws        rounds that a public draw decides about: who else adds noise, who is elected
     divergence          what exposed sets cost, and whether a sum is charged message by message
     accountant          composition of Gaussian releases

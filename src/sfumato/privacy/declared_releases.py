@@ -137,10 +137,13 @@ class DeclaredReleases(Protocol):
     ) -> Mapping[str, Mapping[Release, Mapping[str, float]]]:
         """The variance of every release of every bound by kind of owner."""
 
-    def pair_classes(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
+    def pair_classes(
+        self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
+    ) -> Iterator[PairClass]:
         """Representatives of all ordered pairs, or of one unit's; the worst unit of every class.
 
         ``apart``: whether sites that a user named, and whose records are drawn unequally often, are apart.
+        ``every_unit``: no unit stands for one that observers meet otherwise, however many classes there are.
         """
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:

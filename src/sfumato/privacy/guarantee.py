@@ -64,6 +64,7 @@ class Guarantee:
             learns at most, the observer learns at most. Empty: the observer itself.
         least_epsilon: the smallest ε of a unit that the row stands for; that of ``unit`` is the largest.
         sites: names of the sites that these units are at, where a user named any.
+        kinds: of how many kinds the pairs are that the row stands for; of several, it is about the worst.
     """
 
     unit: str
@@ -79,6 +80,7 @@ class Guarantee:
     as_seen_by: str = ""
     least_epsilon: float = math.nan
     sites: tuple[str, ...] = ()
+    kinds: int = 1
 
     @property
     def unit_kind(self) -> str:
@@ -134,6 +136,8 @@ class Guarantee:
         }
         if self.epsilon_range is not None:
             row["epsilon_range"] = [json_number(epsilon) for epsilon in self.epsilon_range]
+        if self.kinds > 1:
+            row["kinds_of_pairs"] = self.kinds
         if self.sites:
             row["sites"] = list(self.sites)
         if self.as_seen_by:
@@ -177,6 +181,7 @@ class Guarantee:
             as_seen_by=str(row.get("as_seen_by", "")),
             least_epsilon=float(row.get("epsilon_range", [math.nan])[0]),
             sites=tuple(map(str, row.get("sites", ()))),
+            kinds=int(row.get("kinds_of_pairs", 1)),
         )
 
 

@@ -97,6 +97,8 @@ TOWARDS_ASKED_FOR = Relation("asked-for", "")
 class PairClass:
     """Equivalent ordered pairs of a unit and an observer, by one whose unit is the worst.
 
+    It may stand for pairs of several kinds, which are not equivalent: then it is the worst of all of them.
+
     Attributes:
         unit: the device; as a record, one of those that are drawn most often.
         observer: towards whom.
@@ -104,6 +106,8 @@ class PairClass:
         pair_count: how many pairs there are.
         least: the device whose records are drawn least often, where not all are drawn alike.
         sites: numbers of the sites that the units are at, where a user named any.
+        kinds: of how many kinds these pairs are.
+        mildest: of several kinds, that with the smallest ε.
     """
 
     unit: int
@@ -112,6 +116,8 @@ class PairClass:
     pair_count: int
     least: int | None = None
     sites: tuple[int, ...] = ()
+    kinds: int = 1
+    mildest: PairClass | None = None
 
 
 def covering(classes: Iterable[PairClass], pairs: int) -> Iterator[PairClass]:

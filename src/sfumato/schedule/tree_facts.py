@@ -107,6 +107,7 @@ def tree_releases(
         and bool(noise.device.any()),
         unmask_thresholds=shares_that_unmask(spec.faults, tree, participants.drawn),
         searched_under=None if spec.control is not None else spec.privacy.neighbours,
+        only_devices=spec.privacy.unit == "device",
         sites=_sites(tree),
     )
 

@@ -39,6 +39,7 @@ What is checked, in this order (docs/verify.md says what is not):
     tree_pairs.py        pairs of unit and observer that are alike in a tree
     group_pairs.py       the same in groups
     facts.py             the facts of every kind of protocol, and a bound that is checked against them
+    folded_rows.py       whether rows stand for no kind of pairs that is charged more than they are
     pair_counts.py       whether rows stand for every pair, rate and site
 
 4. *The charge.* The terms that were composed follow from the releases.

@@ -8,6 +8,7 @@ from typing import Any
 
 from sfumato.verify import read
 from sfumato.verify.facts import Facts
+from sfumato.verify.folded_rows import FoldedRows, is_folded
 from sfumato.verify.group_pairs import CheckedGroupPairs
 from sfumato.verify.json_values import ROUNDING, Json, kind_and_index
 from sfumato.verify.moving import CheckedMovingPairs, CheckedMovingTree
@@ -27,17 +28,28 @@ def pair_problems(
         return
     pairs = CheckedTreePairs(facts) if isinstance(facts, CheckedTree) else CheckedGroupPairs(facts)
     stated, named = Counter[Any](), dict[Any, str]()
+    folded = [row for row in rows if is_folded(row)]
     for row in rows:
         unit = kind_and_index(row["unit"])[1]
         if "," in row["observer"]:
             yield f"privacy.json: {row['unit']} towards {row['observer']}: is no pair with one observer"
-            continue
-        pair = pairs.key_of(unit, facts.party_named(row["observer"]))
-        stated[pair] += read.count(row["stands_for"])
-        named.setdefault(pair, f"{row['unit']} towards {row['observer']}")
-    wanted = Counter[Any]()
+        elif not is_folded(row):
+            pair = pairs.key_of(unit, facts.party_named(row["observer"]))
+            stated[pair] += read.count(row["stands_for"])
+            named.setdefault(pair, f"{row['unit']} towards {row['observer']}")
+    wanted, of_kind = Counter[Any](), dict[Any, int]()
     for units, of_one in pairs.units():
+        if folded:
+            of_kind.update({pair[0]: units[0] for pair in of_one})
         wanted.update({pair: len(units) * count for pair, count in of_one.items()})
+    if folded and not (isinstance(pairs, CheckedTreePairs) and all(_is_of_device(row) for row in folded)):
+        yield "privacy.json: kinds_of_pairs: only rows about devices of a tree stand for several kinds"
+    elif folded:
+        assert isinstance(facts, CheckedTree)
+        assert isinstance(pairs, CheckedTreePairs)
+        left = Counter({pair: count for pair, count in wanted.items() if pair not in stated})
+        yield from FoldedRows(facts, pairs, relation).problems(folded, left, of_kind)
+        wanted = Counter({pair: count for pair, count in wanted.items() if pair in stated})
     for pair in stated.keys() | wanted.keys():
         if stated[pair] != wanted[pair]:
             who = named.get(pair, "no row (a pair is left out)")
@@ -89,6 +101,10 @@ def _record_rate_and_site_problems(
             if least.keys() != named.keys() or any(named[site] < rate for site, rate in least.items()):
                 who = f"{some[0]['unit']} towards {some[0]['observer']}"
                 yield f"privacy.json: sites: rows like {who} name other sites than have such pairs"
+
+
+def _is_of_device(row: Json) -> bool:
+    return str(row["unit"]).startswith("device:")
 
 
 def site_of_each_device(topology: Json, facts: Facts) -> dict[int, str]:

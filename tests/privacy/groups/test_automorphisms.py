@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -230,7 +231,7 @@ def test_a_class_of_devices_lost_or_counted_twice_in_a_tree_is_refused(unit, mon
     right = TreePairs._elsewhere
     monkeypatch.setattr(TreePairs, "_elsewhere", lambda *args: list(right(*args))[1:])
     with pytest.raises(RuntimeError, match="no privacy figure"):
-        declared.pair_classes(unit)
+        replace(declared).pair_classes(unit)
     monkeypatch.setattr(TreePairs, "_elsewhere", lambda *args: list(right(*args)) * 2)
     with pytest.raises(RuntimeError, match="no privacy figure"):
-        declared.pair_classes(unit)
+        replace(declared).pair_classes(unit)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.groups.vector_clocks import Block, IntArray, WorkerKinds
+from sfumato.privacy.groups.vector_clocks import Block, Bridges, IntArray, WorkerKinds
 
 
 class ChargedSum(NamedTuple):
@@ -67,26 +67,9 @@ class ExposureProblem:
     _kept_sums: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
-    def bridges(self) -> tuple[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]], ...]:
-        """For every era, the kinds other than the target that are in several groups: incidence and size."""
-        others = self.kinds.without(self.unit)
-        out = []
-        for incidence in self.kinds.incidence:
-            several = (incidence.sum(axis=1) > 1) & (others > 0)
-            out.append((incidence[several].astype(np.float64), others[several].astype(np.float64)))
-        return tuple(out)
-
-    @cached_property
-    def _bridge_groups(self) -> tuple[tuple[IntArray, IntArray, npt.NDArray[np.float64]], ...]:
-        """`bridges` by the groups of each kind, one kind after the other: groups, first places, sizes.
-
-        In a network of many groups a kind is in few of them.
-        """
-        found = []
-        for incidence, size in self.bridges:
-            kinds, groups = np.nonzero(incidence)
-            found.append((groups, np.searchsorted(kinds, np.arange(len(size))), size))
-        return tuple(found)
+    def bridges(self) -> tuple[Bridges, ...]:
+        """For every era, the kinds other than the target that are in several groups."""
+        return self.kinds.bridges(self.unit)
 
     def with_unit(self, era: int) -> npt.NDArray[np.bool_]:
         """Groups that the target is in."""
@@ -143,7 +126,8 @@ class ExposureProblem:
         """
         if not (block.merges and reached.any()):
             return np.zeros(len(reached))
-        group, start, size = self._bridge_groups[block.era]
+        bridges = self.bridges[block.era]
+        group, start, size = bridges.groups, bridges.first, bridges.size
         if not len(group):
             return np.zeros(len(reached))
         linked = size * np.logical_or.reduceat(reached[group], start)

@@ -104,7 +104,7 @@ def links_of(scene: ExposureProblem, price: Price, era: int) -> dict[int, list[t
 
     One entry for all kinds where any linking worker costs as much as all of them together.
     """
-    incidence, size = scene.bridges[era]
+    incidence, size, *_ = scene.bridges[era]
     groups_of = [set(map(int, np.flatnonzero(row))) for row in incidence]
     kinds_of: dict[int, list[int]] = {}
     for kind, groups in enumerate(groups_of):

@@ -344,7 +344,9 @@ class GroupReleases(GroupFacts):
             return list(self.noise_owner)
         return "master" if self.noised_by_masters else "devices"
 
-    def pair_classes(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
+    def pair_classes(
+        self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
+    ) -> Iterator[PairClass]:
         """Representatives of all ordered pairs, or of one unit's; see `GroupPairs.of`."""
         return self.pairs.of(unit, apart=apart)
 

@@ -303,14 +303,23 @@ def first_of_orbit(
     An orbit of more than `_MOST_IMAGES` positions is not followed: then it is ``position`` itself.
     """
     unmoved = tuple(range(group_count))
-    known, left = {position: unmoved}, [position]
+    reached: dict[Position, tuple[Position, Sequence[int]] | None] = {position: None}
+    left = [position]
     while left:
         here = left.pop()
         for groups, kinds in symmetries:
             there = here.image(groups, kinds)
-            if there not in known:
-                known[there] = tuple(groups[group] for group in known[here])
+            if there not in reached:
+                reached[there] = here, groups
                 left.append(there)
-        if len(known) > _MOST_IMAGES:
+        if len(reached) > _MOST_IMAGES:
             return position, unmoved
-    return min(known.items())
+    first = here = min(reached)
+    way: list[Sequence[int]] = []
+    while (step := reached[here]) is not None:
+        here, groups = step
+        way.append(groups)
+    images = unmoved
+    for groups in reversed(way):
+        images = tuple(groups[group] for group in images)
+    return first, images

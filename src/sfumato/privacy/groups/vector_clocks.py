@@ -17,9 +17,10 @@ Steps are epochs for protocols that release every epoch, intervals for those tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -83,6 +84,22 @@ def next_unlike_blocks(blocks: Sequence[Block]) -> IntArray:
     return out
 
 
+class Bridges(NamedTuple):
+    """Kinds of workers that are in several groups, in one era.
+
+    Attributes:
+        incidence: which kind is in which group, ``[kinds, groups]``.
+        size: number of workers of every kind.
+        groups: the groups of each kind, one kind after the other; in a network of many groups they are few.
+        first: where those of each kind begin.
+    """
+
+    incidence: npt.NDArray[np.float64]
+    size: npt.NDArray[np.float64]
+    groups: IntArray
+    first: IntArray
+
+
 @dataclass(frozen=True)
 class WorkerKinds:
     """Workers told apart only by their groups, over all eras.
@@ -141,6 +158,22 @@ class WorkerKinds:
         rest = self.size.copy()
         rest[kind] -= 1
         return rest
+
+    @cached_property
+    def bridges(self) -> Callable[[int], tuple[Bridges, ...]]:
+        """For every era, the kinds that are in several groups, one worker of a kind left out."""
+        return lru_cache(4)(self._bridges_without)
+
+    def _bridges_without(self, kind: int) -> tuple[Bridges, ...]:
+        others = self.without(kind)
+        found = []
+        for incidence in self.incidence:
+            several = (incidence.sum(axis=1) > 1) & (others > 0)
+            size = others[several].astype(np.float64)
+            kinds, groups = np.nonzero(incidence[several])
+            first = np.searchsorted(kinds, np.arange(len(size)))
+            found.append(Bridges(incidence[several].astype(np.float64), size, groups, first))
+        return tuple(found)
 
 
 def hops_between_groups(links: BoolArray) -> IntArray:

@@ -314,7 +314,7 @@ class TreeNoise:
             if t == facts.depth - 1:
                 for leaf in leaves:
                     mine = facts.class_of(unit) if leaf == path[-1] else None
-                    received[leaf] = self._variance_of_devices(number, leaf, mine, members, present=present)
+                    received[leaf] = self.variance_of_devices(number, leaf, mine, members, present=present)
             else:
                 for parent in {int(facts.parents[t + 1][child]) for child in changed}:
                     first, last = facts.first_child[t][parent : parent + 2].tolist()
@@ -366,7 +366,7 @@ class TreeNoise:
         added: FloatArray = facts.class_variance[number] * (weight**2 * counts)[leaf]
         return added
 
-    def _variance_of_devices(
+    def variance_of_devices(
         self, number: int, leaf: int, unit: int | None, members: Counter[int], *, present: bool
     ) -> float:
         """Least variance of devices' noise in the average of ``leaf`` that nobody in the coalition knows.

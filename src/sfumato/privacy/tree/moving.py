@@ -121,7 +121,9 @@ class MovingReleases(TreeReleases):
         kinds = [era.kinds for era, _ in self._played]
         return MovingPairs(kinds, np.array([count for _, count in self._played], dtype=np.int64))
 
-    def pair_classes(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
+    def pair_classes(
+        self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
+    ) -> Iterator[PairClass]:
         """Pairs by which no other of its class has a larger epsilon; see `MovingPairs.of`."""
         return self.pairs.of(unit)
 

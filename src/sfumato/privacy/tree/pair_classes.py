@@ -103,12 +103,21 @@ class TreePairs:
         Observers are every aggregator, the public and every other device. With ``unit``, only the pairs of
         that one device. ``apart``: see `unit_classes`.
         """
+        return covering(self.listed(unit, apart=apart), self.pair_count(unit))
+
+    def listed(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
+        """`of`, one after the other, before it is known that they stand for all pairs."""
+        if unit is not None:
+            yield from self._pairs_of(UnitClass(unit, 1))
+            return
+        for units in self.units(apart=apart):
+            yield from self._pairs_of(units)
+
+    def pair_count(self, unit: int | None = None) -> int:
+        """Of all ordered pairs, or of those of one unit."""
         facts = self.facts
         observers = sum(map(len, facts.parents)) + 1 + facts.device_count - 1
-        if unit is not None:
-            return covering(self._pairs_of(UnitClass(unit, 1)), observers)
-        found = (pair for units in self.units(apart=apart) for pair in self._pairs_of(units))
-        return covering(found, facts.device_count * observers)
+        return observers * (facts.device_count if unit is None else 1)
 
     def units(self, *, apart: bool = False) -> Iterator[UnitClass]:
         """Devices that a symmetry of the tree exchanges; ``apart``: see `unit_classes`."""
@@ -138,7 +147,8 @@ class TreePairs:
 
     def _pairs_of(self, found: UnitClass) -> Iterator[PairClass]:
         pairs = self._observers_of(found.unit, found.count)
-        return (replace(pair, least=found.least, sites=found.sites) for pair in pairs)
+        for pair in pairs:
+            yield replace(pair, least=found.least, sites=found.sites)
 
     def _observers_of(self, unit: int, units: int) -> Iterator[PairClass]:
         facts, leaf = self.facts, self.facts.leaf_of(unit)
@@ -147,13 +157,22 @@ class TreePairs:
         for tier in range(facts.depth):
             relation = CLOUD if tier == 0 else Relation.edge(facts.names[tier])
             yield PairClass(unit, Party("node", tier, int(path[tier])), relation, units)
-        for number in facts.classes.of_leaf(leaf):
-            peers = int(facts.classes.count[number]) - (number == facts.class_of(unit))
-            if peers:
-                peer = next(int(d) for d in facts.classes.members(number, 2) if d != unit)
-                yield PairClass(unit, Party("device", 0, peer), PEER, units * peers)
+        yield from self._peers(unit, units)
         for common in range(facts.depth - 1):
             yield from self._elsewhere(unit, path, common, units)
+
+    def _peers(self, unit: int, units: int) -> Iterator[PairClass]:
+        """Other devices of the unit's leaf."""
+        facts = self.facts
+        for number in facts.classes.of_leaf(facts.leaf_of(unit)):
+            peers = int(facts.classes.count[number]) - (number == facts.class_of(unit))
+            if peers:
+                yield self._peer_of(unit, number, units * peers)
+
+    def _peer_of(self, unit: int, number: int, pairs: int) -> PairClass:
+        """The pairs with another device of class ``number`` as a peer."""
+        peer = next(int(d) for d in self.facts.classes.members(number, 2) if d != unit)
+        return PairClass(unit, Party("device", 0, peer), PEER, pairs)
 
     def _elsewhere(self, unit: int, path: IntArray, common: int, units: int) -> Iterator[PairClass]:
         """Observers whose lowest common ancestor with the unit is ``path[common]``."""

@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from sfumato.privacy.charges import bound_epsilon
+from sfumato.privacy.charges import bound_epsilon, ways_to_charge
 from sfumato.privacy.declared_releases import UnitClass, unit_classes
+from sfumato.privacy.dominance import Ways
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.received import CoalitionView
@@ -22,6 +23,7 @@ from sfumato.privacy.sampling import Neighbours
 from sfumato.privacy.tree.exposed_averages import cheapest_exposure
 from sfumato.privacy.tree.exposures import TreeExposures, view_of_coalition
 from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
+from sfumato.privacy.tree.folded_pairs import FoldedPairs
 from sfumato.privacy.tree.pair_classes import TreePairs
 from sfumato.privacy.tree.shape import IntArray
 
@@ -33,9 +35,11 @@ class TreeReleases(TreeFacts):
     Attributes:
         searched_under: the relation under which the cheapest exposed set is searched for; ``None``: flow and
             cut are the only bounds, as where a filter holds budgets by one of these.
+        only_devices: whether rows are about devices alone: only such pairs are folded (`folded_pairs`).
     """
 
     searched_under: Neighbours | None = None
+    only_devices: bool = False
     _whole: TreeReleases | None = field(default=None, init=False, compare=False, repr=False)
     _most_kept: ClassVar[int] = 1 << 8
 
@@ -206,9 +210,31 @@ class TreeReleases(TreeFacts):
         """A number for every leaf, equal only where their devices are interchangeable."""
         return self._pairs.orbits[-1]
 
-    def pair_classes(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
-        """Representatives of all ordered pairs, or of one unit's; see `TreePairs.of`."""
-        return self._pairs.of(unit, apart=apart)
+    def pair_classes(
+        self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
+    ) -> Iterator[PairClass]:
+        """Representatives of all ordered pairs, or of one unit's; see `TreePairs.of` and `FoldedPairs`."""
+        if self.searched_under is None or self.elections or not self.only_devices:
+            return self._pairs.of(unit, apart=apart)
+        return iter(self._kept_classes(unit, apart, every_unit))
+
+    @cached_property
+    def _kept_classes(self) -> Callable[[int | None, bool, bool], tuple[PairClass, ...]]:
+        folded = FoldedPairs(self._pairs, self._ways)
+        return lru_cache(4)(lambda unit, apart, every: tuple(folded.of(unit, apart=apart, every_unit=every)))
+
+    def _ways(self, pair: PairClass) -> Ways:
+        """Every way to charge the device of a pair: the cheapest set may be that of flow or cut."""
+        assert self.searched_under is not None
+        members = (pair.observer,)
+        flow, cut = found = self._found_flow_and_cut(pair.unit, members)
+        if cut.charges_what(flow):
+            found = (flow,)
+        elif len(flow.releases) - len(cut.releases) > 1:  # there are sets between the two
+            pairs = self._exposures.pair(pair.unit, members)
+            found = (*found, cheapest_exposure(pairs, (flow, cut), self.searched_under))
+        charged = self._composed(found)
+        return tuple(way for exposure in charged for way in ways_to_charge(exposure, self.searched_under))
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
         """The devices outside ``members``, leaf by leaf; see `DeclaredReleases.units_outside`."""

@@ -125,7 +125,8 @@ def pairs_towards(
         observer = parse_observer(towards, parties, place=FOR)
         members = {observer.index} if observer.kind == "device" else set[int]()
         return [(units.unit, observer) for units in declared.units_outside(members)]
-    found = [(pair.unit, pair.observer) for pair in declared.pair_classes() if is_of_kind(pair, towards)]
+    classes = declared.pair_classes(every_unit=True)
+    found = [(pair.unit, pair.observer) for pair in classes if is_of_kind(pair, towards)]
     if not found:
         raise SpecError(FOR, towards, f"stands for nobody in {where}")
     return found

@@ -59,6 +59,8 @@ def epsilons_after_run(
     elections it is that of who was left, and observers are charged the terms of office that were; over the
     air it is what it was in each of those rounds.
 
+    A row that stands for pairs of several kinds has none.
+
     Args:
         plan: of the run.
         delta: of its report.
@@ -76,6 +78,9 @@ def epsilons_after_run(
         return ()
     found: list[ExPost | None] = []
     for pair in plan.releases.pair_classes():
+        if pair.kinds > 1:  # its units took part unequally often, each under noise of its own
+            found.append(None)
+            continue
         exposures = plan.releases.exposures(pair.unit, (pair.observer,))
         orbits = plan.releases.leaf_classes
         alike = (orbits == orbits[plan.tree.leaf_of(pair.unit)]).repeat(plan.tree.devices)

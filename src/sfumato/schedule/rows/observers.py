@@ -149,6 +149,8 @@ class ObservedUnit:
         stands_for: equivalent ordered pairs that it represents; no unit of them has a larger ε.
         least: of these units, the device whose records are drawn least often, where not all are drawn alike.
         sites: numbers of the sites that these units are at, where a user named any.
+        kinds: of how many kinds the pairs are.
+        mildest: of several kinds, that with the smallest ε.
     """
 
     kind: str
@@ -158,12 +160,14 @@ class ObservedUnit:
     stands_for: int
     least: int | None = None
     sites: tuple[int, ...] = ()
+    kinds: int = 1
+    mildest: PairClass | None = None
 
     @classmethod
     def of_class(cls, kind: str, pair: PairClass) -> ObservedUnit:
         """The worst pair of a class of pairs, for a unit of ``kind``."""
-        observers = (pair.observer,)
-        return cls(kind, pair.unit, observers, pair.relation, pair.pair_count, pair.least, pair.sites)
+        rest = pair.relation, pair.pair_count, pair.least, pair.sites, pair.kinds, pair.mildest
+        return cls(kind, pair.unit, (pair.observer,), *rest)
 
     def charge(self, plan: Plan, declared: DeclaredReleases, *, drawn_like: int | None = None) -> PairCharge:
         """The charge of this pair in ``declared``; a record is drawn as one of ``drawn_like`` is."""

@@ -1,0 +1,67 @@
+"""Which charge is at most another, told without composing either of them.
+
+A charge is at most another if its releases can be had from the other's by adding noise, by leaving the unit
+out more often, or by leaving releases out. Then every ε of it is at most that of the other, at every δ
+(docs/accounting.md, "Rows that stand for unequal pairs", derives the rules).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from sfumato.privacy.charges import Composition
+from sfumato.privacy.sampling import GaussianTerm, Sampling, squared_mu_of_term
+
+Ways = tuple[Composition, ...]
+"""Every sound way to charge one pair; the smallest result counts."""
+
+
+def are_ways_at_most(ways: Ways, other: Ways) -> bool:
+    """Whether ε of the smallest of ``ways`` is surely at most that of the smallest of ``other``."""
+    return all(any(is_at_most(one, against) for one in ways) for against in other)
+
+
+def is_at_most(charge: Composition, other: Composition) -> bool:
+    """Whether ε of ``charge`` is surely at most that of ``other``.
+
+    Releases that always use the unit amount to one Gaussian, so their μ² are added up; others are compared
+    term by term, in the order they are in.
+    """
+    if charge.neighbours != other.neighbours or charge.failure_probability > other.failure_probability:
+        return False
+    (certain, drawn), (certain_of_other, drawn_of_other) = map(_parts, (charge, other))
+    if certain > certain_of_other or len(drawn) != len(drawn_of_other):
+        return False
+    return all(map(_is_term_at_most, drawn, drawn_of_other))
+
+
+def _parts(charge: Composition) -> tuple[float, list[GaussianTerm]]:
+    """μ² of what always uses the unit, and all other terms."""
+    certain = math.fsum(term.count * squared_mu_of_term(term) for term in charge.terms if term.sampling is None)
+    return certain, [term for term in charge.terms if term.sampling is not None]
+
+
+def _is_term_at_most(term: GaussianTerm, other: GaussianTerm) -> bool:
+    if term.multiplier < other.multiplier or term.count > other.count:
+        return False
+    if term.sampling == other.sampling:
+        return True
+    assert term.sampling is not None
+    assert other.sampling is not None
+    return _is_draw_at_most(term.sampling, other.sampling)
+
+
+def _is_draw_at_most(draw: Sampling, other: Sampling) -> bool:
+    """Whether ``draw`` uses the unit as ``other`` does, or less often."""
+    if draw.rate > other.rate or draw.kind == "batches":
+        return False
+    return replace(draw, rate=other.rate, population=other.population, sample=other.sample) == other
+
+
+def size(ways: Ways) -> float:
+    """About how much ``ways`` charge; by one way, what `is_at_most` another one has no larger size."""
+    way = ways[0]
+    if way.failure_probability >= 1 or any(term.multiplier == 0 for term in way.terms):
+        return math.inf
+    return math.fsum(term.count * term.rate / term.multiplier**2 for term in way.terms)

@@ -1,0 +1,276 @@
+"""Fewer rows for trees with many unequal parts: a class of pairs stands for those that it surely dominates.
+
+A tree of k unequal edges has 2k² + 2k classes of pairs. Above `MOST_CLASSES` an observer that is elsewhere,
+or a peer, stands for those of its kind that know no more noise than it does; if there are still too many, a
+unit stands for those whose releases are surely charged no more. What a row says of its worst pair is charged
+as ever, and every pair that it stands for has at most that ε (docs/accounting.md, "Rows that stand for
+unequal pairs").
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.privacy.dominance import Ways, are_ways_at_most, size
+from sfumato.privacy.observers import PairClass, Party, Relation, covering
+from sfumato.privacy.tree.facts import TreeNoise
+from sfumato.privacy.tree.pair_classes import TreePairs
+
+MOST_CLASSES = 60
+"""More classes of equal pairs than so many are folded."""
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Charged = tuple[Ways, Ways]
+"""How a pair is charged, and how the mildest one of those is that it stands for."""
+
+
+@dataclass(frozen=True)
+class Chains:
+    """Things that know noise, in chains: of those in a chain each knows at least what the next one does.
+
+    Attributes:
+        order: the things, the worst first, chain after chain.
+        chain: of each of ``order``.
+    """
+
+    order: IntArray
+    chain: IntArray
+
+    @classmethod
+    def of(cls, known: FloatArray) -> Chains:
+        """Of the noise that each knows, ``[things, figures]``."""
+        order = np.lexsort(-known.T[::-1]) if known.shape[1] else np.arange(len(known))
+        if (np.diff(known[order], axis=0) <= 0).all():
+            return cls(order, np.zeros(len(order), dtype=np.int64))
+        ends: list[FloatArray] = []
+        chain = np.empty(len(order), dtype=np.int64)
+        for place, thing in enumerate(order):
+            above = (number for number, end in enumerate(ends) if (known[thing] <= end).all())
+            chain[place] = found = next(above, len(ends))
+            ends[found : found + 1] = [known[thing]]
+        by_chain = np.argsort(chain, kind="stable")
+        return cls(order[by_chain], chain[by_chain])
+
+    def among(self, some: npt.NDArray[np.bool_]) -> Iterator[IntArray]:
+        """The things of each chain that are among ``some`` ``[things]``, the worst first."""
+        kept = some[self.order]
+        order, chain = self.order[kept], self.chain[kept]
+        yield from np.split(order, np.flatnonzero(np.diff(chain)) + 1) if len(order) else ()
+
+
+@dataclass(frozen=True)
+class WorstObservers(TreePairs):
+    """`TreePairs`, where an observer stands for all that surely learn no more than it does.
+
+    Of observers with one lowest common ancestor with the unit, all receive the same averages with the unit's
+    message; they differ in how much of the noise in these they know.
+    """
+
+    @cached_property
+    def _noise(self) -> TreeNoise:
+        return TreeNoise(self.facts)
+
+    def _peers(self, unit: int, units: int) -> Iterator[PairClass]:
+        facts, mine = self.facts, self.facts.class_of(unit)
+        classes = np.array(facts.classes.of_leaf(facts.leaf_of(unit)))
+        counts = facts.classes.count[classes] - (classes == mine)
+        known = -np.array([self._left_without(unit, int(number)) for number in classes])
+        for alike in Chains.of(known).among(counts > 0):
+            pairs = [self._peer_of(unit, int(classes[at]), units * int(counts[at])) for at in alike]
+            yield _standing_for(pairs[0], pairs[-1], sum(p.pair_count for p in pairs), len(pairs))
+
+    def _left_without(self, unit: int, number: int) -> list[float]:
+        """The noise in the unit's leaf that a peer of a class does not know, if the unit sends and if not."""
+        facts, leaf, mine = self.facts, self.facts.leaf_of(unit), self.facts.class_of(unit)
+        members = Counter([number])
+        return [
+            self._noise.variance_of_devices(step, leaf, mine, members, present=present)
+            for step in range(len(facts.steps))
+            for present in (True, False)
+        ]
+
+    def _elsewhere(self, unit: int, path: IntArray, common: int, units: int) -> Iterator[PairClass]:
+        facts, names = self.facts, self.facts.names
+        place = " elsewhere" if common == 0 else f" in another {names[common + 1]} of its {names[common]}"
+        for tier in range(common + 1, facts.depth):
+            ancestors = self._ancestors(tier, common + 1)
+            siblings = facts.parents[common + 1][ancestors] == path[common]
+            there = siblings & (ancestors != path[common + 1])
+            relation = Relation.edge(names[tier], place)
+            for alike in self._chains_of_nodes(tier, common).among(there):
+                worst, least = (
+                    PairClass(unit, Party("node", tier, int(node)), relation, units)
+                    for node in (alike[0], alike[-1])
+                )
+                kinds = len(np.unique(self.orbits[tier][alike]))
+                yield _standing_for(worst, least, units * len(alike), kinds)
+            if tier == facts.depth - 1:
+                yield from self._devices_elsewhere(unit, there, common, units, Relation.device(place))
+
+    def _devices_elsewhere(
+        self, unit: int, leaves: npt.NDArray[np.bool_], common: int, units: int, relation: Relation
+    ) -> Iterator[PairClass]:
+        classes = self.facts.classes
+        for alike in self._chains_of_devices(common).among(leaves[classes.leaf]):
+            worst, least = (
+                PairClass(unit, Party("device", 0, int(classes.members(int(c), 1)[0])), relation, units)
+                for c in (alike[0], alike[-1])
+            )
+            kinds = len(np.unique(self._kind_of_class[alike]))
+            yield _standing_for(worst, least, units * int(classes.count[alike].sum()), kinds)
+
+    @cached_property
+    def _kind_of_class(self) -> IntArray:
+        """A number for every class of devices, equal only where a symmetry exchanges their devices."""
+        classes, known = self.facts.classes, dict[Any, int]()
+        keys = ((int(self.orbits[-1][leaf]), *classes.kind(c)) for c, leaf in enumerate(classes.leaf))
+        return np.array([known.setdefault(key, len(known)) for key in keys])
+
+    def _ancestors(self, tier: int, above: int) -> IntArray:
+        found = np.arange(len(self.facts.parents[tier]))
+        for t in range(tier, above, -1):
+            found = self.facts.parents[t][found]
+        return found
+
+    @cached_property
+    def _chains(self) -> dict[tuple[str, int, int], Chains]:
+        return {}
+
+    def _chains_of_nodes(self, tier: int, common: int) -> Chains:
+        """The nodes of ``tier``, by the noise that they know in averages of tiers up to ``common``."""
+        if ("node", tier, common) not in self._chains:
+            known = self._weighted(tier, common, [sent[tier] for sent in self._noise.sent])
+            self._chains["node", tier, common] = Chains.of(known)
+        return self._chains["node", tier, common]
+
+    def _chains_of_devices(self, common: int) -> Chains:
+        """The classes of devices, by the noise that a member of each knows."""
+        key = "device", self.facts.depth, common
+        if key not in self._chains:
+            facts, last = self.facts, self.facts.depth - 1
+            of_class = [self._known_to_member(step) for step in range(len(facts.steps))]
+            self._chains[key] = Chains.of(self._weighted(last, common, of_class, facts.classes.leaf))
+        return self._chains[key]
+
+    def _known_to_member(self, number: int) -> FloatArray:
+        """What one device of each class takes off the noise that its leaf sends, ``[classes]``."""
+        facts, sent = self.facts, self._noise.sent[number][-1]
+        step, found = facts.steps[number], np.empty(len(facts.classes.count))
+        for c, leaf in enumerate(facts.classes.leaf.tolist()):
+            if step.tier < facts.depth - 1 and step.broadcasts(leaf):
+                found[c] = sent[leaf]
+                continue
+            left = self._noise.variance_of_devices(number, leaf, None, Counter([c]), present=True)
+            others = step.channel_of(facts.depth - 1, leaf) + float(step.node_std[-1][leaf]) ** 2
+            found[c] = sent[leaf] - left - others
+        return found
+
+    def _weighted(
+        self, tier: int, common: int, known: Sequence[FloatArray], of_node: IntArray | None = None
+    ) -> FloatArray:
+        """Variances known of what nodes of ``tier`` send, as they count in averages up to tier ``common``."""
+        facts, columns = self.facts, []
+        nodes = np.arange(len(facts.parents[tier])) if of_node is None else of_node
+        for step, variance in zip(facts.steps, known, strict=True):
+            if step.tier > common:
+                continue
+            weighted, above = variance.copy(), nodes
+            for t in range(tier, step.tier, -1):
+                above = facts.parents[t][above]
+                weighted = weighted / facts.children[t - 1][above] ** 2
+            columns.append(weighted)
+        return np.stack(columns, axis=1) if columns else np.zeros((len(nodes), 0))
+
+
+def _standing_for(worst: PairClass, least: PairClass, pairs: int, kinds: int) -> PairClass:
+    """``worst`` for all pairs of a chain that ends with ``least``."""
+    mildest = least if kinds > 1 else None
+    return replace(worst, pair_count=pairs, kinds=kinds, mildest=mildest)
+
+
+@dataclass(frozen=True)
+class FoldedPairs:
+    """Classes of pairs, or fewer where there are more than `MOST_CLASSES`.
+
+    Attributes:
+        pairs: of the tree.
+        ways: every way to charge the device of a pair.
+    """
+
+    pairs: TreePairs
+    ways: Callable[[PairClass], Ways]
+
+    def of(self, unit: int | None, *, apart: bool, every_unit: bool) -> Iterator[PairClass]:
+        """See `DeclaredReleases.pair_classes`."""
+        some = islice(self.pairs.listed(unit, apart=apart), MOST_CLASSES + 1)
+        if sum(1 for _ in some) <= MOST_CLASSES or self._counts_noise_by_chance:
+            return self.pairs.of(unit, apart=apart)
+        facts = self.pairs.facts
+        found = list(WorstObservers(facts).listed(unit, apart=apart))
+        if len(found) > MOST_CLASSES and unit is None and not every_unit and facts.sites is None:
+            found = list(self._by_worst_unit(found))
+        return covering(found, self.pairs.pair_count(unit))
+
+    @property
+    def _counts_noise_by_chance(self) -> bool:
+        """Whether noise of others may count if they are drawn: how many are left matters then, too."""
+        facts = self.pairs.facts
+        return facts.draw_kind == "poisson" and any(variance.any() for variance in facts.class_variance)
+
+    def _by_worst_unit(self, found: Sequence[PairClass]) -> Iterator[PairClass]:
+        """Of pairs that are placed alike, the worst for those that it surely dominates."""
+        alike: defaultdict[Any, list[PairClass]] = defaultdict(list)
+        for pair in found:
+            alike[pair.relation, self._who_adds_noise(pair.unit)].append(pair)
+        for some in alike.values():
+            chains: list[list[tuple[PairClass, Charged]]] = []
+            charged = [(pair, self._charged(pair)) for pair in some]
+            for pair, own in sorted(charged, key=lambda one: -size(one[1][0])):
+                under = (chain for chain in chains if _is_charged_at_most(own, chain[-1][1]))
+                chain = next(under, None)
+                if chain is None:
+                    chains.append([(pair, own)])
+                else:
+                    chain.append((pair, own))
+            for chain in chains:
+                yield _worst_of([pair for pair, _ in chain])
+
+    def _charged(self, pair: PairClass) -> Charged:
+        worst = self.ways(pair)
+        return worst, worst if pair.mildest is None else self.ways(pair.mildest)
+
+    def _who_adds_noise(self, unit: int) -> Any:
+        """To the messages of the unit on their way: where that differs, trust may. By itself, if nobody."""
+        facts = self.pairs.facts
+        leaf, mine = facts.leaf_of(unit), facts.class_of(unit)
+        who = tuple(
+            (
+                bool(variance[mine] > 0),
+                *(bool(std[i] > 0) for std, i in zip(step.node_std, facts.paths[leaf], strict=True)),
+            )
+            for step, variance in zip(facts.steps, facts.class_variance, strict=True)
+        )
+        return who if any(map(any, who)) else leaf
+
+
+def _is_charged_at_most(own: Charged, other: Charged) -> bool:
+    """Whether a pair and its mildest one are surely charged no more than another and its mildest one."""
+    return all(map(are_ways_at_most, own, other))
+
+
+def _worst_of(chain: Sequence[PairClass]) -> PairClass:
+    """The first of pairs of which each dominates the next, for all of them."""
+    worst, last = chain[0], chain[-1]
+    if worst is last:
+        return worst
+    pairs, kinds = sum(pair.pair_count for pair in chain), sum(pair.kinds for pair in chain)
+    return replace(worst, pair_count=pairs, kinds=kinds, mildest=last.mildest or last)
