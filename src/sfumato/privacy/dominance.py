@@ -38,7 +38,9 @@ def is_at_most(charge: Composition, other: Composition) -> bool:
 
 def _parts(charge: Composition) -> tuple[float, list[GaussianTerm]]:
     """μ² of what always uses the unit, and all other terms."""
-    certain = math.fsum(term.count * squared_mu_of_term(term) for term in charge.terms if term.sampling is None)
+    certain = math.fsum(
+        term.count * squared_mu_of_term(term) for term in charge.terms if term.sampling is None
+    )
     return certain, [term for term in charge.terms if term.sampling is not None]
 
 
