@@ -19,7 +19,7 @@ from sfumato.accounting import PrivacyReport, account, with_participations
 from sfumato.arguments import Argument
 from sfumato.data.given import given, with_given
 from sfumato.engine.base import EngineSettings
-from sfumato.engine.chunks import intra_op_threads
+from sfumato.engine.tiles import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.learning.dropout import with_own_dropout
 from sfumato.learning.given_model import giving_model, with_given_model
@@ -290,17 +290,17 @@ def _run_in_folder(
     on_step: Callable[[str], object],
 ) -> Generator[RoundResult]:
     """Start the run in ``out``, or continue it from ``existing``."""
-    inputs, speed = plan.spec.hashes, None
+    inputs = plan.spec.hashes
     if existing is not None:
         observers = observers_to_record(observers, existing, out)
-        inputs, speed = spec_of_checkpoint(existing).hashes, existing.speed
+        inputs, device = spec_of_checkpoint(existing).hashes, existing.device
         if is_complete(out) and _frozen(plan, inputs).fingerprint == existing.fingerprint:
             return
     on_step("computing ε")
     with allow_user_code():
         privacy = account(plan.spec)
     on_step("reading the data, building the model")
-    speed = speed or EngineSettings.default(_pick_device(device))
+    speed = EngineSettings.default(_pick_device(device))
     session = Session.prepare(plan, speed, privacy, tuple(dict.fromkeys(observers)))
     check_inputs(inputs, session.hashes, f"the run in {out}")
     frozen = _frozen(plan, {**inputs, **session.hashes})

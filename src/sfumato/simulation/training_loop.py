@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from sfumato.accounting import PrivacyReport
 from sfumato.engine.base import EngineSettings
-from sfumato.engine.chunks import intra_op_threads
 from sfumato.engine.registry import engine_of
+from sfumato.engine.tiles import intra_op_threads
 from sfumato.errors import RunError
 from sfumato.learning.evaluation import Scoring
 from sfumato.learning.parameters import ParameterLayout
