@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sfumato.arguments import Argument
+from sfumato.distributed.ranks import Ranks
 from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.dropout import DropoutDraws
@@ -102,6 +103,10 @@ class Engine(Protocol):
     @property
     def settings(self) -> EngineSettings:
         """Where devices are trained."""
+
+    @property
+    def ranks(self) -> Ranks:
+        """The processes that share the devices; each of them yields the same chunks."""
 
     def train(
         self, task: LocalTask, start: Tensor, group_of: Tensor, batches: BatchPlan

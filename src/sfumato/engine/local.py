@@ -10,8 +10,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.engine.base import EngineSettings, LocalTask, UpdateChunk
-from sfumato.engine.chunks import begin_chunk, checked, finish_, intra_op_threads, room_for
+from sfumato.engine.chunks import begin_chunk, checked, finish_, intra_op_threads, room_for, share_
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.gradients import stacked_gradient
 from sfumato.learning.local_training import train_stack
@@ -33,6 +34,7 @@ class LocalEngine:
         labels: int64 ``[N]``, or the targets that the loss takes ``[N, ...]``.
         settings: see `EngineSettings`.
         loss: of every example.
+        ranks: who share the devices.
     """
 
     def __init__(
@@ -42,8 +44,9 @@ class LocalEngine:
         labels: Tensor,
         settings: EngineSettings,
         loss: Loss = CROSS_ENTROPY,
+        ranks: Ranks = ALONE,
     ) -> None:
-        self.settings = settings
+        self.settings, self.ranks = settings, ranks
         self._model, self._loss = model, loss
         self._layout = ParameterLayout.of(model)
         self._features = features.to(settings.device)
@@ -110,18 +113,20 @@ class LocalEngine:
         def train(members: Tensor) -> None:
             self._train_tile(task, start, group_of, batches, members, chunk)
 
-        workers = min(self.settings.threads, len(tiles))
+        own = tiles[self.ranks.rank :: self.ranks.count]
+        workers = max(1, min(self.settings.threads, len(own)))
         # Inside a tile one thread does best: the products are too small to share.
         with intra_op_threads(self.settings.threads if len(tiles) == 1 else 1):
             if workers == 1 or self._on_cuda:
-                for members in tiles:
+                for members in own:
                     train(members)
-                return chunk
-            pool = ThreadPoolExecutor(workers)
-            try:
-                list(pool.map(train, tiles))
-            finally:
-                pool.shutdown(cancel_futures=True)
+            else:
+                pool = ThreadPoolExecutor(workers)
+                try:
+                    list(pool.map(train, own))
+                finally:
+                    pool.shutdown(cancel_futures=True)
+        share_(chunk, tiles, self.ranks)
         return chunk
 
     def _train_tile(

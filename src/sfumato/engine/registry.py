@@ -6,6 +6,7 @@ import logging
 
 from torch import Tensor, nn
 
+from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.engine.base import Engine, EngineSettings
 from sfumato.engine.local import LocalEngine
 from sfumato.engine.per_device import PerDeviceEngine
@@ -21,6 +22,7 @@ def engine_of(
     labels: Tensor,
     settings: EngineSettings,
     loss: Loss = CROSS_ENTROPY,
+    ranks: Ranks = ALONE,
 ) -> Engine:
     """The engine that trains ``model`` on devices that hold rows of one data set; see `LocalEngine`.
 
@@ -28,6 +30,6 @@ def engine_of(
     """
     reason = why_not_batched(model, features, labels, loss)
     if reason is None:
-        return LocalEngine(model, features, labels, settings, loss)
+        return LocalEngine(model, features, labels, settings, loss, ranks)
     LOG.warning("model: devices are trained one after another, as they cannot be batched: %s", reason)
-    return PerDeviceEngine(model, features, labels, settings, loss)
+    return PerDeviceEngine(model, features, labels, settings, loss, ranks)

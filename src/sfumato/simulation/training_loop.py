@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sfumato.accounting import PrivacyReport, epsilon_after, epsilon_of_spent, pair_guarantee
+from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.engine.base import EngineSettings
 from sfumato.engine.chunks import intra_op_threads
 from sfumato.engine.registry import engine_of
@@ -55,6 +56,7 @@ class Session:
         speed: EngineSettings,
         privacy: PrivacyReport | None = None,
         observers: Sequence[str] = (),
+        ranks: Ranks = ALONE,
     ) -> Session:
         """Load data, divide them, build the model; without ``privacy``, no epsilon is followed."""
         made = TrainingInputs.of(plan)
@@ -66,7 +68,7 @@ class Session:
             torch.from_numpy, (data.train_features, learnt[0], data.test_features, learnt[1])
         )
         loss = checked_loss(spec, model, features, targets)
-        engine = engine_of(model, features, targets, speed, loss)
+        engine = engine_of(model, features, targets, speed, loss, ranks)
         recorders = tuple(recorder_of(plan, name, layout.total) for name in observers)
         protocol = protocol_of(
             plan, engine, parts, layout.total, ListenerGroup(recorders) if recorders else None
