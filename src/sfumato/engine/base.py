@@ -67,6 +67,7 @@ class LocalTask:
         corrections: what each device adds to the gradient of every step, float32 ``[P, M]``; ``None`` for
             nothing.
         dropout: what masks of dropout layers are drawn from; needed by models that have any.
+        gathers: whether every rank is handed the updates of all devices, or only of those that it trains.
     """
 
     sgd: LocalSGD
@@ -75,6 +76,7 @@ class LocalTask:
     step_noise: StepNoise | None = None
     corrections: Tensor | None = None
     dropout: DropoutDraws | None = None
+    gathers: bool = True
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class Engine(Protocol):
 
     @property
     def ranks(self) -> Ranks:
-        """The processes that share the devices; each of them yields the same chunks."""
+        """The processes that share the devices."""
 
     def train(
         self, task: LocalTask, start: Tensor, group_of: Tensor, batches: BatchPlan

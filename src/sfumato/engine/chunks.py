@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from sfumato.distributed.ranks import Ranks
 from sfumato.engine.base import LocalTask, UpdateChunk
 from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.learning.rounding_margin import with_margin
 from sfumato.mechanisms.clipping import PerLayerClip
-
-
-def share_(chunk: UpdateChunk, tiles: Sequence[Tensor], ranks: Ranks) -> None:
-    """Fill in, on every rank, what the others have trained of a chunk: rank r trains tiles r, r + N, ...
-
-    Args:
-        chunk: with this rank's devices trained.
-        tiles: devices of the chunk that are trained together, int64; each device is in one.
-        ranks: of the run.
-    """
-    nobody = torch.zeros(0, dtype=torch.int64)
-    owners = [torch.cat([nobody, *tiles[rank :: ranks.count]]) for rank in range(ranks.count)]
-    for part in (chunk.updates, chunk.norms, chunk.clipped, chunk.steps_clipped):
-        if part is not None:
-            ranks.share_rows_(part, owners)
 
 
 @contextmanager

@@ -10,9 +10,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.engine.base import EngineSettings, LocalTask, UpdateChunk
-from sfumato.engine.chunks import begin_chunk, checked, finish_, intra_op_threads, room_for, share_
+from sfumato.engine.chunks import begin_chunk, checked, finish_, intra_op_threads, room_for
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.gradients import stacked_gradient
 from sfumato.learning.local_training import train_stack
@@ -34,7 +33,6 @@ class LocalEngine:
         labels: int64 ``[N]``, or the targets that the loss takes ``[N, ...]``.
         settings: see `EngineSettings`.
         loss: of every example.
-        ranks: who share the devices.
     """
 
     def __init__(
@@ -44,9 +42,8 @@ class LocalEngine:
         labels: Tensor,
         settings: EngineSettings,
         loss: Loss = CROSS_ENTROPY,
-        ranks: Ranks = ALONE,
     ) -> None:
-        self.settings, self.ranks = settings, ranks
+        self.settings = settings
         self._model, self._loss = model, loss
         self._layout = ParameterLayout.of(model)
         self._features = features.to(settings.device)
@@ -113,20 +110,18 @@ class LocalEngine:
         def train(members: Tensor) -> None:
             self._train_tile(task, start, group_of, batches, members, chunk)
 
-        own = tiles[self.ranks.rank :: self.ranks.count]
-        workers = max(1, min(self.settings.threads, len(own)))
+        workers = min(self.settings.threads, len(tiles))
         # Inside a tile one thread does best: the products are too small to share.
         with intra_op_threads(self.settings.threads if len(tiles) == 1 else 1):
             if workers == 1 or self._on_cuda:
-                for members in own:
+                for members in tiles:
                     train(members)
-            else:
-                pool = ThreadPoolExecutor(workers)
-                try:
-                    list(pool.map(train, own))
-                finally:
-                    pool.shutdown(cancel_futures=True)
-        share_(chunk, tiles, self.ranks)
+                return chunk
+            pool = ThreadPoolExecutor(workers)
+            try:
+                list(pool.map(train, tiles))
+            finally:
+                pool.shutdown(cancel_futures=True)
         return chunk
 
     def _train_tile(

@@ -14,9 +14,8 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 
-from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.engine.base import EngineSettings, LocalTask, UpdateChunk
-from sfumato.engine.chunks import begin_chunk, checked, finish_, intra_op_threads, share_
+from sfumato.engine.chunks import begin_chunk, checked, finish_, intra_op_threads
 from sfumato.learning.autograd_gradient import AutogradGradient
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.dropout import DropoutLayout
@@ -35,7 +34,6 @@ class PerDeviceEngine:
         labels: int64 ``[N]``, or the targets that the loss takes ``[N, ...]``.
         settings: see `EngineSettings`.
         loss: of every example.
-        ranks: who share the devices.
     """
 
     def __init__(
@@ -45,9 +43,8 @@ class PerDeviceEngine:
         labels: Tensor,
         settings: EngineSettings,
         loss: Loss = CROSS_ENTROPY,
-        ranks: Ranks = ALONE,
     ) -> None:
-        self.settings, self.ranks = settings, ranks
+        self.settings = settings
         self._model, self._loss = model, loss
         self._layout = ParameterLayout.of(model)
         self._features = features.to(settings.device)
@@ -69,23 +66,21 @@ class PerDeviceEngine:
         self, task: LocalTask, start: Tensor, group_of: Tensor, batches: BatchPlan, rows: slice
     ) -> UpdateChunk:
         chunk = begin_chunk(task, self._layout, rows, self._features.device)
-        own = range(self.ranks.rank, batches.devices, self.ranks.count)
-        workers = 1 if self._features.is_cuda else max(1, min(self.settings.threads, len(own)))
+        workers = 1 if self._features.is_cuda else min(self.settings.threads, batches.devices)
 
         def train(device: int) -> None:
             self._train_device(task, start[group_of[device]], batches, device, chunk)
 
         with intra_op_threads(self.settings.threads if workers == 1 else 1):
             if workers == 1:
-                for device in own:
+                for device in range(batches.devices):
                     train(device)
-            else:
-                pool = ThreadPoolExecutor(workers)
-                try:
-                    list(pool.map(train, own))
-                finally:
-                    pool.shutdown(cancel_futures=True)
-        share_(chunk, list(torch.arange(batches.devices)[:, None]), self.ranks)
+                return chunk
+            pool = ThreadPoolExecutor(workers)
+            try:
+                list(pool.map(train, range(batches.devices)))
+            finally:
+                pool.shutdown(cancel_futures=True)
         return chunk
 
     def _train_device(

@@ -1,0 +1,54 @@
+"""Every exchange between ranks, checked on each: a script that ranks run."""
+
+import math
+
+import torch
+
+from sfumato.distributed.agreement import require_same
+from sfumato.distributed.launch import Launch
+from sfumato.distributed.process_group import joined
+from sfumato.errors import RanksDifferError
+
+
+def check(launch: Launch) -> None:
+    with joined(launch, cuda=False) as ranks:
+        r, n = ranks.rank, ranks.count
+        assert (r, n) == (launch.rank, launch.count)
+
+        large = torch.tensor([2**62 // n, r, -r])
+        ranks.sum_(large)
+        assert large.tolist() == [2**62 // n * n, n * (n - 1) // 2, -(n * (n - 1) // 2)]
+
+        assert ranks.maximum(float(r)) == n - 1
+        assert ranks.maximum(math.nan if r == 0 else 1.0) == math.inf
+
+        owners = [torch.arange(rank, 7, n) for rank in range(n)]
+        owners[0] = owners[0].flip(0)  # in any order
+        for dtype in (torch.float32, torch.int64, torch.bool):
+            wanted = torch.arange(14).reshape(7, 2).to(dtype)
+            values = torch.zeros_like(wanted)
+            values[owners[r]] = wanted[owners[r]]
+            ranks.share_rows_(values, owners)
+            assert torch.equal(values, wanted)
+        nothing = torch.zeros(0, 3)
+        ranks.share_rows_(nothing, [torch.zeros(0, dtype=torch.int64)] * n)
+
+        assert ranks.gather("x" * r) == ["x" * rank for rank in range(n)]
+        assert ranks.of_first({"from": r}) == {"from": 0}
+        assert ranks.of_first(None) is None
+
+        require_same(ranks, {"torch": "2"})
+        try:
+            require_same(ranks, {"torch": "2", "data": "b" if r == n - 1 else "a"})
+        except RanksDifferError as error:
+            assert (error.rank, error.name) == (n - 1, "data")
+        else:
+            raise AssertionError("ranks that differ were not refused")
+
+        firsts = ranks.gather(ranks.is_first_to_fail())
+        assert sum(firsts) == 1
+    print("all exchanged")
+
+
+if __name__ == "__main__":
+    check(Launch.of())
