@@ -35,7 +35,7 @@ from sfumato.attacks.label_recovery import label_accuracy
 from sfumato.attacks.views import RecordedView, load_view_by_name, plan_of_run, replay_rounds
 from sfumato.data.builtin_datasets import BUILT_IN, scaling
 from sfumato.durable_files import replacing
-from sfumato.engine.chunks import intra_op_threads
+from sfumato.engine.tiles import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.learning.dropout import masks_of
 from sfumato.learning.parameters import ParameterLayout

@@ -21,7 +21,7 @@ from sfumato.attacks.observations import Observation
 from sfumato.attacks.results import AttackMeasurement, measurements
 from sfumato.attacks.roc import ROC, pooled_roc
 from sfumato.attacks.shadow_models import LikelihoodRatio
-from sfumato.engine.chunks import intra_op_threads
+from sfumato.engine.tiles import intra_op_threads
 from sfumato.progress import Progress, silent, track
 from sfumato.random import Stream, generator
 

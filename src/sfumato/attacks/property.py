@@ -16,7 +16,7 @@ from sfumato.attacks.observations import Observation
 from sfumato.attacks.results import AttackMeasurement, measurements
 from sfumato.attacks.roc import ROC
 from sfumato.attacks.shadow_models import LikelihoodRatio, ShadowDevices
-from sfumato.engine.chunks import intra_op_threads
+from sfumato.engine.tiles import intra_op_threads
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.progress import Progress, silent, track
 

@@ -23,7 +23,7 @@ from sfumato.auditing.tradeoff import (
     mu_by_curve,
 )
 from sfumato.auditing.trials import RoundTests, simulate_trials
-from sfumato.engine.chunks import intra_op_threads
+from sfumato.engine.tiles import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.families import family_of
 from sfumato.privacy.charges import Composition, composed_epsilon, ways_to_charge

@@ -64,30 +64,40 @@ class WorstCaseEngine:
         self._answers = iter(answers)
 
     def train(
-        self, task: LocalTask, start: Tensor, group_of: Tensor, batches: BatchPlan
+        self,
+        task: LocalTask,
+        start: Tensor,
+        group_of: Tensor,
+        batches: BatchPlan,
+        tiles: slice = slice(None),
     ) -> Iterator[UpdateChunk]:
-        """The updates of all devices, in chunks; of the batches only their number and divisor matter."""
+        """The updates of all devices, each a tile, in chunks; of the batches only their number and divisor
+        matter.
+        """
         update, devices = next(self._updates), len(group_of)
         answer = next(self._answers, None)
         if answer is not None:
             update = answer(start[group_of[torch.from_numpy(self._targets)]], update)
-        each = max(1, _CHUNK_FLOATS // update.shape[1])
-        for first in range(0, devices, each):
-            rows = slice(first, min(first + each, devices))
-            updates = torch.full((rows.stop - rows.start, update.shape[1]), self._others)
-            here = np.flatnonzero((self._targets >= rows.start) & (self._targets < rows.stop))
-            updates[torch.from_numpy(self._targets[here] - first)] = update[torch.from_numpy(here)]
+        every, each = np.arange(devices)[tiles], max(1, _CHUNK_FLOATS // update.shape[1])
+        for first in range(0, len(every), each):
+            rows = every[first : first + each]
+            updates = torch.full((len(rows), update.shape[1]), self._others)
+            here = np.flatnonzero(np.isin(self._targets, rows))
+            places = np.searchsorted(rows, self._targets[here])
+            updates[torch.from_numpy(places)] = update[torch.from_numpy(here)]
             _add_step_noise_(task, updates, rows, batches)
             quiet = torch.zeros(len(updates))
             clip = task.update_clip is not None
             yield UpdateChunk(rows, updates, quiet if clip else None, quiet.bool() if clip else None, quiet)
 
 
-def _add_step_noise_(task: LocalTask, updates: Tensor, rows: slice, batches: BatchPlan) -> None:
+def _add_step_noise_(
+    task: LocalTask, updates: Tensor, rows: npt.NDArray[np.int64], batches: BatchPlan
+) -> None:
     """Add what the noise at local steps makes of updates, in place."""
     if task.step_noise is None:
         return
-    add_ = task.step_noise.of(list(range(rows.start, rows.stop)))
+    add_ = task.step_noise.of(rows.tolist())
     velocity = torch.zeros_like(updates)
     for step in range(batches.rows.shape[1]):
         noise = torch.zeros_like(updates)

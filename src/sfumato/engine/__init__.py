@@ -4,7 +4,8 @@ Protocols, attacks and the session of a run may import this package; it imports 
 
     base        the interface of engines, their settings, and what they are asked for and return
     registry    the engine for a model: vectorised where ``torch.func.vmap`` can follow it
-    local       all devices of a chunk at once, on one machine
+    tiles       which devices train side by side, from the plan alone, and how tiles are worked on
+    local       the devices of a tile at once
     per_device  one device after another, for any module
-    chunks      what engines share: threads, the check of a request, clipping of whole updates
+    chunks      what engines share: the check of a request, clipping of whole updates
 """

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -18,17 +20,18 @@ from sfumato.learning.local_training import LocalSGD
 from sfumato.mechanisms.clipping import Clip
 from sfumato.mechanisms.step_noise import StepNoise
 
+IntArray = npt.NDArray[np.int64]
+
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """Where and with how much memory devices are trained: results differ by no more than float32 rounding.
-
-    Keep them to repeat a run byte for byte.
+    """Where and with how much memory devices are trained. No bit of an update depends on threads and memory.
 
     Attributes:
         device: ``"cpu"`` or ``"cuda"``, perhaps with an index.
-        threads: worker threads, each with devices of its own; on CUDA unused.
-        memory_bytes: what the updates and scratch of one chunk of devices may take.
+        threads: tiles that are worked on at once (`engine.tiles`); on CUDA unused.
+        memory_bytes: what the updates and scratch of one chunk of devices may take, as far as the least that
+            fits: the updates of a block of neighbours, of 32 MiB or one device's, and one tile's scratch.
     """
 
     device: str
@@ -84,7 +87,7 @@ class UpdateChunk:
     """What some of the P devices learned. Private: for the simulator, or to be aggregated and noised.
 
     Attributes:
-        rows: which of the P devices.
+        rows: which of the P devices, ascending, int64 ``[p]``.
         updates: float32 ``[p, M]``, end minus start, clipped if the task says so; on the engine's device.
         norms: float32 ``[p]``, l2 norms of the updates before that clip; ``None`` without one.
         clipped: bool ``[p]``, whether that clip changed the update; ``None`` without one.
@@ -92,7 +95,7 @@ class UpdateChunk:
             clip of these changed.
     """
 
-    rows: slice
+    rows: IntArray
     updates: Tensor
     norms: Tensor | None
     clipped: Tensor | None
@@ -111,7 +114,12 @@ class Engine(Protocol):
         """The processes that share the devices."""
 
     def train(
-        self, task: LocalTask, start: Tensor, group_of: Tensor, batches: BatchPlan
+        self,
+        task: LocalTask,
+        start: Tensor,
+        group_of: Tensor,
+        batches: BatchPlan,
+        tiles: slice = slice(None),
     ) -> Iterator[UpdateChunk]:
         """Train P devices, device p from ``start[group_of[p]]`` on ``batches`` p.
 
@@ -120,10 +128,12 @@ class Engine(Protocol):
             start: float32 ``[G, M]``.
             group_of: int64 ``[P]``.
             batches: of the P devices.
+            tiles: numbers of the tiles to train, of all that the P devices are in; a tile's updates are the
+                same whichever others are trained.
 
         Yields:
-            The updates, in order, in chunks that fit the memory of `EngineSettings`. A device without data
-            sends zero.
+            The updates, in chunks that fit the memory of `EngineSettings`: all rows of a chunk are above
+            those of the chunks before it. A device without data sends zero.
 
         Raises:
             SpecError: shapes that do not fit.

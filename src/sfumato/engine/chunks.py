@@ -1,9 +1,8 @@
-"""What engines share: threads, the check of a request, how updates of some devices are clipped and kept."""
+"""What engines share: the check of a request, and how updates of some devices are clipped and kept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -15,17 +14,6 @@ from sfumato.learning.batches import BatchPlan
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.learning.rounding_margin import with_margin
 from sfumato.mechanisms.clipping import PerLayerClip
-
-
-@contextmanager
-def intra_op_threads(count: int) -> Iterator[None]:
-    """So many threads an operation: one where operations are small or workers have threads of their own."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def checked(
@@ -47,11 +35,14 @@ def checked(
     return replace(task, update_clip=PerLayerClip(task.layer_norms, layout.layer_spans))
 
 
-def begin_chunk(task: LocalTask, layout: ParameterLayout, rows: slice, device: torch.device) -> UpdateChunk:
-    """A chunk with memory for the updates of the devices in ``rows``, to be filled by `finish_`."""
-    p = rows.stop - rows.start
+def begin_chunk(
+    task: LocalTask, layout: ParameterLayout, tiles: Sequence[Tensor], device: torch.device
+) -> UpdateChunk:
+    """A chunk with memory for the updates of the devices of some tiles, to be filled by `finish_`."""
+    rows = torch.cat(list(tiles)).sort().values
+    p = len(rows)
     return UpdateChunk(
-        rows,
+        rows.numpy(),
         torch.empty(p, layout.total, device=device),
         None if task.update_clip is None else torch.empty(p, device=device),
         None if task.update_clip is None else torch.empty(p, dtype=torch.bool, device=device),
@@ -59,10 +50,16 @@ def begin_chunk(task: LocalTask, layout: ParameterLayout, rows: slice, device: t
     )
 
 
-def room_for(chunk: UpdateChunk, members: Tensor) -> Tensor:
+def places_of(chunk: UpdateChunk, tile: Tensor) -> Tensor:
+    """Where the devices of a tile are in a chunk, int64 ``[n]``, on the chunk's device."""
+    found = torch.searchsorted(torch.from_numpy(chunk.rows), tile)
+    return found.to(chunk.updates.device)
+
+
+def room_for(chunk: UpdateChunk, places: Tensor) -> Tensor:
     """Where updates of some devices of a chunk are formed: in the chunk itself, if they are neighbours."""
-    first, n = int(members[0]), len(members)
-    if torch.equal(members, torch.arange(first, first + n, device=members.device)):
+    first, n = int(places[0]), len(places)
+    if torch.equal(places, torch.arange(first, first + n, device=places.device)):
         return chunk.updates[first : first + n]
     return torch.empty(n, chunk.updates.shape[1], device=chunk.updates.device)
 
@@ -70,7 +67,7 @@ def room_for(chunk: UpdateChunk, members: Tensor) -> Tensor:
 def finish_(
     chunk: UpdateChunk,
     task: LocalTask,
-    members: Tensor,
+    places: Tensor,
     update: Tensor,
     steps_clipped: Tensor,
     batches: BatchPlan,
@@ -80,14 +77,14 @@ def finish_(
     Args:
         chunk: written to.
         task: what the devices did.
-        members: which devices of the chunk, int64 ``[n]``.
+        places: of these devices in the chunk, int64 ``[n]``.
         update: how far they moved, ``[n, M]``, perhaps in the chunk itself; clipped in place.
         steps_clipped: how many of a device's gradients were clipped ``[n]``.
         batches: of these devices.
     """
     if task.update_clip is not None and chunk.norms is not None and chunk.clipped is not None:
         clipped = task.update_clip.clip_(update)
-        chunk.norms[members], chunk.clipped[members] = clipped.norms, clipped.clipped
+        chunk.norms[places], chunk.clipped[places] = clipped.norms, clipped.clipped
     if update.untyped_storage().data_ptr() != chunk.updates.untyped_storage().data_ptr():
-        chunk.updates.index_copy_(0, members, update)
-    chunk.steps_clipped[members] = steps_clipped / batches.steps.clamp(min=1)
+        chunk.updates.index_copy_(0, places, update)
+    chunk.steps_clipped[places] = steps_clipped / batches.steps.clamp(min=1)

@@ -8,14 +8,14 @@ device, or leaves the engine, but its clipped update.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
 
 from sfumato.engine.base import EngineSettings, LocalTask, UpdateChunk
-from sfumato.engine.chunks import begin_chunk, checked, finish_, intra_op_threads
+from sfumato.engine.chunks import begin_chunk, checked, finish_, places_of
+from sfumato.engine.tiles import chunks_of, tiles_of, work_on
 from sfumato.learning.autograd_gradient import AutogradGradient
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.dropout import DropoutLayout
@@ -52,48 +52,36 @@ class PerDeviceEngine:
         self._dropout = DropoutLayout.of(model, torch.zeros(1, *features.shape[1:], dtype=features.dtype))
 
     def train(
-        self, task: LocalTask, start: Tensor, group_of: Tensor, batches: BatchPlan
+        self,
+        task: LocalTask,
+        start: Tensor,
+        group_of: Tensor,
+        batches: BatchPlan,
+        tiles: slice = slice(None),
     ) -> Iterator[UpdateChunk]:
-        """Train P devices; see `Engine.train`."""
+        """Train P devices, each a tile of its own; see `Engine.train`."""
         task = checked(task, self._layout, start, group_of, batches)
-        start = start.to(self.settings.device)
-        size = max(1, self.settings.memory_bytes // (2 * 4 * self._layout.total))
-        for first in range(0, batches.devices, size):
-            rows = slice(first, min(first + size, batches.devices))
-            yield self._train_chunk(task, start, group_of[rows], batches.of(rows), rows)
+        start, an_update = start.to(self.settings.device), 4 * self._layout.total
+        blocks = tiles_of(batches.steps, 1, an_update)
+        workers = 1 if self._features.is_cuda else self.settings.threads
+        for some in chunks_of(blocks, tiles, self.settings.memory_bytes // (2 * an_update)):
+            chunk = begin_chunk(task, self._layout, some, self._features.device)
 
-    def _train_chunk(
-        self, task: LocalTask, start: Tensor, group_of: Tensor, batches: BatchPlan, rows: slice
-    ) -> UpdateChunk:
-        chunk = begin_chunk(task, self._layout, rows, self._features.device)
-        workers = 1 if self._features.is_cuda else min(self.settings.threads, batches.devices)
+            def train(tile: Tensor, chunk: UpdateChunk = chunk) -> None:
+                self._train_device(task, start[group_of[int(tile)]], batches, tile, chunk)
 
-        def train(device: int) -> None:
-            self._train_device(task, start[group_of[device]], batches, device, chunk)
-
-        with intra_op_threads(self.settings.threads if workers == 1 else 1):
-            if workers == 1:
-                for device in range(batches.devices):
-                    train(device)
-                return chunk
-            pool = ThreadPoolExecutor(workers)
-            try:
-                list(pool.map(train, range(batches.devices)))
-            finally:
-                pool.shutdown(cancel_futures=True)
-        return chunk
+            work_on(some, train, min(workers, len(some)))
+            yield chunk
 
     def _train_device(
-        self, task: LocalTask, start: Tensor, batches: BatchPlan, device: int, chunk: UpdateChunk
+        self, task: LocalTask, start: Tensor, batches: BatchPlan, tile: Tensor, chunk: UpdateChunk
     ) -> None:
-        where = self._features.device
-        own = batches.of(slice(device, device + 1))
-        own = own.to(where)
+        where, row = self._features.device, int(tile)
+        own = batches.of(tile).to(where)
         model = deepcopy(self._model).to(where)
         gradient = AutogradGradient(model, self._loss, self._dropout)
         memory = TrainingMemory(gradient, self._layout.total, self._features)
         starts = StartModels(start[None], [(slice(0, 1), 1)])
-        row = chunk.rows.start + device
         noise = None if task.step_noise is None else task.step_noise.of([row])
         drawn = None if task.dropout is None else task.dropout.of([row])
         more = None if task.corrections is None else task.corrections[row : row + 1].to(where)
@@ -101,4 +89,4 @@ class PerDeviceEngine:
             memory, starts, own, self._features, self._labels, task.sgd, noise, more, drawn
         )
         update = memory.reserve(1, own.width).sub_(start) if drift is None else drift
-        finish_(chunk, task, torch.tensor([device], device=where), update, steps_clipped, own)
+        finish_(chunk, task, places_of(chunk, tile), update, steps_clipped, own)

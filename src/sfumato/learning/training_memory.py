@@ -13,6 +13,9 @@ from sfumato.learning.gradients import GradientStep, StackedGradient
 # Each is some tens of small objects.
 _MOST_STEPS = 256
 
+# Every row begins at a multiple of this many numbers, 64 bytes: what a library makes of a product depends on it.
+_ALIGNMENT = 16
+
 # Numbers in a run of models that are worth an operation of their own.
 _LONG_RUN = 1 << 16
 
@@ -69,6 +72,11 @@ class StartModels:
                 return
 
 
+def _stack_of(devices: int, size: int, device: torch.device) -> Tensor:
+    """Memory for vectors of so many devices ``[devices, size]``, every one of them aligned."""
+    return torch.empty(devices, -(-size // _ALIGNMENT) * _ALIGNMENT, device=device)[:, :size]
+
+
 class TrainingMemory:
     """Models, slopes and features of the devices that train together, for one stack after the other.
 
@@ -84,7 +92,7 @@ class TrainingMemory:
     def __init__(self, gradient: StackedGradient, size: int, features: Tensor) -> None:
         self.gradient = gradient
         self._size = size
-        self._models = torch.empty(0, size, device=features.device)
+        self._models = _stack_of(0, size, features.device)
         self._stacks: dict[str, Tensor] = {}
         self._features = features.new_empty(0, *features.shape[1:])
         self._largest = 0, 0
@@ -96,7 +104,7 @@ class TrainingMemory:
         The models, and what lies beside them, hold what was left there.
         """
         if len(self._models) < devices:
-            self._models = self._models.new_empty(devices, self._size)
+            self._models = _stack_of(devices, self._size, self._models.device)
             self._steps.clear()
         if len(self._features) < devices * width:
             self._features = self._features.new_empty(devices * width, *self._features.shape[1:])
@@ -114,7 +122,7 @@ class TrainingMemory:
 
     def _beside(self, what: str, devices: int) -> Tensor:
         if what not in self._stacks or len(self._stacks[what]) < len(self._models):
-            self._stacks[what] = torch.empty_like(self._models)
+            self._stacks[what] = _stack_of(len(self._models), self._size, self._models.device)
             self._steps.clear()
         return self._stacks[what][:devices]
 

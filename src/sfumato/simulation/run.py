@@ -21,7 +21,7 @@ from sfumato.data.given import given, with_given
 from sfumato.distributed.agreement import require_same
 from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.engine.base import EngineSettings
-from sfumato.engine.chunks import intra_op_threads
+from sfumato.engine.tiles import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.learning.dropout import with_own_dropout
 from sfumato.learning.given_model import giving_model, with_given_model

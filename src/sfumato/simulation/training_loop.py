@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from sfumato.accounting import PrivacyReport, epsilon_after, epsilon_of_spent, pair_guarantee
 from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.engine.base import EngineSettings
-from sfumato.engine.chunks import intra_op_threads
 from sfumato.engine.registry import engine_of
+from sfumato.engine.tiles import intra_op_threads
 from sfumato.errors import RunError
 from sfumato.learning.evaluation import Scoring
 from sfumato.learning.parameters import ParameterLayout

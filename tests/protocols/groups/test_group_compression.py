@@ -90,7 +90,7 @@ def test_updates_are_clipped_then_picked_then_noised(trusted):
                 sent, np.array([1.2]), lambda _, g=group, w=worker: key_at(11, Stream.NOISE, 5, g, w)
             )
         expected[row, kept] = sent[0]
-    operations.send_(updates, EVERYBODY, 0, 5, base=base)
+    operations.send_(updates, EVERYBODY, np.arange(len(updates)), 5, base=base)
     torch.testing.assert_close(updates, expected)
 
 
@@ -109,7 +109,7 @@ def test_masters_noise_only_what_was_sent():
 def test_rounded_messages_are_no_longer_than_declared():
     plan = resolve_groups(spec_of(RAND_K | {"bits": 2, "ratio": 1.0}))
     updates = torch.randn(12, LENGTH, generator=torch.Generator().manual_seed(2))
-    operations_of(plan).send_(updates, EVERYBODY, 0, 5, base=torch.zeros(3, LENGTH))
+    operations_of(plan).send_(updates, EVERYBODY, np.arange(len(updates)), 5, base=torch.zeros(3, LENGTH))
     assert (updates.norm(dim=1) <= 0.3 * (1 + 1e-6)).all()
     assert all(len(row.unique()) <= 3 for row in updates)
 

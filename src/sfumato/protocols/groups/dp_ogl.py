@@ -14,9 +14,9 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
     assignments = draw_assignments(plan, number)
     start, start_of = operations.start(state.models, assignments, merge=number % plan.merge_every == 0)
     sums, clipped = operations.no_sums(state.models), 0
-    for first, updates in operations.train(assignments, start, start_of, number):
-        clipped += operations.send_(updates, assignments, first, number, base=state.models)
-        add_by_group(sums, updates, assignments, first)
+    for rows, updates in operations.train(assignments, start, start_of, number):
+        clipped += operations.send_(updates, assignments, rows, number, base=state.models)
+        add_by_group(sums, updates, assignments, rows)
     server, models = operations.release(state.server, state.models, sums, number)
     after = GroupedState(number + 1, models, server=server)
     return after, operations.stats(number, assignments, clipped)

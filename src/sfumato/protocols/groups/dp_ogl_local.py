@@ -24,9 +24,9 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
         return after, operations.stats(number, assignments, None, silent=True)
     start, start_of = operations.start(state.models, assignments, merge=True)
     sums, clipped = operations.no_sums(state.models), 0
-    for first, updates in operations.train(assignments, start, start_of, began, rounds=plan.merge_every):
-        clipped += operations.send_(updates, assignments, first, number, base=state.models)
-        add_by_group(sums, updates, assignments, first)
+    for rows, updates in operations.train(assignments, start, start_of, began, rounds=plan.merge_every):
+        clipped += operations.send_(updates, assignments, rows, number, base=state.models)
+        add_by_group(sums, updates, assignments, rows)
     server, models = operations.release(state.server, state.models, sums, number)
     after = GroupedState(number + 1, models, server=server)
     return after, operations.stats(number, assignments, clipped)

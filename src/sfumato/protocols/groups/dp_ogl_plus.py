@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from sfumato.learning.norms import drop_non_finite_, row_norms
@@ -20,13 +21,12 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
     base = state.models if state.base is None else state.base
     gathered = torch.zeros(len(assignments.workers), operations.parameters, device=operations.device)
     sums, releasing = operations.no_sums(base), plan.releases_after(number)
-    for first, updates in operations.train(assignments, start, start_of, number):
+    for rows, updates in operations.train(assignments, start, start_of, number):
         drop_non_finite_(updates, row_norms(updates))
-        rows = slice(first, first + len(updates))
         gathered[rows] = updates if state.gathered is None else updates + state.gathered[rows]
         if not releasing:
-            operations.hand_over_(updates, assignments, first, number)
-            add_by_group(sums, updates, assignments, first)
+            operations.hand_over_(updates, assignments, rows, number)
+            add_by_group(sums, updates, assignments, rows)
     if not releasing:
         models = state.models + operations.averages(sums)
         operations.tell_received(sums, number)
@@ -35,8 +35,9 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
         return inside, operations.stats(number, assignments, None)
     clipped = 0
     if len(gathered):  # somebody was drawn
-        clipped = operations.send_(gathered, assignments, 0, number)
-        add_by_group(sums, gathered, assignments, 0)
+        every = np.arange(len(gathered))
+        clipped = operations.send_(gathered, assignments, every, number)
+        add_by_group(sums, gathered, assignments, every)
     server, models = operations.release(state.server, base, sums, number)
     after = GroupedState(number + 1, models, server=server)
     return after, operations.stats(number, assignments, clipped)

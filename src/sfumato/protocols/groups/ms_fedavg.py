@@ -19,11 +19,11 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
     start, start_of = operations.start(state.models, assignments, merge=True)
     start = start.to(operations.device)
     sums = torch.zeros_like(state.models)
-    for first, updates in operations.train(assignments, start, start_of, number):
+    for rows, updates in operations.train(assignments, start, start_of, number):
         drop_non_finite_(updates, operations.norms_of(updates))
-        updates += start[start_of[first : first + len(updates)].to(operations.device)]
-        operations.hand_over_(updates, assignments, first, number)
-        add_by_group(sums, updates, assignments, first)
+        updates += start[start_of[rows].to(operations.device)]
+        operations.hand_over_(updates, assignments, rows, number)
+        add_by_group(sums, updates, assignments, rows)
     received = without_lost(assignments, operations.turnout(number))
     sampled = np.bincount(received.groups, minlength=len(sums))
     counts = torch.from_numpy(sampled).to(operations.device)[:, None]

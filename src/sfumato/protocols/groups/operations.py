@@ -42,6 +42,7 @@ from sfumato.random import Stream, key_at
 from sfumato.schedule.group_participation import GroupAssignments, GroupTurnout, group_turnout, without_lost
 from sfumato.schedule.groups import GroupPlan
 
+IntArray = npt.NDArray[np.int64]
 _ROUNDING = 1e-4
 
 
@@ -106,11 +107,11 @@ class GroupOperations:
 
     def train(
         self, assignments: GroupAssignments, start: Tensor, start_of: Tensor, number: int, *, rounds: int = 1
-    ) -> Iterator[tuple[int, Tensor]]:
+    ) -> Iterator[tuple[IntArray, Tensor]]:
         """Train the worker of every assignment, for the steps of so many rounds.
 
         Yields:
-            The first assignment of a chunk, and the updates of the chunk ``[p, P]``.
+            The assignments of a chunk, ascending ``[p]``, and their updates ``[p, P]``.
         """
         spec, pairs = (
             self.plan.spec,
@@ -123,7 +124,7 @@ class GroupOperations:
             dropout=dropout_draws(spec, addresses),
         )
         for chunk in self._engine.train(task, start, start_of, self._batches(assignments, number, rounds)):
-            yield chunk.rows.start, chunk.updates
+            yield chunk.rows, chunk.updates
 
     def _batches(self, assignments: GroupAssignments, number: int, rounds: int) -> BatchPlan:
         training = self.plan.spec.training
@@ -138,8 +139,8 @@ class GroupOperations:
             address=(number,),
         )
 
-    def _clip_(self, updates: Tensor, assignments: GroupAssignments, first: int) -> int:
-        """Clip, in place, the updates of the assignments from ``first`` on to their groups' bounds.
+    def _clip_(self, updates: Tensor, groups: IntArray) -> int:
+        """Clip, in place, the updates of workers in these ``groups`` ``[p]`` to the groups' bounds.
 
         Returns:
             How many it changed.
@@ -147,7 +148,7 @@ class GroupOperations:
         Raises:
             EnvelopeError: an update is larger than declared even so.
         """
-        bounds = self.plan.bounds[assignments.groups[first : first + len(updates)]]
+        bounds = self.plan.bounds[groups]
         if not np.isfinite(bounds).all():
             drop_non_finite_(updates, self.norms_of(updates))
             return 0
@@ -173,12 +174,12 @@ class GroupOperations:
         self,
         updates: Tensor,
         assignments: GroupAssignments,
-        first: int,
+        rows: IntArray,
         number: int,
         *,
         base: Tensor | None = None,
     ) -> int:
-        """Make messages of the updates of the assignments from ``first`` on, in place.
+        """Make messages of the updates of the assignments ``rows`` ``[p]``, in place.
 
         They are clipped; those to masters who are not trusted are noised as well. With compression only the
         coordinates that the groups' models of before the release, ``base`` ``[M, P]``, lead to are sent.
@@ -187,8 +188,8 @@ class GroupOperations:
         Returns:
             How many clipping changed.
         """
-        clipped, here = self._clip_(updates, assignments, first), slice(first, first + len(updates))
-        groups, workers = assignments.groups[here], assignments.workers[here]
+        groups, workers = assignments.groups[rows], assignments.workers[rows]
+        clipped = self._clip_(updates, groups)
         stds = np.where(self.plan.trusted, 0.0, self.plan.noise_std(number))[groups]
 
         def key_of(row: int) -> bytes:
@@ -200,15 +201,17 @@ class GroupOperations:
         else:
             noise = Noise(self._mechanism, chosen, stds, key_of)
             noise_and_round_(updates, GroupAssignments(workers, groups), self.plan, number, noise)
-        self.hand_over_(updates, assignments, first, number)
+        self.hand_over_(updates, assignments, rows, number)
         return clipped
 
-    def hand_over_(self, messages: Tensor, assignments: GroupAssignments, first: int, number: int) -> None:
-        """Report the messages of the assignments from ``first`` on, and set those that are lost to zero."""
-        self._tell_sent(messages, assignments, first, number)
+    def hand_over_(
+        self, messages: Tensor, assignments: GroupAssignments, rows: IntArray, number: int
+    ) -> None:
+        """Report the messages of the assignments ``rows``, and set those that are lost to zero."""
+        self._tell_sent(messages, assignments, rows, number)
         turnout = self.turnout(number)
         if turnout is not None:
-            lost = ~turnout.received[first : first + len(messages)]
+            lost = ~turnout.received[rows]
             messages[torch.from_numpy(lost).to(messages.device)] = 0.0
 
     def release(
@@ -251,15 +254,17 @@ class GroupOperations:
         """Sums ``[M, P]`` over the groups' denominators, float32."""
         return (sums / self.denominators).float()
 
-    def _tell_sent(self, messages: Tensor, assignments: GroupAssignments, first: int, number: int) -> None:
-        """Report the messages of the assignments from ``first`` on that are sent to the listener."""
+    def _tell_sent(
+        self, messages: Tensor, assignments: GroupAssignments, rows: IntArray, number: int
+    ) -> None:
+        """Report the messages of the assignments ``rows`` that are sent to the listener."""
         if self._listener is None:
             return
-        groups, turnout = assignments.groups[first : first + len(messages)], self.turnout(number)
-        sent = np.ones(len(groups), bool) if turnout is None else turnout.sent[first : first + len(groups)]
+        groups, turnout = assignments.groups[rows], self.turnout(number)
+        sent = np.ones(len(groups), bool) if turnout is None else turnout.sent[rows]
         for group in np.unique(groups[sent]):
-            rows = np.flatnonzero(sent & (groups == group))
-            workers, vectors = assignments.workers[first + rows], messages[torch.from_numpy(rows)]
+            places = np.flatnonzero(sent & (groups == group))
+            workers, vectors = assignments.workers[rows[places]], messages[torch.from_numpy(places)]
             self._listener.sent(number, int(group), 2, workers, vectors)
 
     def tell_received(self, sums: Tensor, number: int) -> None:
@@ -314,9 +319,9 @@ class GroupOperations:
         return plan.noise_std(number) * np.sqrt(noisers) / plan.denominators
 
 
-def add_by_group(sums: Tensor, updates: Tensor, assignments: GroupAssignments, first: int) -> None:
-    """Add the updates of the assignments from ``first`` on to their groups' sums ``[M, P]``."""
-    groups = assignments.groups[first : first + len(updates)]
+def add_by_group(sums: Tensor, updates: Tensor, assignments: GroupAssignments, rows: IntArray) -> None:
+    """Add the updates of the assignments ``rows`` to their groups' sums ``[M, P]``."""
+    groups = assignments.groups[rows]
     starts = np.flatnonzero(np.diff(groups, prepend=-1))
     for start, stop in zip(starts, [*starts[1:], len(groups)], strict=True):
         sums[int(groups[start])] += updates[start:stop].sum(dim=0, dtype=sums.dtype)

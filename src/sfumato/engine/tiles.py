@@ -1,0 +1,97 @@
+"""Which devices train side by side: tiles, which follow from the plan alone.
+
+The last bits of a device's update depend on who is stacked beside it (products of matrices of another shape
+may add up in another order). So a tile is a function of the model, the batches and the task, and never of
+threads, memory or processes: these decide which tiles are worked on at once, and how many rows are held.
+Inside a tile every operation runs in one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+# Updates of neighbouring devices among which tiles are formed. Longer runs make tiles whose devices stop
+# together; a chunk holds whole runs, so shorter ones take less memory.
+_BLOCK_BYTES = 32 << 20
+
+# Fewer tiles than this leave cores idle; they are made, as long as no tile is less than half full.
+_FEWEST_TILES = 4
+
+
+@contextmanager
+def intra_op_threads(count: int) -> Iterator[None]:
+    """So many threads an operation: one where operations are small or workers have threads of their own."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def tiles_of(steps: Tensor, most: int, update_bytes: int) -> list[list[Tensor]]:
+    """The tiles of P devices, block by block: every device is in one tile.
+
+    A block is a run of neighbours. In a block devices with more steps come first, so that those of a tile
+    stop together.
+
+    Args:
+        steps: that each device takes, int64 ``[P]``.
+        most: devices in a tile.
+        update_bytes: that one device's update takes.
+
+    Returns:
+        Of every block its tiles, each int64 ``[n]``, sorted by falling number of steps. Tiles are numbered
+        from the first block's first one on.
+    """
+    devices = len(steps)
+    each = max(most, _BLOCK_BYTES // update_bytes)
+    blocks = []
+    for members in torch.arange(devices).tensor_split(max(1, -(-devices // each))):
+        p = len(members)
+        if p == 0:
+            continue
+        order = torch.argsort(steps[members], descending=True, stable=True)
+        count = max(-(-p // most), min(_FEWEST_TILES, p // max(1, most // 2)))
+        blocks.append(list(members[order].tensor_split(count)))
+    return blocks
+
+
+def chunks_of(blocks: Sequence[Sequence[Tensor]], tiles: slice, most: int) -> Iterator[list[Tensor]]:
+    """The tiles to work on before a chunk of updates is handed on.
+
+    Args:
+        blocks: of all devices, as `tiles_of` gives them.
+        tiles: which of them to train, by their numbers.
+        most: devices in a chunk, but for one block's that are more.
+    """
+    wanted, before = range(sum(map(len, blocks)))[tiles], 0
+    held: list[Tensor] = []
+    for block in blocks:
+        own = [tile for number, tile in enumerate(block, before) if number in wanted]
+        before += len(block)
+        if held and sum(map(len, held)) + sum(map(len, own)) > most:
+            yield held
+            held = []
+        held = held + own
+    if held:
+        yield held
+
+
+def work_on(tiles: Sequence[Tensor], work: Callable[[Tensor], None], workers: int) -> None:
+    """Call ``work`` for every tile, some at once; every operation of it runs in one thread."""
+    with intra_op_threads(1):
+        if workers == 1:
+            for tile in tiles:
+                work(tile)
+            return
+        pool = ThreadPoolExecutor(workers)
+        try:
+            list(pool.map(work, tiles))
+        finally:
+            pool.shutdown(cancel_futures=True)
