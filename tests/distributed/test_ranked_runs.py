@@ -29,9 +29,14 @@ SECONDS_TO_END = 20.0
 
 
 def test_torchrun_gives_the_bytes_of_one_process(tmp_path: Path) -> None:
-    spec = written(TINY, tmp_path)
+    spec = written(spec_of(model={"kind": "mlp", "hidden": 2000}), tmp_path)  # several tiles of a usual size
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    command = [*torchrun, "--master-port", str(ranked.free_port()), *map(str, arguments(spec, tmp_path / "two"))]
+    command = [
+        *torchrun,
+        "--master-port",
+        str(ranked.free_port()),
+        *map(str, arguments(spec, tmp_path / "two")),
+    ]
     done = subprocess.run(
         command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=False
     )
@@ -120,7 +125,10 @@ def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
 def _midst(tmp_path: Path, how: str, ranks: int) -> list[ranked.Said]:
     """How ranks end when rank 1 ends in the midst of a run."""
     processes = start(
-        arguments(written(ENDS, tmp_path), tmp_path / "out", "--quiet"), ranks, SFUMATO_TEST_ENDS=how, **SUPPORT
+        arguments(written(ENDS, tmp_path), tmp_path / "out", "--quiet"),
+        ranks,
+        SFUMATO_TEST_ENDS=how,
+        **SUPPORT,
     )
     processes[1].wait(120)
     began = time.monotonic()
@@ -162,7 +170,9 @@ def test_a_killed_rank_ends_the_others_with_one_line(tmp_path: Path) -> None:
 def test_an_interrupt_saves(tmp_path: Path) -> None:
     """As a terminal and torchrun send it: to all, and again while they end."""
     out = tmp_path / "out"
-    processes = start(arguments(written(ENDS, tmp_path), out, "--set", "training.rounds=100000"), 2, **SUPPORT)
+    processes = start(
+        arguments(written(ENDS, tmp_path), out, "--set", "training.rounds=100000"), 2, **SUPPORT
+    )
     while not (out / "rounds.jsonl").exists() or (out / "rounds.jsonl").stat().st_size < 2000:
         assert processes[0].poll() is None
         time.sleep(0.05)

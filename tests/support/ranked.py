@@ -11,11 +11,13 @@ from pathlib import Path
 
 import fast_python
 from places import TESTS
+from torch.distributed import TCPStore
 
 from sfumato.run_folder.metrics_table import read_metrics
 from sfumato.spec import dump_spec
 from sfumato.spec.document import Spec
 
+_MEETINGS: list[TCPStore] = []  # where ranks meet; like torchrun's, they outlive the ranks
 MAIN = TESTS / "support" / "one_rank.py"
 SAME_BYTES = ("model.pt", "groups.pt", "privacy.json", "ledger.json")
 Said = tuple[int, str, str]
@@ -32,7 +34,13 @@ def environments(ranks: int) -> list[dict[str, str]]:
     """Of every rank; one rank is a process that torchrun did not start."""
     if ranks == 1:
         return [{}]
-    meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
+    _MEETINGS.append(TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False))
+    meet = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(_MEETINGS[-1].port),
+        "WORLD_SIZE": str(ranks),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }
     return [meet | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
 
 
@@ -96,7 +104,9 @@ def played(spec: Path, out: Path, ranks: int, *more: str) -> Path:
 
 def differences(one: Path, other: Path) -> list[str]:
     """Names of files of two run folders that differ by more than wall time."""
-    files = [{path.relative_to(at).as_posix() for path in at.rglob("*") if path.is_file()} for at in (one, other)]
+    files = [
+        {path.relative_to(at).as_posix() for path in at.rglob("*") if path.is_file()} for at in (one, other)
+    ]
     found = sorted(files[0] ^ files[1])
     compared = files[0] & files[1] & {*SAME_BYTES, *(name for name in files[0] if name.startswith("views/"))}
     found += [name for name in sorted(compared) if (one / name).read_bytes() != (other / name).read_bytes()]

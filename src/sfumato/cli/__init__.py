@@ -35,7 +35,7 @@ from sfumato.cli.options import DEBUG, OptionSpelling
 from sfumato.cli.ranks import require_over_ranks
 from sfumato.distributed.launch import Launch
 from sfumato.durable_files import reason
-from sfumato.errors import SfumatoError, SpecProblemsError
+from sfumato.errors import SfumatoError, SpecError, SpecProblemsError
 from sfumato.user_code import command_was_exited, describe_error, user_code_location
 
 COMMANDS = (
@@ -95,8 +95,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a terminal that cannot show ε shows a question mark
     debug = "--debug" in arguments
     try:
+        launch = Launch.of()
+        try:
+            require_over_ranks(command_in(arguments), launch)
+        except SpecError as error:
+            if launch.rank == 0:
+                raise
+            return error.exit_status  # rank 0 says why
         with _terminated_as_interrupted(), spelled_by(OptionSpelling()):
-            require_over_ranks(command_in(arguments), Launch.of())
             typer.main.get_command(app_of(arguments))(args=arguments, prog_name="sfumato")
     except SystemExit as done:
         if command_was_exited(done):

@@ -25,12 +25,10 @@ def require_over_ranks(command: str | None, launch: Launch) -> None:
     """Refuse a command that several processes would do several times.
 
     Raises:
-        SpecError: on rank 0; the other ranks end without a word.
+        SpecError: the command is not made for ranks.
     """
     if launch.alone or command in OVER_RANKS:
         return
-    if launch.rank > 0:
-        raise SystemExit(SpecError.exit_status)
     several = f"starts it {launch.count} times; only run is shared among processes: start it without torchrun"
     raise SpecError("torchrun", f"sfumato {command or ''}".strip(), several)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import pickle
 import signal
 import threading
@@ -52,15 +51,16 @@ class ProcessGroup:
         """See `Ranks`."""
         return self._launch.count
 
-    def sum_(self, values: Tensor) -> None:
+    def added(self, values: Tensor) -> Tensor:
         """See `Ranks`."""
         self._wait(lambda: dist.all_reduce(values, async_op=True))
+        return values
 
-    def maximum(self, value: float) -> float:
+    def largest(self, value: int) -> int:
         """See `Ranks`."""
-        found = torch.tensor(math.inf if math.isnan(value) else value, dtype=torch.float64)
+        found = torch.tensor(value)
         self._wait(lambda: dist.all_reduce(found, dist.ReduceOp.MAX, async_op=True))
-        return float(found)
+        return int(found)
 
     def share_rows_(self, values: Tensor, owners: Sequence[Tensor]) -> None:
         """See `Ranks`."""
@@ -82,7 +82,7 @@ class ProcessGroup:
         mine = _packed(value)
         lengths = torch.zeros(self.count, dtype=torch.int64)
         lengths[self.rank] = len(mine)
-        self.sum_(lengths)
+        self.added(lengths)
         rows = torch.zeros(self.count, int(lengths.max()), dtype=torch.uint8)
         rows[self.rank, : len(mine)] = mine
         self.share_rows_(rows, list(torch.arange(self.count)[:, None]))
@@ -93,7 +93,7 @@ class ProcessGroup:
         """See `Ranks`."""
         mine = _packed(value if self.rank == 0 else None)
         length = torch.tensor(len(mine) if self.rank == 0 else 0)
-        self.sum_(length)
+        self.added(length)
         found = mine if self.rank == 0 else torch.empty(int(length), dtype=torch.uint8)
         self._wait(lambda: dist.broadcast(found, 0, async_op=True))
         return value if self.rank == 0 else _unpacked(found)

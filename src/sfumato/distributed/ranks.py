@@ -22,16 +22,15 @@ class Ranks(Protocol):
     def count(self) -> int:
         """How many processes there are."""
 
-    def sum_(self, values: Tensor) -> None:
-        """Replace ``values`` by their sums over all ranks, which must be exact: int64, or one rank's at most.
+    def added(self, values: Tensor) -> Tensor:
+        """The sums over all ranks of what they give, in the memory of ``values``; they must be exact.
 
         Args:
-            values: of the same shape on every rank. Where they are floats, every element is 0 on all ranks
-                but one, so that no sum is rounded.
+            values: int64, of the same shape on every rank.
         """
 
-    def maximum(self, value: float) -> float:
-        """The largest of what the ranks give; a NaN counts as infinite."""
+    def largest(self, value: int) -> int:
+        """The largest of what the ranks give; at most 2^63 - 1."""
 
     def share_rows_(self, values: Tensor, owners: Sequence[Tensor]) -> None:
         """Fill in, on every rank, the rows that the other ranks own.
@@ -54,10 +53,11 @@ class Alone:
     rank = 0
     count = 1
 
-    def sum_(self, values: Tensor) -> None:
+    def added(self, values: Tensor) -> Tensor:
         """See `Ranks`."""
+        return values
 
-    def maximum(self, value: float) -> float:
+    def largest(self, value: int) -> int:
         """See `Ranks`."""
         return value
 
