@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import ranked
 import torch
 from places import TESTS
 
 from sfumato.distributed.launch import Launch
-from sfumato.distributed.ranks import ALONE
+from sfumato.distributed.ranks import ALONE, filled_in
 from sfumato.errors import SpecError
 
 MEET = {"MASTER_ADDR": "here", "MASTER_PORT": "1", "WORLD_SIZE": "3", "RANK": "2"}
@@ -35,7 +36,9 @@ def test_an_environment_that_names_no_rank_is_refused(name: str, value: str) -> 
 def test_alone_every_exchange_is_the_identity() -> None:
     values = torch.tensor([3, 4])
     ALONE.share_rows_(values, [torch.arange(2)])
-    assert ALONE.added(values).tolist() == [3, 4]
+    assert values.tolist() == [3, 4]
+    assert ALONE.added(np.array([3, 4])).tolist() == [3, 4]
+    assert filled_in(ALONE, np.array([0.5])).tolist() == [0.5]
     assert (ALONE.largest(2), ALONE.gather("a"), ALONE.of_first("a")) == (2, ["a"], "a")
 
 

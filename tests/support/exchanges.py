@@ -1,11 +1,13 @@
 """Every exchange between ranks, checked on each: a script that ranks run."""
 
+import numpy as np
 import pytest
 import torch
 
 from sfumato.distributed.agreement import require_same
 from sfumato.distributed.launch import Launch
 from sfumato.distributed.process_group import joined
+from sfumato.distributed.ranks import filled_in
 from sfumato.errors import RanksDifferError
 
 
@@ -14,9 +16,13 @@ def check(launch: Launch) -> None:
         r, n = ranks.rank, ranks.count
         assert (r, n) == (launch.rank, launch.count)
 
-        large = torch.tensor([2**62 // n, r, -r])
+        large = np.array([2**62 // n, r, -r])
         large = ranks.added(large)
         assert large.tolist() == [2**62 // n * n, n * (n - 1) // 2, -(n * (n - 1) // 2)]
+
+        known = np.zeros(7)
+        known[r::n] = np.array([0.1, -0.0, np.inf, 1e-310, -3.0, np.pi, 2.0])[r::n]
+        assert filled_in(ranks, known).tolist() == [0.1, -0.0, np.inf, 1e-310, -3.0, np.pi, 2.0]
 
         assert ranks.largest(2**62 + r) == 2**62 + n - 1
         assert ranks.largest(-r) == 0

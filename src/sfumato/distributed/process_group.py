@@ -12,6 +12,7 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -19,6 +20,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from sfumato.arguments import Argument
 from sfumato.distributed.launch import Launch
+from sfumato.distributed.ranks import IntArray
 from sfumato.errors import RunError, first_line
 
 T = TypeVar("T")
@@ -51,10 +53,11 @@ class ProcessGroup:
         """See `Ranks`."""
         return self._launch.count
 
-    def added(self, values: Tensor) -> Tensor:
+    def added(self, values: IntArray) -> IntArray:
         """See `Ranks`."""
-        self._wait(lambda: dist.all_reduce(values, async_op=True))
-        return values
+        found = np.ascontiguousarray(values)
+        self._wait(lambda: dist.all_reduce(torch.from_numpy(found), async_op=True))
+        return found
 
     def largest(self, value: int) -> int:
         """See `Ranks`."""
@@ -80,9 +83,9 @@ class ProcessGroup:
     def gather(self, value: T) -> list[T]:
         """See `Ranks`."""
         mine = _packed(value)
-        lengths = torch.zeros(self.count, dtype=torch.int64)
+        lengths = np.zeros(self.count, np.int64)
         lengths[self.rank] = len(mine)
-        self.added(lengths)
+        lengths = self.added(lengths)
         rows = torch.zeros(self.count, int(lengths.max()), dtype=torch.uint8)
         rows[self.rank, : len(mine)] = mine
         self.share_rows_(rows, list(torch.arange(self.count)[:, None]))
@@ -92,8 +95,7 @@ class ProcessGroup:
     def of_first(self, value: T) -> T:
         """See `Ranks`."""
         mine = _packed(value if self.rank == 0 else None)
-        length = torch.tensor(len(mine) if self.rank == 0 else 0)
-        self.added(length)
+        length = self.added(np.array([len(mine) if self.rank == 0 else 0]))[0]
         found = mine if self.rank == 0 else torch.empty(int(length), dtype=torch.uint8)
         self._wait(lambda: dist.broadcast(found, 0, async_op=True))
         return value if self.rank == 0 else _unpacked(found)

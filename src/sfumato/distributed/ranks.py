@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
 
 
 class Ranks(Protocol):
@@ -22,12 +27,8 @@ class Ranks(Protocol):
     def count(self) -> int:
         """How many processes there are."""
 
-    def added(self, values: Tensor) -> Tensor:
-        """The sums over all ranks of what they give, in the memory of ``values``; they must be exact.
-
-        Args:
-            values: int64, of the same shape on every rank.
-        """
+    def added(self, values: IntArray) -> IntArray:
+        """The sums over all ranks of what they give, entry by entry, perhaps in the memory of ``values``."""
 
     def largest(self, value: int) -> int:
         """The largest of what the ranks give; at most 2^63 - 1."""
@@ -53,7 +54,7 @@ class Alone:
     rank = 0
     count = 1
 
-    def added(self, values: Tensor) -> Tensor:
+    def added(self, values: IntArray) -> IntArray:
         """See `Ranks`."""
         return values
 
@@ -74,3 +75,15 @@ class Alone:
 
 
 ALONE: Ranks = Alone()
+
+
+def filled_in(ranks: Ranks, figures: FloatArray) -> FloatArray:
+    """Figures of which each is known to one rank, with those of the others.
+
+    They are added as the whole numbers that their bits are, so that none is rounded.
+
+    Args:
+        ranks: of the run.
+        figures: float64, of the same shape on every rank; 0 where another rank knows more.
+    """
+    return ranks.added(figures.view(np.int64)).view(np.float64)
