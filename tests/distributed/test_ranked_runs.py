@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import pytest
 import ranked
 from places import TESTS
 from ranked import MAIN, arguments, differences, ended, played, start, written
-from resumed_specs import spec_of
+from resumed_specs import CONTROLLED, GROUPED, PFELS, VARIANTS, spec_of
 
 from sfumato.run_folder.damage import check_folder
 from sfumato.run_folder.seal import read_checkpoint
@@ -189,3 +191,76 @@ def test_an_interrupt_saves(tmp_path: Path) -> None:
     assert found is not None
     assert found[0].rounds.rounds > 0
     assert (out / "metrics.parquet").exists()
+
+
+ODD = {"kind": "mlp", "hidden": 7}
+SPECS = {
+    "an odd number of parameters": spec_of(
+        model=ODD, topology={"kind": "tree", "edges": 3, "devices_per_edge": 5}
+    ),
+    "Poisson batches": VARIANTS["Poisson mini-batches"],
+    "clips of examples": VARIANTS["clips of examples"],
+    "noise at every step": VARIANTS["noise at every step"],
+    "a vmapped model": ENDS,
+    "Adam": VARIANTS["Adam, weight decay"],
+    "SCAFFOLD": VARIANTS["SCAFFOLD"],
+    "resent rounds": VARIANTS["edges with schedules of their own"],
+    "an adapted clip norm": VARIANTS["an adapted clip norm"],
+    "no noise": VARIANTS["no noise"],
+    "groups": GROUPED["dp-ogl, some trusted masters"],
+    "groups that gather": GROUPED["dp-ogl+, dropouts, stopped inside intervals"],
+    "groups without noise": GROUPED["ms-fedavg"],
+    "air": PFELS.model_copy(
+        update={"compression": PFELS.compression.model_copy(update={"error_feedback": False})}
+    ),
+    "error feedback": PFELS,
+    "secure aggregation": VARIANTS["secure aggregation, elections and faults"],
+    "control": CONTROLLED,
+    "moves": VARIANTS["devices that move, edges with schedules of their own"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPECS)
+def test_every_number_of_ranks_gives_the_same_bytes(name: str, tmp_path: Path) -> None:
+    spec = written(SPECS[name].model_copy(update={"watch": ()}), tmp_path)
+
+    def run(ranks: int) -> Path:
+        out = tmp_path / str(ranks)
+        said = ended(start(arguments(spec, out, "--quiet"), ranks, **SUPPORT), 600)
+        assert said == [(0, "", "")] * ranks
+        return out
+
+    alone = run(1)
+    assert {ranks: differences(alone, run(ranks)) for ranks in (2, 3, 4)} == {2: [], 3: [], 4: []}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["an odd number of parameters", "SCAFFOLD", "groups that gather", "error feedback"]
+)
+def test_killed_at_random_and_resumed_on_another_number_of_ranks(name: str, tmp_path: Path) -> None:
+    spec = written(SPECS[name].model_copy(update={"watch": ()}), tmp_path)
+    began = time.monotonic()
+    alone, out, rng, kills = (
+        played(spec, tmp_path / "alone", 1, "--quiet"),
+        tmp_path / "out",
+        random.Random(5),
+        0,
+    )
+    longest = time.monotonic() - began
+    while kills < 5:
+        ranks = rng.randint(2, 4)
+        processes = start(arguments(spec, out, "--quiet", "--resume"), ranks, **SUPPORT)
+        time.sleep(rng.uniform(0, longest))
+        victim = rng.choice(processes)
+        kills += victim.poll() is None
+        victim.kill()
+        said = ended(processes)
+        if all(status == 0 for status, _, _ in said):
+            assert differences(alone, out) == []
+            shutil.rmtree(out)
+        assert not [text for _, *texts in said for text in texts if "Traceback" in text or "internal" in text]
+    said = ended(start(arguments(spec, out, "--quiet", "--resume"), 3, **SUPPORT))
+    assert [status for status, _, _ in said] == [0, 0, 0], said
+    assert differences(alone, out) == []
