@@ -20,9 +20,11 @@ from sfumato.learning.example_clip import BLOCK
 from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.norms import row_norms
 from sfumato.schedule.local_steps import momentum_gain
+from sfumato.schedule.message_grid import ROUNDINGS
 
 _UNIT = 1.01 * 2.0**-24  # n roundings amount to less than n times this, for n up to 160,000
-_OF_A_NORM = 1056  # of norms in float32, blocks of 1,024 added up in any order, and of the factor
+# Of norms in float32, blocks of 1,024 added up in any order, and of the factor; then of the grid of sums.
+_OF_A_MOVE = 1056 + ROUNDINGS
 _TAIL = 69.0  # more are drawn with probability below exp(-69), 1e-30
 _MOST = 0.25
 
@@ -63,7 +65,7 @@ def most_drawn(expected: int) -> int:
 
 
 def _share(roundings: float) -> float:
-    share = (roundings + _OF_A_NORM) * _UNIT
+    share = (roundings + _OF_A_MOVE) * _UNIT
     if not share <= _MOST:
         raise SpecError(
             "privacy.clip.kind",

@@ -13,7 +13,7 @@ from sfumato.learning.gradients import GradientStep, StackedGradient
 # Each is some tens of small objects.
 _MOST_STEPS = 256
 
-# Every row begins at a multiple of this many numbers, 64 bytes: what a library makes of a product depends on it.
+# Rows begin at multiples of so many numbers, 64 bytes: what a library makes of a product depends on it.
 _ALIGNMENT = 16
 
 # Numbers in a run of models that are worth an operation of their own.

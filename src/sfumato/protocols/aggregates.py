@@ -102,7 +102,7 @@ class IntegerAggregates:
     def values(self) -> Tensor:
         """What every node holds; see `Aggregates`."""
         averages = torch.from_numpy(self.sums / (self.ring.scale * self.ring.weights[self.tier][:, None]))
-        averages = averages.float().to(self.base.device)
+        averages = averages.to(self.base.device)
         if self.coordinates is None:
             return self.base + averages
         values = self.base.clone()

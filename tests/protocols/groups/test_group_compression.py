@@ -90,14 +90,14 @@ def test_updates_are_clipped_then_picked_then_noised(trusted):
                 sent, np.array([1.2]), lambda _, g=group, w=worker: key_at(11, Stream.NOISE, 5, g, w)
             )
         expected[row, kept] = sent[0]
-    operations.send_(updates, EVERYBODY, np.arange(len(updates)), 5, base=base)
+    operations.send_(updates, EVERYBODY, np.arange(len(updates)), 5, operations.sums(5), base=base)
     torch.testing.assert_close(updates, expected)
 
 
 def test_masters_noise_only_what_was_sent():
     plan = resolve_groups(spec_of())
-    sums, base = torch.zeros(3, LENGTH), torch.zeros(3, LENGTH)
-    averages = operations_of(plan).noised_averages(sums, 5, base=base)
+    operations, base = operations_of(plan), torch.zeros(3, LENGTH)
+    averages = operations.noised_averages(operations.sums(5), 5, base=base)
     for group in range(3):
         noise = torch.zeros(1, 10)
         add_gaussian_(noise, np.array([1.2]), lambda _, g=group: key_at(11, Stream.NOISE, 5, g))
@@ -109,7 +109,8 @@ def test_masters_noise_only_what_was_sent():
 def test_rounded_messages_are_no_longer_than_declared():
     plan = resolve_groups(spec_of(RAND_K | {"bits": 2, "ratio": 1.0}))
     updates = torch.randn(12, LENGTH, generator=torch.Generator().manual_seed(2))
-    operations_of(plan).send_(updates, EVERYBODY, np.arange(len(updates)), 5, base=torch.zeros(3, LENGTH))
+    operations, base = operations_of(plan), torch.zeros(3, LENGTH)
+    operations.send_(updates, EVERYBODY, np.arange(len(updates)), 5, operations.sums(5), base=base)
     assert (updates.norm(dim=1) <= 0.3 * (1 + 1e-6)).all()
     assert all(len(row.unique()) <= 3 for row in updates)
 

@@ -215,7 +215,7 @@ def test_devices_with_weak_channels_stay_silent() -> None:
     with_signal, silence = _send(plan, messages), _send(plan, torch.zeros_like(messages))
     found = with_signal.averages[0] - silence.averages[0]
     expected = messages[torch.from_numpy(strong)].sum(dim=0) / 12  # the denominator is public and stays
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(found.float(), expected, atol=1e-5, rtol=0)
     assert with_signal.devices.tolist() == np.flatnonzero(strong).tolist()
 
 
@@ -226,7 +226,8 @@ def test_errors_of_channel_knowledge_scale_what_arrives() -> None:
     with_signal, silence = _send(plan, messages), _send(plan, torch.zeros_like(messages))
     arrives = plan.air.sending(0, 0, np.arange(12), np.zeros(12), messages.shape[1]).arrives
     expected = (messages * torch.from_numpy(arrives).float()[:, None]).sum(dim=0) / 12
-    torch.testing.assert_close(with_signal.averages[0] - silence.averages[0], expected, atol=1e-5, rtol=0)
+    found = with_signal.averages[0] - silence.averages[0]
+    torch.testing.assert_close(found.float(), expected, atol=1e-5, rtol=0)
     # the ledger has the noise as it is against the loudest contribution there may be
     perfect = _plan().releases.steps[0].channel_std[-1][0]
     assert plan.releases.steps[0].channel_std[-1][0] == pytest.approx(perfect / 1.4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sfumato.protocols.base import RoundStats
-from sfumato.protocols.groups.operations import GroupOperations, add_by_group
+from sfumato.protocols.groups.operations import GroupOperations
 from sfumato.protocols.groups.state import GroupedState
 from sfumato.schedule.group_participation import draw_assignments
 
@@ -13,10 +13,9 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
     plan, number = operations.plan, state.round
     assignments = draw_assignments(plan, number)
     start, start_of = operations.start(state.models, assignments, merge=number % plan.merge_every == 0)
-    sums, clipped = operations.no_sums(state.models), 0
+    sums, clipped = operations.sums(number), 0
     for rows, updates in operations.train(assignments, start, start_of, number):
-        clipped += operations.send_(updates, assignments, rows, number, base=state.models)
-        add_by_group(sums, updates, assignments, rows)
+        clipped += operations.send_(updates, assignments, rows, number, sums, base=state.models)
     server, models = operations.release(state.server, state.models, sums, number)
     after = GroupedState(number + 1, models, server=server)
     return after, operations.stats(number, assignments, clipped)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sfumato.protocols.base import RoundStats
-from sfumato.protocols.groups.operations import GroupOperations, add_by_group
+from sfumato.protocols.groups.operations import GroupOperations
 from sfumato.protocols.groups.state import GroupedState
 from sfumato.schedule.group_participation import draw_assignments
 
@@ -23,10 +23,9 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
         after = replace(state, round=number + 1)
         return after, operations.stats(number, assignments, None, silent=True)
     start, start_of = operations.start(state.models, assignments, merge=True)
-    sums, clipped = operations.no_sums(state.models), 0
+    sums, clipped = operations.sums(number), 0
     for rows, updates in operations.train(assignments, start, start_of, began, rounds=plan.merge_every):
-        clipped += operations.send_(updates, assignments, rows, number, base=state.models)
-        add_by_group(sums, updates, assignments, rows)
+        clipped += operations.send_(updates, assignments, rows, number, sums, base=state.models)
     server, models = operations.release(state.server, state.models, sums, number)
     after = GroupedState(number + 1, models, server=server)
     return after, operations.stats(number, assignments, clipped)

@@ -7,7 +7,7 @@ import torch
 
 from sfumato.learning.norms import drop_non_finite_, row_norms
 from sfumato.protocols.base import RoundStats
-from sfumato.protocols.groups.operations import GroupOperations, add_by_group
+from sfumato.protocols.groups.operations import GroupOperations
 from sfumato.protocols.groups.state import GroupedState
 from sfumato.schedule.group_participation import draw_assignments
 
@@ -20,24 +20,25 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
     start, start_of = operations.start(state.models, assignments, merge=number == began)
     base = state.models if state.base is None else state.base
     gathered = torch.zeros(len(assignments.workers), operations.parameters, device=operations.device)
-    sums, releasing = operations.no_sums(base), plan.releases_after(number)
+    releasing = plan.releases_after(number)
+    sums = operations.sums(number, clipped=releasing)
     for rows, updates in operations.train(assignments, start, start_of, number):
         drop_non_finite_(updates, row_norms(updates))
-        gathered[rows] = updates if state.gathered is None else updates + state.gathered[rows]
+        here = torch.from_numpy(rows).to(operations.device)
+        gathered[here] = updates if state.gathered is None else updates + state.gathered[here]
         if not releasing:
-            operations.hand_over_(updates, assignments, rows, number)
-            add_by_group(sums, updates, assignments, rows)
+            operations.hand_over_(updates, assignments, rows, number, sums)
     if not releasing:
-        models = state.models + operations.averages(sums)
-        operations.tell_received(sums, number)
+        received = operations.values(sums)
+        models = state.models + operations.averages(received)
+        operations.tell_received(received, number)
         operations.tell_broadcast(models, number)
         inside = GroupedState(number + 1, models, base, gathered, state.server)
         return inside, operations.stats(number, assignments, None)
     clipped = 0
     if len(gathered):  # somebody was drawn
         every = np.arange(len(gathered))
-        clipped = operations.send_(gathered, assignments, every, number)
-        add_by_group(sums, gathered, assignments, every)
+        clipped = operations.send_(gathered, assignments, every, number, sums)
     server, models = operations.release(state.server, base, sums, number)
     after = GroupedState(number + 1, models, server=server)
     return after, operations.stats(number, assignments, clipped)

@@ -7,7 +7,7 @@ import torch
 
 from sfumato.learning.norms import drop_non_finite_
 from sfumato.protocols.base import RoundStats
-from sfumato.protocols.groups.operations import GroupOperations, add_by_group
+from sfumato.protocols.groups.operations import GroupOperations
 from sfumato.protocols.groups.state import GroupedState
 from sfumato.schedule.group_participation import draw_assignments, without_lost
 
@@ -18,16 +18,16 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
     assignments = draw_assignments(operations.plan, number)
     start, start_of = operations.start(state.models, assignments, merge=True)
     start = start.to(operations.device)
-    sums = torch.zeros_like(state.models)
+    sums = operations.sums(number, clipped=False)
     for rows, updates in operations.train(assignments, start, start_of, number):
         drop_non_finite_(updates, operations.norms_of(updates))
         updates += start[start_of[rows].to(operations.device)]
-        operations.hand_over_(updates, assignments, rows, number)
-        add_by_group(sums, updates, assignments, rows)
+        operations.hand_over_(updates, assignments, rows, number, sums)
     received = without_lost(assignments, operations.turnout(number))
-    sampled = np.bincount(received.groups, minlength=len(sums))
+    values = operations.values(sums)
+    sampled = np.bincount(received.groups, minlength=len(values))
     counts = torch.from_numpy(sampled).to(operations.device)[:, None]
-    models = torch.where(counts > 0, sums / counts.clamp(min=1), state.models)
-    operations.tell_received(sums, number)
+    models = torch.where(counts > 0, values / counts.clamp(min=1), state.models).float()
+    operations.tell_received(values, number)
     operations.tell_broadcast(models, number)
     return GroupedState(number + 1, models), operations.stats(number, assignments, None)

@@ -28,6 +28,7 @@ from sfumato.protocols.groups.compressed_messages import (
     noise_sums_,
 )
 from sfumato.protocols.message_hooks import Listener
+from sfumato.protocols.sums import Sums
 from sfumato.protocols.tree.local_work import (
     draw_batches,
     dropout_draws,
@@ -35,12 +36,12 @@ from sfumato.protocols.tree.local_work import (
     server_optimizer,
     step_noise,
 )
-from sfumato.protocols.tree.offsets import sums_type
 from sfumato.radio.costs import Cost
 from sfumato.radio.group_costs import GroupCosts
 from sfumato.random import Stream, key_at
 from sfumato.schedule.group_participation import GroupAssignments, GroupTurnout, group_turnout, without_lost
 from sfumato.schedule.groups import GroupPlan
+from sfumato.schedule.message_grid import group_grid
 
 IntArray = npt.NDArray[np.int64]
 _ROUNDING = 1e-4
@@ -81,7 +82,7 @@ class GroupOperations:
     @property
     def denominators(self) -> Tensor:
         """What every group's sum is divided by, ``[M, 1]``; public."""
-        return torch.as_tensor(self.plan.denominators, dtype=torch.float32, device=self.device)[:, None]
+        return torch.from_numpy(self.plan.denominators)[:, None].to(self.device)
 
     def turnout(self, number: int) -> GroupTurnout | None:
         """What becomes of the messages of round ``number``; ``None`` where none can be lost."""
@@ -176,10 +177,11 @@ class GroupOperations:
         assignments: GroupAssignments,
         rows: IntArray,
         number: int,
+        sums: Sums,
         *,
         base: Tensor | None = None,
     ) -> int:
-        """Make messages of the updates of the assignments ``rows`` ``[p]``, in place.
+        """Make messages of the updates of the assignments ``rows`` ``[p]``, in place, and add them to sums.
 
         They are clipped; those to masters who are not trusted are noised as well. With compression only the
         coordinates that the groups' models of before the release, ``base`` ``[M, P]``, lead to are sent.
@@ -201,21 +203,26 @@ class GroupOperations:
         else:
             noise = Noise(self._mechanism, chosen, stds, key_of)
             noise_and_round_(updates, GroupAssignments(workers, groups), self.plan, number, noise)
-        self.hand_over_(updates, assignments, rows, number)
+        self.hand_over_(updates, assignments, rows, number, sums)
         return clipped
 
     def hand_over_(
-        self, messages: Tensor, assignments: GroupAssignments, rows: IntArray, number: int
+        self, messages: Tensor, assignments: GroupAssignments, rows: IntArray, number: int, sums: Sums
     ) -> None:
-        """Report the messages of the assignments ``rows``, and set those that are lost to zero."""
-        self._tell_sent(messages, assignments, rows, number)
+        """Report the messages of the assignments ``rows``, and add them to the groups' sums, in their place.
+
+        Those that are lost become zeros.
+        """
+        if self._listener is not None:
+            self._tell_sent(sums.rounded(messages), assignments, rows, number, self._listener)
         turnout = self.turnout(number)
         if turnout is not None:
             lost = ~turnout.received[rows]
             messages[torch.from_numpy(lost).to(messages.device)] = 0.0
+        sums.add(assignments.groups[rows], messages)
 
     def release(
-        self, server: ServerState, base: Tensor, sums: Tensor, number: int
+        self, server: ServerState, base: Tensor, sums: Sums, number: int
     ) -> tuple[ServerState, Tensor]:
         """The optimizers' next state, and the models that masters send to their workers.
 
@@ -226,13 +233,13 @@ class GroupOperations:
         self.tell_broadcast(models, number)
         return server, models
 
-    def noised_averages(self, sums: Tensor, number: int, *, base: Tensor | None = None) -> Tensor:
+    def noised_averages(self, messages: Sums, number: int, *, base: Tensor | None = None) -> Tensor:
         """The sums that masters received, noised by trusted masters, over their denominators ``[M, P]``.
 
         With compression, only the coordinates that were sent are noised; ``base`` as of `send_`. A group
         without a sum has nothing to noise: its average is zero.
         """
-        plan, turnout = self.plan, self.turnout(number)
+        plan, turnout, sums = self.plan, self.turnout(number), self.values(messages)
         self.tell_received(sums, number)
         stds = np.where(plan.trusted, plan.noise_std(number), 0.0)
         if turnout is not None:
@@ -246,26 +253,36 @@ class GroupOperations:
             )
         return self.averages(sums)
 
-    def no_sums(self, models: Tensor) -> Tensor:
-        """Zeros for the sums of groups with ``models`` ``[M, P]``, of the type of sums."""
-        return torch.zeros_like(models, dtype=sums_type(self.plan.spec))
+    def sums(self, number: int, *, clipped: bool = True) -> Sums:
+        """What adds up the messages of each group in round ``number``; not ``clipped`` if they have no
+        bound.
+        """
+        grid = group_grid(self.plan, number, self.parameters) if clipped else None
+        return Sums(self.plan.groups.count, self.parameters, grid)
+
+    def values(self, sums: Sums) -> Tensor:
+        """The sums that masters received, float64 ``[M, P]``."""
+        return sums.values().to(self.device)
 
     def averages(self, sums: Tensor) -> Tensor:
         """Sums ``[M, P]`` over the groups' denominators, float32."""
         return (sums / self.denominators).float()
 
     def _tell_sent(
-        self, messages: Tensor, assignments: GroupAssignments, rows: IntArray, number: int
+        self,
+        messages: Tensor,
+        assignments: GroupAssignments,
+        rows: IntArray,
+        number: int,
+        listener: Listener,
     ) -> None:
         """Report the messages of the assignments ``rows`` that are sent to the listener."""
-        if self._listener is None:
-            return
         groups, turnout = assignments.groups[rows], self.turnout(number)
         sent = np.ones(len(groups), bool) if turnout is None else turnout.sent[rows]
         for group in np.unique(groups[sent]):
             places = np.flatnonzero(sent & (groups == group))
             workers, vectors = assignments.workers[rows[places]], messages[torch.from_numpy(places)]
-            self._listener.sent(number, int(group), 2, workers, vectors)
+            listener.sent(number, int(group), 2, workers, vectors)
 
     def tell_received(self, sums: Tensor, number: int) -> None:
         """Report the sums that masters received to the listener."""
@@ -317,11 +334,3 @@ class GroupOperations:
             return plan.model_noise_std(number)
         noisers = np.where(plan.trusted, turnout.formed, turnout.counts)
         return plan.noise_std(number) * np.sqrt(noisers) / plan.denominators
-
-
-def add_by_group(sums: Tensor, updates: Tensor, assignments: GroupAssignments, rows: IntArray) -> None:
-    """Add the updates of the assignments ``rows`` to their groups' sums ``[M, P]``."""
-    groups = assignments.groups[rows]
-    starts = np.flatnonzero(np.diff(groups, prepend=-1))
-    for start, stop in zip(starts, [*starts[1:], len(groups)], strict=True):
-        sums[int(groups[start])] += updates[start:stop].sum(dim=0, dtype=sums.dtype)

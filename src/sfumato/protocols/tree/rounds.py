@@ -24,6 +24,7 @@ from sfumato.protocols.aggregates import Aggregates, FloatAggregates, IntegerAgg
 from sfumato.protocols.base import PilotNorms, RoundStats
 from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.message_hooks import Listener
+from sfumato.protocols.sums import Sums
 from sfumato.protocols.tree.control_variates import ControlVariates, length_of_steps, share_taking_part
 from sfumato.protocols.tree.indicators import UNCLIPPED, Indicators
 from sfumato.protocols.tree.local_work import (
@@ -120,9 +121,8 @@ class TreeProtocol:
         batches = self._batches(chosen, number)
         indicators = self._indicators(number)
         begin = state.model if indicators is None else torch.cat([state.model, state.model.new_zeros(1)])
-        origin = RoundOrigin.of(plan.spec, begin)
-        begin = origin.values
-        values = begin.repeat(plan.tree.leaf_count, 1)
+        origin = RoundOrigin(begin)
+        values = origin.offset.repeat(plan.tree.leaf_count, 1)
         resent, variates = self._to_resend(leaf_of), _own_copy(state.variates)
         uplink = self._uplink
         if state.memory is not None:
@@ -140,7 +140,7 @@ class TreeProtocol:
                 uplink, origin.models(values), chosen[rows], piece, number, index, part, variates
             )
             fresh = torch.from_numpy(plan.releases.steps[index].resends).to(self._device)[:, None]
-            level = self._leaves(torch.where(fresh, begin, values), received)
+            level = self._leaves(torch.where(fresh, 0.0, values), received)
             ear = origin.told(self._listener)
             values = self._aggregate(level, received.available, aggregation, number, index, ear)
             clipped, messages = clipped + changed, messages + len(rows)
@@ -150,7 +150,7 @@ class TreeProtocol:
             hop = received.air if turnout is None else turnout.attempts(leaf_of[rows])
             cost = cost.then(costs.aggregation(aggregation.tier, chosen[rows], hop, also))
             heard.append(received)
-        change = origin.change(values[0])[: self._parameters]
+        change = values[0, : self._parameters].float()
         server, model = self._server.step(state.server, state.model, change)
         if variates is not None:
             steps, share = length_of_steps(plan, number), share_taking_part(plan)
@@ -234,12 +234,12 @@ class TreeProtocol:
             task = LocalTask(sgd, FlatClip(1e30), dropout=dropout_draws(self._plan.spec, addresses))
             batches = self._pilot_batches(chosen, number, first_step_only=per_step)
             together = torch.zeros(len(chosen), dtype=torch.int64)
-            total = torch.zeros_like(model)
+            total = Sums(1, len(model), None)
             for chunk in self._engine.train(task, model[None], together, batches):
                 assert chunk.norms is not None  # a clip was set
                 norms.append(chunk.norms.cpu() / sgd.learning_rate if per_step else chunk.norms.cpu())
-                total += chunk.updates.sum(dim=0)
-            model = model + total / max(1, len(chosen))
+                total.add(np.zeros(len(chunk.updates), np.int64), chunk.updates)
+            model = RoundOrigin(model).models(total.values()[0].to(model) / max(1, len(chosen)))
         what = "mini-batch gradients" if per_step else "messages (updates of a whole round)"
         found = torch.cat(norms) if norms else torch.zeros(0)
         return PilotNorms(what, found, min(rounds, training.rounds))

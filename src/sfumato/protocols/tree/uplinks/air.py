@@ -16,11 +16,12 @@ from torch import Tensor
 from sfumato.learning.norms import row_norms
 from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.protocols.message_hooks import Listener
-from sfumato.protocols.tree.offsets import sums_type
+from sfumato.protocols.sums import Sums
 from sfumato.protocols.tree.uplinks.base import Collector, FloatArray, IntArray, Received
 from sfumato.random import Stream, key_at
 from sfumato.schedule.air.power_control import AirPlan, AirTransmission
 from sfumato.schedule.air.realised import sending_of
+from sfumato.schedule.message_grid import tree_grid
 from sfumato.schedule.tree import TreePlan
 
 _ROUNDING = 1e-6
@@ -53,8 +54,8 @@ class AirUplink:
         plan = self.plan
         sending = sending_of(plan, self.air, number, index, devices, self.parameters)
         bounds = plan.releases.steps[index].message_norm * plan.message_scale(number)
-        shape = (plan.tree.leaf_count, models.shape[1])
-        sums = torch.zeros(shape, dtype=sums_type(plan.spec), device=self.device)
+        length = models.shape[1]
+        sums = Sums(plan.tree.leaf_count, length, tree_grid(plan, number, index, length))
         energy = np.zeros(plan.tree.leaf_count)
         return _Collector(self, number, index, devices, sending, bounds, listener, sums, energy)
 
@@ -68,7 +69,7 @@ class _Collector:
     sending: AirTransmission
     bounds: FloatArray
     listener: Listener | None
-    sums: Tensor
+    sums: Sums
     energy: FloatArray
     violations: int = 0
 
@@ -89,17 +90,16 @@ class _Collector:
         if self.listener is not None:
             self.listener.sent(self.number, self.index, plan.tree.depth, devices, messages)
         messages.mul_(self._column(self.sending.arrives[rows]))
-        starts = np.flatnonzero(np.diff(leaves, prepend=-1))
-        for start, stop in zip(starts, [*starts[1:], len(leaves)], strict=True):
-            self.sums[int(leaves[start])] += messages[start:stop].sum(dim=0, dtype=self.sums.dtype)
+        self.sums.add(leaves, messages)
 
     def received(self) -> Received:
         uplink, plan, sending = self.uplink, self.uplink.plan, self.sending
-        channels, unit, kept = uplink.air.channels, plan.message_scale(self.number), self.sums.shape[1]
+        channels, unit = uplink.air.channels, plan.message_scale(self.number)
         count, alignment = plan.participants.count, sending.alignment
         heard = alignment > 0
         std = np.divide(self.bounds, alignment * count, out=np.zeros_like(alignment), where=heard)
-        averages = self.sums / self._column(count)
+        averages = self.sums.values().div_(torch.from_numpy(count)[:, None]).to(uplink.device)
+        kept = averages.shape[1]
         address = (self.number, self.index, plan.tree.depth + 1)  # one tier below the devices' own
         add_gaussian_(averages, std, lambda leaf: key_at(plan.spec.seed, Stream.NOISE, *address, leaf))
         beta = alignment[heard] * channels.noise_std / self.bounds[heard]

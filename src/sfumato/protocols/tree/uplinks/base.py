@@ -39,8 +39,7 @@ class Received:
 
     Attributes:
         averages: sum of the messages over the public denominator, noise of devices and channel included, the
-            leaf's own not: ``[leaves, M]``, of the type that `offsets.sums_type` says; 0 where nothing is
-            received.
+            leaf's own not: float64 ``[leaves, M]``; 0 where nothing is received.
         devices: whose messages are in an average, ascending.
         available: which leaves received anything, ``[leaves]``; the others send nothing either.
         air: what superposed messages took; ``None`` where messages are bits.

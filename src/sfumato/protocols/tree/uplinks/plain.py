@@ -11,10 +11,11 @@ from torch import Tensor
 from sfumato.mechanisms.base import NoiseMechanism
 from sfumato.mechanisms.compression import bounded_, round_stochastically, rounding_key
 from sfumato.protocols.message_hooks import Listener
-from sfumato.protocols.tree.offsets import sums_type
+from sfumato.protocols.sums import Sums
 from sfumato.protocols.tree.uplinks.base import BoolArray, Collector, IntArray, Received
 from sfumato.random import Stream, key_at
 from sfumato.schedule.faults.dropouts import Dropouts, turnout_of
+from sfumato.schedule.message_grid import tree_grid
 from sfumato.schedule.tree import TreePlan
 
 
@@ -37,9 +38,8 @@ class PlainUplink:
     ) -> Collector:
         """Begin an aggregation; see `Uplink`."""
         turnout = turnout_of(self.plan, number, index, devices)
-        sums = torch.zeros(
-            self.plan.tree.leaf_count, models.shape[1], dtype=sums_type(self.plan.spec), device=self.device
-        )
+        grid = tree_grid(self.plan, number, index, models.shape[1])
+        sums = Sums(self.plan.tree.leaf_count, models.shape[1], grid)
         return _Collector(self, number, index, devices, listener, turnout, sums)
 
 
@@ -51,7 +51,7 @@ class _Collector:
     devices: IntArray
     listener: Listener | None
     turnout: Dropouts
-    sums: Tensor
+    sums: Sums
 
     def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
         plan, tier = self.uplink.plan, self.uplink.plan.tree.depth
@@ -67,11 +67,9 @@ class _Collector:
             messages, stds, lambda row: key_at(plan.spec.seed, Stream.NOISE, *address, devices[row])
         )
         self._round(devices, messages, noised=stds > 0)
-        starts = np.flatnonzero(np.diff(leaves, prepend=-1))
-        for start, stop in zip(starts, [*starts[1:], len(leaves)], strict=True):
-            self.sums[int(leaves[start])] += messages[start:stop].sum(dim=0, dtype=self.sums.dtype)
+        self.sums.add(leaves, messages)
         if self.listener is not None:
-            self.listener.sent(self.number, self.index, tier, devices, messages)
+            self.listener.sent(self.number, self.index, tier, devices, self.sums.rounded(messages))
 
     def _round(self, devices: IntArray, messages: Tensor, *, noised: BoolArray) -> None:
         """Round what is sent to the bits that compression leaves of a coordinate, in place.
@@ -93,11 +91,10 @@ class _Collector:
 
     def received(self) -> Received:
         plan, turnout = self.uplink.plan, self.turnout
-        count = plan.denominators_of(self.devices)
-        denominators = torch.as_tensor(count, dtype=torch.float32, device=self.uplink.device)[:, None]
-        self.sums[torch.from_numpy(~turnout.formed).to(self.uplink.device)] = 0.0
+        averages = self.sums.values().div_(torch.from_numpy(plan.denominators_of(self.devices))[:, None])
+        averages[torch.from_numpy(~turnout.formed)] = 0.0
         return Received(
-            self.sums / denominators,
+            averages.to(self.uplink.device),
             self.devices[turnout.received],
             turnout.formed,
             turnout=turnout,

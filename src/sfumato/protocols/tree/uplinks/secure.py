@@ -137,7 +137,7 @@ class _Collector:
         self.sums[~turnout.formed] = 0
         averages = torch.from_numpy(self.sums / (self.ring.scale * self.ring.weights[-1][:, None]))
         return Received(
-            averages=averages.float().to(self.uplink.device),
+            averages=averages.to(self.uplink.device),
             devices=self.devices[turnout.received],
             available=turnout.formed,
             turnout=turnout,

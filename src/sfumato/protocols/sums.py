@@ -1,0 +1,163 @@
+"""Sums of messages that depend on nothing but the messages: whole numbers on a grid.
+
+Additions of floats depend on their order, and so on threads, chunks and processes; additions of whole numbers
+do not. Every message is rounded to the grid, towards zero, before it is added. Where messages have a bound
+the grid is the plan's (`schedule.message_grid`). Where they have none it follows from the largest magnitude
+in the sums: a number is written with digits of 32 bits, and the sums keep the first digit that anything
+reaches and the one below it, so that they are exact to 2^-32 of the largest, whatever comes first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sfumato.errors import EnvelopeError
+from sfumato.schedule.message_grid import MessageGrid
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[Any]
+
+_DIGIT = 32  # bits
+_LEAST = -160 // _DIGIT  # the digit that the smallest float32 reaches
+_EXACT = 2.0**53  # whole numbers up to here are exact in float64
+_AT_ONCE = 1 << 18  # numbers worked on at once, few enough for a core's cache
+_ROWS = 64
+_SMALL = -120  # float32 holds 2^120
+
+
+class Exchange(Protocol):
+    """What processes that each hold some of the messages tell each other when their sums are formed."""
+
+    def largest(self, value: int) -> int:
+        """The largest of all processes' values."""
+
+    def added(self, values: IntArray) -> IntArray:
+        """The sums of all processes' values, entry by entry."""
+
+
+class OneProcess:
+    """Nobody to exchange with: every message is here."""
+
+    def largest(self, value: int) -> int:
+        """The value itself."""
+        return value
+
+    def added(self, values: IntArray) -> IntArray:
+        """The values themselves."""
+        return values
+
+
+ALONE = OneProcess()
+
+
+class Sums:
+    """Sums of messages, one for each leaf or group.
+
+    Args:
+        count: of sums.
+        length: of a message.
+        grid: of messages that have a bound; ``None`` where they have none.
+        exchange: with the other processes that hold messages of the same sums.
+    """
+
+    def __init__(self, count: int, length: int, grid: MessageGrid | None, exchange: Exchange = ALONE) -> None:
+        self._shape, self._grid, self._exchange = (count, length), grid, exchange
+        self._not_finite = np.zeros(count, np.int64)
+        self._digit = _LEAST
+        exponents = [grid.exponent] if grid else self._digits_at(_LEAST)
+        self._levels = {exponent: np.zeros(self._shape, np.int64) for exponent in exponents}
+
+    @staticmethod
+    def _digits_at(digit: int) -> list[int]:
+        return [_DIGIT * digit, _DIGIT * (digit - 1)]
+
+    def rounded(self, messages: Tensor) -> Tensor:
+        """What is added of ``messages`` ``[p, M]``, float32; without a grid they are as they are."""
+        if self._grid is None:
+            return messages
+        step = self._grid.step
+        return (messages.double() / step).trunc_().mul_(step).float()
+
+    def add(self, which: IntArray, messages: Tensor) -> None:
+        """Add ``messages`` ``[p, M]`` to the sums ``which`` ``[p]``.
+
+        Raises:
+            EnvelopeError: a message is too large for its grid; nothing is wrapped.
+        """
+        values = messages.cpu().numpy()
+        starts = np.flatnonzero(np.diff(which, prepend=-1))
+        for start, stop in zip(starts, [*starts[1:], len(which)], strict=True):
+            self._add(int(which[start]), values[start:stop])
+
+    def _add(self, number: int, rows: FloatArray) -> None:
+        if self._grid is None and not self._make_room(number, rows):
+            return
+        limit = math.inf if self._grid is None else self._grid.limit
+        for some, columns in _blocks(*rows.shape):
+            rest = rows[some, columns]
+            for exponent, sums in self._levels.items():
+                whole = _whole(rest, exponent)
+                largest = max(float(whole.max()), -float(whole.min()))
+                if not largest <= limit:
+                    raise EnvelopeError(
+                        f"a message has a coordinate of {largest * 2.0**exponent:.3g}, but sums of messages "
+                        f"have room for {limit * 2.0**exponent:.3g}; nothing of this round was sent"
+                    )
+                if largest * len(rest) < _EXACT:
+                    sums[number, columns] += np.add.reduce(whole, axis=0, dtype=np.float64).astype(np.int64)
+                else:
+                    sums[number, columns] += whole.astype(np.int64).sum(axis=0)
+                if self._grid is None:
+                    rest = rest - whole.astype(np.float64) * 2.0**exponent
+
+    def _make_room(self, number: int, rows: FloatArray) -> bool:
+        """Keep the digits that ``rows`` reach; whether they are finite."""
+        largest = max(float(rows.max(initial=0.0)), -float(rows.min(initial=0.0)))
+        if not math.isfinite(largest):
+            self._not_finite[number] += 1
+            return False
+        self._raise_to(math.ceil(math.frexp(largest)[1] / _DIGIT) - 1 if largest else _LEAST)
+        return True
+
+    def _raise_to(self, digit: int) -> None:
+        """Keep ``digit`` and the one below; digits below these are let go."""
+        if digit > self._digit:
+            kept = {exponent: self._levels.get(exponent) for exponent in self._digits_at(digit)}
+            self._levels = {
+                exponent: np.zeros(self._shape, np.int64) if found is None else found
+                for exponent, found in kept.items()
+            }
+            self._digit = digit
+
+    def values(self) -> Tensor:
+        """The sums, float64 ``[count, M]``; not a number where a message was not finite. Called once."""
+        exchange = self._exchange
+        if self._grid is None:
+            self._raise_to(exchange.largest(self._digit))
+        total = np.zeros(self._shape)
+        for exponent, sums in self._levels.items():
+            total += exchange.added(sums) * 2.0**exponent
+        total[exchange.added(self._not_finite) > 0] = np.nan
+        return torch.from_numpy(total)
+
+
+def _whole(values: FloatArray, exponent: int) -> FloatArray:
+    """How many steps of 2^exponent each value has, towards zero: exact, as float32 has 24 bits."""
+    kind = np.float32 if values.dtype == np.float32 and exponent >= _SMALL else np.float64
+    found = np.multiply(values, kind(2.0**-exponent), dtype=kind)
+    return np.trunc(found, out=found)
+
+
+def _blocks(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
+    for first in range(0, rows, _ROWS):
+        some = slice(first, min(first + _ROWS, rows))
+        wide = _AT_ONCE // (some.stop - some.start)
+        for start in range(0, columns, wide):
+            yield some, slice(start, min(start + wide, columns))

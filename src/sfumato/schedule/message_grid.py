@@ -1,0 +1,136 @@
+"""The grid on which messages that have a bound are added up.
+
+*The step.* Rounding towards zero makes no message longer: a clip of whole messages holds as it is. Where what
+is charged is how far one or two gradients move a message, the rounding of both worlds adds up to one step a
+coordinate, ``sqrt(M)`` steps in all. That is at most 2^-21 of the shortest move that is charged: `ROUNDINGS`
+is what the margin of the clip (`learning.rounding_margin`) has room for. A step is also at most 2^-10 of the
+quietest noise that is declared, and 2^-53 of the largest sum that is, so that a loose clip does not make it
+coarse. It is the largest power of two within these three. Only public figures decide.
+
+*The room.* Sums are of 64 bits. Of the messages that one may hold, none may have a coordinate of more than
+2^62 steps over their number. All that a plan declares fits, noise and its tail included, or it is refused;
+what comes up all the same is refused when it is added (`protocols.sums`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.errors import SpecError
+from sfumato.schedule.groups import GroupPlan
+from sfumato.schedule.integer_grid import message_lengths
+from sfumato.schedule.tree import TreePlan
+
+FloatArray = npt.NDArray[np.float64]
+
+_OF_A_MOVE, _OF_THE_NOISE, _OF_THE_LARGEST = 2.0**-21, 2.0**-10, 2.0**-53
+ROUNDINGS = _OF_A_MOVE * 2.0**24
+"""What rounding to the grid moves a message by at most: so many times 2^-24 of the shortest charged move."""
+
+_TAIL = 9.5  # standard deviations: no normal is farther from 0 (`mechanisms.gaussian`)
+_ROOM = 2**62
+_LEAST = -149  # of a float32
+
+
+@dataclass(frozen=True)
+class MessageGrid:
+    """A grid.
+
+    Attributes:
+        exponent: its step is 2 to that power.
+        messages: at most so many are in a sum.
+    """
+
+    exponent: int
+    messages: int
+
+    @property
+    def step(self) -> float:
+        """Distance between neighbours."""
+        return math.ldexp(1.0, self.exponent)
+
+    @property
+    def limit(self) -> float:
+        """The largest coordinate of a message, in steps."""
+        return float(_ROOM // self.messages)
+
+    @classmethod
+    def of(
+        cls, moves: FloatArray, noises: FloatArray, *, largest: float, messages: int, length: int
+    ) -> MessageGrid:
+        """The grid of messages with these figures.
+
+        Args:
+            moves: how far a message moves by what is charged, of everybody.
+            noises: standard deviations of all noise that is declared.
+            largest: coordinate that a message may have.
+            messages: in a sum at most.
+            length: of a message.
+
+        Raises:
+            SpecError: a sum may be too large for 64 bits.
+        """
+        fine = _OF_A_MOVE * float(moves[moves > 0].min(initial=math.inf)) / math.sqrt(length)
+        fine = min(fine, _OF_THE_NOISE * float(noises[noises > 0].min(initial=math.inf)))
+        fine = min(fine, _OF_THE_LARGEST * largest * messages) if largest else 2.0**_LEAST
+        grid = cls(max(math.frexp(fine)[1] - 1, _LEAST), max(1, messages))
+        if not largest <= grid.limit * grid.step:
+            allowed = (
+                f"is too loud beside the shortest move or the quietest noise: {messages:,} messages with "
+                f"coordinates up to {largest:.3g} do not fit sums of 64 bits in steps of {grid.step:.3g}"
+            )
+            raise SpecError("privacy.noise", None, allowed)
+        return grid
+
+
+def tree_grid(plan: TreePlan, number: int, index: int, length: int) -> MessageGrid | None:
+    """The grid of aggregation ``index`` of round ``number``; ``None`` where nothing is clipped.
+
+    Args:
+        plan: resolved.
+        number: of the round.
+        index: of the aggregation.
+        length: of a message.
+    """
+    clip, tree, unit = plan.spec.privacy.clip, plan.tree, plan.message_scale(number)
+    if clip is None:
+        return None
+    everybody = np.arange(tree.device_count, dtype=np.int64)
+    stds, weights = plan.device_stds_of(index, everybody), plan.weights_of(everybody)
+    lengths = message_lengths(plan, index, everybody, length)
+    moves = plan.example_bounds_of(index, everybody) if clip.kind == "update" else weights
+    above = plan.releases.steps[index].node_std[-1] * plan.participants.count
+    return MessageGrid.of(
+        moves * unit,
+        np.concatenate([stds, above]) * unit,
+        largest=float((lengths + _TAIL * stds).max(initial=0.0)) * unit,
+        messages=int(tree.devices.max(initial=1)),
+        length=length,
+    )
+
+
+def group_grid(plan: GroupPlan, number: int, length: int) -> MessageGrid | None:
+    """The grid of the release of round ``number``; ``None`` where messages of a group have no bound.
+
+    Args:
+        plan: resolved.
+        number: of the round.
+        length: of a message.
+    """
+    bounds, training, clip = plan.bounds, plan.spec.training, plan.spec.privacy.clip
+    if clip is None or not (plan.spec.privacy.clips_examples or np.isfinite(bounds).all()):
+        return None
+    stds, moves, largest = plan.noise_std(number), bounds, bounds
+    if plan.spec.privacy.clips_examples:  # so many as are drawn: they are refused when they do not fit
+        moves = largest = np.full(1, plan.example_bound(number) * (1 - training.momentum))
+    return MessageGrid.of(
+        moves,
+        stds,
+        largest=float((largest + _TAIL * stds).max(initial=0.0)),
+        messages=int(plan.groups.sizes.max(initial=1)),
+        length=length,
+    )
