@@ -29,7 +29,7 @@ PATIENCE = timedelta(minutes=30)
 """How long a rank waits in an exchange for the others, who may still be training."""
 
 _FAILED = "sfumato/failed"
-_LONGEST_SLEEP = 1e-3
+_LONGEST_SLEEP = 2e-3
 
 
 class ProcessGroup:
