@@ -276,19 +276,24 @@ def run_rounds(
     with allow_user_code():
         plan = resolve(spec)
     observers = tuple(observer_name(plan, names, place=Argument("record_views")) for names in record_views)
-    device, existing, writes = _pick_device(device), None, ranks.rank == 0
+    device, writes = _pick_device(device), ranks.rank == 0
     require_same(ranks, facts_of_rank(plan, device, observers))
     with only_writer(out, argument=Argument("out")) if writes else nullcontext():
-        if writes:
-            require_files_of_run(out)
-            existing = existing_checkpoint(plan, out) if resume else None
-            if not resume and not force:
-                refuse_existing_run(out)
-        existing = shared_checkpoint(existing, ranks, device)
+        found = _found(plan, out, resume=resume, force=force) if writes else None
+        existing = shared_checkpoint(found, ranks, device)
         tracking = partial(tracked, trackers if writes else (), spec)
         yield from _run_in_folder(
             plan, out, existing, observers, device=device, tracking=tracking, on_step=on_step, ranks=ranks
         )
+
+
+def _found(plan: Plan, out: Path, *, resume: bool, force: bool) -> Checkpoint | None:
+    """The checkpoint in ``out`` to continue from, if that is wanted and there is one."""
+    require_files_of_run(out)
+    existing = existing_checkpoint(plan, out) if resume else None
+    if not resume and not force:
+        refuse_existing_run(out)
+    return existing
 
 
 def _run_in_folder(

@@ -12,13 +12,13 @@ from sfumato.schedule.resolve import resolve
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 
-AIR = PFELS.model_copy(update={"compression": {"kind": "rand-k", "ratio": 0.3}})
+AIR = PFELS.model_dump() | {"compression": {"kind": "rand-k", "ratio": 0.3}}
 SUMS = {
     "plain": VARIANTS["server momentum"],
     "clips of examples": VARIANTS["clips of examples"],
     "an adapted clip norm": VARIANTS["an adapted clip norm"],
     "no noise": VARIANTS["no noise"],
-    "air": Spec.model_validate(AIR.model_dump()),
+    "air": Spec.model_validate(AIR),
 }
 UPDATES = {
     "control variates": VARIANTS["SCAFFOLD"],
