@@ -3,7 +3,8 @@
 SfumatoError                  base class; the message is meant for the user
 ├── SpecError                 the spec or the call is wrong (exit status 2)
 │   ├── SpecProblemsError     several values of a spec are
-│   └── MissingExtraError     an optional dependency is needed; names the pip command
+│   ├── MissingExtraError     an optional dependency is needed; names the pip command
+│   └── RanksDifferError      the processes of one run do not fit together
 ├── DataError                 a data set cannot be read or does not match the spec (exit status 2)
 ├── EnvelopeError             a run was about to release what its schedule does not declare (exit status 1)
 └── RunError                  a run cannot be started, continued or read (exit status 1)
@@ -61,6 +62,22 @@ class MissingExtraError(SpecError):
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(feature, None, f"needs the extra '{extra}': pip install 'sfumato[{extra}]'")
+
+
+class RanksDifferError(SpecError):
+    """The processes of one run would not compute the same.
+
+    Args:
+        rank: one that differs from rank 0.
+        name: of what differs.
+        here: on that rank; ``None``: it has none.
+        first: on rank 0.
+    """
+
+    def __init__(self, rank: int, name: str, here: str | None, first: str | None) -> None:
+        self.rank, self.name = rank, name
+        has = f"rank {rank} has {here or 'none'}, rank 0 has {first or 'none'}"
+        super().__init__("torchrun", None, f"{name}: {has}; it must be the same on every rank")
 
 
 class DataError(SfumatoError):

@@ -10,46 +10,13 @@ from typing import Any
 import fast_python
 import pytest
 from places import TESTS
-from resumed_specs import GROUPED, TRAINING, VARIANTS, spec_of
+from resumed_specs import CONTROLLED, GROUPED, PFELS, VARIANTS
 
 from sfumato.spec import dump_spec
 from sfumato.spec.document import Spec
 
 SEED = 20260714
 SCRIPT = TESTS / "support" / "killing.py"
-CONTROLLED = spec_of(
-    topology={"kind": "tree", "edges": 4, "devices_per_edge": 4},
-    trust={"trusted_edges": [0, 2]},
-    privacy={"delta": 1e-5, "clip": {"kind": "step", "norm": 1.0}, "noise": {"multiplier": 3.0}},
-    training=TRAINING | {"steps_per_round": 8},
-    control={
-        "energy": 1.0,
-        "delay": 1.0,
-        "optimality_gap_weight": 1.0,
-        "optimality_gap_scale": 1.0,
-        "max_steps": 12,
-        "smoothness": 0.5,
-    },
-)
-PFELS = spec_of(
-    protocol="pfels",
-    topology={"kind": "star", "devices": 20},
-    trust={},
-    training={
-        "rounds": 4,
-        "local_steps": 2,
-        "batch_size": 5,
-        "learning_rate": 0.1,
-        "participation": {"kind": "fixed", "count": 5},
-    },
-    radio={"preset": "pfels"},
-    compression={"kind": "rand-k", "ratio": 0.3, "error_feedback": True},
-    privacy={
-        "delta": 1e-3,
-        "clip": {"kind": "update", "norm": 1.0},
-        "noise": {"formula": "pfels", "epsilon": 1.5},
-    },
-)
 
 
 def longer(spec: Spec, rounds: int) -> Spec:

@@ -72,14 +72,14 @@ def test_a_run_goes_on_with_other_threads_and_memory(tmp_path: Path, monkeypatch
     simulate.run(spec, out=tmp_path / "whole", device="cpu")
     half = tmp_path / "half"
 
-    class Enough(Exception):
+    class EnoughError(Exception):
         pass
 
     def stop(result: simulate.RoundResult) -> None:
         if result.round == 1:
-            raise Enough
+            raise EnoughError
 
-    with pytest.raises(Enough):
+    with pytest.raises(EnoughError):
         simulate.run(spec, out=half, device="cpu", on_round=stop)
     others = classmethod(lambda cls, device="cpu": cls(device, 2, 1 << 15))
     monkeypatch.setattr(EngineSettings, "default", others)

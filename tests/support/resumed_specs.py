@@ -181,3 +181,36 @@ GROUPED = {
     "dp-ogl+, server momentum, stopped inside intervals": _with_server("dp-ogl+", momentum=0.9),
     "ms-fedavg": groups_of("ms-fedavg", 1, privacy={}),
 }
+CONTROLLED = spec_of(
+    topology={"kind": "tree", "edges": 4, "devices_per_edge": 4},
+    trust={"trusted_edges": [0, 2]},
+    privacy={"delta": 1e-5, "clip": {"kind": "step", "norm": 1.0}, "noise": {"multiplier": 3.0}},
+    training=TRAINING | {"steps_per_round": 8},
+    control={
+        "energy": 1.0,
+        "delay": 1.0,
+        "optimality_gap_weight": 1.0,
+        "optimality_gap_scale": 1.0,
+        "max_steps": 12,
+        "smoothness": 0.5,
+    },
+)
+PFELS = spec_of(
+    protocol="pfels",
+    topology={"kind": "star", "devices": 20},
+    trust={},
+    training={
+        "rounds": 4,
+        "local_steps": 2,
+        "batch_size": 5,
+        "learning_rate": 0.1,
+        "participation": {"kind": "fixed", "count": 5},
+    },
+    radio={"preset": "pfels"},
+    compression={"kind": "rand-k", "ratio": 0.3, "error_feedback": True},
+    privacy={
+        "delta": 1e-3,
+        "clip": {"kind": "update", "norm": 1.0},
+        "noise": {"formula": "pfels", "epsilon": 1.5},
+    },
+)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sfumato.data.partition import Partition
+from sfumato.distributed.ranks import ALONE
 from sfumato.engine.base import EngineSettings, LocalTask, UpdateChunk
 from sfumato.learning.batches import BatchPlan
 
@@ -55,6 +56,7 @@ class WorstCaseEngine:
         others: float = 0.0,
         answers: Iterable[Answer] = (),
     ) -> None:
+        self.ranks = ALONE
         self.settings = EngineSettings("cpu", torch.get_num_threads(), _CHUNK_FLOATS * 4)
         self._targets = targets
         self._updates = iter(updates)

@@ -2,6 +2,7 @@
 
     run.py account.py validate.py show.py init.py plan.py sweep.py report.py compare.py attack.py audit.py
     verify.py statement.py explore.py
+    ranks.py          a command over the processes that torchrun starts
     options.py        arguments and options that several commands share, and how messages name them
     spec_argument.py  reads the SPEC argument; errors name the file
     console.py        tables and numbers as commands print them
@@ -31,8 +32,10 @@ import typer
 
 from sfumato.arguments import spelled_by
 from sfumato.cli.options import DEBUG, OptionSpelling
+from sfumato.cli.ranks import require_over_ranks
+from sfumato.distributed.launch import Launch
 from sfumato.durable_files import reason
-from sfumato.errors import SfumatoError, SpecProblemsError
+from sfumato.errors import SfumatoError, SpecError, SpecProblemsError
 from sfumato.user_code import command_was_exited, describe_error, user_code_location
 
 COMMANDS = (
@@ -54,10 +57,15 @@ def app_of(arguments: Sequence[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_global)
-    named = next((word for word in arguments if not word.startswith("-")), None)
+    named = command_in(arguments)
     for name in COMMANDS if named not in COMMANDS else (named,):
         app.command()(getattr(import_module(f"sfumato.cli.{name}"), name))
     return app
+
+
+def command_in(arguments: Sequence[str]) -> str | None:
+    """The word that should name a command; ``None`` where there is none."""
+    return next((word for word in arguments if not word.startswith("-")), None)
 
 
 def _print_version(wanted: bool) -> None:
@@ -88,6 +96,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a terminal that cannot show ε shows a question mark
     debug = "--debug" in arguments
     try:
+        launch = Launch.of()
+        try:
+            require_over_ranks(command_in(arguments), launch)
+        except SpecError as error:
+            if launch.rank == 0:
+                raise
+            return error.exit_status  # rank 0 says why
         with _terminated_as_interrupted(), spelled_by(OptionSpelling()):
             typer.main.get_command(app_of(arguments))(args=arguments, prog_name="sfumato")
     except SystemExit as done:

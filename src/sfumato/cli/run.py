@@ -6,8 +6,8 @@ import enum
 import os
 import shlex
 import sys
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +16,9 @@ import typer
 from sfumato.arguments import Argument
 from sfumato.cli.console import console
 from sfumato.cli.options import Debug, Set, SpecSource, Track, folder_named
+from sfumato.cli.ranks import continued, joined_ranks
 from sfumato.cli.spec_argument import locating_errors, read_spec
+from sfumato.distributed.launch import Launch
 from sfumato.errors import SpecError
 from sfumato.rounding import number
 
@@ -66,32 +68,49 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Train a model; write model, metrics and guarantees to a folder."""
+    options = {"device": str(device), "resume": resume, "force": force, "track": track or ()}
+    again = ["run", spec]
+    again += [part for change in changes or () for part in ("--set", change)]
+    again += [] if seeds is None else ["--seeds", str(seeds)]
+    again += [part for names in record_views or () for part in ("--record-views", names)]
+    again += [part for name in track or () for part in ("--track", str(name))]
+    again += [] if device is Device.AUTO else ["--device", str(device)]
+    with _told_to_continue(again), joined_ranks(str(device)) as ranks, locating_errors(spec, changes):
+        loaded = read_spec(spec, changes)
+        folder = out or Path("runs") / loaded.name
+        again[2:2] = ["--out", str(folder)]
+        if ranks.rank == 0:
+            _check_folder(folder, goes_on=resume or force, several=seeds is not None)
+        plays, silent = _plays(loaded, folder, seeds), quiet or ranks.rank > 0
+        for one, where in plays:
+            _run_with_progress(one, where, quiet=silent, record_views=record_views or (), ranks=ranks, **options)
+        if not silent:
+            _print_summary(folder, [where for _, where in plays])
+
+
+@contextmanager
+def _told_to_continue(again: Sequence[str]) -> Iterator[None]:
+    """End an interrupted run with the words that continue it.
+
+    Args:
+        again: of the command; read when it is interrupted.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        words = shlex.join(continued([*again, "--resume"], Launch.of().count))
+        print(f"\nsfumato: interrupted; continue with: {words}", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+def _plays(spec: Spec, folder: Path, seeds: int | None) -> list[tuple[Spec, Path]]:
+    """The runs that are asked for, and their folders."""
     from sfumato.spec.overrides import seeds_from
 
-    loaded = read_spec(spec, changes)
-    folder = out or Path("runs") / loaded.name
-    _check_folder(folder, goes_on=resume or force, several=seeds is not None)
     if seeds is None:
-        plays = [(loaded, folder)]
-    else:
-        numbers = seeds_from(loaded.seed, seeds)
-        plays = [(loaded.model_copy(update={"seed": n}), folder / f"seed-{n}") for n in numbers]
-    try:
-        with locating_errors(spec, changes):
-            for one, where in plays:
-                options = {"device": str(device), "resume": resume, "force": force, "track": track or ()}
-                _run_with_progress(one, where, quiet=quiet, record_views=record_views or (), **options)
-    except KeyboardInterrupt:
-        again = ["sfumato", "run", spec, "--out", str(folder)]
-        again += [part for change in changes or () for part in ("--set", change)]
-        again += [] if seeds is None else ["--seeds", str(seeds)]
-        again += [part for names in record_views or () for part in ("--record-views", names)]
-        again += [part for name in track or () for part in ("--track", str(name))]
-        again += [] if device is Device.AUTO else ["--device", str(device)]
-        print(f"\nsfumato: interrupted; continue with: {shlex.join([*again, '--resume'])}", file=sys.stderr)
-        raise typer.Exit(130) from None
-    if not quiet:
-        _print_summary(folder, [where for _, where in plays])
+        return [(spec, folder)]
+    numbers = seeds_from(spec.seed, seeds)
+    return [(spec.model_copy(update={"seed": n}), folder / f"seed-{n}") for n in numbers]
 
 
 def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from sfumato.arguments import Argument
+from sfumato.distributed.ranks import Ranks
 from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.dropout import DropoutDraws
@@ -69,6 +70,7 @@ class LocalTask:
         corrections: what each device adds to the gradient of every step, float32 ``[P, M]``; ``None`` for
             nothing.
         dropout: what masks of dropout layers are drawn from; needed by models that have any.
+        gathers: whether every rank is handed the updates of all devices, or only of those that it trains.
     """
 
     sgd: LocalSGD
@@ -77,6 +79,7 @@ class LocalTask:
     step_noise: StepNoise | None = None
     corrections: Tensor | None = None
     dropout: DropoutDraws | None = None
+    gathers: bool = True
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,10 @@ class Engine(Protocol):
     @property
     def settings(self) -> EngineSettings:
         """Where devices are trained."""
+
+    @property
+    def ranks(self) -> Ranks:
+        """The processes that share the devices."""
 
     def train(
         self,

@@ -39,7 +39,7 @@ def begin_chunk(
     task: LocalTask, layout: ParameterLayout, tiles: Sequence[Tensor], device: torch.device
 ) -> UpdateChunk:
     """A chunk with memory for the updates of the devices of some tiles, to be filled by `finish_`."""
-    rows = torch.cat(list(tiles)).sort().values
+    rows = torch.cat([torch.zeros(0, dtype=torch.int64), *tiles]).sort().values
     p = len(rows)
     return UpdateChunk(
         rows.numpy(),

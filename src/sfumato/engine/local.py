@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from sfumato.distributed.ranks import ALONE
 from sfumato.engine.base import EngineSettings, LocalTask, UpdateChunk
 from sfumato.engine.chunks import begin_chunk, checked, finish_, places_of, room_for
 from sfumato.engine.tiles import chunks_of, tiles_of, work_on
@@ -44,7 +45,7 @@ class LocalEngine:
         settings: EngineSettings,
         loss: Loss = CROSS_ENTROPY,
     ) -> None:
-        self.settings = settings
+        self.settings, self.ranks = settings, ALONE
         self._model, self._loss = model, loss
         self._layout = ParameterLayout.of(model)
         self._features = features.to(settings.device)

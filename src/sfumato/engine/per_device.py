@@ -13,6 +13,7 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 
+from sfumato.distributed.ranks import ALONE
 from sfumato.engine.base import EngineSettings, LocalTask, UpdateChunk
 from sfumato.engine.chunks import begin_chunk, checked, finish_, places_of
 from sfumato.engine.tiles import chunks_of, tiles_of, work_on
@@ -44,7 +45,7 @@ class PerDeviceEngine:
         settings: EngineSettings,
         loss: Loss = CROSS_ENTROPY,
     ) -> None:
-        self.settings = settings
+        self.settings, self.ranks = settings, ALONE
         self._model, self._loss = model, loss
         self._layout = ParameterLayout.of(model)
         self._features = features.to(settings.device)

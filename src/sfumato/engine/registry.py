@@ -6,9 +6,11 @@ import logging
 
 from torch import Tensor, nn
 
+from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.engine.base import Engine, EngineSettings
 from sfumato.engine.local import LocalEngine
 from sfumato.engine.per_device import PerDeviceEngine
+from sfumato.engine.ranked import RankedEngine
 from sfumato.learning.gradients import why_not_batched
 from sfumato.learning.losses import CROSS_ENTROPY, Loss
 
@@ -21,13 +23,16 @@ def engine_of(
     labels: Tensor,
     settings: EngineSettings,
     loss: Loss = CROSS_ENTROPY,
+    ranks: Ranks = ALONE,
 ) -> Engine:
     """The engine that trains ``model`` on devices that hold rows of one data set; see `LocalEngine`.
 
-    Where one device after another is to be trained, a note says why.
+    Where one device after another is to be trained, a note says why. Several ``ranks`` share the devices.
     """
     reason = why_not_batched(model, features, labels, loss)
     if reason is None:
-        return LocalEngine(model, features, labels, settings, loss)
-    LOG.warning("model: devices are trained one after another, as they cannot be batched: %s", reason)
-    return PerDeviceEngine(model, features, labels, settings, loss)
+        engine: Engine = LocalEngine(model, features, labels, settings, loss)
+    else:
+        LOG.warning("model: devices are trained one after another, as they cannot be batched: %s", reason)
+        engine = PerDeviceEngine(model, features, labels, settings, loss)
+    return engine if ranks.count == 1 else RankedEngine(engine, ranks)

@@ -63,30 +63,32 @@ def tiles_of(steps: Tensor, most: int, update_bytes: int) -> list[list[Tensor]]:
 
 
 def chunks_of(blocks: Sequence[Sequence[Tensor]], tiles: slice, most: int) -> Iterator[list[Tensor]]:
-    """The tiles to work on before a chunk of updates is handed on.
+    """The tiles to work on before a chunk of updates is handed on; none where a chunk's are all of others.
+
+    Which blocks a chunk holds does not depend on ``tiles``: ranks that share them meet at every chunk.
 
     Args:
         blocks: of all devices, as `tiles_of` gives them.
         tiles: which of them to train, by their numbers.
-        most: devices in a chunk, but for one block's that are more.
+        most: devices in a chunk, but for one block's that are more; those that are not trained count.
     """
-    wanted, before = range(sum(map(len, blocks)))[tiles], 0
+    wanted, before, devices = range(sum(map(len, blocks)))[tiles], 0, 0
     held: list[Tensor] = []
     for block in blocks:
-        own = [tile for number, tile in enumerate(block, before) if number in wanted]
-        before += len(block)
-        if held and sum(map(len, held)) + sum(map(len, own)) > most:
+        size = sum(map(len, block))
+        if devices and devices + size > most:
             yield held
-            held = []
-        held = held + own
-    if held:
+            held, devices = [], 0
+        held = held + [tile for number, tile in enumerate(block, before) if number in wanted]
+        before, devices = before + len(block), devices + size
+    if devices:
         yield held
 
 
 def work_on(tiles: Sequence[Tensor], work: Callable[[Tensor], None], workers: int) -> None:
     """Call ``work`` for every tile, some at once; every operation of it runs in one thread."""
     with intra_op_threads(1):
-        if workers == 1:
+        if workers <= 1:
             for tile in tiles:
                 work(tile)
             return

@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.errors import EnvelopeError
 from sfumato.schedule.message_grid import MessageGrid
 
@@ -33,31 +34,6 @@ _ROWS = 64
 _SMALL = -120  # float32 holds 2^120
 
 
-class Exchange(Protocol):
-    """What processes that each hold some of the messages tell each other when their sums are formed."""
-
-    def largest(self, value: int) -> int:
-        """The largest of all processes' values."""
-
-    def added(self, values: IntArray) -> IntArray:
-        """The sums of all processes' values, entry by entry."""
-
-
-class OneProcess:
-    """Nobody to exchange with: every message is here."""
-
-    def largest(self, value: int) -> int:
-        """The value itself."""
-        return value
-
-    def added(self, values: IntArray) -> IntArray:
-        """The values themselves."""
-        return values
-
-
-ALONE = OneProcess()
-
-
 class Sums:
     """Sums of messages, one for each leaf or group.
 
@@ -65,11 +41,11 @@ class Sums:
         count: of sums.
         length: of a message.
         grid: of messages that have a bound; ``None`` where they have none.
-        exchange: with the other processes that hold messages of the same sums.
+        ranks: each of which holds some of the messages.
     """
 
-    def __init__(self, count: int, length: int, grid: MessageGrid | None, exchange: Exchange = ALONE) -> None:
-        self._shape, self._grid, self._exchange = (count, length), grid, exchange
+    def __init__(self, count: int, length: int, grid: MessageGrid | None, ranks: Ranks = ALONE) -> None:
+        self._shape, self._grid, self._ranks = (count, length), grid, ranks
         self._not_finite = np.zeros(count, np.int64)
         self._digit = _LEAST
         exponents = [grid.exponent] if grid else self._digits_at(_LEAST)
@@ -138,13 +114,12 @@ class Sums:
 
     def values(self) -> Tensor:
         """The sums, float64 ``[count, M]``; not a number where a message was not finite. Called once."""
-        exchange = self._exchange
         if self._grid is None:
-            self._raise_to(exchange.largest(self._digit))
+            self._raise_to(self._ranks.largest(self._digit))
         total = np.zeros(self._shape)
         for exponent, sums in self._levels.items():
-            total += exchange.added(sums) * 2.0**exponent
-        total[exchange.added(self._not_finite) > 0] = np.nan
+            total += self._ranks.added(sums) * 2.0**exponent
+        total[self._ranks.added(self._not_finite) > 0] = np.nan
         return torch.from_numpy(total)
 
 

@@ -170,8 +170,12 @@ class Recorder:
                 party=np.array(parties, dtype=np.int64),
                 vector=vectors,
             )
-        self._rows, self._vectors = [], []
+        self.clear()
         return file.sha256
+
+    def clear(self) -> None:
+        """Forget what was heard."""
+        self._rows, self._vectors = [], []
 
     def _keep(self, index: int, kind: str, tier: int, party: int, vector: Tensor) -> None:
         self._rows.append((index, kind, tier, party))

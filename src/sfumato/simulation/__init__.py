@@ -6,6 +6,7 @@
     training_loop.py    the state of a run in memory, from one round to the next
     watched_epsilons.py ε of the watched pairs over the rounds
     checkpoint.py       the checkpoint from which a run can be continued
+    rank_start.py       ranks agree before the first round, and go on from one checkpoint
     resume.py           checks of a folder before a run is continued
     folder_writer.py    writes the run folder in an order that survives a kill
     run_progress.py     what the progress bar of a run says

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,6 +18,8 @@ from torch import nn
 from sfumato.accounting import PrivacyReport, account, with_participations
 from sfumato.arguments import Argument
 from sfumato.data.given import given, with_given
+from sfumato.distributed.agreement import require_same
+from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.engine.base import EngineSettings
 from sfumato.engine.tiles import intra_op_threads
 from sfumato.errors import SpecError
@@ -43,6 +45,7 @@ from sfumato.schedule.resolve import resolve
 from sfumato.simulation.checkpoint import Checkpoint
 from sfumato.simulation.folder_writer import FolderWriter
 from sfumato.simulation.input_hashes import check_inputs
+from sfumato.simulation.rank_start import FolderFollower, facts_of_rank, shared_checkpoint
 from sfumato.simulation.resume import (
     existing_checkpoint,
     is_complete,
@@ -230,8 +233,12 @@ def run_rounds(
     record_views: Sequence[str] = (),
     track: str | Sequence[str] = (),
     on_step: Callable[[str], object] = lambda name: None,
+    ranks: Ranks = ALONE,
 ) -> Generator[RoundResult]:
     """Train ``spec`` round by round and write the run folder ``out``, as its only writer.
+
+    With several ranks all of them call this with the same spec; rank 0 alone reads and writes ``out``, and
+    sends metrics.
 
     A run that is killed at any moment and resumed ends with the same model and the same metrics (except wall
     time) as one that is not. After an exception, an interrupt included, there is a checkpoint.
@@ -248,6 +255,7 @@ def run_rounds(
         track: ``wandb`` or ``mlflow``, or both: where metrics are sent after every round, which no guarantee
             covers (docs/run-folder.md, *Experiment trackers*).
         on_step: called with the name of every step that begins, except rounds.
+        ranks: the processes that share the training.
 
     Yields:
         Every round when it is done; nothing for a run that was finished already.
@@ -268,15 +276,24 @@ def run_rounds(
     with allow_user_code():
         plan = resolve(spec)
     observers = tuple(observer_name(plan, names, place=Argument("record_views")) for names in record_views)
-    with only_writer(out, argument=Argument("out")):
-        require_files_of_run(out)
-        existing = existing_checkpoint(plan, out) if resume else None
-        if not resume and not force:
-            refuse_existing_run(out)
-        tracking = partial(tracked, trackers, spec)
+    device, writes = _pick_device(device), ranks.rank == 0
+    require_same(ranks, facts_of_rank(plan, device, observers))
+    with only_writer(out, argument=Argument("out")) if writes else nullcontext():
+        found = _found(plan, out, resume=resume, force=force) if writes else None
+        existing = shared_checkpoint(found, ranks, device)
+        tracking = partial(tracked, trackers if writes else (), spec)
         yield from _run_in_folder(
-            plan, out, existing, observers, device=device, tracking=tracking, on_step=on_step
+            plan, out, existing, observers, device=device, tracking=tracking, on_step=on_step, ranks=ranks
         )
+
+
+def _found(plan: Plan, out: Path, *, resume: bool, force: bool) -> Checkpoint | None:
+    """The checkpoint in ``out`` to continue from, if that is wanted and there is one."""
+    require_files_of_run(out)
+    existing = existing_checkpoint(plan, out) if resume else None
+    if not resume and not force:
+        refuse_existing_run(out)
+    return existing
 
 
 def _run_in_folder(
@@ -288,28 +305,39 @@ def _run_in_folder(
     device: str,
     tracking: _Tracking,
     on_step: Callable[[str], object],
+    ranks: Ranks,
 ) -> Generator[RoundResult]:
     """Start the run in ``out``, or continue it from ``existing``."""
     inputs = plan.spec.hashes
     if existing is not None:
         observers = observers_to_record(observers, existing, out)
         inputs, device = spec_of_checkpoint(existing).hashes, existing.device
-        if is_complete(out) and _frozen(plan, inputs).fingerprint == existing.fingerprint:
+        complete = ranks.of_first(ranks.rank == 0 and is_complete(out))
+        if complete and _frozen(plan, inputs).fingerprint == existing.fingerprint:
             return
     on_step("computing ε")
     with allow_user_code():
         privacy = account(plan.spec)
     on_step("reading the data, building the model")
-    speed = EngineSettings.default(_pick_device(device))
-    session = Session.prepare(plan, speed, privacy, tuple(dict.fromkeys(observers)))
+    speed = EngineSettings.default(device)
+    session = Session.prepare(plan, speed, privacy, tuple(dict.fromkeys(observers)), ranks)
+    require_same(ranks, session.hashes)
     check_inputs(inputs, session.hashes, f"the run in {out}")
     frozen = _frozen(plan, {**inputs, **session.hashes})
-    with closing(FolderWriter(out, session, frozen, privacy, existing)) as writer:
+    writer: FolderWriter | FolderFollower
+    if ranks.rank == 0:
+        writer = FolderWriter(out, session, frozen, privacy, existing)
+    else:
+        writer = FolderFollower(session, existing)
+    with closing(writer):
         yield from _run_remaining_rounds(session, writer, tracking, on_step)
 
 
 def _run_remaining_rounds(
-    session: Session, writer: FolderWriter, tracking: _Tracking, on_step: Callable[[str], object]
+    session: Session,
+    writer: FolderWriter | FolderFollower,
+    tracking: _Tracking,
+    on_step: Callable[[str], object],
 ) -> Generator[RoundResult]:
     """Train the remaining rounds and write their results."""
     position, saved_at = writer.start, time.monotonic()

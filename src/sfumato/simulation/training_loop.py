@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sfumato.accounting import PrivacyReport
+from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.engine.base import EngineSettings
 from sfumato.engine.registry import engine_of
 from sfumato.engine.tiles import intra_op_threads
@@ -52,6 +53,7 @@ class Session:
         speed: EngineSettings,
         privacy: PrivacyReport | None = None,
         observers: Sequence[str] = (),
+        ranks: Ranks = ALONE,
     ) -> Session:
         """Load data, divide them, build the model; without ``privacy``, no epsilon is followed."""
         made = TrainingInputs.of(plan)
@@ -63,7 +65,7 @@ class Session:
             torch.from_numpy, (data.train_features, learnt[0], data.test_features, learnt[1])
         )
         loss = checked_loss(spec, model, features, targets)
-        engine = engine_of(model, features, targets, speed, loss)
+        engine = engine_of(model, features, targets, speed, loss, ranks)
         recorders = tuple(recorder_of(plan, name, layout.total) for name in observers)
         protocol = protocol_of(
             plan, engine, parts, layout.total, ListenerGroup(recorders) if recorders else None

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from sfumato.data.partition import Partition
+from sfumato.distributed.ranks import ALONE
 from sfumato.engine.base import Engine, LocalTask
 from sfumato.errors import EnvelopeError
 from sfumato.learning.batches import BatchPlan
@@ -77,6 +78,9 @@ class GroupOperations:
         self._listener = listener
         self._mechanism = mechanism_of(plan.spec)
         self._unclipped_norms = norms
+        # all updates, and not only their sums, are needed by who records them and by intervals of DP-OGL+
+        alone = listener is not None or norms is not None or plan.kind == "dp-ogl+"
+        self._ranks = ALONE if alone else engine.ranks
         self.server = server_optimizer(plan.spec.training.server)
 
     @property
@@ -123,6 +127,7 @@ class GroupOperations:
             local_sgd(spec, number),
             step_noise=step_noise(spec, addresses),
             dropout=dropout_draws(spec, addresses),
+            gathers=self._ranks is ALONE,
         )
         for chunk in self._engine.train(task, start, start_of, self._batches(assignments, number, rounds)):
             yield chunk.rows, chunk.updates
@@ -258,7 +263,7 @@ class GroupOperations:
         bound.
         """
         grid = group_grid(self.plan, number, self.parameters) if clipped else None
-        return Sums(self.plan.groups.count, self.parameters, grid)
+        return Sums(self.plan.groups.count, self.parameters, grid, self._ranks)
 
     def values(self, sums: Sums) -> Tensor:
         """The sums that masters received, float64 ``[M, P]``."""
@@ -307,6 +312,8 @@ class GroupOperations:
         Participants are those whose messages are in a sum.
         """
         plan, messages = self.plan, len(assignments.workers)
+        if clipped is not None:  # by the updates of this rank
+            clipped = int(self._ranks.added(np.array([clipped]))[0])
         turnout = None if silent else self.turnout(number)
         bounded = clipped is not None and messages and bool(np.isfinite(plan.bounds).all())
         noise = (

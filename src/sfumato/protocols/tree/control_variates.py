@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -62,3 +62,8 @@ def share_taking_part(plan: TreePlan) -> float:
     """The share of devices expected in a round, as edges weigh in the global average."""
     of_leaf = plan.participants.count / plan.tree.devices
     return float((average_weights(plan.tree)[-1] * of_leaf).sum())
+
+
+def own_copy(variates: ControlVariates | None) -> ControlVariates | None:
+    """The same variates, with devices' of their own to write to: a state stays as it is."""
+    return None if variates is None else replace(variates, devices=variates.devices.clone())

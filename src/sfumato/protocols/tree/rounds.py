@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from sfumato.data.partition import Partition
+from sfumato.distributed.ranks import ALONE, filled_in
 from sfumato.engine.base import Engine, LocalTask, UpdateChunk
 from sfumato.learning.batches import BatchPlan
 from sfumato.mechanisms.clipping import FlatClip
@@ -25,7 +26,13 @@ from sfumato.protocols.base import PilotNorms, RoundStats
 from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.sums import Sums
-from sfumato.protocols.tree.control_variates import ControlVariates, length_of_steps, share_taking_part
+from sfumato.protocols.tree.control_variates import (
+    ControlVariates,
+    length_of_steps,
+    own_copy,
+    share_taking_part,
+)
+from sfumato.protocols.tree.gathering import ranks_of_sums
 from sfumato.protocols.tree.indicators import UNCLIPPED, Indicators
 from sfumato.protocols.tree.local_work import (
     batches_from,
@@ -40,7 +47,7 @@ from sfumato.protocols.tree.local_work import (
 )
 from sfumato.protocols.tree.offsets import RoundOrigin
 from sfumato.protocols.tree.state import TreeState
-from sfumato.protocols.tree.uplinks.base import Received, Uplink
+from sfumato.protocols.tree.uplinks.base import Received, Uplink, columns_of
 from sfumato.protocols.tree.uplinks.registry import uplink_of
 from sfumato.radio.costs import Cost, TreeCosts
 from sfumato.random import Stream
@@ -97,7 +104,8 @@ class TreeProtocol:
         self._listener = listener
         self._mechanism = mechanism_of(plan.spec)
         self._adapts_clip = adaptive_clip_of(plan.spec) is not None
-        self._uplink = uplink_of(plan, self._device, parameters + self._adapts_clip)
+        self._ranks = ranks_of_sums(engine.ranks, plan, listener)
+        self._uplink = uplink_of(plan, self._device, parameters + self._adapts_clip, None, self._ranks)
 
     def initial(self, model: Tensor) -> TreeState:
         """The state before the first round, from the initial model ``[M]``."""
@@ -123,7 +131,7 @@ class TreeProtocol:
         begin = state.model if indicators is None else torch.cat([state.model, state.model.new_zeros(1)])
         origin = RoundOrigin(begin)
         values = origin.offset.repeat(plan.tree.leaf_count, 1)
-        resent, variates = self._to_resend(leaf_of), _own_copy(state.variates)
+        resent, variates = self._to_resend(leaf_of), own_copy(state.variates)
         uplink = self._uplink
         if state.memory is not None:
             uplink = uplink_of(plan, self._device, len(begin), state.memory)
@@ -163,7 +171,7 @@ class TreeProtocol:
             delay_s=cost.delay_s,
             bytes_up=cost.bytes_up,
             bytes_down=cost.bytes_down,
-            extra=_columns(heard) | _unclipped(indicators, values[0]),
+            extra=columns_of(heard) | _unclipped(indicators, values[0]),
         )
         return TreeState(number + 1, model, server, heard[-1].memory, variates), facts
 
@@ -291,7 +299,7 @@ class TreeProtocol:
         Returns:
             What the leaves received, and how many messages clipping changed.
         """
-        plan, unit, clipped = self._plan, self._plan.message_scale(number), 0.0
+        plan, unit, clipped = self._plan, self._plan.message_scale(number), np.zeros(len(chosen))
         again, leaf_of = bool(plan.releases.steps[index].resends.any()), plan.tree.leaves_of(chosen)
         collector = uplink.open(number, index, chosen, models, self._listener)
         addresses = [(number, index, device) for device in chosen.tolist()]
@@ -300,12 +308,14 @@ class TreeProtocol:
             step_noise=step_noise(plan.spec, addresses),
             corrections=None if variates is None else variates.corrections(chosen),
             dropout=dropout_draws(plan.spec, addresses),
+            gathers=self._ranks is ALONE,
         )
         indicators = self._indicators(number)
         start = models[:, : self._parameters]
         for chunk in self._engine.train(task, start, torch.from_numpy(leaf_of), piece):
             leaves, devices = leaf_of[chunk.rows], chosen[chunk.rows]
-            clipped += float((chunk.steps_clipped if chunk.clipped is None else chunk.clipped.float()).sum())
+            share = chunk.steps_clipped if chunk.clipped is None else chunk.clipped
+            clipped[chunk.rows] = share.double().cpu().numpy()
             if resent is not None:
                 self._remember(resent, chunk, again=again)
             if variates is not None:
@@ -317,7 +327,8 @@ class TreeProtocol:
                 updates.mul_(weights.to(self._device)[:, None])
             keep_within_(plan, updates, plan.bounds_of(index, devices) * unit, number, index)
             collector.add(devices, leaves, updates)
-        return collector.received(), clipped
+        shares = torch.from_numpy(filled_in(self._ranks, clipped))
+        return collector.received(), float(shares.float().sum())
 
     def _remember(self, resent: _Resent, chunk: UpdateChunk, *, again: bool) -> None:
         """Add a chunk to what its devices did in the round; with ``again``, make that their message."""
@@ -384,17 +395,6 @@ class TreeProtocol:
         return values[torch.from_numpy(tree.paths[:, aggregation.tier]).to(self._device)]
 
 
-def _own_copy(variates: ControlVariates | None) -> ControlVariates | None:
-    """The same variates, with devices' of their own to write to: a state stays as it is."""
-    return None if variates is None else replace(variates, devices=variates.devices.clone())
-
-
 def _unclipped(indicators: Indicators | None, average: Tensor) -> dict[str, float]:
     """The column of the noised share of messages that were not clipped, where they tell."""
     return {} if indicators is None else {UNCLIPPED: indicators.unclipped(float(average[-1]))}
-
-
-def _columns(heard: list[Received]) -> dict[str, float]:
-    """Columns for the metrics that the uplink gave in the aggregations of a round."""
-    totals = {name: sum(r.totals[name] for r in heard) for name in heard[0].totals}
-    return totals | {name: sum(r.means[name] for r in heard) / len(heard) for name in heard[0].means}

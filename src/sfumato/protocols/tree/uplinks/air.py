@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sfumato.distributed.ranks import ALONE, Ranks, filled_in
 from sfumato.learning.norms import row_norms
 from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.protocols.message_hooks import Listener
@@ -36,12 +37,14 @@ class AirUplink:
         air: how loud devices send.
         parameters: M of the model; messages may be shorter.
         device: where tensors are.
+        ranks: each of which hands over the messages of some devices.
     """
 
     plan: TreePlan
     air: AirPlan
     parameters: int
     device: torch.device
+    ranks: Ranks = ALONE
 
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
@@ -55,8 +58,8 @@ class AirUplink:
         sending = sending_of(plan, self.air, number, index, devices, self.parameters)
         bounds = plan.releases.steps[index].message_norm * plan.message_scale(number)
         length = models.shape[1]
-        sums = Sums(plan.tree.leaf_count, length, tree_grid(plan, number, index, length))
-        energy = np.zeros(plan.tree.leaf_count)
+        sums = Sums(plan.tree.leaf_count, length, tree_grid(plan, number, index, length), self.ranks)
+        energy = np.zeros(len(devices))
         return _Collector(self, number, index, devices, sending, bounds, listener, sums, energy)
 
 
@@ -86,7 +89,7 @@ class _Collector:
         add_gaussian_(
             messages, stds, lambda row: key_at(plan.spec.seed, Stream.NOISE, *address, devices[row])
         )
-        np.add.at(self.energy, leaves, (loudness * _norms(messages)) ** 2)
+        self.energy[rows] = (loudness * _norms(messages)) ** 2
         if self.listener is not None:
             self.listener.sent(self.number, self.index, plan.tree.depth, devices, messages)
         messages.mul_(self._column(self.sending.arrives[rows]))
@@ -94,6 +97,8 @@ class _Collector:
 
     def received(self) -> Received:
         uplink, plan, sending = self.uplink, self.uplink.plan, self.sending
+        energy, violations = np.zeros(plan.tree.leaf_count), uplink.ranks.added(np.array([self.violations]))
+        np.add.at(energy, plan.tree.leaves_of(self.devices), filled_in(uplink.ranks, self.energy))
         channels, unit = uplink.air.channels, plan.message_scale(self.number)
         count, alignment = plan.participants.count, sending.alignment
         heard = alignment > 0
@@ -107,8 +112,8 @@ class _Collector:
             averages,
             self.devices[sending.sends],
             np.ones(len(count), dtype=np.bool_),
-            uplink.air.traffic(sending, self.energy, kept),
-            totals={"channel_uses": float(heard.sum() * kept), "power_violations": float(self.violations)},
+            uplink.air.traffic(sending, energy, kept),
+            totals={"channel_uses": float(heard.sum() * kept), "power_violations": float(violations[0])},
             means={"beta": float(beta.mean()) if len(beta) else 0.0},
             channel_variance=(std / unit) ** 2,
         )

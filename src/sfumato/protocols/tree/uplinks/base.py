@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -64,6 +64,12 @@ class Received:
     memory: Tensor | None = None
     turnout: Dropouts | None = None
     integer_sums: IntegerSums | None = None
+
+
+def columns_of(heard: Sequence[Received]) -> dict[str, float]:
+    """Columns for the metrics that the uplink gave in the aggregations of a round."""
+    totals = {name: sum(r.totals[name] for r in heard) for name in heard[0].totals}
+    return totals | {name: sum(r.means[name] for r in heard) / len(heard) for name in heard[0].means}
 
 
 class Collector(Protocol):

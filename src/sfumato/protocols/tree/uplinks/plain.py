@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.mechanisms.base import NoiseMechanism
 from sfumato.mechanisms.compression import bounded_, round_stochastically, rounding_key
 from sfumato.protocols.message_hooks import Listener
@@ -27,11 +28,13 @@ class PlainUplink:
         plan: says how much noise, and what sums are divided by.
         device: where tensors are.
         mechanism: of the devices' noise.
+        ranks: each of which hands over the messages of some devices.
     """
 
     plan: TreePlan
     device: torch.device
     mechanism: NoiseMechanism[Tensor]
+    ranks: Ranks = ALONE
 
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
@@ -39,7 +42,7 @@ class PlainUplink:
         """Begin an aggregation; see `Uplink`."""
         turnout = turnout_of(self.plan, number, index, devices)
         grid = tree_grid(self.plan, number, index, models.shape[1])
-        sums = Sums(self.plan.tree.leaf_count, models.shape[1], grid)
+        sums = Sums(self.plan.tree.leaf_count, models.shape[1], grid, self.ranks)
         return _Collector(self, number, index, devices, listener, turnout, sums)
 
 

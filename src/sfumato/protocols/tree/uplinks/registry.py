@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.mechanisms.registry import mechanism_of
 from sfumato.protocols.tree.uplinks.air import AirUplink
 from sfumato.protocols.tree.uplinks.base import Uplink
@@ -14,7 +15,13 @@ from sfumato.protocols.tree.uplinks.secure import SecureUplink
 from sfumato.schedule.tree import TreePlan
 
 
-def uplink_of(plan: TreePlan, device: torch.device, parameters: int, memory: Tensor | None = None) -> Uplink:
+def uplink_of(
+    plan: TreePlan,
+    device: torch.device,
+    parameters: int,
+    memory: Tensor | None = None,
+    ranks: Ranks = ALONE,
+) -> Uplink:
     """How ``plan``'s devices reach their leaves.
 
     Args:
@@ -22,15 +29,16 @@ def uplink_of(plan: TreePlan, device: torch.device, parameters: int, memory: Ten
         device: where tensors are.
         parameters: M.
         memory: with error feedback, what each device has not sent so far ``[devices, M]``.
+        ranks: each of which hands over the messages of some devices.
     """
-    carrier = _carrier_of(plan, device, parameters)
+    carrier = _carrier_of(plan, device, parameters, ranks)
     compression = plan.spec.compression
     return carrier if compression is None else CompressedUplink(plan, compression, carrier, memory)
 
 
-def _carrier_of(plan: TreePlan, device: torch.device, parameters: int) -> Uplink:
+def _carrier_of(plan: TreePlan, device: torch.device, parameters: int, ranks: Ranks) -> Uplink:
     if plan.air is not None:
-        return AirUplink(plan, plan.air, parameters, device)
+        return AirUplink(plan, plan.air, parameters, device, ranks)
     if "secure-aggregation" in plan.hops:
         return SecureUplink(plan, device)
-    return PlainUplink(plan, device, mechanism_of(plan.spec))
+    return PlainUplink(plan, device, mechanism_of(plan.spec), ranks)

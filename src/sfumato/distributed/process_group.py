@@ -1,0 +1,191 @@
+"""Exchanges between the ranks of a run by torch.distributed: gloo between CPUs, NCCL between GPUs."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from types import FrameType
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
+
+from sfumato.arguments import Argument
+from sfumato.distributed.launch import Launch
+from sfumato.distributed.ranks import IntArray
+from sfumato.errors import RunError, first_line
+
+T = TypeVar("T")
+
+PATIENCE = timedelta(minutes=30)
+"""How long a rank waits in an exchange for the others, who may still be training."""
+
+_FAILED = "sfumato/failed"
+_LONGEST_SLEEP = 2e-3
+
+
+class ProcessGroup:
+    """The ranks of a run that torchrun started; see `Ranks`.
+
+    Args:
+        launch: which of them this process is.
+        store: where a rank that fails says so.
+    """
+
+    def __init__(self, launch: Launch, store: dist.distributed_c10d.Store) -> None:
+        self._launch, self._store = launch, store
+
+    @property
+    def rank(self) -> int:
+        """See `Ranks`."""
+        return self._launch.rank
+
+    @property
+    def count(self) -> int:
+        """See `Ranks`."""
+        return self._launch.count
+
+    def added(self, values: IntArray) -> IntArray:
+        """See `Ranks`."""
+        found = np.ascontiguousarray(values)
+        self._wait(lambda: dist.all_reduce(torch.from_numpy(found), async_op=True))
+        return found
+
+    def largest(self, value: int) -> int:
+        """See `Ranks`."""
+        found = torch.tensor(value)
+        self._wait(lambda: dist.all_reduce(found, dist.ReduceOp.MAX, async_op=True))
+        return int(found)
+
+    def share_rows_(self, values: Tensor, owners: Sequence[Tensor]) -> None:
+        """See `Ranks`."""
+        most = max(map(len, owners))
+        if not most:
+            return
+        here = [rows.to(values.device) for rows in owners]
+        raw = values.view(torch.uint8) if values.dtype == torch.bool else values
+        mine = raw.new_zeros(most, *raw.shape[1:])
+        mine[: len(here[self.rank])] = raw[here[self.rank]]
+        theirs = [torch.empty_like(mine) for _ in owners]
+        self._wait(lambda: dist.all_gather(theirs, mine, async_op=True))
+        for rank, rows in enumerate(here):
+            if rank != self.rank:
+                raw[rows] = theirs[rank][: len(rows)]
+
+    def gather(self, value: T) -> list[T]:
+        """See `Ranks`."""
+        mine = _packed(value)
+        lengths = np.zeros(self.count, np.int64)
+        lengths[self.rank] = len(mine)
+        lengths = self.added(lengths)
+        rows = torch.zeros(self.count, int(lengths.max()), dtype=torch.uint8)
+        rows[self.rank, : len(mine)] = mine
+        self.share_rows_(rows, list(torch.arange(self.count)[:, None]))
+        every = zip(rows, lengths.tolist(), strict=True)
+        return [_unpacked(row[:length]) for row, length in every]
+
+    def of_first(self, value: T) -> T:
+        """See `Ranks`."""
+        mine = _packed(value if self.rank == 0 else None)
+        length = self.added(np.array([len(mine) if self.rank == 0 else 0]))[0]
+        found = mine if self.rank == 0 else torch.empty(int(length), dtype=torch.uint8)
+        self._wait(lambda: dist.broadcast(found, 0, async_op=True))
+        return value if self.rank == 0 else _unpacked(found)
+
+    def is_first_to_fail(self) -> bool:
+        """Say that this rank fails; whether no other had said so: then it is the one that tells the user."""
+        try:
+            return bool(self._store.add(_FAILED, 1) == 1)
+        except RuntimeError:  # who kept the store has ended
+            return self.rank == 0
+
+    def _wait(self, begin: Callable[[], Any]) -> None:
+        """Exchange, and stay open to signals meanwhile, which a blocking call would not be.
+
+        Raises:
+            RunError: another rank has ended, or has not come for `PATIENCE`.
+        """
+        try:
+            work, pause = begin(), 2e-5
+            while not work.is_completed():
+                time.sleep(pause)
+                pause = min(1.5 * pause, _LONGEST_SLEEP)
+            work.wait()
+        except RuntimeError as error:
+            minutes = PATIENCE.seconds // 60
+            raise RunError(
+                f"another of the {self.count} processes of this run has ended, or gave no answer for "
+                f"{minutes} minutes; {Argument('resume', True)} continues it from the last checkpoint"
+            ) from error
+
+
+def _packed(value: object) -> Tensor:
+    return torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8)
+
+
+def _unpacked(packed: Tensor) -> Any:
+    return pickle.loads(packed.numpy().tobytes())
+
+
+@contextmanager
+def joined(launch: Launch, *, cuda: bool) -> Iterator[ProcessGroup]:
+    """Join the other ranks until the block ends.
+
+    Inside it the first SIGINT or SIGTERM interrupts and later ones are ignored: torchrun passes on the Ctrl-C
+    that a terminal has sent already, and what is saved then must not be interrupted again.
+
+    Args:
+        launch: which rank this process is.
+        cuda: whether tensors on GPUs are exchanged too; then GPU ``launch.local`` is this rank's.
+
+    Raises:
+        RunError: the others did not come.
+    """
+    if cuda:
+        torch.cuda.set_device(launch.local)
+    try:
+        store, rank, count = next(rendezvous("env://", timeout=PATIENCE))
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if cuda else "gloo",
+            store=store,
+            rank=rank,
+            world_size=count,
+            timeout=PATIENCE,
+        )
+    except RuntimeError as error:  # dist.DistError is one
+        said = first_line(error)
+        raise RunError(f"the {launch.count} processes of this run did not find each other: {said}") from error
+    group = ProcessGroup(launch, store)
+    with _interrupted_once():
+        yield group
+    with suppress(RuntimeError):
+        dist.destroy_process_group()
+
+
+@contextmanager
+def _interrupted_once() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread receives signals
+        return
+    came = False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        if not came:
+            came = True
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,89 @@
+"""What the ranks of a run exchange. Every rank calls the same exchanges in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+T = TypeVar("T")
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+class Ranks(Protocol):
+    """The processes of one run, seen from one of them."""
+
+    @property
+    def rank(self) -> int:
+        """The number of this process, from 0."""
+
+    @property
+    def count(self) -> int:
+        """How many processes there are."""
+
+    def added(self, values: IntArray) -> IntArray:
+        """The sums over all ranks of what they give, entry by entry, perhaps in the memory of ``values``."""
+
+    def largest(self, value: int) -> int:
+        """The largest of what the ranks give; at most 2^63 - 1."""
+
+    def share_rows_(self, values: Tensor, owners: Sequence[Tensor]) -> None:
+        """Fill in, on every rank, the rows that the other ranks own.
+
+        Args:
+            values: ``[p, ...]``, of the same shape and type on every rank.
+            owners: for each rank, the rows it owns, int64 on the CPU; each row at most once.
+        """
+
+    def gather(self, value: T) -> list[T]:
+        """What every rank gives, in the order of ranks; small objects that can be pickled."""
+
+    def of_first(self, value: T) -> T:
+        """What rank 0 gives; the others' is ignored."""
+
+
+class Alone:
+    """One process: whatever is exchanged stays as it is."""
+
+    rank = 0
+    count = 1
+
+    def added(self, values: IntArray) -> IntArray:
+        """See `Ranks`."""
+        return values
+
+    def largest(self, value: int) -> int:
+        """See `Ranks`."""
+        return value
+
+    def share_rows_(self, values: Tensor, owners: Sequence[Tensor]) -> None:
+        """See `Ranks`."""
+
+    def gather(self, value: T) -> list[T]:
+        """See `Ranks`."""
+        return [value]
+
+    def of_first(self, value: T) -> T:
+        """See `Ranks`."""
+        return value
+
+
+ALONE: Ranks = Alone()
+
+
+def filled_in(ranks: Ranks, figures: FloatArray) -> FloatArray:
+    """Figures of which each is known to one rank, with those of the others.
+
+    They are added as the whole numbers that their bits are, so that none is rounded.
+
+    Args:
+        ranks: of the run.
+        figures: float64, of the same shape on every rank; 0 where another rank knows more.
+    """
+    return ranks.added(figures.view(np.int64)).view(np.float64)

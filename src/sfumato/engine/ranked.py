@@ -1,0 +1,73 @@
+"""Training shared by the ranks of a run: rank r of N trains tiles r, r + N, ... of those that a plan makes.
+
+A tile's updates do not depend on who trains it (`engine.tiles`), so that every number of ranks gives the same
+bytes. Every rank replays what follows from the updates; those who need all of them get the others' rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from sfumato.distributed.ranks import Ranks
+from sfumato.engine.base import Engine, EngineSettings, LocalTask, UpdateChunk
+from sfumato.learning.batches import BatchPlan
+
+
+class RankedEngine:
+    """One of several ranks that share the devices.
+
+    Args:
+        inner: trains the tiles of this rank.
+        ranks: of the run.
+    """
+
+    def __init__(self, inner: Engine, ranks: Ranks) -> None:
+        self._inner = inner
+        self.ranks = ranks
+
+    @property
+    def settings(self) -> EngineSettings:
+        """Where this rank trains."""
+        return self._inner.settings
+
+    def train(
+        self,
+        task: LocalTask,
+        start: Tensor,
+        group_of: Tensor,
+        batches: BatchPlan,
+        tiles: slice = slice(None),
+    ) -> Iterator[UpdateChunk]:
+        """Train P devices; see `Engine.train`. Without ``task.gathers`` only this rank's are yielded."""
+        numbers = range(len(batches.steps))[tiles]  # at least as many as there are tiles
+        start_at, step = numbers.start, numbers.step
+        own = slice(start_at + self.ranks.rank * step, numbers.stop, self.ranks.count * step)
+        for chunk in self._inner.train(task, start, group_of, batches, own):
+            if task.gathers:
+                yield self._gathered(chunk)
+            elif len(chunk.rows):
+                yield chunk
+
+    def _gathered(self, own: UpdateChunk) -> UpdateChunk:
+        """The chunk with the rows of all ranks."""
+        every = self.ranks.gather(own.rows)
+        rows = torch.cat([torch.from_numpy(one) for one in every])
+        ordered = rows.sort().values
+        owners = [torch.searchsorted(ordered, torch.from_numpy(one)) for one in every]
+
+        def whole(part: Tensor) -> Tensor:
+            found = part.new_empty(len(rows), *part.shape[1:])
+            found[owners[self.ranks.rank].to(part.device)] = part
+            self.ranks.share_rows_(found, owners)
+            return found
+
+        return UpdateChunk(
+            ordered.numpy(),
+            whole(own.updates),
+            None if own.norms is None else whole(own.norms),
+            None if own.clipped is None else whole(own.clipped),
+            whole(own.steps_clipped),
+        )

@@ -1,0 +1,266 @@
+"""Runs over ranks: the same bytes as alone, one voice, and an end for all when one fails."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import ranked
+from places import TESTS
+from ranked import MAIN, arguments, differences, ended, played, start, written
+from resumed_specs import CONTROLLED, GROUPED, PFELS, VARIANTS, spec_of
+
+from sfumato.run_folder.damage import check_folder
+from sfumato.run_folder.seal import read_checkpoint
+from sfumato.spec.document import Spec
+
+TINY = spec_of(topology={"kind": "tree", "edges": 2, "devices_per_edge": [3, 4]}, evaluate_every=4)
+ENDS = spec_of(
+    model={"kind": "failing_models:ends"}, topology={"kind": "tree", "edges": 2, "devices_per_edge": [4, 4]}
+)
+SUPPORT = {"PYTHONPATH": os.pathsep.join([str(TESTS / "support"), os.environ.get("PYTHONPATH", "")])}
+SECONDS_TO_END = 20.0
+"""Generous: a rank that has ended ends the others at their next exchange."""
+
+
+def test_torchrun_gives_the_bytes_of_one_process(tmp_path: Path) -> None:
+    spec = written(spec_of(model={"kind": "mlp", "hidden": 2000}), tmp_path)  # several tiles of a usual size
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command = [
+        *torchrun,
+        "--master-port",
+        str(ranked.free_port()),
+        *map(str, arguments(spec, tmp_path / "two")),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("run folder: ") == 1  # rank 0 alone
+    assert differences(played(spec, tmp_path / "one", 1), tmp_path / "two") == []
+
+
+def test_three_ranks_resume_what_two_began(tmp_path: Path) -> None:
+    shorter = TINY.model_copy(
+        update={"training": TINY.training.model_copy(update={"rounds": 4}), "watch": ()}
+    )
+    whole = TINY.model_copy(update={"watch": ()})
+    out = played(written(shorter, tmp_path), tmp_path / "ranks", 2)
+    spec = written(whole, tmp_path)
+    played(spec, out, 3, "--resume")
+    assert check_folder(out) == []
+    assert differences(played(spec, tmp_path / "alone", 1), out) == []
+    checkpoints = [read_checkpoint(at) for at in (out, tmp_path / "alone")]
+    assert checkpoints[0] is not None
+    assert checkpoints[1] is not None
+    assert bytes(checkpoints[0][1]) == bytes(checkpoints[1][1])
+    played(spec, out, 2, "--resume")  # it is complete: nothing is done
+
+
+def test_views_are_recorded_by_rank_0(tmp_path: Path) -> None:
+    spec = written(TINY, tmp_path)
+    views = ["--record-views", "cloud", "--record-views", "edge:0"]
+    alone, shared = (played(spec, tmp_path / str(ranks), ranks, *views) for ranks in (1, 2))
+    assert list((shared / "views").glob("*/*.npz"))
+    assert differences(alone, shared) == []
+
+
+REFUSED = {
+    "the spec": ["--set", "seed=9"],
+    "the recorded views": ["--record-views", "cloud"],
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_ranks_that_differ_refuse_to_start(what: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    said = ended(start(arguments(written(TINY, tmp_path), out), 3, {2: REFUSED[what]}))
+    assert [status for status, _, _ in said] == [2, 2, 2]
+    lines = "".join(text for _, *texts in said for text in texts).splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith(f"sfumato: torchrun: {what}: rank 2 has ")
+    assert not out.exists()
+
+
+def test_ranks_with_other_data_refuse_to_start(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    for folder, value in (("a", 1), ("b", 2)):
+        rows = [f"{row % 7},{(row + value) % 5},{row % 2}" for row in range(120)]
+        (tmp_path / folder / "data.csv").write_text("\n".join(["x,y,label", *rows]) + "\n")
+    spec = written(spec_of(data={"source": "data.csv", "label_column": "label"}), tmp_path)
+    command = [MAIN, "run", spec, "--out", tmp_path / "out", "--device", "cpu"]
+    folders = {0: tmp_path / "a", 1: tmp_path / "b"}
+    said = ended(start(command, 2, folders=folders))
+    assert [status for status, _, _ in said] == [2, 2]
+    lines = "".join(text for _, *texts in said for text in texts).splitlines()
+    assert len(lines) == 1
+    assert "data.csv" in lines[0]
+    assert "rank 1 has" in lines[0]
+
+
+def test_other_commands_are_refused_by_rank_0_alone(tmp_path: Path) -> None:
+    said = ended(start([MAIN, "account", "quickstart"], 2))
+    assert [status for status, _, _ in said] == [2, 2]
+    assert said[0][2].startswith("sfumato: torchrun: got 'sfumato account'; starts it 2 times")
+    assert said[1][1:] == ("", "")
+
+
+def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
+    spec = written(TINY, tmp_path)
+    played(spec, tmp_path / "out", 1)
+    said = ended(start(arguments(spec, tmp_path / "out"), 2))
+    assert said[0][0] == 2
+    assert said[1][0] != 0
+    lines = "".join(text for _, *texts in said for text in texts).splitlines()
+    assert len(lines) == 1
+    assert "holds a run already" in lines[0]
+
+
+def _midst(tmp_path: Path, how: str, ranks: int) -> list[ranked.Said]:
+    """How ranks end when rank 1 ends in the midst of a run."""
+    processes = start(
+        arguments(written(ENDS, tmp_path), tmp_path / "out", "--quiet"),
+        ranks,
+        SFUMATO_TEST_ENDS=how,
+        **SUPPORT,
+    )
+    processes[1].wait(120)
+    began = time.monotonic()
+    said = ended(processes)
+    assert time.monotonic() - began < SECONDS_TO_END
+    return said
+
+
+def _resumed_as_never_ended(spec: Spec, folder: Path, ranks: int) -> None:
+    out = folder / "out"
+    began = read_checkpoint(out)
+    assert began is not None
+    path = written(spec, folder)
+    said = ended(start(arguments(path, out, "--quiet", "--resume"), ranks, **SUPPORT))
+    assert [status for status, _, _ in said] == [0] * ranks, said
+    assert ended(start(arguments(path, folder / "whole", "--quiet"), 1, **SUPPORT))[0][0] == 0
+    assert differences(folder / "whole", out) == []
+
+
+def test_a_rank_that_fails_ends_the_others_with_one_line(tmp_path: Path) -> None:
+    said = _midst(tmp_path, "raise", 3)
+    assert [status for status, _, _ in said] == [1, 1, 1]
+    lines = "".join(text for _, *texts in said for text in texts).splitlines()
+    assert len(lines) == 1
+    assert "this model fails on rank 1" in lines[0]
+    _resumed_as_never_ended(ENDS, tmp_path, 1)
+
+
+def test_a_killed_rank_ends_the_others_with_one_line(tmp_path: Path) -> None:
+    said = _midst(tmp_path, str(int(signal.SIGKILL)), 3)
+    assert [status for status, _, _ in said] == [1, -9, 1]
+    lines = "".join(text for _, *texts in said for text in texts).splitlines()
+    assert len(lines) == 1
+    assert "another of the 3 processes of this run has ended" in lines[0]
+    assert "--resume" in lines[0]
+    _resumed_as_never_ended(ENDS, tmp_path, 2)
+
+
+def test_an_interrupt_saves(tmp_path: Path) -> None:
+    """As a terminal and torchrun send it: to all, and again while they end."""
+    out = tmp_path / "out"
+    processes = start(
+        arguments(written(ENDS, tmp_path), out, "--set", "training.rounds=100000"), 2, **SUPPORT
+    )
+    while not (out / "rounds.jsonl").exists() or (out / "rounds.jsonl").stat().st_size < 2000:
+        assert processes[0].poll() is None
+        time.sleep(0.05)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        for process in processes:
+            process.send_signal(number)
+    said = ended(processes)
+    assert [status for status, _, _ in said] == [130, 130]
+    lines = [line for _, *texts in said for text in texts for line in text.splitlines() if line]
+    assert len(lines) == 1
+    again = f"torchrun --nproc-per-node 2 -m sfumato run {tmp_path / 'wanted.yaml'} --out {out}"
+    assert lines[0].startswith(f"sfumato: interrupted; continue with: {again}")
+    found = read_checkpoint(out)
+    assert found is not None
+    assert found[0].rounds.rounds > 0
+    assert (out / "metrics.parquet").exists()
+
+
+ODD = {"kind": "mlp", "hidden": 7}
+SPECS = {
+    "an odd number of parameters": spec_of(
+        model=ODD, topology={"kind": "tree", "edges": 3, "devices_per_edge": 5}
+    ),
+    "Poisson batches": VARIANTS["Poisson mini-batches"],
+    "clips of examples": VARIANTS["clips of examples"],
+    "noise at every step": VARIANTS["noise at every step"],
+    "a vmapped model": ENDS,
+    "Adam": VARIANTS["Adam, weight decay"],
+    "SCAFFOLD": VARIANTS["SCAFFOLD"],
+    "resent rounds": VARIANTS["edges with schedules of their own"],
+    "an adapted clip norm": VARIANTS["an adapted clip norm"],
+    "no noise": VARIANTS["no noise"],
+    "groups": GROUPED["dp-ogl, some trusted masters"],
+    "groups that gather": GROUPED["dp-ogl+, dropouts, stopped inside intervals"],
+    "groups without noise": GROUPED["ms-fedavg"],
+    "air": PFELS.model_copy(
+        update={"compression": PFELS.compression.model_copy(update={"error_feedback": False})}
+    ),
+    "error feedback": PFELS,
+    "secure aggregation": VARIANTS["secure aggregation, elections and faults"],
+    "control": CONTROLLED,
+    "moves": VARIANTS["devices that move, edges with schedules of their own"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPECS)
+def test_every_number_of_ranks_gives_the_same_bytes(name: str, tmp_path: Path) -> None:
+    spec = written(SPECS[name].model_copy(update={"watch": ()}), tmp_path)
+
+    def run(ranks: int) -> Path:
+        out = tmp_path / str(ranks)
+        said = ended(start(arguments(spec, out, "--quiet"), ranks, **SUPPORT), 600)
+        assert said == [(0, "", "")] * ranks
+        return out
+
+    alone = run(1)
+    assert {ranks: differences(alone, run(ranks)) for ranks in (2, 3, 4)} == {2: [], 3: [], 4: []}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["an odd number of parameters", "SCAFFOLD", "groups that gather", "error feedback"]
+)
+def test_killed_at_random_and_resumed_on_another_number_of_ranks(name: str, tmp_path: Path) -> None:
+    spec = written(SPECS[name].model_copy(update={"watch": ()}), tmp_path)
+    began = time.monotonic()
+    alone, out, rng, kills = (
+        played(spec, tmp_path / "alone", 1, "--quiet"),
+        tmp_path / "out",
+        random.Random(5),
+        0,
+    )
+    longest = time.monotonic() - began
+    while kills < 5:
+        ranks = rng.randint(2, 4)
+        processes = start(arguments(spec, out, "--quiet", "--resume"), ranks, **SUPPORT)
+        time.sleep(rng.uniform(0, longest))
+        victim = rng.choice(processes)
+        kills += victim.poll() is None
+        victim.kill()
+        said = ended(processes)
+        if all(status == 0 for status, _, _ in said):
+            assert differences(alone, out) == []
+            shutil.rmtree(out)
+        assert not [text for _, *texts in said for text in texts if "Traceback" in text or "internal" in text]
+    said = ended(start(arguments(spec, out, "--quiet", "--resume"), 3, **SUPPORT))
+    assert [status for status, _, _ in said] == [0, 0, 0], said
+    assert differences(alone, out) == []
