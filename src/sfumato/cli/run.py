@@ -83,7 +83,8 @@ def run(
             _check_folder(folder, goes_on=resume or force, several=seeds is not None)
         plays, silent = _plays(loaded, folder, seeds), quiet or ranks.rank > 0
         for one, where in plays:
-            _run_with_progress(one, where, quiet=silent, record_views=record_views or (), ranks=ranks, **options)
+            views = record_views or ()
+            _run_with_progress(one, where, quiet=silent, record_views=views, ranks=ranks, **options)
         if not silent:
             _print_summary(folder, [where for _, where in plays])
 
