@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing.forkserver
 from collections.abc import Iterator
-from functools import cache, partial
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["needs", "slow"]
-
-LOADED = ["sfumato.simulation.run", "sfumato.sweeps.point_result", "sfumato.report.page.sections"]
 
 # a test is not wrong because the machine is busy
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -46,21 +42,11 @@ def _without_report(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def fast_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sweeps fork their workers from a process that has loaded everything."""
+    from forked_workers import ForkedExecutor
+
     from sfumato.pool import on_loky
 
-    forked = partial(on_loky.ProcessPoolExecutor, context=_forking())
-    monkeypatch.setattr(on_loky, "ProcessPoolExecutor", forked)
-
-
-@cache
-def _forking() -> multiprocessing.context.BaseContext:
-    """Forks from a process with one thread that has imported torch and what a point of a sweep needs."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(LOADED)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")
-        multiprocessing.forkserver.ensure_running()
-    return context
+    monkeypatch.setattr(on_loky, "ProcessPoolExecutor", ForkedExecutor)
 
 
 @pytest.fixture
