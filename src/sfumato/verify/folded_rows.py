@@ -126,7 +126,7 @@ class FoldedRows:
         kind, tier, index = observer
         facts, path = self.facts, self.facts.paths[self.facts.leaf_of(unit)]
         tier, node = (facts.depth - 1, facts.leaf_of(index)) if kind == "device" else (tier, index)
-        return sum(bool(facts.ancestor(tier, node, t) == path[t]) for t in range(tier + 1)) - 1
+        return sum(facts.ancestor(tier, node, t) == int(path[t]) for t in range(tier + 1)) - 1
 
     def _noise_known(self, observer: Party, common: int) -> tuple[float, ...]:
         """How much of the noise in what it receives of a unit elsewhere an observer knows, for every step.

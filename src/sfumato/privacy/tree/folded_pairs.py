@@ -135,12 +135,6 @@ class WorstObservers(TreePairs):
         keys = ((int(self.orbits[-1][leaf]), *classes.kind(c)) for c, leaf in enumerate(classes.leaf))
         return np.array([known.setdefault(key, len(known)) for key in keys])
 
-    def _ancestors(self, tier: int, above: int) -> IntArray:
-        found = np.arange(len(self.facts.parents[tier]))
-        for t in range(tier, above, -1):
-            found = self.facts.parents[t][found]
-        return found
-
     @cached_property
     def _chains(self) -> dict[tuple[str, int, int], Chains]:
         return {}

@@ -179,9 +179,7 @@ class TreePairs:
         facts, names = self.facts, self.facts.names
         place = " elsewhere" if common == 0 else f" in another {names[common + 1]} of its {names[common]}"
         for tier in range(common + 1, facts.depth):
-            ancestors = np.arange(len(facts.parents[tier]))
-            for t in range(tier, common + 1, -1):
-                ancestors = facts.parents[t][ancestors]
+            ancestors = self._ancestors(tier, common + 1)
             siblings = facts.parents[common + 1][ancestors] == path[common]
             nodes = np.flatnonzero(siblings & (ancestors != path[common + 1]))
             orbits = self.orbits[tier][nodes]
@@ -195,3 +193,10 @@ class TreePairs:
                         count = int(facts.classes.count[number]) * len(alike)
                         device = Party("device", 0, first)
                         yield PairClass(unit, device, Relation.device(place), units * count)
+
+    def _ancestors(self, tier: int, above: int) -> IntArray:
+        """The node of tier ``above`` over each node of ``tier``."""
+        found = np.arange(len(self.facts.parents[tier]))
+        for t in range(tier, above, -1):
+            found = self.facts.parents[t][found]
+        return found
