@@ -28,7 +28,7 @@ def written(moments: int = 2, device: str = "cpu") -> Checkpoint:
     model = torch.arange(5.0)
     server = ServerState(2, tuple(model + n for n in range(moments)))
     standing = TrainingPosition(TreeState(2, model, server), torch.tensor([2, 0, 1]))
-    return Checkpoint(standing, "name: é\n", "cd" * 32, ("edge:1",), MARK, EngineSettings(device, 3, 1 << 30))
+    return Checkpoint(standing, "name: é\n", "cd" * 32, ("edge:1",), MARK, device)
 
 
 def tree_document(**state: object) -> dict[str, object]:
@@ -44,9 +44,9 @@ RIGHT: dict[str, Any] = {
 }
 
 
-def sealed(folder: Path, document: object, protocol: str = "tree", **speed: int) -> None:
+def sealed(folder: Path, document: object, protocol: str = "tree", device: Any = "cpu") -> None:
     """A file whose seal is right, whatever ``document`` is."""
-    seal = Seal("", "", protocol, (), EMPTY, {"device": "cpu", "threads": 1, "memory_bytes": 1} | speed)
+    seal = Seal("", "", protocol, (), EMPTY, device)
     with replacing(folder / CHECKPOINT_FILE) as file:
         torch.save(document, file)
         seal.write(file)
@@ -86,7 +86,7 @@ def assert_equal(read: Checkpoint | None, right: Checkpoint) -> None:
     for one, other in zip(mine.server.moments, yours.server.moments, strict=True):
         assert torch.equal(one, other)
     assert torch.equal(read.position.participations, right.position.participations)
-    for name in ("spec", "fingerprint", "observers", "rounds", "speed"):
+    for name in ("spec", "fingerprint", "observers", "rounds", "device"):
         assert getattr(read, name) == getattr(right, name)
 
 
@@ -195,8 +195,8 @@ def test_another_document_is_not_a_checkpoint(document: object, protocol: str, t
         checkpoint.load(tmp_path)
 
 
-def test_a_speed_of_another_version_is_not_one(tmp_path: Path) -> None:
-    sealed(tmp_path, tree_document(**RIGHT), more=2)
+def test_a_device_of_another_version_is_not_one(tmp_path: Path) -> None:
+    sealed(tmp_path, tree_document(**RIGHT), device={"device": "cpu", "threads": 1})
     with pytest.raises(RunError, match="not a checkpoint of this version"):
         checkpoint.load(tmp_path)
 

@@ -1,4 +1,4 @@
-"""The same spec, seed, threads, device and chunk size give the same bytes (docs/run-folder.md)."""
+"""The same spec, seed and device give the same bytes (docs/run-folder.md)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ import sys
 from pathlib import Path
 
 import fast_python
-import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from sfumato.run_folder.damage import check_folder
 from sfumato.run_folder.reader import load_run
@@ -79,12 +77,5 @@ def test_another_process_another_hash_seed_another_folder(first: Path, tmp_path:
     assert_same_bytes(first, played(tmp_path, "a-much-longer-name", hash_seed="4242")[0])
 
 
-def test_several_threads_are_the_same_each_time_and_near_one(first: Path, tmp_path: Path) -> None:
-    """Another number of threads cuts the work up otherwise: equal to float32 rounding, not to the bit."""
-    two, again = played(tmp_path, "two", "again", threads=2)
-    assert_same_bytes(two, again)
-    for name in ("spec.yaml", "privacy.json", "ledger.json"):
-        assert (first / name).read_bytes() == (two / name).read_bytes()
-    models = [torch.load(folder / "model.pt", weights_only=True) for folder in (first, two)]
-    for parameter, value in models[0].items():
-        np.testing.assert_allclose(value, models[1][parameter], rtol=1e-3, atol=1e-4)
+def test_another_number_of_threads(first: Path, tmp_path: Path) -> None:
+    assert_same_bytes(first, played(tmp_path, "two", threads=2)[0])

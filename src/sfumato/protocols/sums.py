@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -68,8 +69,7 @@ class Sums:
             EnvelopeError: a message is too large for its grid; nothing is wrapped.
         """
         values = messages.cpu().numpy()
-        starts = np.flatnonzero(np.diff(which, prepend=-1))
-        for start, stop in zip(starts, [*starts[1:], len(which)], strict=True):
+        for start, stop in pairwise([*np.flatnonzero(np.diff(which, prepend=-1)), len(which)]):
             self._add(int(which[start]), values[start:stop])
 
     def _add(self, number: int, rows: FloatArray) -> None:

@@ -9,10 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from sfumato.durable_files import HashedFile, read_regular, reason, short_hash
 from sfumato.errors import RunError
@@ -34,7 +32,7 @@ class Seal:
         protocol: the protocol of the state in the archive.
         observers: the observers whose views are recorded.
         rounds: the part of the log that belongs to it.
-        speed: device, threads and memory; a repetition is exact only with the same values.
+        device: that it is trained on, and goes on with; threads and memory may be others.
     """
 
     spec: str
@@ -42,7 +40,7 @@ class Seal:
     protocol: str
     observers: tuple[str, ...]
     rounds: SealedPrefix
-    speed: Mapping[str, Any]
+    device: str
 
     def write(self, file: HashedFile) -> None:
         """Append the seal to ``file``, which contains the archive."""

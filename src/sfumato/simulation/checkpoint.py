@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from sfumato.durable_files import replacing, write_archive
-from sfumato.engine.base import EngineSettings
 from sfumato.errors import RunError, first_line
 from sfumato.protocols.base import State
 from sfumato.protocols.registry import state_of
@@ -42,7 +41,7 @@ class Checkpoint:
         fingerprint: of that spec.
         observers: the observers whose views are recorded.
         rounds: the part of ``rounds.jsonl`` that belongs to the checkpoint.
-        speed: device, threads and memory; a repetition is exact only with the same values.
+        device: that the run is trained on, and goes on with; threads and memory may be others.
     """
 
     position: TrainingPosition
@@ -50,7 +49,7 @@ class Checkpoint:
     fingerprint: str
     observers: tuple[str, ...]
     rounds: SealedPrefix
-    speed: EngineSettings
+    device: str
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> None:
@@ -67,7 +66,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
         state.kind,
         checkpoint.observers,
         checkpoint.rounds,
-        asdict(checkpoint.speed),
+        checkpoint.device,
     )
     archive = io.BytesIO()  # an interrupt while torch.save writes to a file would become another error
     torch.save(document, archive)
@@ -88,15 +87,14 @@ def load(folder: Path) -> Checkpoint | None:
     path, (seal, archive) = folder / CHECKPOINT_FILE, found
     try:
         document = torch.load(io.BytesIO(archive), map_location="cpu", weights_only=True)
-        speed = EngineSettings(**seal.speed)
-        here = speed.device == "cpu" or torch.cuda.is_available()
-        position = _read(document, seal, speed.device if here else "cpu")
+        here = torch.device(seal.device).type == "cpu" or torch.cuda.is_available()
+        position = _read(document, seal, seal.device if here else "cpu")
     except Exception as error:  # the unpickler may raise any error for a file that is not a checkpoint
         said = f"is damaged, or not a checkpoint of this version: {first_line(error)}"
         raise RunError(f"{path}: {said}") from None
     if not here:
-        raise RunError(f"{path}: the run began on {speed.device}, which is not available here")
-    return Checkpoint(position, seal.spec, seal.fingerprint, seal.observers, seal.rounds, speed)
+        raise RunError(f"{path}: the run began on {seal.device}, which is not available here")
+    return Checkpoint(position, seal.spec, seal.fingerprint, seal.observers, seal.rounds, seal.device)
 
 
 def _read(document: dict[str, Any], seal: Seal, device: str) -> TrainingPosition:

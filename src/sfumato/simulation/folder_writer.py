@@ -148,7 +148,7 @@ class FolderWriter:
                 fingerprint=self._spec.fingerprint,
                 observers=tuple(recorder.name for recorder in self._session.recorders),
                 rounds=mark,
-                speed=self._session.speed,
+                device=self._session.speed.device,
             ),
         )
 
