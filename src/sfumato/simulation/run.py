@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -237,8 +237,7 @@ def run_rounds(
 ) -> Generator[RoundResult]:
     """Train ``spec`` round by round and write the run folder ``out``, as its only writer.
 
-    With several ranks all of them call this with the same spec; rank 0 alone reads and writes ``out``, and
-    sends metrics.
+    Of several ranks, which all call this, rank 0 alone reads and writes ``out`` and sends metrics.
 
     A run that is killed at any moment and resumed ends with the same model and the same metrics (except wall
     time) as one that is not. After an exception, an interrupt included, there is a checkpoint.
@@ -247,8 +246,7 @@ def run_rounds(
         spec: as loaded.
         out: the run folder.
         device: auto, cpu or cuda; a resumed run keeps its device.
-        resume: continue the run in ``out``, or start if there is none. Damaged files are written again if
-            that is possible.
+        resume: continue the run in ``out``, or start if there is none; damaged files are written again.
         force: replace the run that ``out`` holds.
         record_views: observers and coalitions whose views are recorded: all vectors that they receive. A
             resumed run records the same observers.
@@ -320,6 +318,7 @@ def _run_in_folder(
         privacy = account(plan.spec)
     on_step("reading the data, building the model")
     speed = EngineSettings.default(device)
+    speed = replace(speed, memory_bytes=min(ranks.gather(speed.memory_bytes)))  # ranks meet at every chunk
     session = Session.prepare(plan, speed, privacy, tuple(dict.fromkeys(observers)), ranks)
     require_same(ranks, session.hashes)
     check_inputs(inputs, session.hashes, f"the run in {out}")
