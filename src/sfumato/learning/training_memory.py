@@ -117,7 +117,7 @@ class TrainingMemory:
 
     def _beside(self, what: str, devices: int) -> Tensor:
         if what not in self._stacks or len(self._stacks[what]) < len(self._models):
-            self._stacks[what] = _rows(*self._models.shape, self._models.device)
+            self._stacks[what] = _rows(len(self._models), self._size, self._models.device)
             self._steps.clear()
         return self._stacks[what][:devices]
 
