@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from sfumato.engine.base import EngineSettings, LocalTask
 from sfumato.engine.local import LocalEngine
 from sfumato.learning.batches import BatchPlan, plan_poisson, plan_steps
+from sfumato.learning.gradients import stacked_gradient
 from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.models import build_model
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.learning.training_memory import TrainingMemory
 
 SHAPE = (1, 8, 8)
 WAYS = [
@@ -61,3 +63,15 @@ def test_what_was_trained_before_changes_nothing(kind: str, work: list[tuple[Bat
     used = engine_of(model)
     for batches, sgd in work:
         assert torch.equal(trained(used, model, batches, sgd), trained(engine_of(model), model, batches, sgd))
+
+
+def test_every_model_begins_at_a_line_of_the_cache() -> None:
+    """Products are faster there; rows lie so whatever the size of a model."""
+    features = torch.zeros(1, *SHAPE)
+    model = MODELS["mlp"]
+    size = ParameterLayout.of(model).total
+    memory = TrainingMemory(stacked_gradient(model, features), size, features)
+    assert size % 16
+    for stack in (memory.reserve(3, 2), memory.slopes(3), memory.drifts(3)):
+        assert stack.shape == (3, size)
+        assert stack.stride() == (-(-size // 16) * 16, 1)
