@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sfumato.engine import local, tiles
 from sfumato.engine.base import EngineSettings
+from sfumato.run_folder.reader import read_ledger
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation import run as simulate
 from sfumato.simulation.training_loop import Session
@@ -84,4 +85,7 @@ def test_a_run_goes_on_with_other_threads_and_memory(tmp_path: Path, monkeypatch
     others = classmethod(lambda cls, device="cpu": cls(device, 2, 1 << 15))
     monkeypatch.setattr(EngineSettings, "default", others)
     simulate.run(spec, out=half, device="cpu", resume=True)
+    steps = read_ledger(half)["realised"]["sum_steps"]
+    assert steps
+    assert all(0 < step < 1e-9 for step in steps)  # far below clip and noise
     assert (half / "model.pt").read_bytes() == (tmp_path / "whole" / "model.pt").read_bytes()

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import SpecError
+from sfumato.schedule.base import Plan
 from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.integer_grid import message_lengths
 from sfumato.schedule.tree import TreePlan
@@ -134,3 +135,22 @@ def group_grid(plan: GroupPlan, number: int, length: int) -> MessageGrid | None:
         messages=int(plan.groups.sizes.max(initial=1)),
         length=length,
     )
+
+
+def steps_of_sums(plan: Plan, length: int) -> list[float | None]:
+    """The step of every aggregation's grid in the first round; ``None`` where there is no such grid.
+
+    Not where nothing has a bound, nor where integers are summed under masks (`integer_grid`).
+
+    Args:
+        plan: resolved.
+        length: parameters of a model.
+    """
+    if "secure-aggregation" in plan.spec.transport.values() and isinstance(plan, TreePlan):
+        return [None] * len(plan.releases.steps)
+    if isinstance(plan, TreePlan):
+        grids = [tree_grid(plan, 0, index, length) for index in range(len(plan.releases.steps))]
+    else:
+        assert isinstance(plan, GroupPlan)  # there are two families
+        grids = [group_grid(plan, 0, length)]
+    return [None if grid is None else grid.step for grid in grids]

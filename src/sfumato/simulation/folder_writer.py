@@ -51,6 +51,7 @@ from sfumato.run_folder.rounds_log import (
 )
 from sfumato.run_folder.seal import CHECKPOINT_FILE
 from sfumato.run_folder.view_files import OBSERVERS_FILE, round_file, slug, write_observers
+from sfumato.schedule.message_grid import steps_of_sums
 from sfumato.simulation import checkpoint as checkpoints
 from sfumato.simulation.checkpoint import Checkpoint, TrainingPosition
 from sfumato.simulation.training_loop import Session
@@ -175,6 +176,7 @@ class FolderWriter:
             "participations": position.participations.tolist(),
             "rounds": rounds,
             "parameters": parameters,
+            "sum_steps": steps_of_sums(session.plan, parameters),
         } | session.protocol.realised_facts(position.state)
         facts |= family_of(session.plan.spec).ex_post_facts(session.plan, rounds, parameters)
         declared = session.plan.releases.to_dict() | {"certificates": self._certificates, "realised": facts}
