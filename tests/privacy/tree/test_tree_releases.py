@@ -644,7 +644,12 @@ def test_fewer_rounds_are_those_of_a_declaration_of_so_many(data):
     rounds = data.draw(st.integers(1, 9))
     unit, observer = 0, data.draw(st.sampled_from([PUBLIC, CLOUD]))
     fewer, own = ledger.after(rounds), replace(ledger, rounds=rounds)
-    assert fewer.exposures(unit, [observer]) == own.exposures(unit, [observer])
+    for one, other in zip(fewer.exposures(unit, [observer]), own.exposures(unit, [observer]), strict=True):
+        if one.bound_name == "min-cost":  # of sets that cost the same, rounding may choose another
+            assert {draw.count for draw in one.draws} == {draw.count for draw in other.draws}
+            assert sum(squares(one)) == pytest.approx(sum(squares(other)), rel=1e-9)
+        else:
+            assert one == other
     assert fewer.record_releases(unit, [observer]) == own.record_releases(unit, [observer])
     shared = [ledger.exposures(unit, [observer]), fewer.exposures(unit, [observer])]
     alike = [[one.draws is other.draws for one in found for other in found] for found in shared]
