@@ -173,7 +173,7 @@ def test_an_interrupt_saves(tmp_path: Path) -> None:
     """As a terminal and torchrun send it: to all, and again while they end."""
     out = tmp_path / "out"
     processes = start(
-        arguments(written(ENDS, tmp_path), out, "--set", "training.rounds=100000"), 2, **SUPPORT
+        arguments(written(ENDS, tmp_path), out, "--set", "training.rounds=5000"), 2, **SUPPORT
     )
     while not (out / "rounds.jsonl").exists() or (out / "rounds.jsonl").stat().st_size < 2000:
         assert processes[0].poll() is None
