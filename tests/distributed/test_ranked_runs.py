@@ -172,9 +172,7 @@ def test_a_killed_rank_ends_the_others_with_one_line(tmp_path: Path) -> None:
 def test_an_interrupt_saves(tmp_path: Path) -> None:
     """As a terminal and torchrun send it: to all, and again while they end."""
     out = tmp_path / "out"
-    processes = start(
-        arguments(written(ENDS, tmp_path), out, "--set", "training.rounds=5000"), 2, **SUPPORT
-    )
+    processes = start(arguments(written(ENDS, tmp_path), out, "--set", "training.rounds=5000"), 2, **SUPPORT)
     while not (out / "rounds.jsonl").exists() or (out / "rounds.jsonl").stat().st_size < 2000:
         assert processes[0].poll() is None
         time.sleep(0.05)
