@@ -495,7 +495,16 @@ def engine(monkeypatch):
     fake = types.SimpleNamespace(calls=[], stop_after=None)
 
     def play(
-        spec, *, out, device="auto", resume=False, force=False, record_views=(), track=(), on_step=print
+        spec,
+        *,
+        out,
+        ranks,
+        device="auto",
+        resume=False,
+        force=False,
+        record_views=(),
+        track=(),
+        on_step=print,
     ):
         on_step("computing ε")
         fake.calls.append((spec, out, device, resume))

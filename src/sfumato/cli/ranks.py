@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import typer
 
 from sfumato.distributed.launch import Launch
-from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.errors import SfumatoError, SpecError
 
 if TYPE_CHECKING:
     from sfumato.distributed.process_group import ProcessGroup
+    from sfumato.distributed.ranks import Ranks
 
 OVER_RANKS = ("run",)
 """The commands that torchrun may start."""
@@ -44,6 +44,8 @@ def joined_ranks(device: str) -> Iterator[Ranks]:
     """
     launch = Launch.of()
     if launch.alone:
+        from sfumato.distributed.ranks import ALONE
+
         yield ALONE
         return
     import torch
