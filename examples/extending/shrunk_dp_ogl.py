@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sfumato.protocols.base import RoundStats
-from sfumato.protocols.groups.operations import GroupOperations, add_by_group
+from sfumato.protocols.groups.operations import GroupOperations
 from sfumato.protocols.groups.state import GroupedState
 from sfumato.protocols.registry import register_grouped
 from sfumato.schedule.group_participation import draw_assignments
@@ -24,11 +24,10 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
     plan, number = operations.plan, state.round
     assignments = draw_assignments(plan, number)
     start, start_of = operations.start(state.models, assignments, merge=number % plan.merge_every == 0)
-    sums, clipped = torch.zeros_like(state.models), 0
-    for first, updates in operations.train(assignments, start, start_of, number):
-        clipped += operations.send_(updates, assignments, first, number)
-        add_by_group(sums, updates, assignments, first)
-    variance = torch.from_numpy(plan.model_noise_std(number) ** 2).to(sums)
+    sums, clipped = operations.sums(number), 0
+    for rows, updates in operations.train(assignments, start, start_of, number):
+        clipped += operations.send_(updates, assignments, rows, number, sums)
+    variance = torch.from_numpy(plan.model_noise_std(number) ** 2).to(state.models)
     models = state.models + shrunk(operations.noised_averages(sums, number), variance)
     operations.tell_broadcast(models, number)
     return GroupedState(number + 1, models), operations.stats(number, assignments, clipped)

@@ -47,7 +47,7 @@ from sfumato.protocols.tree.local_work import (
 )
 from sfumato.protocols.tree.offsets import RoundOrigin
 from sfumato.protocols.tree.state import TreeState
-from sfumato.protocols.tree.uplinks.base import Received, Uplink, columns_of
+from sfumato.protocols.tree.uplinks.base import Received, Uplink, uplink_columns
 from sfumato.protocols.tree.uplinks.registry import uplink_of
 from sfumato.radio.costs import Cost, TreeCosts
 from sfumato.random import Stream
@@ -171,7 +171,7 @@ class TreeProtocol:
             delay_s=cost.delay_s,
             bytes_up=cost.bytes_up,
             bytes_down=cost.bytes_down,
-            extra=columns_of(heard) | _unclipped(indicators, values[0]),
+            extra=uplink_columns(heard) | _unclipped(indicators, values[0]),
         )
         return TreeState(number + 1, model, server, heard[-1].memory, variates), facts
 

@@ -66,7 +66,7 @@ class Received:
     integer_sums: IntegerSums | None = None
 
 
-def columns_of(heard: Sequence[Received]) -> dict[str, float]:
+def uplink_columns(heard: Sequence[Received]) -> dict[str, float]:
     """Columns for the metrics that the uplink gave in the aggregations of a round."""
     totals = {name: sum(r.totals[name] for r in heard) for name in heard[0].totals}
     return totals | {name: sum(r.means[name] for r in heard) / len(heard) for name in heard[0].means}
