@@ -107,6 +107,12 @@ class _TreeFamily(_Family):
 
         return realised_facts(_tree_plan(plan), rounds, parameters)
 
+    def sum_steps(self, plan: Plan, parameters: int) -> list[float | None]:
+        """The step of the grid on which the messages of each aggregation are added up; ``None``: no grid."""
+        from sfumato.schedule.message_grid import steps_in_tree
+
+        return steps_in_tree(_tree_plan(plan), parameters)
+
     def ex_post(
         self, plan: Plan, delta: float, participations: IntArray, rounds: int, parameters: int
     ) -> tuple[ExPost | None, ...]:
@@ -227,6 +233,11 @@ class _GroupFamily(_Family):
 
     def ex_post_facts(self, plan: Plan, rounds: int, parameters: int) -> dict[str, object]:
         return {}
+
+    def sum_steps(self, plan: Plan, parameters: int) -> list[float | None]:
+        from sfumato.schedule.message_grid import steps_in_groups
+
+        return steps_in_groups(_group_plan(plan), parameters)
 
     def ex_post(
         self, plan: Plan, delta: float, participations: IntArray, rounds: int, parameters: int

@@ -155,7 +155,7 @@ BROKEN = {
         ),
         0,
         "edge:0",
-        ((tree_facts, "survival", _everybody_survives),),
+        ((tree_facts, "guaranteed_survivors_of", _everybody_survives),),
     ),
     "noise of workers who dropped out": Broken(
         groups(
@@ -167,7 +167,7 @@ BROKEN = {
         ),
         0,
         "master:0",
-        ((group_schedule, "survival", _everybody_survives),),
+        ((group_schedule, "guaranteed_survivors_of", _everybody_survives),),
     ),
     "noise that the observer adds itself": Broken(
         hdp(

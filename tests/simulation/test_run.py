@@ -105,6 +105,9 @@ def test_a_run_folder_holds_what_it_promises(tmp_path: Path, monkeypatch: pytest
     assert resolve(load_spec(tmp_path / SPEC_FILE)).releases.to_dict() == resolve(spec).releases.to_dict()
     realised = read_ledger(tmp_path)["realised"]
     parameters = sum(p.numel() for p in torch.load(tmp_path / MODEL_FILE, weights_only=True).values())
+    steps = realised.pop("sum_steps")
+    assert len(steps) == len(resolve(spec).releases.steps)
+    assert all(0 < step < 1e-9 for step in steps)
     assert realised == {"participations": [4] * 6, "rounds": 4, "parameters": parameters}
     report = tmp_path / "report.html"
     report.unlink()  # killed before it was written, say

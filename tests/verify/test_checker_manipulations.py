@@ -119,7 +119,7 @@ def test_noise_without_bound_is_refused(base: Path) -> None:
 def test_what_is_met_out_of_office_is_what_is_charged(change: str, base: Path) -> None:
     """A term of office adds the more in μ², so nothing may be said of the less that is not charged, too."""
     case = honest("elections, edges noise", base)
-    rows = case.releases["certificates"]["rows"]
+    rows = case.ledger["certificates"]["rows"]
     place, name = next(
         (place, name)
         for place, cert in enumerate(rows)
@@ -140,7 +140,7 @@ def test_hashes_that_were_renewed_make_no_difference(tmp_path: Path) -> None:
 
     def change(privacy: dict[str, Any], ledger: dict[str, Any]) -> None:
         privacy.update(forged.privacy)
-        ledger.update(forged.releases)
+        ledger.update(forged.ledger)
 
     forge(folder, change)
     problems = check_run(folder).problems
@@ -153,7 +153,7 @@ def test_hashes_that_were_renewed_make_no_difference(tmp_path: Path) -> None:
 
 def assert_facts_are_checked(case: Case, rng: Random, most: int | None) -> None:
     """Whatever follows from facts, spec.yaml says what they are; or the output says what is believed."""
-    facts = {key: value for key, value in case.releases.items() if key != "certificates"}
+    facts = {key: value for key, value in case.ledger.items() if key != "certificates"}
     places: dict[str, list[tuple[Any, Any]]] = {}
     for path, held in entries(facts):
         places.setdefault(kind_of(path), []).append((path, held))
@@ -164,10 +164,10 @@ def assert_facts_are_checked(case: Case, rng: Random, most: int | None) -> None:
         for change in changes(path, held)
     ]
     for kind, path, change in rng.sample(chosen, min(most or len(chosen), len(chosen))):
-        ledger = copy.deepcopy(case.releases)
+        ledger = copy.deepcopy(case.ledger)
         apply(ledger, path, change)
         forged = Case(case.spec, case.privacy, ledger)
-        if ledger == case.releases or forged.spec_problems():
+        if ledger == case.ledger or forged.spec_problems():
             continue
         if kind in BELIEVED:
             assert any(BELIEVED[kind] in what for what in forged.believed())
@@ -248,7 +248,7 @@ def test_changed_rows_are_refused(family: str, base: Path) -> None:
     for change in ROWS:
         forged = copy.deepcopy(case)
         rows = forged.privacy["guarantees"]
-        change(rows, forged.releases["certificates"]["rows"])
+        change(rows, forged.ledger["certificates"]["rows"])
         if rows != case.privacy["guarantees"]:
             assert forged.problems(), change.__name__
 

@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import SpecError
-from sfumato.schedule.base import Plan
 from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.integer_grid import message_lengths
 from sfumato.schedule.tree import TreePlan
@@ -137,7 +136,7 @@ def group_grid(plan: GroupPlan, number: int, length: int) -> MessageGrid | None:
     )
 
 
-def steps_of_sums(plan: Plan, length: int) -> list[float | None]:
+def steps_in_tree(plan: TreePlan, length: int) -> list[float | None]:
     """The step of every aggregation's grid in the first round; ``None`` where there is no such grid.
 
     Not where nothing has a bound, nor where integers are summed under masks (`integer_grid`).
@@ -146,11 +145,16 @@ def steps_of_sums(plan: Plan, length: int) -> list[float | None]:
         plan: resolved.
         length: parameters of a model.
     """
-    if "secure-aggregation" in plan.spec.transport.values() and isinstance(plan, TreePlan):
-        return [None] * len(plan.releases.steps)
-    if isinstance(plan, TreePlan):
-        grids = [tree_grid(plan, 0, index, length) for index in range(len(plan.releases.steps))]
-    else:
-        assert isinstance(plan, GroupPlan)  # there are two families
-        grids = [group_grid(plan, 0, length)]
-    return [None if grid is None else grid.step for grid in grids]
+    count = len(plan.releases.steps)
+    if "secure-aggregation" in plan.spec.transport.values():
+        return [None] * count
+    return [_step_of(tree_grid(plan, 0, index, length)) for index in range(count)]
+
+
+def steps_in_groups(plan: GroupPlan, length: int) -> list[float | None]:
+    """The step of the grid of the first release; see `steps_in_tree`."""
+    return [_step_of(group_grid(plan, 0, length))]
+
+
+def _step_of(grid: MessageGrid | None) -> float | None:
+    return None if grid is None else grid.step

@@ -51,7 +51,6 @@ from sfumato.run_folder.rounds_log import (
 )
 from sfumato.run_folder.seal import CHECKPOINT_FILE
 from sfumato.run_folder.view_files import OBSERVERS_FILE, round_file, slug, write_observers
-from sfumato.schedule.message_grid import steps_of_sums
 from sfumato.simulation import checkpoint as checkpoints
 from sfumato.simulation.checkpoint import Checkpoint, TrainingPosition
 from sfumato.simulation.training_loop import Session
@@ -176,9 +175,10 @@ class FolderWriter:
             "participations": position.participations.tolist(),
             "rounds": rounds,
             "parameters": parameters,
-            "sum_steps": steps_of_sums(session.plan, parameters),
         } | session.protocol.realised_facts(position.state)
-        facts |= family_of(session.plan.spec).ex_post_facts(session.plan, rounds, parameters)
+        family = family_of(session.plan.spec)
+        facts["sum_steps"] = family.sum_steps(session.plan, parameters)
+        facts |= family.ex_post_facts(session.plan, rounds, parameters)
         declared = session.plan.releases.to_dict() | {"certificates": self._certificates, "realised": facts}
         privacy = with_participations(self._privacy, position.participations.numpy(), rounds, parameters)
         return {

@@ -8,6 +8,7 @@ import torch
 
 import sfumato as sf
 from sfumato.auditing.groups import GroupHarness
+from sfumato.distributed.ranks import ALONE
 from sfumato.errors import SpecError
 from sfumato.mechanisms.compression import rand_k, top_k
 from sfumato.mechanisms.gaussian import add_gaussian_
@@ -54,7 +55,7 @@ def operations_of(plan):
     made = GroupOperations.__new__(GroupOperations)
     made.plan, made.parameters, made.device = plan, LENGTH, torch.device("cpu")
     made._listener, made._unclipped_norms = None, None
-    made._mechanism = mechanism_of(plan.spec)
+    made._mechanism, made._ranks = mechanism_of(plan.spec), ALONE
     return made
 
 
