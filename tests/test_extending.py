@@ -185,7 +185,7 @@ def test_a_data_reader_is_found_beside_the_spec(written, tmp_path, monkeypatch):
 
 def test_a_data_reader_that_is_nowhere_is_named(tmp_path):
     spec = sf.load_spec("quickstart", (*SMALL, f"data={{source: '{tmp_path}/reader.py:read'}}"))
-    with pytest.raises(SpecError, match=r"data\.source: got '.*'; cannot be imported: FileNotFound"):
+    with pytest.raises(SpecError, match=r"data\.source: got '.*; cannot be imported: FileNotFound"):
         sf.run(spec, out=tmp_path / "run")
 
 
