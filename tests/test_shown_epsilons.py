@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 from shown_epsilons import before_a_run, differences
+from slow import first_of
 from unequal_specs import FAMILIES, random_unequal
 
 import sfumato as sf
@@ -54,10 +55,11 @@ def test_what_examples_show_before_a_run_is_the_guarantee(name: str, tmp_path: P
 
 
 @pytest.mark.slow
-def test_what_is_shown_of_2000_specs_is_the_guarantee(tmp_path: Path) -> None:
+@pytest.mark.parametrize("piece", first_of(10, 2))
+def test_what_is_shown_of_2000_specs_is_the_guarantee(piece: int, tmp_path: Path) -> None:
     done, different = Counter[str](), list[str]()
-    for number in range(10_000):
-        if done.total() == 2000:
+    for number in range(1000 * piece, 1000 * (piece + 1)):
+        if done.total() == 200:
             break
         family = FAMILIES[number % len(FAMILIES)]
         try:
@@ -71,8 +73,8 @@ def test_what_is_shown_of_2000_specs_is_the_guarantee(tmp_path: Path) -> None:
         done[family] += 1
         different += [f"{number}, {family}: {what}" for what in found.different]
     assert different == []
-    assert done.total() == 2000
-    assert min(done.values()) > 100
+    assert done.total() == 200
+    assert min(done.values()) > 10
 
 
 def test_a_run_shows_what_it_guarantees_where_hospitals_are_of_unequal_sizes(tmp_path: Path) -> None:
