@@ -302,7 +302,10 @@ def _candidate_thresholds(scores: Scores) -> FloatArray:
 
 
 def _rate_bounds(scores: Scores, thresholds: npt.ArrayLike, error: float) -> tuple[FloatArray, FloatArray]:
-    """Lower bounds of hit rates, upper bounds of false-alarm rates; each threshold up to ``error``."""
+    """A lower bound of the hit rate and an upper bound of the false-alarm rate at each threshold.
+
+    At a threshold both hold together with probability at least 1 - ``error``.
+    """
     false, hits = scores.rates(thresholds)
     return (
         least_probability(hits, len(scores.sent), error=error / 2),

@@ -73,7 +73,15 @@ def claimed_units(plan: TreePlan) -> tuple[str, ...]:
 
 
 def rigorous_bound(plan: TreePlan, pair: PairClass, unit: str, delta: float) -> EpsilonBound:
-    """The smallest bound of a class of pairs; of records, for the devices that draw theirs most often."""
+    """The smallest ε bound of our own for a class of pairs, to stand beside what a paper claims.
+
+    Args:
+        plan: resolved.
+        pair: the class.
+        unit: the kind of unit, ``device`` or ``record``; a record is charged as one of the device that draws its
+            records most often.
+        delta: of the bound.
+    """
     observer, neighbours = (pair.observer,), plan.spec.privacy.neighbours
     exposures = plan.releases.exposures(pair.unit, observer)
     bounds: dict[str, EpsilonBound] = {}

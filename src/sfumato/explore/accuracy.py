@@ -93,7 +93,7 @@ def estimate(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> list[s
     if not near:
         return ["No finished run has the same data, model and network: there is no estimate."]
     said = ["No finished run has this setting."]
-    said += [*_pilots_said(accounted, runs), *_runs_on_both_sides(near)]
+    said += [*_sentences_on_pilots(accounted, runs), *_runs_on_both_sides(near)]
     said.append("The nearest finished runs:")
     return said + [
         f"{one.run.folder}: {text.percent(one.run.accuracy)}, with {_differences_said(one.different)}."
@@ -133,8 +133,8 @@ def _runs_of_same_data(accounted: AccountedSetting, runs: Sequence[FinishedRun])
             yield NearRun(run, found)
 
 
-def _pilots_said(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Iterator[str]:
-    """Sentences on pilots: runs of the first rounds of the setting, with the noise of all rounds."""
+def _sentences_on_pilots(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Iterator[str]:
+    """A sentence for each run of the setting's first rounds that has the noise of all of its rounds."""
     planned = accounted.report.plan.spec
     for run in runs:
         if run.spec.privacy.noise.kind != "sources" or run.spec.training.rounds >= planned.training.rounds:

@@ -45,6 +45,7 @@ class Conv2dLayer:
         return y.view(n, examples, *self._pixels, -1)
 
     def _channels_last_patches(self, x: Tensor, tape: Tape) -> Tensor:
+        """Record on ``tape`` the copy of images ``x`` to patches, which are returned, channels last."""
         padded = self._images(x, *self._padded, self._channels).view(-1, *self._padded, self._channels)
         tape.append(partial(self._inside(padded, 1).copy_, merged(x)))
         windows = self._blocks_of(padded, 0, 0, *self._kernel)
@@ -53,7 +54,8 @@ class Conv2dLayer:
         return patches.view(x.shape[0], x.shape[1] * math.prod(self._pixels), -1)
 
     def _channels_first_patches(self, x: Tensor, tape: Tape) -> Tensor:
-        """Of raw images, which have few channels: rows of pixels are then the longer runs to copy."""
+        """Record on ``tape`` the copy of images ``x`` to patches, which are returned, one channel after another."""
+        # raw images have few channels: rows of pixels are then the longer runs to copy
         padded = self._images(x, self._channels, *self._padded)
         tape.append(partial(self._inside(padded, 3).copy_, x))
         device, example, channel, row, _ = padded.stride()

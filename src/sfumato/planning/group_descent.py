@@ -236,7 +236,10 @@ class _Search:
         return None if constraint is None else (way, constraint)
 
     def scale_until_confirmed(self, intensities: FloatArray) -> list[FloatArray]:
-        """``intensities`` scaled until account confirms the targets, with and without negligible ones."""
+        """``intensities`` times the least factor with which the account meets all targets: 0 to 2 entries.
+
+        The second has sources of next to no noise switched off. What cannot meet the targets is left out.
+        """
         tiny = intensities <= 2 * _FLOOR * intensities.max()
         tried = [intensities, np.where(tiny, 0.0, intensities)] if tiny.any() else [intensities]
         found = []

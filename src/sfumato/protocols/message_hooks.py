@@ -34,7 +34,7 @@ class Listener(Protocol):
         """Aggregators receive: every node's average of ``tier``, ``[nodes, M]``, before its own noise."""
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Every node of ``tier`` sends a model down to everybody below it, ``[nodes, M]``."""
+        """Every node of ``tier`` sends its model down, ``[nodes, M]``; round and aggregation as of `sent`."""
 
 
 class ListenerGroup:

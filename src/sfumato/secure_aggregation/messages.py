@@ -108,7 +108,7 @@ def decode_boxes(payload: bytes) -> dict[int, bytes]:
 
 
 def encode_vector(vector: RingVector) -> bytes:
-    """The bytes of ring elements."""
+    """The ring elements as little-endian words of the ring's width (`masks.ring_type`), without a header."""
     return vector.tobytes()
 
 

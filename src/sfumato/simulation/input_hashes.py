@@ -82,7 +82,8 @@ def check_inputs(recorded: Mapping[str, str], found: Mapping[str, str], place: s
         place: the run, for the message.
 
     Raises:
-        DataError: an input has changed or is missing; the message has both hashes.
+        DataError: an input has changed or is missing; the message has the hash of before and, if there is an
+            input, its own.
     """
     for name, then in recorded.items():
         if not name.startswith((_DATA, _MODEL, _MECHANISM, _LOSS)) or found.get(name) == then:

@@ -161,7 +161,11 @@ def _mixture_problems_of_draw(
 
 
 def distance_ratio_problems(sampling: Json, hidden: Sequence[Draw], relation: str) -> Iterator[str]:
-    """Mismatches where a replaced unit is stated to be nearer to a draw without it than it may be."""
+    """A mismatch where the ratios stated as ``apart`` are too small, or not as many as the draws need.
+
+    A ratio is the distance of a replaced unit's world from that of a draw without it, over the distance of its
+    two worlds. None is needed but under ``replace``.
+    """
     wanted, stated = distance_ratios_of_replaced(hidden, relation), stated_distance_ratios(sampling)
     least = max(wanted, default=0.0) * (1 - ROUNDING)
     if len(stated) != len(wanted) or min(stated, default=0.0) < least:

@@ -274,7 +274,10 @@ def _multipliers_in_era(
 
 
 def _noise_source_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
-    """Mismatches in the noise of every source: its multiplier times what it hides."""
+    """Mismatches between the stated noise of a source and the spec's: its multiplier times what it hides.
+
+    ``era`` are the rounds with one trust; ``None`` where the spec has neither moves nor changes of trust.
+    """
     device, node, noisy = _noise_multipliers(spec, tree)
     if era is not None and era.trust_changes:
         device, node = _multipliers_in_era(device, node, spec, era)

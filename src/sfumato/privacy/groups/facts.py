@@ -49,7 +49,10 @@ class GroupDraw:
 
     @classmethod
     def of(cls, size: int, rate: float, count: int | None, survivors: int | None = None) -> GroupDraw:
-        """``count`` of ``size`` workers, or (``None``) each with probability ``rate``."""
+        """A draw of ``count`` of ``size`` workers, or, if that is ``None``, of each with probability ``rate``.
+
+        Where everybody is drawn its kind is ``all``. ``survivors``: see the class.
+        """
         if count is None:
             return cls("poisson" if rate < 1 else "all", rate, size, rate * size, survivors)
         return cls("fixed" if count < size else "all", count / size, size, float(count), survivors)

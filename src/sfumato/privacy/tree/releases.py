@@ -318,7 +318,7 @@ def _with_alternatives(exposure: Exposure) -> tuple[Release, ...]:
 
 
 def _step_as_json(step: AggregationFacts) -> dict[str, Any]:
-    """One aggregation of a round."""
+    """The facts of one aggregation as ``ledger.json`` has them; arrays become lists."""
     found = {
         "name": step.name,
         "aggregating_tier": step.tier,

@@ -121,7 +121,11 @@ class GroupedProtocol:
         return bool(torch.isfinite(state.models).all())
 
     def scores(self, state: GroupedState, examination: Evaluator) -> dict[str, float]:
-        """Means over workers of their own models' scores: on the test set, and on their own labels."""
+        """Means over workers of the scores of their own models.
+
+        ``accuracy`` and ``loss`` are on the whole test set, ``personal_accuracy`` on its examples of labels that
+        the worker holds.
+        """
         classes = self._last(state).plan.groups.classes
         found = examination.score_personalised(self.personalised(state), classes)
         return {

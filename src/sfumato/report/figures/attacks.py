@@ -273,7 +273,10 @@ def _as_steps(one: AttackCurve, column: str, floor: float) -> tuple[Any, Any]:
 
 
 def _confidence_band(one: AttackCurve, hue: str, floor: float) -> list[Json]:
-    """Traces of the confidence band of a curve, filled in ``hue``."""
+    """The two traces between which the confidence band of a ROC curve is filled in ``hue``.
+
+    Rates below ``floor``, where the axes end, are drawn there.
+    """
     fill = {"fill": "tonexty", "fillcolor": transparent(hue, 0.15)}
     low, high = _as_steps(one, "tpr_low", floor), _as_steps(one, "tpr_high", floor)
     return [_edge_of_region(*low, "hv"), _edge_of_region(*high, "hv", **fill)]

@@ -87,7 +87,7 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
 
 
 def _note_on_budget(lines: Sequence[_EpsilonLine]) -> str:
-    """A note where control chose the rounds: the guarantee is the budget, of which some may be unspent."""
+    """A sentence where adaptive control chose the rounds, whose guarantee is the budget; else empty."""
     if not any(line.is_spent for line in lines):
         return ""
     return (

@@ -111,7 +111,11 @@ def watched_coalitions(spec: Spec, parties: Parties) -> tuple[tuple[Party, ...],
 
 
 def _parties_in_watch(spec: Spec, parties: Parties) -> list[tuple[Party, ...]]:
-    """The parties and coalitions that ``watch`` names, without kinds of observers."""
+    """The parties and coalitions that ``watch`` names; entries that are a kind of observer are skipped.
+
+    Raises:
+        SpecError: there is no such party.
+    """
     names = [name for name in spec.watch or () if name not in OBSERVER_KINDS]
     return [parse_coalition(name, parties, place="watch") for name in names]
 
