@@ -164,8 +164,8 @@ def _attack_on_messages(
 ) -> tuple[LowerBound, OneRun | None]:
     """The lower bound on ε of a unit whose every message differs between the two worlds, and a one-run audit.
 
-    The bound is wrong with probability at most ``error``. ``protected`` is the kind of unit and its device. There
-    is no one-run audit (``None``) where the coalition scores what others pass on.
+    The bound is wrong with probability at most ``error``. ``protected`` is the kind of unit and its device.
+    There is no one-run audit (``None``) where the coalition scores what others pass on.
     """
     delta, seed = plan.spec.privacy.delta, plan.spec.seed
     harness = family_of(plan.spec).audit(plan, protected[1], coalition)

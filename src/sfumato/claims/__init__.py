@@ -78,8 +78,8 @@ def rigorous_bound(plan: TreePlan, pair: PairClass, unit: str, delta: float) -> 
     Args:
         plan: resolved.
         pair: the class.
-        unit: the kind of unit, ``device`` or ``record``; a record is charged as one of the device that draws its
-            records most often.
+        unit: the kind of unit, ``device`` or ``record``; a record is charged as one of the device that draws
+            its records most often.
         delta: of the bound.
     """
     observer, neighbours = (pair.observer,), plan.spec.privacy.neighbours

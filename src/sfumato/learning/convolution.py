@@ -54,7 +54,7 @@ class Conv2dLayer:
         return patches.view(x.shape[0], x.shape[1] * math.prod(self._pixels), -1)
 
     def _channels_first_patches(self, x: Tensor, tape: Tape) -> Tensor:
-        """Record on ``tape`` the copy of images ``x`` to patches, which are returned, one channel after another."""
+        """Record on ``tape`` the copy of images ``x`` to patches, which are returned, channels first."""
         # raw images have few channels: rows of pixels are then the longer runs to copy
         padded = self._images(x, self._channels, *self._padded)
         tape.append(partial(self._inside(padded, 3).copy_, x))

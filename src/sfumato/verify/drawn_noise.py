@@ -163,8 +163,8 @@ def _mixture_problems_of_draw(
 def distance_ratio_problems(sampling: Json, hidden: Sequence[Draw], relation: str) -> Iterator[str]:
     """A mismatch where the ratios stated as ``apart`` are too small, or not as many as the draws need.
 
-    A ratio is the distance of a replaced unit's world from that of a draw without it, over the distance of its
-    two worlds. None is needed but under ``replace``.
+    A ratio is the distance of a replaced unit's world from that of a draw without it, over the distance of
+    its two worlds. None is needed but under ``replace``.
     """
     wanted, stated = distance_ratios_of_replaced(hidden, relation), stated_distance_ratios(sampling)
     least = max(wanted, default=0.0) * (1 - ROUNDING)

@@ -49,7 +49,7 @@ class GroupDraw:
 
     @classmethod
     def of(cls, size: int, rate: float, count: int | None, survivors: int | None = None) -> GroupDraw:
-        """A draw of ``count`` of ``size`` workers, or, if that is ``None``, of each with probability ``rate``.
+        """A draw of ``count`` of ``size`` workers, or (``None``) of each with probability ``rate``.
 
         Where everybody is drawn its kind is ``all``. ``survivors``: see the class.
         """

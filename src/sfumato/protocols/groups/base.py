@@ -123,8 +123,8 @@ class GroupedProtocol:
     def scores(self, state: GroupedState, examination: Evaluator) -> dict[str, float]:
         """Means over workers of the scores of their own models.
 
-        ``accuracy`` and ``loss`` are on the whole test set, ``personal_accuracy`` on its examples of labels that
-        the worker holds.
+        ``accuracy`` and ``loss`` are on the whole test set, ``personal_accuracy`` on its examples of labels
+        that the worker holds.
         """
         classes = self._last(state).plan.groups.classes
         found = examination.score_personalised(self.personalised(state), classes)

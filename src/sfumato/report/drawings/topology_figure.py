@@ -79,7 +79,7 @@ def _drawn_children(network: Network, tree: Tree) -> list[dict[int, list[int]]]:
 
 
 def _representatives(every: Sequence[int], most: int, look: Callable[[int], object]) -> list[int]:
-    """At most ``most`` entries of ``every``, ascending: the first of each appearance, then evenly spaced ones.
+    """At most ``most`` of ``every``, ascending: the first of each appearance, then evenly spaced ones.
 
     Entries have the same appearance where ``look`` gives the same.
     """
