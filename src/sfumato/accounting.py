@@ -322,7 +322,9 @@ def _guarantees_of_kind(
     pairs = [(kind, pair) for kind, pair in asked if is_of_kind(pair, observer)]
     if not pairs:
         raise SpecError(Argument("observer"), observer, "stands for nobody in this topology")
-    untrusted = [(kind, pair) for kind, pair in pairs if not plan.trusts(pair.observer, pair.unit)]
+    # where trust differs within a class, its representative does not tell whom the others trust
+    tells = plan.classes_share_trust
+    untrusted = [(k, pair) for k, pair in pairs if not (tells and plan.trusts(pair.observer, pair.unit))]
     for kind, pair in untrusted or pairs:
         yield _guarantee_of_class(plan, kind, pair, delta, curve)
 

@@ -59,8 +59,8 @@ def test_processes_agree_on_the_largest_digit() -> None:
         def __init__(self, digit: int) -> None:
             self.digit, self.seen = digit, []
 
-        def largest(self, value: int) -> int:
-            return max(value, self.digit)
+        def gather(self, value: np.ndarray) -> list[np.ndarray]:
+            return [value, np.array([self.digit])]
 
         def added(self, values: np.ndarray) -> np.ndarray:
             self.seen.append(values)
@@ -134,4 +134,16 @@ def test_a_message_that_is_not_finite_makes_no_number_of_its_sum() -> None:
 
 def test_a_loose_clip_leaves_a_fine_grid() -> None:
     grid = MessageGrid.of(np.full(1, 1e6), np.zeros(0), largest=1e6, messages=100, length=50)
-    assert grid.step < 1e-7
+    assert grid.step < 1e-6
+
+
+@pytest.mark.parametrize("largest", [0.99, 1.0, 1e9])
+def test_a_sum_does_not_depend_on_the_messages_of_another(largest: float) -> None:
+    """A group that nothing reaches learns nothing, not even which digits another group needs."""
+    rng = np.random.default_rng(7)
+    mine = torch.from_numpy(rng.normal(size=(3, 400)) * 1e-3).float()
+    alone, beside = Sums(2, 400, None), Sums(2, 400, None)
+    for sums, other in ((alone, 0.5), (beside, largest)):
+        sums.add(np.array([0]), torch.full((1, 400), other))
+        sums.add(np.ones(3, np.int64), mine)
+    assert torch.equal(alone.values()[1], beside.values()[1])

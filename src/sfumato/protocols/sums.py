@@ -1,10 +1,11 @@
-"""Sums of messages that depend on nothing but the messages: whole numbers on a grid.
+"""Sums of messages that depend on nothing but their own messages: whole numbers on a grid.
 
 Additions of floats depend on their order, and so on threads, chunks and processes; additions of whole numbers
 do not. Every message is rounded to the grid, towards zero, before it is added. Where messages have a bound
 the grid is the plan's (`schedule.message_grid`). Where they have none it follows from the largest magnitude
-in the sums: a number is written with digits of 32 bits, and the sums keep the first digit that anything
-reaches and the one below it, so that they are exact to 2^-32 of the largest, whatever comes first.
+in each sum by itself: a number is written with digits of 32 bits, and a sum keeps the first digit that any of
+its messages reaches and the one below it, so that it is exact to 2^-32 of the largest, whatever comes first.
+Another sum's messages change nothing of it: what is not passed on is not known (docs/leakage.md).
 """
 
 from __future__ import annotations
@@ -47,12 +48,14 @@ class Sums:
     def __init__(self, count: int, length: int, grid: MessageGrid | None, ranks: Ranks = ALONE) -> None:
         self._shape, self._grid, self._ranks = (count, length), grid, ranks
         self._not_finite = np.zeros(count, np.int64)
-        self._digit = _LEAST
-        exponents = [grid.exponent] if grid else self._digits_at(_LEAST)
-        self._levels = {exponent: np.zeros(self._shape, np.int64) for exponent in exponents}
+        self._digit = np.full(count, _LEAST, np.int64)  # of each sum by itself: none tells of another one
+        self._sums = [np.zeros(self._shape, np.int64) for _ in range(1 if grid else 2)]
 
-    @staticmethod
-    def _digits_at(digit: int) -> list[int]:
+    def _exponents(self, number: int) -> list[int]:
+        """Of the steps of what is kept of a sum, the largest first."""
+        if self._grid is not None:
+            return [self._grid.exponent]
+        digit = int(self._digit[number])
         return [_DIGIT * digit, _DIGIT * (digit - 1)]
 
     def rounded(self, messages: Tensor) -> Tensor:
@@ -78,7 +81,7 @@ class Sums:
         limit = math.inf if self._grid is None else self._grid.limit
         for some, columns in _blocks(*rows.shape):
             rest = rows[some, columns]
-            for exponent, sums in self._levels.items():
+            for exponent, sums in zip(self._exponents(number), self._sums, strict=True):
                 whole = _whole(rest, exponent)
                 largest = max(float(whole.max()), -float(whole.min()))
                 if not largest <= limit:
@@ -99,26 +102,27 @@ class Sums:
         if not math.isfinite(largest):
             self._not_finite[number] += 1
             return False
-        self._raise_to(math.ceil(math.frexp(largest)[1] / _DIGIT) - 1 if largest else _LEAST)
+        self._raise_to(number, math.ceil(math.frexp(largest)[1] / _DIGIT) - 1 if largest else _LEAST)
         return True
 
-    def _raise_to(self, digit: int) -> None:
-        """Keep ``digit`` and the one below; digits below these are let go."""
-        if digit > self._digit:
-            kept = {exponent: self._levels.get(exponent) for exponent in self._digits_at(digit)}
-            self._levels = {
-                exponent: np.zeros(self._shape, np.int64) if found is None else found
-                for exponent, found in kept.items()
-            }
-            self._digit = digit
+    def _raise_to(self, number: int, digit: int) -> None:
+        """Keep ``digit`` and the one below of a sum; digits below these are let go."""
+        raised = digit - int(self._digit[number])
+        if raised > 0:
+            first, second = self._sums
+            second[number] = first[number] if raised == 1 else 0
+            first[number] = 0
+            self._digit[number] = digit
 
     def values(self) -> Tensor:
         """The sums, float64 ``[count, M]``; not a number where a message was not finite. Called once."""
         if self._grid is None:
-            self._raise_to(self._ranks.largest(self._digit))
+            for number, digit in enumerate(np.max(self._ranks.gather(self._digit), axis=0).tolist()):
+                self._raise_to(number, digit)
         total = np.zeros(self._shape)
-        for exponent, sums in self._levels.items():
-            total += self._ranks.added(sums) * 2.0**exponent
+        steps = np.array([self._exponents(number) for number in range(self._shape[0])], dtype=np.float64)
+        for level, sums in enumerate(self._sums):
+            total += self._ranks.added(sums) * np.exp2(steps[:, level, None])
         total[self._ranks.added(self._not_finite) > 0] = np.nan
         return torch.from_numpy(total)
 

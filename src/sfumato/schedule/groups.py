@@ -182,9 +182,13 @@ class GroupPlan:
         """How far one example by itself moves the message of a round; needs clips of examples."""
         training, clip = self.spec.training, self.spec.privacy.clip
         assert clip is not None  # of examples
-        began = self.interval_start(number) if self.by_interval else number
-        step = clip.norm * learning_rate(training, began) / float(training.batch_size)
+        step = clip.norm * self.learning_rate_of(number) / float(training.batch_size)
         return step * momentum_gain(self._message_steps, training.momentum)
+
+    def learning_rate_of(self, number: int) -> float:
+        """The step size of the message of round ``number``."""
+        began = self.interval_start(number) if self.by_interval else number
+        return learning_rate(self.spec.training, began)
 
     @property
     def denominators(self) -> FloatArray:

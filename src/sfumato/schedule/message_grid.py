@@ -3,9 +3,10 @@
 *The step.* Rounding towards zero makes no message longer: a clip of whole messages holds as it is. Where what
 is charged is how far one or two gradients move a message, the rounding of both worlds adds up to one step a
 coordinate, ``sqrt(M)`` steps in all. That is at most 2^-21 of the shortest move that is charged: `ROUNDINGS`
-is what the margin of the clip (`learning.rounding_margin`) has room for. A step is also at most 2^-10 of the
-quietest noise that is declared, and 2^-53 of the largest sum that is, so that a loose clip does not make it
-coarse. It is the largest power of two within these three. Only public figures decide.
+is what the margin of the clip (`learning.rounding_margin`) has room for. A step is also at most 2^-30 of the
+quietest noise that is declared, as rounding towards zero takes up to 0.4 steps of its standard deviation, and
+2^-48 of the largest sum that is, so that a loose clip does not make it coarse. It is the largest power of two
+within these three. Only public figures decide.
 
 *The room.* Sums are of 64 bits. Of the messages that one may hold, none may have a coordinate of more than
 2^62 steps over their number. All that a plan declares fits, noise and its tail included, or it is refused;
@@ -27,7 +28,7 @@ from sfumato.schedule.tree import TreePlan
 
 FloatArray = npt.NDArray[np.float64]
 
-_OF_A_MOVE, _OF_THE_NOISE, _OF_THE_LARGEST = 2.0**-21, 2.0**-10, 2.0**-53
+_OF_A_MOVE, _OF_THE_NOISE, _OF_THE_LARGEST = 2.0**-21, 2.0**-30, 2.0**-48
 ROUNDINGS = _OF_A_MOVE * 2.0**24
 """What rounding to the grid moves a message by at most: so many times 2^-24 of the shortest charged move."""
 
@@ -97,13 +98,17 @@ def tree_grid(plan: TreePlan, number: int, index: int, length: int) -> MessageGr
         length: of a message.
     """
     clip, tree, unit = plan.spec.privacy.clip, plan.tree, plan.message_scale(number)
-    if clip is None:
-        return None
     everybody = np.arange(tree.device_count, dtype=np.int64)
     stds, weights = plan.device_stds_of(index, everybody), plan.weights_of(everybody)
-    lengths = message_lengths(plan, index, everybody, length)
+    step = plan.releases.steps[index]
+    noisy = plan.noise.device.any() or any(std.any() for std in plan.noise.node)
+    if clip is None or not _needs_grid(plan, noisy=bool(noisy) or plan.spec.sends_over_the_air):
+        return None
+    lengths = plan.example_bounds_of(index, everybody)
+    if not plan.spec.privacy.clips_examples or plan.releases.batches.rates is not None:
+        lengths = message_lengths(plan, index, everybody, length)
     moves = plan.example_bounds_of(index, everybody) if clip.kind == "update" else weights
-    above = plan.releases.steps[index].node_std[-1] * plan.participants.count
+    above = step.node_std[-1] * plan.participants.count
     return MessageGrid.of(
         moves * unit,
         np.concatenate([stds, above]) * unit,
@@ -125,8 +130,12 @@ def group_grid(plan: GroupPlan, number: int, length: int) -> MessageGrid | None:
     if clip is None or not (plan.spec.privacy.clips_examples or np.isfinite(bounds).all()):
         return None
     stds, moves, largest = plan.noise_std(number), bounds, bounds
-    if plan.spec.privacy.clips_examples:  # so many as are drawn: they are refused when they do not fit
-        moves = largest = np.full(1, plan.example_bound(number) * (1 - training.momentum))
+    if not _needs_grid(plan, noisy=bool(stds.any())):
+        return None
+    if plan.spec.privacy.clips_examples:
+        gradient = clip.norm * plan.learning_rate_of(number) / float(training.batch_size)
+        moves = np.full(1, gradient)
+        largest = np.full(1, plan.example_bound(number) * float(training.batch_size))
     return MessageGrid.of(
         moves,
         stds,
@@ -134,6 +143,15 @@ def group_grid(plan: GroupPlan, number: int, length: int) -> MessageGrid | None:
         messages=int(plan.groups.sizes.max(initial=1)),
         length=length,
     )
+
+
+def _needs_grid(plan: TreePlan | GroupPlan, *, noisy: bool) -> bool:
+    """Whether noise hides messages of a plan with a clip after they were added up, or before.
+
+    Without noise nothing is promised. Where it is added at the local steps, what follows is post-processing:
+    and messages of clipped examples may then be longer than any stated length (Adam).
+    """
+    return noisy and not (plan.spec.privacy.clips_examples and plan.spec.privacy.step_noise)
 
 
 def steps_in_tree(plan: TreePlan, length: int) -> list[float | None]:

@@ -107,9 +107,15 @@ def tree_releases(
         and bool(noise.device.any()),
         unmask_thresholds=shares_that_unmask(spec.faults, tree, participants.drawn),
         searched_under=None if spec.control is not None else spec.privacy.neighbours,
-        only_devices=spec.privacy.unit == "device",
+        rows_may_fold=spec.privacy.unit == "device" and _noise_shows_trust(tree, noise),
         sites=_sites(tree),
     )
+
+
+def _noise_shows_trust(tree: Tree, noise: NoisePlan) -> bool:
+    """Whether devices add noise just where their aggregator is not trusted, in a star or under edges."""
+    bare = ~noise.device.any(axis=1)
+    return tree.depth <= 2 and noise.noisy is None and np.array_equal(bare, tree.tiers[-1].trusted)
 
 
 def _sites(tree: Tree) -> IntArray | None:

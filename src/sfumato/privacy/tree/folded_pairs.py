@@ -209,7 +209,9 @@ class FoldedPairs:
         if sum(1 for _ in some) <= MOST_CLASSES or self._counts_noise_by_chance:
             return self.pairs.of(unit, apart=apart)
         facts = self.pairs.facts
-        found = list(WorstObservers(facts).listed(unit, apart=apart))
+        # a set of releases is looked for by its cost, which does not follow the noise that an observer knows
+        searched = facts.draw_kind != "all" and sum(step.tier > 0 for step in facts.steps) > 1
+        found = list((self.pairs if searched else WorstObservers(facts)).listed(unit, apart=apart))
         if len(found) > MOST_CLASSES and unit is None and not every_unit and facts.sites is None:
             found = list(self._by_worst_unit(found))
         return covering(found, self.pairs.pair_count(unit))

@@ -35,11 +35,12 @@ class TreeReleases(TreeFacts):
     Attributes:
         searched_under: the relation under which the cheapest exposed set is searched for; ``None``: flow and
             cut are the only bounds, as where a filter holds budgets by one of these.
-        only_devices: whether rows are about devices alone: only such pairs are folded (`folded_pairs`).
+        rows_may_fold: whether pairs may be folded (`folded_pairs`): rows are about devices alone, and who
+            adds noise to a unit's messages tells who is trusted with them.
     """
 
     searched_under: Neighbours | None = None
-    only_devices: bool = False
+    rows_may_fold: bool = False
     _whole: TreeReleases | None = field(default=None, init=False, compare=False, repr=False)
     _most_kept: ClassVar[int] = 1 << 8
 
@@ -214,7 +215,7 @@ class TreeReleases(TreeFacts):
         self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
     ) -> Iterator[PairClass]:
         """Representatives of all ordered pairs, or of one unit's; see `TreePairs.of` and `FoldedPairs`."""
-        if self.searched_under is None or self.elections or not self.only_devices:
+        if self.searched_under is None or self.elections or not self.rows_may_fold:
             return self._pairs.of(unit, apart=apart)
         return iter(self._kept_classes(unit, apart, every_unit))
 
