@@ -17,6 +17,7 @@ from sfumato.privacy.dominance import is_at_most
 from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.privacy.tree import folded_pairs
 from sfumato.privacy.tree.folded_pairs import Chains
+from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec
 
 TREE: dict[str, Any] = {
@@ -44,7 +45,6 @@ THREE_TIERS = TREE | {
     },
 }  # fmt: skip
 SPECS = {
-    "three tiers": THREE_TIERS,
     "all": TREE,
     "replaced": TREE | {"privacy": TREE["privacy"] | {"neighbours": "replace"}},
     "resent": TREE | training(global_step="resend"),
@@ -54,6 +54,13 @@ SPECS = {
     "poisson": TRUSTED | training(participation={"kind": "poisson", "rate": 0.3}),
 }
 SLOW = {"fixed", "poisson"}
+ZONES = TREE | {
+    "protocol": "hdp",
+    "trust": {"trusted_edges": [0]},
+    "transport": {"devices_to_edge": "secure-aggregation"},
+    "training": {"rounds": 2, "local_steps": 2, "batch_size": 5, "learning_rate": 0.2},
+    "privacy": TREE["privacy"] | {"noise": {"multiplier": 1.5, "placement": {"device": 1.0}}},
+}
 
 
 def accounts(
@@ -121,6 +128,26 @@ def test_named_sites_keep_rows_of_their_own(monkeypatch: pytest.MonkeyPatch) -> 
     wanted = {(row.sites, row.relation.words): row.epsilon for row in one_by_one.guarantees}
     for row in folded.guarantees:
         assert row.epsilon >= wanted[row.sites, row.relation.words] * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("document", [THREE_TIERS, ZONES])
+def test_rows_do_not_fold_where_noise_does_not_tell_who_is_trusted(
+    document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trusted observers and others would share a row: with noise placed by hand, in deeper trees."""
+    one_by_one, folded = accounts(document, monkeypatch)
+    assert [row.epsilon for row in folded.guarantees] == [row.epsilon for row in one_by_one.guarantees]
+
+
+def test_observers_do_not_fold_where_sets_of_releases_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A set is chosen by its cost, which does not follow the noise that an observer knows."""
+    participation = {"kind": "fixed", "count": 2}
+    spec = load_spec(TRUSTED | training(edge_every=1, participation=participation))
+    monkeypatch.setattr(folded_pairs, "MOST_CLASSES", 1)
+    releases = resolve(spec).releases
+    assert sum(step.tier > 0 for step in releases.steps) > 1
+    asked = list(releases.pair_classes(every_unit=True))
+    assert [pair.observer for pair in asked] == [pair.observer for pair in releases._pairs.of(None)]
 
 
 def test_few_classes_are_not_folded() -> None:
