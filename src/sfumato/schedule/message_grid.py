@@ -3,7 +3,7 @@
 *The step.* Rounding towards zero makes no message longer: a clip of whole messages holds as it is. Where what
 is charged is how far one or two gradients move a message, the rounding of both worlds adds up to one step a
 coordinate, ``sqrt(M)`` steps in all. That is at most 2^-21 of the shortest move that is charged: `ROUNDINGS`
-is what the margin of the clip (`learning.rounding_margin`) has room for. A step is also at most 2^-30 of the
+is what the margin of the clip (`learning.rounding_margin`) has room for. A step is also at most 2^-24 of the
 quietest noise that is declared, as rounding towards zero takes up to 0.4 steps of its standard deviation, and
 2^-48 of the largest sum that is, so that a loose clip does not make it coarse. It is the largest power of two
 within these three. Only public figures decide.
@@ -28,7 +28,7 @@ from sfumato.schedule.tree import TreePlan
 
 FloatArray = npt.NDArray[np.float64]
 
-_OF_A_MOVE, _OF_THE_NOISE, _OF_THE_LARGEST = 2.0**-21, 2.0**-30, 2.0**-48
+_OF_A_MOVE, _OF_THE_NOISE, _OF_THE_LARGEST = 2.0**-21, 2.0**-24, 2.0**-48
 ROUNDINGS = _OF_A_MOVE * 2.0**24
 """What rounding to the grid moves a message by at most: so many times 2^-24 of the shortest charged move."""
 
