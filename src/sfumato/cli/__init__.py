@@ -20,10 +20,8 @@ from __future__ import annotations
 import io
 import signal
 import sys
-import threading
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated
@@ -36,6 +34,7 @@ from sfumato.cli.ranks import require_over_ranks
 from sfumato.distributed.launch import Launch
 from sfumato.durable_files import reason
 from sfumato.errors import SfumatoError, SpecError, SpecProblemsError
+from sfumato.interrupts import interrupted_by
 from sfumato.user_code import command_was_exited, describe_error, user_code_location
 
 COMMANDS = (
@@ -103,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if launch.rank == 0:
                 raise
             return error.exit_status  # rank 0 says why
-        with _terminated_as_interrupted(), spelled_by(OptionSpelling()):
+        with interrupted_by(signal.SIGTERM), spelled_by(OptionSpelling()):
             typer.main.get_command(app_of(arguments))(args=arguments, prog_name="sfumato")
     except SystemExit as done:
         if command_was_exited(done):
@@ -125,19 +124,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = "" if debug else " (run again with --debug for a traceback)"
         return _report(error, f"internal error: {type(error).__name__}: {error}{hint}", 1, debug=debug)
     return 0
-
-
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM (from a scheduler or a shutdown) ends a command like Ctrl-C, so that a checkpoint is saved."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread receives signals
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _describe_system_error(error: OSError) -> str:

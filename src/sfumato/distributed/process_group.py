@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pickle
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from types import FrameType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,6 +20,7 @@ from sfumato.arguments import Argument
 from sfumato.distributed.launch import Launch
 from sfumato.distributed.ranks import IntArray
 from sfumato.errors import RunError, first_line
+from sfumato.interrupts import interrupted_by
 
 T = TypeVar("T")
 
@@ -55,15 +54,16 @@ class ProcessGroup:
 
     def added(self, values: IntArray) -> IntArray:
         """See `Ranks`."""
-        found = np.ascontiguousarray(values)
-        self._wait(lambda: dist.all_reduce(torch.from_numpy(found), async_op=True))
-        return found
+        return self._reduced(values, dist.ReduceOp.SUM)
 
-    def largest(self, value: int) -> int:
+    def largest(self, values: IntArray) -> IntArray:
         """See `Ranks`."""
-        found = torch.tensor(value)
-        self._wait(lambda: dist.all_reduce(found, dist.ReduceOp.MAX, async_op=True))
-        return int(found)
+        return self._reduced(values, dist.ReduceOp.MAX)
+
+    def _reduced(self, values: IntArray, by: dist.ReduceOp.RedOpType) -> IntArray:
+        found = np.ascontiguousarray(values)
+        self._wait(lambda: dist.all_reduce(torch.from_numpy(found), by, async_op=True))
+        return found
 
     def share_rows_(self, values: Tensor, owners: Sequence[Tensor]) -> None:
         """See `Ranks`."""
@@ -164,28 +164,7 @@ def joined(launch: Launch, *, cuda: bool) -> Iterator[ProcessGroup]:
         said = first_line(error)
         raise RunError(f"the {launch.count} processes of this run did not find each other: {said}") from error
     group = ProcessGroup(launch, store)
-    with _interrupted_once():
+    with interrupted_by(signal.SIGINT, signal.SIGTERM, once=True):
         yield group
     with suppress(RuntimeError):
         dist.destroy_process_group()
-
-
-@contextmanager
-def _interrupted_once() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread receives signals
-        return
-    came = False
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal came
-        if not came:
-            came = True
-            raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

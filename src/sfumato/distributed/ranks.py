@@ -30,8 +30,8 @@ class Ranks(Protocol):
     def added(self, values: IntArray) -> IntArray:
         """The sums over all ranks of what they give, entry by entry, perhaps in the memory of ``values``."""
 
-    def largest(self, value: int) -> int:
-        """The largest of what the ranks give; at most 2^63 - 1."""
+    def largest(self, values: IntArray) -> IntArray:
+        """The largest of what the ranks give, entry by entry, perhaps in the memory of ``values``."""
 
     def share_rows_(self, values: Tensor, owners: Sequence[Tensor]) -> None:
         """Fill in, on every rank, the rows that the other ranks own.
@@ -58,9 +58,9 @@ class Alone:
         """See `Ranks`."""
         return values
 
-    def largest(self, value: int) -> int:
+    def largest(self, values: IntArray) -> IntArray:
         """See `Ranks`."""
-        return value
+        return values
 
     def share_rows_(self, values: Tensor, owners: Sequence[Tensor]) -> None:
         """See `Ranks`."""

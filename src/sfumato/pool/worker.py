@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from sfumato.errors import SfumatoError
+from sfumato.interrupts import interrupted_by
 from sfumato.user_code import describe_error, user_code_location
 
 _OF_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -44,7 +44,7 @@ def do(work: Callable[..., None], arguments: tuple[Any, ...], log: Path) -> str:
     Raises:
         KeyboardInterrupt: it was stopped; a run has saved its checkpoint.
     """
-    with _AT_WORK, _stopped_by_sigterm(), _output_to(log):
+    with _AT_WORK, interrupted_by(signal.SIGTERM, once=True), _output_to(log):
         try:
             work(*arguments)
         except SfumatoError as error:
@@ -72,20 +72,6 @@ def _end_with(parent: Connection) -> None:
     os.kill(os.getpid(), signal.SIGTERM)  # ends a process that has no job
     with _AT_WORK:
         os._exit(130)
-
-
-@contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
-    before = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt the saving of the checkpoint
-    raise KeyboardInterrupt
 
 
 @contextmanager

@@ -90,7 +90,7 @@ class Sums:
                         f"have room for {limit * 2.0**exponent:.3g}; nothing of this round was sent"
                     )
                 if largest * len(rest) < _EXACT:
-                    sums[number, columns] += np.add.reduce(whole, axis=0, dtype=np.float64).astype(np.int64)
+                    sums[number, columns] += whole.astype(np.float64, copy=False).sum(axis=0).astype(np.int64)
                 else:
                     sums[number, columns] += whole.astype(np.int64).sum(axis=0)
                 if self._grid is None:
@@ -117,7 +117,7 @@ class Sums:
     def values(self) -> Tensor:
         """The sums, float64 ``[count, M]``; not a number where a message was not finite. Called once."""
         if self._grid is None:
-            for number, digit in enumerate(np.max(self._ranks.gather(self._digit), axis=0).tolist()):
+            for number, digit in enumerate(self._ranks.largest(self._digit.copy()).tolist()):
                 self._raise_to(number, digit)
         total = np.zeros(self._shape)
         steps = np.array([self._exponents(number) for number in range(self._shape[0])], dtype=np.float64)
