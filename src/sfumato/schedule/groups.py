@@ -180,15 +180,14 @@ class GroupPlan:
 
     def example_bound(self, number: int) -> float:
         """How far one example by itself moves the message of a round; needs clips of examples."""
+        return self.gradient_bound(number) * momentum_gain(self._message_steps, self.spec.training.momentum)
+
+    def gradient_bound(self, number: int) -> float:
+        """How far one gradient of an example moves the message of a round; needs clips of examples."""
         training, clip = self.spec.training, self.spec.privacy.clip
         assert clip is not None  # of examples
-        step = clip.norm * self.learning_rate_of(number) / float(training.batch_size)
-        return step * momentum_gain(self._message_steps, training.momentum)
-
-    def learning_rate_of(self, number: int) -> float:
-        """The step size of the message of round ``number``."""
         began = self.interval_start(number) if self.by_interval else number
-        return learning_rate(self.spec.training, began)
+        return clip.norm * learning_rate(training, began) / float(training.batch_size)
 
     @property
     def denominators(self) -> FloatArray:

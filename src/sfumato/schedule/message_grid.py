@@ -98,17 +98,18 @@ def tree_grid(plan: TreePlan, number: int, index: int, length: int) -> MessageGr
         length: of a message.
     """
     clip, tree, unit = plan.spec.privacy.clip, plan.tree, plan.message_scale(number)
-    everybody = np.arange(tree.device_count, dtype=np.int64)
-    stds, weights = plan.device_stds_of(index, everybody), plan.weights_of(everybody)
-    step = plan.releases.steps[index]
     noisy = plan.noise.device.any() or any(std.any() for std in plan.noise.node)
     if clip is None or not _needs_grid(plan, noisy=bool(noisy) or plan.spec.sends_over_the_air):
         return None
-    lengths = plan.example_bounds_of(index, everybody)
+    devices = plan.device_of_each_class
+    if plan.spec.privacy.clips_examples:  # how many a device has is not of its class
+        devices = np.arange(tree.device_count, dtype=np.int64)
+    stds, bounds = plan.device_stds_of(index, devices), plan.example_bounds_of(index, devices)
+    lengths = bounds
     if not plan.spec.privacy.clips_examples or plan.releases.batches.rates is not None:
-        lengths = message_lengths(plan, index, everybody, length)
-    moves = plan.example_bounds_of(index, everybody) if clip.kind == "update" else weights
-    above = step.node_std[-1] * plan.participants.count
+        lengths = message_lengths(plan, index, devices, length)
+    moves = bounds if clip.kind == "update" else plan.weights_of(devices)
+    above = plan.releases.steps[index].node_std[-1] * plan.participants.count
     return MessageGrid.of(
         moves * unit,
         np.concatenate([stds, above]) * unit,
@@ -133,8 +134,7 @@ def group_grid(plan: GroupPlan, number: int, length: int) -> MessageGrid | None:
     if not _needs_grid(plan, noisy=bool(stds.any())):
         return None
     if plan.spec.privacy.clips_examples:
-        gradient = clip.norm * plan.learning_rate_of(number) / float(training.batch_size)
-        moves = np.full(1, gradient)
+        moves = np.full(1, plan.gradient_bound(number))
         largest = np.full(1, plan.example_bound(number) * float(training.batch_size))
     return MessageGrid.of(
         moves,

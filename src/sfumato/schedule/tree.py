@@ -219,6 +219,12 @@ class TreePlan:
         """How messages reach the nodes of each tier, the cloud first."""
         return self.releases.hops
 
+    @cached_property
+    def device_of_each_class(self) -> IntArray:
+        """One device of every class: all of a class have its weight, bounds and noise."""
+        everybody = np.arange(self.tree.device_count, dtype=np.int64)
+        return np.unique(self._classes_of(everybody), return_index=True)[1]
+
     def weights_of(self, devices: IntArray) -> FloatArray:
         """How much each of ``devices`` counts: its message is its clipped update times this, ``[P]``."""
         weights = self.participants.weights
