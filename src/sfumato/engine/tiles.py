@@ -79,7 +79,7 @@ def chunks_of(blocks: Sequence[Sequence[Tensor]], tiles: slice, most: int) -> It
         if devices and devices + size > most:
             yield held
             held, devices = [], 0
-        held = held + [tile for number, tile in enumerate(block, before) if number in wanted]
+        held += [tile for number, tile in enumerate(block, before) if number in wanted]
         before, devices = before + len(block), devices + size
     if devices:
         yield held

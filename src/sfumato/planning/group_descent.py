@@ -153,7 +153,7 @@ class _Search:
     """The constraints that are known, each of a pair and a target.
 
     Attributes:
-        response: of the plan to its sources; sets are those of the ledgers that are asked.
+        response: of the plan to its sources; sets are those of the releases that are asked.
         targets: of the plan.
         known: the bound that a pair was charged by when it was last judged, and its tangent there.
     """

@@ -66,4 +66,4 @@ def size(ways: Ways) -> float:
     way = ways[0]
     if way.failure_probability >= 1 or any(term.multiplier == 0 for term in way.terms):
         return math.inf
-    return math.fsum(term.count * term.rate / term.multiplier**2 for term in way.terms)
+    return math.fsum(term.count * term.rate * squared_mu_of_term(term) for term in way.terms)

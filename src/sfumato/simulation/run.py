@@ -277,7 +277,7 @@ def run_rounds(
     device, writes = _pick_device(device), ranks.rank == 0
     require_same(ranks, facts_of_rank(plan, device, observers))
     with only_writer(out, argument=Argument("out")) if writes else nullcontext():
-        found = _found(plan, out, resume=resume, force=force) if writes else None
+        found = _checkpoint_to_continue(plan, out, resume=resume, force=force) if writes else None
         existing = shared_checkpoint(found, ranks, device)
         tracking = partial(tracked, trackers if writes else (), spec)
         yield from _run_in_folder(
@@ -285,7 +285,7 @@ def run_rounds(
         )
 
 
-def _found(plan: Plan, out: Path, *, resume: bool, force: bool) -> Checkpoint | None:
+def _checkpoint_to_continue(plan: Plan, out: Path, *, resume: bool, force: bool) -> Checkpoint | None:
     """The checkpoint in ``out`` to continue from, if that is wanted and there is one."""
     require_files_of_run(out)
     existing = existing_checkpoint(plan, out) if resume else None

@@ -52,7 +52,7 @@ def per_worker(
         neighbours: neighbouring relation.
     """
     moments = tuple(epochs)
-    ledgers = [declared.after(moment) for moment in moments]
+    at_moments = [declared.after(moment) for moment in moments]
     spent: dict[object, float] = {}  # what one moment is charged another is too, where nothing new arrives
 
     def epsilon_of(exposure: Exposure) -> float:
@@ -64,7 +64,7 @@ def per_worker(
     found = []
     for kind, units in declared.pairs.unit_classes:
         unit = int(declared.kinds.first[kind])
-        worst = [_worst_worker(one, unit, threat_model, epsilon_of) for one in ledgers]
+        worst = [_worst_worker(one, unit, threat_model, epsilon_of) for one in at_moments]
         epsilons = tuple(epsilon for epsilon, _ in worst)
         found.append(PerWorker(unit, units, moments, epsilons, worst[-1][1] if worst else None))
     return tuple(found)

@@ -56,9 +56,9 @@ class RealisedDropouts:
         node = Party("node", self.plan.tree.depth - 1, self._leaf_of_observer(pair.observer))
         holder = (*coalition, node) if self._most_terms(pair) else coalition
         plain, office = [], []
-        for ledgers in self._worst_releases(pair):
-            plain.append(max(self._mu_squared(x, pair.unit, coalition) for x in ledgers))
-            office.append(max(self._mu_squared(x, pair.unit, holder) for x in ledgers))
+        for releases in self._worst_releases(pair):
+            plain.append(max(self._mu_squared(x, pair.unit, coalition) for x in releases))
+            office.append(max(self._mu_squared(x, pair.unit, holder) for x in releases))
         worst = np.sort(np.array(plain))[::-1][:times]
         total = float(worst.sum())
         if math.isfinite(total):
