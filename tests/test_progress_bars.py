@@ -31,7 +31,6 @@ STEPS = (
     "preparing the schedule and its noise",
     "computing ε",
     "reading the data, building the model",
-    "computing ε over the rounds",
     "training",
     "writing the report",
 )

@@ -323,7 +323,8 @@ class TestFolder:
             stdout=subprocess.DEVNULL,
             text=True,
         )
-        request.addfinalizer(parent.kill)  # also if an assertion fails
+        request.addfinalizer(parent.communicate)  # also if an assertion fails
+        request.addfinalizer(parent.kill)
         until = time.monotonic() + 120
         while len(sealed(tmp_path)) < count and time.monotonic() < until:
             time.sleep(0.05)

@@ -27,6 +27,7 @@ READERS = {"read_text", "read_bytes"}
 OWN = {
     "attacks/views.py": "views of a run, once its manifest has been checked",
     "data/idx.py": "data sets in IDX files: as many bytes are read as the header says",
+    "distributed/process_group.py": "what the other ranks of the same run send, as torch.distributed does",
     "durable_files.py": "hashes a file of a run, piece by piece",
     "explore/jobs.py": "what a run that it started wrote to its standard error",
     "explore/page.py": "a file of this package",

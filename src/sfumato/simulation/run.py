@@ -340,10 +340,8 @@ def _run_remaining_rounds(
 ) -> Generator[RoundResult]:
     """Train the remaining rounds and write their results."""
     position, saved_at = writer.start, time.monotonic()
-    on_step("computing ε over the rounds")
+    on_step("training")
     try:
-        session.epsilons.compute_ahead(position.state.round)
-        on_step("training")
         with tracking(one.metrics for one in writer.rounds()) as send:
             while position.state.round < session.rounds(position.state):
                 done, row = session.next(position)

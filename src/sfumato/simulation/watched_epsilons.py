@@ -1,4 +1,4 @@
-"""ε of the watched pairs over the rounds of a run: from the plan alone before training, where it says all."""
+"""ε of the watched pairs over the rounds of a run: from the plan alone, where it says all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class WatchedEpsilons:
     """The columns ``epsilon:OBSERVER`` of the metrics.
 
     A plan declares every round, whatever is drawn and whatever the models become, so ε after a number of
-    rounds is known before the first one. Only what a privacy filter charges is known round by round.
+    rounds does not depend on training. It is computed once, when that round is done: all at once would let a
+    run of very many rounds wait, with nothing saved. Only what a privacy filter charges is known round by round.
 
     Attributes:
         plan: of the run.
@@ -44,13 +45,6 @@ class WatchedEpsilons:
             return found or pair_guarantee(plan, unit, observer, delta=privacy.delta)
 
         return cls(plan, watched_pairs(plan, pair), rounds_to_account(plan))
-
-    def compute_ahead(self, done: int) -> None:
-        """Compute what is stated after the rounds that come after ``done``, unless a filter decides it."""
-        if self.plan.spec.control is None:
-            for pair in self.pairs:
-                for number in sorted(number for number in self.accounted if number > done):
-                    self._after(pair, number)
 
     def unknown(self) -> dict[str, float]:
         """The columns, without figures."""
