@@ -186,15 +186,6 @@ def test_threads_change_no_byte(rows: int, length: int) -> None:
     assert torch.equal(found[0], found[2])
 
 
-@pytest.mark.needs("cuda")
-def test_a_gpu_gets_the_same_bytes() -> None:
-    rows, stds = torch.zeros(5, 40_001), np.array([1.0, 0.0, 0.3, 2.0, 1.0])
-    there = rows.cuda()
-    for where in (rows, there):
-        add_gaussian_(where, stds, lambda row: key_at(1, Stream.NOISE, row))
-    assert torch.equal(there.cpu(), rows)
-
-
 def test_rows_without_noise_are_left_alone() -> None:
     """To the bit: -0.0 plus 0.0 would be 0.0. Nobody asks for their keys."""
     rows, asked = torch.full((6, 70_000), -0.0), []

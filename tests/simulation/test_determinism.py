@@ -22,10 +22,10 @@ from sfumato.run_folder.reader import write_text
 from sfumato.spec import load_spec
 folder_writer._write_report = lambda folder: write_text(folder / "report.html", "report")
 folder_writer.find_spec = lambda name: None
-spec, threads, *folders = sys.argv[1:]
+spec, device, threads, *folders = sys.argv[1:]
 torch.set_num_threads(int(threads))
 for out in folders:
-    simulate.run(load_spec(spec), out=Path(out), device="cpu", record_views=["edge:1"])
+    simulate.run(load_spec(spec), out=Path(out), device=device, record_views=["edge:1"])
 """
 SPEC = """
 name: same
@@ -46,12 +46,14 @@ SAME = ""  # the hash seed that the process that forks was given
 BYTES = ("model.pt", "spec.yaml", "privacy.json", "ledger.json", "views/edge-1/round-000004.npz")
 
 
-def played(folder: Path, *names: str, threads: int = 1, hash_seed: str = SAME) -> list[Path]:
+def played(
+    folder: Path, *names: str, threads: int = 1, hash_seed: str = SAME, device: str = "cpu"
+) -> list[Path]:
     """One process that plays the spec into every folder named."""
     (folder / "spec.yaml").write_text(SPEC)
     environment = os.environ | ({} if hash_seed == SAME else {"PYTHONHASHSEED": hash_seed})
     folders = [folder / name for name in names]
-    command = [sys.executable, "-c", PLAY, folder / "spec.yaml", str(threads), *folders]
+    command = [sys.executable, "-c", PLAY, folder / "spec.yaml", device, str(threads), *folders]
     start = fast_python.run if hash_seed == SAME else subprocess.run
     start(command, check=True, env=environment, cwd=folder)
     assert [check_folder(out) for out in folders] == [[] for _ in folders]
@@ -79,3 +81,11 @@ def test_another_process_another_hash_seed_another_folder(first: Path, tmp_path:
 
 def test_another_number_of_threads(first: Path, tmp_path: Path) -> None:
     assert_same_bytes(first, played(tmp_path, "two", threads=2)[0])
+
+
+@pytest.mark.needs("cuda")
+def test_on_a_gpu_twice(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    one, two = (played(tmp_path / name, "run", device="cuda")[0] for name in ("one", "two"))
+    assert_same_bytes(one, two)

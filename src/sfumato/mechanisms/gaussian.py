@@ -1,14 +1,15 @@
 """Gaussian noise, every row of it from a key of its own: the same key, the same noise.
 
-The construction is Box and Muller's, on the AES-256-CTR stream of the row's key. A pair of normals takes 64
-bits for its radius, ``sqrt(-2 ln u)``, and 32 bits for its angle. The values of ``u`` are 2^-63 apart and the
-least is 2^-64, so radii reach 9.42: a normal lies beyond that with probability 5e-21. Arithmetic is in
-float32, so a value has 24 significant bits; 0 itself has a chance of 2^-25. Floating-point Gaussians are
-idealised in the accounts.
+The construction is Box and Muller's, on a stream of the row's key. A pair of normals takes 64 bits for its
+radius, ``sqrt(-2 ln u)``, and 32 bits for its angle. The values of ``u`` are 2^-63 apart and the least is
+2^-64, so radii reach 9.42: a normal lies beyond that with probability 5e-21. Arithmetic is in float32, so a
+value has 24 significant bits; 0 itself has a chance of 2^-25. Floating-point Gaussians are idealised in the
+accounts.
 
-All of it is computed on the CPU by NumPy, each value from its own words of the stream, and then copied to
-where the rows are. So the bytes depend neither on the number of threads, nor on how rows are divided into
-chunks, nor on the kind of device.
+Rows on the CPU get the AES-256-CTR stream of their key, by NumPy. Rows on a GPU get noise that is made there,
+from the Threefry-4x64 stream of the same key: other values, and nothing is copied. On either, each value
+follows from its own words of the stream, so that the bytes depend neither on the number of threads nor on how
+rows are divided into chunks.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sfumato.mechanisms.threefry import WORDS, threefry_words
 from sfumato.privacy.release import GAUSSIAN
 from sfumato.wire.key_stream import KeyStream
 
@@ -28,6 +30,7 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 _UNITS = np.array([[2.0**-31], [2.0**-63], [math.pi * 2.0**-31]], np.float32)  # of a pair's three words
 _BLOCK = 1 << 15  # coordinates worked on at once, few enough for a core's cache; another number, other noise
+_GPU_BLOCK = 1 << 22  # the same on a GPU; the noise does not depend on it
 
 
 class GaussianNoise:
@@ -49,15 +52,31 @@ def add_gaussian_(rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes]
         key_of: gives the key of a row by its number, 32 bytes, used for nothing else; asked for rows that
             get noise. A key made from a published seed regenerates the noise: that is for simulation.
     """
+    add = _add_on_cpu_ if rows.device.type == "cpu" else _add_on_gpu_
+    add(rows, stds, key_of)
+
+
+def _add_on_cpu_(rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes]) -> None:
+    """`add_gaussian_`, from AES-256-CTR streams."""
     length = rows.shape[1]
     for some in _neighbours(np.flatnonzero(stds), max(1, _BLOCK // max(1, length))):
-        first, last = int(some[0]), int(some[-1])
-        streams = [KeyStream(key_of(row)) for row in range(first, last + 1)]
+        streams = [KeyStream(key_of(row)) for row in some.tolist()]
         scales = stds[some, None].astype(np.float32)
         for start in range(0, length, _BLOCK):
             stop = min(start + _BLOCK, length)
             noise = torch.from_numpy(_normals(streams, stop - start, scales))
-            rows[first : last + 1, start:stop].add_(noise.to(rows.device))
+            rows[some[0] : some[-1] + 1, start:stop].add_(noise)
+
+
+def _add_on_gpu_(rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes]) -> None:
+    """`add_gaussian_`, from Threefry streams, on the device of ``rows``."""
+    length = rows.shape[1]
+    for some in _neighbours(np.flatnonzero(stds), max(1, _GPU_BLOCK // max(1, length))):
+        keys = [key_of(row) for row in some.tolist()]
+        scales = torch.from_numpy(stds[some, None].astype(np.float32)).to(rows.device)
+        for start in range(0, length, _GPU_BLOCK):
+            stop = min(start + _GPU_BLOCK, length)
+            rows[some[0] : some[-1] + 1, start:stop].add_(_threefry_normals(keys, start, stop, scales))
 
 
 def _neighbours(rows: IntArray, most: int) -> Iterator[IntArray]:
@@ -97,3 +116,31 @@ def _normals(
     np.sin(angle, out=normals[:, 1])
     normals *= radius[:, None]
     return normals.reshape(len(streams), 2 * pairs)[:, :count]
+
+
+def _threefry_normals(keys: Sequence[bytes], start: int, stop: int, scales: Tensor) -> Tensor:
+    """Normals ``start`` to ``stop`` of each key's Threefry stream, times its scale, where ``scales`` are.
+
+    Block number c of a key has the counter (c, 0, 0, 0) and gives four normals.
+
+    Args:
+        keys: 32 bytes each, read as four little-endian words.
+        start: the first number, a multiple of four.
+        stop: the number after the last.
+        scales: float32 ``[keys, 1]``.
+
+    Returns:
+        float32 ``[keys, stop - start]``.
+    """
+    blocks = torch.arange(start // WORDS, -(-stop // WORDS), device=scales.device)
+    counters = torch.stack([blocks, *[torch.zeros_like(blocks)] * (WORDS - 1)])
+    key = torch.from_numpy(np.frombuffer(b"".join(keys), "<i8").reshape(-1, WORDS).copy()).to(scales.device)
+    found = []
+    words = threefry_words(key, counters)
+    for radius, angle in (words[:2], words[2:]):
+        # uniform on -1 to 1 in steps of 2^-63, as above; an angle is the upper half of its word
+        chance = radius.float().mul_(2.0**-63).abs_().add_(2.0**-64)
+        length = chance.log_().mul_(-2.0).sqrt_().mul_(scales)
+        turn = angle.bitwise_right_shift(32).float().mul_(math.pi * 2.0**-31)
+        found += [turn.cos() * length, turn.sin_() * length]
+    return torch.stack(found, dim=2).reshape(len(keys), -1)[:, : stop - start]

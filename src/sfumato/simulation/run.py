@@ -21,6 +21,7 @@ from sfumato.data.given import given, with_given
 from sfumato.distributed.agreement import require_same
 from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.engine.base import EngineSettings
+from sfumato.engine.repeatable import repeatable_arithmetic
 from sfumato.engine.tiles import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.learning.dropout import with_own_dropout
@@ -328,7 +329,7 @@ def _run_in_folder(
         writer = FolderWriter(out, session, frozen, privacy, existing)
     else:
         writer = FolderFollower(session, existing)
-    with closing(writer):
+    with closing(writer), repeatable_arithmetic(device):
         yield from _run_remaining_rounds(session, writer, tracking, on_step)
 
 
