@@ -98,7 +98,8 @@ class ExampleClip:
             squares += product.squares()
         norms = squares.sqrt_().float()
         drop = ~norms.isfinite()
-        dropped = drop if bool(drop.any()) else None
+        # to ask whether there is any would wait for a GPU
+        dropped = drop if drop.is_cuda or bool(drop.any()) else None
         factors = scale_factors(norms, self._bound).mul_(weights)
         for product in self._products:
             product.add_(factors, dropped)
@@ -137,8 +138,8 @@ class _OnePixel:
     def add_(self, factors: Tensor, drop: Tensor | None) -> None:
         self.dy.mul_(factors[:, :, None])
         if drop is not None:
-            self.dy[drop] = 0.0
-            self.x[drop] = 0.0
+            _clear_(self.dy, drop)
+            _clear_(self.x, drop)
         self.target.add_(self.target.weight, self.dy.mT, self.x)
         if self.target.bias is not None:
             self.target.add_(self.target.bias, torch.ones_like(factors)[:, None], self.dy)
@@ -164,8 +165,8 @@ class _Stored:
 
     def add_(self, factors: Tensor, drop: Tensor | None) -> None:
         if drop is not None:
-            self._gradients[drop] = 0.0
-            self._biases[drop] = 0.0
+            _clear_(self._gradients, drop)
+            _clear_(self._biases, drop)
         target, left = self._target, factors[:, None]
         target.add_(target.weight.flatten(1)[:, None], left, self._gradients)
         if target.bias is not None:
@@ -189,8 +190,8 @@ class _NotStored:
 
     def add_(self, factors: Tensor, drop: Tensor | None) -> None:
         if drop is not None:
-            self._dy[drop] = 0.0
-            self._wide_x[drop] = 0.0
+            _clear_(self._dy, drop)
+            _clear_(self._wide_x, drop)
         target, factors, keep = self._target, factors.double()[:, :, None, None], self._target.keep
         weight = self._wide_weight.copy_(target.weight)
         biases = weight.new_zeros(len(weight), 1, weight.shape[1])
@@ -217,3 +218,8 @@ def _norms(vectors: Tensor) -> Tensor:
     """Norms of the last axis of ``[n, B, m]``, float64 ``[n, B]``."""
     flat = vectors.reshape(-1, vectors.shape[2])
     return torch.unflatten(row_norms(flat).double(), 0, vectors.shape[:2])
+
+
+def _clear_(values: Tensor, drop: Tensor) -> None:
+    """Set the rows of ``values`` ``[n, B, ...]`` that ``drop`` ``[n, B]`` marks to zero, in place."""
+    values.masked_fill_(drop.reshape(drop.shape + (1,) * (values.dim() - 2)), 0.0)
