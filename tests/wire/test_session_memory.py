@@ -78,6 +78,26 @@ def test_of_many_claimants_one_wins(path) -> None:
     assert sorted(won) == list(range(20))
 
 
+def test_threads_that_open_it_at_once_are_one_process(path) -> None:
+    refused: list[Exception] = []
+    together = threading.Barrier(8)
+
+    def open_often() -> None:
+        together.wait()
+        try:
+            for _ in range(25):
+                FileMemory(path).close()
+        except Exception as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=open_often) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert refused == []
+
+
 OPENS = """
 import sys
 from sfumato.wire.session_memory import FileMemory

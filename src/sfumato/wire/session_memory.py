@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +24,10 @@ from urllib.parse import quote
 from filelock import BaseFileLock, FileLock, Timeout
 
 from sfumato.wire.errors import SessionMemoryError
+
+_LOCKING = (
+    threading.Lock()
+)  # held while a file is locked or freed: filelock counts holders, but not atomically
 
 
 class SessionMemory(Protocol):
@@ -78,7 +83,13 @@ class FileMemory:
         if not self._path.is_file():
             raise SessionMemoryError(f"{path}: no memory of sessions; `FileMemory.create` makes a new one")
         self._opened = ExitStack()
-        self._opened.callback(self._locked().release)
+        lock = self._locked()
+
+        def free() -> None:
+            with _LOCKING:
+                lock.release()
+
+        self._opened.callback(free)
         try:
             self._file = sqlite3.connect(
                 f"file:{quote(str(self._path.resolve()))}?mode=rw", uri=True, isolation_level=None
@@ -94,9 +105,11 @@ class FileMemory:
 
     def _locked(self) -> BaseFileLock:
         """The lock of the file, held by this process; within it, memories of one file share the lock."""
-        lock = FileLock(f"{self._path.resolve()}.lock", thread_local=False, is_singleton=True, mode=0o600)
         try:
-            lock.acquire(blocking=False)
+            with _LOCKING:
+                name = f"{self._path.resolve()}.lock"
+                lock = FileLock(name, thread_local=False, is_singleton=True, mode=0o600)
+                lock.acquire(blocking=False)
         except Timeout:
             only = "one process at a time may answer for an identity"
             raise SessionMemoryError(f"{self._path}: is open in another process; {only}") from None
