@@ -32,20 +32,27 @@ def test_listed_cases_are_slow(chosen: str, passed: int, ran) -> None:
     )
 
 
+@pytest.mark.parametrize(("chosen", "passed"), [("not slow", 0), ("slow", 2), ("not slow or listed", 1)])
+def test_the_last_part_of_the_list_is_slow_and_not_run_by_ci(chosen: str, passed: int, ran) -> None:
+    text = f"# why\ntest_of.py::test_one[2]\n{slow.NOT_IN_CI}\ntest_of.py::test_one[1]\n"
+    ran(text, "-m", chosen).assert_outcomes(passed=passed, deselected=2 - passed)
+
+
 def test_names_of_no_test_are_refused_where_all_are_collected(ran) -> None:
     assert ran("test_of.py::test_gone\n").ret == pytest.ExitCode.USAGE_ERROR
     ran("test_of.py::test_gone\n", "test_of.py").assert_outcomes(passed=2)
 
 
 def test_the_list_is_made_from_what_pytest_prints(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    printed = (
-        "1.20s setup    a.py::test[x y]\n0.90s call     a.py::test[x y]\n1.9s call  b.py::quick\nnoise\n"
-    )
+    (tmp_path / "slow.txt").write_text(f"c.py::gone\n{slow.NOT_IN_CI}\nd.py::kept\n")
+    monkeypatch.setattr(slow, "LIST", tmp_path / "slow.txt")
+    printed = "1.20s setup    a.py::test[x y]\n0.90s call     a.py::test[x y]\n1.9s call  b.py::quick\n"
+    printed += "9s call d.py::kept\nnoise\n"
     monkeypatch.setattr(sys, "stdin", io.StringIO(printed))
     monkeypatch.setattr(sys, "argv", ["slow.py", "2"])
     slow.main()
     head, *names = capsys.readouterr().out.splitlines()
     assert head.startswith("# Cases that took more than 2 seconds")
-    assert names == ["a.py::test[x y]"]
+    assert names == ["a.py::test[x y]", slow.NOT_IN_CI, "d.py::kept"]

@@ -3,8 +3,9 @@
     pytest -m "not slow or listed" --durations=0 | python tests/support/slow.py 1.5 > tests/slow.txt
 
 makes the list anew, of all cases that took more than 1.5 seconds on an idle machine. Cases that share a
-fixture which takes long are listed together: the first that is not would wait for it. Tests that take minutes
-are not listed: they carry the mark ``slow`` where they stand, and only `make test-slow` runs them. A family
+fixture which takes long are listed together: the first that is not would wait for it. The last part of the
+list is chosen by hand and kept: CI does not run it, only `make test-slow`. Tests that take minutes are not
+listed: they carry the mark ``slow`` where they stand, and only `make test-slow` runs them. A family
 of them that takes hours has its first part there; the rest is marked ``long`` as well (`make test-long`).
 """
 
@@ -19,6 +20,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 LIST = Path(__file__).parents[1] / "slow.txt"
+NOT_IN_CI = "# Not run by CI: long, and CI runs others of their kind."
 _DURATION = re.compile(r"\s*([\d.]+)s (?:call|setup|teardown)\s+(\S.*)")
 
 
@@ -27,20 +29,25 @@ def first_of(count: int, slow: int) -> list[ParameterSet]:
     return [pytest.param(n, marks=[pytest.mark.long] if n >= slow else []) for n in range(count)]
 
 
-def listed() -> set[str]:
-    """Names of the cases in the list, as pytest has them."""
-    return {line for line in LIST.read_text().splitlines() if line and not line.startswith("#")}
+def listed() -> tuple[list[str], list[str]]:
+    """Names of the cases in the list, as pytest has them: those that CI runs, and those that it does not."""
+    of_ci, _, others = LIST.read_text().partition(NOT_IN_CI)
+    by_ci, by_hand = (
+        [line for line in part.splitlines() if line and not line.startswith("#")] for part in (of_ci, others)
+    )
+    return by_ci, by_hand
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is listed; where everything is collected, names of no test are refused."""
-    names = listed()
+    by_ci, by_hand = map(set, listed())
     for item in items:
-        if item.nodeid in names:
+        if item.nodeid in by_ci | by_hand:
             item.add_marker(pytest.mark.slow)
+        if item.nodeid in by_ci:
             item.add_marker(pytest.mark.listed)
-    lost = names - {item.nodeid for item in items}
+    lost = (by_ci | by_hand) - {item.nodeid for item in items}
     if lost and config.args == config.getini("testpaths"):
         raise pytest.UsageError(f"{LIST.name} names tests that are not there: {', '.join(sorted(lost))}")
 
@@ -53,7 +60,9 @@ def main() -> None:
         if found := _DURATION.fullmatch(line.rstrip("\n")):
             seconds[found[2]] += float(found[1])
     print(f"# Cases that took more than {least:g} seconds (tests/support/slow.py makes this list).")
-    print(*sorted(name for name, took in seconds.items() if took > least), sep="\n")
+    by_hand = listed()[1]
+    slow = (name for name, took in seconds.items() if took > least and name not in by_hand)
+    print(*sorted(slow), NOT_IN_CI, *by_hand, sep="\n")
 
 
 if __name__ == "__main__":
