@@ -123,7 +123,7 @@ def _perceptron_size(widths: Sequence[int]) -> int:
 
 
 def _conv_size(channels: int, following: int, side: int, *, bias: bool = True) -> int:
-    """The number of parameters of a convolution with square filters of ``side``."""
+    """Number of parameters of a convolution to ``following`` channels with square filters of ``side``."""
     return channels * following * side * side + following * bias
 
 

@@ -171,7 +171,7 @@ class GuaranteedSurvivors:
 
 
 def threshold_of(faults: Faults | None, parties: int) -> int:
-    """Fewest survivors of a session of so many parties: more than 2/3, or the share that is asked for."""
+    """Fewest survivors of a secure session of ``parties``: more than 2/3, or the share that faults set."""
     if faults is None or faults.survival_threshold is None:
         return 2 * parties // 3 + 1
     return max(math.ceil(faults.survival_threshold * parties - 1e-9), parties // 2 + 1)

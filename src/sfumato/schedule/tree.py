@@ -55,7 +55,7 @@ class TreePlan:
 
     @cached_property
     def structures(self) -> tuple[TreePlan, ...]:
-        """The plan of every era, in order."""
+        """The plan of every era, in order; this plan alone where there are none."""
         return tuple(plan for _, plan in self.eras) or (self,)
 
     def at(self, number: int) -> TreePlan:
@@ -221,7 +221,7 @@ class TreePlan:
 
     @cached_property
     def device_of_each_class(self) -> IntArray:
-        """One device of every class: all of a class have its weight, bounds and noise."""
+        """Number of one device of every class; devices of a class have equal weights, bounds and noise."""
         everybody = np.arange(self.tree.device_count, dtype=np.int64)
         return np.unique(self._classes_of(everybody), return_index=True)[1]
 

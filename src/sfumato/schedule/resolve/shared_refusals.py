@@ -36,7 +36,7 @@ def drift_correction_refusals(spec: Spec) -> Refusals:
 
 
 def mechanism_refusals(spec: Spec) -> Refusals:
-    """The table of refusals of a mechanism from outside the package."""
+    """Refusals as rows (applies, key, value, allowed) of a mechanism from outside the package."""
     if spec.privacy.mechanism is None:
         return
     kind, requested = spec.privacy.mechanism.kind, spec.privacy.requested_noise.kind

@@ -57,7 +57,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
     spec, trees, of_changes = _with_changes_over_time(spec, tree)
     notes = (*notes, *of_changes, *check_population(spec, tree))
     rounds = _rounds_of(spec, trees)
-    refuse_first(_misfits(rounds))
+    refuse_first(_refusals(rounds))
     participants = participants_of(spec, tree)
     air = _uplink_over_the_air(spec, tree, participants)
     noise, of_noise = _sized_noise(rounds, participants, air)
@@ -137,7 +137,7 @@ def _steps_of_messages(aggregations: tuple[Aggregation, ...], leaves: int) -> li
     return [own[own > 0].tolist() for own in steps]
 
 
-def _misfits(rounds: TreeRounds) -> Refusals:
+def _refusals(rounds: TreeRounds) -> Refusals:
     """The refusals of a tree whose rounds are known, table after table."""
     spec, clip = rounds.spec, rounds.spec.privacy.clip
     if spec.sends_over_the_air:

@@ -170,7 +170,7 @@ class ObservedUnit:
         return cls(kind, pair.unit, (pair.observer,), *rest)
 
     def charge(self, plan: Plan, declared: DeclaredReleases, *, drawn_like: int | None = None) -> PairCharge:
-        """The charge of this pair in ``declared``; a record is drawn as one of ``drawn_like`` is."""
+        """The charge of this pair in ``declared``; a record is drawn as often as ``drawn_like``'s are."""
         return PairCharge.of(
             declared,
             self.kind,
