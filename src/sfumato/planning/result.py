@@ -126,12 +126,12 @@ class PlannedSpec:
 
     @property
     def models(self) -> str:
-        """What the noise is in: the global model, or the groups' models."""
+        """What the noise is in, for people: ``the global model``, or ``the groups' models``."""
         return family_of(self.spec).planning().models
 
     @property
     def saved(self) -> float:
-        """The share by which the plan's noise variance is below that of ``own_noise``."""
+        """The share by which the plan's noise variance is below that of ``own_noise``; may be NaN."""
         return 1.0 - (self.noise / self.own_noise) ** 2
 
 
