@@ -100,6 +100,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _short(value: object, limit: int = 80) -> str:
+    """``value`` as ``repr`` writes it, cut to ``limit`` characters."""
     try:
         text = repr(value)
     except ValueError:  # Python writes no number of more than 4,300 digits
