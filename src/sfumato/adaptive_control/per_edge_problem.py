@@ -134,8 +134,7 @@ class EdgeProblem:
 
         They are: for every edge, the order of its numbers of participants by delay; the places of all finite
         delays among these, ascending; the delays themselves; and the place of the first under which every
-        edge
-        has a choice.
+        edge has a choice.
         """
         delay = self.costs.delay
         order = np.argsort(delay, axis=1, kind="stable")

@@ -140,8 +140,7 @@ class TreePlanning:
         pair needs.
 
         What is charged does not depend on a factor on all noise. NaN if no factor is enough, or if
-        participants
-        or records are sampled: the search for the scale would take longer than the plan.
+        participants or records are sampled: the search for the scale would take longer than the plan.
         """
         if is_sampled(plan):
             return math.nan

@@ -199,8 +199,8 @@ def _with_elections(charge: Composition, exposure: Exposure) -> Composition:
     """``charge`` with a term for each election event: a mixture over the number of rounds in which it
     happens.
 
-    A round's loss is at most that of the releases met anyway and, if a member is elected, the increase
-    in ``mu^2``; elections are independent of each other and of who takes part, so the increases are mixtures
+    A round's loss is at most that of the releases met anyway and, if a member is elected, the increase in
+    ``mu^2``; elections are independent of each other and of who takes part, so the increases are mixtures
     over Binomial(rounds, probability), independent of the rest (docs/hdp.md).
     """
     terms, failure, told = list(charge.terms), charge.failure_probability, []
@@ -300,9 +300,8 @@ def composed_epsilon(
         neighbours: the relation they refer to.
         delta: of the ε.
         known: the ε of another bound of the same pair, which makes a larger one uninteresting. If the
-            releases
-            that are not drawn have a larger ε already, and all others add little to it, every draw is charged
-            as seen: a valid bound that is quick to compute.
+            releases that are not drawn have a larger ε already, and all others add little to it, every draw
+            is charged as seen: a valid bound that is quick to compute.
     """
     ordered = _merged_in_order(tuple(terms))
     least, most = _with_draws_seen(ordered, delta) if known < math.inf else (0.0, math.inf)

@@ -156,8 +156,7 @@ def _moved_shares_of_example(spec: Spec, steps: int, most: int, gradients: int) 
     """`_moved_shares` with clipped examples, over twice what one example alone can move a message by.
 
     One or two ``gradients`` at the first draw; after it whole batches, of at most ``most`` gradients, may
-    answer:
-    the others of a batch turn round, and the record's own is added, or exchanged.
+    answer: the others of a batch turn round, and the record's own is added, or exchanged.
     """
     gain = [momentum_gain(left, spec.training.momentum) for left in range(steps, -1, -1)]
     return tuple(

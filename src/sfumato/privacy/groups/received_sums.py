@@ -116,8 +116,7 @@ class ReceivedSums:
         by itself.
 
         It knows who was drawn. Workers of a fixed cohort are not drawn independently of each other, so that
-        each
-        linking one that there is room for counts as drawn.
+        each linking one that there is room for counts as drawn.
 
         Args:
             row: the sum of these messages.

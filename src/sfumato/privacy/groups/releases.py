@@ -116,8 +116,7 @@ class GroupReleases(GroupFacts):
             unit_kind: kind of the unit.
             seen: releases seen of every group.
             by_clocks: compute by vector clocks; ``None``: by the closed form where it holds, which is for
-                groups
-                that never change and are seen to the end or not at all.
+                groups that never change and are seen to the end or not at all.
         """
         static = len(self.eras) == 1 and bool(np.isin(seen, (0, self.steps)).all())
         if not static or by_clocks:

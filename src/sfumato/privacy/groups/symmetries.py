@@ -180,10 +180,8 @@ class _Search:
         neighbours.
 
         ``both`` holds two colourings, ``[2, vertices]``, which share their new colours. Multisets of colours
-        are
-        told apart by a sum of hashes. Where two sums are equal by chance, colours are told apart less well,
-        and a
-        symmetry may not be found.
+        are told apart by a sum of hashes. Where two sums are equal by chance, colours are told apart less
+        well, and a symmetry may not be found.
         """
         eras, vertices, others = self.edges.T
         seen = _hashed(both[:, others] * (1 + len(self.kinds.groups[0])) + eras)

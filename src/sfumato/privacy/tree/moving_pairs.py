@@ -297,10 +297,9 @@ class MovingPairs:
         largest μ².
 
         One group for all parties with a finite figure. The smaller of two bounds is reported, and which it is
-        may
-        depend on the relation of neighbours: where no party is the largest under both, groups are by kind.
-        Edges
-        without a bound may be trusted or not, so each stands for itself; other parties are all alike then.
+        may depend on the relation of neighbours: where no party is the largest under both, groups are by
+        kind. Edges without a bound may be trusted or not, so each stands for itself; other parties are all
+        alike then.
         """
         if not len(places):
             return []
