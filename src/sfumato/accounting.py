@@ -160,6 +160,7 @@ class PrivacyReport:
 
     def epsilon(self, unit: int | str, observer: str) -> float:
         """The ε of a unit, ``"record:0"`` or ``"device:0"``, towards an observer or coalition.
+
         A number alone is a unit of the kind that ``privacy.unit`` says.
 
         Raises:
@@ -214,7 +215,7 @@ def account(
     elif unit is not None or observer is not None:
         rows = list(_guarantees_of_one_side(plan, unit, observer, chosen, curve))
     else:
-        rows = list(_all(plan, chosen, curve))
+        rows = list(_guarantees_of_all_pairs(plan, chosen, curve))
     worst = () if unit is not None or observer is not None else family_of(plan.spec).coalitions(plan, chosen)
     return PrivacyReport(spec.name, chosen, tuple(rows), claims_of(plan, chosen), plan.notes, plan, worst)
 
@@ -278,8 +279,8 @@ def with_participations(
     return replace(report, ex_post=found) if found else report
 
 
-def _all(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:
-    """The guarantees of every class of pairs."""
+def _guarantees_of_all_pairs(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:
+    """The guarantee of every class of pairs, for each kind of unit that the spec asks for."""
     for kind in unit_kinds(plan):
         yield from (_guarantee_of_class(plan, kind, pair, delta, curve) for pair in _pair_classes(plan, kind))
 
@@ -358,12 +359,12 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
         least = mild if mild < least * (1 - _ROUNDING) else least
     elif of_record and observed.least is not None and 0 < least < math.inf:
         least = observed.charge(plan, declared, drawn_like=observed.least).epsilon(delta)
-    larger = _named(declared, coalition) if coalition != observed.coalition else ""
+    larger = _join_names(declared, coalition) if coalition != observed.coalition else ""
     if larger:
         why = f"no more than {larger} learn together; towards these: {why}"
     return Guarantee(
         unit=f"{observed.kind}:{observed.device}",
-        observer=_named(declared, observed.coalition),
+        observer=_join_names(declared, observed.coalition),
         stands_for=observed.stands_for,
         delta=delta,
         bound=bound,
@@ -380,7 +381,7 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
     )
 
 
-def _named(declared: DeclaredReleases, coalition: tuple[Party, ...]) -> str:
+def _join_names(declared: DeclaredReleases, coalition: tuple[Party, ...]) -> str:
     """The members of a coalition by name, joined by commas."""
     return ",".join(declared.party_name(party) for party in coalition)
 

@@ -67,7 +67,7 @@ class ProgressBars:
         if self._drawn is None:
             return ProgressBar(None)
         task = self._drawn.add_task(title, total=None, said="")
-        return ProgressBar(_Line(self._drawn, task, self._draw or _nothing))
+        return ProgressBar(_Line(self._drawn, task, self._draw or _draw_nothing))
 
     def counter(self, title: str) -> Progress:
         """A `Progress` callback that draws a new line called ``title``."""
@@ -89,7 +89,7 @@ class _Line:
     draw: Callable[[bool], None]
 
 
-def _nothing(now: bool) -> None:
+def _draw_nothing(now: bool) -> None:
     """Draw nothing: where rich draws by itself."""
     pass
 
@@ -101,14 +101,14 @@ def progress_bars(*, wanted: bool = True) -> Iterator[ProgressBars]:
     if out is None:
         yield ProgressBars()
     elif out.is_jupyter:
-        drawn = _drawn_on(out, live=False)
+        drawn = _create_display(out, live=False)
         cell = _Cell(drawn)
         try:
             yield ProgressBars(drawn, cell.draw)
         finally:
             cell.draw(True)
     else:
-        with _drawn_on(out, live=True) as drawn:
+        with _create_display(out, live=True) as drawn:
             yield ProgressBars(drawn)
 
 
@@ -136,7 +136,7 @@ def _console() -> Console | None:
     return out if out.is_terminal or out.is_jupyter else None
 
 
-def _drawn_on(out: Console, *, live: bool) -> RichProgress:
+def _create_display(out: Console, *, live: bool) -> RichProgress:
     """rich's progress display on ``out``, with the columns of all bars.
 
     ``live``: drawn several times a second, not only at changes.

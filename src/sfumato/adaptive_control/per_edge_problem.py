@@ -79,8 +79,7 @@ class EdgeProblem:
     weights: Weights
 
     def minimise(self, steps: IntArray) -> EdgeChoice:
-        """The exact minimum of P over all numbers of participants and ``steps``, candidates for tau,
-        ascending.
+        """The exact minimum of P over all numbers of participants and ``steps``, the candidates for tau.
 
         Raises:
             ValueError: no candidate.

@@ -118,8 +118,7 @@ def minimise(
     gap: Gap,
     weights: Weights,
 ) -> RoundChoice:
-    """The exact minimum of P over the grid; of equals the first, with shorter intervals and fewer
-    participants.
+    """The exact minimum of P over the grid; of equals, that of the shortest interval and fewest participants.
 
     Args:
         remaining: T - t_k, local steps left.

@@ -43,8 +43,7 @@ def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
 
 
 def tree_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
-    """What papers claim about a tree: PFELS or H2FDP of the noise that their formula sized, HDP of its
-    protocol.
+    """What papers claim about a tree: PFELS or H2FDP of noise by their formula, HDP of its protocol.
 
     A formula is PFELS's over the air, else H2FDP's, for the protocols that its paper has or compares with.
     """

@@ -23,8 +23,7 @@ from sfumato.schedule.groups import GroupPlan
 
 
 def ogl_claims(plan: GroupPlan, delta: float) -> tuple[Claim, ...]:
-    """Claims of Theorems 1 and 2 of DP-OGL for every class of pairs of workers, beside the rigorous ε at
-    ``delta``.
+    """Claims of DP-OGL's Theorems 1 and 2 for every class of pairs of workers, beside the ε at ``delta``.
 
     None for protocols or settings that the paper does not speak of: dp-ogl-local, ms-fedavg, no noise, noise
     added by devices.

@@ -19,8 +19,7 @@ _H2FDP = "H2FDP Prop. 3.1"
 
 
 def h2fdp_claims(plan: TreePlan, claimed: float, delta: float) -> tuple[Claim, ...]:
-    """H2FDP's claim that ε is ``claimed``, for each unit and class of pairs, beside the rigorous ε at
-    ``delta``.
+    """H2FDP's claim that ε is ``claimed``, for each unit and class of pairs, beside the ε at ``delta``.
 
     The paper has edges under a cloud: nothing is claimed for deeper trees.
 

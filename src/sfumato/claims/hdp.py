@@ -104,8 +104,7 @@ def _sampled_gaussian_rdp(order: int, rate: float, multiplier: float) -> float:
 
 
 def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
-    """Table I's claims for every class of units towards the cloud and who sees only the sum, beside ours at
-    ``delta``.
+    """Table I's claims for every class of units towards the cloud and the public, beside the ε at ``delta``.
 
     Case 3 promises epsilon over sqrt(m) at a supernode whose m clients add the noise. Where clients are
     elected supernodes, what the paper lets clients see (the noised update) is claimed towards peers, too.

@@ -21,8 +21,7 @@ _THEOREM = "PFELS Thm. 3"
 
 
 def pfels_claims(plan: TreePlan, air: AirPlan, claimed: float, delta: float) -> tuple[Claim, ...]:
-    """Two claims that ε is ``claimed``, of one round and of all, for each class of pairs that PFELS speaks
-    of.
+    """Two claims that ε is ``claimed``, of one round and of all, for each class of pairs that PFELS has.
 
     That is whoever receives the superposed sum or knows the global model. The rigorous ε is at ``delta``.
     """
@@ -103,8 +102,7 @@ def _explain_claim(
 
 
 def _surrogate(plan: TreePlan, exposure: Exposure, delta: float) -> tuple[float | None, str]:
-    """For a fixed number drawn unseen: ε as if all were drawn by Poisson, which is no guarantee, and a clause
-    on it.
+    """For a fixed number drawn unseen: ε as if by Poisson, which is no guarantee, and a clause on it.
 
     ``None`` and no clause otherwise.
     """

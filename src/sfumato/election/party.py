@@ -1,9 +1,8 @@
-"""One candidate. It reads the public board and posts to it; its nonce stays its own until the board is
-vouched for.
+"""One candidate, whose nonce stays its own until the board is vouched for.
 
-It posts once in a phase, not even after a restart again: posts are claimed before they are sent
-(`session_memory`). Its nonce ends with the process; a party that is started again has fallen silent in the
-elections it was in, and the others rebuild its nonce.
+It reads the public board and posts to it once in a phase, not even after a restart again: posts are claimed
+before they are sent (`session_memory`). Its nonce ends with the process; a party that is started again has
+fallen silent in the elections it was in, and the others rebuild its nonce.
 """
 
 from __future__ import annotations
@@ -64,8 +63,7 @@ class Candidate:
         self._checked: set[bytes] = set()
 
     def post(self, kind: ElectionMessageKind, board: Sequence[bytes]) -> bytes | None:
-        """This party's post of the phase ``kind``, given the board so far; ``None`` where it has none to
-        send.
+        """This party's post of the phase ``kind``, given the board so far; ``None`` where it has none.
 
         Raises:
             DuplicateMessageError: it posted in this phase before.
@@ -168,8 +166,7 @@ class Candidate:
         return share if share < PRIME and reading.fits(dealer, self.number, share) else None
 
     def _sealing_key(self, other: bytes, sender: int, recipient: int) -> bytes:
-        """The symmetric key under which ``sender`` seals a share for ``recipient``; this party is one of
-        them.
+        """The symmetric key by which ``sender`` seals a share for ``recipient``, one of whom this party is.
 
         ``other``: the other one's public key.
         """

@@ -93,7 +93,7 @@ def verify_transcript(terms: ElectionTerms, board: Sequence[bytes]) -> Result:
     reading = read(terms, board, agreed=True)
     excluded, nonces = reading.disqualified, dict[int, bytes]()
     for dealer in sorted(reading.commitments.keys() - excluded):
-        nonce = reading.reveals.get(dealer) or _rebuilt(terms, reading, dealer)
+        nonce = reading.reveals.get(dealer) or _rebuild_nonce(terms, reading, dealer)
         if nonce is None:
             excluded.add(dealer)
         else:
@@ -104,7 +104,7 @@ def verify_transcript(terms: ElectionTerms, board: Sequence[bytes]) -> Result:
     return Result(succession(randomness, nonces), tuple(sorted(excluded)), randomness)
 
 
-def _rebuilt(terms: ElectionTerms, reading: Reading, dealer: int) -> bytes | None:
+def _rebuild_nonce(terms: ElectionTerms, reading: Reading, dealer: int) -> bytes | None:
     """The nonce that a silent dealer committed to, rebuilt from shares; ``None`` if it had dealt wrongly.
 
     Raises:

@@ -103,7 +103,7 @@ def _graphml(text: str, place: str) -> Any:
 
 
 def _require_few(edges: int, place: str) -> None:
-    """Refuse a graph with more edges than memberships are allowed."""
+    """Raise a `SpecError` if a graph has more edges than memberships are allowed."""
     if edges > MAX_MEMBERSHIPS:
         raise SpecError(place, edges, f"must be at most {MAX_MEMBERSHIPS:,} edges")
 

@@ -161,11 +161,7 @@ class Groups:
         return 1, self.find_master(name, place=place)
 
     def find_master(self, name: str, *, place: ErrorPlace) -> int:
-        """The group of the master called ``name``, a given name or ``master:M``.
-
-        Raises:
-            SpecError: at ``place``; there is none.
-        """
+        """The group of the master ``name``, a given name or ``master:M``; SpecError at ``place`` if none."""
         if name in self.group_names:
             return self.group_names.index(name)
         kind, _, number = name.partition(":")
@@ -329,8 +325,7 @@ def together(structures: Sequence[Groups]) -> Groups:
 
 
 def trusted_masters(groups: Groups, trust: Trust, *, seed: int) -> BoolArray:
-    """Mask of the groups whose masters may see raw updates ``[M]``; all of them unless ``trust`` says
-    otherwise.
+    """Mask of the groups whose masters may see raw updates ``[M]``; all, unless ``trust`` says otherwise.
 
     A fraction of ``trusted_aggregators`` is rounded half up and drawn without replacement from the stream
     TRUST of ``seed``. Masters that ``trusted`` names are trusted besides; alone, they are the only ones.
@@ -364,7 +359,7 @@ def trusted_masters(groups: Groups, trust: Trust, *, seed: int) -> BoolArray:
 
 
 def _require_few(memberships: int, place: str = "topology.groups") -> None:
-    """Refuse more memberships than a resolved spec, which lists each, can hold."""
+    """Raise a `SpecError` if there are more memberships than a resolved spec, which lists each, can hold."""
     if memberships > MAX_MEMBERSHIPS:
         allowed = f"must be at most {MAX_MEMBERSHIPS:,} memberships: a resolved spec lists each"
         raise SpecError(place, memberships, allowed)

@@ -181,8 +181,7 @@ def _best_choice_of_bounds(response: PlanResponse, pair_targets: Sequence[PairTa
 def _choose_bounds(
     weights: FloatArray, options: Sequence[_BoundOptions], chosen: list[int]
 ) -> tuple[Optimum, list[int]]:
-    """The optimum, and the index of each pair's bound, after pairs change to their slackest bounds while that
-    helps.
+    """The optimum, and the index of each pair's bound, after pairs changed bounds while that helped.
 
     Args:
         weights: of each source in the objective.

@@ -180,8 +180,7 @@ def record_response(charge: RecordCharge, probed: Sequence[RecordCharge], delta:
 
 
 def _sensitivity_unit(term: GaussianTerm, total: float) -> float:
-    """The factor that turns squared sensitivities of a term's releases into those in the unit of its
-    sampling.
+    """The factor that puts squared sensitivities of a term's releases into the unit of its sampling.
 
     ``total``: μ² of these releases, summed.
     """

@@ -127,8 +127,7 @@ def _scaled_rows(
 
 
 def _solve(problem: Any, x: Any) -> None:
-    """Solve ``problem``, so that its variable ``x`` has a value: with tight tolerances or else with default
-    ones.
+    """Solve ``problem`` with tight tolerances, or else default ones, so that its variable ``x`` has a value.
 
     Raises:
         RunError: the solver finds no solution.

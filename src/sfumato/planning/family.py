@@ -32,8 +32,7 @@ class PlannedFamily(Protocol):
         """What the aggregations of ``level`` are called, such as ``global``."""
 
     def sources(self, plan: Any, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """The sources that add noise in ``plan``, whose multipliers are equal, by classes of interchangeable
-        parties.
+        """The sources that add noise in ``plan``, by classes of interchangeable parties with one multiplier.
 
         A party in ``named``, which a target names, is in a class of its own.
         """

@@ -234,8 +234,7 @@ class _Search:
     def _tangent(
         self, plan: Plan, one: PairTarget, row: Guarantee, intensities: FloatArray
     ) -> tuple[ComposedResponse, Constraint] | None:
-        """The tangent of the charge of a pair at ``intensities``, and the charge itself; ``None`` if no noise
-        is needed.
+        """The tangent of a pair's charge at ``intensities``, and the charge; ``None`` if no noise is needed.
 
         Args:
             plan: of the trial.

@@ -61,7 +61,7 @@ class GroupPlanning:
         return tuple(NoiseSource(tuple(owners), 0) for owners in alike.values())
 
     def extra_sources(self, plan: GroupPlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """None: nobody is above the masters."""
+        """Empty: nobody is above the masters."""
         return ()
 
     def variance(self, plan: GroupPlan) -> float:
@@ -106,12 +106,17 @@ class GroupPlanning:
     def plan_least_noise(
         self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
     ) -> tuple[Plan, Allocation]:
-        """See `group_descent.plan_least_group_noise`."""
+        """The plan of least noise found in which account confirms all ``targets``, and how it was allocated.
+
+        Raises:
+            MissingExtraError: cvxpy is not installed.
+            SpecError: no target needs any noise.
+            RunError: the solver finds no solution.
+        """
         return plan_least_group_noise(problem, targets)
 
     def own_noise(self, plan: GroupPlan, targets: Sequence[EpsilonTarget]) -> float:
-        """The noise, root mean square per coordinate, if the plan's own is scaled to the least that meets
-        ``targets``.
+        """Noise, root mean square per coordinate, of the plan scaled to the least that meets ``targets``.
 
         NaN if it has none.
         """

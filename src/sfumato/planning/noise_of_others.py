@@ -48,8 +48,7 @@ def with_noise_of_others(
     sources: Sequence[NoiseSource],
     targets: Sequence[EpsilonTarget],
 ) -> tuple[Plan, Allocation]:
-    """``made`` with its noise scaled down to what ``targets`` need, or one multiplier for all, if that is
-    less.
+    """``made`` with noise scaled down to what ``targets`` need, or one multiplier for all, if that is less.
 
     Args:
         plan: with the noise that is replaced.

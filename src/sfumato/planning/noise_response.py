@@ -120,8 +120,7 @@ class PlanResponse:
 
     @cached_property
     def weights(self) -> FloatArray:
-        """For each source, the variance in the global model that a unit of its intensity causes over the
-        training.
+        """The variance in the global model, over the training, by a unit of each source's intensity.
 
         Noise that does not reach the global model (of edge aggregations, if updates are resent) gets a
         thousandth of the mean weight, so that it stays finite.
@@ -173,8 +172,7 @@ def measure_response(plan: Plan, sources: Sequence[NoiseSource]) -> PlanResponse
 
 
 def global_variance(plan: Plan) -> float:
-    """Variance per coordinate of all noise that the training leaves in the global model, or the groups'
-    models.
+    """Variance per coordinate of all noise that training leaves in the global or the groups' models.
 
     See `PlannedFamily.variance`.
     """

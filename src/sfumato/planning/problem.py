@@ -95,8 +95,7 @@ def _named_parties(plan: Plan, targets: Sequence[EpsilonTarget]) -> frozenset[Pa
 def _pair_targets(
     plan: Plan, sources: Sequence[NoiseSource], targets: Sequence[EpsilonTarget]
 ) -> tuple[list[PairTarget], tuple[str, ...]]:
-    """The targets of all pairs, and notes on pairs whose observer is trusted with raw updates, which are left
-    out.
+    """The targets of all pairs, and notes on those left out: their observer is trusted with raw updates.
 
     Raises:
         SpecError: no noise meets a target.

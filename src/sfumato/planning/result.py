@@ -136,6 +136,5 @@ class PlannedSpec:
 
 
 def global_noise_rms(plan: Plan) -> float:
-    """Noise that the training leaves in the global model, or in the groups' models: root mean square per
-    coordinate, in the model's unit."""
+    """Noise that training leaves in the model or the groups' models: its root mean square per coordinate."""
     return math.sqrt(global_variance(plan))

@@ -100,8 +100,7 @@ def pairs_of(plan: Plan, target: EpsilonTarget) -> list[ObservedUnit]:
 
 
 def observed_pair(plan: Plan, unit: int, coalition: tuple[Party, ...], stands_for: int) -> ObservedUnit:
-    """A pair to charge: device ``unit``, or a record of it if the spec is about records, towards
-    ``coalition``.
+    """The pair to charge of device ``unit``, or a record of it if the spec asks so, and ``coalition``.
 
     ``stands_for``: the number of equivalent pairs.
     """

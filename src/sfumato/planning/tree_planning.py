@@ -52,8 +52,7 @@ class TreePlanning:
         return "global" if level == 0 else plan.tree.tiers[level].name
 
     def sources(self, plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """The sources that add noise, one for the owners that symmetries exchange; see
-        `PlannedFamily.sources`.
+        """The sources that add noise, one for owners that symmetries exchange; see `PlannedFamily.sources`.
 
         Raises:
             SpecError: participants are drawn in a network that moves.
@@ -89,8 +88,7 @@ class TreePlanning:
         return tuple(NoiseSource(tuple(owners), level) for (_, _, level), owners in alike.items())
 
     def variance(self, plan: TreePlan) -> float:
-        """Variance per coordinate that the noise of all aggregations leaves in the global model, over all
-        rounds.
+        """Variance per coordinate that the noise of all aggregations and rounds leaves in the global model.
 
         In squared units of a parameter, for plain averaging (a server optimizer changes it further).
         """
@@ -100,7 +98,7 @@ class TreePlanning:
     def unattainable_targets(
         self, plan: TreePlan, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
     ) -> list[PairTarget]:
-        """See `allocate.unattainable_pair_targets`."""
+        """Those of ``pair_targets`` whose pair has a release without noise in every bound."""
         return unattainable_pair_targets(measure_response(plan, sources), pair_targets)
 
     def count_devices(self, plan: TreePlan, units: set[int], *, alike: bool) -> int:
@@ -136,8 +134,7 @@ class TreePlanning:
         return with_noise_of_others(base, made, found, sources, targets)
 
     def own_noise(self, plan: TreePlan, targets: Sequence[EpsilonTarget]) -> float:
-        """Noise, root mean square per coordinate, if the plan's own is scaled by the largest factor that a
-        pair needs.
+        """Noise, root mean square per coordinate, of the plan scaled by the largest factor that a pair needs.
 
         What is charged does not depend on a factor on all noise. NaN if no factor is enough, or if
         participants or records are sampled: the search for the scale would take longer than the plan.

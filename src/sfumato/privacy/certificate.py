@@ -71,9 +71,7 @@ class _Writer:
         self._numbers: dict[tuple[Release, tuple[tuple[str, float], ...]], int] = {}
 
     def row(self, pair: CertifiedPair) -> dict[str, Any]:
-        """The certificate of one guarantee, with a part for each of its bounds; new releases go into the
-        table.
-        """
+        """The certificate of one guarantee, a part for each bound; new releases go into the table."""
         exposures = self._ledger.exposures(pair.device, pair.coalition)
         owned = self._ledger.noise_by_owner(pair.device, pair.coalition)
         record = None
@@ -207,9 +205,7 @@ class _Writer:
 
 
 def _to_json(value: Any) -> Any:
-    """``value`` as JSON: a dataclass as an object of the fields that differ from their defaults, a tuple as a
-    list.
-    """
+    """``value`` as JSON: a tuple as a list, a dataclass as an object of what differs from its defaults."""
     if isinstance(value, tuple):
         return [_to_json(item) for item in value]
     if not hasattr(value, "__dataclass_fields__"):

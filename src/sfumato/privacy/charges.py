@@ -196,8 +196,7 @@ def _charge_round_outcomes(
 
 
 def _with_elections(charge: Composition, exposure: Exposure) -> Composition:
-    """``charge`` with a term for each election event: a mixture over the number of rounds in which it
-    happens.
+    """``charge`` with a term for each election event: a mixture over how often it happens in all rounds.
 
     A round's loss is at most that of the releases met anyway and, if a member is elected, the increase in
     ``mu^2``; elections are independent of each other and of who takes part, so the increases are mixtures
@@ -292,8 +291,7 @@ def _revealed_draws(terms: tuple[GaussianTerm, ...]) -> RevealedDraws:
 def composed_epsilon(
     terms: Iterable[GaussianTerm], neighbours: Neighbours, delta: float, known: float = math.inf
 ) -> tuple[float, str]:
-    """The ε of ``terms`` at ``delta`` and the method that gave it; equal terms in any order are composed
-    once.
+    """The ε of ``terms`` at ``delta``, and the method that gave it; their order does not matter.
 
     Args:
         terms: what is composed.

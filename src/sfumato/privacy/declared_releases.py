@@ -81,9 +81,7 @@ def unit_classes(
 
 
 def _class_of_units(devices: IntArray, rates: FloatArray | None, sites: IntArray | None) -> UnitClass:
-    """``devices``, by number, as one class: its unit has the largest of ``rates``; ``sites`` as of
-    `unit_classes`.
-    """
+    """``devices``, by number, as one class; its unit is the one with the largest of ``rates``."""
     named = () if sites is None else tuple(dict.fromkeys(sites[devices].tolist()))
     if rates is None:
         return UnitClass(int(devices[0]), len(devices), None, named)
@@ -128,8 +126,7 @@ class DeclaredReleases(Protocol):
         """
 
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
-        """The sets of releases charged for ``unit`` towards ``coalition``: one for each bound, such as flow
-        and cut.
+        """The sets of releases charged for ``unit`` towards ``coalition``, one for each bound.
 
         Raises:
             ValueError: a party that does not exist, or a coalition that contains the unit.
@@ -162,8 +159,7 @@ class DeclaredReleases(Protocol):
         """
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
-        """Classes of the devices outside ``members``; a coalition of ``members`` cannot tell those of one
-        apart.
+        """Classes of the devices outside ``members``; within one, a coalition of ``members`` sees all alike.
 
         ``apart``: as of `pair_classes`.
         """
@@ -289,9 +285,7 @@ class PairCharge:
         return min(ways, key=lambda way: smallest_epsilon([way], 0, delta=delta).epsilon)
 
     def least(self, delta: float) -> tuple[PairCharge, dict[str, EpsilonBound]]:
-        """This pair or the one towards the larger coalition, whichever has the smaller ε, with its bounds by
-        name.
-        """
+        """Whichever has the smaller ε, this pair or that of the larger coalition, with its bounds by name."""
         bounds = self.bounds(delta)
         if self.larger is None:
             return self, bounds
@@ -305,9 +299,7 @@ class PairCharge:
         return min(bound.epsilon for bound in bounds.values())
 
     def noise_scale(self, epsilon: float, delta: float) -> float:
-        """The least factor on all noise stds with which ε at ``delta`` is at most ``epsilon``; ∞ if none is
-        enough.
-        """
+        """The least factor on all noise stds with ε at ``delta`` at most ``epsilon``; ∞ if none is enough."""
         ways = (way for exposure in self.exposures for way in self.ways(exposure))
         own = scale_for(ways, epsilon=epsilon, delta=delta)
         return own if self.larger is None else min(own, self.larger.noise_scale(epsilon, delta))

@@ -135,8 +135,7 @@ def _sampled_scale(
 def _refine_factor(
     spent: Callable[[float], float], roughly: Callable[[float], float], target: float, near: float
 ) -> float:
-    """The smallest factor with ``spent`` of it at most ``target``, starting at the root ``near`` of
-    ``roughly``.
+    """The smallest factor with ``spent`` at most ``target``; starts at the root ``near`` of ``roughly``.
 
     The slope of the rough curve leads to the root of the fine one. A factor is returned only where the fine
     curve itself has at most the target there, and no more than _CLOSE below it by that slope.

@@ -1,5 +1,4 @@
 """What the accountant composes: Gaussian releases, how the unit is drawn, and between which worlds.
-worlds.
 
 *Neighbouring relations* say in what the two worlds differ that an observer tries to tell apart:
 

@@ -152,8 +152,7 @@ def airtime_s(
 
 
 def sum_in_cells(values: FloatArray, cells: IntArray, count: int) -> FloatArray:
-    """Sum of ``values`` in every cell ``[count]``, 0 in an empty one; of airtimes, how long they take in
-    turn.
+    """Sum of ``values`` in every cell ``[count]``; of airtimes, how long they take in turn, in seconds.
 
     ``cells``: the cell of each value.
     """
@@ -161,8 +160,7 @@ def sum_in_cells(values: FloatArray, cells: IntArray, count: int) -> FloatArray:
 
 
 def slowest_in_cells(airtimes_s: FloatArray, cells: IntArray, count: int) -> FloatArray:
-    """Largest airtime in every cell ``[count]``, in seconds: when all are done that begin together; 0 if
-    empty.
+    """Largest airtime in every cell ``[count]``, in seconds, when all begin together; 0 in an empty cell.
 
     ``cells``: the cell of each airtime.
     """

@@ -85,8 +85,7 @@ class Channels:
 
     @cached_property
     def distances_m(self) -> FloatArray | None:
-        """Distances of devices to their aggregators, in metres ``[N]``; ``None`` where the radio has no
-        geometry.
+        """Distances of devices to their aggregators, in metres ``[N]``; ``None`` with a radio over the air.
 
         Raises:
             SpecError: a list or a file of distances that does not fit.
@@ -96,7 +95,9 @@ class Channels:
         given = self.radio.distances_m
         if given is None:
             radius = self.radio.radius_m
-            return self._of_links(lambda rng: disc_distances_m(rng, len(self.cells), radius), _PLACEMENT)
+            return self._draw_for_links(
+                lambda rng: disc_distances_m(rng, len(self.cells), radius), _PLACEMENT
+            )
         if isinstance(given, str):
             from sfumato.network.inlining import read_distances
 
@@ -121,13 +122,12 @@ class Channels:
         )
         if radio.shadowing_db > 0:
             spread, count = radio.shadowing_db, len(gains)
-            gains = gains * self._of_links(lambda rng: shadowing(rng, count, spread), _SHADOWING)
+            gains = gains * self._draw_for_links(lambda rng: shadowing(rng, count, spread), _SHADOWING)
         return gains
 
     @cached_property
     def snr_limits(self) -> FloatArray:
-        """The largest SNR at which each device may send ``[N]``: power of a coordinate over the receiver's
-        noise in it.
+        """The largest SNR at which each device may send ``[N]``: a coordinate's power over its noise.
 
         Linear; ``P_i/(d·σ0²)`` of pfels.txt, section 8.1; ``p_i/(N0·W)`` of a link budget.
         """
@@ -221,7 +221,7 @@ class Channels:
         assert isinstance(self.radio, LinkRadio)
         return noise_power_w(self.radio.noise_density_dbm_hz, self.radio.bandwidth_hz)
 
-    def _of_links(self, draw: Callable[[np.random.Generator], FloatArray], what: int) -> FloatArray:
+    def _draw_for_links(self, draw: Callable[[np.random.Generator], FloatArray], what: int) -> FloatArray:
         """Values of all links ``[N]`` that are drawn once for every pair of a device and an aggregator.
 
         A device that moves meets its new aggregator as it always would; one that comes back, as before.
@@ -258,8 +258,7 @@ def watts(power_dbm: float) -> float:
 
 
 def disc_distances_m(rng: np.random.Generator, count: int, radius_m: float) -> FloatArray:
-    """Distances to the centre, in metres ``[count]``, of points uniform over a disc without its innermost
-    metre.
+    """Distances to the centre, in metres ``[count]``, of points uniform over a disc but its inner metre.
 
     The area within d grows as d squared, so a uniform share of the area gives the distance.
 

@@ -88,8 +88,7 @@ def require_record_rates(spec: Spec, places: IntArray, batches: BatchFacts) -> N
 
 
 def _most_answering(spec: Spec, most: int) -> tuple[int, float]:
-    """The most gradients that a step adds up where other records answer, and the probability that it adds up
-    more.
+    """The most gradients that a step adds up where other records answer, and the probability of more.
 
     That is the gradients of all ``most`` records of the largest device. At least k of the others are drawn
     with probability at most exp(k - b) (b/k)^k, for k above their expected number, which is at most b, the

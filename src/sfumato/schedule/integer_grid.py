@@ -172,7 +172,7 @@ def integer_grid_of(
 
 
 def _require_fine_enough(plan: TreePlan, index: int, ring: IntegerGrid, noises: FloatArray) -> None:
-    """Refuse a grid that is too coarse: on which noise is no Gaussian, or rounding costs too much noise.
+    """Raise a `SpecError` if noise on the grid is no Gaussian, or rounding costs too much noise.
 
     ``noises``: std of every device's noise, in units of the global average.
     """

@@ -51,7 +51,7 @@ class MessageGrid:
 
     @property
     def step(self) -> float:
-        """Distance between neighbours."""
+        """The distance between neighbouring points of the grid."""
         return math.ldexp(1.0, self.exponent)
 
     @property
@@ -170,7 +170,7 @@ def steps_in_tree(plan: TreePlan, length: int) -> list[float | None]:
 
 
 def steps_in_groups(plan: GroupPlan, length: int) -> list[float | None]:
-    """The step of the grid of the first release; see `steps_in_tree`."""
+    """The step of the grid of the first release, alone in a list; see `steps_in_tree`."""
     return [_step_of(group_grid(plan, 0, length))]
 
 

@@ -118,14 +118,14 @@ def changes_after_the_end(spec: Spec) -> tuple[str, ...]:
 
 
 def _refuse_what_needs_one_tree(spec: Spec, place: str) -> None:
-    """Refuse, in a network that changes, what is derived for one tree only, each with its reason."""
+    """Raise a `SpecError` if the spec of a changing network asks for what is derived for one tree only."""
     for reason, holds in ONE_TREE_ONLY.values():
         if holds(spec):
             raise SpecError(place, None, f"must be left out here: {reason}")
 
 
 def _check_size(spec: Spec, trees: Trees, place: str) -> None:
-    """Refuse more trees, and more devices with a history of their own, than can be accounted for."""
+    """Raise a `SpecError` if there are more trees, or devices with own histories, than are accounted for."""
     leaves = np.stack([tree.leaves_of(np.arange(tree.device_count)) for _, tree in trees])
     histories = np.unique(leaves, axis=1).shape[1]
     cells = histories * (histories + trees[0][1].leaf_count)

@@ -103,7 +103,7 @@ def participants_of(spec: Spec, tree: Tree) -> TreeParticipants:
 def _with_denominators(
     spec: Spec, tree: Tree, kind: Literal["all", "poisson", "fixed"], rate: float, drawn: FloatArray
 ) -> TreeParticipants:
-    """The participants with what their sums are divided by: ``q W``, or at least ``q W_min`` (hdp.txt, Alg.
+    """The participants, with what their sums are divided by: ``q W``, or at least ``q W_min``.
 
     1, repaired).
 

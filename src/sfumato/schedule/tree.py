@@ -63,7 +63,7 @@ class TreePlan:
         return self.structures[max(0, sum(first <= number for first, _ in self.eras) - 1)]
 
     def require_one_tree(self, reason: str) -> None:
-        """Refuse devices that move and trust that changes.
+        """Raise an error if there are several trees: devices move, or trust changes.
 
         Raises:
             SpecError: there are several trees; the message ends in ``reason``.
@@ -240,7 +240,7 @@ class TreePlan:
         return self.example_bounds_of(step, devices)
 
     def example_bounds_of(self, step: int, devices: IntArray) -> FloatArray:
-        """`bounds_of`, or where examples are clipped, how far one of them by itself moves the message."""
+        """As `bounds_of`; where examples are clipped, how far one example by itself moves the message."""
         bounds = self.releases.classes.bounds(self.releases.steps[step].message_norm)
         return bounds[self._classes_of(devices)]
 

@@ -28,8 +28,7 @@ TAG = "="
 
 
 def refuse(key: str, value: object, allowed: str) -> PydanticCustomError:
-    """The validation error that refuses ``key``, to be raised; it says the ``value`` there and what is
-    ``allowed``.
+    """The validation error for ``value`` at ``key``, to be raised; it says what is ``allowed``.
 
     ``key`` is relative to the section that is checked; empty for the section itself.
     """
@@ -155,8 +154,7 @@ class GroupwiseSection(Section):
 
 
 def _number_check(allowed: str, holds: Callable[[float], bool], *, whole: bool) -> BeforeValidator:
-    """A validator of finite numbers for which ``holds`` is true; others are refused as not ``allowed`` (a
-    phrase).
+    """A validator of finite numbers for which ``holds`` is true; ``allowed`` says so, in its errors.
 
     YAML 1.1 reads ``1e-5`` as a string, so a string that is a number counts as one; booleans do not.
     ``whole``: whether the number must be an integer.
@@ -309,8 +307,7 @@ def numbers_in(value: WrittenPerEdge) -> tuple[int, ...]:
 
 
 def by_kind(*kinds: str, default: str | None = None, **by_key: str) -> Discriminator:
-    """A discriminator of a union of sections: by the key ``kind`` where written, else by a key that only one
-    kind has.
+    """A discriminator of a union of sections: the key ``kind``, or else a key that only one kind has.
 
     Args:
         kinds: every kind there is.

@@ -156,8 +156,7 @@ class Spec(Section):
         return self
 
     def section_conflicts(self, *, unless: tuple[type[Exception], ...] = ()) -> Iterator[Refused]:
-        """What sections refuse in each other: of every table of refusals the first that applies, then unused
-        keys.
+        """What sections refuse in each other: the first of every table of refusals, then unused keys.
 
         ``unless``: exceptions with which a table may break off, as for sections that are missing.
         """

@@ -205,8 +205,7 @@ def _make_paths_absolute(document: dict[str, Any], folder: Path) -> None:
 
 
 def _make_code_path_absolute(document: dict[str, Any], folder: Path, name: str, key: str) -> None:
-    """Turn ``module:factory`` at a key into the path of the module's file, where that is in ``folder``; in
-    place.
+    """Turn ``module:factory`` at a key, in place, into the path of the module's file if it is in ``folder``.
 
     Args:
         document: of the spec, or a section of it.

@@ -32,8 +32,7 @@ _MOST_CHARACTERS = 100
 
 
 def unfit_level_names(names: Sequence[object]) -> str | None:
-    """A phrase on what is wrong with the names of the levels below the cloud, top down; ``None`` if nothing
-    is.
+    """A phrase on what is wrong with the names of levels below the cloud, top down; ``None`` if nothing.
 
     A party is called by its level's name, so observers, units, hops and kinds of observers keep theirs.
     """

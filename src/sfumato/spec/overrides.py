@@ -80,8 +80,7 @@ def _set_key(raw: dict[str, Any], path: list[str], value: Any, place: Argument) 
 def _drop_keys_of_other_kinds(
     section: dict[str, Any], kinds: list[type[Section]], key: str, value: Any
 ) -> bool:
-    """Drop the keys of ``section``, in place, that do not go with the kind of section that ``key`` belongs
-    to.
+    """Drop from ``section``, in place, the keys that do not go with the kind that ``key`` belongs to.
 
     Args:
         section: as written so far.

@@ -129,8 +129,7 @@ class _Costs:
         self.known: dict[tuple[int, bool, int, int], _BlockCosts] = {}
 
     def of_block(self, block: Block, reached: int) -> _BlockCosts:
-        """What ``block`` costs in each group, where the target's data have reached the hidden groups
-        ``reached``.
+        """What ``block`` costs in each group, where data have reached the hidden groups ``reached``.
 
         ``reached`` is a bit set of groups.
         """

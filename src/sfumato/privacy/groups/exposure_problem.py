@@ -90,8 +90,7 @@ class ExposureProblem:
         return found
 
     def charged(self, exposed: IntArray) -> Counter[ChargedSum]:
-        """The sums to charge, each with its number, if the first ``exposed[g]`` blocks of every group g are
-        exposed.
+        """The sums to charge, each with its number, if ``exposed[g]`` blocks of every group g are exposed.
 
         Follows, block by block, which hidden models the target's data have reached; once a block reaches no
         more of them, those like it do not either.

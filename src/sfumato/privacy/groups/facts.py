@@ -1,5 +1,4 @@
 """A grouped protocol's facts for the accountant: who is in which group when, what is sent, who adds noise.
-noise.
 
 How a group draws the workers of a step, and what that leaves of a sum: docs/leakage.md, "Fixed cohorts".
 """
@@ -215,7 +214,7 @@ class GroupFacts:
 
     @cached_property
     def block_ends(self) -> IntArray:
-        """Last step of every block, after a 0."""
+        """The last step of every block, counted from 1, after a 0."""
         return np.array([0, *(b.first + b.length - 1 for b in self.blocks)], dtype=np.int64)
 
     @cached_property

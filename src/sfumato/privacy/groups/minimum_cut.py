@@ -108,8 +108,7 @@ class _Graph:
 
 
 def links_of(scene: ExposureProblem, price: Price, era: int) -> dict[int, list[tuple[float, set[int]]]]:
-    """For every group, its links in ``era``: pairs of the price a kind of linking workers adds to one of the
-    group's sums, and the other groups that these workers are in.
+    """The links of every group in ``era``: what a kind of linking workers adds to a price, and which groups.
 
     One entry for all kinds where any linking worker costs as much as all of them together.
     """

@@ -1,5 +1,4 @@
-"""Which ordered pairs of a unit and an observer in overlapping groups are alike, so that one stands for
-all."""
+"""Which ordered pairs of a unit and an observer in overlapping groups are alike: one stands for all."""
 
 from __future__ import annotations
 
@@ -77,7 +76,7 @@ class GroupPairs:
         return any(group in era for era in self.releases.kinds.groups[self.releases.kinds.of[party.index]])
 
     def of(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
-        """One representative of every class of equivalent ordered pairs; ``stands_for`` adds up to all pairs.
+        """One pair for every class of equivalent ordered pairs; their ``pair_count`` adds up to all pairs.
 
         Observers are every master and every other device. Units count as equivalent if a symmetry of the
         groups maps one to the other, observers of one unit if all their exposures are equal and the unit
@@ -129,8 +128,7 @@ class GroupPairs:
                 yield Party("device", 0, int(members[members != unit][0])), count
 
     def _is_trusted(self, relation: Relation, party: Party) -> bool:
-        """Whether ``party`` is a master that gets the unit's raw updates by agreement, since it adds the
-        noise itself.
+        """Whether ``party`` is a master that gets raw updates of the unit, since it adds the noise itself.
 
         An ε of ∞ towards any other party has other reasons.
         """

@@ -1,5 +1,4 @@
-"""How one coalition receives the sums of groups: the releases that a charged sum amounts to, and their
-price."""
+"""How one coalition receives the sums of groups: the releases that a sum amounts to, and their price."""
 
 from __future__ import annotations
 
@@ -47,8 +46,7 @@ class ReceivedSums:
         return self.facts.once(key, lambda: math.fsum(map(divergence, self.releases(row, 1))))
 
     def exposure(self, bound_name: Literal["flow", "cut", "min-cost"], exposed: IntArray) -> Exposure:
-        """The bound ``bound_name`` as an exposure, if the first ``exposed[g]`` blocks of every group g are
-        charged.
+        """The exposure of bound ``bound_name`` if the first ``exposed[g]`` blocks of group g are charged.
 
         Where sums can be charged message by message, an alternative does so.
         """
@@ -112,8 +110,7 @@ class ReceivedSums:
     def _single_messages(
         self, row: ChargedSum, count: int, name: str, clip: float, noise: float, known: int
     ) -> tuple[DrawnReleases, ...]:
-        """The charge for ``count`` rounds of ``row`` to a master in the coalition that receives each message
-        by itself.
+        """The charge for ``count`` rounds of ``row`` to a master that receives each message by itself.
 
         It knows who was drawn. Workers of a fixed cohort are not drawn independently of each other, so that
         each linking one that there is room for counts as drawn.

@@ -273,8 +273,7 @@ class GroupReleases(GroupFacts):
         return int(self.kinds.incidence[0][self.kinds.of[worker]].sum())
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The releases of the flow exposure of ``unit``, regrouped by draws of batches; empty where none are
-        drawn.
+        """The releases of ``unit``'s flow exposure, regrouped by draws of batches; empty if none are drawn.
 
         A unit of several groups starts merging steps from a mean that may hold hidden models with its own
         data: there its record counts as drawn. Noise at local steps is charged step by step.

@@ -31,8 +31,7 @@ _MOST_FIXED = 4
 
 
 def orbits(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[IntArray, IntArray]:
-    """Class numbers of all kinds of workers and of all groups, equal only where a symmetry maps one to the
-    other.
+    """Class numbers of workers' kinds and of groups, equal only where a symmetry maps one to the other.
 
     Args:
         kinds: of workers, with their groups.
@@ -176,8 +175,7 @@ class _Search:
         return found
 
     def _refine_once(self, both: IntArray) -> IntArray:
-        """One round of colour refinement: a vertex's new colour tells its old one and those of its
-        neighbours.
+        """One round of colour refinement: a vertex's new colour tells its old one and its neighbours' ones.
 
         ``both`` holds two colourings, ``[2, vertices]``, which share their new colours. Multisets of colours
         are told apart by a sum of hashes. Where two sums are equal by chance, colours are told apart less
@@ -206,8 +204,7 @@ class _Search:
             classes = int(both.max())
 
     def _extend_to_symmetry(self, one: IntArray, two: IntArray, source: int, image: int) -> list[int] | None:
-        """A symmetry that takes group ``source`` to ``image`` and the colours ``one`` to ``two``, by
-        backtracking.
+        """A symmetry, by backtracking, that takes group ``source`` to ``image``, colours ``one`` to ``two``.
 
         It is a list with the image of every group; ``None`` where there is none or the search gave up.
         """
@@ -313,8 +310,7 @@ class Position(NamedTuple):
 def first_of_orbit(
     position: Position, symmetries: Sequence[tuple[Sequence[int], Sequence[int]]], group_count: int
 ) -> tuple[Position, tuple[int, ...]]:
-    """The first position, in sorted order, that symmetries map ``position`` to, as the orbit's
-    representative.
+    """The first position, in sorted order, that symmetries map ``position`` to: it represents the orbit.
 
     An orbit of more than `_MOST_IMAGES` positions is not followed: then it is ``position`` itself.
 

@@ -173,8 +173,7 @@ class WorkerKinds:
 
     @cached_property
     def bridges(self) -> Callable[[int], tuple[Bridges, ...]]:
-        """A function of a kind: for every era, the kinds in several groups, with one worker of that kind left
-        out.
+        """A function of a kind: for every era, the kinds in several groups, less one worker of that kind.
 
         Its last four results are kept.
         """

@@ -45,11 +45,11 @@ class PrivacyLoss:
     method: Method = "pld"
 
     def delta(self, epsilon: float) -> float:
-        """See `CurveBound.delta`."""
+        """The least δ in [0, 1] at ``epsilon``: the larger of both directions."""
         return max(direction.delta(epsilon) for direction in self._directions)
 
     def epsilon(self, delta: float) -> float:
-        """See `CurveBound.epsilon`."""
+        """The least ε ≥ 0 at ``delta``: the larger of both directions; ∞ where there is none."""
         found, *others = self._directions
         most = found.epsilon(delta)
         # no search where an ε that holds is known

@@ -118,7 +118,10 @@ def largest_loss(rate: float, between: float, from_shared: float) -> float:
 
 
 def _largest_of_draw(rate: float, move: float) -> float:
-    """ln(1 - p + p e^x) for the largest loss x of a Gaussian that moves by ``move``."""
+    """The largest loss where the unit is drawn with probability ``rate``, in nats, beyond `TAIL` aside.
+
+    ln(1 - p + p e^x) for the largest loss x of a Gaussian that moves by ``move`` standard deviations.
+    """
     largest = move * move / 2 + TAIL * move
     if largest < 1:
         return math.log1p(rate * math.expm1(largest))

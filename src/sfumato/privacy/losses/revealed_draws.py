@@ -1,5 +1,4 @@
-"""Composition when every draw is told: a finite mixture of Gaussian curves over what the draws turn out to
-be.
+"""Composition when every draw is told: a finite mixture of Gaussian curves over the outcomes of the draws.
 
 Telling the observer every draw can only help it, so this bounds every composition, and is exact where no draw
 is hidden.
@@ -72,12 +71,12 @@ class RevealedDraws:
         return cls(squares, probabilities, lost)
 
     def delta(self, epsilon: float) -> float:
-        """See `CurveBound.delta`."""
+        """The least δ in [0, 1] at ``epsilon``, with the probability that was left out counted as δ."""
         curves = gaussian.delta(epsilon=epsilon, mu=np.sqrt(self.squares))
         return min(1.0, float(self.probabilities @ curves) + self.lost)
 
     def epsilon(self, delta: float) -> float:
-        """See `CurveBound.epsilon`."""
+        """The least ε ≥ 0 at ``delta``; ∞ where the probability that was left out is all of ``delta``."""
         if self.lost >= delta:
             return math.inf
         above = gaussian.epsilon(delta=delta - self.lost, mu=math.sqrt(self.squares[-1]))
@@ -178,8 +177,7 @@ def binomial_weights(count: int, rate: float) -> Array:
 
 
 def _sum(values: Array, weights: Array, shifts: Array, chances: Array) -> tuple[Array, Array, float]:
-    """Distribution of the sum of two independent variables; sums go up to a grid where they would be too
-    many.
+    """Distribution of the sum of two independent variables, its values rounded up to a grid where too many.
 
     Args:
         values: of the first variable, ascending.

@@ -52,8 +52,7 @@ class AlikeZones:
 
 
 def chances_of_office(facts: TreeFacts, members: Parties) -> dict[int, float]:
-    """For every zone (leaf number) with devices in ``members``: the probability that it elects one in a
-    round.
+    """The probability that a zone elects one of ``members`` in a round, by leaf number.
 
     Zones whose aggregator is a member already are left out.
     """

@@ -170,7 +170,7 @@ class PairExposures:
 
     @cached_property
     def weight(self) -> float:
-        """Of the unit's message, relative to that of a device of weight 1."""
+        """The weight of the unit's message, relative to that of a device of weight 1."""
         return float(self.facts.classes.weight[self.facts.class_of(self.unit)])
 
     @cached_property
@@ -251,6 +251,7 @@ class PairExposures:
 
     def finest_sum(self, number: int) -> tuple[int, bool]:
         """The finest sum with the unit's message that is seen: tier, and whether the node's own noise is in.
+
         A tier one past the last stands for the device's own message.
         """
         lowest, view = self.facts.steps[number].tier, self._view(number)

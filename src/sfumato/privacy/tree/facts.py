@@ -140,6 +140,7 @@ class TreeFacts(TreeShape):
 
     def known_senders(self, coalition: Iterable[Party], step: AggregationFacts) -> set[tuple[int, int]]:
         """Nodes ``(tier, index)`` below the aggregating ones whose average, as sent, ``coalition`` knows.
+
         A member sends its own; where a leaf broadcasts too, its devices receive what it sends.
         """
         found, last = set[tuple[int, int]](), self.depth - 1

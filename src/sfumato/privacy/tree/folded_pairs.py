@@ -104,8 +104,7 @@ class WorstObservers(TreePairs):
         ]
 
     def _elsewhere(self, unit: int, path: IntArray, common: int, units: int) -> Iterator[PairClass]:
-        """One pair for each chain of observers whose lowest common ancestor with the unit is
-        ``path[common]``.
+        """One pair for each chain of observers that share just ``path[common]`` and above with the unit.
 
         ``units``: how many units ``unit`` stands for.
         """
@@ -232,7 +231,12 @@ class FoldedPairs:
     ways: Callable[[PairClass], Ways]
 
     def of(self, unit: int | None, *, apart: bool, every_unit: bool) -> Iterator[PairClass]:
-        """See `DeclaredReleases.pair_classes`."""
+        """One pair for every class of pairs; arguments as of `DeclaredReleases.pair_classes`.
+
+        Classes are told apart as `TreePairs.of` does while they are few; else a pair may stand for others
+        that
+        it dominates.
+        """
         some = islice(self.pairs.listed(unit, apart=apart), MOST_CLASSES + 1)
         if sum(1 for _ in some) <= MOST_CLASSES or self._counts_noise_by_chance:
             return self.pairs.of(unit, apart=apart)

@@ -196,8 +196,7 @@ class MovingPairs:
         return np.bincount(self.of_device).astype(np.int64)
 
     def of(self, unit: int | None = None) -> Iterator[PairClass]:
-        """One pair for every class of pairs, or of one unit's pairs; their ``pair_count`` adds up to all
-        pairs.
+        """One pair for every class of pairs; their ``pair_count`` adds up to all, or to all of one unit.
 
         Of one unit every edge is a class of its own.
         """
@@ -293,8 +292,7 @@ class MovingPairs:
         return [np.array(group) for group in found.values()]
 
     def _by_largest(self, unit: int, parties: Sequence[Party], places: IntArray) -> list[IntArray]:
-        """Groups of ``places`` that one row stands for, the first place of a group being that with the
-        largest μ².
+        """Groups of ``places`` that one row stands for; the first of a group has its largest μ².
 
         One group for all parties with a finite figure. The smaller of two bounds is reported, and which it is
         may depend on the relation of neighbours: where no party is the largest under both, groups are by

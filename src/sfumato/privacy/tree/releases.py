@@ -132,8 +132,7 @@ class TreeReleases(TreeFacts):
         """
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The releases of the flow exposure of ``unit``, regrouped by draws of batches; empty if none are
-        drawn.
+        """The releases of ``unit``'s flow exposure, regrouped by draws of batches; empty if none are drawn.
 
         A round that is sent again at its end is one draw: its steps are in several messages. Noise at local
         steps is charged step by step, whatever is sent. A device that rounds a message before anybody noises

@@ -171,7 +171,7 @@ class DeviceClasses:
 
     @cached_property
     def first(self) -> IntArray:
-        """Each leaf's first class, and one past the last."""
+        """The first class of each leaf, and at the end the number of classes, ``[leaves + 1]``."""
         leaves = int(self.leaf[-1]) + 1
         return np.searchsorted(self.leaf, np.arange(leaves + 1)).astype(np.int64)
 

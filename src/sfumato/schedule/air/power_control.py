@@ -37,8 +37,7 @@ _ROUNDING = 1e-9
 
 
 def formula_alignment(epsilon: float, *, devices: float, participants: float, delta: float) -> float:
-    """The alignment that PFELS's formula (20) allows: ``epsilon N / (2 sqrt(2) r sqrt(ln(1.25 r / (N
-    delta))))``.
+    """The alignment by PFELS's (20): ``epsilon N / (2 sqrt(2) r sqrt(ln(1.25 r / (N / delta))))``.
 
     It is ``C2 beta = epsilon`` with (21), times ``B / sigma0``.
 
@@ -157,8 +156,7 @@ class AirPlan:
         return np.ones_like(self.participants) if alone else self.participants
 
     def max_noise_multiplier(self) -> float:
-        """With a fixed beta, the noise multiplier that every device's power carries on any channel it sends
-        on."""
+        """The largest noise multiplier, with a fixed beta, that every device has the power for."""
         gain = max(self._least_gain, self._air.min_gain or 0.0)
         share = 1.0
         if isinstance(self.channels.radio, AirRadio) and self.spec.compression is not None:

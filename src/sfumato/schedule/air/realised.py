@@ -28,8 +28,7 @@ _ROUNDING = 1e-9
 def sending_of(
     plan: TreePlan, air: AirPlan, number: int, index: int, devices: IntArray, parameters: int
 ) -> AirTransmission:
-    """How ``devices`` send in aggregation ``index`` of round ``number``, with the noise that ``plan`` has
-    them add.
+    """How ``devices`` send in aggregation ``index`` of round ``number``, with the noise they add by ``plan``.
 
     Args:
         plan: of the run.
@@ -71,8 +70,7 @@ class RealisedChannels:
 
     @classmethod
     def of(cls, plan: TreePlan, rounds: int, parameters: int) -> RealisedChannels | None:
-        """The channels and participants of the first ``rounds`` rounds; ``None`` where nothing is sent over
-        the air.
+        """The channels and participants of the first ``rounds`` rounds; ``None`` if none sends over the air.
 
         ``parameters``: M, of the model.
         """

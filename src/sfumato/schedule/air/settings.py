@@ -28,8 +28,7 @@ def devices_hop(tree: Tree) -> str:
 
 
 def settle_air(spec: Spec, tree: Tree) -> tuple[Spec, tuple[str, ...]]:
-    """``spec`` with the transport, noise and compression that PFELS or a baseline stands for, and notes for
-    the user.
+    """``spec`` with the transport, noise and compression of PFELS or a baseline, and notes for the user.
 
     Args:
         spec: any; one that uses neither the air nor compression comes back as it is.

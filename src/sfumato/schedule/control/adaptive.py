@@ -187,8 +187,7 @@ def control_refusals(plan: TreePlan) -> Refusals:
 
 
 def noise_constant(plan: TreePlan) -> float:
-    """c2^2 q^2 ln(1/delta) / epsilon^2 of H2FDP's (15), solved for from the multiplier, whatever stated the
-    noise.
+    """c2^2 q^2 ln(1/delta) / epsilon^2 of H2FDP's (15), from the multiplier, however noise was stated.
 
     (15) with Lemma 3.2 is a standard deviation of ``2 eta tau G`` times the root of that times the number of
     global aggregations.

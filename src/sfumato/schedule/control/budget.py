@@ -62,7 +62,7 @@ class BudgetedCoalition:
 
     @classmethod
     def of(cls, plan: TreePlan, coalition: tuple[Party, ...]) -> BudgetedCoalition:
-        """The budget towards ``coalition``: what ``plan``, played as it stands, would spend."""
+        """The budget towards ``coalition``: what a unit of every leaf spends if ``plan`` is played as is."""
         members, first = _devices_in(coalition), plan.tree.first_device
         units = tuple(
             next((device for device in range(first[leaf], first[leaf + 1]) if device not in members), -1)

@@ -67,8 +67,7 @@ class Dropouts:
         return self.dropout_phase > Phase.MASK
 
     def attempts(self, leaves: IntArray) -> Attempts:
-        """What goes over the devices' hop: who sends, and how often, since every new supernode repeats the
-        session.
+        """Who sends over the devices' hop and how often: every new supernode repeats the session.
 
         Args:
             leaves: of every participant ``[P]``.
@@ -208,8 +207,7 @@ class Attendance:
         return np.where(self.formed, self.received, 0)
 
     def terms(self, devices: int) -> npt.NDArray[np.int64]:
-        """For each of ``devices`` devices the number of rounds in which it was supernode, failed ones
-        included.
+        """The number of rounds in which each of ``devices`` devices was supernode, failed ones included.
 
         An office is held for the whole round (several aggregations go without failures), so one tells.
         """

@@ -166,8 +166,7 @@ def raw_sensitivity(
 
 
 def to_sources(tree: Tree, plan: NoisePlan) -> tuple[SourceNoise, ...]:
-    """``plan`` as entries of ``privacy.noise.sources``: owners by name, those with equal multipliers
-    together.
+    """``plan`` as entries of ``privacy.noise.sources``: owners by name, those of one multiplier together.
 
     Raises:
         SpecError: a multiplier is beyond what a spec can say.

@@ -124,8 +124,7 @@ def _choose_aggregators(tree: Tree, placement: Placement, seed: int) -> Iterator
 
 
 def _choose_clients(tree: Tree, chosen: float | tuple[int, ...]) -> BoolArray:
-    """Mask of the devices that add noise, ``[devices]``: the first of each zone (a share), or the places
-    listed.
+    """Mask of the devices that add noise, ``[devices]``: the first of each zone, or the places listed.
 
     Raises:
         SpecError: a place that the smallest zone lacks, or one named twice.

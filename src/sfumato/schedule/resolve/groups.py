@@ -80,7 +80,7 @@ def _refusals(spec: Spec) -> Refusals:
 
 
 def _refuse_untrusted_masters(spec: Spec, trusted: BoolArray) -> None:
-    """Refuse settings for which all masters must be trusted, where one is not."""
+    """Raise a `SpecError` if a master is not trusted, and a setting needs all masters to be."""
     if trusted.all():
         return
     if KIND_OF[spec.protocol] == "dp-ogl+" and (spec.training.merge_every or 1) > 1:

@@ -11,7 +11,7 @@ from sfumato.spec.refusals import Refusals
 
 
 def drift_correction_refusals(spec: Spec) -> Refusals:
-    """The table of refusals of FedProx and SCAFFOLD (docs/accounting.md, "Drift correction")."""
+    """What FedProx and SCAFFOLD cannot be combined with (docs/accounting.md, "Drift correction")."""
     training, clip, kind = spec.training, spec.privacy.clip, spec.training.drift_correction.kind
     if kind == "none":
         return

@@ -119,7 +119,7 @@ def _rounds_of(spec: Spec, trees: tuple[tuple[int, Tree], ...]) -> TreeRounds:
 
 
 def _check_size(tree: Tree, aggregations: tuple[Aggregation, ...]) -> None:
-    """Refuse more aggregations of more nodes than can be accounted for one by one."""
+    """Raise a `SpecError` if there are more aggregations of more nodes than can be accounted for singly."""
     nodes = sum(tier.size for tier in tree.tiers)
     if nodes * len(aggregations) > MAX_STATED:
         allowed = (
@@ -170,7 +170,7 @@ def _uplink_over_the_air(spec: Spec, tree: Tree, participants: TreeParticipants)
 def _sized_noise(
     rounds: TreeRounds, participants: TreeParticipants, air: AirPlan | None
 ) -> tuple[NoisePlan, Told]:
-    """Multipliers of every source that adds noise in any round, and what the user should hear of them."""
+    """Multipliers of every source that adds noise in any round, and notes for the user."""
     noise, is_moving = rounds.spec.privacy.noise, len(rounds.trees) > 1
     if isinstance(noise, NoiseByTarget):
         require_record_rates(rounds.spec, rounds.tree.devices, rounds.batches)

@@ -69,8 +69,7 @@ def local_work_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def _secure_hop(rounds: TreeRounds, most: float = math.inf) -> str | None:
-    """The key of the first hop between aggregators that is masked and has a node with at most ``most`` below
-    it.
+    """The key of the first masked hop between aggregators with a node above at most ``most`` others.
 
     Hops of devices are not looked at. ``None`` where there is no such hop.
     """

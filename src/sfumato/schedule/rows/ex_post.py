@@ -32,8 +32,7 @@ class ExPost:
 def ex_post(
     plan: TreePlan, delta: float, participations: npt.NDArray[np.int64], rounds: int, parameters: int
 ) -> tuple[ExPost | None, ...]:
-    """For each row of an account, its ε after ``rounds`` rounds as they were; ``None`` where nothing was
-    drawn.
+    """The ε of each row of an account after ``rounds`` rounds as they were; ``None`` where nothing was drawn.
 
     Args:
         plan: of the run.
