@@ -147,8 +147,11 @@ def _what_amplifies(exposure: Exposure, neighbours: Neighbours) -> str:
 
 
 def _charge_without_replacement(exposure: Exposure, neighbours: Neighbours) -> Composition:
-    """Hidden draws of a fixed number amplify: a round with the unit in it, in one world and in the other,
-    against the round with another device in its place, which may be heavier.
+    """The charge of ``exposure`` where hidden draws of a fixed number amplify; other draws as
+    `_terms_of_draw`.
+
+    Such a draw is a round with the unit in it, in one world and in the other, against the round with another
+    device in its place, which may be heavier.
 
     The messages of the unit and of the other device may point apart: ``w b + w' b`` over the denominator,
     with weights w of the unit and w' of the other. A unit that sends zeros is ``w' b`` away. Where the
