@@ -130,12 +130,12 @@ class Groups:
 
     @property
     def device_count(self) -> int:
-        """N: workers are the devices of this topology."""
+        """N, the number of workers, which are the devices of this topology."""
         return self.workers
 
     @property
     def has_public(self) -> bool:
-        """False: no model of a group is public."""
+        """Whether there are models that everybody sees: no, a model of a group is not public."""
         return False
 
     def titled(self, text: str) -> str:

@@ -64,7 +64,7 @@ class Tree(TreeShape):
 
     @property
     def has_public(self) -> bool:
-        """True: a tree has one global model, which the public may see."""
+        """Whether there are models that everybody sees: yes, a tree has one global model for the public."""
         return True
 
     @property

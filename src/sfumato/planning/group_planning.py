@@ -37,11 +37,11 @@ class GroupPlanning:
             raise SpecError("privacy.clip.kind", "example", allowed)
 
     def level_count(self, plan: GroupPlan) -> int:
-        """1: masters aggregate, and nobody above them."""
+        """The number of levels that aggregate: 1, as nobody is above the masters."""
         return 1
 
     def level_name(self, plan: GroupPlan, level: int) -> str:
-        """``group``: there is one kind of aggregation."""
+        """The name of the level that aggregates, ``group``."""
         return "group"
 
     def sources(self, plan: GroupPlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:

@@ -168,7 +168,7 @@ class DeclaredReleases(Protocol):
         """These releases as they are once the first ``rounds`` rounds are done."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The facts as a JSON object."""
+        """The facts as a JSON object, enough to recompute every ε without this library."""
 
 
 def bounds_of(

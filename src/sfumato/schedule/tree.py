@@ -59,7 +59,7 @@ class TreePlan:
         return tuple(plan for _, plan in self.eras) or (self,)
 
     def at(self, number: int) -> TreePlan:
-        """The plan of round ``number``."""
+        """The plan of round ``number``, with the tree of that round."""
         return self.structures[max(0, sum(first <= number for first, _ in self.eras) - 1)]
 
     def require_one_tree(self, reason: str) -> None:

@@ -242,7 +242,8 @@ class GroupReleases(GroupFacts):
         }
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
-        """``coalition`` with a worker of every group of ``unit`` that it does not see.
+        """``coalition`` with a worker of every group of ``unit`` that it does not see; ``None`` if no record
+        gains.
 
         See `DeclaredReleases.larger_coalition`. A unit of several groups that starts from their mean starts
         from a hidden model where a group is unseen, and its record counts as drawn. Where all its groups are
@@ -269,7 +270,7 @@ class GroupReleases(GroupFacts):
         return tuple(found)
 
     def _group_count(self, worker: int) -> int:
-        """In how many groups ``worker`` is, in the first era."""
+        """The number of groups that ``worker`` is in, in the first era."""
         return int(self.kinds.incidence[0][self.kinds.of[worker]].sum())
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:

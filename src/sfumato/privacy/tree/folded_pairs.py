@@ -77,7 +77,7 @@ class WorstObservers(TreePairs):
 
     @cached_property
     def _noise(self) -> TreeNoise:
-        """Noise variances of the tree."""
+        """The variances of the noise in the sums of the tree."""
         return TreeNoise(self.facts)
 
     def _peers(self, unit: int, units: int) -> Iterator[PairClass]:

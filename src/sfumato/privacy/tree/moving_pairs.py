@@ -160,7 +160,7 @@ class MovingPairs:
 
     @cached_property
     def _places(self) -> IntArray:
-        """The edge of every device, ``[eras, devices]``."""
+        """The edge that every device is under in each era, ``[eras, devices]``."""
         facts = self.kinds[0].releases
         return np.stack([k.releases.leaves_of(np.arange(facts.device_count)) for k in self.kinds])
 
