@@ -81,7 +81,10 @@ def unit_classes(
 
 
 def _class_of_units(devices: IntArray, rates: FloatArray | None, sites: IntArray | None) -> UnitClass:
-    """``devices``, by number, as one class; its unit is the one with the largest of ``rates``."""
+    """``devices``, by number, as one class; its unit is the one with the largest of ``rates``.
+
+    ``sites``: as of `unit_classes`.
+    """
     named = () if sites is None else tuple(dict.fromkeys(sites[devices].tolist()))
     if rates is None:
         return UnitClass(int(devices[0]), len(devices), None, named)
