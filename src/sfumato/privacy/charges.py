@@ -147,8 +147,7 @@ def _what_amplifies(exposure: Exposure, neighbours: Neighbours) -> str:
 
 
 def _charge_without_replacement(exposure: Exposure, neighbours: Neighbours) -> Composition:
-    """The charge of ``exposure`` where hidden draws of a fixed number amplify; other draws as
-    `_terms_of_draw`.
+    """The charge of ``exposure`` where hidden draws of a fixed number amplify.
 
     Such a draw is a round with the unit in it, in one world and in the other, against the round with another
     device in its place, which may be heavier.

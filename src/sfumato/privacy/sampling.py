@@ -136,7 +136,7 @@ class Sampling:
 
     @classmethod
     def revealed(cls, rate: float) -> Sampling:
-        """Each release uses the unit with probability ``rate``, independently, and the observer learns when.
+        """A draw with probability ``rate`` in each release, independently, of which the observer learns.
 
         A term of count T is the Binomial(T, rate) mixture of its participations: the figure of before
         training. A draw of a fixed number that is seen is one of these too, at rate sample / population.

@@ -233,7 +233,7 @@ def _with_noise_and_trust_written(spec: Spec, tree: Tree, noise: NoisePlan, air:
 
 
 def _plan_of(rounds: TreeRounds, participants: TreeParticipants, noise: NoisePlan, notes: Told) -> TreePlan:
-    """The plan of resolved rounds: in a network that moves with the plan of every tree."""
+    """The plan of resolved rounds; in a network that moves, with the plan of every tree in it."""
     spec, one_tree = rounds.spec, len(rounds.trees) == 1
     if one_tree:
         declared = tree_releases(rounds, rounds.tree, participants, noise)
