@@ -75,7 +75,7 @@ class PrivacyReport:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What in the spec or the guarantees is worth a warning."""
+        """Facts about the spec and the guarantees that are worth a warning, each a sentence."""
         from sfumato.findings import findings_before
 
         return findings_before(self.plan, self.delta, self.guarantees)
@@ -107,7 +107,7 @@ class PrivacyReport:
         return block(self.name, titles, rows, notes)
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON of ``account --json`` and of ``privacy.json``."""
+        """The report as JSON: what ``account --json`` prints and ``privacy.json`` holds."""
         rows = [row.to_dict() for row in self.guarantees]
         for row, after in zip(rows, self.ex_post, strict=False):
             if after is not None:
@@ -132,7 +132,7 @@ class PrivacyReport:
         return document
 
     def certificates(self) -> dict[str, Any]:
-        """What every row follows from, for ``ledger.json`` (docs/verify.md)."""
+        """What the ε of every row follows from, as JSON for ``ledger.json`` (docs/verify.md)."""
         from sfumato.privacy.certificate import CertifiedPair, certificates_of
 
         pairs = (
@@ -152,14 +152,16 @@ class PrivacyReport:
         )
 
     def table(self) -> pd.DataFrame:
-        """The guarantees as a table, one row each; epsilon is ``inf`` where nothing protects."""
+        """The guarantees as a table, one row each; ``epsilon`` is ``inf`` where nothing protects."""
         import pandas as pd
 
         rows = [row.to_dict() | {"epsilon": row.epsilon} for row in self.guarantees]
         return pd.DataFrame([{k: v for k, v in row.items() if k not in ("bounds", "curve")} for row in rows])
 
     def epsilon(self, unit: int | str, observer: str) -> float:
-        """Epsilon of ``"record:0"``, say, to an observer or coalition; ``0`` is as ``privacy.unit`` says.
+        """The ε of a unit, ``"record:0"`` or ``"device:0"``, towards an observer or coalition.
+
+        A number alone is a unit of the kind that ``privacy.unit`` says.
 
         Raises:
             SpecError: no such unit or observer, a coalition that contains the unit, or ``0`` with ``both``.
@@ -178,7 +180,7 @@ def account(
     delta: float | None = None,
     curve: bool = False,
 ) -> PrivacyReport:
-    """Account for ``spec`` before training.
+    """The guarantees and claims for ``spec`` before training.
 
     Args:
         spec: as loaded; it is resolved here.
@@ -213,13 +215,13 @@ def account(
     elif unit is not None or observer is not None:
         rows = list(_guarantees_of_one_side(plan, unit, observer, chosen, curve))
     else:
-        rows = list(_all(plan, chosen, curve))
+        rows = list(_guarantees_of_all_pairs(plan, chosen, curve))
     worst = () if unit is not None or observer is not None else family_of(plan.spec).coalitions(plan, chosen)
     return PrivacyReport(spec.name, chosen, tuple(rows), claims_of(plan, chosen), plan.notes, plan, worst)
 
 
 def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve: bool = False) -> Guarantee:
-    """The guarantee of one unit towards one observer or coalition.
+    """The guarantee of ``unit`` (``device:0``) towards ``observer``, a party or coalition, both by name.
 
     Raises:
         SpecError: no such party, or a coalition that contains the unit.
@@ -235,7 +237,7 @@ def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve:
 
 
 def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds: int) -> float:
-    """Epsilon of one pair after the first ``rounds`` rounds; of a record where that is the unit."""
+    """ε of a device or, if records are the units, one of its records, after the first ``rounds`` rounds."""
     watched = ObservedUnit(main_unit(plan.spec), device, coalition, ASKED_FOR, 1)
     return watched.charge(plan, plan.releases.after(rounds)).epsilon(plan.spec.privacy.delta)
 
@@ -277,14 +279,14 @@ def with_participations(
     return replace(report, ex_post=found) if found else report
 
 
-def _all(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:
-    """The guarantees of every class of pairs."""
+def _guarantees_of_all_pairs(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:
+    """The guarantee of every class of pairs, for each kind of unit that the spec asks for."""
     for kind in unit_kinds(plan):
         yield from (_guarantee_of_class(plan, kind, pair, delta, curve) for pair in _pair_classes(plan, kind))
 
 
 def _pair_classes(plan: Plan, kind: str, unit: int | None = None) -> Iterator[PairClass]:
-    """The classes of pairs that rows are about: named sites whose records have another ε are apart."""
+    """Classes of pairs, one row each, for units of ``kind``; named sites with another ε are told apart."""
     return plan.releases.pair_classes(unit, apart=_tells_sites_apart(plan, kind))
 
 
@@ -296,7 +298,7 @@ def _tells_sites_apart(plan: Plan, kind: str) -> bool:
 def _guarantees_of_one_side(
     plan: Plan, unit: str | None, observer: str | None, delta: float, curve: bool
 ) -> Iterable[Guarantee]:
-    """The guarantees where one side is asked for; the other runs over its classes."""
+    """The guarantees of ``unit`` towards every observer, or of every class of units towards ``observer``."""
     if unit is not None:
         kind, device = parse_protected(unit, plan.parties, own=plan.spec.privacy.unit)
         for pair in _pair_classes(plan, kind, device):
@@ -313,7 +315,7 @@ def _guarantees_of_one_side(
 def _guarantees_of_kind(
     plan: Plan, unit: str | None, observer: str, delta: float, curve: bool
 ) -> Iterable[Guarantee]:
-    """The guarantees towards the observers of one kind, trusted ones only if there are no others."""
+    """The guarantees towards observers of the kind ``observer``, trusted ones only if there are no others."""
     if unit is None:
         asked = [(kind, pair) for kind in unit_kinds(plan) for pair in _pair_classes(plan, kind)]
     else:
@@ -330,12 +332,12 @@ def _guarantees_of_kind(
 
 
 def _guarantee_of_class(plan: Plan, kind: str, pair: PairClass, delta: float, curve: bool) -> Guarantee:
-    """The guarantee of the worst pair of a class."""
+    """The guarantee of the worst pair of a class, for a unit of ``kind``."""
     return unit_guarantee(plan, ObservedUnit.of_class(kind, pair), delta=delta, curve=curve)
 
 
 def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: bool = False) -> Guarantee:
-    """The guarantee of one unit towards one coalition."""
+    """The guarantee of the observed unit towards its coalition; ``curve`` adds ε at `CURVE_DELTAS`."""
     declared = plan.releases
     charged, bounds = observed.charge(plan, declared).least(delta)
     coalition = charged.coalition
@@ -357,12 +359,12 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
         least = mild if mild < least * (1 - _ROUNDING) else least
     elif of_record and observed.least is not None and 0 < least < math.inf:
         least = observed.charge(plan, declared, drawn_like=observed.least).epsilon(delta)
-    larger = _named(declared, coalition) if coalition != observed.coalition else ""
+    larger = _join_names(declared, coalition) if coalition != observed.coalition else ""
     if larger:
         why = f"no more than {larger} learn together; towards these: {why}"
     return Guarantee(
         unit=f"{observed.kind}:{observed.device}",
-        observer=_named(declared, observed.coalition),
+        observer=_join_names(declared, observed.coalition),
         stands_for=observed.stands_for,
         delta=delta,
         bound=bound,
@@ -379,7 +381,7 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
     )
 
 
-def _named(declared: DeclaredReleases, coalition: tuple[Party, ...]) -> str:
+def _join_names(declared: DeclaredReleases, coalition: tuple[Party, ...]) -> str:
     """The members of a coalition by name, joined by commas."""
     return ",".join(declared.party_name(party) for party in coalition)
 

@@ -43,23 +43,27 @@ class HashedFile(io.RawIOBase):
 
     @property
     def sha256(self) -> str:
-        """Of what was written so far."""
+        """SHA-256, in hexadecimal, of what was written so far."""
         return self._sum.hexdigest()
 
     def writable(self) -> bool:
-        """It is for writing only."""
+        """True: the file is for writing only."""
         return True
 
     def fileno(self) -> int:
-        """Of the system."""
+        """The operating system's descriptor of the file."""
         return self._descriptor
 
     def tell(self) -> int:
-        """The position of the next byte."""
+        """The position of the next byte, which is the number written so far."""
         return self.size
 
     def write(self, data: Any) -> int:
-        """Write all of ``data``."""
+        """Write all of ``data``, bytes or a buffer; returns their number.
+
+        Raises:
+            OSError: the system could not write; `failure` keeps it.
+        """
         rest = memoryview(data).cast("B")
         length = len(rest)
         while rest:
@@ -76,7 +80,7 @@ class HashedFile(io.RawIOBase):
 
 @contextmanager
 def replacing(path: Path, *, private: bool = False) -> Iterator[HashedFile]:
-    """Yields a new file that replaces ``path`` at the end.
+    """A context with a new file that replaces ``path`` when it ends.
 
     The folder is created if it does not exist. After an exception no file remains and ``path`` is unchanged.
 
@@ -107,7 +111,10 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[HashedFile]:
 
 @contextmanager
 def _new_file(path: Path, mode: int) -> Iterator[HashedFile]:
-    """A new file; it is removed at the end, unless it was renamed."""
+    """A context with a new file at ``path``, which is removed at the end, unless it was renamed.
+
+    ``mode``: permission bits.
+    """
     descriptor = os.open(path, _NEW, mode)
     try:
         yield HashedFile(descriptor)
@@ -118,7 +125,7 @@ def _new_file(path: Path, mode: int) -> Iterator[HashedFile]:
 
 
 def write_archive(archive: io.BytesIO, file: HashedFile) -> None:
-    """Write the content of ``archive`` in pieces.
+    """Write the content of ``archive`` to ``file`` in pieces of a megabyte.
 
     ``getbuffer`` is not used: if writing fails, Python up to 3.12.1 may crash when it collects that buffer.
     """
@@ -157,10 +164,10 @@ def clean_temporary(folder: Path) -> None:
 
 
 def hash_file(path: Path) -> tuple[str, int]:
-    """SHA-256 and size of a file.
+    """SHA-256, in hexadecimal, and size in bytes of a file.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: it cannot be read, or is no regular file.
     """
     require_regular(path)
     with path.open("rb") as file:
@@ -178,7 +185,7 @@ def read_regular(path: Path) -> bytes:
 
 
 def require_regular(path: Path) -> None:
-    """Refuse devices and pipes, which may have no end.
+    """Raise an OSError for devices, pipes and folders; devices and pipes may have no end.
 
     Raises:
         OSError: ``path`` exists and is not a regular file.
@@ -188,10 +195,10 @@ def require_regular(path: Path) -> None:
 
 
 def short_hash(sha256: str) -> str:
-    """The first characters of a hash, for messages."""
+    """The first 12 characters of a hash, for messages."""
     return sha256[:12]
 
 
 def reason(error: OSError) -> str:
-    """The message of the operating system."""
+    """The operating system's message for ``error``, never empty."""
     return error.strerror or str(error) or type(error).__name__

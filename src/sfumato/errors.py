@@ -39,7 +39,7 @@ class SpecError(SfumatoError):
         self.place = str(place)
         self.value = value
         self.allowed = allowed
-        shown = "" if value is None else f" got {_short(value)};"
+        shown = "" if value is None else f" got {_shorten(value)};"
         super().__init__(f"{self.place}:{shown} {allowed}")
 
 
@@ -99,7 +99,8 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def _short(value: object, limit: int = 80) -> str:
+def _shorten(value: object, limit: int = 80) -> str:
+    """``value`` as ``repr`` writes it, cut to ``limit`` characters."""
     try:
         text = repr(value)
     except ValueError:  # Python writes no number of more than 4,300 digits

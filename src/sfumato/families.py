@@ -58,7 +58,7 @@ class _Family:
 
     @property
     def topologies(self) -> tuple[str, ...]:
-        """Its kinds of topology (``topology.kind``)."""
+        """The kinds of topology (``topology.kind``) of this family, sorted."""
         return tuple(sorted({kind for kinds in self.protocols.values() for kind in kinds}))
 
 
@@ -84,31 +84,31 @@ class _TreeFamily(_Family):
     devices_observe = False
 
     def resolve(self, spec: Spec) -> Plan:
-        """The plan of a spec: random choices made, noise sized."""
+        """The plan of a spec: every random choice made, every noise source sized."""
         from sfumato.schedule.resolve.tree import resolve_tree
 
         return resolve_tree(spec)
 
     def claims(self, plan: Plan, delta: float) -> tuple[Claim, ...]:
-        """What papers claim about a plan."""
+        """What papers claim about a plan, beside the rigorous ε at ``delta``."""
         from sfumato.claims import tree_claims
 
         return tree_claims(_tree_plan(plan), delta)
 
     def coalitions(self, plan: Plan, delta: float) -> tuple[Coalition, ...]:
-        """The worst coalition of every size that the threat model names."""
+        """The worst coalition of every size that the threat model names, with its ε at ``delta``."""
         from sfumato.schedule.rows.coalitions import tolerated_coalitions
 
         return tolerated_coalitions(_tree_plan(plan), delta)
 
     def ex_post_facts(self, plan: Plan, rounds: int, parameters: int) -> dict[str, object]:
-        """How the first ``rounds`` rounds of a run went, for its folder."""
+        """What the run folder keeps of how the first ``rounds`` rounds went, such as channels."""
         from sfumato.schedule.rows.ex_post import realised_facts
 
         return realised_facts(_tree_plan(plan), rounds, parameters)
 
     def sum_steps(self, plan: Plan, parameters: int) -> list[float | None]:
-        """The step of the grid on which the messages of each aggregation are added up; ``None``: no grid."""
+        """For each aggregation, the step of the grid on which messages are added up; ``None``: no grid."""
         from sfumato.schedule.message_grid import steps_in_tree
 
         return steps_in_tree(_tree_plan(plan), parameters)
@@ -116,19 +116,19 @@ class _TreeFamily(_Family):
     def ex_post(
         self, plan: Plan, delta: float, participations: IntArray, rounds: int, parameters: int
     ) -> tuple[ExPost | None, ...]:
-        """What each row of an account amounts to after a run; empty if nothing was left to chance."""
+        """ε at ``delta`` of each row of an account after a run; empty if nothing was left to chance."""
         from sfumato.schedule.rows.ex_post import ex_post
 
         return ex_post(_tree_plan(plan), delta, participations, rounds, parameters)
 
     def planning(self) -> PlannedFamily:
-        """Its noise sources, and the search for their least noise."""
+        """What a plan of least noise needs to know of this family."""
         from sfumato.planning.tree_planning import TreePlanning
 
         return TreePlanning()
 
     def round_costs(self, plan: Plan, parameters: int) -> RoundCosts:
-        """What the rounds of a plan cost, before any is played."""
+        """What the rounds of a plan cost over the radio, before any is played."""
         from sfumato.planning.costs import tree_round_costs
 
         return tree_round_costs(_tree_plan(plan), parameters)
@@ -136,26 +136,26 @@ class _TreeFamily(_Family):
     def protocol(
         self, plan: Plan, engine: Engine, partition: Partition, parameters: int, listener: Listener | None
     ) -> FederatedProtocol[Any]:
-        """Who plays a plan."""
+        """The protocol that trains ``plan``, round by round, on ``engine`` with the data of ``partition``."""
         from sfumato.protocols.tree.choice import tree_protocol
 
         return tree_protocol(_tree_plan(plan), engine, partition, parameters, listener)
 
     def position(self, plan: Plan, coalition: tuple[Party, ...]) -> ObserverPosition:
-        """Where a coalition stands, to record what it receives."""
+        """Where a coalition is in the network, so that what it receives can be recorded."""
         from sfumato.protocols.view_recorder import TreeObserverPosition
 
         return TreeObserverPosition(_tree_plan(plan), coalition)
 
     def attacked(self, run: RunFolder) -> AttackedRun:
-        """A run as attacks on recorded views see it."""
+        """What attacks on recorded views need to know of a run."""
         from sfumato.attacks.observations import AttackedTree
         from sfumato.attacks.views import plan_of_run
 
         return AttackedTree(plan_of_run(run))
 
     def audit(self, plan: Plan, unit: int, coalition: Sequence[Party]) -> AuditHarness:
-        """Rounds played again, for an audit of one pair."""
+        """A harness that plays rounds again to audit ``unit`` towards ``coalition``."""
         from sfumato.auditing.tree import tree_harness
 
         return tree_harness(_tree_plan(plan), unit, coalition)
@@ -175,13 +175,13 @@ class _TreeFamily(_Family):
         return tree_record_trials(_tree_plan(plan), unit, coalition, neighbours, hidden, trials)
 
     def summary(self, plan: Plan) -> PlanSummary:
-        """What ``show`` prints."""
+        """What ``sfumato show`` prints of a plan."""
         from sfumato.cli.show_tree import TreeSummary
 
         return TreeSummary(_tree_plan(plan))
 
     def shape(self, topology: Topology, trust: Trust, seed: int) -> Tree | GroupNetwork:
-        """Who there is in a run folder's spec."""
+        """The network of a run folder's spec, with trust marked."""
         from sfumato.report.results.network import tree_of_resolved_spec
         from sfumato.spec.topology import GroupTopology
 
@@ -189,7 +189,7 @@ class _TreeFamily(_Family):
         return tree_of_resolved_spec(topology, trust, seed)
 
     def labels(self, network: Network) -> ObserverLabels:
-        """What a report calls units and observers."""
+        """The names that a report has for units and observers."""
         from sfumato.network.tree import Tree
         from sfumato.report.results.tree_labels import tree_labels
 
@@ -197,7 +197,7 @@ class _TreeFamily(_Family):
         return tree_labels(network, network.shape)
 
     def figure(self, network: Network) -> Figure:
-        """The network drawn."""
+        """A drawing of the network."""
         from sfumato.network.tree import Tree
         from sfumato.report.drawings.topology_figure import tree_figure
 
@@ -219,22 +219,27 @@ class _GroupFamily(_Family):
     devices_observe = True
 
     def resolve(self, spec: Spec) -> Plan:
+        """The plan of a spec: every random choice made, every noise source sized."""
         from sfumato.schedule.resolve.groups import resolve_groups
 
         return resolve_groups(spec)
 
     def claims(self, plan: Plan, delta: float) -> tuple[Claim, ...]:
+        """What DP-OGL claims about a plan, beside the rigorous ε at ``delta``."""
         from sfumato.claims.dp_ogl import ogl_claims
 
         return ogl_claims(_group_plan(plan), delta)
 
     def coalitions(self, plan: Plan, delta: float) -> tuple[Coalition, ...]:
+        """Empty: no threat model of groups names coalitions."""
         return ()  # no paper here names any
 
     def ex_post_facts(self, plan: Plan, rounds: int, parameters: int) -> dict[str, object]:
+        """Empty: nothing of how rounds went is kept besides what protocols record."""
         return {}
 
     def sum_steps(self, plan: Plan, parameters: int) -> list[float | None]:
+        """The step of the grid on which the messages of a release are added up; ``None``: no grid."""
         from sfumato.schedule.message_grid import steps_in_groups
 
         return steps_in_groups(_group_plan(plan), parameters)
@@ -242,14 +247,17 @@ class _GroupFamily(_Family):
     def ex_post(
         self, plan: Plan, delta: float, participations: IntArray, rounds: int, parameters: int
     ) -> tuple[ExPost | None, ...]:
+        """Empty: after a run the rows of groups say what they said before it."""
         return ()  # nobody who sees a draw is protected by less than the row says
 
     def planning(self) -> PlannedFamily:
+        """What a plan of least noise needs to know of this family."""
         from sfumato.planning.group_planning import GroupPlanning
 
         return GroupPlanning()
 
     def round_costs(self, plan: Plan, parameters: int) -> RoundCosts:
+        """What the rounds of a plan cost over the radio, before any is played."""
         from sfumato.planning.costs import group_round_costs
 
         return group_round_costs(_group_plan(plan), parameters)
@@ -257,21 +265,25 @@ class _GroupFamily(_Family):
     def protocol(
         self, plan: Plan, engine: Engine, partition: Partition, parameters: int, listener: Listener | None
     ) -> FederatedProtocol[Any]:
+        """The protocol that trains ``plan``, round by round, on ``engine`` with the data of ``partition``."""
         from sfumato.protocols.groups.base import GroupedProtocol
 
         return GroupedProtocol(_group_plan(plan), engine, partition, parameters, listener)
 
     def position(self, plan: Plan, coalition: tuple[Party, ...]) -> ObserverPosition:
+        """Where a coalition is in the network, so that what it receives can be recorded."""
         from sfumato.protocols.view_recorder import GroupObserverPosition
 
         return GroupObserverPosition(_group_plan(plan), coalition)
 
     def attacked(self, run: RunFolder) -> AttackedRun:
+        """What attacks on recorded views need to know of a run."""
         from sfumato.attacks.group_observations import load_attacked_groups
 
         return load_attacked_groups(run)
 
     def audit(self, plan: Plan, unit: int, coalition: Sequence[Party]) -> AuditHarness:
+        """A harness that plays rounds again to audit ``unit`` towards ``coalition``."""
         from sfumato.auditing.groups import GroupHarness
 
         return GroupHarness(_group_plan(plan), unit, coalition)
@@ -285,16 +297,19 @@ class _GroupFamily(_Family):
         hidden: bool,
         trials: int,
     ) -> TrialScores | None:
+        """Scores of an attack on a record drawn into batches; ``None`` for one that is in every message."""
         from sfumato.auditing.record_trials import group_record_trials
 
         return group_record_trials(_group_plan(plan), unit, coalition, neighbours, trials)
 
     def summary(self, plan: Plan) -> PlanSummary:
+        """What ``sfumato show`` prints of a plan."""
         from sfumato.cli.show_groups import GroupSummary
 
         return GroupSummary(_group_plan(plan))
 
     def shape(self, topology: Topology, trust: Trust, seed: int) -> Tree | GroupNetwork:
+        """The network of a run folder's spec, with trust marked."""
         from sfumato.report.results.network import group_shape
         from sfumato.spec.topology import GroupTopology
 
@@ -302,6 +317,7 @@ class _GroupFamily(_Family):
         return group_shape(topology, trust, seed)
 
     def labels(self, network: Network) -> ObserverLabels:
+        """The names that a report has for units and observers."""
         from sfumato.report.results.network import GroupNetwork
         from sfumato.report.results.observer_labels import group_labels
 
@@ -309,6 +325,7 @@ class _GroupFamily(_Family):
         return group_labels(network, network.shape)
 
     def figure(self, network: Network) -> Figure:
+        """A drawing of the network."""
         from sfumato.report.drawings.group_figure import group_figure
         from sfumato.report.results.network import GroupNetwork
 
@@ -317,6 +334,7 @@ class _GroupFamily(_Family):
 
 
 def _tree_plan(plan: Plan) -> TreePlan:
+    """``plan``, asserted to be that of a tree."""
     from sfumato.schedule.tree import TreePlan
 
     assert isinstance(plan, TreePlan)
@@ -324,6 +342,7 @@ def _tree_plan(plan: Plan) -> TreePlan:
 
 
 def _group_plan(plan: Plan) -> GroupPlan:
+    """``plan``, asserted to be that of groups."""
     from sfumato.schedule.groups import GroupPlan
 
     assert isinstance(plan, GroupPlan)
@@ -343,7 +362,7 @@ def family_of_topology(kind: object) -> Family | None:
 
 
 def family_of(spec: Spec) -> Family:
-    """The family of a spec."""
+    """The family that the topology of ``spec`` belongs to."""
     return _OF_TOPOLOGY[spec.topology.kind]
 
 
@@ -353,10 +372,10 @@ def topologies_of(protocol: str) -> tuple[str, ...]:
 
 
 def require_tree(spec: Spec, allowed: str) -> None:
-    """Refuse a spec of another family than trees.
+    """Raise a SpecError if ``spec`` is not about a tree or star.
 
     Raises:
-        SpecError: it is of another; the message says what is ``allowed``.
+        SpecError: it is of another family; the message says what is ``allowed``.
     """
     if family_of(spec) is not TREE:
         raise SpecError("protocol", spec.protocol, allowed)

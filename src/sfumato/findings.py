@@ -46,12 +46,12 @@ class Finding:
     text: str
 
     def to_dict(self) -> dict[str, Any]:
-        """A row of ``findings`` in ``account --json``."""
+        """The finding as a row of ``findings`` in ``account --json``."""
         return {"kind": self.kind, "text": self.text}
 
 
 def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
-    """Warnings that need no ε to be computed."""
+    """Warnings about the plan and δ alone, for which no ε needs to be computed."""
     found = {
         "delta": large_delta(delta, plan.parties.device_count),
         "learning-rate": odd_learning_rate(plan),
@@ -61,7 +61,7 @@ def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
 
 
 def findings_before(plan: Plan, delta: float, guarantees: Iterable[Guarantee]) -> tuple[Finding, ...]:
-    """Warnings that can be given before a run."""
+    """Warnings that can be given before a run: about the plan, δ and the ε of its ``guarantees``."""
     large = large_epsilon(guarantees)
     found = {"epsilon": None if large is None else plan.parties.titled(large)}
     return (*findings_of_plan(plan, delta), *_findings(found))
@@ -160,7 +160,10 @@ def odd_radio_power(plan: Plan) -> str | None:
 
 
 def idle_clip(fractions: Sequence[float]) -> str | None:
-    """A warning about a clip that changed no message of the run, or every one; ``None`` otherwise."""
+    """A warning about a clip that changed no message of the run, or nearly every one; ``None`` otherwise.
+
+    ``fractions``: of the messages that were clipped, for each round; NaN where nothing is clipped.
+    """
     measured = [fraction for fraction in fractions if not math.isnan(fraction)]
     if not measured:
         return None
@@ -180,7 +183,10 @@ def idle_clip(fractions: Sequence[float]) -> str | None:
 
 
 def accuracy_at_chance(accuracy: float, classes: int | None) -> str | None:
-    """A warning about a model that is about as good as guessing; ``None`` otherwise."""
+    """A warning about an accuracy that is at most 1.2 times that of guessing; ``None`` otherwise.
+
+    ``classes``: number of labels; ``None`` where it is not known, and no warning is given.
+    """
     if classes is None or math.isnan(accuracy) or accuracy > CHANCE_FACTOR / classes:
         return None
     return (
@@ -204,12 +210,12 @@ def empty_sums(lost: Mapping[str, Any] | None) -> str | None:
 
 
 def classes_of(source: str) -> int | None:
-    """The number of labels of a data set that is tabulated; ``None`` of another."""
+    """Number of classes of the data set ``source`` if it is built in or synthetic; ``None`` for others."""
     if source == "synthetic":
         return CLASSES
     return BUILT_IN[source].facts.classes if source in BUILT_IN else None
 
 
 def _findings(found: dict[str, str | None]) -> tuple[Finding, ...]:
-    """The findings among ``found`` that have a text, by kind."""
+    """A finding for each kind in ``found`` whose text is not ``None``."""
     return tuple(Finding(kind, text) for kind, text in found.items() if text is not None)

@@ -11,7 +11,9 @@ from types import FrameType
 
 @contextmanager
 def interrupted_by(*signals: int, once: bool = False) -> Iterator[None]:
-    """Raise KeyboardInterrupt in the block when one of ``signals`` comes; only the main thread receives any.
+    """A context in which each of ``signals`` raises KeyboardInterrupt.
+
+    Only the main thread receives signals; in others nothing changes.
 
     Args:
         signals: their numbers.

@@ -9,7 +9,14 @@ MOST_ROWS = 24
 
 
 def block(title: str, titles: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> str:
-    """A heading, a table of the first rows, and a list of notes."""
+    """HTML of a heading, a table of the first 24 rows, and a list of notes.
+
+    Args:
+        title: the heading.
+        titles: of the columns.
+        rows: cells as text.
+        notes: further lines; how many rows are left out is one of them.
+    """
     import pandas as pd
 
     table = pd.DataFrame(list(rows[:MOST_ROWS]), columns=list(titles)).to_html(index=False, border=0)
@@ -19,5 +26,5 @@ def block(title: str, titles: Sequence[str], rows: Sequence[Sequence[str]], note
 
 
 def preformatted(title: str, text: str) -> str:
-    """A heading and a text as it is."""
+    """HTML of a heading and of ``text`` with its line breaks as they are."""
     return f"<b>{escape(title)}</b><pre>{escape(text)}</pre>"

@@ -12,11 +12,11 @@ _Piece = TypeVar("_Piece")
 
 
 def silent(done: int, total: int) -> None:
-    """A callback that does nothing."""
+    """A `Progress` callback that does nothing."""
 
 
 def track(pieces: Sequence[_Piece], progress: Progress) -> Iterator[_Piece]:
-    """Yields the pieces one by one, and calls ``progress`` when each is done."""
+    """The ``pieces`` one by one; ``progress`` is called before the first and when each is done."""
     for done, piece in enumerate(pieces):
         progress(done, len(pieces))
         yield piece

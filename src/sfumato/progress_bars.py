@@ -33,13 +33,13 @@ class ProgressBar:
         self._line = line
 
     def show(self, said: str, done: float | None = None, total: float | None = None) -> None:
-        """Say what is being done, and how much of ``total`` is done where that has changed."""
+        """Draw the line anew with the text ``said``, and ``done`` of ``total`` where that has changed."""
         if self._line is not None:
             self._line.drawn.update(self._line.task, completed=done, total=total, said=said)
             self._line.draw(done is None)  # a step may last, and is drawn at once
 
     def remove(self) -> None:
-        """Take the line away."""
+        """Take this line away from the bars."""
         if self._line is not None:
             self._line.drawn.remove_task(self._line.task)
             self._line.draw(False)
@@ -59,23 +59,23 @@ class ProgressBars:
 
     @property
     def are_drawn(self) -> bool:
-        """Whether anybody sees them."""
+        """Whether the bars are drawn anywhere."""
         return self._drawn is not None
 
     def add(self, title: str) -> ProgressBar:
-        """One more line; how much there is to do is not known yet."""
+        """A new line called ``title``; how much there is to do is not known yet."""
         if self._drawn is None:
             return ProgressBar(None)
         task = self._drawn.add_task(title, total=None, said="")
-        return ProgressBar(_Line(self._drawn, task, self._draw or _nothing))
+        return ProgressBar(_Line(self._drawn, task, self._draw or _draw_nothing))
 
     def counter(self, title: str) -> Progress:
-        """A callback that draws the line of ``title``."""
+        """A `Progress` callback that draws a new line called ``title``."""
         bar = self.add(title)
         return lambda done, total: bar.show(f"{done}/{total}", done, total)
 
     def print(self, text: str) -> None:
-        """Print a line of text where the bars are drawn."""
+        """Print a line of text above the bars; nothing where no bars are drawn."""
         if self._drawn is not None and self._draw is None:
             self._drawn.console.print(text)
         elif self._drawn is not None:
@@ -89,25 +89,26 @@ class _Line:
     draw: Callable[[bool], None]
 
 
-def _nothing(now: bool) -> None:
+def _draw_nothing(now: bool) -> None:
+    """Draw nothing: where rich draws by itself."""
     pass
 
 
 @contextmanager
 def progress_bars(*, wanted: bool = True) -> Iterator[ProgressBars]:
-    """Bars that are drawn until the block ends; nothing is drawn if they are not ``wanted``."""
+    """A context with progress bars, drawn until it ends; nothing is drawn if they are not ``wanted``."""
     out = _console() if wanted else None
     if out is None:
         yield ProgressBars()
     elif out.is_jupyter:
-        drawn = _drawn_on(out, live=False)
+        drawn = _create_display(out, live=False)
         cell = _Cell(drawn)
         try:
             yield ProgressBars(drawn, cell.draw)
         finally:
             cell.draw(True)
     else:
-        with _drawn_on(out, live=True) as drawn:
+        with _create_display(out, live=True) as drawn:
             yield ProgressBars(drawn)
 
 
@@ -121,21 +122,25 @@ class _Cell:
         self._handle: Any = display(drawn, display_id=True)
 
     def draw(self, now: bool) -> None:
+        """Draw the bars in the cell if ``now``, or if the last time was over a tenth of a second ago."""
         if now or time.monotonic() - self._at > _SECONDS_BETWEEN_DRAWINGS:
             self._at = time.monotonic()
             self._handle.update(self._drawn)
 
 
 def _console() -> Console | None:
-    """The console to draw on, if anybody looks at it."""
+    """The console on standard error or in a notebook; ``None`` where nobody would see it."""
     from rich.console import Console
 
     out = Console(stderr=True, markup=False, highlight=False, emoji=False)
     return out if out.is_terminal or out.is_jupyter else None
 
 
-def _drawn_on(out: Console, *, live: bool) -> RichProgress:
-    """The columns of all bars; ``live`` ones are drawn several times a second, others at every change."""
+def _create_display(out: Console, *, live: bool) -> RichProgress:
+    """rich's progress display on ``out``, with the columns of all bars.
+
+    ``live``: drawn several times a second, not only at changes.
+    """
     from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
     from rich.table import Column
     from rich.text import Text

@@ -46,7 +46,7 @@ class Stream(enum.IntEnum):
 
 
 def key_at(seed: int, stream: Stream, *address: int) -> bytes:
-    """The key at ``(stream, *address)`` of ``seed``, 32 bytes, from which noise and secrets are derived.
+    """The 32-byte key at ``(stream, *address)`` of ``seed``, from which noise and secrets are derived.
 
     BLAKE2b of the integers in decimal, separated by commas: different addresses, whatever their lengths and
     however large their integers, are different texts.
@@ -67,7 +67,7 @@ def seed_at(seed: int, stream: Stream, *address: int) -> int:
 
 
 def sequence(seed: int, stream: Stream, *address: int) -> np.random.SeedSequence:
-    """The seed sequence at ``(stream, *address)`` of ``seed``.
+    """NumPy's seed sequence at ``(stream, *address)`` of ``seed``.
 
     NumPy cuts integers into words of 32 bits, fills the seed's up to four words with zeros, and appends the
     address's: longer integers would run into their neighbours, so they are refused.

@@ -17,22 +17,25 @@ _EXACT = Context(prec=40)  # a float is written with 17 digits at most
 
 
 def upper_bound(value: float, digits: int = DIGITS, *, keep_zeros: bool = False) -> str:
-    """The text of an upper bound, such as ε: rounded up; ∞ where there is no bound, a dash for NaN."""
+    """``value``, an upper bound such as ε, as text rounded up: ∞ where there is no bound, a dash for NaN.
+
+    ``digits``: significant ones; ``keep_zeros``: whether zeros at the end stay.
+    """
     return _text(value, digits, ROUND_CEILING, keep_zeros=keep_zeros)
 
 
 def range_text(bounds: Sequence[float] | None) -> str:
-    """The text of the least and the largest of several upper bounds, ``0.9 to 4``; empty without any."""
+    """The least and the largest of several upper bounds as text, ``0.9 to 4``; empty for ``None``."""
     return "" if bounds is None else f"{upper_bound(bounds[0])} to {upper_bound(bounds[1])}"
 
 
 def lower_bound(value: float, digits: int = DIGITS, *, keep_zeros: bool = False) -> str:
-    """The text of a lower bound, such as an audit's ε: rounded down."""
+    """``value``, a lower bound such as an audit's ε, as text rounded down; arguments as of `upper_bound`."""
     return _text(value, digits, ROUND_FLOOR, keep_zeros=keep_zeros)
 
 
 def number(value: float, digits: int = DIGITS, *, keep_zeros: bool = False) -> str:
-    """The text of any other number: rounded to the nearest."""
+    """``value``, no bound, as text rounded to the nearest; arguments as of `upper_bound`."""
     return _text(value, digits, ROUND_HALF_EVEN, keep_zeros=keep_zeros)
 
 
@@ -51,6 +54,7 @@ def certainty(epsilon: float) -> str:
 
 
 def _text(value: float, digits: int, rounding: str, *, keep_zeros: bool) -> str:
+    """``value`` as text with so many significant digits; thousands have commas, extremes a power of ten."""
     if math.isnan(value):
         return "–"
     if math.isinf(value):
@@ -68,11 +72,12 @@ def _text(value: float, digits: int, rounding: str, *, keep_zeros: bool) -> str:
 
 
 def _trimmed(text: str) -> str:
+    """A decimal number as text without zeros at its end."""
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _rounded(exact: Decimal, digits: int, rounding: str) -> Decimal:
-    """To so many significant digits, but no digit before the point is rounded away."""
+    """``exact`` to so many significant ``digits``, but no digit before the point is rounded away."""
     last = exact.adjusted() - digits + 1
     if abs(exact) < Decimal(_MOST):
         last = min(last, 0)

@@ -32,7 +32,10 @@ _NOT_OWN = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parent, *_LIB
 
 @contextmanager
 def allow_user_code() -> Iterator[None]:
-    """Let specs run the code they name. Commands that train use it; ``account`` and others never run code."""
+    """A context in which specs may run the code that they name.
+
+    Commands that train use it; ``account`` and others never run such code.
+    """
     token = _ALLOWED.set(True)
     try:
         yield
@@ -77,7 +80,7 @@ def source_file(named: str) -> Path | None:
 
 
 def _module_in(file: str) -> ModuleType:
-    """The module in a file, which is run once in a process."""
+    """The module in the Python file ``file``, which is run only once in a process."""
     name = f"sfumato_user_code_{hashlib.sha256(os.path.abspath(file).encode()).hexdigest()[:16]}"
     if name in sys.modules:
         return sys.modules[name]
@@ -117,7 +120,7 @@ def call_user_code(place: str, named: str, what: str, call: Callable[[], Made]) 
 
 
 def describe_error(error: BaseException) -> str:
-    """An error in one line: its type, its message, and the line of the user's own code that raised it."""
+    """An error of a user's code in one line: its type, its message, and the user's line that raised it."""
     said = " ".join(str(error).split())
     shown = f"{type(error).__name__}: {said[:300]}" if said else type(error).__name__
     if isinstance(error, SystemExit):
@@ -127,7 +130,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def user_code_location(error: BaseException) -> str | None:
-    """The innermost line in the traceback of ``error`` that is neither Sfumato's nor a library's, if any."""
+    """The innermost line in the traceback of ``error`` that is the user's own, as text; or ``None``."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith((*_NOT_OWN, "<")):
             return f"{frame.filename}, line {frame.lineno}, in {frame.name}"

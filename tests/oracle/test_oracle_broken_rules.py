@@ -232,7 +232,7 @@ BROKEN = {
         MOVED,
         0,
         "public",
-        ((MovingReleases, "_found_exposures", _eras_once(MovingReleases._found_exposures)),),
+        ((MovingReleases, "_compute_exposures", _eras_once(MovingReleases._compute_exposures)),),
     ),
     "the schedule of another edge": Broken(
         tree(training={"rounds": 2, "steps_per_round": 2, "edge_every": [2, 1]}),

@@ -10,7 +10,7 @@ import pytest
 from sfumato.privacy import noise_scale
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import Composition
-from sfumato.privacy.noise_scale import _refined, calibrate_scale, scale_for
+from sfumato.privacy.noise_scale import _refine_factor, calibrate_scale, scale_for
 from sfumato.privacy.sampling import GaussianTerm, Sampling
 
 DELTA = 1e-5
@@ -55,13 +55,13 @@ def test_a_rough_curve_that_is_wrong_leads_to_no_wrong_factor(wrong, steeper):
         return wrong * spent(factor) ** steeper
 
     near = noise_scale._smallest_factor(roughly, 2.0, 1.0)
-    found = _refined(spent, roughly, 2.0, near)
+    found = _refine_factor(spent, roughly, 2.0, near)
     root = (3 + math.sqrt(17)) / 4
     assert root <= found <= root * (1 + 1.5e-4)
 
 
 def test_a_rough_curve_without_a_slope_is_not_followed():
-    found = _refined(lambda factor: 1 / factor, lambda factor: 2.0, 2.0, 1.0)
+    found = _refine_factor(lambda factor: 1 / factor, lambda factor: 2.0, 2.0, 1.0)
     assert 0.5 <= found <= 0.5 * (1 + 1e-4)
 
 

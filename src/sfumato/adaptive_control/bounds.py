@@ -99,7 +99,7 @@ class BoundInputs:
 
     @cached_property
     def _alike(self) -> tuple[tuple[int, int], ...]:
-        """Edges with the same share of the noise: how many, and what the share is one over."""
+        """Edges with equal shares of the noise: pairs of their number and the share's denominator (s², s)."""
         found: list[tuple[int, int]] = []
         both = ((self.trusted, self.gap.trusted, 2), (self.untrusted, self.gap.untrusted, 1))
         for several, count, power in both:
@@ -109,19 +109,26 @@ class BoundInputs:
 
     @property
     def _growth(self) -> float:
-        """(1 + eta_0 beta)^(tau - 1)."""
+        """The factor (1 + eta_0 beta)^(tau - 1) by which a round's steps may spread."""
         return float((1 + self.first_step * self.constants.smoothness) ** (self.steps - 1))
 
     def printed_dispersions(self) -> Dispersions:
-        """B1, B2 and Phi as (32) has them, subnets of equal weight."""
+        """B1, B2 and the largest Phi_c as (32) prints them, for edges of equal weight."""
         return self._dispersions(b1_factor=1.0, noise_factor=1.0, length=1.0)
 
     def corrected_dispersions(self) -> Dispersions:
-        """B1, B2 and Phi with what the proof loses; Z_i <= (eta_k tau)^2 B_i^2."""
+        """B1, B2 and the largest Phi_c with the factors that the proof loses; Z_i <= (eta_k tau)^2 B_i^2."""
         length = max(1.0, self.first_step * self.steps)
         return self._dispersions(self._growth, math.sqrt(self.rounds), length)
 
     def _dispersions(self, b1_factor: float, noise_factor: float, length: float) -> Dispersions:
+        """B1, B2 and the largest Phi_c with factors on the printed ones.
+
+        Args:
+            b1_factor: on B1.
+            noise_factor: on the noise in Phi_c.
+            length: on 2 B1^2 in Phi_c.
+        """
         constants, gap = self.constants, self.gap
         growth = (1 + 2 * self.first_step * constants.smoothness) ** (self.steps - 1) + 1
         b1_square = ((2 * constants.gradient_noise + constants.within) * growth * b1_factor) ** 2
@@ -140,7 +147,7 @@ class BoundInputs:
         return Dispersions(math.sqrt(b1_square), self._growth * math.sqrt(mean), largest)
 
     def corrected_terms(self, largest_gap: float) -> BoundTerms:
-        """(33) corrected, from the largest F_k - F* of the run (``largest_gap``)."""
+        """The three terms of (33), corrected; ``largest_gap``: the largest F_k - F* of the run."""
         found, count = self.corrected_dispersions(), np.arange(1, self.rounds + 1)
         gamma, beta = self.first_step, self.constants.smoothness
         step = gamma * float(np.mean(1 / np.sqrt(count)))
@@ -150,11 +157,11 @@ class BoundInputs:
 
     @property
     def _step_square(self) -> float:
-        """G^2 + tau sigma^2."""
+        """G^2 + tau sigma^2 of the drift term."""
         return self.constants.gradient**2 + self.steps * self.constants.gradient_noise**2
 
     @property
     def _noise(self) -> float:
-        """Term (b)."""
+        """Term (b) of (33), the noise, at these participants."""
         shares = np.array(sum(count / over for count, over in self._alike))
         return float(self.gap.of_shares(np.float64(self.steps), shares))

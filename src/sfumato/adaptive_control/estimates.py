@@ -31,7 +31,13 @@ class NoisySquaredNorm:
     variance: float = 0.0
 
     def plus(self, square: float, variance: float, coordinates: int) -> NoisySquaredNorm:
-        """With one more vector: its squared length, and its noise's variance a coordinate."""
+        """The sum with one more vector.
+
+        Args:
+            square: its squared length as observed.
+            variance: of its noise, in each coordinate.
+            coordinates: how many it has.
+        """
         return NoisySquaredNorm(
             self.total + square,
             self.noise + coordinates * variance,
@@ -40,13 +46,16 @@ class NoisySquaredNorm:
 
     @property
     def signal(self) -> float | None:
-        """The squared length that is not noise; ``None`` where it does not stand out from it."""
+        """The observed total less the expected noise; ``None`` if it is below five of the noise's stds."""
         found = self.total - self.noise
         return found if found > _STANDS_OUT * math.sqrt(self.variance) and found > 0 else None
 
 
 def spread(energies: list[NoisySquaredNorm]) -> float | None:
-    """The largest distance from the mean that stands out of the noise; ``None`` where none does."""
+    """The largest of these distances from the mean, of those that stand out of the noise.
+
+    ``None`` where none does. ``energies``: squared distances with their noise.
+    """
     found = [energy.signal for energy in energies]
     kept = [math.sqrt(signal) for signal in found if signal is not None]
     return max(kept, default=None)

@@ -79,7 +79,7 @@ class EdgeProblem:
     weights: Weights
 
     def minimise(self, steps: IntArray) -> EdgeChoice:
-        """The exact minimum over ``steps``, ascending, and all numbers of participants.
+        """The exact minimum of P over all numbers of participants and ``steps``, the candidates for tau.
 
         Raises:
             ValueError: no candidate.
@@ -90,19 +90,22 @@ class EdgeProblem:
         return min(found, key=lambda choice: choice.objective)
 
     def value(self, tau: int, participants: IntArray) -> float:
-        """The objective of P."""
+        """The objective of P for ``tau`` and the participants of every edge ``[edges]``."""
         edges = np.arange(len(participants))
         slowest = float(self.costs.delay[edges, participants - 1].max())
         return self._above(tau, slowest) + float(self._own(tau)[edges, participants - 1].sum())
 
     def _above(self, tau: int, slowest: float) -> float:
-        """What no edge has a share of: wires, and the wait for the slowest."""
+        """The part of the objective that no edge decides by itself: wires, and a wait of ``slowest`` s."""
         weights, costs = self.weights, self.costs
         each = weights.energy * costs.energy_above + weights.delay * (costs.delay_above + slowest)
         return self.remaining / tau * each
 
     def _own(self, tau: int) -> FloatArray:
-        """h_c(s), infinite where there are not as many devices ``[edges, most]``."""
+        """Every edge's own part of the objective, h_c(s) for s = 1, 2, …, ``[edges, most]``.
+
+        Infinite for more participants than an edge has devices.
+        """
         weights, gap, rounds = self.weights, self.gap, self.remaining / tau
         count = np.arange(1, self.costs.energy.shape[1] + 1, dtype=np.float64)
         share = np.where(self.trusted[:, None], 1 / count**2, 1 / count)
@@ -114,7 +117,7 @@ class EdgeProblem:
         return found
 
     def _at(self, tau: int) -> EdgeChoice:
-        """The minimum for this tau: the limit d grows over all delays there are."""
+        """The minimum of P for this ``tau``, as the limit d grows over all delays that there are."""
         own, (order, places, limits, first) = self._own(tau), self._ascending
         best = np.minimum.accumulate(np.take_along_axis(own, order, axis=1), axis=1)
         falls = np.diff(best, axis=1, prepend=0.0)  # what the sum changes by when d reaches a delay
@@ -126,10 +129,11 @@ class EdgeProblem:
 
     @cached_property
     def _ascending(self) -> tuple[IntArray, IntArray, FloatArray, int]:
-        """The delays in order.
+        """The delays of all edges in ascending order, as four values.
 
-        They are: of every edge, where they are; of all edges, where they are in that; themselves; and the
-        number of the first under which every edge has a choice.
+        They are: for every edge, the order of its numbers of participants by delay; the places of all finite
+        delays among these, ascending; the delays themselves; and the place of the first under which every
+        edge has a choice.
         """
         delay = self.costs.delay
         order = np.argsort(delay, axis=1, kind="stable")

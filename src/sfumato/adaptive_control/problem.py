@@ -61,11 +61,11 @@ class Gap:
     local_aggregations: int
 
     def value(self, steps: FloatArray, s_trusted: FloatArray, s_untrusted: FloatArray) -> FloatArray:
-        """Term (b) of (33), by broadcasting."""
+        """Term (b) of (33) for tau (``steps``) and participants of trusted and untrusted edges, broadcast."""
         return self.of_shares(steps, self.trusted / s_trusted**2 + self.untrusted / s_untrusted)
 
     def of_shares(self, steps: FloatArray | np.float64, shares: FloatArray) -> FloatArray:
-        """Term (b) of (33) where its sum over edges is ``shares``, by broadcasting."""
+        """Term (b) of (33) for tau (``steps``) and the edges' sum of 1/s² or 1/s (``shares``), broadcast."""
         edges = self.trusted + self.untrusted
         scale = 4 * (self.local_aggregations**3 + 1) * self.parameters * self.clip**2 * self.strength
         value: FloatArray = scale * steps * (shares / edges**2)
@@ -104,7 +104,7 @@ class RoundChoice:
 
     @property
     def objective(self) -> float:
-        """What is minimised."""
+        """The value of P: the sum of the three weighted terms."""
         return self.energy + self.delay + self.gap
 
 
@@ -118,7 +118,7 @@ def minimise(
     gap: Gap,
     weights: Weights,
 ) -> RoundChoice:
-    """The exact minimum over the grid; the first of equals, shorter intervals and fewer participants first.
+    """The exact minimum of P over the grid; of equals, that of the shortest interval and fewest participants.
 
     Args:
         remaining: T - t_k, local steps left.

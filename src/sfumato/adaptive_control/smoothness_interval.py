@@ -49,7 +49,7 @@ class SmoothnessInterval:
     low: float = 0.0
 
     def or_prior(self, prior: float) -> float:
-        """The estimate; ``prior`` where the interval contains it or there is no information."""
+        """``prior``, where the interval contains it or there is no information; else the estimate."""
         return prior if self.estimate is None or self.low <= prior else self.estimate
 
 
@@ -70,7 +70,7 @@ class Moves:
     coordinates: int
 
     def interval(self) -> SmoothnessInterval:
-        """What they tell about the smoothness."""
+        """The estimate of the smoothness and its lower limit; no estimate where the rounds tell nothing."""
         if len(self.lengths) <= _FEWEST or not np.all(np.diag(self.products) > 0):
             return SmoothnessInterval()
         best = max(self._limits(), default=(0.0, 0.0))
@@ -80,7 +80,7 @@ class Moves:
         return SmoothnessInterval(estimate, low)
 
     def _limits(self) -> list[tuple[float, float]]:
-        """Lower limit and estimate in the space of the q longest combinations of moves, for every q."""
+        """Pairs (lower limit, estimate) of the smoothness in the space of the q longest moves, for all q."""
         count = len(self.lengths) - 1
         turns = np.zeros((count + 1, count))  # Y = G turns, G = -S / L
         turns[np.arange(count) + 1, np.arange(count)] = 1
@@ -107,12 +107,12 @@ class Moves:
         return found
 
     def _energies(self, of_rounds: FloatArray) -> FloatArray:
-        """What noise of these energies adds to A in expectation."""
+        """What noise of these energies, one a round, adds to A in expectation, ``[n, n]``."""
         each = self.lengths * of_rounds
         added: FloatArray = np.diag(each[:-1]) - np.diag(each[1:-1], -1)
         return added
 
     def _unknown(self, along: FloatArray) -> float:
-        """Energy a round of noise that is not known, from the asymmetry of A; at least 0."""
+        """Energy a round of noise whose variance is not known, from the asymmetry of A; at least 0."""
         next_to = float(np.sum(np.diag(along, 1) - np.diag(along, -1)))
         return max(0.0, next_to / float(self.lengths[1:-1].sum()))

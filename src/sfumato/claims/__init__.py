@@ -32,9 +32,9 @@ _BY_H2FDP = ("h2fdp", "hfl-dp", "pedpfl", "dp-fedavg")
 
 
 def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
-    """Claims of the paper whose protocol or formula ``plan`` uses; none where there is none.
+    """What the paper of the plan's protocol or formula claims, beside the rigorous ε at ``delta``.
 
-    No paper here clips the gradients of examples.
+    Empty where there is no such paper. No paper here clips the gradients of examples.
     """
     if plan.spec.privacy.clips_examples:
         return ()
@@ -43,7 +43,7 @@ def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
 
 
 def tree_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
-    """What the paper of a formula claims of the noise that it sized, and HDP of its protocol.
+    """What papers claim about a tree: PFELS or H2FDP of noise by their formula, HDP of its protocol.
 
     A formula is PFELS's over the air, else H2FDP's, for the protocols that its paper has or compares with.
     """
@@ -67,7 +67,7 @@ def tree_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
 
 
 def claimed_units(plan: TreePlan) -> tuple[str, ...]:
-    """Kinds of units that claims are shown for, as ``privacy.unit`` says."""
+    """The kinds of units that claims are shown for, ``device`` and ``record``, as ``privacy.unit`` says."""
     unit = plan.spec.privacy.unit
     return ("device", "record") if unit == "both" else (unit,)
 

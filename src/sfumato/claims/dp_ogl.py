@@ -23,7 +23,7 @@ from sfumato.schedule.groups import GroupPlan
 
 
 def ogl_claims(plan: GroupPlan, delta: float) -> tuple[Claim, ...]:
-    """Claims of Theorems 1 and 2 for every class of pairs of workers.
+    """Claims of DP-OGL's Theorems 1 and 2 for every class of pairs of workers, beside the ε at ``delta``.
 
     None for protocols or settings that the paper does not speak of: dp-ogl-local, ms-fedavg, no noise, noise
     added by devices.
@@ -43,7 +43,15 @@ def ogl_claims(plan: GroupPlan, delta: float) -> tuple[Claim, ...]:
 def _claims_of_pair(
     plan: GroupPlan, pair: PairClass, sources: dict[str, str], second: Theorem2 | None, delta: float
 ) -> Iterator[Claim]:
-    """The claims of Theorems 1 and 2 for one pair of workers, beside its rigorous ε."""
+    """The claims of both theorems for one pair of workers, beside its rigorous ε at ``delta``.
+
+    Args:
+        plan: resolved.
+        pair: the pair.
+        sources: Theorem 1's claims, from `paper_sources`.
+        second: Theorem 2, where its conditions are met.
+        delta: of every ε.
+    """
     declared, unit, observer = plan.releases, pair.unit, pair.observer.index
     neighbours = plan.spec.privacy.neighbours
     exposures = declared.exposures(unit, (pair.observer,))
@@ -68,7 +76,16 @@ def _explain_count(
     holds: bool,
     neighbours: str,
 ) -> str:
-    """One sentence: what the count gets wrong, what the composition gets wrong."""
+    """A sentence on what Theorem 1's count of releases and its composition get wrong for a pair.
+
+    Args:
+        declared: the releases.
+        counts: what the theorem counts.
+        unit: the device.
+        method: how the theorem's figure composes.
+        holds: whether the claim is at least the rigorous ε.
+        neighbours: the relation of the spec.
+    """
     if declared.kind == "dp-ogl+" and declared.merge_every > 1:
         return DP_OGL_PLUS if not holds else "nothing of this worker's data gets that far."
     counted = sum(c.charged for c in counts)
@@ -101,7 +118,7 @@ def _explain_count(
 
 
 def _explain_divergence(declared: GroupReleases, groups: Sequence[int]) -> str:
-    """A clause on the divergence that Theorem 1 uses, and where it is wrong."""
+    """A clause on the divergence that Theorem 1's text uses for ``groups``, and where it is wrong."""
     rates, sigmas = [declared.rate[g] for g in groups], [declared.noise_multiplier[g] for g in groups]
     if min(rates) == 1:
         return "2π²α/σ² is four times the Gaussian's α/2σ² at π = 1 (O3)"

@@ -55,7 +55,10 @@ class PaperCount:
 
 
 def paper_counts(declared: GroupReleases, unit: int, observer: int) -> tuple[PaperCount, ...]:
-    """Theorem 1's counts for ``unit`` towards ``observer``, one entry a group of the unit; static groups."""
+    """Theorem 1's counts for ``unit`` towards ``observer``, one for each group of the unit.
+
+    The groups must not change over time.
+    """
     kinds = declared.kinds
     mine, theirs = kinds.groups[kinds.of[unit]][0], kinds.groups[kinds.of[observer]][0]
     full = hops_of(declared)
@@ -78,7 +81,10 @@ def paper_counts(declared: GroupReleases, unit: int, observer: int) -> tuple[Pap
 
 
 def paper_epsilon(declared: GroupReleases, counts: Sequence[PaperCount], method: str, delta: float) -> float:
-    """Epsilon that Theorem 1 claims: ``method`` is ``BY_RDP`` (as its figures) or ``BY_TEXT``."""
+    """The ε at ``delta`` that Theorem 1 makes of its ``counts``.
+
+    ``method``: ``BY_RDP``, as its figures are made, or ``BY_TEXT``.
+    """
     found: dict[tuple[float, float], int] = {}
     for count in counts:
         key = declared.noise_multiplier[count.group], declared.rate[count.group]
@@ -88,7 +94,7 @@ def paper_epsilon(declared: GroupReleases, counts: Sequence[PaperCount], method:
 
 
 def paper_sources(declared: GroupReleases) -> dict[str, str]:
-    """Theorem 1's claims for the protocol of the declaration: name of the claim, and its method; maybe none.
+    """Theorem 1's claims for the protocol: the name of each, and its method; empty if it makes none.
 
     The paper draws workers independently of each other.
     """
@@ -107,26 +113,29 @@ def claims_pair(declared: GroupReleases, unit: int, observer: int) -> bool:
 
 
 def hops_of(declared: GroupReleases) -> IntArray:
-    """Hops between every two groups, ``[M, M]``."""
+    """Hops between every two groups, ``[M, M]``, every worker being a link; `UNREACHED` without a path."""
     return _hops_between_groups(declared.eras[0].groups, declared.device_count, None)
 
 
 def hops_without(declared: GroupReleases, kind: int) -> IntArray:
-    """The unit is no link only if it is the last of its kind; else the groups stay as near as they were."""
+    """Hops between every two groups, ``[M, M]``, one worker of ``kind`` being no link.
+
+    Only if it is the last of its kind does that make a difference.
+    """
     alone = int(declared.kinds.size[kind]) == 1
     return _hops_between_groups(declared.eras[0].groups, declared.device_count, kind if alone else None)
 
 
 @cache
 def _hops_between_groups(groups: tuple[tuple[int, ...], ...], devices: int, without: int | None) -> IntArray:
-    """Hops between every two groups ``[M, M]``; ``without`` a kind of workers as links."""
+    """Hops between every two groups ``[M, M]``, with one worker of the kind ``without`` being no link."""
     kinds = WorkerKinds.among(devices, (GroupStructure(1, groups),))
     return hops_between_groups(kinds.links(0, kinds.size if without is None else kinds.without(without)))
 
 
 @cache
 def _composed_epsilon(terms: tuple[tuple[float, float, int], ...], method: str, delta: float) -> float:
-    """The epsilon of the terms by the paper's text or by its Rényi accountant."""
+    """ε at ``delta`` of terms (σ, sampling rate, number), by the paper's text or its Rényi accountant."""
     if not terms:
         return 0.0
     if method == BY_TEXT:

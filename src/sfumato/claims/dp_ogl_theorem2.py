@@ -34,7 +34,7 @@ class Theorem2:
 
     @classmethod
     def of(cls, plan: GroupPlan) -> Theorem2 | None:
-        """Its claims; ``None`` unless groups stay a string, everybody takes part and the loss is convex."""
+        """The theorem for ``plan``; ``None`` unless groups are a string, all take part and loss is convex."""
         declared = plan.releases
         convex = plan.spec.model is not None and plan.spec.model.kind == "softmax"
         if plan.eras or not convex or any(rate < 1 for rate in declared.rate) or not _is_string(declared):
@@ -44,7 +44,7 @@ class Theorem2:
         )
 
     def epsilon(self, unit: int, observer: int, delta: float) -> float:
-        """Epsilon claimed for one pair."""
+        """The ε at ``delta`` that the theorem claims for the devices ``unit`` and ``observer``."""
         declared, orders = self.releases, np.array(ORDERS)
         spent = np.zeros_like(orders)
         for count in paper_counts(declared, unit, observer):
@@ -56,7 +56,7 @@ class Theorem2:
         return epsilon_of(spent, delta) if spent.any() else 0.0
 
     def why(self, unit: int, observer: int, holds: bool) -> str:
-        """A sentence on why the claim for a pair holds, or not."""
+        """A sentence on why the claim for a pair holds, as ``holds`` says, or not."""
         if self.releases.kind == "dp-ogl+" and self.releases.merge_every > 1:
             return DP_OGL_PLUS if not holds else "nothing of this worker's data gets that far."
         far = [c for c in paper_counts(self.releases, unit, observer) if not c.common]
@@ -87,7 +87,7 @@ class Theorem2:
         return a_step * max(0, self.releases.rounds // self.releases.merge_every - count.hops + 1)
 
     def _sum_of_products(self, unit: int, observer: int, count: PaperCount) -> FloatArray:
-        """Sum over τ of (21)'s or (22)'s products of factors, at all orders."""
+        """The sum over τ of (21)'s or (22)'s products of degradation factors, at all `ORDERS`."""
         total = np.zeros(len(ORDERS))
         if count.hops is None:
             return total
@@ -103,7 +103,14 @@ class Theorem2:
     def _steps_without_target(
         self, unit: int, observer: int, count: PaperCount, tau: int
     ) -> Iterator[tuple[int, int]]:
-        """Groups without the target that the information passes, and the step (from 1) it is passed in."""
+        """Pairs (group, step from 1) on the way of information to the observer, in groups without the target.
+
+        Args:
+            unit: the target.
+            observer: the device.
+            count: of the target's group in which the information begins.
+            tau: τ, the interval of the theorem's sum.
+        """
         kinds, hops = self.releases.kinds, hops_of(self.releases)
         mine, theirs = kinds.groups[kinds.of[unit]][0], kinds.groups[kinds.of[observer]][0]
         assert count.hops is not None
@@ -125,13 +132,13 @@ class Theorem2:
                     yield path[tau - step], step + 1
 
     def _degradation_factor(self, group: int, step: int) -> FloatArray:
-        """The factor by which a group's step weakens what is passed on, at all orders."""
+        """μ of (21) and (22): by how much a step of ``group`` weakens what is passed on, at all `ORDERS`."""
         orders = np.array(ORDERS)
         inverse = self._inverse_constants(step)[group]
         return np.asarray(orders / (orders + 1 / inverse))
 
     def _least_factor(self, unit: int, observer: int) -> float:
-        """The smallest factor used, at order 1 where all of them are least."""
+        """The smallest degradation factor used for a pair, at order 1, where all of them are least."""
         least = 1.0
         for count in paper_counts(self.releases, unit, observer):
             if count.hops and self._counted_releases(count):
@@ -140,7 +147,10 @@ class Theorem2:
         return least
 
     def _inverse_constants(self, step: int) -> FloatArray:
-        """1 / (h̄ c²σ²) of every group at ``step``, by (46), its two cases as (58) has them, and (67)."""
+        """Inverse log-Sobolev constants 1 / (h̄ c²σ²) of every group at ``step``, ``[M]``.
+
+        By (46), its two cases as (58) has them, and (67).
+        """
         rows = self._inverse.setdefault(0, [])
         state = self._inverse.setdefault(1, [np.zeros(self.releases.group_count)])
         declared = self.releases
@@ -167,7 +177,7 @@ class Theorem2:
 
 
 def _is_string(declared: GroupReleases) -> bool:
-    """Definition 7: nobody in more than two groups, and the group graph is one path."""
+    """Definition 7: whether nobody is in more than two groups, and the group graph is one path."""
     hops = hops_of(declared)
     if any(len(rows[0]) > 2 for rows in declared.kinds.groups) or (hops == UNREACHED).any():
         return False

@@ -19,7 +19,7 @@ _H2FDP = "H2FDP Prop. 3.1"
 
 
 def h2fdp_claims(plan: TreePlan, claimed: float, delta: float) -> tuple[Claim, ...]:
-    """One claim for each unit and class of pairs, of the epsilon that its formula was given.
+    """H2FDP's claim that ε is ``claimed``, for each unit and class of pairs, beside the ε at ``delta``.
 
     The paper has edges under a cloud: nothing is claimed for deeper trees.
 
@@ -36,7 +36,7 @@ def h2fdp_claims(plan: TreePlan, claimed: float, delta: float) -> tuple[Claim, .
 
 
 def _is_semi_honest(plan: TreePlan, pair: PairClass) -> bool:
-    """Parties the paper's threat model names, met by the unit itself: its edge, peers, cloud, public."""
+    """Whether the threat model names the observer: the unit's untrusted edge, peers, cloud, public."""
     if pair.observer.kind == "node":
         path = plan.tree.paths[plan.tree.leaf_of(pair.unit)]
         own = path[pair.observer.tier] == pair.observer.index
@@ -45,7 +45,10 @@ def _is_semi_honest(plan: TreePlan, pair: PairClass) -> bool:
 
 
 def _claim(plan: TreePlan, pair: PairClass, unit: str, claimed: float, delta: float, condition: str) -> Claim:
-    """The claim for a pair beside its rigorous ε, with the reason where they differ."""
+    """The claim for a pair beside its rigorous ε, with a sentence on why they differ.
+
+    ``unit``: its kind; ``claimed``: the paper's ε; ``condition``: from `_condition`.
+    """
     best = rigorous_bound(plan, pair, unit, delta)
     why = _why_of_record(plan, best) if unit == "record" else _why_of_device(plan, pair)
     if best.epsilon <= claimed * (1 + 1e-9):

@@ -40,12 +40,12 @@ class Noisers:
 
     @property
     def total(self) -> float:
-        """The number under the root: beta s m + alpha s + 1, and its special cases."""
+        """Number of noisers, by whose root Table I divides: beta s m + alpha s + 1, and its special cases."""
         return self.clients + self.zones + self.cloud
 
     @property
     def case(self) -> str:
-        """The case of Sec. V, C1 to C7, by who adds noise."""
+        """The name of the case of Sec. V, C1 to C7, by who adds noise."""
         where = (self.cloud, self.zones > 0, self.clients > 0)
         cases = {
             (False, False, True): "C1",
@@ -91,7 +91,10 @@ def epsilon_by_old_conversion(multiplier: float, rate: float, rounds: int, delta
 
 
 def _sampled_gaussian_rdp(order: int, rate: float, multiplier: float) -> float:
-    """ln sum_i C(order, i) (1-q)^(order-i) q^i exp((i^2 - i) / (2 z^2)), over order - 1."""
+    """Rényi divergence of a whole ``order`` of the sampled Gaussian with multiplier z.
+
+    ln sum_i C(order, i) (1-q)^(order-i) q^i exp((i^2 - i) / (2 z^2)), over order - 1.
+    """
     from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
     i = np.arange(order + 1)
@@ -101,10 +104,11 @@ def _sampled_gaussian_rdp(order: int, rate: float, multiplier: float) -> float:
 
 
 def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
-    """Table I for every class of units: towards the center (the cloud), and towards who sees only the sum.
+    """Table I's claims for every class of units towards the cloud and the public, beside the ε at ``delta``.
 
     Case 3 promises epsilon over sqrt(m) at a supernode whose m clients add the noise. Where clients are
     elected supernodes, what the paper lets clients see (the noised update) is claimed towards peers, too.
+
     None where noise is not one multiplier placed by zone: the table is about that.
     """
     stated = plan.spec.privacy.requested_noise
@@ -136,7 +140,7 @@ def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
 
 
 def _claimed_noisers(plan: TreePlan, pair: PairClass, noisers: Noisers) -> float:
-    """The number under the root of what is claimed towards this observer; 0 where nothing is."""
+    """The number of noisers by whose root the paper divides towards this observer; 0 if it claims nothing."""
     if pair.relation.kind in ("cloud", "public"):
         return noisers.total
     if pair.relation.kind == "peer":

@@ -23,7 +23,7 @@ _MOST_TERMS = 1 << 18
 
 
 def epsilon_of(rdp: FloatArray, delta: float) -> float:
-    """Epsilon of Rényi divergences at `ORDERS`; none is below 0."""
+    """The ε at ``delta``, at least 0, of Rényi divergences ``rdp`` at `ORDERS`, by Opacus's conversion."""
     orders = np.array(ORDERS)
     found = rdp - (math.log(delta) + np.log(orders)) / (orders - 1) + np.log((orders - 1) / orders)
     return max(0.0, float(np.nanmin(found)))
@@ -62,7 +62,10 @@ def _log_moment_of_whole_order(sigma: float, rate: float, order: int) -> float:
 
 
 def _log_moment_by_series(sigma: float, rate: float, order: float, count: int) -> float | None:
-    """The logarithm of both series, up to the first term below e⁻³⁰; ``None`` if ``count`` are too few."""
+    """The logarithm of the moment at a fractional ``order``: two series up to the first term below e⁻³⁰.
+
+    ``None`` if none of the first ``count`` terms is.
+    """
     from scipy import special
 
     i = np.arange(count, dtype=np.float64)

@@ -21,16 +21,16 @@ _THEOREM = "PFELS Thm. 3"
 
 
 def pfels_claims(plan: TreePlan, air: AirPlan, claimed: float, delta: float) -> tuple[Claim, ...]:
-    """Two claims, of one round and of all, for each class of pairs that PFELS speaks of.
+    """Two claims that ε is ``claimed``, of one round and of all, for each class of pairs that PFELS has.
 
-    That is whoever receives the superposed sum or knows the global model.
+    That is whoever receives the superposed sum or knows the global model. The rigorous ε is at ``delta``.
     """
     pairs = [pair for pair in plan.releases.pair_classes() if _paper_speaks_of(plan, pair)]
     return tuple(claim for pair in pairs for claim in _claims_of_pair(plan, air, pair, claimed, delta))
 
 
 def _paper_speaks_of(plan: TreePlan, pair: PairClass) -> bool:
-    """Whether the paper's theorem is about this observer: the public, or an untrusted receiver of the sum."""
+    """Whether the theorem is about this observer: the public, or an untrusted receiver above the unit."""
     if pair.observer.kind == "node":
         path = plan.tree.paths[plan.tree.leaf_of(pair.unit)]
         own = path[pair.observer.tier] == pair.observer.index
@@ -68,7 +68,7 @@ def _claims_of_pair(
 
 
 def _describe_multipliers(releases: Sequence[Release]) -> str:
-    """The range of noise multipliers of ``releases``, over what the unit's own contribution moves."""
+    """The range of noise multipliers of ``releases`` as text, over what the unit's own message moves."""
     found = [r.mu_squared("zero-out") ** -0.5 for r in releases if r.depends_on_unit]
     if not found:
         return "∞"
@@ -102,7 +102,10 @@ def _explain_claim(
 
 
 def _surrogate(plan: TreePlan, exposure: Exposure, delta: float) -> tuple[float | None, str]:
-    """For a fixed number drawn unseen: epsilon as if everybody were drawn by Poisson. Not a guarantee."""
+    """For a fixed number drawn unseen: ε as if by Poisson, which is no guarantee, and a clause on it.
+
+    ``None`` and no clause otherwise.
+    """
     (drawn,) = exposure.draws
     fixed = drawn.sampling.kind == "fixed"
     if not fixed or not drawn.amplifies or plan.spec.privacy.neighbours == "replace":
@@ -119,7 +122,7 @@ def _surrogate(plan: TreePlan, exposure: Exposure, delta: float) -> tuple[float 
 
 
 def _describe_grid(exposure: Exposure, best: EpsilonBound) -> str:
-    """The grid of privacy losses behind a figure, where there is one."""
+    """A phrase on the grid of privacy losses behind ``best``, a bound of ``exposure``; may be empty."""
     for charge in ways_to_charge(exposure, best.neighbours):
         curve = compose(charge.terms, neighbours=charge.neighbours)
         if best.method == "pld" and charge.how == best.how and curve.discretization:
@@ -128,7 +131,7 @@ def _describe_grid(exposure: Exposure, best: EpsilonBound) -> str:
 
 
 def _describe_needed_noise(exposure: Exposure, claimed: float, factor: float) -> str:
-    """Which noise would make the claim true."""
+    """A clause on the noise multiplier that would make the claim true, ``factor`` times the present one."""
     if math.isinf(factor):
         return f"no noise floor holds here, so nothing makes ε = {claimed:g} true"
     if factor == 0:

@@ -45,7 +45,10 @@ def bound_terms(
 
 
 def advised_ratio(plan: TreePlan, parameters: int) -> float | None:
-    """The k/d that (23) favours, with this plan's channels; ``None`` where power is not by (36)."""
+    """The ratio k/d of 0.05, 0.1, …, 1 for which (23) is least, with this plan's channels.
+
+    ``None`` where power control is not by (36). ``parameters``: d.
+    """
     air = plan.air
     if air is None or air.rule != "pfels":
         return None
@@ -60,7 +63,7 @@ def advised_ratio(plan: TreePlan, parameters: int) -> float | None:
 
 
 def _inverse_square(plan: TreePlan, air: AirPlan, ratio: float, parameters: int) -> float:
-    """Mean of ``1 / a^2`` over the first rounds and all leaves, were ``ratio`` of every update sent."""
+    """Mean of ``1 / a^2`` over leaves and up to 100 rounds, if ``ratio`` of every update were sent."""
     tried = replace(
         air, spec=plan.spec.model_copy(update={"compression": Compression(kind="rand-k", ratio=ratio)})
     )

@@ -30,11 +30,11 @@ class Board:
 
     @property
     def posts(self) -> tuple[bytes, ...]:
-        """All posts so far, in order."""
+        """All posts accepted so far, as bytes, in order."""
         return tuple(self._posts)
 
     def post(self, data: bytes) -> None:
-        """Take a post of the open phase.
+        """Accept a post of the open phase.
 
         Raises:
             MessageError: it is not authentic, not of this election, late, early, or the second of its kind.
@@ -48,7 +48,7 @@ class Board:
         self._posts.append(data)
 
     def close(self) -> None:
-        """End the open phase and open the next, if there is one."""
+        """End the open phase and open the next; after the last one nothing can be posted."""
         if self.phase is not None:
             self.phase = (
                 None if self.phase is ElectionMessageKind.RECOVER else ElectionMessageKind(self.phase + 1)

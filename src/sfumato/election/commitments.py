@@ -21,7 +21,10 @@ from sfumato.wire.keys import digest
 
 
 def deal(terms: ElectionTerms, dealer: int, nonce: bytes, holders: Iterable[int]) -> dict[int, int]:
-    """Every holder's share of a nonce; the polynomial follows from the nonce."""
+    """The share of ``nonce``, a field element, for each of ``holders``, by its number.
+
+    The sharing polynomial follows from the nonce and the dealer.
+    """
     stream = KeyStream(digest(b"polynomial", terms.session, dealer.to_bytes(4, "big"), nonce))
     coefficients = shares.draw_coefficients(nonce, terms.threshold, stream.take)
     return {
@@ -31,18 +34,18 @@ def deal(terms: ElectionTerms, dealer: int, nonce: bytes, holders: Iterable[int]
 
 
 def nonce_hash(terms: ElectionTerms, dealer: int, nonce: bytes) -> bytes:
-    """The hash by which a dealer commits to its nonce."""
+    """The 32-byte hash by which ``dealer`` commits to ``nonce``."""
     return digest(b"nonce", terms.session, dealer.to_bytes(4, "big"), nonce)
 
 
 def share_hash(terms: ElectionTerms, dealer: int, holder: int, share: int) -> bytes:
-    """The hash that a dealer posts of each holder's share."""
+    """The 32-byte hash that ``dealer`` posts of the share of ``holder``."""
     ends = dealer.to_bytes(4, "big") + holder.to_bytes(4, "big")
     return digest(b"share", terms.session, ends, share.to_bytes(shares.SHARE_BYTES, "big"))
 
 
 def is_opening(terms: ElectionTerms, dealer: int, commitment: Commitment, nonce: bytes) -> bool:
-    """Whether ``nonce`` is the one that was committed to, and all hashed shares are its shares."""
+    """Whether ``nonce`` is the committed one, and all hashed shares of ``commitment`` are shares of it."""
     if nonce_hash(terms, dealer, nonce) != commitment.nonce:
         return False
     dealt = deal(terms, dealer, nonce, commitment.shares)

@@ -10,12 +10,12 @@ from sfumato.wire.keys import Entropy, digest
 
 
 def draw_nonces(parties: int, entropy: Entropy) -> dict[int, bytes]:
-    """A random nonce for every party."""
+    """A random nonce of 32 bytes for each of ``parties`` parties, from ``entropy``."""
     return {party: entropy(32) for party in range(parties)}
 
 
 def beacon(session: bytes, nonces: Mapping[int, bytes]) -> bytes:
-    """Public randomness: a hash of all nonces.
+    """Public randomness: a 32-byte hash of the session and all nonces.
 
     Uniform if one of them is, and the others were fixed before that one was known.
     """
@@ -24,7 +24,7 @@ def beacon(session: bytes, nonces: Mapping[int, bytes]) -> bytes:
 
 
 def succession(randomness: bytes, candidates: Collection[int]) -> tuple[int, ...]:
-    """All candidates in a uniform order: the first is elected, the next follows when it fails.
+    """All ``candidates`` in a uniform order: the first is elected, the next follows when it fails.
 
     Indices are drawn by rejection from the key stream of ``randomness``: no modulo bias.
     """
@@ -32,7 +32,7 @@ def succession(randomness: bytes, candidates: Collection[int]) -> tuple[int, ...
 
 
 def elected(order: Sequence[int], failed: Collection[int] = ()) -> int:
-    """The first candidate in the order that has not failed.
+    """The first party in ``order`` that is not in ``failed``.
 
     Raises:
         NoCandidateError: all have failed.

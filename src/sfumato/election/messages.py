@@ -40,13 +40,18 @@ class Commitment:
     shares: dict[int, tuple[bytes, bytes]]
 
     def encode(self) -> bytes:
-        """As bytes."""
+        """The commitment as the bytes that `decode_commitment` reads."""
         rows = [_COUNT.pack(holder) + hashed + box for holder, (hashed, box) in sorted(self.shares.items())]
         return self.nonce + _COUNT.pack(len(rows)) + b"".join(rows)
 
 
 def decode_commitment(payload: bytes) -> Commitment:
-    """Raises MalformedMessageError or TruncatedMessageError, as all functions here."""
+    """The commitment in a payload.
+
+    Raises:
+        MalformedMessageError: it is no commitment, or holds a party twice.
+        TruncatedMessageError: it ends too early.
+    """
     reader = PayloadReader(payload)
     nonce = reader.take(KEY_BYTES)
     shares: dict[int, tuple[bytes, bytes]] = {}
@@ -59,7 +64,7 @@ def decode_commitment(payload: bytes) -> Commitment:
 
 
 def encode_shares(shares: Mapping[int, int]) -> bytes:
-    """The bytes of a table from parties to field elements."""
+    """A table from parties to field elements as bytes that `decode_shares` reads."""
     rows = [
         _COUNT.pack(party) + share.to_bytes(SHARE_BYTES, "big") for party, share in sorted(shares.items())
     ]
@@ -67,7 +72,12 @@ def encode_shares(shares: Mapping[int, int]) -> bytes:
 
 
 def decode_shares(payload: bytes) -> dict[int, int]:
-    """The field elements by party, from the bytes of `encode_shares`."""
+    """The field elements by party in a payload of `encode_shares`.
+
+    Raises:
+        MalformedMessageError: it is no such table, or holds a party twice.
+        TruncatedMessageError: it ends too early.
+    """
     reader = PayloadReader(payload)
     rows = [(reader.number(), reader.share()) for _ in range(reader.number())]
     reader.end()
@@ -76,7 +86,12 @@ def decode_shares(payload: bytes) -> dict[int, int]:
 
 
 def decode_key(payload: bytes) -> bytes:
-    """The 32 bytes of a payload that is a public key, a digest or a nonce."""
+    """The 32 bytes of a payload that is a public key, a digest or a nonce.
+
+    Raises:
+        MalformedMessageError: it is longer.
+        TruncatedMessageError: it is shorter.
+    """
     reader = PayloadReader(payload)
     key = reader.take(KEY_BYTES)
     reader.end()

@@ -11,14 +11,18 @@ Adversary: TypeAlias = Literal["crash", "byzantine"]
 
 
 def most_colluders(parties: int, adversary: Adversary) -> int:
-    """Colluders tolerated: fewer than 1/2 that may only fall silent, fewer than 1/3 that may do anything."""
+    """How many colluders an election of ``parties`` tolerates: fewer than 1/2 (crash) or 1/3 (Byzantine).
+
+    Raises:
+        ValueError: no such adversary.
+    """
     if adversary not in ("crash", "byzantine"):
         raise ValueError(f"adversary: got {adversary!r}; must be 'crash' or 'byzantine'")
     return (parties - 1) // (2 if adversary == "crash" else 3)
 
 
 def require_minority(parties: int, colluders: int, adversary: Adversary) -> None:
-    """Refuse elections that colluders could decide.
+    """Raise an error if ``colluders`` of ``parties`` could decide an election.
 
     Raises:
         TooManyColludersError: more than `most_colluders`.
@@ -32,9 +36,18 @@ def require_minority(parties: int, colluders: int, adversary: Adversary) -> None
 
 
 def probability_elected(parties: int, elections: int, *, group: int = 1, terms: int = 1) -> float:
-    """Probability that somebody of a group is elected in at least ``terms`` of several uniform elections.
+    """Probability that a group holds at least ``terms`` terms of office in several uniform elections.
 
     For one client and one term 1 − (1 − 1/m)^T.
+
+    Args:
+        parties: m, in every election.
+        elections: T.
+        group: how many parties it has.
+        terms: number of terms.
+
+    Raises:
+        ValueError: a number is out of range.
     """
     if not (parties >= 1 and 0 <= group <= parties and elections >= 0 and terms >= 0):
         raise ValueError(
@@ -45,7 +58,10 @@ def probability_elected(parties: int, elections: int, *, group: int = 1, terms: 
 
 
 def probability_of_terms(parties: int, elections: int, terms: int, *, group: int = 1) -> float:
-    """Probability of exactly so many terms: Binomial(elections, group / parties)."""
+    """Probability that a group of ``group`` parties holds exactly ``terms`` terms of office.
+
+    By Binomial(elections, group / parties); 0 for more terms than elections.
+    """
     if not 0 <= terms <= elections:
         return 0.0
     share = group / parties
@@ -55,5 +71,5 @@ def probability_of_terms(parties: int, elections: int, terms: int, *, group: int
 
 
 def expected_terms(parties: int, elections: int) -> float:
-    """Mean number of terms of each party: T/m."""
+    """Mean number of terms of office of each party in ``elections`` elections: T/m."""
     return elections / parties

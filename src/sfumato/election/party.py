@@ -1,9 +1,8 @@
-"""One candidate. It reads the public board and posts to it; its nonce stays its own until the board is
-vouched for.
+"""One candidate, whose nonce stays its own until the board is vouched for.
 
-It posts once in a phase, not even after a restart again: posts are claimed before they are sent
-(`session_memory`). Its nonce ends with the process; a party that is started again has fallen silent in the
-elections it was in, and the others rebuild its nonce.
+It reads the public board and posts to it once in a phase, not even after a restart again: posts are claimed
+before they are sent (`session_memory`). Its nonce ends with the process; a party that is started again has
+fallen silent in the elections it was in, and the others rebuild its nonce.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class Candidate:
         self._checked: set[bytes] = set()
 
     def post(self, kind: ElectionMessageKind, board: Sequence[bytes]) -> bytes | None:
-        """This party's message of a phase, given the board so far; ``None`` where it has none to send.
+        """This party's post of the phase ``kind``, given the board so far; ``None`` where it has none.
 
         Raises:
             DuplicateMessageError: it posted in this phase before.
@@ -103,7 +102,7 @@ class Candidate:
         return data
 
     def _require_own_posts(self, board: Sequence[bytes]) -> None:
-        """Refuse a board that lacks a post of this party."""
+        """Raise an OmittedPostError if the board lacks a post of this party."""
         for kind, data in self._posted.items():
             if data is not None and data not in board:
                 raise errors.OmittedPostError(
@@ -111,7 +110,7 @@ class Candidate:
                 )
 
     def _key(self, _: Reading) -> bytes:
-        """The payload of the first phase: the public key."""
+        """The payload of the first phase: this party's public key."""
         return self._pair.public
 
     def _commit(self, reading: Reading) -> bytes | None:
@@ -127,7 +126,7 @@ class Candidate:
         return Commitment(nonce_hash(self._terms, self.number, self._nonce), table).encode()
 
     def _complain(self, reading: Reading) -> bytes | None:
-        """The payload that names dealers whose shares are wrong; ``None`` without any."""
+        """The payload that names dealers whose share for this party is wrong; ``None`` without any."""
         wronged = {
             d: 0
             for d, commitment in reading.commitments.items()
@@ -136,12 +135,12 @@ class Candidate:
         return messages.encode_shares(wronged) if wronged else None
 
     def _answer(self, reading: Reading) -> bytes | None:
-        """The payload with the shares of those who complained about this party; ``None`` without any."""
+        """The payload with the shares of those who complained about this dealer; ``None`` without any."""
         by = sorted(h for h, dealers in reading.complaints.items() if self.number in dealers)
         return messages.encode_shares(deal(self._terms, self.number, self._nonce, by)) if by else None
 
     def _vouch(self, reading: Reading) -> bytes:
-        """The payload with the digest of the board so far."""
+        """The payload with the digest of the board before the vouching."""
         return board_digest(self._terms, reading.before_vouching)
 
     def _reveal(self, reading: Reading) -> bytes | None:
@@ -149,13 +148,13 @@ class Candidate:
         return self._nonce if self.number in reading.commitments else None
 
     def _recover(self, reading: Reading) -> bytes | None:
-        """The payload with shares of silent dealers' nonces; ``None`` where it has none."""
+        """The payload with this party's shares of silent dealers' nonces; ``None`` where it has none."""
         held = {d: self._share_of(reading, d) for d in reading.silent if d != self.number}
         mine = {d: share for d, share in held.items() if share is not None}
         return messages.encode_shares(mine) if mine else None
 
     def _share_of(self, reading: Reading, dealer: int) -> int | None:
-        """This party's share of a dealer's nonce, if it got the one that was hashed."""
+        """This party's share of a dealer's nonce; ``None`` if it did not get the one that was hashed."""
         row = reading.commitments[dealer].shares.get(self.number)
         if row is None:
             return None
@@ -167,7 +166,10 @@ class Candidate:
         return share if share < PRIME and reading.fits(dealer, self.number, share) else None
 
     def _sealing_key(self, other: bytes, sender: int, recipient: int) -> bytes:
-        """The key of the box in which one party seals a share for another."""
+        """The symmetric key by which ``sender`` seals a share for ``recipient``, one of whom this party is.
+
+        ``other``: the other one's public key.
+        """
         first, second = (self._pair.public, other) if sender == self.number else (other, self._pair.public)
         return derive(
             self._pair.agree(other),

@@ -35,7 +35,11 @@ class Reading:
     _digest: bytes = field(default=b"", init=False, repr=False)
 
     def admit(self, frame: Frame, data: bytes) -> None:
-        """Take in an authentic post, or name what is wrong with its content; then nothing changes.
+        """Take in the content of an authentic post; if something is wrong with it, nothing changes.
+
+        Args:
+            frame: the opened post.
+            data: its bytes.
 
         Raises:
             MessageError: it makes no sense, or not after what was posted before.
@@ -67,23 +71,23 @@ class Reading:
 
     @property
     def silent(self) -> list[int]:
-        """Dealers that qualified and did not open their commitment themselves."""
+        """Dealers, ascending, that are not disqualified and did not reveal their nonce."""
         return sorted(self.commitments.keys() - self.disqualified - self.reveals.keys())
 
     def fits(self, dealer: int, holder: int, share: int) -> bool:
-        """Whether a share is the one that ``dealer`` hashed for ``holder``."""
+        """Whether ``share`` is the one that ``dealer`` hashed for ``holder``."""
         row = self.commitments[dealer].shares.get(holder) if dealer in self.commitments else None
         return row is not None and share_hash(self.terms, dealer, holder, share) == row[0]
 
     def _admit_key(self, who: int, payload: bytes) -> None:
-        """Keep a public key, which nobody may have posted before."""
+        """Keep the public key of party ``who``; raises a MessageError if it was posted before."""
         key = messages.decode_key(payload)
         points = map(agreement_point, self.keys.values())
         require(agreement_point(key) not in points, f"party {who}: a public key was posted twice")
         self.keys[who] = key
 
     def _admit_commitment(self, who: int, payload: bytes) -> None:
-        """Keep a commitment with a share for every other party."""
+        """Keep the commitment of party ``who``, which must be new and have a share for every other party."""
         commitment = messages.decode_commitment(payload)
         require(who in self.keys, f"party {who}: a commitment without a key")
         others = self.keys.keys() - {who}
@@ -94,7 +98,7 @@ class Reading:
         self.commitments[who] = commitment
 
     def _admit_complaint(self, who: int, payload: bytes) -> None:
-        """Keep complaints about dealers, of whom the party must hold a share."""
+        """Keep the complaints of party ``who`` about dealers that dealt it a share."""
         dealers = set(messages.decode_shares(payload))
         for dealer in dealers:
             held = dealer in self.commitments and who in self.commitments[dealer].shares
@@ -102,7 +106,7 @@ class Reading:
         self.complaints[who] = dealers
 
     def _admit_answer(self, who: int, payload: bytes) -> None:
-        """Keep a dealer's answers to complaints, which must be the shares it hashed."""
+        """Keep the answers of dealer ``who`` to complaints, which must be the shares that it hashed."""
         dealt = messages.decode_shares(payload)
         for holder, share in dealt.items():
             require(
@@ -113,7 +117,7 @@ class Reading:
         self.answers[who] = dealt
 
     def _admit_vouch(self, who: int, payload: bytes) -> None:
-        """Keep a digest of the board, which must be the reader's own."""
+        """Keep the digest that party ``who`` vouches for, which must be that of this board."""
         vouched = messages.decode_key(payload)
         if not self._digest:
             self._digest = board_digest(self.terms, self.before_vouching)
@@ -122,7 +126,7 @@ class Reading:
         self.vouches[who] = vouched
 
     def _admit_reveal(self, who: int, payload: bytes) -> None:
-        """Keep a nonce, which must open the party's commitment."""
+        """Keep the nonce of party ``who``, which must open its commitment."""
         nonce = messages.decode_key(payload)
         require(who in self.commitments, f"party {who} reveals, and committed to nothing")
         if not is_opening(self.terms, who, self.commitments[who], nonce):
@@ -130,7 +134,7 @@ class Reading:
         self.reveals[who] = nonce
 
     def _admit_recovery(self, who: int, payload: bytes) -> None:
-        """Keep shares of silent dealers, which must be the ones they hashed."""
+        """Keep the shares that party ``who`` has of silent dealers, which must be those that these hashed."""
         held = messages.decode_shares(payload)
         for dealer, share in held.items():
             if not self.fits(dealer, who, share):
@@ -146,7 +150,7 @@ def open_post(
     seen: set[tuple[int, int]],
     authenticate: bool = True,
 ) -> Frame:
-    """Check everything about a post that does not depend on its content.
+    """The frame of a post, checked in all that does not depend on its content.
 
     Args:
         terms: of the election.
@@ -174,7 +178,7 @@ def open_post(
 def open_posts(
     terms: ElectionTerms, board: Iterable[bytes], checked: set[bytes] | None = None
 ) -> Iterator[tuple[Frame, bytes]]:
-    """Check a whole board but for its contents: frames with their bytes.
+    """The frames of a whole board with their bytes, checked in all that does not depend on contents.
 
     Args:
         terms: of the election.
@@ -197,6 +201,6 @@ def open_posts(
 
 
 def board_digest(terms: ElectionTerms, board: Iterable[bytes]) -> bytes:
-    """What parties vouch for: everything posted before the vouching, in whatever order it was posted."""
+    """The hash that parties vouch for: of everything posted before the vouching, in any order."""
     before = sorted(data for data in board if parse_frame(data).kind < ElectionMessageKind.VOUCH)
     return digest(b"board", terms.session, *before)

@@ -42,7 +42,9 @@ def elect(
     entropy: Callable[[int], Entropy] = lambda _: os.urandom,
     wire: Wire = lambda _kind, _party, data: [data],
 ) -> Election:
-    """Run an election. A party that meets an error falls silent; the error is kept.
+    """Run an election in this process.
+
+    A party that meets an error falls silent; the error is kept in the result.
 
     Args:
         terms: of the election.

@@ -52,11 +52,11 @@ class ElectionTerms:
 
     @property
     def quorum(self) -> int:
-        """Parties that must vouch for the same board before anybody reveals."""
+        """How many parties must vouch for the same board before anybody reveals."""
         return self.threshold if self.adversary == "crash" else 2 * self.parties // 3 + 1
 
     @cached_property
     def session(self) -> bytes:
-        """The name of the election: a hash of its terms."""
+        """The name of the election, 32 bytes: a hash of its terms."""
         numbers = struct.pack(">I?", self.colluders, self.adversary == "byzantine")
         return digest(b"election", self.label.encode(), b"".join(self.public_keys), numbers)

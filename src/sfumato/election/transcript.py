@@ -46,7 +46,7 @@ def read(
     *,
     agreed: bool = False,
 ) -> Reading:
-    """Read a board.
+    """What a board says, once all its posts are checked.
 
     Args:
         terms: of the election.
@@ -69,10 +69,10 @@ def read(
 
 
 def require_quorum(terms: ElectionTerms, frames: Iterable[Frame], expected: bytes) -> None:
-    """Refuse an election in which fewer than the quorum vouched for the same board.
+    """Raise an error unless a quorum vouched, in ``frames``, for the board digest ``expected``.
 
     Raises:
-        NotAgreedError: too few.
+        NotAgreedError: fewer did.
     """
     count = sum(frame.kind == ElectionMessageKind.VOUCH and frame.payload == expected for frame in frames)
     if count < terms.quorum:
@@ -93,7 +93,7 @@ def verify_transcript(terms: ElectionTerms, board: Sequence[bytes]) -> Result:
     reading = read(terms, board, agreed=True)
     excluded, nonces = reading.disqualified, dict[int, bytes]()
     for dealer in sorted(reading.commitments.keys() - excluded):
-        nonce = reading.reveals.get(dealer) or _rebuilt(terms, reading, dealer)
+        nonce = reading.reveals.get(dealer) or _rebuild_nonce(terms, reading, dealer)
         if nonce is None:
             excluded.add(dealer)
         else:
@@ -104,8 +104,12 @@ def verify_transcript(terms: ElectionTerms, board: Sequence[bytes]) -> Result:
     return Result(succession(randomness, nonces), tuple(sorted(excluded)), randomness)
 
 
-def _rebuilt(terms: ElectionTerms, reading: Reading, dealer: int) -> bytes | None:
-    """The nonce that a silent dealer committed to; ``None`` if it had dealt wrongly."""
+def _rebuild_nonce(terms: ElectionTerms, reading: Reading, dealer: int) -> bytes | None:
+    """The nonce that a silent dealer committed to, rebuilt from shares; ``None`` if it had dealt wrongly.
+
+    Raises:
+        UnrecoverableError: too few of its shares are there.
+    """
     held = {h + 1: table[dealer] for h, table in reading.recoveries.items() if dealer in table}
     held |= {h + 1: share for h, share in reading.answers.get(dealer, {}).items()}
     if len(held) < terms.threshold:

@@ -22,7 +22,7 @@ _PLACE = "graph"
 
 
 def with_graph(spec: Spec, graph: Any) -> Spec:
-    """``spec`` with the topology of ``graph``; the spec itself if none is given.
+    """``spec`` with ``graph``, a NetworkX graph, as its topology; the spec itself if that is ``None``.
 
     Raises:
         SpecError: it is no graph, none of the kind of the spec's topology, or the spec does not fit it.
@@ -49,7 +49,11 @@ def with_graph(spec: Spec, graph: Any) -> Spec:
 
 
 def _tree_section(graph: nx.Graph) -> dict[str, Any]:
-    """The ``topology`` section of a directed graph that is a tree."""
+    """The ``topology`` section of a graph that is a rooted tree.
+
+    Raises:
+        SpecError: it is no tree, has no clear root, or its devices are not equally far from the root.
+    """
     if not len(graph) or not nx.is_tree(graph):
         raise SpecError(_PLACE, f"{len(graph):,} nodes", "must be a tree: connected, without a cycle")
     if graph.is_directed():
@@ -77,7 +81,7 @@ def _tree_section(graph: nx.Graph) -> dict[str, Any]:
 
 
 def _site_section(tree: nx.DiGraph, node: Hashable, devices: set[Any]) -> dict[str, Any]:
-    """The site of ``node`` with all that is below it, as a topology lists it."""
+    """The entry of ``sites`` for ``node`` and all that is below it."""
     below = list(tree.successors(node))
     if below[0] in devices:
         return {"name": str(node), "devices": len(below)}

@@ -63,7 +63,11 @@ def groups_of_graph(graph: Any, workers: int | None = None) -> Groups:
 
 
 def _read_graph(path: Path) -> Any:
-    """The undirected graph in a file."""
+    """The undirected NetworkX graph in a file, whose format its suffix tells.
+
+    Raises:
+        SpecError: the file cannot be read, holds no graph, or too large a one.
+    """
     text = read_text(path, place=_PLACE)
     place = f"{_PLACE}: {path.name}"
     try:
@@ -84,14 +88,14 @@ def _read_graph(path: Path) -> Any:
 
 
 def _node_link(document: Any, place: str) -> Any:
-    """A node-link graph; its edges lie under ``edges``, or under ``links`` as older NetworkX wrote them."""
+    """The graph of a node-link document; edges lie under ``edges``, or ``links`` as older NetworkX wrote."""
     key = "links" if "links" in document else "edges"
     _require_few(len(document[key]), place)
     return nx.node_link_graph(document, edges=key)
 
 
 def _graphml(text: str, place: str) -> Any:
-    """A GraphML graph; entities, which can grow without end, are refused."""
+    """The graph of a GraphML text; entities, which can grow without end, are refused."""
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise SpecError(place, None, "must have no DOCTYPE and no entities")
     _require_few(text.count("<edge"), place)
@@ -99,13 +103,16 @@ def _graphml(text: str, place: str) -> Any:
 
 
 def _require_few(edges: int, place: str) -> None:
-    """Refuse a graph with more edges than memberships are allowed."""
+    """Raise a `SpecError` if a graph has more edges than memberships are allowed."""
     if edges > MAX_MEMBERSHIPS:
         raise SpecError(place, edges, f"must be at most {MAX_MEMBERSHIPS:,} edges")
 
 
 def _groups_of_bipartite_graph(graph: Any, workers: int | None) -> Groups:
-    """The groups of a graph whose edges join devices and masters."""
+    """The groups of a graph whose edges join devices and masters, by their names.
+
+    ``workers``: how many there are; ``None``: as the largest device number says.
+    """
     sides: dict[str, list[int]] = {"device": [], "master": []}
     for node in graph.nodes:
         match = _PARTY.fullmatch(str(node))

@@ -63,11 +63,11 @@ class Groups:
         return np.diff(self.offsets)
 
     def members_of(self, group: int) -> IntArray:
-        """The workers of one group, ascending: a view."""
+        """The workers of one group, ascending, as a view of `members`."""
         return self.members[self.offsets[group] : self.offsets[group + 1]]
 
     def positions(self, groups: IntArray, workers: IntArray) -> IntArray:
-        """The positions in ``members`` of these pairs of a group and a worker of it."""
+        """The position in ``members`` of each pair of a group and a worker that is in it."""
         ascending = np.repeat(np.arange(self.count), self.sizes) * self.workers + self.members
         return np.searchsorted(ascending, groups * self.workers + workers).astype(np.int64)
 
@@ -99,7 +99,7 @@ class Groups:
 
     @cached_property
     def classes(self) -> MembershipClasses:
-        """Workers in the same groups: all of them receive the same models."""
+        """Workers sorted by the set of groups they are in: those of a class receive the same models."""
         flat, offsets = self._by_worker
         numbers: dict[bytes, int] = {}
         class_of = np.empty(self.workers, dtype=np.int64)
@@ -125,21 +125,21 @@ class Groups:
         return groups[order], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
     def as_lists(self) -> tuple[tuple[int, ...], ...]:
-        """The workers of every group: what a spec with ``structure: list`` says."""
+        """The workers of every group, as a spec with ``structure: list`` lists them."""
         return tuple(tuple(self.members_of(group).tolist()) for group in range(self.count))
 
     @property
     def device_count(self) -> int:
-        """N: workers are the devices of this topology."""
+        """N, the number of workers, which are the devices of this topology."""
         return self.workers
 
     @property
     def has_public(self) -> bool:
-        """False: no model of a group is public."""
+        """Whether there are models that everybody sees: no, a model of a group is not public."""
         return False
 
     def titled(self, text: str) -> str:
-        """``text`` with every worker and master by the name that the topology gives it, if it gives one."""
+        """``text`` with ``master:M`` and ``device:N`` replaced by the names that the topology gives."""
         return titled(text, self.group_names, self.worker_names)
 
     def group_title(self, group: int) -> str:
@@ -148,7 +148,7 @@ class Groups:
 
     @property
     def site_names(self) -> tuple[str, ...]:
-        """Names of the workers, where they have any."""
+        """Names of the workers; empty where they have none."""
         return self.worker_names
 
     @property
@@ -161,7 +161,7 @@ class Groups:
         return 1, self.find_master(name, place=place)
 
     def find_master(self, name: str, *, place: ErrorPlace) -> int:
-        """The group of the master called so, or ``master:M``; SpecError at ``place`` where there is none."""
+        """The group of the master ``name``, a given name or ``master:M``; SpecError at ``place`` if none."""
         if name in self.group_names:
             return self.group_names.index(name)
         kind, _, number = name.partition(":")
@@ -200,7 +200,7 @@ class MembershipClasses:
 
 
 def all_together(workers: int) -> Groups:
-    """One group of everybody."""
+    """One group that holds all workers."""
     return _checked([np.arange(workers)], workers, "topology.devices")
 
 
@@ -226,11 +226,14 @@ def string(workers: int, count: int) -> Groups:
 
 
 def by_label(label_counts: npt.NDArray[np.integer], count: int) -> Groups:
-    """A worker that holds examples of label y is in group y mod M.
+    """Groups by labels: a worker that holds examples of label y is in group y mod M.
 
     Args:
         label_counts: how many examples of each label every worker holds ``[N, labels]``.
         count: M, the number of groups.
+
+    Raises:
+        SpecError: more groups than labels, too many memberships, or a group of fewer than two.
     """
     workers, labels = label_counts.shape
     if count > labels:
@@ -243,7 +246,16 @@ def by_label(label_counts: npt.NDArray[np.integer], count: int) -> Groups:
 def listed(
     groups: Sequence[Sequence[int]], workers: int | None = None, *, place: str = "topology.groups"
 ) -> Groups:
-    """Groups as listed; where ``workers`` is left out there are as many as the largest number says."""
+    """The groups with these members, checked.
+
+    Args:
+        groups: the workers of each.
+        workers: how many there are; ``None``: as the largest number says.
+        place: key path, for errors.
+
+    Raises:
+        SpecError: an empty list, a worker that is not there or listed twice, or a group that is too small.
+    """
     if not groups or not all(len(group) for group in groups):
         empty = next((f"[{number}]" for number, group in enumerate(groups) if not len(group)), "")
         raise SpecError(f"{place}{empty}", [], "must list at least two workers a group")
@@ -300,7 +312,10 @@ def named(groups: Groups, group_names: Sequence[str], worker_names: Sequence[str
 
 
 def together(structures: Sequence[Groups]) -> Groups:
-    """Who is in which group in any of ``structures``, which are of the same workers and number of groups."""
+    """Groups that each hold every worker that is in them in any of ``structures``.
+
+    All ``structures`` have the same workers and number of groups.
+    """
     first = structures[0]
     members = [
         np.unique(np.concatenate([groups.members_of(group) for groups in structures]))
@@ -310,7 +325,7 @@ def together(structures: Sequence[Groups]) -> Groups:
 
 
 def trusted_masters(groups: Groups, trust: Trust, *, seed: int) -> BoolArray:
-    """Whose masters may see raw updates ``[M]``; all of them unless ``trust`` says otherwise.
+    """Mask of the groups whose masters may see raw updates ``[M]``; all, unless ``trust`` says otherwise.
 
     A fraction of ``trusted_aggregators`` is rounded half up and drawn without replacement from the stream
     TRUST of ``seed``. Masters that ``trusted`` names are trusted besides; alone, they are the only ones.
@@ -344,14 +359,14 @@ def trusted_masters(groups: Groups, trust: Trust, *, seed: int) -> BoolArray:
 
 
 def _require_few(memberships: int, place: str = "topology.groups") -> None:
-    """Refuse more memberships than a resolved spec, which lists each, can hold."""
+    """Raise a `SpecError` if there are more memberships than a resolved spec, which lists each, can hold."""
     if memberships > MAX_MEMBERSHIPS:
         allowed = f"must be at most {MAX_MEMBERSHIPS:,} memberships: a resolved spec lists each"
         raise SpecError(place, memberships, allowed)
 
 
 def _starts(workers: int, count: int) -> list[int]:
-    """The first worker of every group, and one past the last, where ``workers`` are divided evenly."""
+    """First worker of each of ``count`` groups, and one past the last, if workers are divided evenly."""
     if count > workers:
         raise SpecError("topology.groups", count, f"must be at most {workers}, the number of workers")
     return [group * workers // count for group in range(count + 1)]
@@ -360,7 +375,7 @@ def _starts(workers: int, count: int) -> list[int]:
 def _checked(
     groups: Iterable[npt.NDArray[np.integer]], workers: int, place: str = "topology.groups"
 ) -> Groups:
-    """The arrays of these groups, sorted.
+    """The groups with these members, sorted; ``place`` is the key path for errors.
 
     Raises:
         SpecError: a group of fewer than two workers, a worker in no group.

@@ -26,7 +26,7 @@ DISTANCES = "radio.distances_m"
 
 
 def inlined(spec: Spec) -> Spec:
-    """``spec`` with everything that it names a file for written out.
+    """``spec`` with the contents of every file that its topology, moves and radio name, and their SHA-256.
 
     Raises:
         SpecError: a file cannot be read, or does not hold what it should.
@@ -75,7 +75,7 @@ def inlined(spec: Spec) -> Spec:
 
 
 def read_distances(path: Path) -> tuple[float, ...]:
-    """Distances (m) from a text file, one a line.
+    """Distances in metres from a text file, one number a line.
 
     Raises:
         SpecError: it cannot be read, or holds something else.
@@ -88,7 +88,11 @@ def read_distances(path: Path) -> tuple[float, ...]:
 
 
 def _checked_distance(text: str, place: str) -> float:
-    """A distance in metres that a file gives, checked."""
+    """The distance in metres that ``text`` gives.
+
+    Raises:
+        SpecError: at ``place``; it is no number, or out of range.
+    """
     try:
         found = float(text)
     except ValueError:
@@ -106,5 +110,5 @@ def _hashes_of_other_files(hashes: Mapping[str, str]) -> dict[str, str]:
 
 
 def _file_hash(file: str, place: str) -> str:
-    """The SHA-256 of a file."""
+    """The SHA-256 of a file, in hexadecimal; errors are at ``place``."""
     return hashlib.sha256(read_bytes(Path(file), place=place)).hexdigest()

@@ -25,10 +25,17 @@ _COLUMNS = ("round", "device", "edge")
 def trace_of(
     moves: TopologyMoves, tree: Tree, *, rounds: int, least: Sequence[int], seed: int
 ) -> tuple[Move, ...]:
-    """The moves as a trace, by round and device: drawn from the seed where they are random.
+    """All moves of a run, sorted by round and device: as written, or drawn from the seed.
 
     Before every round but the first, each device in turn goes to another edge with probability ``rate``, to
     each of the others alike. A device stays if its edge would have fewer than its ``least`` without it.
+
+    Args:
+        moves: the section of the spec.
+        tree: of the first round.
+        rounds: of the run.
+        least: devices that each edge must keep.
+        seed: of the spec.
 
     Raises:
         SpecError: there is one edge only, or there are too many moves.
@@ -59,7 +66,7 @@ def trace_of(
 def trees_over_time(
     tree: Tree, trace: Sequence[Move], trust: Trust, *, rounds: int, least: Sequence[int]
 ) -> tuple[tuple[int, Tree], ...]:
-    """The tree from which round (from 0) on, wherever a device moves or trust changes; the first is of 0.
+    """The trees of a run, each with the round (from 0) from which it holds, until the next one.
 
     Args:
         tree: of the first round, with trust marked.
@@ -95,12 +102,15 @@ def trees_over_time(
 
 
 def _first_places(tree: Tree) -> IntArray:
-    """The edge of every device in the first round."""
+    """Number of the edge of every device in the first round ``[devices]``."""
     return np.repeat(np.arange(tree.leaf_count, dtype=np.int64), tree.devices)
 
 
 def _tree_with_places(tree: Tree, place: IntArray, home: IntArray, trusted: BoolArray) -> Tree:
-    """``tree`` with devices under the edges ``place``, and these edges trusted."""
+    """``tree`` with every device under the edge that ``place`` gives, and the edges of the mask trusted.
+
+    ``home``: the edge of every device in the first round.
+    """
     tiers = (*tree.tiers[:-1], replace(tree.tiers[-1], trusted=trusted))
     sizes = np.bincount(place, minlength=tree.leaf_count).astype(np.int64)
     if (place == home).all():
@@ -109,7 +119,7 @@ def _tree_with_places(tree: Tree, place: IntArray, home: IntArray, trusted: Bool
 
 
 def _check_move(tree: Tree, move: Move, what: str) -> None:
-    """Refuse a move of a device, or to an edge, that is not there."""
+    """Raise a SpecError at ``what`` if a move names a device or an edge that is not there."""
     _, device, edge = move
     if device >= tree.device_count:
         raise SpecError(what, list(move), f"there are devices 0 to {tree.device_count - 1}")
@@ -118,7 +128,7 @@ def _check_move(tree: Tree, move: Move, what: str) -> None:
 
 
 def _check_sizes(tree: Tree, place: IntArray, least: Sequence[int], number: int) -> None:
-    """Refuse a round in which an edge has fewer devices than it must."""
+    """Raise a SpecError if, in round ``number`` (from 1), an edge has fewer devices than ``least`` says."""
     sizes = np.bincount(place, minlength=tree.leaf_count)
     small = int((sizes - np.array(least)).argmin())
     if sizes[small] < least[small]:
@@ -150,7 +160,11 @@ def read_trace(path: Path) -> tuple[Move, ...]:
 
 
 def _csv_rows(path: Path, place: str) -> list[tuple[object, ...]]:
-    """The moves in a CSV file, as text."""
+    """Round, device and edge of every move in a CSV file, as text.
+
+    Raises:
+        SpecError: it cannot be read, or lacks a column.
+    """
     reader = csv.DictReader(io.StringIO(read_text(path, place=MOVES_FILE)))
     try:
         if set(_COLUMNS) - set(reader.fieldnames or ()):
@@ -161,7 +175,11 @@ def _csv_rows(path: Path, place: str) -> list[tuple[object, ...]]:
 
 
 def _parquet_rows(path: Path, place: str) -> list[tuple[object, ...]]:
-    """The moves in a Parquet file."""
+    """Round, device and edge of every move in a Parquet file.
+
+    Raises:
+        SpecError: it cannot be read, or lacks a column.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -64,7 +64,7 @@ class Tree(TreeShape):
 
     @property
     def has_public(self) -> bool:
-        """A tree has one global model, which the public may see."""
+        """Whether there are models that everybody sees: yes, a tree has one global model for the public."""
         return True
 
     @property
@@ -73,11 +73,11 @@ class Tree(TreeShape):
         return self.device_names or self.tiers[-1].labels
 
     def node_name(self, tier: int, index: int) -> str:
-        """``cloud``, or ``name:index``."""
+        """The name of an aggregator by its number: ``cloud``, or ``edge:3``."""
         return "cloud" if tier == 0 else f"{self.tiers[tier].name}:{index}"
 
     def titled(self, text: str) -> str:
-        """``text`` with every site and device by the name that the topology gives it, if it gives one."""
+        """``text`` with ``edge:3``, ``device:N`` and the like replaced by the topology's names."""
         return _NODE.sub(lambda name: self._titles.get(name[0], name[0]), text) if self._titles else text
 
     @cached_property
@@ -91,7 +91,7 @@ class Tree(TreeShape):
 
     @cached_property
     def _titles(self) -> dict[str, str]:
-        """The names that the topology gives, by kind and number of the party."""
+        """The names that the topology gives, by ``edge:3``, ``device:N`` or ``record:N``."""
         sites = {self.node_name(*where): label for label, where in self._sites.items()}
         devices = {f"device:{number}": name for number, name in enumerate(self.device_names)}
         records = {f"record:{number}": f"record:{name}" for number, name in enumerate(self.device_names)}
@@ -125,12 +125,17 @@ class Tree(TreeShape):
 
 
 def star(devices: int) -> Tree:
-    """``devices`` directly under the cloud."""
+    """The tree of ``devices`` directly under the cloud."""
     return _tree((), (), [devices])
 
 
 def balanced(fan_out: Sequence[int], names: Sequence[str]) -> Tree:
-    """A tree in which every node of a tier has equally many children; ``fan_out`` runs top down."""
+    """The tree in which every node of a tier has equally many children.
+
+    Args:
+        fan_out: numbers of children, top down; the last is that of devices under a leaf.
+        names: of the tiers below the cloud.
+    """
     parents, size = [], 1
     for children in fan_out[:-1]:
         parents.append(np.repeat(np.arange(size), children))
@@ -218,7 +223,10 @@ def read_topology_file(path: Path) -> written.TreeTopology:
 
 
 def _tree(parents: Sequence[npt.ArrayLike], tiers: Sequence[Tier], devices: npt.ArrayLike) -> Tree:
-    """The tree of an untrusted cloud over ``tiers``, whose nodes are under ``parents``."""
+    """The tree of an untrusted cloud over ``tiers``, with ``devices`` under each leaf.
+
+    ``parents``: for each tier the number of every node's parent.
+    """
     cloud = Tier("cloud", np.zeros(1, dtype=np.bool_))
     above = tuple(np.array(up, dtype=np.int64) for up in ([-1], *parents))
     return Tree(above, np.array(devices, dtype=np.int64), (cloud, *tiers))
@@ -248,10 +256,9 @@ def with_trust(tree: Tree, trust: written.Trust, *, seed: int) -> Tree:
 
 
 def _check_changes(tree: Tree) -> None:
-    """Refuse trust that changes anywhere but at edges under the cloud, all of them in ``trust.from``.
+    """Raise a SpecError if trust may not change here.
 
-    Raises:
-        SpecError: another tree, or one whose sites say who is trusted.
+    It may at edges under the cloud, where ``trust.from`` alone says who is trusted.
     """
     if tree.depth != 2:
         raise SpecError("trust.from", None, "goes with edges under the cloud")
@@ -260,7 +267,10 @@ def _check_changes(tree: Tree) -> None:
 
 
 def trust_as_written(tree: Tree, trust: written.Trust) -> written.Trust:
-    """A ``trust`` section that names every trusted party of ``tree``: what a resolved spec says."""
+    """A ``trust`` section that names every trusted party of ``tree``, for the resolved spec.
+
+    Trust that changes stays as ``trust`` writes it.
+    """
     found: dict[str, object] = {"cloud": bool(tree.tiers[0].trusted[0])}
     if trust.from_ is None:
         by_number = tree.depth == 2
@@ -275,7 +285,7 @@ def trust_as_written(tree: Tree, trust: written.Trust) -> written.Trust:
 
 
 def _trusted_edges(tree: Tree, trust: written.Trust, seed: int) -> list[int]:
-    """The trusted edges, ascending: those listed, or a share drawn with the seed."""
+    """Numbers of the trusted edges, ascending where drawn: those listed, or a share drawn with the seed."""
     edges = tree.tiers[-1].size
     if isinstance(trust.trusted_edges, tuple):
         for edge in trust.trusted_edges:
@@ -288,7 +298,7 @@ def _trusted_edges(tree: Tree, trust: written.Trust, seed: int) -> list[int]:
 
 
 def edges_trusted(tree: Tree, edges: Iterable[int]) -> BoolArray:
-    """Which edges are trusted, where these are listed in ``trust.from``.
+    """Mask over edges of those numbered in ``edges``, a list of ``trust.from``.
 
     Raises:
         SpecError: there is no such edge.

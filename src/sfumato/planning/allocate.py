@@ -88,11 +88,11 @@ class _BoundOptions:
     constraints: tuple[Constraint, ...]
 
     def slackest_bound(self, intensities: FloatArray) -> int:
-        """The index of the bound with the most room at ``intensities``."""
+        """The index of the bound whose constraint is farthest below its limit at ``intensities``."""
         return int(np.argmin([constraint.share_of_limit(intensities) for constraint in self.constraints]))
 
     def constraint_at(self, number: int, intensities: FloatArray, known: Constraint) -> Constraint:
-        """The constraint of a bound at ``intensities``: a new tangent, unless the ``known`` one is slack."""
+        """The constraint of bound ``number``, taken anew at ``intensities`` unless ``known`` is slack."""
         if known.share_of_limit(intensities) < _SLACK:
             return known
         found = self.bound_responses[number].constraint(intensities, self.pair_target.target.epsilon)
@@ -100,7 +100,7 @@ class _BoundOptions:
 
 
 def unattainable_pair_targets(response: PlanResponse, pair_targets: Iterable[PairTarget]) -> list[PairTarget]:
-    """Pairs whose target no noise of these sources can meet."""
+    """Those of ``pair_targets`` whose pair has a release without noise in every bound."""
     return [
         d
         for d in pair_targets
@@ -138,9 +138,10 @@ def allocate(
 def _least_noise(
     plan: Plan, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
 ) -> Allocation:
-    """Solve, leave out unused sources, and solve again until all sources are used.
+    """The allocation of least noise over ``sources``, found by solving until every source is used.
 
-    The sensitivity that a multiplier refers to depends on which sources below add noise.
+    After each solution the sources that add next to nothing are left out: the sensitivity that a multiplier
+    refers to depends on which sources below add noise.
     """
     while True:
         response = measure_response(plan, sources)
@@ -152,7 +153,7 @@ def _least_noise(
 
 
 def _best_choice_of_bounds(response: PlanResponse, pair_targets: Sequence[PairTarget]) -> Allocation:
-    """The allocation of least noise over the choices of one sound bound for every pair."""
+    """The allocation of least noise for the sources of ``response``, over choices of bounds for the pairs."""
     choices = _bound_options(response, pair_targets)
     if not choices:  # every target holds without noise, by δ alone
         return Allocation(response, np.zeros(len(response.sources)), 0.0, ())
@@ -180,7 +181,13 @@ def _best_choice_of_bounds(response: PlanResponse, pair_targets: Sequence[PairTa
 def _choose_bounds(
     weights: FloatArray, options: Sequence[_BoundOptions], chosen: list[int]
 ) -> tuple[Optimum, list[int]]:
-    """The optimum when each pair changes to its slackest bound as long as that helps, and the bounds."""
+    """The optimum, and the index of each pair's bound, after pairs changed bounds while that helped.
+
+    Args:
+        weights: of each source in the objective.
+        options: the usable bounds of every pair.
+        chosen: index of each pair's bound to begin with.
+    """
     best = minimise_variance(weights, [c.constraints[n] for c, n in zip(options, chosen, strict=True)])
     while True:
         better = [choice.slackest_bound(best.intensities) for choice in options]
@@ -203,6 +210,7 @@ def _with_tangents_at_solution(
     """``optimum`` and its constraints, with tangents taken at the solution instead of at equal intensities.
 
     Solutions are compared, and the best is returned, with all noise scaled until the tangents there hold.
+    ``chosen``: index of each pair's bound. Without tangents among the constraints nothing changes.
     """
     pairs = list(zip(options, chosen, strict=True))
     constraints = [choice.constraints[number] for choice, number in pairs]
@@ -225,7 +233,10 @@ def _with_tangents_at_solution(
 
 
 def _bound_options(response: PlanResponse, pair_targets: Sequence[PairTarget]) -> list[_BoundOptions]:
-    """Pairs that need noise and whose target these sources can meet; of equal constraints only the first."""
+    """The usable bounds of every pair that needs noise and whose target these sources can meet.
+
+    Of pairs with equal constraints only the first is kept.
+    """
     choices: dict[object, _BoundOptions] = {}
     ones = np.ones(len(response.sources))
     for pair_target in pair_targets:
@@ -246,14 +257,14 @@ def _bound_options(response: PlanResponse, pair_targets: Sequence[PairTarget]) -
 
 
 def _first_of_kind(choice: _BoundOptions, kind: str) -> int:
-    """The index of the first bound of ``kind``; 0 where there is none."""
+    """The index of the first bound of a pair that is called ``kind`` (flow, cut, …); 0 where none is."""
     return next(
         (n for n, bound_response in enumerate(choice.bound_responses) if bound_response.bound == kind), 0
     )
 
 
 def _used_sources(found: Allocation) -> npt.NDArray[np.bool_]:
-    """Whether each source contributes to the noise of some release that is charged."""
+    """Mask of the sources that add a share of more than a millionth to the noise of some charged release."""
     busy = np.zeros(len(found.intensities), dtype=np.bool_)
     for binding in found.binding_constraints:
         parts = binding.constraint.variance_per_intensity * found.intensities

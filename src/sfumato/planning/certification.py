@@ -18,7 +18,10 @@ _SOLVER_ERROR = 1e-4
 
 
 def guarantees(plan: Plan, target: EpsilonTarget) -> Iterator[tuple[ObservedUnit, Guarantee]]:
-    """The guarantees of the pairs that ``target`` is about, without observers trusted with raw updates."""
+    """The guarantees, under ``plan``, of the pairs that ``target`` is about.
+
+    Pairs whose ε is infinite because the observer is trusted with raw updates are left out.
+    """
     for pair in pairs_of(plan, target):
         row = guarantee(plan, pair)
         if math.isfinite(row.epsilon) or not has_trusted_member(plan, pair):
@@ -37,11 +40,18 @@ def certified_plan(
     pair_targets: Sequence[PairTarget],
     targets: Sequence[EpsilonTarget],
 ) -> tuple[Plan, Allocation]:
-    """The plan of least noise for ``pair_targets``, certified: every one of ``targets`` holds in it.
+    """The plan of least noise for ``pair_targets``, in which account confirms every one of ``targets``.
 
     ``pair_targets`` name one pair of each class that is equivalent in the plan to start from. A solution may
     split such a class: pairs that miss their target are then added to the problem. What remains is the
     solver's error, and all noise is scaled up to remove it.
+
+    Args:
+        plan: the plan whose noise is replaced.
+        sources: as of `allocate`.
+        extra: as of `allocate`.
+        pair_targets: at least one.
+        targets: that the result must meet.
 
     Raises:
         MissingExtraError: cvxpy is not installed.
@@ -66,7 +76,7 @@ def certified_plan(
 
 
 def _shortfall(plan: Plan, targets: Sequence[EpsilonTarget]) -> tuple[float, list[PairTarget]]:
-    """The factor by which all noise of ``plan`` must grow, and the pairs whose target does not hold yet."""
+    """The factor (at least 1) on all noise stds that ``plan`` lacks, and the pairs that miss their target."""
     factor, missed = 1.0, []
     for target in targets:
         for pair, row in guarantees(plan, target):

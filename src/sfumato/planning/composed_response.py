@@ -35,11 +35,15 @@ _FIXED_ROUNDING = 1e-9
 
 
 def linear_variances(variances: FloatArray, raised: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Variance per intensity ``[releases, sources]``, and the variance that no source adds ``[releases]``.
+    """Each release's variance as a linear function of the sources' intensities.
 
     Args:
         variances: with every source at intensity 1, ``[releases]``.
         raised: the same with one source after the other at intensity 2, ``[releases, sources]``.
+
+    Returns:
+        Variance per unit of intensity ``[releases, sources]``, and the variance that no source adds
+        ``[releases]``; rounding errors are set to 0.
     """
     slopes = raised - variances[:, None]
     slopes[slopes < _ROUNDING * variances[:, None]] = 0.0
@@ -49,7 +53,7 @@ def linear_variances(variances: FloatArray, raised: FloatArray) -> tuple[FloatAr
 
 
 def any_without_noise(per_intensity: FloatArray, fixed: FloatArray) -> bool:
-    """Whether a release of such variances has no noise at any intensities."""
+    """Whether some release has no noise whatever the intensities; arguments: from `linear_variances`."""
     return bool(((per_intensity.sum(axis=1) + fixed) == 0).any())
 
 
@@ -79,11 +83,11 @@ class ComposedResponse:
 
     @property
     def is_raw(self) -> bool:
-        """Whether a release has no noise at any intensities."""
+        """Whether some release has no noise whatever the intensities, so that ε is infinite."""
         return any_without_noise(self.variance_per_intensity, self.fixed_variance)
 
     def epsilon(self, intensities: FloatArray) -> float:
-        """ε at ``intensities``."""
+        """The ε at ``intensities``, one for each source."""
         return self._epsilon_at(self._signal_to_noise(intensities))
 
     def constraint(self, intensities: FloatArray, epsilon: float) -> Constraint | None:
@@ -111,28 +115,28 @@ class ComposedResponse:
         )
 
     def limit_growth(self, constraint: Constraint, epsilon: float) -> float:
-        """Relative growth of the limit of ``constraint`` over that of ``epsilon``."""
+        """Elasticity of the limit of ``constraint``: its relative growth over that of ``epsilon``."""
         return 1.0 / constraint.limit
 
     def _signal_to_noise(self, intensities: FloatArray) -> FloatArray:
-        """Squared sensitivity over variance of every term at ``intensities``."""
+        """Q of every component at ``intensities``: the sum of squared sensitivities over variances."""
         variances = self.variance_per_intensity @ intensities + self.fixed_variance
         with np.errstate(divide="ignore"):
             ratios = np.bincount(self.component, weights=self.squared_sensitivities / variances)
         return ratios.astype(np.float64)
 
     def _terms_at(self, ratios: FloatArray) -> tuple[GaussianTerm, ...]:
-        """The terms with multipliers of these signal-to-noise ratios."""
+        """The terms with the noise multipliers of these signal-to-noise ratios, one for each component."""
         found = zip(self.terms, ratios, strict=True)
         return tuple(replace(term, multiplier=float(ratio) ** -0.5) for term, ratio in found)
 
     def _epsilon_at(self, ratios: FloatArray) -> float:
-        """The composed ε at these signal-to-noise ratios."""
+        """The composed ε at these signal-to-noise ratios, one for each component."""
         return composed_epsilon(self._terms_at(ratios), self.neighbours, self.delta)[0]
 
 
 def record_response(charge: RecordCharge, probed: Sequence[RecordCharge], delta: float) -> ComposedResponse:
-    """The response of a record whose draws count.
+    """How the ε of a record whose draws count depends on the sources.
 
     Args:
         charge: with every source at intensity 1.
@@ -176,5 +180,8 @@ def record_response(charge: RecordCharge, probed: Sequence[RecordCharge], delta:
 
 
 def _sensitivity_unit(term: GaussianTerm, total: float) -> float:
-    """The factor from the μ² of a term's releases to that of the term: a sampling has a unit of its own."""
+    """The factor that puts squared sensitivities of a term's releases into the unit of its sampling.
+
+    ``total``: μ² of these releases, summed.
+    """
     return 1.0 if term.multiplier == 0 else 1.0 / (term.multiplier**2 * total)

@@ -26,7 +26,7 @@ _PRECISION = 1e-3
 def refuse_unprotected(
     target: EpsilonTarget, unit: int, observer: str, *, trusted: bool, how_many: int
 ) -> NoReturn:
-    """Raise the error that says why no noise meets ``target``.
+    """Raise the SpecError that says why no noise meets ``target``.
 
     Args:
         target: the target.
@@ -50,7 +50,15 @@ def refuse_too_much_noise(
     pair_targets: Sequence[PairTarget],
     requested: PlanTargets,
 ) -> NoReturn:
-    """Raise the error that names the fewest targets above the noise limit, and the least ε within it."""
+    """Raise the SpecError that names the fewest targets above the noise limit, and the least ε within it.
+
+    Args:
+        plan: as of `allocate`.
+        sources: as of `allocate`.
+        extra: as of `allocate`.
+        pair_targets: as of `allocate`.
+        requested: the targets and the limit.
+    """
 
     def least(targets: Sequence[EpsilonTarget]) -> float:
         """The noise that ``targets`` need, root mean square per coordinate."""
@@ -96,7 +104,10 @@ def _least_epsilon(
     most_noise: float,
     least: Callable[[Sequence[EpsilonTarget]], float],
 ) -> float:
-    """The least ε towards the target's observer at which it and ``held`` stay within ``most_noise``."""
+    """The least ε towards the observer of ``target`` at which it and ``held`` need at most ``most_noise``.
+
+    ``least``: gives the noise, root mean square, that some targets need.
+    """
     from scipy.optimize import brentq
 
     def excess(log_epsilon: float) -> float:

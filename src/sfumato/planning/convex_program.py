@@ -30,7 +30,7 @@ class Constraint:
     limit: float
 
     def share_of_limit(self, intensities: FloatArray) -> float:
-        """The left side over the limit at ``intensities``; infinite if a release has no noise."""
+        """The constraint's left side over its limit, at ``intensities``; ∞ if a release has no noise."""
         variances = self.variance_per_intensity @ intensities + self.fixed_variance
         with np.errstate(divide="ignore"):
             return float((self.squared_sensitivities / variances).sum()) / self.limit
@@ -53,10 +53,10 @@ class Optimum:
 
 
 def solver() -> Any:
-    """The module cvxpy.
+    """The module cvxpy, imported once Clarabel is known to be there.
 
     Raises:
-        MissingExtraError: it is not installed.
+        MissingExtraError: one of the two is not installed.
     """
     try:
         import clarabel  # noqa: F401 - cvxpy would fall back on solvers of less precision
@@ -67,13 +67,13 @@ def solver() -> Any:
 
 
 def minimise_variance(weights: FloatArray, constraints: Sequence[Constraint]) -> Optimum:
-    """The intensities of least weighted variance that satisfy all constraints.
+    """The intensities of least weighted sum that satisfy all constraints.
 
     Variables, rows and the objective are scaled to be near 1: the unit is the intensity that, equal for all
     sources, satisfies all constraints.
 
     Args:
-        weights: of each source in the objective, positive.
+        weights: of each source in the objective, positive: variance per unit of intensity.
         constraints: at least one.
 
     Raises:
@@ -127,7 +127,11 @@ def _scaled_rows(
 
 
 def _solve(problem: Any, x: Any) -> None:
-    """Solve with tight tolerances, or with the solver's own ones; raises ``RunError`` without a solution."""
+    """Solve ``problem`` with tight tolerances, or else default ones, so that its variable ``x`` has a value.
+
+    Raises:
+        RunError: the solver finds no solution.
+    """
     cp = solver()
     for settings in (_PRECISE, {}):
         try:

@@ -70,6 +70,11 @@ def cheapest_training(
 ) -> tuple[Spec, tuple[Option, ...]]:
     """``spec`` with the participation and round length of least cost, and all options that were compared.
 
+    Args:
+        spec: as written.
+        requested: the targets of ε, and perhaps a limit of noise.
+        minimize: which cost.
+
     Raises:
         SpecError: the spec or a target is wrong, costs are not known, or every option has too much noise.
     """
@@ -103,7 +108,7 @@ def cheapest_training(
 
 
 def _evaluate(candidate: SpecCandidate, requested: PlanTargets) -> _EvaluatedCandidate:
-    """A candidate with its noise, cost and displacement, not yet compared with others."""
+    """The candidate with its least noise for ``requested``, also relative to the model's moves; its cost."""
     problem = pose_problem(candidate.spec, requested.targets)
     base = cast("TreePlan", problem.base)
     cost = training_cost(base)
@@ -121,12 +126,12 @@ def _evaluate(candidate: SpecCandidate, requested: PlanTargets) -> _EvaluatedCan
 
 
 def _minimised_cost(cost: TrainingCost, minimize: Literal["energy", "delay"]) -> float:
-    """The energy or the delay of ``cost``, whichever is minimised."""
+    """The energy in joules or the delay in seconds of ``cost``, whichever is minimised."""
     return cost.energy_j if minimize == "energy" else cost.delay_s
 
 
 def _max_displacement(plan: TreePlan) -> float:
-    """The largest distance that the global model can move: clip norms (times step sizes), summed."""
+    """The largest l2 distance that the global model can move in the training, noise aside."""
     training, clip = plan.spec.training, plan.spec.privacy.clip
     by_steps = clip is not None and clip.kind != "update"
     held = np.stack([a.steps_of(plan.tree.leaf_count) for a in plan.aggregations], axis=1)
@@ -138,7 +143,7 @@ def _max_displacement(plan: TreePlan) -> float:
 
 
 def candidates_of(spec: Spec, own: TreePlan) -> Iterator[SpecCandidate]:
-    """The grid, the spec's own point included.
+    """The grid of participations and round lengths to compare, the spec's own point included.
 
     Args:
         spec: as written.
@@ -152,7 +157,10 @@ def candidates_of(spec: Spec, own: TreePlan) -> Iterator[SpecCandidate]:
 
 
 def _round_lengths(training: Training) -> Iterator[Training]:
-    """The training section with each round length to try; as it is where epochs are counted."""
+    """The training section with each round length to try, and as many local steps in all.
+
+    As it is where epochs are counted.
+    """
     if training.local_steps is None:
         yield training  # an epoch is as long as the data; its length cannot be chosen
         return
@@ -171,7 +179,7 @@ def _round_lengths(training: Training) -> Iterator[Training]:
 
 
 def _participations(own: TreePlan) -> Iterator[Participation]:
-    """The kinds of participation to try, of the kind that the spec has."""
+    """The participations to try: a quarter to twice as many devices, of the kind that the spec has."""
     stated, sizes = own.spec.training.participation, own.tree.devices.tolist()
     if isinstance(stated, PoissonParticipation):
         for share in COHORT_SHARES:

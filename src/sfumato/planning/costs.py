@@ -55,7 +55,9 @@ class TrainingCost:
 
 
 def training_cost(plan: Plan) -> TrainingCost:
-    """The cost that a run would measure; for many rounds, estimated from some evenly spaced ones.
+    """The cost of all rounds that a run of ``plan`` would measure.
+
+    Of more than 20 rounds, 20 evenly spaced ones are computed and scaled up.
 
     Raises:
         SpecError: the size of the model is known only once it is built, or rounds are chosen in a run.
@@ -94,7 +96,7 @@ class RoundCosts:
 
 
 def tree_round_costs(plan: TreePlan, parameters: int) -> RoundCosts:
-    """Costs of the rounds of a tree.
+    """Costs by round of a tree whose model has so many ``parameters``.
 
     Raises:
         SpecError: rounds are chosen while the training runs.
@@ -128,7 +130,16 @@ def tree_round_costs(plan: TreePlan, parameters: int) -> RoundCosts:
 def _loudest(
     plan: TreePlan, air: AirPlan, number: int, index: int, devices: IntArray, parameters: int
 ) -> Analog:
-    """A superposed transmission of messages that are as long as their bounds."""
+    """The costs of a transmission over the air in which all messages are as long as their bounds.
+
+    Args:
+        plan: of the round.
+        air: its uplink.
+        number: of the round.
+        index: of the aggregation.
+        devices: who takes part, ascending.
+        parameters: of the model.
+    """
     sending, sent = sending_of(plan, air, number, index, devices, parameters), air.coordinates(parameters)
     leaves = plan.tree.leaves_of(devices)
     bounds = plan.releases.steps[index].message_norm[leaves]
@@ -139,7 +150,7 @@ def _loudest(
 
 
 def group_round_costs(plan: GroupPlan, parameters: int) -> RoundCosts:
-    """Costs of the rounds of groups."""
+    """Costs by round of groups whose models have so many ``parameters`` each."""
     eras = plan.by_era
     costs = [GroupCosts.of(plan.spec, era.groups, parameters) for era in eras]
 

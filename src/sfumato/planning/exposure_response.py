@@ -29,13 +29,16 @@ class SetChoosingReleases(Protocol):
     """A declaration that chooses what to charge by the noise, and can be told instead."""
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The exposed set of ``exposure``, at the noise of this declaration."""
+        """The same choice of releases as in ``exposure``, charged at the noise of this declaration."""
 
 
 def responses_of(
     response: PlanResponse, pair: ObservedUnit, exposure: Exposure
 ) -> Iterator[ComposedResponse]:
-    """One response for each sound way to charge ``pair`` for the set of ``exposure``."""
+    """How ε of ``pair`` depends on the sources if the releases chosen in ``exposure`` are charged.
+
+    One response for each sound way to charge them.
+    """
     base, *probes = (_declared(plan) for plan in (response.base, *response.probes))
     held = base.exposure_like(exposure, pair.device, pair.coalition)
     probed = [declared.exposure_like(exposure, pair.device, pair.coalition) for declared in probes]
@@ -63,7 +66,10 @@ def _declared(plan: Plan) -> SetChoosingReleases:
 
 
 def _same_releases(way: Exposure, other: Exposure) -> Exposure | None:
-    """The way to charge ``other`` that has the same releases as ``way``, at whatever noise."""
+    """``other`` or that of its alternatives that has the same releases as ``way`` but for their variances.
+
+    ``None`` where none has.
+    """
     wanted = _without_variances(way.draws)
     return next(
         (one for one in (other, *other.alternatives) if _without_variances(one.draws) == wanted), None
@@ -81,7 +87,18 @@ def _without_variances(draws: Iterable[DrawnReleases]) -> list[DrawnReleases]:
 def _response_of_composition(
     way: Exposure, probed: Sequence[Exposure], neighbours: Neighbours, number: int, delta: float
 ) -> ComposedResponse | None:
-    """The response of one way to compose ``way``; ``None`` where it tells whether the unit takes part."""
+    """How ε of the ``number``-th way to compose ``way`` depends on the sources.
+
+    Args:
+        way: the exposure with every source at intensity 1.
+        probed: for each source, the exposure with that source at intensity 2.
+        neighbours: the relation.
+        number: of the way, as `ways_to_charge` lists them.
+        delta: of the targets.
+
+    Returns:
+        ``None`` where the releases tell whether the unit takes part, or do not depend on it.
+    """
     squares, variances, raised, component = list[float](), list[float](), list[list[float]](), list[int]()
     terms: list[GaussianTerm] = []
     numbers: dict[object, int] = {}
@@ -126,7 +143,7 @@ def _response_of_composition(
 def _terms_of_draw(
     way: Exposure, drawn: DrawnReleases, neighbours: Neighbours, number: int
 ) -> tuple[GaussianTerm, ...] | None:
-    """The terms of one draw under the ``number``-th way to compose ``way``; ``None`` without protection."""
+    """The terms of ``drawn`` under the ``number``-th way to compose ``way``; ``None`` if it may fail."""
     ways = ways_to_charge(replace(way, draws=(drawn,), alternatives=()), neighbours)
     chosen = ways[min(number, len(ways) - 1)]
     return None if chosen.failure_probability > 0 else chosen.terms

@@ -23,41 +23,41 @@ class PlannedFamily(Protocol):
     """What the noise is in: ``the global model``."""
 
     def refuse_unsupported(self, spec: Spec) -> None:
-        """Refuse with a SpecError what this family has and plans do not support."""
+        """Raise a SpecError if ``spec`` has something for which plans are not supported in this family."""
 
     def level_count(self, plan: Any) -> int:
-        """How many multipliers an owner of noise has: one for each level of aggregation."""
+        """How many levels of aggregation there are; an owner of noise has a multiplier for each."""
 
     def level_name(self, plan: Any, level: int) -> str:
-        """What the aggregations of a level are called."""
+        """What the aggregations of ``level`` are called, such as ``global``."""
 
     def sources(self, plan: Any, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """The sources that add noise in a plan of equal multipliers, by classes of interchangeable parties.
+        """The sources that add noise in ``plan``, by classes of interchangeable parties with one multiplier.
 
-        A party that a target names is in a class of its own.
+        A party in ``named``, which a target names, is in a class of its own.
         """
 
     def extra_sources(self, plan: Any, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """Sources that add no noise in the plan and could."""
+        """Sources that add no noise in ``plan`` and could, by classes; ``named`` as of `sources`."""
 
     def variance(self, plan: Any) -> float:
-        """Variance per coordinate of all noise that the training leaves in the `models`: the objective."""
+        """Variance per coordinate of all noise that training leaves in the `models`: what is minimised."""
 
     def unattainable_targets(
         self, plan: Any, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
     ) -> list[PairTarget]:
-        """Pairs whose target no noise of these sources can meet."""
+        """Those of ``pair_targets`` that no noise of ``sources`` can meet."""
 
     def count_devices(self, plan: Any, units: set[int], *, alike: bool) -> int:
-        """How many devices ``units`` stand for, with (``alike``) or without those of the same class."""
+        """How many devices are in ``units`` or, with ``alike``, in the same class as one of them."""
 
     def plan_least_noise(
         self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
     ) -> tuple[Plan, Allocation]:
-        """The plan of least noise in which account confirms all ``targets``."""
+        """The plan of least noise in which account confirms all ``targets``, and how it was allocated."""
 
     def own_noise(self, plan: Any, targets: Sequence[EpsilonTarget]) -> float:
-        """`variance`'s root for the plan's own noise scaled until ``targets`` hold; NaN if not computed."""
+        """Root of `variance` if the plan's own noise is scaled until ``targets`` hold; NaN if unknown."""
 
     def refuse_too_much_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
         """Raise the SpecError that says which targets need more than the noise that is allowed."""

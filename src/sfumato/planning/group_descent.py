@@ -62,7 +62,7 @@ class _Trial:
 
     @classmethod
     def of(cls, plan: Plan, targets: Sequence[EpsilonTarget]) -> _Trial:
-        """The guarantees of ``plan`` for all ``targets``, those nearest to their limit first."""
+        """``plan`` with its guarantees for all ``targets``, those with the largest share of theirs first."""
         found = [
             (PairTarget(target, pair), row) for target in targets for pair, row in guarantees(plan, target)
         ]
@@ -85,26 +85,29 @@ class _Trial:
 
     @property
     def verdict(self) -> Verdict:
-        """How the worst pair stands to its target."""
+        """The verdict on this plan's noise, by the pair that is nearest to its target or above it."""
         one, row = self.rows[0]
         return verdict_on_worst(row.epsilon, one.target.epsilon, lambda: self.needed_factor)
 
 
 def _share_of_target(judged: tuple[PairTarget, Guarantee]) -> float:
-    """ε over its target."""
+    """ε of a judged pair over its target; above 1 it misses the target."""
     one, row = judged
     return row.epsilon / one.target.epsilon
 
 
 def scale_to_targets(plan: Plan, targets: Sequence[EpsilonTarget]) -> Plan:
-    """``plan`` with all noise scaled by the least factor at which account confirms ``targets``."""
+    """``plan`` with all its noise stds scaled by the least factor at which account confirms ``targets``."""
     largest = max(row.multipliers[0] for row in _noise_of(plan).sources)
     start = _with_noise_scaled(plan, 1 / largest)
     return _with_noise_scaled(start, _least_factor(start, targets))
 
 
 def _least_factor(plan: Plan, targets: Sequence[EpsilonTarget], first: float | None = None) -> float:
-    """The least factor; the first trial is by default what one multiplier for all groups begins with."""
+    """The least factor on all noise stds of ``plan`` at which account confirms ``targets``.
+
+    ``first``: the factor to try first; by default what one multiplier for all groups begins with.
+    """
     if first is None:
         first = max(first_trial_multiplier(cast("GroupPlan", plan), target.epsilon) for target in targets)
 
@@ -115,7 +118,7 @@ def _least_factor(plan: Plan, targets: Sequence[EpsilonTarget], first: float | N
 
 
 def _with_noise_scaled(plan: Plan, factor: float) -> Plan:
-    """``plan``, resolved anew, with the standard deviation of every source times ``factor``."""
+    """``plan``, resolved anew, with the noise std of every source times ``factor``."""
     rows = [
         SourceNoise(owners=row.owners, multipliers=(factor * row.multipliers[0],))
         for row in _noise_of(plan).sources
@@ -124,14 +127,14 @@ def _with_noise_scaled(plan: Plan, factor: float) -> Plan:
 
 
 def _noise_of(plan: Plan) -> NoiseBySource:
-    """The noise of ``plan`` by source."""
+    """The noise section of a resolved ``plan``, which lists its sources."""
     noise = plan.spec.privacy.noise
     assert isinstance(noise, NoiseBySource)  # a resolved spec with noise lists its sources
     return noise
 
 
 def plan_least_group_noise(problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
-    """The plan of least noise found in which account confirms all ``targets``.
+    """The plan of least noise found in which account confirms all ``targets``, and how it was allocated.
 
     Raises:
         MissingExtraError: cvxpy is not installed.
@@ -168,15 +171,18 @@ class _Search:
         return self.response.sources
 
     def plan_at(self, intensities: FloatArray) -> Plan:
-        """The plan in which the sources have these intensities."""
+        """The plan in which the sources have these intensities, one for each of `sources`."""
         return with_intensities(self.response.base, self.sources, intensities)
 
     def trial_at(self, intensities: FloatArray) -> _Trial:
-        """The guarantees of the plan at these intensities."""
+        """The plan at these intensities, with its guarantees."""
         return _Trial.of(self.plan_at(intensities), self.targets)
 
     def descend(self, start: FloatArray) -> FloatArray:
-        """The intensities of least noise among the solutions, each scaled by what its worst pair needs."""
+        """The intensities of least noise that convex programmes in a row lead to, beginning at ``start``.
+
+        Each solution is scaled by what its worst pair needs before it is compared.
+        """
         weights = self.response.weights
         best, misses = start, 0
         self.renew_constraints(self.trial_at(start), start)
@@ -197,7 +203,10 @@ class _Search:
         return best
 
     def _needed_factor(self, trial: _Trial) -> float:
-        """The least factor on all noise for the worst pair: by its tangent where that is near."""
+        """The least factor on all noise stds with which the worst pair of ``trial`` meets its target.
+
+        By the pair's tangent where it is within 10 % of the target, which is quick; else computed.
+        """
         one, row = trial.rows[0]
         if one not in self.known or not 1 / _CLOSE <= _share_of_target((one, row)) <= _CLOSE:
             return trial.needed_factor
@@ -206,11 +215,11 @@ class _Search:
         return math.exp(excess / (2 * slope))
 
     def solve(self) -> Optimum:
-        """The least total variance of all sources at which every known constraint holds."""
+        """The intensities of least total variance at which every known constraint holds."""
         return minimise_variance(self.response.weights, [constraint for _, constraint in self.known.values()])
 
     def renew_constraints(self, trial: _Trial, intensities: FloatArray) -> None:
-        """Take the constraints of the pairs nearest to each target anew, at the solution of a trial."""
+        """Take the constraints of the pairs nearest to each target anew, at the trial's ``intensities``."""
         for target in self.targets:
             near = [
                 (one, row)
@@ -225,7 +234,15 @@ class _Search:
     def _tangent(
         self, plan: Plan, one: PairTarget, row: Guarantee, intensities: FloatArray
     ) -> tuple[ComposedResponse, Constraint] | None:
-        """Of the way to charge a pair that is best at ``intensities``, among those of the reported set."""
+        """The tangent of a pair's charge at ``intensities``, and the charge; ``None`` if no noise is needed.
+
+        Args:
+            plan: of the trial.
+            one: the pair and its target.
+            row: its guarantee, which says which exposed set was reported; its cheapest way of charging is
+                taken.
+            intensities: of the trial.
+        """
         exposures = pair_charge(plan, one.pair).exposures
         reported = next(exposure for exposure in exposures if exposure.bound_name == row.bound)
         ways = list(responses_of(self.response, one.pair, reported))

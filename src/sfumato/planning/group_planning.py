@@ -29,7 +29,7 @@ class GroupPlanning:
     models = "the groups' models"
 
     def refuse_unsupported(self, spec: Spec) -> None:
-        """Refuse what adds no noise to messages."""
+        """Raise a SpecError for protocols and clips with which no noise is added to messages."""
         if spec.protocol == "ms-fedavg":
             raise SpecError("protocol", spec.protocol, "adds no noise; plan for dp-ogl")
         if spec.privacy.clips_examples:
@@ -37,15 +37,18 @@ class GroupPlanning:
             raise SpecError("privacy.clip.kind", "example", allowed)
 
     def level_count(self, plan: GroupPlan) -> int:
-        """One: masters aggregate, and nobody above them."""
+        """The number of levels that aggregate: 1, as nobody is above the masters."""
         return 1
 
     def level_name(self, plan: GroupPlan, level: int) -> str:
-        """What the one kind of aggregation is called."""
+        """The name of the level that aggregates, ``group``."""
         return "group"
 
     def sources(self, plan: GroupPlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """Groups that a symmetry exchanges which keeps every named party in its place, as one source."""
+        """One source for the owners of all groups that symmetries of the network exchange.
+
+        Such a symmetry leaves every party of ``named`` in its place.
+        """
         noise = plan.spec.privacy.noise
         assert isinstance(noise, NoiseBySource)  # a resolved spec with noise lists its sources
         orbits = plan.releases.pairs.group_orbits(named)
@@ -58,11 +61,11 @@ class GroupPlanning:
         return tuple(NoiseSource(tuple(owners), 0) for owners in alike.values())
 
     def extra_sources(self, plan: GroupPlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """None: nobody is above the masters."""
+        """Empty: nobody is above the masters."""
         return ()
 
     def variance(self, plan: GroupPlan) -> float:
-        """What all releases of a group leave in its model, mean over the groups.
+        """Variance per coordinate that all releases of a group leave in its model, mean over the groups.
 
         In squared units of a parameter. What workers of several groups carry from one model to another is
         averaged with other models on the way, and not counted again.
@@ -73,7 +76,10 @@ class GroupPlanning:
         return math.fsum(per_era[plan.era_of(number)] for number in rounds)
 
     def _variance_of_release(self, plan: GroupPlan) -> float:
-        """What one release of every group leaves in its model; a group without members has none."""
+        """Variance per coordinate that one release leaves in a group's model, mean over the groups.
+
+        A group without members has none.
+        """
         present = plan.groups.sizes > 0
         with np.errstate(divide="ignore", invalid="ignore"):
             return float(np.mean(np.where(present, plan.model_noise_std(0), 0.0) ** 2))
@@ -81,7 +87,7 @@ class GroupPlanning:
     def unattainable_targets(
         self, plan: GroupPlan, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
     ) -> list[PairTarget]:
-        """Pairs that see something without noise, or whether the unit takes part."""
+        """Those of ``pair_targets`` whose pair sees releases without noise, or who takes part."""
         told = plan.spec.privacy.neighbours == "remove"
         return [
             one
@@ -100,17 +106,26 @@ class GroupPlanning:
     def plan_least_noise(
         self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
     ) -> tuple[Plan, Allocation]:
-        """See `group_descent.plan_least_group_noise`."""
+        """The plan of least noise found in which account confirms all ``targets``, and how it was allocated.
+
+        Raises:
+            MissingExtraError: cvxpy is not installed.
+            SpecError: no target needs any noise.
+            RunError: the solver finds no solution.
+        """
         return plan_least_group_noise(problem, targets)
 
     def own_noise(self, plan: GroupPlan, targets: Sequence[EpsilonTarget]) -> float:
-        """The least factor on the plan's noise at which account confirms the targets."""
+        """Noise, root mean square per coordinate, of the plan scaled to the least that meets ``targets``.
+
+        NaN if it has none.
+        """
         if not plan.multipliers.any():
             return math.nan
         return math.sqrt(self.variance(cast("GroupPlan", scale_to_targets(plan, targets))))
 
     def refuse_too_much_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
-        """Name the target that needs most noise by itself, and what it needs."""
+        """Raise the SpecError that names the target that needs most noise by itself, and how much."""
         needed: dict[EpsilonTarget, float] = {}
         for target in requested.targets:
             alone, _ = plan_least_group_noise(problem.with_only(target), (target,))

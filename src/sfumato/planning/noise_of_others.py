@@ -48,7 +48,7 @@ def with_noise_of_others(
     sources: Sequence[NoiseSource],
     targets: Sequence[EpsilonTarget],
 ) -> tuple[Plan, Allocation]:
-    """The plan, scaled down to what its targets need; or one multiplier for ``sources``, if that is less.
+    """``made`` with noise scaled down to what ``targets`` need, or one multiplier for all, if that is less.
 
     Args:
         plan: with the noise that is replaced.
@@ -56,6 +56,9 @@ def with_noise_of_others(
         found: its allocation.
         sources: that can meet every target.
         targets: of the plan.
+
+    Returns:
+        The plan and its allocation; unchanged where no noise is there by chance.
     """
     if not found.binding_constraints or not counts_noise_of_others(made, targets):
         return made, found
@@ -77,7 +80,7 @@ def with_noise_of_others(
 def _least_confirmed(
     plan: Plan, sources: Sequence[NoiseSource], intensities: FloatArray, targets: Sequence[EpsilonTarget]
 ) -> FloatArray:
-    """``intensities``, scaled to the least factor that account confirms."""
+    """``intensities`` times the least factor with which account confirms every one of ``targets``."""
 
     def verdict_at(factor: FloatArray) -> Verdict:
         trial = with_intensities(plan, sources, intensities * float(factor[0]) ** 2)

@@ -72,18 +72,21 @@ class ReleaseResponse:
 
     @property
     def is_raw(self) -> bool:
-        """Whether a release has no noise at any intensities."""
+        """Whether some release has no noise whatever the intensities, so that ε is infinite."""
         return any_without_noise(self.variance_per_intensity, self.fixed_variance)
 
     def constraint(self, intensities: FloatArray, epsilon: float) -> Constraint | None:
-        """That ε is at most ``epsilon``, the same at all ``intensities``; ``None`` if no noise is needed."""
+        """The constraint "ε is at most ``epsilon``"; ``None`` if no noise is needed.
+
+        It is exact, so ``intensities``, at which other responses take a tangent, make no difference.
+        """
         limit = self._max_signal_to_noise(epsilon)
         if math.isinf(limit):
             return None
         return Constraint(self.squared_sensitivities, self.variance_per_intensity, self.fixed_variance, limit)
 
     def limit_growth(self, constraint: Constraint, epsilon: float) -> float:
-        """Relative growth of the limit of ``constraint`` over that of ``epsilon``."""
+        """Elasticity of the limit of ``constraint``: its relative growth over that of ``epsilon``."""
         above = self._max_signal_to_noise(epsilon * math.exp(_STEP))
         below = self._max_signal_to_noise(epsilon * math.exp(-_STEP))
         return math.log(above / below) / (2 * _STEP)
@@ -117,7 +120,7 @@ class PlanResponse:
 
     @cached_property
     def weights(self) -> FloatArray:
-        """Variance in the global model that one unit of each source's intensity causes over the training.
+        """The variance in the global model, over the training, by a unit of each source's intensity.
 
         Noise that does not reach the global model (of edge aggregations, if updates are resent) gets a
         thousandth of the mean weight, so that it stays finite.
@@ -127,7 +130,7 @@ class PlanResponse:
         return np.asarray(np.maximum(found, _LEAST_WEIGHT * found.mean()))
 
     def bound_responses(self, pair: ObservedUnit) -> tuple[BoundResponse, ...]:
-        """One response for each sound way to charge ``pair``.
+        """How ε of ``pair`` depends on the intensities, for each sound way to charge it.
 
         A record can be charged as if its whole device were replaced, and where its draws count, by them. Not
         by the cheapest exposed set: which one that is depends on the noise. It only makes a plan safer.
@@ -162,21 +165,31 @@ def _single_release(exposure: Exposure) -> Exposure:
 
 
 def measure_response(plan: Plan, sources: Sequence[NoiseSource]) -> PlanResponse:
-    """Resolve ``plan`` with all ``sources`` at intensity 1, and with each of them at 2."""
+    """How the releases of ``plan`` depend on ``sources``, measured at intensities of 1 and of 2."""
     ones = np.ones(len(sources))
     probes = [with_intensities(plan, sources, ones + unit) for unit in np.eye(len(sources))]
     return PlanResponse(with_intensities(plan, sources, ones), tuple(sources), tuple(probes))
 
 
 def global_variance(plan: Plan) -> float:
-    """Variance per coordinate of all noise that the training leaves in the global model (`PlannedFamily`)."""
+    """Variance per coordinate of all noise that training leaves in the global or the groups' models.
+
+    See `PlannedFamily.variance`.
+    """
     return family_of(plan.spec).planning().variance(plan)
 
 
 def _release_response(
     exposure: Exposure, probed: Sequence[Exposure], neighbours: Neighbours, delta: float
 ) -> ReleaseResponse:
-    """How the noise of an exposure follows from intensities, from its ``probed`` variances."""
+    """How the variances of an exposure depend on the intensities.
+
+    Args:
+        exposure: with every source at intensity 1.
+        probed: for each source, with that source at intensity 2.
+        neighbours: the relation that it is charged under.
+        delta: of the targets.
+    """
     sensitivities = np.array([r.sensitivity(neighbours) for r in exposure.releases])
     counts = np.array([count for _, count in exposure.counted_releases], dtype=np.float64)
     variances = np.array([r.variance for r in exposure.releases])

@@ -66,7 +66,10 @@ def plan(spec: Spec, targets: Mapping[str, float], *, minimize: Minimize = "nois
 
 
 def _plan_noise(spec: Spec, requested: PlanTargets, options: tuple[Option, ...]) -> PlannedSpec:
-    """The plan of least noise for the participation and the round length of ``spec``."""
+    """The planned spec of least noise, with the participation and round length of ``spec``.
+
+    ``options``: participations and round lengths that were compared before, for the result.
+    """
     problem = pose_problem(spec, requested.targets)
     family = family_of(spec).planning()
     made, found = family.plan_least_noise(problem, requested.targets)
@@ -87,7 +90,7 @@ def _plan_noise(spec: Spec, requested: PlanTargets, options: tuple[Option, ...])
 
 
 def _met_target(plan: Plan, target: EpsilonTarget, found: Allocation) -> MetTarget:
-    """The worst pair of a target under the plan, with its ε and the price of the target."""
+    """The pair with the largest ε that ``target`` is about, under the plan, and the price of the target."""
     rows = [row for _, row in guarantees(plan, target)]
     worst = max(rows, key=lambda row: row.epsilon)
     price = sum(
@@ -97,7 +100,7 @@ def _met_target(plan: Plan, target: EpsilonTarget, found: Allocation) -> MetTarg
 
 
 def _price(binding: BindingConstraint) -> float:
-    """The price of a target: how much the noise falls, relatively, when its ε grows."""
+    """By how many percent the noise variance falls if the ε of the binding's target grows by 1 %."""
     if binding.elasticity < _NO_SHARE:
         return 0.0
     epsilon = binding.pair_target.target.epsilon
@@ -105,7 +108,7 @@ def _price(binding: BindingConstraint) -> float:
 
 
 def _planned_sources(plan: Plan) -> tuple[PlannedSource, ...]:
-    """The sources that add noise in the plan, each with its level and multiplier."""
+    """The owners that add noise in the plan, each with its kind of aggregation and its multiplier."""
     noise, family = plan.spec.privacy.noise, family_of(plan.spec).planning()
     assert isinstance(noise, NoiseBySource)  # a planned spec lists its sources
     return tuple(
@@ -117,7 +120,7 @@ def _planned_sources(plan: Plan) -> tuple[PlannedSource, ...]:
 
 
 def _scaled_own_noise(spec: Spec, targets: Sequence[EpsilonTarget]) -> float:
-    """Noise of the spec's own allocation, scaled until ``targets`` hold; NaN if that is not computed."""
+    """Noise (RMS) of the spec's own allocation, scaled until ``targets`` hold; NaN if not computed."""
     if spec.privacy.noise.kind == "none":
         return math.nan
     try:

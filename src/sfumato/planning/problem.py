@@ -40,13 +40,13 @@ class PlanProblem:
     notes: tuple[str, ...]
 
     def with_only(self, target: EpsilonTarget) -> PlanProblem:
-        """The problem without the other targets."""
+        """The same problem with the pairs of ``target`` only."""
         kept = tuple(one for one in self.pair_targets if one.target == target)
         return replace(self, pair_targets=kept)
 
 
 def pose_problem(spec: Spec, targets: Sequence[EpsilonTarget]) -> PlanProblem:
-    """The problem for ``spec`` and ``targets``.
+    """The problem of finding the least noise for ``spec`` that meets ``targets``.
 
     Raises:
         SpecError: the spec or a target is wrong, or no noise meets a target.
@@ -63,7 +63,7 @@ def pose_problem(spec: Spec, targets: Sequence[EpsilonTarget]) -> PlanProblem:
 
 
 def resolve_to_plan(spec: Spec) -> Plan:
-    """The plan of ``spec``.
+    """The resolved plan of ``spec``, checked to be one whose noise can be planned.
 
     Raises:
         SpecError: the spec is wrong, or plans do not support its protocol.
@@ -95,7 +95,7 @@ def _named_parties(plan: Plan, targets: Sequence[EpsilonTarget]) -> frozenset[Pa
 def _pair_targets(
     plan: Plan, sources: Sequence[NoiseSource], targets: Sequence[EpsilonTarget]
 ) -> tuple[list[PairTarget], tuple[str, ...]]:
-    """The targets of all pairs, and notes on pairs whose observer is trusted with raw updates.
+    """The targets of all pairs, and notes on those left out: their observer is trusted with raw updates.
 
     Raises:
         SpecError: no noise meets a target.
@@ -126,7 +126,7 @@ def _pair_targets(
 
 
 def _observer_of(plan: Plan, pair_target: PairTarget) -> str:
-    """The observer that a target names, and which party of a pair that is where it names a kind."""
+    """The target's observer as a message calls it; where it is a kind of observer, with the party's name."""
     name = ",".join(plan.releases.party_name(party) for party in pair_target.pair.coalition)
     named = pair_target.target.observer
     return f"{named} {name}" if named in OBSERVER_KINDS and named != name else named

@@ -126,16 +126,15 @@ class PlannedSpec:
 
     @property
     def models(self) -> str:
-        """What the noise is in: the global model, or the groups' models."""
+        """What the noise is in, for people: ``the global model``, or ``the groups' models``."""
         return family_of(self.spec).planning().models
 
     @property
     def saved(self) -> float:
-        """The share by which the plan's noise variance is below that of ``own_noise``."""
+        """The share by which the plan's noise variance is below that of ``own_noise``; may be NaN."""
         return 1.0 - (self.noise / self.own_noise) ** 2
 
 
 def global_noise_rms(plan: Plan) -> float:
-    """Noise that the training leaves in the global model, or in the groups' models: root mean square per
-    coordinate, in the model's unit."""
+    """Noise that training leaves in the model or the groups' models: its root mean square per coordinate."""
     return math.sqrt(global_variance(plan))

@@ -39,12 +39,15 @@ class NoiseSource:
 
 
 def with_noise(spec: Spec, noise: Noise) -> Spec:
-    """``spec`` with another noise section."""
+    """``spec`` with ``noise`` as its noise section."""
     return spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": noise})})
 
 
 def with_intensities(plan: Plan, sources: Iterable[NoiseSource], intensities: FloatArray) -> Plan:
-    """The plan in which each of ``sources`` has the given intensity and no other party adds noise."""
+    """The plan, resolved anew, in which ``sources`` have these intensities and no other party adds noise.
+
+    ``intensities``: squared noise multipliers, one for each source.
+    """
     levels = family_of(plan.spec).planning().level_count(plan)
     rows: defaultdict[str, list[float]] = defaultdict(lambda: [0.0] * levels)
     for source, intensity in zip(sources, intensities, strict=True):
@@ -58,7 +61,7 @@ def with_intensities(plan: Plan, sources: Iterable[NoiseSource], intensities: Fl
 
 
 def noise_of_unit_multipliers(noise: Noise) -> Noise:
-    """The noise section that puts a multiplier of 1 wherever ``noise`` puts any.
+    """A noise section that puts a multiplier of 1 wherever ``noise`` puts one above 0.
 
     Raises:
         SpecError: the noise is not in messages.

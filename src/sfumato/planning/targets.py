@@ -100,7 +100,10 @@ def pairs_of(plan: Plan, target: EpsilonTarget) -> list[ObservedUnit]:
 
 
 def observed_pair(plan: Plan, unit: int, coalition: tuple[Party, ...], stands_for: int) -> ObservedUnit:
-    """The device ``unit``, or one record of it, towards ``coalition``, for so many equivalent pairs."""
+    """The pair to charge of device ``unit``, or a record of it if the spec asks so, and ``coalition``.
+
+    ``stands_for``: the number of equivalent pairs.
+    """
     return ObservedUnit(main_unit(plan.spec), unit, coalition, ASKED_FOR, stands_for)
 
 
@@ -111,15 +114,15 @@ def is_sampled(plan: Plan) -> bool:
 
 
 def pair_charge(plan: Plan, pair: ObservedUnit) -> PairCharge:
-    """The charge of ``pair`` under the plan's declared releases."""
+    """How ``pair`` is charged under the declared releases of ``plan``."""
     return pair.charge(plan, plan.releases)
 
 
 def guarantee(plan: Plan, pair: ObservedUnit) -> Guarantee:
-    """The guarantee of ``pair``, as `sfumato.account` gives it."""
+    """The guarantee of ``pair`` at the spec's δ, as `sfumato.account` gives it."""
     return unit_guarantee(plan, pair, delta=plan.spec.privacy.delta)
 
 
 def noise_scale(plan: Plan, pair: ObservedUnit, epsilon: float) -> float:
-    """Least factor on all noise at which the ε of ``pair`` is at most ``epsilon``; infinite without noise."""
+    """Least factor on all noise stds with which ε of ``pair`` is at most ``epsilon``; ∞ if none is enough."""
     return pair_charge(plan, pair).noise_scale(epsilon, plan.spec.privacy.delta)

@@ -36,7 +36,7 @@ class TreePlanning:
     models = "the global model"
 
     def refuse_unsupported(self, spec: Spec) -> None:
-        """Refuse protocols without noise, and elections."""
+        """Raise a SpecError for protocols without noise, and for elected supernodes."""
         if spec.protocol == "hfl":
             raise SpecError("protocol", "hfl", "adds no noise; plan for h2fdp, the same protocol with noise")
         if spec.elects_supernodes:
@@ -44,15 +44,19 @@ class TreePlanning:
             raise SpecError("topology.supernodes", "elected", allowed)
 
     def level_count(self, plan: TreePlan) -> int:
-        """The tiers that aggregate."""
+        """The number of tiers, each of which aggregates."""
         return plan.tree.depth
 
     def level_name(self, plan: TreePlan, level: int) -> str:
-        """``global``, or the name of the tier."""
+        """``global`` for level 0, else the name of the tier."""
         return "global" if level == 0 else plan.tree.tiers[level].name
 
     def sources(self, plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """The sources that add noise; drawn participants in a network that moves are refused."""
+        """The sources that add noise, one for owners that symmetries exchange; see `PlannedFamily.sources`.
+
+        Raises:
+            SpecError: participants are drawn in a network that moves.
+        """
         if plan.is_sampled:
             plan.require_one_tree(
                 "with participants drawn, rounds of several trees amount to no single signal-to-noise ratio; "
@@ -71,7 +75,7 @@ class TreePlanning:
         return tuple(NoiseSource(tuple(owners), level) for (_, _, level), owners in alike.items())
 
     def extra_sources(self, plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """Trusted aggregators, at further levels."""
+        """Trusted aggregators, as sources at levels at which they add no noise yet."""
         there = {(owner, s.level) for s in self.sources(plan, named) for owner in s.owners}
         classes = _exchangeable_classes(plan, named)
         alike: defaultdict[tuple[int, int, int], list[str]] = defaultdict(list)
@@ -84,7 +88,7 @@ class TreePlanning:
         return tuple(NoiseSource(tuple(owners), level) for (_, _, level), owners in alike.items())
 
     def variance(self, plan: TreePlan) -> float:
-        """The noise of every aggregation in the global average, summed over the rounds.
+        """Variance per coordinate that the noise of all aggregations and rounds leaves in the global model.
 
         In squared units of a parameter, for plain averaging (a server optimizer changes it further).
         """
@@ -94,7 +98,7 @@ class TreePlanning:
     def unattainable_targets(
         self, plan: TreePlan, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
     ) -> list[PairTarget]:
-        """See `allocate.unattainable_pair_targets`."""
+        """Those of ``pair_targets`` whose pair has a release without noise in every bound."""
         return unattainable_pair_targets(measure_response(plan, sources), pair_targets)
 
     def count_devices(self, plan: TreePlan, units: set[int], *, alike: bool) -> int:
@@ -113,7 +117,9 @@ class TreePlanning:
     def plan_least_noise(
         self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
     ) -> tuple[Plan, Allocation]:
-        """See `certification` and `noise_of_others`. With control the schedule is that of the budget.
+        """The plan of least noise in which account confirms ``targets``, and how it was allocated.
+
+        See `certification` and `noise_of_others`. With control the schedule is that of the budget.
 
         Raises:
             SpecError: with control, a target for a coalition that has no budget.
@@ -128,9 +134,10 @@ class TreePlanning:
         return with_noise_of_others(base, made, found, sources, targets)
 
     def own_noise(self, plan: TreePlan, targets: Sequence[EpsilonTarget]) -> float:
-        """What is charged does not depend on a factor on all noise: the largest that a pair needs.
+        """Noise, root mean square per coordinate, of the plan scaled by the largest factor that a pair needs.
 
-        NaN if participants or records are sampled: the search for the scale would take longer than the plan.
+        What is charged does not depend on a factor on all noise. NaN if no factor is enough, or if
+        participants or records are sampled: the search for the scale would take longer than the plan.
         """
         if is_sampled(plan):
             return math.nan
@@ -143,12 +150,12 @@ class TreePlanning:
         return math.sqrt(self.variance(plan)) * factor if math.isfinite(factor) else math.nan
 
     def refuse_too_much_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
-        """See `conflict.refuse_too_much_noise`."""
+        """Raise the SpecError about targets above the noise limit (`conflict.refuse_too_much_noise`)."""
         refuse_too_much_noise(problem.base, problem.sources, problem.extra, problem.pair_targets, requested)
 
 
 def _exchangeable_classes(plan: TreePlan, named: frozenset[Party]) -> tuple[IntArray, ...]:
-    """A class number for every node, by tier: equal only if a symmetry fixing ``named`` exchanges them.
+    """For each tier, a class number for every node: equal only if a symmetry fixing ``named`` exchanges them.
 
     Where devices move or trust changes, no two edges are taken as alike.
     """

@@ -79,7 +79,7 @@ class PrivacyCurve:
     _bounds: tuple[CurveBound, ...]
 
     def epsilon(self, delta: float) -> float:
-        """Smallest known ε ≥ 0 at ``delta`` in (0, 1); ∞ where nothing protects.
+        """The smallest ε ≥ 0 that any known bound gives at ``delta``, in (0, 1); ∞ where nothing protects.
 
         Raises:
             ValueError: ``delta`` is outside (0, 1).
@@ -87,7 +87,7 @@ class PrivacyCurve:
         return self.smallest(delta)[0]
 
     def delta(self, epsilon: float) -> float:
-        """Smallest known δ in [0, 1] at ``epsilon`` ≥ 0.
+        """The smallest δ in [0, 1] that any known bound gives at ``epsilon`` ≥ 0.
 
         Raises:
             ValueError: ``epsilon`` is negative or not a number.
@@ -97,7 +97,11 @@ class PrivacyCurve:
         return min(bound.delta(epsilon) for bound in self._bounds)
 
     def smallest(self, delta: float) -> tuple[float, Method]:
-        """`epsilon`, and the method that gave it."""
+        """The ε that `epsilon` gives at ``delta``, and the name of the method that gave it.
+
+        Raises:
+            ValueError: ``delta`` is outside (0, 1).
+        """
         if not 0 < delta < 1:
             raise ValueError(f"delta: got {delta}; must be in (0, 1)")
         found: tuple[float, Method] = math.inf, self._bounds[0].method
@@ -109,12 +113,12 @@ class PrivacyCurve:
 
 
 def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours, coarser: float = 1.0) -> PrivacyCurve:
-    """Account for all ``terms`` together, in whatever adaptive order they happened.
+    """The (ε, δ) curve of all ``terms`` together, in whatever adaptive order they happened.
 
     Args:
-        terms: what the observer meets; equal terms are merged. No terms: ε = 0.
+        terms: the Gaussian releases that one observer meets; equal terms are merged. No terms: ε = 0.
         neighbours: the relation the multipliers refer to (the module says what each sampling allows).
-        coarser: how many times as wide a grid of privacy losses to take: quicker, and an upper bound as well.
+        coarser: factor ≥ 1 on the width of the grid of privacy losses: quicker, and still an upper bound.
 
     Returns:
         The curve. Its figures are computed when asked for; a privacy loss distribution takes about a second.

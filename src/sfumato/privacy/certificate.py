@@ -47,13 +47,17 @@ class CertifiedPair:
 def certificates_of(
     declared: DeclaredReleases, pairs: Iterable[CertifiedPair], *, neighbours: Neighbours, by_filter: bool
 ) -> dict[str, Any]:
-    """The certificates of ``pairs``, in their order.
+    """The content of the certificate file: one certificate for each of ``pairs``, in their order.
 
     Args:
-        declared: that the guarantees were computed from.
-        pairs: the rows.
+        declared: the releases that the guarantees were computed from.
+        pairs: the guarantees, each with its unit and coalition.
         neighbours: the relation of the spec.
         by_filter: whether a privacy filter holds the budgets.
+
+    Returns:
+        A JSON object: ``format`` (a version number), ``releases`` (a table) and ``rows``, whose certificates
+        refer to releases by their place in the table.
     """
     writer = _Writer(declared, neighbours, by_filter)
     rows = [writer.row(pair) for pair in pairs]
@@ -67,7 +71,7 @@ class _Writer:
         self._numbers: dict[tuple[Release, tuple[tuple[str, float], ...]], int] = {}
 
     def row(self, pair: CertifiedPair) -> dict[str, Any]:
-        """The certificate of one row."""
+        """The certificate of one guarantee, a part for each bound; new releases go into the table."""
         exposures = self._ledger.exposures(pair.device, pair.coalition)
         owned = self._ledger.noise_by_owner(pair.device, pair.coalition)
         record = None
@@ -100,6 +104,14 @@ class _Writer:
         record: RecordCharge | None,
         noise: Mapping[Release, Mapping[str, float]],
     ) -> dict[str, Any]:
+        """The part of a certificate that one bound follows from: its exposed set, terms, grid, method and ε.
+
+        Args:
+            pair: the guarantee.
+            exposure: the releases that the bound charges.
+            record: how a record is charged; ``None`` where the device is the unit.
+            noise: variance of the noise of each release by kind of owner.
+        """
         stated = pair.row.bounds[exposure.bound_name]
         if record is not None and not record.counts_draws(exposure):
             record = replace(record, rate=None)  # nor do they in a part of the exposure
@@ -112,7 +124,7 @@ class _Writer:
             "alternative": number_of,
             "draws": [self._draw_as_json(drawn, noise) for drawn in candidate.draws],
             "composed_under": way.neighbours,
-            "terms": [_plain(term) for term in way.terms],
+            "terms": [_to_json(term) for term in way.terms],
             "failure_probability": way.failure_probability,
             "losses": {
                 "interval": compose(way.terms, neighbours=way.neighbours).discretization,
@@ -145,7 +157,11 @@ class _Writer:
     def _way_of_bound(
         self, exposure: Exposure, record: RecordCharge | None, delta: float
     ) -> tuple[int, Exposure, Composition]:
-        """The way of charging that gave the bound: which alternative, and its terms."""
+        """The way of charging ``exposure`` that has the smallest ε at ``delta``.
+
+        Returns:
+            The number of the alternative (0: ``exposure`` itself), that alternative, and its composed terms.
+        """
         ways = []
         for place, candidate in enumerate((exposure, *exposure.alternatives)):
             alone = replace(candidate, alternatives=())
@@ -158,42 +174,45 @@ class _Writer:
     def _draw_as_json(
         self, drawn: DrawnReleases, noise: Mapping[Release, Mapping[str, float]]
     ) -> dict[str, Any]:
-        found = {"sampling": _plain(drawn.sampling), "count": drawn.count}
+        """A draw and the releases that it serves, these by their numbers in the table."""
+        found = {"sampling": _to_json(drawn.sampling), "count": drawn.count}
         if drawn.max_weight_ratio != 1.0:
             found["max_weight_ratio"] = drawn.max_weight_ratio
         if drawn.drawn_noise:
-            found["drawn_noise"] = _plain(drawn.drawn_noise)
+            found["drawn_noise"] = _to_json(drawn.drawn_noise)
         return found | {"releases": self._numbers_of(drawn.releases, noise)}
 
     def _record_part_as_json(
         self, part: RecordReleases, noise: Mapping[Release, Mapping[str, float]]
     ) -> dict[str, Any]:
-        return {**_plain(part), "releases": self._numbers_of(part.releases, noise)}
+        """One part of what a record is charged, its releases by their numbers in the table."""
+        return {**_to_json(part), "releases": self._numbers_of(part.releases, noise)}
 
     def _numbers_of(
         self, releases: Sequence[Release], noise: Mapping[Release, Mapping[str, float]]
     ) -> list[int]:
-        """The numbers of ``releases`` in the table."""
+        """The numbers of ``releases`` in the table; ``noise`` gives the variance of each by kind of owner."""
         return [self._number_of(release, noise.get(release, {})) for release in releases]
 
     def _number_of(self, release: Release, noise: Mapping[str, float]) -> int:
+        """The number of ``release`` in the table, where it is added if it is new with this noise by owner."""
         owners = tuple(sorted((owner, variance) for owner, variance in noise.items() if variance))
         key = release, owners
         if key not in self._numbers:
             self._numbers[key] = len(self.releases)
-            self.releases.append(_plain(release) | ({"noise": dict(owners)} if owners else {}))
+            self.releases.append(_to_json(release) | ({"noise": dict(owners)} if owners else {}))
         return self._numbers[key]
 
 
-def _plain(value: Any) -> Any:
-    """A dataclass as JSON, without the fields that have their default."""
+def _to_json(value: Any) -> Any:
+    """``value`` as JSON: a tuple as a list, a dataclass as an object of what differs from its defaults."""
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [_to_json(item) for item in value]
     if not hasattr(value, "__dataclass_fields__"):
         return json_number(value) if isinstance(value, float) else value
     found = {}
     for one in fields(value):
         held = getattr(value, one.name)
         if one.default is MISSING or held != one.default:
-            found[one.name] = _plain(held)
+            found[one.name] = _to_json(held)
     return found

@@ -42,7 +42,10 @@ class Composition:
 
 
 def ways_to_charge(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ...]:
-    """Every sound way to charge ``exposure``, elections included; the smallest result counts."""
+    """Every sound way to charge ``exposure``, its alternatives and elections included.
+
+    Each gives a valid ε of its own, so the smallest of them counts (`smallest_epsilon`).
+    """
     if exposure.outcomes is not None:
         return (_charge_round_outcomes(exposure, exposure.outcomes, neighbours),)
     found: tuple[Composition, ...] = (_charge_by_draws(exposure, neighbours),)
@@ -56,7 +59,7 @@ def ways_to_charge(exposure: Exposure, neighbours: Neighbours) -> tuple[Composit
 
 
 def _charge_by_draws(exposure: Exposure, neighbours: Neighbours) -> Composition:
-    """Every draw charged under ``neighbours``.
+    """One composition in which every draw is charged under ``neighbours``.
 
     Poisson sampling amplifies what the unit alone moves, for who is blind to the draw. Whoever sees the draw
     is charged the mixture of participations. Under *remove* only an amplified draw hides that the unit is not
@@ -81,7 +84,7 @@ def _charge_by_draws(exposure: Exposure, neighbours: Neighbours) -> Composition:
 
 
 def _releases_of_terms(exposure: Exposure) -> tuple[tuple[Release, ...], ...]:
-    """What each term stands for: a single release where nobody is drawn, else all releases of a draw."""
+    """The releases behind each term: a single release where nobody is drawn, else all releases of a draw."""
     found: list[tuple[Release, ...]] = []
     for draw in exposure.draws:
         alone = draw.sampling.kind == "all" and not draw.drawn_noise
@@ -90,6 +93,7 @@ def _releases_of_terms(exposure: Exposure) -> tuple[tuple[Release, ...], ...]:
 
 
 def _terms_of_draw(draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool) -> Iterable[GaussianTerm]:
+    """Terms of one draw: unsampled, amplified by Poisson sampling (``hidden``), or a mixture where seen."""
     if draw.sampling.kind == "all":
         return [GaussianTerm(_multiplier_of_release(r, neighbours), draw.count) for r in draw.releases]
     sampling = Sampling.revealed(draw.moved_rate)
@@ -101,7 +105,11 @@ def _terms_of_draw(draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool)
 def _term_with_noise_of_others(
     draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool
 ) -> tuple[GaussianTerm, float]:
-    """The round as a visible mixture over who else is drawn, and the probability of one without any noise."""
+    """One draw whose noise comes from the others who are drawn, as a visible mixture over who they are.
+
+    Returns:
+        The term, and the probability that any of its rounds has no noise at all, a failure of the guarantee.
+    """
     found = noise_outcomes(draw, neighbours)
     rate = draw.sampling.rate if hidden else draw.moved_rate
     bare = rate * math.fsum(chance for chance, square in found if math.isinf(square))
@@ -116,6 +124,7 @@ def _term_with_noise_of_others(
 
 
 def _what_amplifies(exposure: Exposure, neighbours: Neighbours) -> str:
+    """A phrase for people that says whether and by which sampling the charge of ``exposure`` is amplified."""
     if not any(release.depends_on_unit for release in exposure.releases) and neighbours == "remove":
         return "nothing depends on the unit"
     if all(draw.sampling.rate == 1 for draw in exposure.draws):
@@ -138,8 +147,10 @@ def _what_amplifies(exposure: Exposure, neighbours: Neighbours) -> str:
 
 
 def _charge_without_replacement(exposure: Exposure, neighbours: Neighbours) -> Composition:
-    """Hidden draws of a fixed number amplify: a round with the unit in it, in one world and in the other,
-    against the round with another device in its place, which may be heavier.
+    """The charge of ``exposure`` where hidden draws of a fixed number amplify.
+
+    Such a draw is a round with the unit in it, in one world and in the other, against the round with another
+    device in its place, which may be heavier.
 
     The messages of the unit and of the other device may point apart: ``w b + w' b`` over the denominator,
     with weights w of the unit and w' of the other. A unit that sends zeros is ``w' b`` away. Where the
@@ -170,7 +181,13 @@ def _charge_without_replacement(exposure: Exposure, neighbours: Neighbours) -> C
 def _charge_round_outcomes(
     exposure: Exposure, outcomes: RoundOutcomes, neighbours: Neighbours
 ) -> Composition:
-    """Rounds that have one of the draws each: a visible mixture, composed over the rounds."""
+    """Rounds that each have one of several draws, as the observer sees: a visible mixture over the outcomes.
+
+    Args:
+        exposure: its draws, one for each outcome of a round.
+        outcomes: the probability of each, and what decides it.
+        neighbours: the relation.
+    """
     if neighbours == "remove":  # outcomes may tell whether the unit is there
         return Composition((), neighbours, outcomes.what, failure_probability=1.0)
     term, bare = round_of_outcomes(exposure.draws, outcomes.chances, neighbours)
@@ -181,10 +198,10 @@ def _charge_round_outcomes(
 
 
 def _with_elections(charge: Composition, exposure: Exposure) -> Composition:
-    """``charge`` with what elections add: a mixture over the number of rounds in which they do.
+    """``charge`` with a term for each election event: a mixture over how often it happens in all rounds.
 
-    A round's loss is at most that of the releases met anyway and, if a member is elected, the increase
-    in ``mu^2``; elections are independent of each other and of who takes part, so the increases are mixtures
+    A round's loss is at most that of the releases met anyway and, if a member is elected, the increase in
+    ``mu^2``; elections are independent of each other and of who takes part, so the increases are mixtures
     over Binomial(rounds, probability), independent of the rest (docs/hdp.md).
     """
     terms, failure, told = list(charge.terms), charge.failure_probability, []
@@ -209,7 +226,10 @@ def _with_elections(charge: Composition, exposure: Exposure) -> Composition:
 def _increase_of_mu_squared(
     more: Sequence[Release], less: Sequence[Release], neighbours: Neighbours
 ) -> float:
-    """By how much ``mu^2`` of a round grows; nothing is added to what is infinite already."""
+    """By how much a round's ``mu^2`` grows if ``more`` is met in place of ``less``.
+
+    At least 0, and 0 where that of ``less`` is infinite already.
+    """
     before = total_mu_squared(less, neighbours)
     return 0.0 if math.isinf(before) else max(0.0, total_mu_squared(more, neighbours) - before)
 
@@ -217,7 +237,10 @@ def _increase_of_mu_squared(
 def bound_epsilon(
     exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
 ) -> EpsilonBound:
-    """The smallest epsilon among the sound charges of ``exposure``; ``known`` as of `composed_epsilon`."""
+    """The smallest ε at ``delta`` among the sound ways to charge ``exposure``.
+
+    ``known`` is the ε of another bound of the same pair; see `composed_epsilon`.
+    """
     return smallest_epsilon(
         ways_to_charge(exposure, neighbours), exposure.release_count, delta=delta, known=known
     )
@@ -226,7 +249,14 @@ def bound_epsilon(
 def smallest_epsilon(
     ways: Iterable[Composition], releases: int, *, delta: float, known: float = math.inf
 ) -> EpsilonBound:
-    """The smallest epsilon among ``ways`` to charge so many releases; ``known`` as of `composed_epsilon`."""
+    """The bound with the smallest ε at ``delta`` among ``ways`` to charge the same pair.
+
+    Args:
+        ways: compositions; one whose failure probability is at least ``delta`` has ε = ∞.
+        releases: number of releases charged; only passed on to the result.
+        delta: of the ε; what fails with some probability leaves less of it for the terms.
+        known: ε of another bound of the same pair; see `composed_epsilon`.
+    """
     found = []
     for charge in ways:
         if charge.failure_probability >= delta:
@@ -241,9 +271,9 @@ def smallest_epsilon(
 def is_surely_within(
     exposures: Iterable[Exposure], epsilon: float, *, delta: float, neighbours: Neighbours
 ) -> bool:
-    """Whether one way of charging a pair gives at most a finite ``epsilon`` even if every draw is told.
+    """Whether some way to charge a pair has at most ``epsilon``, a finite number, even with every draw seen.
 
-    Quick: no privacy loss distribution is computed, and no epsilon searched for.
+    Quick: no privacy loss distribution is computed, and no ε searched for. ``False`` proves nothing.
     """
     for exposure in exposures:
         for way in ways_to_charge(exposure, neighbours):
@@ -256,20 +286,22 @@ def is_surely_within(
 
 @lru_cache(maxsize=1024)
 def _revealed_draws(terms: tuple[GaussianTerm, ...]) -> RevealedDraws:
+    """The bound of ``terms`` for an observer who is told every draw; the last 1024 are kept."""
     return RevealedDraws.of(terms)
 
 
 def composed_epsilon(
     terms: Iterable[GaussianTerm], neighbours: Neighbours, delta: float, known: float = math.inf
 ) -> tuple[float, str]:
-    """Epsilon of ``terms`` and the method that gave it; computed once for equal terms in whatever order.
+    """The ε of ``terms`` at ``delta``, and the method that gave it; their order does not matter.
 
     Args:
         terms: what is composed.
         neighbours: the relation they refer to.
-        delta: of the epsilon.
-        known: another bound of the same pair. If releases that are not drawn have a larger epsilon, and all
-            others add little to that, every draw is charged as seen, which is quick to compute.
+        delta: of the ε.
+        known: the ε of another bound of the same pair, which makes a larger one uninteresting. If the
+            releases that are not drawn have a larger ε already, and all others add little to it, every draw
+            is charged as seen: a valid bound that is quick to compute.
     """
     ordered = _merged_in_order(tuple(terms))
     least, most = _with_draws_seen(ordered, delta) if known < math.inf else (0.0, math.inf)
@@ -280,28 +312,31 @@ def composed_epsilon(
 
 @lru_cache(maxsize=4096)
 def _merged_in_order(terms: tuple[GaussianTerm, ...]) -> tuple[GaussianTerm, ...]:
+    """``terms`` with equal ones merged, in an order that does not depend on how they came."""
     return tuple(merged_terms(terms))
 
 
 @cache
 def _with_draws_seen(terms: tuple[GaussianTerm, ...], delta: float) -> tuple[float, float]:
-    """Epsilon of what is not drawn, a lower bound; and of all with every draw seen, an upper bound."""
+    """A lower and an upper bound on ε: of the terms that are not drawn, and of all with every draw seen."""
     certain = [term for term in terms if term.rate == 1]
     return RevealedDraws.of(certain).epsilon(delta), RevealedDraws.of(terms).epsilon(delta)
 
 
 @cache
 def _composed(terms: tuple[GaussianTerm, ...], neighbours: Neighbours, delta: float) -> tuple[float, str]:
+    """The ε of merged ``terms`` at ``delta`` and its method; every result is kept."""
     curve = compose(terms, neighbours=neighbours)
     return curve.smallest(delta)
 
 
 def _multiplier_of_release(release: Release, neighbours: Neighbours) -> float:
+    """Noise std over the sensitivity of ``release`` under ``neighbours``; ∞ where the unit moves nothing."""
     sensitivity = release.sensitivity(neighbours)
     return math.inf if sensitivity == 0 else math.sqrt(release.variance) / sensitivity
 
 
 def _multiplier_of_draw(releases: Sequence[Release], neighbours: Neighbours) -> float:
-    """Multiplier of the one Gaussian that a draw's releases amount to."""
+    """Noise multiplier of the one Gaussian that ``releases``, all of one draw, amount to."""
     mu_squared = total_mu_squared(releases, neighbours)
     return math.inf if mu_squared == 0 else 1 / math.sqrt(mu_squared)

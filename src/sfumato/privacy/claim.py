@@ -35,11 +35,11 @@ class Claim:
 
     @property
     def holds(self) -> bool:
-        """Whether the rigorous figure is within the claim."""
+        """Whether the rigorous ε is at most the claimed one, but for rounding."""
         return self.rigorous_epsilon <= self.claimed_epsilon * (1 + 1e-9)
 
     def to_dict(self) -> dict[str, Any]:
-        """A row of ``claims`` in ``account --json``."""
+        """The claim as a row of ``claims`` in ``account --json``."""
         row: dict[str, Any] = {
             "source": self.source,
             "unit": self.unit,

@@ -54,15 +54,16 @@ def unit_classes(
     sites: IntArray | None,
     apart: bool,
 ) -> Iterator[UnitClass]:
-    """The classes that rows are about, of devices that observers meet alike.
+    """The class of ``devices``, which observers meet alike, or one class for each kind of site among them.
 
     Args:
-        first: the first of the devices.
+        first: number of the first of the devices.
         count: how many there are.
-        devices: gives all of them, ascending; asked for only where rates or sites are known.
-        rates: of every device, how often its records are drawn; ``None`` where that makes no difference.
-        sites: the site of every device; ``None`` where a user named none.
-        apart: whether sites whose records are drawn unequally often are classes of their own.
+        devices: gives the numbers of all of them, ascending; called only where rates or sites are known.
+        rates: for every device of the run, the probability that a record is in a local step; ``None`` where
+            that makes no difference.
+        sites: for every device of the run, the number of its site; ``None`` where a user named none.
+        apart: whether sites that differ in the largest or the smallest rate are classes of their own.
     """
     if rates is None and sites is None:
         yield UnitClass(first, count)
@@ -80,6 +81,10 @@ def unit_classes(
 
 
 def _class_of_units(devices: IntArray, rates: FloatArray | None, sites: IntArray | None) -> UnitClass:
+    """``devices``, by number, as one class; its unit is the one with the largest of ``rates``.
+
+    ``sites``: as of `unit_classes`.
+    """
     named = () if sites is None else tuple(dict.fromkeys(sites[devices].tolist()))
     if rates is None:
         return UnitClass(int(devices[0]), len(devices), None, named)
@@ -98,21 +103,24 @@ class DeclaredReleases(Protocol):
 
     @property
     def device_count(self) -> int:
-        """Number of devices."""
+        """Number of devices, numbered from 0."""
 
     def party_name(self, party: Party) -> str:
-        """What the command line calls ``party``."""
+        """What the command line calls ``party``, such as ``edge:0``."""
 
     @property
     def noise_law(self) -> NoiseLaw:
-        """Of all noise; a law that is not composed counts as no noise."""
+        """The distribution of all noise; a law that the accountant does not compose counts as no noise."""
 
     @property
     def batches(self) -> BatchFacts:
-        """How devices draw their batches."""
+        """How devices draw the records of a local step."""
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The flow exposure by draws of batches; empty where no record is drawn by itself."""
+        """The releases of the flow exposure, regrouped by draws of batches, to charge a record of ``unit``.
+
+        Empty where records are not drawn independently of each other.
+        """
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
         """A coalition with more members towards which a record of ``unit`` may be charged less.
@@ -121,48 +129,61 @@ class DeclaredReleases(Protocol):
         """
 
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
-        """One exposure a bound."""
+        """The sets of releases charged for ``unit`` towards ``coalition``, one for each bound.
+
+        Raises:
+            ValueError: a party that does not exist, or a coalition that contains the unit.
+        """
 
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
-        """The smallest sound bound that an exposure of this declaration gives.
+        """The smallest ε at ``delta`` that the charges of ``exposure`` give.
 
-        Beside another bound of the pair, ``known``, a larger one may be charged more coarsely
-        (`composed_epsilon`).
+        ``known`` is the ε of another bound of the same pair: beside it a larger one may be charged more
+        coarsely (`composed_epsilon`).
         """
 
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> Mapping[str, Mapping[Release, Mapping[str, float]]]:
-        """The variance of every release of every bound by kind of owner."""
+        """For every bound, by name, and each of its releases: noise variance by kind of owner."""
 
     def pair_classes(
         self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
     ) -> Iterator[PairClass]:
-        """Representatives of all ordered pairs, or of one unit's; the worst unit of every class.
+        """One pair of a unit and an observer for every class of pairs that are charged alike.
 
-        ``apart``: whether sites that a user named, and whose records are drawn unequally often, are apart.
-        ``every_unit``: no unit stands for one that observers meet otherwise, however many classes there are.
+        Args:
+            unit: only pairs of this device; ``None``: of all, each class with its worst unit.
+            apart: whether sites that a user named are told apart where their records are drawn unequally
+                often.
+            every_unit: no unit stands for one that observers meet otherwise, however many classes there are.
         """
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
-        """The devices outside ``members`` by classes that a coalition of ``members`` cannot tell apart."""
+        """Classes of the devices outside ``members``; within one, a coalition of ``members`` sees all alike.
+
+        ``apart``: as of `pair_classes`.
+        """
 
     def after(self, rounds: int) -> Self:
-        """The releases of the first ``rounds`` rounds."""
+        """These releases as they are once the first ``rounds`` rounds are done."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The facts as JSON."""
+        """The facts as a JSON object, enough to recompute every ε without this library."""
 
 
 def bounds_of(
     declared: DeclaredReleases, exposures: Sequence[Exposure], *, delta: float, neighbours: Neighbours
 ) -> dict[str, EpsilonBound]:
-    """The bound of every exposure of one pair, by name; of those that charge the same, once."""
+    """The bound of every exposure of one pair at ``delta``, by its name (flow, cut, …).
+
+    Exposures that charge the same releases are composed once.
+    """
     found: dict[str, EpsilonBound] = {}
     for number, exposure in enumerate(exposures):
-        same = next((other for other in exposures[:number] if exposure.charges_what(other)), None)
+        same = next((other for other in exposures[:number] if exposure.charges_same_as(other)), None)
         if same is None:
             known = min((bound.epsilon for bound in found.values()), default=math.inf)
             bound = declared.bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
@@ -205,7 +226,17 @@ class PairCharge:
         drawn_like: int | None = None,
         by_filter: bool = False,
     ) -> PairCharge:
-        """For a unit of ``kind``: ``device``, or ``record``; the other arguments as of `RecordCharge.of`."""
+        """The charge of one pair.
+
+        Args:
+            declared: the declared releases.
+            kind: of unit, ``device`` or ``record``.
+            device: the unit, or the device of the record.
+            coalition: who observes it.
+            neighbours: the relation of the spec.
+            drawn_like: for a record, as of `RecordCharge.of`.
+            by_filter: for a record, as of `RecordCharge.of`.
+        """
         members = tuple(coalition)
         if kind != "record":
             return cls(declared, device, members, neighbours, None)
@@ -221,11 +252,11 @@ class PairCharge:
 
     @cached_property
     def exposures(self) -> tuple[Exposure, ...]:
-        """One exposure a bound."""
+        """The sets of releases charged, one for each bound."""
         return self.releases.exposures(self.device, self.coalition)
 
     def bounds(self, delta: float) -> dict[str, EpsilonBound]:
-        """Every bound towards the coalition itself, by name."""
+        """Every bound at ``delta`` towards the coalition itself, not the larger one, by name."""
         if self.record is None:
             return bounds_of(self.releases, self.exposures, delta=delta, neighbours=self.neighbours)
         return {
@@ -239,24 +270,25 @@ class PairCharge:
 
     @cached_property
     def _ways_of_record(self) -> dict[str, tuple[Composition, ...]]:
+        """For every bound by name, the sound ways to charge the record."""
         assert self.record is not None
         return {e.bound_name: self.record.ways(e) for e in self.exposures}
 
     def ways(self, exposure: Exposure) -> tuple[Composition, ...]:
-        """Every sound way to charge ``exposure``, one of `exposures`."""
+        """Every sound way to charge ``exposure``, which is one of `exposures`."""
         if self.record is None:
             return ways_to_charge(exposure, self.neighbours)
         return self._ways_of_record[exposure.bound_name]
 
     def way(self, exposure: Exposure, delta: float) -> Composition:
-        """The way of charging ``exposure`` that gives its bound."""
+        """The way to charge ``exposure`` that has the smallest ε at ``delta``."""
         ways = self.ways(exposure)
         if len(ways) == 1:
             return ways[0]
         return min(ways, key=lambda way: smallest_epsilon([way], 0, delta=delta).epsilon)
 
     def least(self, delta: float) -> tuple[PairCharge, dict[str, EpsilonBound]]:
-        """Of this pair and the larger one, that with the smaller ε, and every bound of it, by name."""
+        """Whichever has the smaller ε, this pair or that of the larger coalition, with its bounds by name."""
         bounds = self.bounds(delta)
         if self.larger is None:
             return self, bounds
@@ -265,12 +297,12 @@ class PairCharge:
         return (self.larger, found) if smaller else (self, bounds)
 
     def epsilon(self, delta: float) -> float:
-        """The smallest bound's ε."""
+        """The smallest ε at ``delta`` among all bounds, the larger coalition's included."""
         _, bounds = self.least(delta)
         return min(bound.epsilon for bound in bounds.values())
 
     def noise_scale(self, epsilon: float, delta: float) -> float:
-        """Least factor on all noise for an ε of at most ``epsilon``; infinite without noise."""
+        """The least factor on all noise stds with ε at ``delta`` at most ``epsilon``; ∞ if none is enough."""
         ways = (way for exposure in self.exposures for way in self.ways(exposure))
         own = scale_for(ways, epsilon=epsilon, delta=delta)
         return own if self.larger is None else min(own, self.larger.noise_scale(epsilon, delta))

@@ -27,11 +27,14 @@ _LARGE = 20.0
 
 
 def messages_of(release: Release) -> tuple[tuple[Release, int], ...]:
-    """The messages of those who move a sum, each with its number.
+    """The messages that a sum is made of, as releases, each with how many are equal to it.
 
     Args:
         release: a sum of messages that are drawn independently. Its noise is that of those who move it, in
             equal parts.
+
+    Returns:
+        The unit's own message and those of the linking workers; the sum itself where only one moves it.
     """
     own = release.own_sensitivity > 0
     movers = release.linking + own
@@ -46,7 +49,15 @@ def messages_of(release: Release) -> tuple[tuple[Release, int], ...]:
 
 
 def cheaper_split(release: Release, rate: float) -> tuple[tuple[Release, int], ...]:
-    """The sum, or the `messages_of` it: what has the smaller divergence of order 2 under zero-out."""
+    """``release`` as one sum or as its messages (`messages_of`), whichever has the smaller divergence.
+
+    Args:
+        release: a sum of messages, each drawn with probability ``rate``.
+        rate: Poisson rate of the draw, seen by the observer.
+
+    Returns:
+        Releases, each with its number; compared by the Rényi divergence of order 2 under zero-out.
+    """
     parts = messages_of(release)
     movers = release.linking + (release.own_sensitivity > 0)
     apart = math.fsum(times * renyi_2(part.mu_squared("zero-out"), rate) for part, times in parts)
@@ -55,12 +66,12 @@ def cheaper_split(release: Release, rate: float) -> tuple[tuple[Release, int], .
 
 
 def renyi_2(square: float, weight: float) -> float:
-    """Rényi divergence of order 2 of a Gaussian that moves by chance, log(1 + w (e^(μ²) - 1)).
+    """Rényi divergence of order 2 of a Gaussian that moves with some probability, log(1 + w (e^(μ²) - 1)).
 
     Args:
-        square: μ².
-        weight: q² for a hidden draw at rate q that amplifies; for a draw that is seen the probability that it
-            moves.
+        square: μ², the squared sensitivity over the noise variance.
+        weight: w: q² for a hidden draw at rate q that amplifies; for a draw that is seen the probability that
+            it moves.
     """
     if square == 0 or weight == 1.0 or math.isinf(square):
         return square
@@ -68,7 +79,7 @@ def renyi_2(square: float, weight: float) -> float:
 
 
 def renyi_2_of_fixed_draw(square: float, rate: float) -> float:
-    """The most that the Rényi divergence of order 2 of a hidden draw of a fixed number is, under zero-out.
+    """Upper bound on the Rényi divergence of order 2 of a hidden draw without replacement, under zero-out.
 
     With the messages A of the unit, zeros A' and B of the device in its place, χ² is
     ∫ p²(A - A')²/(pA' + (1-p)B), at most p (e^(μ²) - 1), as divergences are jointly convex. As (A - A')²/y
@@ -92,10 +103,10 @@ _ROUNDING = 1e-6
 
 
 def divergence(drawn: DrawnReleases, neighbours: Neighbours = "zero-out") -> float:
-    """Rényi divergence of order 2 of all releases that a kind of draw serves.
+    """Rényi divergence of order 2 of all releases that ``drawn`` serves, over all its rounds.
 
     Args:
-        drawn: the releases.
+        drawn: the releases, and how they are drawn.
         neighbours: the relation. Draws that are hidden are priced as under zero-out.
     """
     square = total_mu_squared(drawn.releases, neighbours)
@@ -107,11 +118,11 @@ def divergence(drawn: DrawnReleases, neighbours: Neighbours = "zero-out") -> flo
 
 
 def times_the_least(cost: float, least: float) -> float:
-    """How many times what the cheapest set costs a set of ``cost`` costs at most; 1 if none is cheaper.
+    """Upper bound on the ratio of ``cost`` to that of the cheapest set; 1 if none is cheaper.
 
     Args:
-        cost: of the set.
-        least: what every set costs at least.
+        cost: of an exposed set.
+        least: a lower bound on the cost of every set.
     """
     if cost <= least * (1 + _ROUNDING):
         return 1.0

@@ -18,26 +18,29 @@ Ways = tuple[Composition, ...]
 
 
 def are_ways_at_most(ways: Ways, other: Ways) -> bool:
-    """Whether ε of the smallest of ``ways`` is surely at most that of the smallest of ``other``."""
+    """Whether the smallest ε of ``ways`` is at most the smallest ε of ``other``, at every δ.
+
+    ``False`` means that it is not known.
+    """
     return all(any(is_at_most(one, against) for one in ways) for against in other)
 
 
 def is_at_most(charge: Composition, other: Composition) -> bool:
-    """Whether ε of ``charge`` is surely at most that of ``other``.
+    """Whether ε of ``charge`` is at most that of ``other`` at every δ; ``False`` means that it is not known.
 
     Releases that always use the unit amount to one Gaussian, so their μ² are added up; others are compared
     term by term, in the order they are in.
     """
     if charge.neighbours != other.neighbours or charge.failure_probability > other.failure_probability:
         return False
-    (certain, drawn), (certain_of_other, drawn_of_other) = map(_parts, (charge, other))
+    (certain, drawn), (certain_of_other, drawn_of_other) = map(_split_certain_from_drawn, (charge, other))
     if certain > certain_of_other or len(drawn) != len(drawn_of_other):
         return False
     return all(map(_is_term_at_most, drawn, drawn_of_other))
 
 
-def _parts(charge: Composition) -> tuple[float, list[GaussianTerm]]:
-    """μ² of what always uses the unit, and all other terms."""
+def _split_certain_from_drawn(charge: Composition) -> tuple[float, list[GaussianTerm]]:
+    """The summed μ² of the terms that always use the unit, and the list of all sampled terms."""
     certain = math.fsum(
         term.count * squared_mu_of_term(term) for term in charge.terms if term.sampling is None
     )
@@ -45,6 +48,7 @@ def _parts(charge: Composition) -> tuple[float, list[GaussianTerm]]:
 
 
 def _is_term_at_most(term: GaussianTerm, other: GaussianTerm) -> bool:
+    """Whether ``term`` has no less noise, no more releases and no likelier a draw than ``other``."""
     if term.multiplier < other.multiplier or term.count > other.count:
         return False
     if term.sampling == other.sampling:
@@ -55,14 +59,17 @@ def _is_term_at_most(term: GaussianTerm, other: GaussianTerm) -> bool:
 
 
 def _is_draw_at_most(draw: Sampling, other: Sampling) -> bool:
-    """Whether ``draw`` uses the unit as ``other`` does, or less often."""
+    """Whether ``draw`` is the same kind of draw as ``other`` and uses the unit at most as often."""
     if draw.rate > other.rate or draw.kind == "batches":
         return False
     return replace(draw, rate=other.rate, population=other.population, sample=other.sample) == other
 
 
-def size(ways: Ways) -> float:
-    """About how much ``ways`` charge; by one way, what `is_at_most` another one has no larger size."""
+def approximate_size(ways: Ways) -> float:
+    """A rough size of what ``ways`` charge, a sum of μ² times rates; ∞ if anything is without noise.
+
+    A sort key: of charges with one way each, a charge that `is_at_most` another has no larger size.
+    """
     way = ways[0]
     if way.failure_probability >= 1 or any(term.multiplier == 0 for term in way.terms):
         return math.inf

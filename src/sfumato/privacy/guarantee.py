@@ -37,7 +37,7 @@ class EpsilonBound:
     gap: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The entry of a row's ``bounds``."""
+        """The bound as an entry of ``bounds`` in a row of ``privacy.json``."""
         entry: dict[str, Any] = {"epsilon": json_number(self.epsilon), "releases": self.releases}
         if self.gap is not None:
             entry |= {"exposed": list(self.exposed), "certified": self.gap == 1, "gap": json_number(self.gap)}
@@ -89,17 +89,17 @@ class Guarantee:
 
     @property
     def is_raw(self) -> bool:
-        """Whether there is no guarantee because the observer is trusted with raw updates."""
+        """Whether ε is infinite because the observer is trusted with raw updates."""
         return self.trusted and self.epsilon == math.inf
 
     @property
     def epsilon_range(self) -> tuple[float, float] | None:
-        """The smallest and the largest ε of the units that the row stands for, where these differ."""
+        """The smallest and largest ε of the units that the row stands for; ``None`` if these are equal."""
         return (self.least_epsilon, self.epsilon) if self.least_epsilon < self.epsilon else None
 
     @property
     def epsilon(self) -> float:
-        """The smallest bound; infinite where nothing protects."""
+        """The smallest of the bounds; ∞ where nothing protects."""
         return self.bounds[self.bound].epsilon
 
     @property
@@ -118,7 +118,7 @@ class Guarantee:
         return self.bounds[self.bound].neighbours
 
     def to_dict(self) -> dict[str, Any]:
-        """The row of ``account --json``."""
+        """The guarantee as a row of ``privacy.json`` and of ``account --json``."""
         row: dict[str, Any] = {
             "unit": self.unit,
             "observer": self.observer,
@@ -186,12 +186,12 @@ class Guarantee:
 
 
 def json_number(value: float) -> float | str:
-    """JSON has no infinity: ``"inf"`` stands for it."""
+    """``value`` for JSON, which has no infinity: what is not finite becomes ``"inf"``."""
     return value if math.isfinite(value) else "inf"
 
 
 def smallest(bounds: Mapping[str, EpsilonBound]) -> str:
-    """Name of the smallest bound; a tie (to rounding) is named flow."""
+    """Name of the bound with the smallest ε; a tie (to rounding) is named flow."""
     best = min(bounds.values(), key=lambda bound: bound.epsilon).epsilon
     if "flow" in bounds and (bounds["flow"].epsilon == best or bounds["flow"].epsilon <= best * (1 + 1e-9)):
         return "flow"

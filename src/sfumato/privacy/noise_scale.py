@@ -23,15 +23,18 @@ _STEP, _CLOSE, _FLAT, _REFINED = 0.01, 8e-5, 0.05, 6
 def noise_scale_for(
     exposures: Sequence[Exposure], *, epsilon: float, delta: float, neighbours: Neighbours
 ) -> float:
-    """Least factor on all noise of a pair for an epsilon of at most ``epsilon``; infinite without noise."""
+    """The least factor on all noise stds of a pair with which its ε at ``delta`` is at most ``epsilon``.
+
+    ∞ where something is charged without noise in every way of charging.
+    """
     ways = (charge for exposure in exposures for charge in ways_to_charge(exposure, neighbours))
     return scale_for(ways, epsilon=epsilon, delta=delta)
 
 
 def scale_for(ways: Iterable[Composition], *, epsilon: float, delta: float) -> float:
-    """Least factor on all noise at which one of ``ways`` gives at most ``epsilon``.
+    """The least factor on all noise stds with which one of ``ways`` has at most ``epsilon`` at ``delta``.
 
-    A way whose ε is more at the least factor found before needs a larger one: it is not solved for.
+    ∞ where none ever has. A way whose ε is more at the least factor found before is not solved for.
     """
     least = math.inf
     found = {(way.terms, way.neighbours, way.failure_probability): way for way in ways}
@@ -43,7 +46,7 @@ def scale_for(ways: Iterable[Composition], *, epsilon: float, delta: float) -> f
 
 
 def _is_within(charge: Composition, factor: float, epsilon: float, delta: float) -> bool:
-    """Whether ``charge`` has at most ``epsilon`` with its noise ``factor`` times as large."""
+    """Whether ε of ``charge`` at ``delta`` is at most ``epsilon`` with all noise stds times ``factor``."""
     if factor == 0:
         return False
     terms = [replace(term, multiplier=term.multiplier * factor) for term in charge.terms]
@@ -52,13 +55,14 @@ def _is_within(charge: Composition, factor: float, epsilon: float, delta: float)
 
 @cache
 def _scale(terms: tuple[GaussianTerm, ...], neighbours: Neighbours, epsilon: float, delta: float) -> float:
+    """`calibrate_scale`; every result is kept."""
     return calibrate_scale(terms, target_epsilon=epsilon, delta=delta, neighbours=neighbours)
 
 
 def calibrate_scale(
     terms: Iterable[GaussianTerm], *, target_epsilon: float, delta: float, neighbours: Neighbours
 ) -> float:
-    """Factor by which all noise of ``terms`` is to be multiplied so that their ε at ``delta`` is the target.
+    """The factor on all noise stds of ``terms`` with which their ε at ``delta`` is the target.
 
     Unsampled terms: μ of the terms over μ of the target. Otherwise a root of the composed curve, bracketed
     from the revealed bound.
@@ -93,7 +97,7 @@ def calibrate_scale(
 
 
 def _chance_to_tell(term: GaussianTerm) -> float:
-    """Probability that one release tells anything."""
+    """Probability that one release of ``term`` depends on the unit at all."""
     if is_visible_mixture(term):
         return min(1.0, math.fsum(chance for chance, _ in outcomes_told(term)))
     return term.rate
@@ -103,7 +107,10 @@ def _chance_to_tell(term: GaussianTerm) -> float:
 def _sampled_scale(
     charged: tuple[GaussianTerm, ...], target_epsilon: float, delta: float, neighbours: Neighbours
 ) -> float:
-    """`calibrate_scale` of sampled terms whose first multiplier is 1: devices of other weights share it."""
+    """`calibrate_scale` of sampled terms whose first multiplier is 1.
+
+    Results are kept, and devices whose terms differ only by one factor share them.
+    """
 
     def scaled(factor: float) -> list[GaussianTerm]:
         return [replace(term, multiplier=term.multiplier * factor) for term in charged]
@@ -122,16 +129,22 @@ def _sampled_scale(
         return compose(scaled(factor), neighbours=neighbours, coarser=_COARSER).epsilon(delta)
 
     near = _smallest_factor(roughly_composed, target_epsilon, start)
-    return _refined(finely_composed, roughly_composed, target_epsilon, near)
+    return _refine_factor(finely_composed, roughly_composed, target_epsilon, near)
 
 
-def _refined(
+def _refine_factor(
     spent: Callable[[float], float], roughly: Callable[[float], float], target: float, near: float
 ) -> float:
-    """`_smallest_factor` of ``spent``, from the root ``near`` of a curve that is almost the same.
+    """The smallest factor with ``spent`` at most ``target``; starts at the root ``near`` of ``roughly``.
 
     The slope of the rough curve leads to the root of the fine one. A factor is returned only where the fine
     curve itself has at most the target there, and no more than _CLOSE below it by that slope.
+
+    Args:
+        spent: ε by the noise factor, composed finely; it decreases.
+        roughly: ε by the noise factor, composed on a coarser grid.
+        target: ε wanted.
+        near: the factor at which ``roughly`` meets it.
     """
     place = math.log(near)
     above, below = (roughly(math.exp(place + sign * _STEP)) for sign in (1, -1))
@@ -147,7 +160,13 @@ def _refined(
 
 
 def _smallest_factor(spent: Callable[[float], float], target: float, start: float) -> float:
-    """Smallest factor, to 1e-4 and rather too large, with spent(factor) <= target; ``spent`` decreases."""
+    """The smallest factor with ``spent`` of it at most ``target``, to 1e-4 and rather too large.
+
+    Args:
+        spent: ε by the noise factor; it decreases.
+        target: ε wanted.
+        start: factor from which to look for a bracket.
+    """
     from scipy.optimize import brentq
 
     def excess(log_factor: float) -> float:

@@ -46,17 +46,17 @@ class Relation:
 
     @classmethod
     def edge(cls, name: str, elsewhere: str = "") -> Relation:
-        """An aggregator called ``name``: the unit's own, or one that is ``elsewhere``."""
+        """An aggregator called ``name``: the unit's own or, with ``elsewhere`` (words for where), another."""
         return cls("other-edge", f"{name}{elsewhere}") if elsewhere else cls("own-edge", f"own {name}")
 
     @classmethod
     def device(cls, elsewhere: str) -> Relation:
-        """A device that is no peer of the unit."""
+        """A device that is no peer of the unit; ``elsewhere``: where it is, from a space or comma on."""
         return cls("other-device", f"device{elsewhere}")
 
     @classmethod
     def read(cls, kind: str, words: str, observer: str) -> Relation:
-        """The relation in a folder.
+        """The relation of a saved row, from its ``observer_kind``, its ``relation`` (words) and its observer.
 
         Raises:
             ValueError: there is no such kind, or it is not that of an ``observer`` called cloud or public.
@@ -70,7 +70,7 @@ class Relation:
 
     @classmethod
     def of_words(cls, words: str) -> Relation:
-        """The relation in a folder that was written before `kind` was: its words told the two apart."""
+        """The relation of a row saved before rows had ``observer_kind``: its kind is taken from the words."""
         who = words.replace(",", " ").partition(" ")[0]
         found: ObserverKind
         match who:
@@ -121,7 +121,7 @@ class PairClass:
 
 
 def covering(classes: Iterable[PairClass], pairs: int) -> Iterator[PairClass]:
-    """The ``classes``, once they are known to stand for all ``pairs`` of a unit and an observer.
+    """``classes``, unchanged, once it is checked that they stand for exactly ``pairs`` pairs.
 
     Raises:
         RuntimeError: an internal error: a pair is in no class, or in two.

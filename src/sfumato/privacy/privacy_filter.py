@@ -25,7 +25,7 @@ _ROUNDING = 1e-12
 
 
 def squared_mu_of_exposure(exposure: Exposure, neighbours: Neighbours) -> float:
-    """Sum of (sensitivity / noise std)^2 over the releases of an exposure, nobody left out by a draw."""
+    """Σ (sensitivity / noise std)² over all releases of ``exposure``, as if the unit were always drawn."""
     counted = [(release, count) for release, count in exposure.counted_releases if count > 0]
     return math.fsum(count * release.mu_squared(neighbours) for release, count in counted)
 
@@ -53,22 +53,25 @@ class GaussianFilter:
 
     @classmethod
     def fresh(cls, budget: FloatArray) -> GaussianFilter:
-        """Nothing spent yet."""
+        """A filter with this ``budget``, μ² ``[units, observers]``, of which nothing is spent."""
         return cls(budget, np.zeros_like(budget))
 
     def allows(self, charge: FloatArray, units: Sequence[int] | npt.NDArray[np.int64]) -> bool:
-        """Whether charging ``units`` these (``[len(units), observers]``) keeps within the budget."""
+        """Whether the budget has room for ``charge``, μ² ``[len(units), observers]``, of these units."""
         return bool(np.all(self.spent[units] + charge <= self.budget[units] * (1 + _ROUNDING)))
 
     def tightest(self, charge: FloatArray, units: Sequence[int] | npt.NDArray[np.int64]) -> tuple[int, int]:
-        """The unit, and the column of the observer, whose budget ``charge`` would use most of."""
+        """The unit and the observer (its column) that would have used the largest share of their budget.
+
+        ``charge``: as of `allows`.
+        """
         with np.errstate(divide="ignore", invalid="ignore"):
             used = np.nan_to_num((self.spent[units] + charge) / self.budget[units], posinf=np.inf)
         row, column = np.unravel_index(int(used.argmax()), used.shape)
         return int(units[int(row)]), int(column)
 
     def after(self, charge: FloatArray, units: Sequence[int] | npt.NDArray[np.int64]) -> GaussianFilter:
-        """With ``units`` charged; each at most once.
+        """The filter with ``charge`` added to what ``units`` have spent; each unit at most once.
 
         Raises:
             ValueError: the budget does not allow it: ask `allows` first.
@@ -80,9 +83,9 @@ class GaussianFilter:
     def setting_aside(
         self, amount: float | FloatArray, units: Sequence[int] | npt.NDArray[np.int64]
     ) -> GaussianFilter | None:
-        """With ``amount`` (one number or ``[len(units)]``) put by for each of ``units``, towards everybody.
+        """The filter with ``amount`` of μ² spent for each of ``units`` towards every observer.
 
-        ``None`` where there is not as much.
+        ``amount`` is one number or ``[len(units)]``. ``None`` where a budget has less left.
         """
         charge = np.broadcast_to(np.asarray(amount, dtype=np.float64), (len(units),))[:, None]
         return self.after(charge, units) if self.allows(charge, units) else None
@@ -90,10 +93,17 @@ class GaussianFilter:
     def noise_factor(
         self, charge: FloatArray, units: Sequence[int] | npt.NDArray[np.int64], times: float | FloatArray
     ) -> float:
-        """Factor on all noise that spreads what is left evenly over ``times`` such charges; 0 if free.
+        """The least factor on all noise stds with which what is left pays for ``times`` such charges.
 
-        ``times`` is one number or ``[len(units)]``, at least 1. Where one unit and observer is tight, it
-        decides for all; infinite where one has nothing left.
+        Args:
+            charge: μ² of one charge, ``[len(units), observers]``.
+            units: numbers of the units charged.
+            times: how many charges, one number or ``[len(units)]``, at least 1.
+
+        Returns:
+            The factor that the tightest unit and observer need; 0 if nothing is charged against a finite
+                budget,
+            ∞ where one has nothing left.
         """
         left = np.maximum(self.budget[units] - self.spent[units], 0.0)
         bounded = np.isfinite(left) & (charge > 0)

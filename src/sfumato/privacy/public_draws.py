@@ -28,7 +28,15 @@ _NEGLIGIBLE = 1e-20
 
 
 def noise_outcomes(drawn: DrawnReleases, neighbours: Neighbours) -> list[tuple[float, float]]:
-    """Probabilities, which add up to 1, and μ² of the round in each case, at most; it may be infinite."""
+    """The possible values of μ² of a round, by which others are drawn and add noise.
+
+    Args:
+        drawn: the releases of the round, and the noise that is there by chance.
+        neighbours: the relation.
+
+    Returns:
+        Pairs of a probability (they add up to 1) and μ², rounded up; μ² may be infinite.
+    """
     sensitivities = np.array([release.sensitivity(neighbours) for release in drawn.releases])
     chances, variances = np.ones(1), np.array([[release.variance for release in drawn.releases]])
     directions = _directions(drawn)
@@ -45,9 +53,10 @@ def noise_outcomes(drawn: DrawnReleases, neighbours: Neighbours) -> list[tuple[f
 
 
 def _directions(drawn: DrawnReleases) -> list[tuple[Array, list[tuple[float, int]]]]:
-    """In which proportion devices add noise to the releases: how much to the most, and how many do.
+    """The two commonest proportions in which devices spread their noise over the releases.
 
-    Noise in other proportions than the two that have the most of it is not counted.
+    Each comes with pairs of the largest variance that a device adds and how many such devices there are.
+    Noise in other proportions is not counted.
     """
     found: defaultdict[tuple[float, ...], list[tuple[float, int]]] = defaultdict(list)
     for noise in drawn.drawn_noise:
@@ -59,9 +68,13 @@ def _directions(drawn: DrawnReleases) -> list[tuple[Array, list[tuple[float, int
 
 
 def _sums_of_variances(parts: Sequence[tuple[float, int]], rate: float) -> tuple[Array, Array]:
-    """Sums of the variances of those who are drawn, and their probabilities.
+    """Possible sums of the variances of the devices that are drawn, and their probabilities.
 
     Variances that differ count in whole shares of the largest, as many as keep the sum of all short.
+
+    Args:
+        parts: pairs of a variance and the number of devices that add it.
+        rate: Poisson rate at which each is drawn.
     """
     largest = max(variance for variance, _ in parts)
     shares = max(_LEAST_SHARES, _LONGEST_SUM // sum(count for _, count in parts))
@@ -83,7 +96,10 @@ def _sums_of_variances(parts: Sequence[tuple[float, int]], rate: float) -> tuple
 
 
 def _without_rare_ends(weights: Array) -> tuple[int, Array]:
-    """Without ends that are next to never reached: the upper one counts as the last that is kept."""
+    """The place of the first value kept, and the probabilities without ends that are next to never reached.
+
+    What lies above the last value kept counts as that value.
+    """
     below, above = np.cumsum(weights), np.cumsum(weights[::-1])[::-1]
     kept = np.flatnonzero((below > _NEGLIGIBLE) & (above > _NEGLIGIBLE))
     first, last = int(kept[0]), int(kept[-1])
@@ -93,7 +109,17 @@ def _without_rare_ends(weights: Array) -> tuple[int, Array]:
 
 
 def thinned_values(values: Array, weights: Array, most: int, representative: np.ufunc) -> tuple[Array, Array]:
-    """About ``most`` values beside 0 and ∞: the least or largest of neighbours, finer where likelier."""
+    """A distribution with about ``most`` values beside 0 and ∞, more of them where it is likelier.
+
+    Args:
+        values: of any order.
+        weights: their probabilities.
+        most: about how many values to keep.
+        representative: ``np.minimum`` or ``np.maximum``: which of neighbouring values stands for all of them.
+
+    Returns:
+        Values and their probabilities; unchanged, but for equal values, where they are few enough.
+    """
     distinct, inverse = np.unique(values[weights > 0], return_inverse=True)
     added: Array = np.bincount(inverse.ravel(), weights[weights > 0]).astype(np.float64)
     inner = (distinct > 0) & np.isfinite(distinct)
@@ -115,7 +141,7 @@ Outcome = tuple[float, float]
 def round_of_outcomes(
     draws: Sequence[DrawnReleases], chances: Sequence[float], neighbours: Neighbours
 ) -> tuple[GaussianTerm, float]:
-    """The rounds as one term, and the probability that a round protects nothing.
+    """The rounds as one Gaussian term, and the probability that a round has no noise at all.
 
     Args:
         draws: of a round, for each outcome; they are drawn at one rate, as often.
@@ -148,7 +174,7 @@ def round_of_outcomes(
 
 
 def _possible_mu_squared(draw: DrawnReleases, neighbours: Neighbours) -> Iterator[Outcome]:
-    """The possible values of μ² of a round with ``draw``, by the noise of others, and their probabilities."""
+    """Probabilities and values of μ² of a round with ``draw``, by the noise of the others drawn."""
     if draw.drawn_noise:
         yield from noise_outcomes(draw, neighbours)
     else:
@@ -156,7 +182,10 @@ def _possible_mu_squared(draw: DrawnReleases, neighbours: Neighbours) -> Iterato
 
 
 def _shares_of_largest(outcomes: Sequence[Outcome], largest: float, most: int) -> tuple[Outcome, ...]:
-    """``outcomes`` by their share of the largest μ; what tells nothing is left out."""
+    """``outcomes`` with μ² replaced by the share of the largest μ, thinned to about ``most`` of them.
+
+    Outcomes that tell nothing are left out.
+    """
     if not outcomes:
         return ()
     chances, squares = np.array(outcomes).T

@@ -32,7 +32,7 @@ Hop: TypeAlias = Literal["plain", "secure-aggregation", "air"]
 
 
 def hides_messages(hop: Hop, *, colluders: int, threshold: int | None) -> bool:
-    """Whether an aggregator receives nothing but the sum.
+    """Whether an aggregator receives only the sum of its senders' messages.
 
     Args:
         hop: how messages reach it.
@@ -45,7 +45,7 @@ def hides_messages(hop: Hop, *, colluders: int, threshold: int | None) -> bool:
 
 
 def senders_see_the_draw(hop: Hop) -> bool:
-    """Whether who sends to an aggregator sees which others do."""
+    """Whether those who send to an aggregator learn which other parties send to it."""
     return hop == "secure-aggregation"
 
 
@@ -69,7 +69,7 @@ class CoalitionView:
     senders: frozenset[tuple[int, int]]
 
     def how(self, tier: int, index: int) -> Literal["single", "sum"] | None:
-        """How messages reach an aggregator's members of the coalition; ``None``: it is not in it."""
+        """How messages reach the aggregator ``(tier, index)``; ``None`` if it is not in the coalition."""
         if (tier, index) in self.single:
             return "single"
         return "sum" if (tier, index) in self.summed else None
@@ -96,7 +96,7 @@ def noise_is_draw_independent(
     divides_by_drawn: bool = False,
     revealed_otherwise: bool = False,
 ) -> bool:
-    """Whether the noise counted in a sum has one law, whether the unit is drawn or not.
+    """Whether the noise counted in a sum has the same distribution whether the unit is drawn or not.
 
     Where everybody takes part there is no draw to hide. A fixed number of devices that all add as much noise
     leaves the same noise whoever they are. Under Poisson sampling the unit's own noise is there when the unit
@@ -109,7 +109,7 @@ def noise_is_draw_independent(
         guaranteed: how many are sure to be in a sum that is released.
         always_sent: whether the sum is sent whoever is drawn.
         divides_by_drawn: whether what it is divided by depends on who is drawn.
-        revealed_otherwise: whether more than messages depends on who is drawn.
+        revealed_otherwise: whether something else than messages shows who is drawn.
     """
     variances = tuple(sender_variances)
     if kind == "all":
@@ -124,7 +124,7 @@ def noise_is_draw_independent(
 
 
 def fixed_draw(*, devices: int, sample: int, members: int, hidden: bool) -> Sampling:
-    """A fixed number drawn, as a coalition with ``members`` of the devices meets it.
+    """A hidden or seen draw of ``sample`` of ``devices``, towards a coalition with ``members`` of them.
 
     Members know that they were not drawn (or were, which leaves even less room for the unit): among the
     others the unit is one of fewer. Where all devices are members (of a group that the unit is not in), one

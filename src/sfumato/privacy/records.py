@@ -73,7 +73,7 @@ class BatchFacts:
         return self.of_leaf[leaf] if self.of_leaf else self
 
     def to_dict(self) -> dict[str, object]:
-        """As JSON; empty where nothing is drawn record by record."""
+        """The facts as JSON under the key ``batches``; empty where records are not drawn one by one."""
         if self.rates is None:
             return {}
         first, replaced = "moved_share_by_first_step", "moved_share_by_first_step_replaced"
@@ -94,6 +94,7 @@ class BatchFacts:
         }
 
     def _shares(self, replaced: bool) -> list[list[float]]:
+        """`moves` as lists, or, with ``replaced``, `replaced_moves`, or `moves` where these are not given."""
         listed = self.replaced_moves or self.moves if replaced else self.moves
         return [list(steps) for steps in listed]
 
@@ -129,7 +130,7 @@ class RecordReleases:
     beyond: float = 0.0
 
     def term(self, rate: float, neighbours: RecordNeighbours) -> GaussianTerm:
-        """As the accountant composes it, for a record that is in a local step with probability ``rate``.
+        """One term for the accountant, for a record that is in a local step with probability ``rate``.
 
         A message moves by up to twice its bound even where the record is zeroed out, because the other
         records answer. A device that may be absent is a third law beside the two worlds', half that far.
@@ -158,7 +159,7 @@ def releases_by_batches(
     sure: bool = False,
     rounded: bool = False,
 ) -> Iterator[RecordReleases]:
-    """The releases of one draw of participants, by draws of batches.
+    """The releases of ``drawn``, grouped by the local steps that they were trained in.
 
     Args:
         drawn: of the flow exposure, where every message is trained from what exposed releases determine.
@@ -200,16 +201,17 @@ def releases_by_batches(
 
 
 def noised_steps(multiplier: float, count: int) -> RecordReleases:
-    """So many local steps, to whose sums of clipped gradients the device adds noise itself.
+    """``count`` local steps in which the device adds noise itself to the sum of clipped gradients.
 
     Everything that anybody receives is computed from these sums. A record zeroed out takes one gradient away,
-    a record replaced exchanges it.
+    a record replaced exchanges it. ``multiplier``: noise std over the norm that gradients are clipped to.
     """
     step = Release("local step", "the noised gradients", 1.0, 0.0, multiplier**2, True)
     return RecordReleases((step,), count, (0.5,), (1.0,))
 
 
 def _others_move(release: Release) -> bool:
+    """Whether other devices' messages may move the release because of the unit's data."""
     return release.propagated_sensitivity > 0 or release.linking > 0
 
 
@@ -245,7 +247,16 @@ class RecordCharge:
         drawn_like: int | None = None,
         by_filter: bool = False,
     ) -> RecordCharge:
-        """For a record of ``device``, drawn as often as one of ``drawn_like``; by default, as its own."""
+        """The charge for a record of ``device`` towards ``coalition``.
+
+        Args:
+            declared: the declared releases.
+            device: whose record it is.
+            coalition: who observes it.
+            neighbours: the relation of the spec.
+            drawn_like: the device whose records are drawn as often as this one; by default ``device``.
+            by_filter: whether a privacy filter holds the device's budget.
+        """
         batches = declared.batches
         rate = None
         if batches.rates is not None:
@@ -258,14 +269,15 @@ class RecordCharge:
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, ways: Sequence[Composition] = ()
     ) -> EpsilonBound:
-        """The smallest sound bound of the record that ``exposure`` of its device gives.
+        """The smallest ε of the record at ``delta``, where the releases of its device are ``exposure``.
 
-        ``ways`` are those of ``exposure``, where they are known already.
+        ``ways`` are the ways to charge it, where they are known already.
         """
         bound = smallest_epsilon(ways or self.ways(exposure), self._number_of_releases(exposure), delta=delta)
         return replace(bound, neighbours=self.neighbours)
 
     def _number_of_releases(self, exposure: Exposure) -> int:
+        """How many releases the bound named like ``exposure`` charges for the record."""
         if self.rate is None or exposure.bound_name != "flow":
             return exposure.release_count
         return sum(part.count * len(part.releases) for part in self.drawn)
@@ -289,7 +301,7 @@ class RecordCharge:
         return (drawn, *replaced)
 
     def _why_replaced(self, exposure: Exposure) -> str:
-        """Why a record is charged as its device, replaced."""
+        """A phrase for people: why the record is charged as if all data of its device were replaced."""
         if exposure.bound_name != "flow":
             return "behind hidden releases no draw of records amplifies"
         if self.rate is None:
@@ -309,6 +321,7 @@ class RecordCharge:
         return tuple(part.term(self.rate, self.neighbours) for part in self.drawn)
 
     def _in_words(self) -> str:
+        """A phrase for people: how likely the record is in a message, and its device in a round."""
         assert self.rate is not None
         if self.noised_steps:
             return (

@@ -35,7 +35,7 @@ class NoiseLaw:
     composed_for_records: bool = False
 
     def is_composed(self, *, of_records: bool = False) -> bool:
-        """Whether releases with this noise are charged as those of a Gaussian mechanism."""
+        """Whether releases with this noise are charged as Gaussian, ``of_records``: for record units."""
         return not self.why_not_composed or (of_records and self.composed_for_records)
 
 
@@ -72,7 +72,7 @@ class Release:
     amplifies_propagated: bool = False
 
     def sensitivity(self, neighbours: Neighbours) -> float:
-        """How far the release moves, at most, between two worlds that are ``neighbours``."""
+        """The largest l2 distance that the release moves between two worlds that are ``neighbours``."""
         if neighbours == "replace" or (neighbours == "remove" and self.divides_by_drawn):
             return 2.0 * self.own_sensitivity + self.propagated_sensitivity
         return self.own_sensitivity + self.propagated_sensitivity
@@ -86,36 +86,37 @@ class Release:
 
     @property
     def depends_on_unit(self) -> bool:
-        """Whether anything in it depends on the unit's data."""
+        """Whether the unit's data move it at all."""
         return self.own_sensitivity + self.propagated_sensitivity > 0
 
     @property
     def is_unprotected(self) -> bool:
-        """Whether it depends on the unit's data and has no noise that the coalition does not know."""
+        """Whether the unit's data move it, and the coalition knows all of its noise."""
         return self.depends_on_unit and self.variance == 0
 
 
 def total_mu_squared(releases: Iterable[Release], neighbours: Neighbours) -> float:
-    """Sum of `Release.mu_squared`, each release once."""
+    """Sum of `Release.mu_squared` over ``releases``; ∞ if one of them is unprotected."""
     return math.fsum(release.mu_squared(neighbours) for release in releases)
 
 
-def _bare(releases: tuple[Release, ...]) -> tuple[Release, ...]:
+def _noiseless(releases: tuple[Release, ...]) -> tuple[Release, ...]:
+    """``releases`` without their noise."""
     return tuple(replace(release, variance=0.0) for release in releases)
 
 
 def without_noise_in(draw: DrawnReleases) -> DrawnReleases:
-    """``draw`` as if nobody added noise."""
-    return replace(draw, releases=_bare(draw.releases), drawn_noise=())
+    """``draw`` with releases that have no noise."""
+    return replace(draw, releases=_noiseless(draw.releases), drawn_noise=())
 
 
 def without_noise(exposure: Exposure) -> Exposure:
-    """``exposure`` as if nobody added noise: for noise that the accountant cannot compose."""
+    """``exposure`` with releases that have no noise: for noise that the accountant cannot compose."""
     return replace(
         exposure,
         draws=tuple(without_noise_in(draw) for draw in exposure.draws),
         election_events=tuple(
-            replace(chance, pairs=tuple((_bare(one), _bare(other)) for one, other in chance.pairs))
+            replace(chance, pairs=tuple((_noiseless(one), _noiseless(other)) for one, other in chance.pairs))
             for chance in exposure.election_events
         ),
         alternatives=tuple(without_noise(other) for other in exposure.alternatives),
@@ -169,7 +170,7 @@ class DrawnReleases:
         )
 
     def poisson_amplifies(self, neighbours: Neighbours) -> bool:
-        """Whether Poisson sampling amplifies.
+        """Whether the draw is a hidden Poisson draw that amplifies under ``neighbours``.
 
         The pair of one draw is then a sampled Gaussian, or under *replace* two worlds that both leave the
         draw without the unit. Where denominators depend on who is drawn, a round without the unit differs
@@ -180,9 +181,9 @@ class DrawnReleases:
         return neighbours != "zero-out" or not self.divides_by_drawn
 
     def apart(self, neighbours: Neighbours) -> float:
-        """By what share of its sensitivity a drawn unit is, at most, from the same draw without it.
+        """The largest distance of a drawn unit's releases from those without it, over their sensitivity.
 
-        0 where one of the two worlds is that draw.
+        0 where one of the two worlds is the draw without the unit, as it is but under *replace*.
         """
         if neighbours != "replace":
             return 0.0
@@ -191,7 +192,7 @@ class DrawnReleases:
 
     @property
     def moved_rate(self) -> float:
-        """Probability that anybody is drawn who moves any of the releases."""
+        """Probability that a draw takes any device that moves a release because of the unit's data."""
         linking = max((release.linking for release in self.releases), default=0)
         movers = linking + any(release.own_sensitivity > 0 for release in self.releases)
         rate = self.sampling.rate
@@ -265,7 +266,7 @@ class Exposure:
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """The releases of every kind of draw, each once."""
+        """The releases of every draw, each once, however often the draw happens."""
         return tuple(release for draw in self.draws for release in draw.releases)
 
     @property
@@ -275,25 +276,25 @@ class Exposure:
 
     @property
     def release_count(self) -> int:
-        """Number of releases in the whole training."""
+        """Number of releases in the whole training, repeated ones counted."""
         return sum(count for _, count in self.counted_releases)
 
-    def charges_what(self, other: Exposure) -> bool:
-        """Whether it is known to charge what ``other`` charges, under whatever name."""
+    def charges_same_as(self, other: Exposure) -> bool:
+        """Whether it is known to charge the same as ``other``; ``False`` means that it is not known."""
         return self.draws is other.draws and not (self.alternatives or self.election_events or self.outcomes)
 
     @property
     def draw_hidden(self) -> bool:
-        """Whether the whole coalition is blind to every draw."""
+        """Whether nobody in the coalition sees any draw."""
         return all(draw.sampling.hidden for draw in self.draws)
 
     @property
     def is_unprotected(self) -> bool:
-        """Whether anything that it charges has no noise that the coalition does not know."""
+        """Whether any release has no noise that is unknown to the coalition, so that ε is infinite."""
         return any(release.is_unprotected for release in self.releases)
 
     def without_draws(self) -> Exposure:
-        """The same releases where the unit takes part every time."""
+        """The same releases as if the unit took part every time, without noise that is there by chance."""
         draws = tuple(replace(draw, sampling=Sampling(), drawn_noise=()) for draw in self.draws)
         return replace(self, draws=draws)
 
@@ -307,7 +308,7 @@ class Exposure:
 
 
 def merged_draws(draws: Iterable[DrawnReleases]) -> tuple[DrawnReleases, ...]:
-    """Equal draws together, their counts added."""
+    """``draws`` with equal ones merged into one, their counts added."""
     counts: Counter[DrawnReleases] = Counter()
     for drawn in draws:
         counts[replace(drawn, count=0)] += drawn.count

@@ -1,5 +1,4 @@
 """What the accountant composes: Gaussian releases, how the unit is drawn, and between which worlds.
-worlds.
 
 *Neighbouring relations* say in what the two worlds differ that an observer tries to tell apart:
 
@@ -114,10 +113,15 @@ class Sampling:
         scales: tuple[tuple[float, float], ...] = (),
         seen_scales: tuple[tuple[float, float], ...] = (),
     ) -> Sampling:
-        """Each device independently with probability ``rate``: everybody, where that is 1.
+        """A draw of each device independently with probability ``rate``.
 
-        A unit that is replaced is up to ``apart`` sensitivities from the release without it, in either world.
-        With 0 one of the worlds is that release.
+        Args:
+            rate: 1: everybody.
+            hidden: whether the observer does not learn whom it takes.
+            apart: distance, in sensitivities, of a replaced unit's release from the one without it, in either
+                world. With 0 one of the worlds is that release.
+            scales: see the class.
+            seen_scales: see the class.
         """
         leaves, distances = apart > 0, (apart, apart) if apart > 0 else (1.0, 1.0)
         return cls(
@@ -132,7 +136,7 @@ class Sampling:
 
     @classmethod
     def revealed(cls, rate: float) -> Sampling:
-        """Each release uses the unit with probability ``rate``, independently, and the observer learns when.
+        """A draw with probability ``rate`` in each release, independently, of which the observer learns.
 
         A term of count T is the Binomial(T, rate) mixture of its participations: the figure of before
         training. A draw of a fixed number that is seen is one of these too, at rate sample / population.
@@ -149,7 +153,10 @@ class Sampling:
 
     @classmethod
     def of_batches(cls, moves: Iterable[tuple[float, float, float]], *, shares_a_part: bool) -> Sampling:
-        """A record that is drawn with the probabilities of ``moves``, those of equal shares added up."""
+        """A device's own draw of records, from (probability, share moved, share from the common part).
+
+        Entries with equal shares are merged; ``shares_a_part``: see the class.
+        """
         chances: defaultdict[tuple[float, float], list[float]] = defaultdict(list)
         for chance, between, from_shared in moves:
             chances[between, from_shared].append(chance)
@@ -159,18 +166,19 @@ class Sampling:
 
     @property
     def amplifies(self) -> bool:
-        """Whether it may amplify: somebody may be left out, and the observer does not learn whom."""
+        """Whether it may amplify: somebody may be left out, and the observer does not learn who."""
         return self.kind != "all" and self.hidden
 
     def shown(self) -> Sampling:
-        """The same draw towards an observer that sees it."""
+        """The same draw towards an observer that sees whom it takes."""
         return self if self.kind == "all" else Sampling.revealed(self.rate)
 
 
 def any_of_fixed_draw(sampling: Sampling, devices: int) -> float:
-    """The most that the probability is with which a draw of a fixed number takes any of so many devices.
+    """Upper bound on the probability that a draw of a fixed number takes any of ``devices`` devices.
 
-    More than with independent draws at the same rate. Members of the coalition are taken not to be drawn.
+    It is more than with independent draws at the same rate. Members of the coalition are taken not to be
+    drawn.
     """
     room, sample = sampling.population, sampling.sample
     if devices > room - sample:
@@ -216,27 +224,27 @@ class CurveBound(Protocol):
 
     @property
     def method(self) -> Method:
-        """The name of the method."""
+        """The name of the method, for reports."""
 
     def epsilon(self, delta: float) -> float:
-        """The least ε that it gives at ``delta``."""
+        """The least ε ≥ 0 that it gives at ``delta``; ∞ where there is none."""
 
     def delta(self, epsilon: float) -> float:
-        """The least δ that it gives at ``epsilon``."""
+        """The least δ in [0, 1] that it gives at ``epsilon``."""
 
 
 def is_poisson(term: GaussianTerm) -> bool:
-    """Whether Poisson sampling amplifies ``term``."""
+    """Whether ``term`` is drawn by Poisson sampling that the observer does not see."""
     return term.sampling is not None and term.sampling.kind == "poisson" and term.sampling.hidden
 
 
 def is_of_batches(term: GaussianTerm) -> bool:
-    """Whether a device's own draw of batches amplifies ``term``."""
+    """Whether ``term`` is drawn by its device as batches of records."""
     return term.sampling is not None and term.sampling.kind == "batches"
 
 
 def is_fixed_size(term: GaussianTerm) -> bool:
-    """Whether sampling without replacement amplifies ``term``."""
+    """Whether ``term`` is drawn without replacement, unseen by the observer."""
     return term.sampling is not None and term.sampling.kind == "fixed" and term.sampling.hidden
 
 
@@ -246,12 +254,15 @@ def has_scales(term: GaussianTerm) -> bool:
 
 
 def is_visible_mixture(term: GaussianTerm) -> bool:
-    """Whether each release is Gaussian by an outcome that the observer sees, and nothing else is drawn."""
+    """Whether the observer sees an outcome given which a release is Gaussian, and nothing else is drawn."""
     return term.sampling is not None and has_scales(term) and not term.sampling.hidden and term.rate == 1
 
 
 def outcomes_told(term: GaussianTerm) -> list[tuple[float, float]]:
-    """Probabilities and μ² of one release of ``term``, which `has_scales`, if every draw is told."""
+    """Pairs of a probability and μ² of one release of ``term`` to an observer who is told every draw.
+
+    For terms that `has_scales`; what the probabilities lack to 1 tells nothing.
+    """
     assert term.sampling is not None
     square, sampling = squared_mu_of_term(term), term.sampling
     unseen = [(sampling.rate * chance, square * share**2) for chance, share in sampling.scales]
@@ -259,13 +270,16 @@ def outcomes_told(term: GaussianTerm) -> list[tuple[float, float]]:
 
 
 def squared_mu_of_term(term: GaussianTerm) -> float:
-    """μ² of one release that uses the unit; ∞ without noise."""
+    """μ² = 1 / multiplier² of one release that uses the unit; ∞ without noise."""
     mu = 1 / term.multiplier if term.multiplier > 0 else math.inf
     return mu * mu
 
 
 def merged_terms(terms: Iterable[GaussianTerm]) -> list[GaussianTerm]:
-    """The terms that tell something, equal ones added up, certain draws as no sampling, in a fixed order."""
+    """``terms`` with equal ones added up, in a fixed order.
+
+    Those that tell nothing are left out; draws that always take the unit become no sampling.
+    """
     counts: defaultdict[tuple[float, Sampling | None], int] = defaultdict(int)
     for term in terms:
         if term.count > 0 and term.multiplier < math.inf and term.rate > 0:

@@ -29,7 +29,7 @@ class Airtime:
     delay_s: FloatArray
 
     def then(self, other: Airtime) -> Airtime:
-        """The airtime of this and then ``other``."""
+        """The sum of this airtime and ``other``, one after the other."""
         return Airtime(self.energy_j + other.energy_j, self.delay_s + other.delay_s)
 
 
@@ -46,7 +46,10 @@ class Cells:
     gains: FloatArray
 
     def uplink(self, links: IntArray, bits: float | FloatArray) -> Airtime:
-        """Messages of so many ``bits`` (one number, or ``[len(links)]``) by ``links``, ascending."""
+        """The airtime of one message up each of ``links`` (numbers, ascending).
+
+        ``bits`` of a message: one number, or ``[len(links)]``.
+        """
         channels = self.channels
         cells, count = channels.cells[links], channels.cell_count
         shares: float | FloatArray = 1.0
@@ -58,14 +61,14 @@ class Cells:
         return Airtime(energy, together(times, cells, count))
 
     def broadcast(self, links: IntArray, bits: float) -> Airtime:
-        """One message to all ``links`` of every cell, at the rate of the worst of them."""
+        """The airtime of one message of ``bits`` to all ``links`` of every cell, at the worst one's rate."""
         slowest = slowest_in_cells(
             self._downlink_s(links, bits), self.channels.cells[links], self.channels.cell_count
         )
         return Airtime(self._broadcast_w * slowest, slowest)
 
     def unicast(self, links: IntArray, bits: FloatArray) -> Airtime:
-        """Each of ``links`` its own message of so many ``bits`` ``[len(links)]``, in turns."""
+        """The airtime of a message down each of ``links``, in turns; ``bits`` of each ``[len(links)]``."""
         times = self._downlink_s(links, bits)
         total = sum_in_cells(times, self.channels.cells[links], self.channels.cell_count)
         return Airtime(self._broadcast_w * total, total)
@@ -128,14 +131,14 @@ class Cells:
 
 
 def bits_of(count: IntArray) -> FloatArray:
-    """So many bytes, in bits."""
+    """``count`` bytes in bits."""
     return 8.0 * count.astype(np.float64)
 
 
 def airtime_s(
     bits: float | FloatArray, snr: float | FloatArray, bandwidth_hz: float, share: float | FloatArray = 1.0
 ) -> FloatArray:
-    """Time that messages take at Shannon's rate, ``f·W·log2(1 + snr/f)`` bits a second.
+    """Seconds that messages take at Shannon's rate, ``f·W·log2(1 + snr/f)`` bits a second.
 
     Args:
         bits: of each message.
@@ -149,12 +152,18 @@ def airtime_s(
 
 
 def sum_in_cells(values: FloatArray, cells: IntArray, count: int) -> FloatArray:
-    """Sums of ``values`` by cell ``[count]``, 0 of an empty one; of airtimes, how long they take in turn."""
+    """Sum of ``values`` in every cell ``[count]``; of airtimes, how long they take in turn, in seconds.
+
+    ``cells``: the cell of each value.
+    """
     return np.bincount(cells, weights=values, minlength=count).astype(np.float64)
 
 
 def slowest_in_cells(airtimes_s: FloatArray, cells: IntArray, count: int) -> FloatArray:
-    """When the last one of each cell is done, all beginning together ``[count]``: the slowest; 0 if empty."""
+    """Largest airtime in every cell ``[count]``, in seconds, when all begin together; 0 in an empty cell.
+
+    ``cells``: the cell of each airtime.
+    """
     slowest = np.zeros(count)
     np.maximum.at(slowest, cells, airtimes_s)
     return slowest

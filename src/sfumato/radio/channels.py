@@ -37,7 +37,10 @@ _OF_H2FDP, _OF_PFELS = LinkRadio(), AirRadio(preset="pfels")
 
 
 def radio_of(spec: Spec) -> LinkRadio | AirRadio:
-    """The radio that ``spec`` asks for; without any, its protocol's own paper's, else H2FDP's."""
+    """The radio section of ``spec``, or a default: PFELS's for its protocols, else H2FDP's.
+
+    Where the spec says ``none``, a radio that only says how many bits a parameter has.
+    """
     if isinstance(spec.radio, NoRadio):  # messages have sizes; what the links take is not counted
         return LinkRadio(bits_per_parameter=spec.radio.bits_per_parameter)
     if spec.radio is not None:
@@ -65,24 +68,24 @@ class Channels:
 
     @classmethod
     def of_tree(cls, spec: Spec, tree: Tree) -> Channels:
-        """One link a device, in the order of devices."""
+        """The links of a tree, one a device, in the order of devices."""
         cells = tree.leaves_of(np.arange(tree.device_count))
         return cls(radio_of(spec), spec.seed, cells, tree.leaf_count, tree.home)
 
     @classmethod
     def of_groups(cls, spec: Spec, groups: Groups) -> Channels:
-        """One link a membership, in the order of ``groups.members``."""
+        """The links of groups, one a membership, in the order of ``groups.members``."""
         masters = np.arange(groups.count, dtype=np.int64)
         return cls(radio_of(spec), spec.seed, np.repeat(masters, groups.sizes), groups.count)
 
     def check(self) -> None:
-        """Refuse distances that do not fit the topology."""
+        """Raise a SpecError if given distances do not fit the topology."""
         if isinstance(self.radio, LinkRadio) and self.radio.distances_m is not None:
             _ = self.distances_m
 
     @cached_property
     def distances_m(self) -> FloatArray | None:
-        """Of devices to their aggregators ``[N]``; ``None`` where the radio has no geometry.
+        """Distances of devices to their aggregators, in metres ``[N]``; ``None`` with a radio over the air.
 
         Raises:
             SpecError: a list or a file of distances that does not fit.
@@ -92,7 +95,9 @@ class Channels:
         given = self.radio.distances_m
         if given is None:
             radius = self.radio.radius_m
-            return self._of_links(lambda rng: disc_distances_m(rng, len(self.cells), radius), _PLACEMENT)
+            return self._draw_for_links(
+                lambda rng: disc_distances_m(rng, len(self.cells), radius), _PLACEMENT
+            )
         if isinstance(given, str):
             from sfumato.network.inlining import read_distances
 
@@ -117,12 +122,12 @@ class Channels:
         )
         if radio.shadowing_db > 0:
             spread, count = radio.shadowing_db, len(gains)
-            gains = gains * self._of_links(lambda rng: shadowing(rng, count, spread), _SHADOWING)
+            gains = gains * self._draw_for_links(lambda rng: shadowing(rng, count, spread), _SHADOWING)
         return gains
 
     @cached_property
     def snr_limits(self) -> FloatArray:
-        """The most that a device may send ``[N]``: power of a coordinate over the receiver's noise in it.
+        """The largest SNR at which each device may send ``[N]``: a coordinate's power over its noise.
 
         Linear; ``P_i/(d·σ0²)`` of pfels.txt, section 8.1; ``p_i/(N0·W)`` of a link budget.
         """
@@ -152,12 +157,12 @@ class Channels:
 
     @property
     def noise_std(self) -> float:
-        """The receiver's noise in a coordinate; a link budget is normalised to 1."""
+        """Std of the receiver's noise in a coordinate; with a link budget 1, which sets the unit."""
         return self.radio.noise_std if isinstance(self.radio, AirRadio) else 1.0
 
     @property
     def joule(self) -> float:
-        """Joules that a squared norm of 1 costs a sender.
+        """Joules that a message of squared norm 1 costs its sender.
 
         In PFELS energy *is* the squared norm (pfels.txt, section 8.2.4). In a link budget the noise energy in
         a coordinate, which is 1 there, is N0: the power density.
@@ -166,7 +171,7 @@ class Channels:
 
     @property
     def bandwidth_hz(self) -> float:
-        """Complex symbols a second that a cell carries.
+        """Complex symbols a second that a cell carries, in hertz.
 
         PFELS's K subcarriers carry one each a slot, whether it holds a coordinate or bits.
         """
@@ -176,14 +181,14 @@ class Channels:
 
     @cached_property
     def powers_w(self) -> FloatArray:
-        """A device's power while it sends bits ``[N]``: all that its limit allows."""
+        """Each device's power while it sends bits, in watts ``[N]``: all that its limit allows."""
         return self.snr_limits * self.noise_std**2 * self.joule * self.bandwidth_hz
 
     def uplink_snr(self, gains: FloatArray, links: IntArray) -> FloatArray:
-        """Signal to noise (linear) of bits sent over the whole band by these links ``[len(links)]``.
+        """Linear SNR of bits sent over the whole band by ``links`` ``[len(links)]``.
 
         Args:
-            gains: of all links in this round ``[N]``.
+            gains: magnitudes of all links in this round ``[N]``.
             links: who sends.
         """
         # pfels.txt has noise of variance σ0² in a real coordinate; bits use both quadratures of a symbol
@@ -192,14 +197,17 @@ class Channels:
         return snr
 
     def downlink_snr(self, gains: FloatArray, links: IntArray) -> FloatArray | None:
-        """Signal to noise (linear) of an aggregator's broadcast; ``None`` where the downlink is ideal."""
+        """Linear SNR of an aggregator's broadcast at each of ``links``; ``None`` where the downlink is ideal.
+
+        ``gains``: magnitudes of all links in this round ``[N]``.
+        """
         if isinstance(self.radio, AirRadio):
             return None
         snr: FloatArray = gains[links] ** 2 * (watts(self.radio.broadcast_power_dbm) / self._noise_w)
         return snr
 
     def air_delay_s(self, coordinates: int) -> float:
-        """Time of a superposed transmission of so many coordinates, however many take part.
+        """Seconds that a superposed transmission of so many coordinates takes, however many take part.
 
         A coordinate goes over each subcarrier of a slot (pfels.txt, section 4.1).
         """
@@ -213,10 +221,14 @@ class Channels:
         assert isinstance(self.radio, LinkRadio)
         return noise_power_w(self.radio.noise_density_dbm_hz, self.radio.bandwidth_hz)
 
-    def _of_links(self, draw: Callable[[np.random.Generator], FloatArray], what: int) -> FloatArray:
-        """What is drawn once for every pair of a device and an aggregator, of the links that there are.
+    def _draw_for_links(self, draw: Callable[[np.random.Generator], FloatArray], what: int) -> FloatArray:
+        """Values of all links ``[N]`` that are drawn once for every pair of a device and an aggregator.
 
         A device that moves meets its new aggregator as it always would; one that comes back, as before.
+
+        Args:
+            draw: draws a value for every device.
+            what: address of the draw in the seed's stream.
         """
         found = draw(self._rng(what))
         if self.homes is None:
@@ -227,7 +239,7 @@ class Channels:
         return found
 
     def _rng(self, what: int, number: int = 0) -> np.random.Generator:
-        """The generator for channel draws of the kind ``what`` in round ``number``."""
+        """The generator of channel draws of the kind ``what`` (a stream address) in round ``number``."""
         return generator(self.seed, Stream.CHANNEL, what, number)
 
 
@@ -246,7 +258,7 @@ def watts(power_dbm: float) -> float:
 
 
 def disc_distances_m(rng: np.random.Generator, count: int, radius_m: float) -> FloatArray:
-    """Distances to the centre of points uniform over a disc, without its innermost metre.
+    """Distances to the centre, in metres ``[count]``, of points uniform over a disc but its inner metre.
 
     The area within d grows as d squared, so a uniform share of the area gives the distance.
 
@@ -277,7 +289,7 @@ def noise_power_w(density_dbm_hz: float, bandwidth_hz: float) -> float:
 
 
 def _fading(kind: str, k_factor_db: float | None, rng: np.random.Generator, count: int) -> FloatArray:
-    """Magnitudes of so many channels of the given kind of fading, of mean power 1."""
+    """Magnitudes of ``count`` channels of mean power 1; ``kind``: rayleigh, rician, or none (always 1)."""
     if kind == "rayleigh":
         return rayleigh(rng, count)
     if kind == "rician":
@@ -286,7 +298,7 @@ def _fading(kind: str, k_factor_db: float | None, rng: np.random.Generator, coun
 
 
 def rayleigh(rng: np.random.Generator, count: int) -> FloatArray:
-    """Magnitudes |u| of u ~ CN(0, 1), of mean power 1: no line of sight."""
+    """``count`` magnitudes |u| of u ~ CN(0, 1), of mean power 1: no line of sight."""
     return np.sqrt(rng.standard_exponential(count))
 
 
@@ -313,5 +325,5 @@ def rician_mean(k_factor: float) -> float:
 
 
 def shadowing(rng: np.random.Generator, count: int, std_db: float) -> FloatArray:
-    """Power gains (linear) of obstacles: log-normal, median 1, of this standard deviation in decibels."""
+    """``count`` power gains (linear) of obstacles: log-normal, of median 1; ``std_db``: std in decibels."""
     return from_db(std_db * rng.standard_normal(count))

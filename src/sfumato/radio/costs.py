@@ -40,7 +40,7 @@ class Cost:
     bytes_down: int = 0
 
     def then(self, other: Cost) -> Cost:
-        """The cost of this and then ``other``."""
+        """The sum of this cost and ``other``, one after the other."""
         energy_j, delay_s = self.energy_j + other.energy_j, self.delay_s + other.delay_s
         return Cost(energy_j, delay_s, self.bytes_up + other.bytes_up, self.bytes_down + other.bytes_down)
 
@@ -149,12 +149,12 @@ class TreeCosts:
         return cls(tree, channels, bits, down, sent, kept, parameters, secure)
 
     def round(self, number: int) -> TreeRound:
-        """The costs with the channels of round ``number``."""
+        """The costs of messages over the channels as they are in round ``number``."""
         return TreeRound(self, Cells(self.channels, self.channels.gains(number)))
 
     @cached_property
     def wires(self) -> tuple[Backhaul, ...]:
-        """For every tier, the wires below its nodes."""
+        """For every tier, what one aggregation by its nodes costs on all wires below them."""
         tree, found = self.tree, [Backhaul()]
         for tier in range(self.tree.depth - 1, 0, -1):
             parents, message = tree.parents[tier], np.full(tree.tiers[tier].size, self.message_bytes)
@@ -170,16 +170,16 @@ class TreeCosts:
 
     @property
     def message_bytes(self) -> int:
-        """Bytes of a whole average on its way up."""
+        """Bytes of a whole average on its way up, rounded up."""
         return -(-self.message_bits // 8)
 
     @property
     def model_bytes(self) -> int:
-        """Bytes of a broadcast model."""
+        """Bytes of a broadcast model, rounded up."""
         return -(-self.model_bits // 8)
 
     def _over_wires(self, sizes: IntArray) -> Cost:
-        """The cost of messages of so many bytes, each over a wire of its own."""
+        """The cost of sending messages of ``sizes`` bytes at once, each over a wire of its own."""
         radio = self.channels.radio
         times = bits_of(sizes) / radio.wired_rate_bps
         return Cost(watts(radio.wired_power_dbm) * float(times.sum()), float(times.max()), int(sizes.sum()))
@@ -199,7 +199,7 @@ class TreeRound:
         hop: Attempts | Analog | None = None,
         also: IntArray | None = None,
     ) -> Cost:
-        """One aggregation by the nodes of ``tier``, with the broadcast of what came of it.
+        """The cost of one aggregation by the nodes of ``tier``, with the broadcast of its result.
 
         Args:
             tier: 0 is the cloud.
@@ -226,7 +226,7 @@ class TreeRound:
         return radio.then(wires.up).then(wires.down)
 
     def predicted(self, counts: IntArray) -> Predicted:
-        """What aggregations are expected to take with ``counts[..., leaf]`` devices drawn uniformly."""
+        """Expected costs of aggregations with ``counts[..., leaf]`` participants drawn in each leaf."""
         bits, wires = self.costs.model_bits, self.costs.wires[0]
         up = self._expected_messages(counts)
         everybody = np.arange(self.costs.tree.device_count)
@@ -239,7 +239,10 @@ class TreeRound:
         )
 
     def _expected_messages(self, counts: IntArray) -> Airtime:
-        """The expected airtime of the devices' hop; under secure aggregation of all frames of a session."""
+        """Expected airtime of the devices' hop with ``counts[..., leaf]`` participants.
+
+        Under secure aggregation it is that of all frames of a session.
+        """
         if not self.costs.secure[-1]:
             return self.cells.expected_uplink(counts, lambda _: float(self.costs.sent_bits))
         length = self.costs.sent_coordinates
@@ -251,7 +254,10 @@ class TreeRound:
         return up.then(self.cells.expected_unicast(counts, lambda parties: each(parties, 1)))
 
     def _uplink(self, devices: IntArray, hop: Attempts | Analog | None) -> tuple[Airtime, int, int]:
-        """Airtime, bytes up, and bytes down to single devices on the devices' hop."""
+        """What the devices' hop costs: airtime by cell, bytes up, and bytes down to single devices.
+
+        ``hop``: as of `aggregation`.
+        """
         if isinstance(hop, Analog):
             return Airtime(hop.energy_j, hop.delay_s), hop.bytes_up, 0
         sends, times = np.ones(len(devices), dtype=np.bool_), np.ones(len(devices), dtype=np.int64)

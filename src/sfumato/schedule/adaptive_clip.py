@@ -41,7 +41,10 @@ def adaptive_clip_notes(spec: Spec) -> tuple[str, ...]:
 
 
 def adaptive_clip_refusals(spec: Spec) -> Refusals:
-    """The table of refusals of a spec whose clip norm is adapted: what needs a fixed norm."""
+    """Refusals as rows (applies, key, value, allowed) of a spec whose clip norm is adapted.
+
+    Refused is what needs a fixed norm.
+    """
     for applies, reason in (
         (spec.control is not None, "control plans its rounds for one clip norm"),
         (spec.compression is not None, "compression would have to keep the indicator apart"),

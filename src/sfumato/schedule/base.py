@@ -33,7 +33,7 @@ class Parties(Protocol):
         """What a user calls the sites that devices are at, by number: device names, or those of leaves."""
 
     def titled(self, text: str) -> str:
-        """``text`` with parties called by the names that the topology gives, not by kind and number."""
+        """``text`` in which parties called by kind and number (``edge:0``) get the topology's names."""
 
     def find_node(self, name: str, *, place: ErrorPlace) -> tuple[int, int]:
         """``(tier, index)`` of the aggregator called ``name``; SpecError at ``place`` where there is none."""
@@ -44,7 +44,7 @@ class Plan(Protocol):
 
     @property
     def spec(self) -> Spec:
-        """The spec as resolved: every random choice made, every source's noise written out."""
+        """The resolved spec: every random choice is made, and every source's noise is written out."""
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -25,12 +25,13 @@ _BEYOND = 1e-15
 def batch_facts(
     spec: Spec, places: IntArray, pieces: Sequence[Sequence[int]], *, starts_from_hidden: bool = False
 ) -> BatchFacts:
-    """The draws of batches behind the messages of a round.
+    """How devices draw the batches that the messages of a round are trained on.
 
     Args:
         spec: of the protocol.
-        places: how many devices each place has that data are divided among.
-        pieces: local steps behind each message of a round; where places differ, for each of them.
+        places: number of devices at each place that data are divided among.
+        pieces: number of local steps behind each message of a round; one list for each place where they
+            differ.
         starts_from_hidden: whether devices may start from models that no release determines.
     """
     training, compression = spec.training, spec.compression
@@ -87,7 +88,7 @@ def require_record_rates(spec: Spec, places: IntArray, batches: BatchFacts) -> N
 
 
 def _most_answering(spec: Spec, most: int) -> tuple[int, float]:
-    """The most gradients that a step adds up where other records answer, and how likely it adds up more.
+    """The most gradients that a step adds up where other records answer, and the probability of more.
 
     That is the gradients of all ``most`` records of the largest device. At least k of the others are drawn
     with probability at most exp(k - b) (b/k)^k, for k above their expected number, which is at most b, the
@@ -103,7 +104,14 @@ def _most_answering(spec: Spec, most: int) -> tuple[int, float]:
 def _facts_of_messages(
     spec: Spec, rates: FloatArray, pieces: Sequence[int], answering: tuple[int, float]
 ) -> BatchFacts:
-    """The facts of devices whose messages of a round hold so many local steps each."""
+    """The facts of devices whose messages of a round are trained in ``pieces`` local steps each.
+
+    Args:
+        spec: of the protocol.
+        rates: of every device, the probability that a record is in a step.
+        pieces: local steps behind each message.
+        answering: as `_most_answering` gives it; (0, 0.0) where other records do not answer.
+    """
     rounded = spec.compression is not None and spec.compression.bits is not None
     if not spec.privacy.clips_examples:
         return BatchFacts(rates, tuple(_moved_shares(spec, steps) for steps in pieces), rounded=rounded)
@@ -146,8 +154,8 @@ def _moved_shares(spec: Spec, steps: int) -> tuple[float, ...]:
 def _moved_shares_of_example(spec: Spec, steps: int, most: int, gradients: int) -> tuple[float, ...]:
     """`_moved_shares` with clipped examples, over twice what one example alone can move a message by.
 
-    One or two gradients at the first draw; after it whole batches, of at most ``most`` gradients, may answer:
-    the others of a batch turn round, and the record's own is added, or exchanged.
+    One or two ``gradients`` at the first draw; after it whole batches, of at most ``most`` gradients, may
+    answer: the others of a batch turn round, and the record's own is added, or exchanged.
     """
     gain = [momentum_gain(left, spec.training.momentum) for left in range(steps, -1, -1)]
     return tuple(

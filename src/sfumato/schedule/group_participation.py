@@ -84,7 +84,7 @@ class GroupTurnout:
 
 @lru_cache(maxsize=1)
 def group_turnout(plan: GroupPlan, number: int) -> GroupTurnout | None:
-    """Which messages of round ``number`` arrive in each group; ``None`` where none can be lost."""
+    """Which messages of round ``number`` are sent and summed in each group; ``None`` if none can be lost."""
     faults = plan.spec.faults
     if faults is None or not any(faults.drop_rates):
         return None

@@ -94,7 +94,7 @@ class GroupPlan:
 
     @property
     def places(self) -> IntArray:
-        """All workers together: data are divided among them at once, as groups overlap."""
+        """The number of workers, as one place: data are divided among all at once, since groups overlap."""
         return np.array([self.groups.workers], dtype=np.int64)
 
     @property
@@ -118,7 +118,7 @@ class GroupPlan:
         return party.kind == "node" and party.index in mine and bool(self.trusted[party.index])
 
     def ever_trusts(self, party: Party, device: int) -> bool:
-        """As `trusts`: the trust of masters does not change."""
+        """As `trusts`, since the trust of masters does not change."""
         return self.trusts(party, device)
 
     @property
@@ -206,7 +206,10 @@ class GroupPlan:
 
     @cached_property
     def releases(self) -> GroupReleases:
-        """The declared releases; without a clip there is no noise, and any bound will do."""
+        """What the plan lets every party see, for accounting.
+
+        Without a clip norm there is no noise, so that any bound on messages will do: 1.
+        """
         transport: Literal["plain", "secure-aggregation"] = "plain"
         shares: tuple[int, ...] = ()
         faults = self.spec.faults
@@ -237,7 +240,7 @@ class GroupPlan:
     def _least_survivors(
         self, transport: Literal["plain", "secure-aggregation"]
     ) -> tuple[tuple[int, ...], ...]:
-        """Messages in every released sum at least, by era and group; none where no message is lost."""
+        """The fewest messages in any released sum, by era and group; empty where no message is lost."""
         found = [
             guaranteed_survivors_of(
                 self.spec.faults, transport, of_era.denominators, by_chance=self.rates < 1

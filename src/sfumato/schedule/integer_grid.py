@@ -67,7 +67,7 @@ class IntegerGrid:
         return average_weights(self.tree)
 
     def device(self, leaf: int, bound: float, std: float) -> QuantisationPlan:
-        """How a device of ``leaf`` quantises its message.
+        """How a device of ``leaf`` rounds its message to the grid and adds noise there.
 
         Args:
             leaf: which.
@@ -85,7 +85,7 @@ class IntegerGrid:
         )
 
     def node_steps(self, tier: int, node: int, std: float) -> float:
-        """The noise of a node whose average needs noise of ``std``, in steps of the grid."""
+        """Std in steps of the grid of the noise of a node whose average needs noise of ``std``."""
         return std * float(self.weights[tier][node]) * self.scale * self.inflation
 
 
@@ -114,7 +114,9 @@ def _moves_by_gradient(plan: TreePlan) -> bool:
     return clip is not None and clip.kind != "update" and plan.releases.batches.rates is not None
 
 
-def ring_of(plan: TreePlan, number: int, index: int, devices: IntArray, dimension: int) -> IntegerGrid:
+def integer_grid_of(
+    plan: TreePlan, number: int, index: int, devices: IntArray, dimension: int
+) -> IntegerGrid:
     """The finest grid on which every masked sum of aggregation ``index`` of round ``number`` fits its ring.
 
     Args:
@@ -170,7 +172,10 @@ def ring_of(plan: TreePlan, number: int, index: int, devices: IntArray, dimensio
 
 
 def _require_fine_enough(plan: TreePlan, index: int, ring: IntegerGrid, noises: FloatArray) -> None:
-    """Refuse a grid on which noise is no Gaussian, or rounding costs too much; ``noises`` of devices."""
+    """Raise a `SpecError` if noise on the grid is no Gaussian, or rounding costs too much noise.
+
+    ``noises``: std of every device's noise, in units of the global average.
+    """
     quietest = [noises[noises > 0] * ring.scale * ring.inflation]
     for tier in range(plan.tree.depth):
         std = plan.releases.steps[index].node_std[tier]
@@ -204,7 +209,17 @@ def _largest_masked_sums(
     unit: float,
     weights: tuple[FloatArray, ...],
 ) -> Iterator[tuple[int, float, float]]:
-    """For each tier with masks: vectors, length and noise of its largest sum, at most."""
+    """For each tier with masks, bounds on its largest sum: number of vectors, l2 length, std of the noise.
+
+    Args:
+        plan: of the run.
+        index: of the aggregation.
+        secure: for every tier, whether its nodes receive under masks.
+        lengths: of each device's message, in units of the global average.
+        noises: std of each device's noise, likewise.
+        unit: of the declared figures.
+        weights: of `average_weights`.
+    """
     tree, facts = plan.tree, plan.releases.steps[index]
     first = tree.first_device[:-1]
     parties, length = tree.devices.astype(np.float64), np.add.reduceat(lengths, first)

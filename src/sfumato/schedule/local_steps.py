@@ -86,7 +86,7 @@ class Aggregation:
 
 
 def aggregations(steps: int, periods: Sequence[int]) -> tuple[Aggregation, ...]:
-    """The aggregations of a round of ``steps`` local steps.
+    """The aggregations of a round of ``steps`` local steps, in order; the global one comes last.
 
     ``periods`` are local steps between aggregations of the tiers below the cloud, top down. Where
     several fall on one step only the highest tier's happens, as it brings everybody below together.

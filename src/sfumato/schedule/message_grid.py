@@ -51,7 +51,7 @@ class MessageGrid:
 
     @property
     def step(self) -> float:
-        """Distance between neighbours."""
+        """The distance between neighbouring points of the grid."""
         return math.ldexp(1.0, self.exponent)
 
     @property
@@ -63,14 +63,14 @@ class MessageGrid:
     def of(
         cls, moves: FloatArray, noises: FloatArray, *, largest: float, messages: int, length: int
     ) -> MessageGrid:
-        """The grid of messages with these figures.
+        """The coarsest grid that is fine enough for messages with these figures.
 
         Args:
-            moves: how far a message moves by what is charged, of everybody.
+            moves: l2 distances by which what is charged moves each message.
             noises: standard deviations of all noise that is declared.
             largest: coordinate that a message may have.
             messages: in a sum at most.
-            length: of a message.
+            length: coordinates of a message.
 
         Raises:
             SpecError: a sum may be too large for 64 bits.
@@ -146,7 +146,7 @@ def group_grid(plan: GroupPlan, number: int, length: int) -> MessageGrid | None:
 
 
 def _needs_grid(plan: TreePlan | GroupPlan, *, noisy: bool) -> bool:
-    """Whether noise hides messages of a plan with a clip after they were added up, or before.
+    """Whether sums must be exact: noise is added to bounded messages, not already at the local steps.
 
     Without noise nothing is promised. Where it is added at the local steps, what follows is post-processing:
     and messages of clipped examples may then be longer than any stated length (Adam).
@@ -170,9 +170,10 @@ def steps_in_tree(plan: TreePlan, length: int) -> list[float | None]:
 
 
 def steps_in_groups(plan: GroupPlan, length: int) -> list[float | None]:
-    """The step of the grid of the first release; see `steps_in_tree`."""
+    """The step of the grid of the first release, alone in a list; see `steps_in_tree`."""
     return [_step_of(group_grid(plan, 0, length))]
 
 
 def _step_of(grid: MessageGrid | None) -> float | None:
+    """The step of ``grid``, in the unit of messages; ``None`` where there is no grid."""
     return None if grid is None else grid.step

@@ -93,7 +93,7 @@ def layer_count(model: Model) -> int | None:
 
 
 def _check_layer_norms(spec: Spec) -> None:
-    """Refuse clip norms of layers that are not as many as the model's layers."""
+    """Raise a `SpecError` if the clip norms of layers are not as many as the model's layers."""
     clip, layers = spec.privacy.clip, layer_count(spec.model)
     if clip is not None and clip.per_layer is not None and layers not in (None, len(clip.per_layer)):
         allowed = f"must list one norm for each of the {layers} layers"
@@ -123,7 +123,7 @@ def _perceptron_size(widths: Sequence[int]) -> int:
 
 
 def _conv_size(channels: int, following: int, side: int, *, bias: bool = True) -> int:
-    """The number of parameters of a convolution with square filters of ``side``."""
+    """Number of parameters of a convolution to ``following`` channels with square filters of ``side``."""
     return channels * following * side * side + following * bias
 
 

@@ -118,14 +118,14 @@ def changes_after_the_end(spec: Spec) -> tuple[str, ...]:
 
 
 def _refuse_what_needs_one_tree(spec: Spec, place: str) -> None:
-    """Refuse, in a network that changes, what is derived for one tree only, each with its reason."""
+    """Raise a `SpecError` if the spec of a changing network asks for what is derived for one tree only."""
     for reason, holds in ONE_TREE_ONLY.values():
         if holds(spec):
             raise SpecError(place, None, f"must be left out here: {reason}")
 
 
 def _check_size(spec: Spec, trees: Trees, place: str) -> None:
-    """Refuse more trees, and more devices with a history of their own, than can be accounted for."""
+    """Raise a `SpecError` if there are more trees, or devices with own histories, than are accounted for."""
     leaves = np.stack([tree.leaves_of(np.arange(tree.device_count)) for _, tree in trees])
     histories = np.unique(leaves, axis=1).shape[1]
     cells = histories * (histories + trees[0][1].leaf_count)
@@ -160,7 +160,7 @@ def noise_under_any_trust(trees: Trees, noise_of: Callable[[Tree], NoisePlan]) -
 
 
 def _by_trust(trees: Trees) -> list[Tree]:
-    """The trees that differ in which edges are trusted, one for each way."""
+    """One tree for every set of trusted edges that occurs in ``trees``."""
     return list({tree.tiers[-1].trusted.tobytes(): tree for _, tree in reversed(trees)}.values())
 
 
@@ -178,7 +178,7 @@ def noise_in(tree: Tree, noise: NoisePlan, trees: Trees) -> NoisePlan:
 
 
 def releases_over_time(rounds: TreeRounds, noise: NoisePlan) -> tuple[TreeReleases, ...]:
-    """The facts of a round on every tree."""
+    """The declared releases of one round on every tree of ``rounds``."""
     return tuple(
         tree_releases(rounds, tree, participants_of(rounds.spec, tree), noise_in(tree, noise, rounds.trees))
         for _, tree in rounds.trees
@@ -186,13 +186,13 @@ def releases_over_time(rounds: TreeRounds, noise: NoisePlan) -> tuple[TreeReleas
 
 
 def moving_releases(rounds: TreeRounds, releases: Sequence[TreeReleases]) -> MovingReleases:
-    """The facts of all rounds, from those of a round on every tree."""
+    """The declared releases of all rounds, from those of one round on every tree."""
     firsts = (first for first, _ in rounds.trees)
     return MovingReleases.over_time(tuple(zip(firsts, releases, strict=True)))
 
 
 def with_plan_of_every_tree(plan: TreePlan, rounds: TreeRounds, releases: Sequence[TreeReleases]) -> TreePlan:
-    """``plan``, of the first tree, with the plan of every tree.
+    """``plan``, which is of the first tree, with the plan of every tree as its ``eras``.
 
     Args:
         plan: with the noise and the facts of all rounds.

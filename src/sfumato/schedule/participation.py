@@ -103,7 +103,7 @@ def participants_of(spec: Spec, tree: Tree) -> TreeParticipants:
 def _with_denominators(
     spec: Spec, tree: Tree, kind: Literal["all", "poisson", "fixed"], rate: float, drawn: FloatArray
 ) -> TreeParticipants:
-    """The participants with what their sums are divided by: ``q W``, or at least ``q W_min`` (hdp.txt, Alg.
+    """The participants, with what their sums are divided by: ``q W``, or at least ``q W_min``.
 
     1, repaired).
 
@@ -171,7 +171,7 @@ class GuaranteedSurvivors:
 
 
 def threshold_of(faults: Faults | None, parties: int) -> int:
-    """Fewest survivors of a session of so many parties: more than 2/3, or the share that is asked for."""
+    """Fewest survivors of a secure session of ``parties``: more than 2/3, or the share that faults set."""
     if faults is None or faults.survival_threshold is None:
         return 2 * parties // 3 + 1
     return max(math.ceil(faults.survival_threshold * parties - 1e-9), parties // 2 + 1)

@@ -55,15 +55,15 @@ class TreePlan:
 
     @cached_property
     def structures(self) -> tuple[TreePlan, ...]:
-        """The plan of every era, in order."""
+        """The plan of every era, in order; this plan alone where there are none."""
         return tuple(plan for _, plan in self.eras) or (self,)
 
     def at(self, number: int) -> TreePlan:
-        """The plan of round ``number``."""
+        """The plan of round ``number``, with the tree of that round."""
         return self.structures[max(0, sum(first <= number for first, _ in self.eras) - 1)]
 
     def require_one_tree(self, reason: str) -> None:
-        """Refuse devices that move and trust that changes.
+        """Raise an error if there are several trees: devices move, or trust changes.
 
         Raises:
             SpecError: there are several trees; the message ends in ``reason``.
@@ -221,7 +221,7 @@ class TreePlan:
 
     @cached_property
     def device_of_each_class(self) -> IntArray:
-        """One device of every class: all of a class have its weight, bounds and noise."""
+        """Number of one device of every class; devices of a class have equal weights, bounds and noise."""
         everybody = np.arange(self.tree.device_count, dtype=np.int64)
         return np.unique(self._classes_of(everybody), return_index=True)[1]
 
@@ -240,7 +240,7 @@ class TreePlan:
         return self.example_bounds_of(step, devices)
 
     def example_bounds_of(self, step: int, devices: IntArray) -> FloatArray:
-        """`bounds_of`, or where examples are clipped, how far one of them by itself moves the message."""
+        """As `bounds_of`; where examples are clipped, how far one example by itself moves the message."""
         bounds = self.releases.classes.bounds(self.releases.steps[step].message_norm)
         return bounds[self._classes_of(devices)]
 

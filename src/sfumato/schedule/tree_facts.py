@@ -69,7 +69,7 @@ class TreeRounds:
 def tree_releases(
     rounds: TreeRounds, tree: Tree, participants: TreeParticipants, noise: NoisePlan
 ) -> TreeReleases:
-    """The declared releases of rounds on one of their trees."""
+    """The declared releases of all rounds as if they were all on ``tree``, a tree of ``rounds``."""
     spec, air = rounds.spec, None
     if spec.sends_over_the_air:
         from sfumato.schedule.air.power_control import air_of  # which needs radios
@@ -119,7 +119,7 @@ def _noise_shows_trust(tree: Tree, noise: NoisePlan) -> bool:
 
 
 def _sites(tree: Tree) -> IntArray | None:
-    """The site of every device, where the topology names devices, or the aggregators above them."""
+    """The site of every device, ``[devices]``, where the topology names devices or their aggregators."""
     if tree.device_names:
         return np.arange(tree.device_count)
     if tree.tiers[-1].labels and tree.placed is None:
@@ -128,7 +128,7 @@ def _sites(tree: Tree) -> IntArray | None:
 
 
 def _device_classes(tree: Tree, participants: TreeParticipants, noise: NoisePlan) -> DeviceClasses | None:
-    """Devices of a leaf that are alike; ``None`` where all are, leaf by leaf.
+    """Classes of devices of a leaf that are alike; ``None`` where all of a leaf are, and none have moved.
 
     Where devices move, weights and noise of some devices only are refused (`schedule.moves`).
     """
@@ -142,7 +142,7 @@ def _device_classes(tree: Tree, participants: TreeParticipants, noise: NoisePlan
 def _facts_of_aggregations(
     rounds: TreeRounds, tree: Tree, participants: TreeParticipants, noise: NoisePlan, air: AirPlan | None
 ) -> tuple[AggregationFacts, ...]:
-    """What is sent and noised at every aggregation of a round.
+    """The facts of every aggregation of a round: bounds, noise, and who takes part.
 
     With clips of examples a "bound" is how far one example can move a message if nothing else changes, which
     the noise is a multiple of. It bounds no device's message: `law_of` sees to it that none is charged by it.

@@ -28,12 +28,15 @@ TAG = "="
 
 
 def refuse(key: str, value: object, allowed: str) -> PydanticCustomError:
-    """The validation error to raise for ``key``, relative to the section; empty for the section."""
+    """The validation error for ``value`` at ``key``, to be raised; it says what is ``allowed``.
+
+    ``key`` is relative to the section that is checked; empty for the section itself.
+    """
     return PydanticCustomError("refused", "{allowed}", {"key": key, "value": value, "allowed": allowed})
 
 
 def refuse_all(problems: Sequence[Refused]) -> PydanticCustomError:
-    """One error for several checks that failed; of those at one key, the first."""
+    """One validation error for several refusals, to be raised; of those at one key only the first counts."""
     first: dict[str, dict[str, Any]] = {}
     for problem in problems:
         first.setdefault(problem.key, problem._asdict())
@@ -68,12 +71,12 @@ class Section(BaseModel):
         return tuple(field.alias or name for name, field in cls.model_fields.items())
 
     def refusals(self) -> Refusals:
-        """The table of what its keys must not say together; none by default."""
+        """Refusals as rows (applies, key, value, allowed) of keys that do not go together; none here."""
         yield from ()
 
     @model_validator(mode="after")
     def _nothing_is_refused(self) -> Self:
-        """Raise what the first row of `refusals` that applies refuses; the section itself otherwise."""
+        """This section, if no row of `refusals` applies; otherwise the first that does is raised."""
         if type(self).refusals is Section.refusals:
             return self
         if (refused := first_refused(self.refusals())) is not None:
@@ -83,7 +86,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _only_known_keys(cls, value: Any) -> Any:
-        """A section as a mapping of its own keys only; a text is taken as its ``kind``."""
+        """The section as a mapping, with a text taken as its ``kind``; an unknown key is refused."""
         keys = cls.keys()
         if isinstance(value, str) and "kind" in keys:
             return {"kind": value}
@@ -142,7 +145,7 @@ class GroupwiseSection(Section):
         return section | {one: largest if scalar is None or scalar is listed else scalar}
 
     def refusals(self) -> Refusals:
-        """The table of refusals: a number that contradicts its list."""
+        """Refusals as rows (applies, key, value, allowed): a number that contradicts its list."""
         one, many = self.number_and_list
         number, listed = getattr(self, one), getattr(self, many)
         if listed is not None:
@@ -151,9 +154,10 @@ class GroupwiseSection(Section):
 
 
 def _number_check(allowed: str, holds: Callable[[float], bool], *, whole: bool) -> BeforeValidator:
-    """A finite number for which ``holds`` is true; everything else is refused, saying what is ``allowed``.
+    """A validator of finite numbers for which ``holds`` is true; ``allowed`` says so, in its errors.
 
     YAML 1.1 reads ``1e-5`` as a string, so a string that is a number counts as one; booleans do not.
+    ``whole``: whether the number must be an integer.
     """
 
     def check(value: Any) -> float:
@@ -174,7 +178,10 @@ def _number_check(allowed: str, holds: Callable[[float], bool], *, whole: bool) 
 
 
 def _percent_hint(value: Any, holds: Callable[[float], bool], *, whole: bool) -> str:
-    """`` (50 % is 0.5)`` where percent may be meant: written so, or above 1 where a share is wanted."""
+    """The hint `` (50 % is 0.5)`` where percent may be meant: written so, or above 1 where a share is wanted.
+
+    Empty where it is not; ``holds`` and ``whole`` are as of `_number_check`.
+    """
     said = isinstance(value, str) and value.strip().endswith("%")
     try:
         percent = float(str(value).strip().removesuffix("%"))
@@ -187,20 +194,20 @@ def _percent_hint(value: Any, holds: Callable[[float], bool], *, whole: bool) ->
 
 
 def in_range(least: float, most: float, *, or_zero: bool = False) -> BeforeValidator:
-    """A validator that a number is from ``least`` to ``most``; ``or_zero`` lets 0 pass as well."""
+    """A validator of numbers from ``least`` to ``most``; with ``or_zero`` 0 passes as well."""
     zero = "0, or " if or_zero else ""
     allowed = f"must be {zero}a number from {least:.10g} to {most:.10g}"
     return _number_check(allowed, lambda x: least <= x <= most or (or_zero and x == 0), whole=False)
 
 
 def count_limit(most: int, why: str = "", *, least: int = 1, instead: str = "") -> BeforeValidator:
-    """A validator that a number is whole, from ``least`` to ``most``.
+    """A validator of whole numbers from ``least`` to ``most``.
 
     Args:
-        most: that is allowed.
-        why: no more is; left out where it is obvious.
-        least: that is allowed.
-        instead: what else may stand there.
+        most: largest number that is allowed.
+        why: no larger one is, a phrase for the message; left out where it is obvious.
+        least: smallest number that is allowed.
+        instead: what else may stand there, for the message.
     """
     reason = f": {why}" if why else ""
     allowed = f"must be a whole number from {least} to {most:,}{instead}{reason}"
@@ -223,7 +230,7 @@ Count = Annotated[int, Field(ge=1, le=MAX_NUMBER), count_limit(MAX_NUMBER)]
 
 
 def _tag_of_all_or_one(value: Any) -> str:
-    """The tag of the member of a union that ``value`` fits: all, or one."""
+    """The tag of the union's member that ``value`` is for: ``=all``, or ``=one`` for a number."""
     return TAG + ("all" if value == "all" else "one")
 
 
@@ -300,12 +307,12 @@ def numbers_in(value: WrittenPerEdge) -> tuple[int, ...]:
 
 
 def by_kind(*kinds: str, default: str | None = None, **by_key: str) -> Discriminator:
-    """A discriminator between kinds of a section: by ``kind`` where written, else by a telling key.
+    """A discriminator of a union of sections: the key ``kind``, or else a key that only one kind has.
 
     Args:
         kinds: every kind there is.
         default: the kind of a section that says neither; its own checks then say what is wrong with it.
-        by_key: tell-tale key -> kind, in order of precedence.
+        by_key: that key -> kind, in order of precedence.
     """
 
     def choose(value: Any) -> str | None:

@@ -124,7 +124,7 @@ def _local_optimizer(spec: Spec) -> Refusals:
 
 
 def _reasons_for_plain_steps(spec: Spec) -> Iterator[tuple[bool, str]]:
-    """Pairs of a condition and the reason why local steps must be plain SGD where it holds."""
+    """Pairs: whether local steps must be plain SGD for a reason, and that reason."""
     sums_securely = "secure-aggregation" in spec.transport.values() and family_of(spec) is TREE
     yield (spec.privacy.clips_examples and sums_securely,
            "under secure aggregation messages are bounded by their gradients; use privacy.clip.kind: update")

@@ -19,7 +19,7 @@ class NoisedEstimates(Section):
 
 
 def _tag_of_estimates(value: object) -> str:
-    """The tag of what ``control.estimates`` says: a name or a section."""
+    """The union tag of a value of ``control.estimates``: ``=name`` for a text, ``=noised`` for a section."""
     return TAG + ("noised" if isinstance(value, dict | Section) else "name")
 
 
@@ -77,7 +77,10 @@ class Control(Section):
     )
 
     def refusals(self) -> Refusals:
-        """The table of refusals: weights that leave nothing to choose by, and estimates of what is known."""
+        """Refusals as rows (applies, key, value, allowed).
+
+        Refused are weights that leave nothing to choose by, and estimates of what is known.
+        """
         allowed = (
             "must have energy, delay or optimality_gap_weight above 0: with weights of 0 all settings of a "
             "round are alike, and there is nothing to choose by"

@@ -176,7 +176,7 @@ class Data(Section):
         return scale
 
     def refusals(self) -> Refusals:
-        """The table of refusals: more than one source of a test set."""
+        """Refusals as rows (applies, key, value, allowed): more than one source of a test set."""
         values = {key: getattr(self, key) for key in ("test_fraction", "test_file", "test_column")}
         first, *others = [key for key, value in values.items() if value is not None] or [""]
         for key in others:

@@ -54,7 +54,7 @@ KIND_OF = {name: cast("GroupedKind", name) for name in GROUPS.protocols}
 
 
 def add_variant(name: str, releases_of: GroupedKind) -> None:
-    """Let specs name a variant of a grouped protocol.
+    """Register a variant of a grouped protocol, so that specs may name it.
 
     Args:
         name: of the variant, as in ``protocol: NAME``.
@@ -72,7 +72,7 @@ def add_variant(name: str, releases_of: GroupedKind) -> None:
 
 
 def _variant_or_built_in(name: Any, built_in: ValidatorFunctionWrapHandler) -> Any:
-    """A variant of a grouped protocol that was registered, else one of the names of `Protocol`."""
+    """``name``, if it is a registered variant or, by the validator ``built_in``, one of `Protocol`."""
     return name if isinstance(name, str) and name in KIND_OF else built_in(name)
 
 
@@ -149,14 +149,17 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _sections_fit(self) -> Spec:
-        """Raise one error for all `misfits`; the spec itself otherwise."""
-        found = list(self.misfits())
+        """This spec, if it has no `section_conflicts`; otherwise one error for all of them is raised."""
+        found = list(self.section_conflicts())
         if found:
             raise refuse(*found[0]) if len(found) == 1 else refuse_all(found)
         return self
 
-    def misfits(self, *, unless: tuple[type[Exception], ...] = ()) -> Iterator[Refused]:
-        """Refusals of sections that do not fit each other: of every table the first that applies."""
+    def section_conflicts(self, *, unless: tuple[type[Exception], ...] = ()) -> Iterator[Refused]:
+        """What sections refuse in each other: the first of every table of refusals, then unused keys.
+
+        ``unless``: exceptions with which a table may break off, as for sections that are missing.
+        """
         for table in (protocol_refusals, *TABLES):
             with suppress(*unless):
                 if (refused := first_refused(table(self))) is not None:
@@ -188,9 +191,10 @@ class Spec(Section):
 
 
 def fingerprint(document: Mapping[str, Any]) -> str:
-    """SHA-256 of a spec as a mapping of plain values, but for ``versions`` and the fingerprint it may hold.
+    """SHA-256, in hexadecimal, of a spec as a mapping of plain values.
 
-    Comments, the order of keys and the way numbers are written do not count; hashes of inputs do.
+    Left out are ``versions`` and the fingerprint that it may hold. Comments, the order of keys and the way
+    numbers are written do not count; hashes of inputs do.
     """
     said = {key: value for key, value in document.items() if key not in ("versions", "hashes")}
     hashes = document.get("hashes") or {}
@@ -200,16 +204,17 @@ def fingerprint(document: Mapping[str, Any]) -> str:
 
 
 def require_spec(spec: object) -> None:
-    """Refuse what is not a `Spec`, such as the name of a file."""
+    """Raise a SpecError if ``spec`` is no `Spec`, but for example the name of a file."""
     if not isinstance(spec, Spec):
         how = f"sfumato.load_spec({spec!r})" if isinstance(spec, str) else "sfumato.load_spec"
         raise SpecError(Argument("spec"), spec, f"must be a Spec, as {how} gives it")
 
 
 def sections_at(location: Iterable[str | int]) -> list[type[Section]]:
-    """The sections that may stand at ``location``; several where a section has kinds, none at a value.
+    """The classes of sections that may stand at ``location``, a path of keys; none where a value stands.
 
-    A ``location`` may hold union tags (see ``base.TAG``), which narrow the choice, and list positions.
+    Several where a section has kinds. A ``location`` may hold union tags (see ``base.TAG``), which narrow the
+    choice, and list positions.
     """
     found: list[type[Section]] = [Spec]
     for part in location:
@@ -224,7 +229,7 @@ def sections_at(location: Iterable[str | int]) -> list[type[Section]]:
 
 
 def field_of(section: type[Section], key: str) -> FieldInfo | None:
-    """The field that a user writes as ``key``."""
+    """The field of ``section`` that a user writes as ``key``; ``None`` where there is none."""
     for name, field in section.model_fields.items():
         if key == (field.alias or name):
             return field

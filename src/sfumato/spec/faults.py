@@ -23,7 +23,7 @@ class PhaseRates(Section):
 
 
 def _tag_of_drop_rate(value: Any) -> str:
-    """The tag of what a drop-out rate is written as: one number, or a section of phases."""
+    """The union tag of a value of ``faults.dropout_rate``: ``=one`` for a number, ``=phases`` otherwise."""
     return TAG + ("phases" if isinstance(value, dict | PhaseRates) else "one")
 
 
@@ -53,7 +53,7 @@ class Faults(Section):
     )
 
     def refusals(self) -> Refusals:
-        """The table of refusals: a threshold of survivors that is no majority."""
+        """Refusals as rows (applies, key, value, allowed): a threshold of survivors that is no majority."""
         threshold = self.survival_threshold
         allowed = "must be above 1/2: two sums of one round would tell apart"
         yield threshold is not None and threshold <= 0.5, "survival_threshold", threshold, allowed

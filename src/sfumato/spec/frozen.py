@@ -30,7 +30,12 @@ class FrozenSpec:
 
     @classmethod
     def of(cls, spec: Spec, inputs: Mapping[str, str], versions: Mapping[str, str]) -> FrozenSpec:
-        """Freeze a resolved ``spec``.
+        """The text of ``spec.yaml`` for a resolved ``spec``, with its fingerprint.
+
+        Args:
+            spec: resolved.
+            inputs: SHA-256 of every input, by its name.
+            versions: of packages, by name.
 
         Raises:
             SpecError: it is too large to be read again.
@@ -51,7 +56,7 @@ class FrozenSpec:
 
 @cache
 def versions() -> Mapping[str, str]:
-    """Versions of all packages on which the results of a run depend."""
+    """Versions of Python and of all packages on which the results of a run depend, by name."""
     found = {"python": platform.python_version()}
     for name in ("sfumato", "torch", "numpy", "scipy", "dp-accounting", "scikit-learn"):
         try:

@@ -116,7 +116,19 @@ def _existing_file(source: str | os.PathLike[str]) -> Path | None:
 def _checked_spec(
     raw: Any, file: str | None, overrides: Iterable[str], folder: Path | None = None, text: str | None = None
 ) -> Spec:
-    """The spec in ``raw``; ``text`` is the file that it was read from, for line numbers in errors."""
+    """The spec that ``raw`` describes, with ``overrides`` applied.
+
+    Args:
+        raw: plain data, as YAML gives it.
+        file: name for errors; ``None`` for a mapping given in Python.
+        overrides: ``key=value``, in order.
+        folder: of the file; paths in the spec may be relative to it.
+        text: of the file, for line numbers in errors.
+
+    Raises:
+        SpecError: something is wrong with it.
+        SpecProblemsError: several things are.
+    """
     before = f"{file}: " if file else ""
     if raw is None:
         raise SpecError(file or "spec", None, "is empty; `sfumato init` writes a spec to start from")
@@ -155,7 +167,10 @@ def _checked_spec(
 
 
 def _check_fingerprint(document: dict[str, Any], before: str) -> None:
-    """Refuse a spec out of a run folder that does not say any more what it said when it was written there."""
+    """Raise a SpecError if ``document``, the spec of a run folder, differs from what was written there.
+
+    ``before``: the beginning of the error's place, such as the file's name.
+    """
     hashes = document.get("hashes")
     recorded = hashes.get(SPEC_HASH) if isinstance(hashes, dict) else None
     if recorded is None:
@@ -190,7 +205,7 @@ def _make_paths_absolute(document: dict[str, Any], folder: Path) -> None:
 
 
 def _make_code_path_absolute(document: dict[str, Any], folder: Path, name: str, key: str) -> None:
-    """Make a key name the file that has its factory, where that is in the spec's own ``folder``.
+    """Turn ``module:factory`` at a key, in place, into the path of the module's file if it is in ``folder``.
 
     Args:
         document: of the spec, or a section of it.

@@ -39,7 +39,10 @@ class TopologyMoves(Section):
     )
 
     def refusals(self) -> Refusals:
-        """The table of refusals: not one of rate, trace and file, or a device that moves twice in a round."""
+        """Refusals as rows (applies, key, value, allowed).
+
+        Refused are not exactly one of rate, trace and file, and a device that moves twice in a round.
+        """
         ways = {"rate": self.rate, "trace": self.trace, "file": self.file}
         written = [key for key, value in ways.items() if value is not None]
         found = " and ".join(written) or "none of them"

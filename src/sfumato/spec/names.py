@@ -32,7 +32,7 @@ _MOST_CHARACTERS = 100
 
 
 def unfit_level_names(names: Sequence[object]) -> str | None:
-    """What is wrong with the names of the levels below the cloud, top down; ``None`` if nothing is.
+    """A phrase on what is wrong with the names of levels below the cloud, top down; ``None`` if nothing.
 
     A party is called by its level's name, so observers, units, hops and kinds of observers keep theirs.
     """
@@ -52,7 +52,7 @@ def unfit_level_names(names: Sequence[object]) -> str | None:
 
 
 def unfit_party_name(name: object) -> str | None:
-    """What is wrong with the name of a worker or a group; ``None`` if nothing is.
+    """A phrase on what is wrong with the name of a worker or a group; ``None`` if nothing is.
 
     Numbers are refused: ``sf.account(unit="3")`` means device 3.
     """
@@ -62,7 +62,7 @@ def unfit_party_name(name: object) -> str | None:
 
 
 def unfit_site_name(name: object) -> str | None:
-    """What is wrong with the name of a site; ``None`` if nothing is.
+    """A phrase on what is wrong with the name of a site; ``None`` if nothing is.
 
     Commas join coalitions and colons part a level from a number.
     """
@@ -80,19 +80,19 @@ def unfit_site_name(name: object) -> str | None:
 
 
 def as_site_name(name: object) -> object:
-    """The name of a site, a number as text; refused if it is unfit."""
+    """``name``, with a number as text; raises a validation error if it is unfit for a site."""
     if isinstance(name, int) and not isinstance(name, bool):
         name = str(name)  # as YAML reads 12
     return _refused_if_unfit(name, unfit_site_name(name))
 
 
 def _party_name(name: object) -> object:
-    """The name of a worker or a group as it is; refused if `unfit_party_name` finds a fault."""
+    """``name`` of a worker or a group; raises a validation error if `unfit_party_name` finds a fault."""
     return _refused_if_unfit(name, unfit_party_name(name))
 
 
 def _refused_if_unfit(name: object, problem: str | None) -> object:
-    """``name``, refused where there is a ``problem`` with it."""
+    """``name``, if ``problem`` is ``None``; otherwise a validation error with this phrase is raised."""
     if problem is not None:
         raise refuse("", name, problem)
     return name

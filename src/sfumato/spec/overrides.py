@@ -24,7 +24,10 @@ from sfumato.user_text.files import printable_name
 
 
 def apply(raw: dict[str, Any], overrides: Iterable[str]) -> list[str]:
-    """Change ``raw`` in place; returns the dotted keys that the overrides decided.
+    """Apply ``key=value`` overrides to the spec ``raw``, in place, in their order.
+
+    Returns:
+        The dotted keys that the overrides decided.
 
     Raises:
         SpecError: an override is not ``key=value``, its value is not YAML, or its key leads nowhere.
@@ -44,12 +47,16 @@ def apply(raw: dict[str, Any], overrides: Iterable[str]) -> list[str]:
 
 
 def place_of_change(key: str) -> Argument:
-    """The place that an error names for an override of ``key``."""
+    """The place in an error message for an override of ``key``."""
     return Argument("overrides", key=key)
 
 
 def _set_key(raw: dict[str, Any], path: list[str], value: Any, place: Argument) -> str:
-    """Set ``value`` at ``path`` in ``raw``, in place; returns the dotted key."""
+    """Set ``value`` at the keys ``path`` of ``raw``, in place; errors are at ``place``.
+
+    Returns:
+        The dotted key that was decided: a whole section's, where it turned into another kind.
+    """
     section, kinds, replaced = raw, sections_at(()), False
     for depth, key in enumerate(path[:-1], start=1):
         known = [name for kind in kinds for name in kind.keys()]  # noqa: SIM118 - a method of a model, no dict
@@ -73,7 +80,17 @@ def _set_key(raw: dict[str, Any], path: list[str], value: Any, place: Argument) 
 def _drop_keys_of_other_kinds(
     section: dict[str, Any], kinds: list[type[Section]], key: str, value: Any
 ) -> bool:
-    """Drop what does not go with the kind that ``key`` belongs to; returns whether anything was."""
+    """Drop from ``section``, in place, the keys that do not go with the kind that ``key`` belongs to.
+
+    Args:
+        section: as written so far.
+        kinds: the classes of sections that may stand there.
+        key: that is about to be set.
+        value: to be set.
+
+    Returns:
+        Whether the section turned into another kind.
+    """
     if kinds == [Model] and key == "kind":
         for name in {name for name, kind in KIND_OF_KEY.items() if kind != value} & set(section):
             del section[name]

@@ -79,7 +79,10 @@ class ClipSettings(GroupwiseSection):
             return value  # the field's own check says what is wrong
 
     def refusals(self) -> Refusals:
-        """The table of refusals: norms of layers, or an adapted norm, beside what neither goes with."""
+        """Refusals as rows (applies, key, value, allowed).
+
+        Refused are norms of layers, or an adapted norm, beside what neither goes with.
+        """
         yield from super().refusals()
         adapts, layers = self.adapt is not None, self.per_layer
         allowed = "goes with kind: update: it follows the lengths of whole messages"
@@ -252,7 +255,7 @@ class Privacy(Section):
 
     @property
     def requested_noise(self) -> Noise:
-        """The noise section as requested: of sources, what they were calibrated from, where it is known."""
+        """The noise section as the user wrote it, also where a run folder keeps the sources made of it."""
         if isinstance(self.noise, NoiseBySource) and self.noise.calibrated_from is not None:
             return self.noise.calibrated_from
         return self.noise

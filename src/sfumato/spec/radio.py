@@ -35,7 +35,10 @@ class Gain(Section):
     )
 
     def refusals(self) -> Refusals:
-        """The table of refusals: bounds that do not hold the mean, and keys of another kind of fading."""
+        """Refusals as rows (applies, key, value, allowed).
+
+        Refused are bounds that do not hold the mean, and keys of another kind of fading.
+        """
         low, mean, high = self.min, self.mean, self.max
         yield low > high, "min", low, f"must be at most max ({high})"
         is_outside = self.kind == "constant" and not low <= mean <= high
@@ -58,7 +61,7 @@ PFELS_GAIN = Gain(kind="exponential", mean=0.02, min=1e-4, max=0.1)
 
 
 def _ascending(bounds: tuple[float, ...]) -> tuple[float, ...]:
-    """``bounds``, refused where the first is above the second."""
+    """``bounds``, if they are two numbers, the smaller first; a validation error is raised otherwise."""
     if len(bounds) != 2 or bounds[0] > bounds[1]:
         raise refuse("", list(bounds), "must be a list of two numbers, the smaller first")
     return bounds
@@ -107,7 +110,10 @@ class LinkRadio(_Links):
     broadcast_power_dbm: Decibels = Field(default=24.0, description="of an edge towards its devices")
 
     def refusals(self) -> Refusals:
-        """The table of refusals: keys of another fading, and a disc without room for devices."""
+        """Refusals as rows (applies, key, value, allowed).
+
+        Refused are keys of another fading, and a disc without room for devices.
+        """
         k_factor, allowed = self.k_factor_db, "goes with fading: rician"
         yield self.fading != "rician" and k_factor is not None, "k_factor_db", k_factor, allowed
         yield self.radius_m <= REFERENCE_M, "radius_m", self.radius_m, f"must be above {REFERENCE_M:g}"
@@ -146,7 +152,7 @@ class AirRadio(_Links):
         return value
 
     def refusals(self) -> Refusals:
-        """The table of refusals: a slot shorter than a symbol."""
+        """Refusals as rows (applies, key, value, allowed): a slot shorter than a symbol."""
         spacing, slot_s = self.spacing_hz, self.slot_s
         allowed = f"must hold a symbol of subcarriers {spacing:g} Hz apart: {1 / spacing:g} s"
         yield slot_s * spacing < 1, "slot_s", slot_s, allowed
@@ -166,7 +172,7 @@ class NoRadio(Section):
 
 
 def _tag_of_radio(value: Any) -> str:
-    """The tag of the kind of radio that ``value`` describes."""
+    """The union tag of the kind of radio that ``value`` describes: ``=h2fdp``, ``=pfels`` or ``=none``."""
     if value == "none" or isinstance(value, NoRadio):
         return TAG + "none"
     if isinstance(value, Section):

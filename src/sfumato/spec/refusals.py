@@ -31,7 +31,7 @@ def tuple_as_list(value: object) -> object:
 
 
 def first_refused(rows: Refusals) -> Refused | None:
-    """What the first row that applies refuses; ``None`` where none does."""
+    """What the first row that applies refuses; ``None`` where none applies."""
     for applies, key, value, allowed in rows:
         if applies:
             return Refused(key, value, allowed)
@@ -39,10 +39,6 @@ def first_refused(rows: Refusals) -> Refused | None:
 
 
 def refuse_first(rows: Refusals) -> None:
-    """Raise what the first row that applies refuses.
-
-    Raises:
-        SpecError: one applies.
-    """
+    """Raise a SpecError with what the first row that applies refuses; do nothing where none applies."""
     if (refused := first_refused(rows)) is not None:
         raise SpecError(*refused)

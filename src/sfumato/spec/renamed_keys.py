@@ -32,10 +32,10 @@ RENAMED = {
 
 
 def new_key(key: str, place: ErrorPlace) -> str:
-    """The key to use for ``key``, itself or part of the path of one.
+    """The present name of the dotted ``key``; a key that was not renamed comes back as it is.
 
     Raises:
-        SpecError: it is an old one that is not read any more; the error is at ``place``.
+        SpecError: an old key that is not read any more; the error is at ``place``.
     """
     for old, new in (ALIASES | RENAMED).items():
         if key == old or key.startswith(f"{old}."):
@@ -46,11 +46,14 @@ def new_key(key: str, place: ErrorPlace) -> str:
 
 
 def with_new_keys(document: dict[str, Any], place_of: Callable[[str], ErrorPlace] = str) -> dict[str, str]:
-    """Give the keys of ``document`` their new names, in place; returns the aliases found, old key by new one.
+    """Rename the aliases among the keys of ``document``, in place.
 
     Args:
         document: a spec as a mapping of plain values; what is no mapping where a section should be is left.
         place_of: where a key was written, for errors.
+
+    Returns:
+        The aliases found: old dotted key by new one.
 
     Raises:
         SpecError: an old key that is not read any more, or an alias beside its new key.
@@ -74,7 +77,7 @@ def with_new_keys(document: dict[str, Any], place_of: Callable[[str], ErrorPlace
 
 
 def as_written(place: str, aliases: Mapping[str, str]) -> str:
-    """The ``place`` of an error in the words of a document that used ``aliases`` (of `with_new_keys`)."""
+    """The dotted key ``place`` as a document that used ``aliases`` (of `with_new_keys`) writes it."""
     for new, old in aliases.items():
         if place == new or place.startswith((f"{new}.", f"{new}[")):
             return old + place[len(new) :]

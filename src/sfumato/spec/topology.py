@@ -57,7 +57,10 @@ class Zones(Section):
     )
 
     def refusals(self) -> Refusals:
-        """The table of refusals: members without a list of zones, or a list without its kind."""
+        """Refusals as rows (applies, key, value, allowed).
+
+        Refused are members without kind: list, and kind: list without members.
+        """
         verb = "is required" if self.members is None else "goes"
         allowed = f"{verb} with kind: list, the shares of every edge"
         yield (self.members is not None) != (self.kind == "list"), "members", self.members, allowed
@@ -73,7 +76,7 @@ class StarTopology(Section):
     )
 
     def refusals(self) -> Refusals:
-        """The table of refusals: names of devices that are not one for each."""
+        """Refusals as rows (applies, key, value, allowed): names of devices that are not one for each."""
         yield from names_given_twice(self, "device_names")
         names, allowed = self.device_names, f"must be {self.devices:,}, one for each device"
         yield names and len(names) != self.devices, "device_names", f"{len(names):,} names", allowed
@@ -88,7 +91,10 @@ class Site(Section):
     sites: Annotated[tuple[Site, ...], Field(min_length=1)] | None = None
 
     def refusals(self) -> Refusals:
-        """The table of refusals: a site with neither devices nor sites below it, or with both."""
+        """Refusals as rows (applies, key, value, allowed).
+
+        Refused is a site with neither devices nor sites below it, or with both.
+        """
         allowed = "must have devices (at the last level) or sites, and not both"
         yield (self.devices is None) == (self.sites is None), "", None, allowed
 
@@ -99,8 +105,8 @@ class Site(Section):
             yield from site.with_all_below(f"{place}.sites[{number}]")
 
 
-def too_many(levels: tuple[int, ...]) -> str | None:
-    """A sentence on what is too large in a tree of these fan-outs, top down; ``None`` where nothing is."""
+def size_problem_of_levels(levels: tuple[int, ...]) -> str | None:
+    """A sentence on what is too large in a tree with so many children a level, top down; or ``None``."""
     if len(levels) - 1 > MAX_LEVELS:
         between = "levels between the cloud and the devices"
         return f"must have at most {MAX_LEVELS} {between}, not {len(levels) - 1:,}"
@@ -108,11 +114,11 @@ def too_many(levels: tuple[int, ...]) -> str | None:
     for children in levels[:-1]:
         width *= children
         aggregators += width
-    return too_large(aggregators, math.prod(levels))
+    return size_problem(aggregators, math.prod(levels))
 
 
-def too_large(aggregators: int, devices: int) -> str | None:
-    """A sentence on what is too large in a tree of so many nodes; ``None`` where nothing is."""
+def size_problem(aggregators: int, devices: int) -> str | None:
+    """A sentence on what is too large in a tree with so many nodes; ``None`` if nothing is."""
     if aggregators > MAX_AGGREGATORS:
         most = f"{MAX_AGGREGATORS:,} aggregators: each is named in the resolved spec"
         return f"must make at most {most}; these make {aggregators:,}"
@@ -152,7 +158,10 @@ class TreeTopology(Section):
     )
 
     def refusals(self) -> Refusals:
-        """The table of refusals: not one way to say it, unfit names, and too many nodes."""
+        """Refusals as rows (applies, key, value, allowed).
+
+        Refused are not exactly one way to describe the tree, unfit names, and too many nodes.
+        """
         ways = {"edges": self.edges, "levels": self.levels, "sites": self.sites, "file": self.file}
         written = [key for key, value in ways.items() if value is not None]
         found = " and ".join(written) or "none of them"
@@ -171,7 +180,7 @@ class TreeTopology(Section):
             allowed = f"must make at most {MAX_DEVICES:,} devices in all, not {devices:,}"
             yield devices > MAX_DEVICES, "devices_per_edge", each, allowed
         elif self.levels is not None:
-            problem = too_many(self.levels)
+            problem = size_problem_of_levels(self.levels)
             yield problem, "levels", list(self.levels), problem or ""
 
     def _refusals_of_names(self) -> Refusals:
@@ -212,7 +221,7 @@ def _sites_of_one_name(sites: tuple[Site, ...]) -> Refusals:
                 allowed = f"is the name of another site already: {named.get(site.name)}"
                 yield site.name in named, f"{place}.name", site.name, allowed
                 named[site.name] = place
-    problem = too_large(aggregators, devices)
+    problem = size_problem(aggregators, devices)
     yield problem, "sites", None, problem or ""
 
 
@@ -271,7 +280,10 @@ class GroupTopology(Section):
         return "labels" in (self.structure, self.stated)
 
     def refusals(self) -> Refusals:
-        """The table of refusals: what the structure of the groups does not go with."""
+        """Refusals as rows (applies, key, value, allowed).
+
+        Refused is what the structure of the groups does not go with.
+        """
         structure, groups, devices, file = self.structure, self.groups, self.devices, self.file
         yield from names_given_twice(self, "group_names", "worker_names")
         starts = [1, *(era.from_round for era in self.eras)]
@@ -354,7 +366,10 @@ class Trust(Section):
         return value
 
     def refusals(self) -> Refusals:
-        """The table of refusals: parties listed twice, and what does not go with trust that changes."""
+        """Refusals as rows (applies, key, value, allowed).
+
+        Refused are parties listed twice, and what does not go with trust that changes.
+        """
         listed = {name: getattr(self, name) for name in ("trusted_edges", "trusted_aggregators", "trusted")}
         changes = self.from_ or {}
         for key, parties in (listed | {f"from.{first}": edges for first, edges in changes.items()}).items():

@@ -117,7 +117,7 @@ RateSchedule = Annotated[
 
 
 def _tag_of_learning_rate(value: object) -> str:
-    """The tag of what a learning rate is written as: a number, or a schedule."""
+    """The union tag of a learning rate: ``=number`` for a number, ``=schedule`` for a section."""
     return TAG + ("schedule" if isinstance(value, dict | Section) else "number")
 
 
@@ -283,7 +283,10 @@ class Training(Section):
         return self.optimizer.kind == "sgd" and not self.weight_decay
 
     def refusals(self) -> Refusals:
-        """The table of refusals: a decay that is too large, two measures of work, unfit periods."""
+        """Refusals as rows (applies, key, value, allowed).
+
+        Refused are a decay that is too large, two measures of work, and unfit periods.
+        """
         rate, steps = self.learning_rate, self.local_steps
         written = (getattr(rate, name, 0.0) for name in ("initial", "final"))
         largest = max(written) if isinstance(rate, Section) else rate
@@ -313,7 +316,10 @@ class Training(Section):
 
 
 def _aggregations(steps: int, periods: tuple[int, ...]) -> int:
-    """How many local steps of a round end with an aggregation; a lower bound where there are very many."""
+    """Number of aggregations in a round of ``steps`` local steps, for edges with these periods.
+
+    A lower bound where there are more than ``MAX_AGGREGATIONS``.
+    """
     found = steps // min(periods)
     if found <= MAX_AGGREGATIONS and len(set(periods)) > 1:
         found = len({step for period in set(periods) for step in range(period, steps + 1, period)})

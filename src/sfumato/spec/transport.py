@@ -46,7 +46,10 @@ class Air(Section):
     csi: ChannelKnowledge = ChannelKnowledge()
 
     def refusals(self) -> Refusals:
-        """The table of refusals: a beta without power_control: fixed, or that without a beta."""
+        """Refusals as rows (applies, key, value, allowed).
+
+        Refused are a beta without power_control: fixed, and that without a beta.
+        """
         is_fixed, allowed = self.power_control == "fixed", "goes with power_control: fixed, and only with it"
         yield is_fixed != (self.beta is not None), "beta", self.beta, allowed
 

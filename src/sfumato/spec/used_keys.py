@@ -130,9 +130,9 @@ WHOLE = frozenset({"data.partition", "privacy.noise.calibrated_from", "radio.gai
 
 
 def unused_keys(spec: Spec) -> Iterator[Refused]:
-    """The keys of ``spec`` that differ from their default and have no effect, with what they go with.
+    """The keys of ``spec`` that differ from their default and have no effect, each with what it goes with.
 
-    The spec of a run is taken as it is: the run was made.
+    None for the spec of a run folder: the run was made.
     """
     if spec.is_of_a_run:
         return
@@ -146,7 +146,7 @@ def unused_keys(spec: Spec) -> Iterator[Refused]:
 
 
 def _keys_of_other_families(spec: Spec) -> Iterator[tuple[str, Any]]:
-    """Keys that mean something to another family only, with the values that ``spec`` gives them."""
+    """Dotted keys that ``spec`` sets though only another family of topologies reads them, with values."""
     mine = family_of(spec)
     for family in FAMILIES:
         for key in family.keys if family is not mine else ():
@@ -156,7 +156,10 @@ def _keys_of_other_families(spec: Spec) -> Iterator[tuple[str, Any]]:
 
 
 def _keys_that_differ_from_defaults(section: Section, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Keys whose values are not the defaults, with these values, sections before what is in them."""
+    """Dotted keys below ``place`` whose values are not the defaults, with these values.
+
+    A section comes before its own keys, with ``None`` as its value.
+    """
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
         default = (

@@ -42,9 +42,9 @@ class Problem:
 
 
 def problems_of(error: ValidationError) -> list[Problem]:
-    """All problems in a validation error, unknown keys first: a key that is missing may be one of them.
+    """The problems in a validation error, the first of every key, unknown keys before others.
 
-    What a user reads is the first problem of every key.
+    Unknown keys come first because a key that is missing may be one of them.
     """
     details = sorted(error.errors(include_url=False), key=lambda detail: detail["type"] != "unknown_key")
     found: dict[str, Problem] = {}
@@ -57,7 +57,10 @@ def problems_of(error: ValidationError) -> list[Problem]:
 
 
 def all_problems(document: dict[str, Any]) -> list[Problem]:
-    """All problems of a spec's document; unknown keys in ``document`` are replaced, or left out."""
+    """All problems of ``document``, a spec as plain data, those behind unknown keys included.
+
+    To find these, unknown keys in ``document`` are replaced or left out, in place.
+    """
     problems: dict[str, Problem] = {}
 
     def known() -> set[str]:
@@ -74,13 +77,13 @@ def all_problems(document: dict[str, Any]) -> list[Problem]:
             if not [problem for problem in fresh if _replace_unknown_key(document, problem)]:
                 break
     seen = known()
-    misfits = misfits_of_right_sections(document)
-    problems |= {misfit.key: Problem(*misfit) for misfit in misfits if misfit.key not in seen}
+    conflicts = conflicts_of_valid_sections(document)
+    problems |= {one.key: Problem(*one) for one in conflicts if one.key not in seen}
     return list(problems.values())
 
 
 def _follow_up_places(problem: Problem) -> tuple[str, ...]:
-    """Where something may be said that follows only from what `_replace_unknown_key` made of ``problem``."""
+    """Dotted keys at which errors may follow only from what `_replace_unknown_key` made of ``problem``."""
     if not problem.is_unknown:
         return ()
     section, dot, _ = problem.place.rpartition(".")
@@ -88,7 +91,11 @@ def _follow_up_places(problem: Problem) -> tuple[str, ...]:
 
 
 def _replace_unknown_key(document: dict[str, Any], problem: Problem) -> bool:
-    """Give an unknown key the name that may have been meant, or leave it out, to see what else is wrong."""
+    """Rename an unknown key of ``document`` to the one that may have been meant, or drop it, in place.
+
+    Returns:
+        Whether ``problem`` is about an unknown key that was there.
+    """
     section: Any = document
     *sections, key = problem.place.split(".")
     for name in sections:
@@ -102,7 +109,7 @@ def _replace_unknown_key(document: dict[str, Any], problem: Problem) -> bool:
 
 
 def _problems_in(detail: ErrorDetails) -> list[Problem]:
-    """The problems that one detail of a validation error tells."""
+    """The problems that one entry of a validation error tells."""
     if detail["type"] != "refused_several":
         return [_problem_of_detail(detail)]
     place = _dotted_key(detail["loc"])
@@ -115,12 +122,15 @@ def _problems_in(detail: ErrorDetails) -> list[Problem]:
 def error_of_problems(
     problems: Sequence[Problem], located: Callable[[Problem], SpecError], file: str
 ) -> SpecError:
-    """One error for all problems of ``file``; of very many, the first 20 and how many more there are.
+    """One error for all ``problems``; of more than 20, the first 20 and how many more there are.
 
     Args:
         problems: one or more.
-        located: the error of one, with the place as a user knows it.
-        file: for what is said of all of it.
+        located: gives the error of one problem, with the place as a user knows it.
+        file: the place of the note that there are more.
+
+    Returns:
+        A SpecError, or a SpecProblemsError with several.
     """
     shown, more = [located(problem) for problem in problems[:_MOST_SHOWN]], len(problems) - _MOST_SHOWN
     if more > 0:
@@ -140,7 +150,7 @@ _PLAIN = {
 
 
 def _problem_of_detail(detail: ErrorDetails) -> Problem:
-    """The problem that one detail of a validation error tells: its place, the value, and what is allowed."""
+    """The problem that one entry of a validation error tells: its place, the value, and what is allowed."""
     location, context, value = detail["loc"], detail.get("ctx", {}), detail["input"]
     place = _dotted_key(location)
     match detail["type"]:
@@ -173,7 +183,7 @@ def _problem_of_detail(detail: ErrorDetails) -> Problem:
 
 
 def _place_of_key(place: str, key: str) -> str:
-    """``place`` with ``key`` appended: a dotted name, or the ``[number]`` of an entry."""
+    """The dotted key ``place`` with ``key`` appended: a name, or the ``[number]`` of an entry."""
     if not key or re.fullmatch(r"\[\d+\]", key):
         return place + key
     return join(place, key)
@@ -191,7 +201,7 @@ def _dotted_key(location: Sequence[str | int]) -> str:
 
 
 def _description_of_key(location: Sequence[str | int]) -> str:
-    """The description of the key at a location, from its field."""
+    """The description of the key at a location, after a colon, for a message; empty where it has none."""
     key = str(location[-1])
     for section in sections_at(location[:-1]):
         field = field_of(section, key)
@@ -215,13 +225,13 @@ class _PartialSpec(Spec):
         raise AttributeError(name)
 
 
-def misfits_of_right_sections(document: Mapping[str, Any]) -> list[Refused]:
-    """Refusals between the valid sections of ``document``, which is not valid as a whole."""
-    right = _right_sections(document)
+def conflicts_of_valid_sections(document: Mapping[str, Any]) -> list[Refused]:
+    """Refusals between the valid sections of ``document``, a spec that is not valid as a whole."""
+    right = _valid_sections(document)
     spec = _PartialSpec.model_construct(**right)
     for name in Spec.model_fields.keys() - right.keys():
         spec.__dict__.pop(name, None)  # a default, which nobody wrote
-    return list(spec.misfits(unless=(_SectionIsWrongError,)))
+    return list(spec.section_conflicts(unless=(_SectionIsWrongError,)))
 
 
 @cache
@@ -232,8 +242,8 @@ def _adapter_of_section(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(described)
 
 
-def _right_sections(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The valid sections of ``document``, checked one by one; those left out have their defaults."""
+def _valid_sections(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The sections of ``document`` that are valid by themselves, by name; those left out have defaults."""
     right = {}
     for name, field in Spec.model_fields.items():
         if name not in document:

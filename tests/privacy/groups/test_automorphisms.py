@@ -77,7 +77,7 @@ def test_joined_orbits_are_the_components_of_the_mappings(mappings):
         for member, image in enumerate(mapping):
             low, high = sorted((root(member), root(image)))
             parent[high] = low
-    assert symmetry._joined(9, mappings).tolist() == [root(member) for member in range(9)]
+    assert symmetry._smallest_of_orbits(9, mappings).tolist() == [root(member) for member in range(9)]
 
 
 # --- computed wrongly, without an error ----------------------------------------------------------
@@ -107,7 +107,7 @@ def test_merged_orbits_are_refused(structure, wrong, monkeypatch):
     groups, colours = structure
     kinds = kinds_of(groups)
     assert len(set(orbits(kinds, colours)[1].tolist())) > 1
-    monkeypatch.setattr(symmetry, "_joined", wrong)
+    monkeypatch.setattr(symmetry, "_smallest_of_orbits", wrong)
     with pytest.raises(RuntimeError, match="not alike; no privacy figure"):
         orbits(kinds, colours)
 
@@ -125,7 +125,7 @@ def test_orbits_that_are_wrong_on_one_side_are_refused(
     groups, colours, of_kinds, of_groups, what, monkeypatch
 ):
     answers = iter([np.array(of_kinds), np.array(of_groups)])
-    monkeypatch.setattr(symmetry, "_joined", lambda *_: next(answers))
+    monkeypatch.setattr(symmetry, "_smallest_of_orbits", lambda *_: next(answers))
     with pytest.raises(RuntimeError, match=f"^{what}: number"):
         orbits(kinds_of(groups), colours)
 
@@ -142,7 +142,7 @@ def test_no_figure_of_the_spec_that_merged_classes_got_wrong(monkeypatch):
         if pair.relation.words == "device in a common group"
     ]
     assert [(pair.unit, pair.pair_count) for pair in pairs] == [(0, 600), (25, 1800)]
-    monkeypatch.setattr(symmetry, "_joined", merged)
+    monkeypatch.setattr(symmetry, "_smallest_of_orbits", merged)
     with pytest.raises(RuntimeError, match="no privacy figure"):
         account(spec)
 

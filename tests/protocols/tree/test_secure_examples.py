@@ -11,7 +11,7 @@ import torch
 from tree_worlds import Library, spec_of
 
 from sfumato.errors import SpecError
-from sfumato.schedule.integer_grid import FEWEST_STEPS, HEADROOM, message_lengths, ring_of
+from sfumato.schedule.integer_grid import FEWEST_STEPS, HEADROOM, integer_grid_of, message_lengths
 from sfumato.schedule.resolve import resolve
 from sfumato.secure_aggregation.encoding import round_at_random
 
@@ -63,7 +63,7 @@ def test_noise_is_enough_for_what_a_record_moves_once_rounded(clip: str, dimensi
     """
     plan = resolve(hdp(MESSAGES, clip=clip))
     gradients = 1 if clip == "example" else 2
-    ring = ring_of(plan, 0, 0, np.arange(15), dimension)
+    ring = integer_grid_of(plan, 0, 0, np.arange(15), dimension)
     for leaf, device in ((0, 0), (1, 5), (2, 9)):
         who = np.array([device])
         longest, std = message_lengths(plan, 0, who, dimension)[0], plan.device_stds_of(0, who)[0]
@@ -85,7 +85,7 @@ def test_a_message_is_neither_shortened_nor_rounded_again(monkeypatch: pytest.Mo
     """Either would depend on the record, and answer for all other coordinates."""
     monkeypatch.setattr("sfumato.secure_aggregation.encoding._MOST_TRIES", 1)
     dimension, plan = 400, resolve(hdp(MESSAGES))
-    ring, who = ring_of(plan, 0, 0, np.arange(15), dimension), np.array([0])
+    ring, who = integer_grid_of(plan, 0, 0, np.arange(15), dimension), np.array([0])
     ring = replace(ring, scale=ring.scale / 2**17)  # as coarse as is allowed
     how = ring.device(0, message_lengths(plan, 0, who, dimension)[0], 0.0)
     gain = 1 + 1.5  # two steps with momentum 0.5; 20 records, each in both batches

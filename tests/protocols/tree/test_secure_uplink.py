@@ -17,7 +17,7 @@ from sfumato.privacy.observers import Party
 from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.protocols.tree.uplinks.secure import SecureUplink
 from sfumato.schedule.faults.dropouts import turnout_of
-from sfumato.schedule.integer_grid import FEWEST_STEPS, HEADROOM, ring_of
+from sfumato.schedule.integer_grid import FEWEST_STEPS, HEADROOM, integer_grid_of
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.resolve import resolve
 from sfumato.secure_aggregation.server import Phase
@@ -126,7 +126,7 @@ def test_the_noise_it_owes(placement: Any, expected: float) -> None:
 def test_noise_is_enough_for_what_rounding_adds() -> None:
     plan = resolve(hdp(1.1))
     everybody = np.arange(15)
-    ring = ring_of(plan, 0, 0, everybody, 5000)
+    ring = integer_grid_of(plan, 0, 0, everybody, 5000)
     for leaf, device in ((0, 0), (1, 5), (2, 9)):
         bound, std = plan.bounds_of(0, np.array([device]))[0], plan.device_stds_of(0, np.array([device]))[0]
         how = ring.device(leaf, bound, std)
@@ -138,7 +138,7 @@ def test_noise_is_enough_for_what_rounding_adds() -> None:
 @pytest.mark.parametrize(("placement", "tier"), [({"edge": 1.0}, 1), ({"cloud": True}, 0)])
 def test_a_nodes_noise_is_enough_for_what_rounding_adds(placement: Any, tier: int) -> None:
     plan = resolve(hdp(1.1, placement))
-    ring = ring_of(plan, 0, 0, np.arange(15), 5000)
+    ring = integer_grid_of(plan, 0, 0, np.arange(15), 5000)
     for leaf, device in ((0, 0), (1, 5), (2, 9)):
         node = leaf if tier else 0
         how = ring.device(leaf, plan.bounds_of(0, np.array([device]))[0], 0.0)
@@ -288,5 +288,5 @@ def test_several_aggregations_a_round_go_with_masks_at_the_lowest_hop_only() -> 
 def test_a_ring_that_is_too_coarse_is_refused() -> None:
     weak = hdp(1e-7)
     with pytest.raises(SpecError, match="too coarse"):
-        ring_of(resolve(weak), 0, 0, np.arange(15), 10**6)
+        integer_grid_of(resolve(weak), 0, 0, np.arange(15), 10**6)
     assert Phase.DONE > Phase.UNMASK  # who is never silent is silent after everything

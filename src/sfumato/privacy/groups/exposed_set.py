@@ -77,7 +77,17 @@ class SearchResult(NamedTuple):
 def search_all_sets(
     scene: ExposureProblem, price: Price, limit: float, *, most_extensions: int = MOST_EXTENSIONS
 ) -> SearchResult:
-    """The cheapest exposed set, if it costs less than ``limit``."""
+    """The cheapest of all exposed sets that cost less than ``limit``, by dynamic programming over blocks.
+
+    Args:
+        scene: the target and what the coalition sees.
+        price: Rényi divergence of order 2 of one charged sum.
+        limit: cost of a set that is known already.
+        most_extensions: how many extensions of partial sets are tried before the search gives up.
+
+    Returns:
+        The set, or none if no set is cheaper (``certain``) or the search gave up (not ``certain``).
+    """
     last = int(scene.reach.max(initial=0))
     costs, rest = _Costs(scene, price), _least_cost_from_each_block(scene, price, last)
     labels = [_Label(0.0, (1 << scene.kinds.group_count) - 1, 0, None)]
@@ -87,7 +97,7 @@ def search_all_sets(
         seen, upstream = _as_bits(scene.seen > number), _as_bits(scene.reach > number)
         found: dict[tuple[int, int], _Label] = {}
         for label in labels:
-            here = costs.of(block, label.reached)
+            here = costs.of_block(block, label.reached)
             free = label.open & upstream & here.paying & ~seen
             done += 1 << free.bit_count()
             if done > min(most_extensions, most_extensions * (number + 1) // last + _SLACK):
@@ -102,7 +112,10 @@ def search_all_sets(
 
 
 def _extended_label(label: _Label, here: _BlockCosts, still_open: int, own: int) -> _Label:
-    """``label`` after a block in which the groups of ``still_open`` are exposed."""
+    """The partial set ``label`` with one more block, in which the groups of ``still_open`` are exposed.
+
+    Groups are bit sets: ``still_open``, and ``own``, the target's. ``here`` says what the block costs.
+    """
     cost = label.cost + sum(here.of_group[group] for group in _groups_of_bits(still_open & here.paying))
     return _Label(cost, still_open, ~still_open & (label.reached | own | here.linked), label)
 
@@ -115,14 +128,18 @@ class _Costs:
         self.own = [_as_bits(scene.with_unit(era)) for era in range(len(scene.kinds.incidence))]
         self.known: dict[tuple[int, bool, int, int], _BlockCosts] = {}
 
-    def of(self, block: Block, reached: int) -> _BlockCosts:
-        """Of a block before which the target's data have reached these hidden groups."""
+    def of_block(self, block: Block, reached: int) -> _BlockCosts:
+        """What ``block`` costs in each group, where data have reached the hidden groups ``reached``.
+
+        ``reached`` is a bit set of groups.
+        """
         key = (block.era, block.merges, block.length, reached if block.merges else 0)
         if key not in self.known:
-            self.known[key] = self._computed(block, reached)
+            self.known[key] = self._compute(block, reached)
         return self.known[key]
 
-    def _computed(self, block: Block, reached: int) -> _BlockCosts:
+    def _compute(self, block: Block, reached: int) -> _BlockCosts:
+        """`of_block`, without the cache."""
         count = self.scene.kinds.group_count
         inside = np.zeros(count, dtype=np.bool_)
         inside[list(_groups_of_bits(reached))] = True
@@ -139,7 +156,10 @@ class _Costs:
 
 
 def _least_cost_from_each_block(scene: ExposureProblem, price: Price, last: int) -> list[float]:
-    """What the target's own contributions to seen releases cost from every block on: no set costs less."""
+    """For every block number up to ``last``, the least that any set costs from it on.
+
+    It is what the target's own contributions to seen releases cost; the list has ``last`` + 1 entries.
+    """
     rest = [0.0] * (last + 1)
     for number in range(last - 1, -1, -1):
         block = scene.blocks[number]
@@ -150,14 +170,14 @@ def _least_cost_from_each_block(scene: ExposureProblem, price: Price, last: int)
 
 
 def _subsets(free: int) -> Iterator[int]:
-    """The sets of groups to close: all subsets."""
+    """All subsets of the groups in ``free``; a set of groups is a number with one bit a group."""
     groups = [1 << group for group in _groups_of_bits(free)]
     for number in range(1 << len(groups)):
         yield sum(group for place, group in enumerate(groups) if number >> place & 1)
 
 
 def _undominated_labels(labels: Iterable[_Label]) -> list[_Label]:
-    """The labels that no other one dominates, the cheapest first."""
+    """The partial sets that no other one makes superfluous (*Dominance* in the module), cheapest first."""
     kept: list[_Label] = []
     for label in sorted(labels, key=lambda one: (one.cost, -one.open.bit_count(), one.open, one.reached)):
         if not any(label.open | one.open == one.open and one.reached & ~label.reached == 0 for one in kept):
@@ -166,7 +186,7 @@ def _undominated_labels(labels: Iterable[_Label]) -> list[_Label]:
 
 
 def _open_blocks(label: _Label | None, count: int) -> IntArray:
-    """In how many blocks each group is open, on the way to ``label``."""
+    """In how many blocks each of ``count`` groups is exposed in the set that ends with ``label``."""
     blocks = np.zeros(count, dtype=np.int64)
     while label is not None and label.before is not None:
         for group in _groups_of_bits(label.open):
@@ -176,10 +196,12 @@ def _open_blocks(label: _Label | None, count: int) -> IntArray:
 
 
 def _as_bits(groups: npt.NDArray[np.bool_]) -> int:
+    """A boolean mask over groups as a number with one bit a group."""
     return sum(1 << group for group in np.flatnonzero(groups).tolist())
 
 
 def _groups_of_bits(bits: int) -> Iterator[int]:
+    """The numbers of the groups in the bit set ``bits``, ascending."""
     while bits:
         lowest = bits & -bits
         yield lowest.bit_length() - 1
@@ -199,17 +221,23 @@ class Exposed(NamedTuple):
 
     @property
     def optimal(self) -> bool:
-        """Whether no exposed set is cheaper."""
+        """Whether this set is known to be a cheapest one."""
         return self.gap == 1.0
 
     @property
     def gap(self) -> float:
-        """How many times what the cheapest set costs this one costs at most; 1 if none is cheaper."""
+        """Upper bound on the ratio of this set's cost to the cheapest set's; 1 if none is cheaper."""
         return times_the_least(self.cost, self.least)
 
 
 def cheapest_set(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXACT_NODES) -> Exposed:
-    """The cheapest exposed set known; never dearer than flow or cut."""
+    """The cheapest exposed set that the searches of this module find; never dearer than flow or cut.
+
+    Args:
+        scene: the target and what the coalition sees.
+        price: Rényi divergence of order 2 of one charged sum.
+        exact_nodes: largest number of groups times blocks for which all sets are searched.
+    """
     best = flow_or_cut(scene, price)
     if best.optimal:
         return best
@@ -232,7 +260,7 @@ def cheapest_set(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXA
 
 
 def flow_or_cut(scene: ExposureProblem, price: Price) -> Exposed:
-    """The cheaper one of flow and cut."""
+    """The cheaper one of flow (all upstream is exposed) and cut (only what is seen), with its lower bound."""
     flow, cut = cost(scene, scene.reach, price), cost(scene, scene.seen, price)
     blocks, spent = (scene.reach, flow) if flow <= cut else (scene.seen, cut)
     only = spent == 0 or np.array_equal(scene.seen, scene.reach)
@@ -246,7 +274,10 @@ def _cheaper_of(scene: ExposureProblem, price: Price, best: Exposed, blocks: Int
 
 
 def _improved_locally(scene: ExposureProblem, price: Price, best: Exposed) -> Exposed:
-    """Local search: one group at a time exposed as far as it matters, or no more than is seen."""
+    """``best`` after a local search that exposes one group at a time as far as upstream, or as far as seen.
+
+    It ends when no such change makes the set cheaper; with more than 24 groups to change it does not start.
+    """
     groups = np.flatnonzero(scene.reach > scene.seen)
     improved = len(groups) <= _SEARCHED_GROUPS
     while improved:

@@ -68,11 +68,11 @@ class ExposureProblem:
 
     @cached_property
     def bridges(self) -> tuple[Bridges, ...]:
-        """For every era, the kinds other than the target that are in several groups."""
+        """For every era, the kinds of workers, the target aside, that are in several groups."""
         return self.kinds.bridges(self.unit)
 
     def with_unit(self, era: int) -> npt.NDArray[np.bool_]:
-        """Groups that the target is in."""
+        """Boolean mask, one entry for each group: whether the target is in it in ``era``."""
         inside: npt.NDArray[np.bool_] = self.kinds.incidence[era][self.unit]
         return inside
 
@@ -90,7 +90,7 @@ class ExposureProblem:
         return found
 
     def charged(self, exposed: IntArray) -> Counter[ChargedSum]:
-        """What exposing the first ``exposed[g]`` blocks of every group g has to be charged for.
+        """The sums to charge, each with its number, if ``exposed[g]`` blocks of every group g are exposed.
 
         Follows, block by block, which hidden models the target's data have reached; once a block reaches no
         more of them, those like it do not either.
@@ -137,6 +137,13 @@ class ExposureProblem:
     def _sums_of_block(
         self, block: Block, tainted: npt.NDArray[np.bool_], open_now: npt.NDArray[np.bool_]
     ) -> tuple[list[ChargedSum], npt.NDArray[np.bool_]]:
+        """The charged sums of the first step of ``block``, and the hidden groups reached after it.
+
+        Args:
+            block: of time.
+            tainted: mask of the hidden groups that the target's data have reached before it.
+            open_now: mask of the groups that are exposed in it.
+        """
         linking = self.linking(block, tainted)
         own = self.with_unit(block.era)
         rows = [
@@ -147,5 +154,5 @@ class ExposureProblem:
 
 
 def cost(scene: ExposureProblem, exposed: IntArray, price: Price) -> float:
-    """Price of everything that exposing ``exposed`` charges."""
+    """What the sums cost together that exposing the first ``exposed[g]`` blocks of every group g charges."""
     return math.fsum(price(row) * count for row, count in scene.charged(exposed).items())

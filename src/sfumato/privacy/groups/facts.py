@@ -1,5 +1,4 @@
 """A grouped protocol's facts for the accountant: who is in which group when, what is sent, who adds noise.
-noise.
 
 How a group draws the workers of a step, and what that leaves of a sum: docs/leakage.md, "Fixed cohorts".
 """
@@ -59,16 +58,19 @@ class GroupDraw:
 
     @property
     def guaranteed(self) -> int:
-        """How many are sure to be drawn."""
+        """How many workers are drawn at least: 0 under Poisson sampling, else the fixed number."""
         return 0 if self.kind == "poisson" else round(self.drawn)
 
     @property
     def sure(self) -> int:
-        """Messages that are sure to be in a sum that is released."""
+        """How many messages a sum holds at least, if it is released at all."""
         return self.guaranteed if self.survivors is None else self.survivors
 
     def sampling(self, *, known: int, hidden: bool) -> Sampling:
-        """The draw as a coalition with ``known`` of the workers meets it."""
+        """The draw as the accountant's `Sampling`, towards a coalition with ``known`` of the group's workers.
+
+        ``hidden``: whether the coalition does not learn who was drawn.
+        """
         if self.kind == "poisson":
             return Sampling.poisson(self.rate, hidden=hidden)
         if self.kind == "all":
@@ -76,13 +78,14 @@ class GroupDraw:
         return fixed_draw(devices=self.size, sample=self.guaranteed, members=known, hidden=hidden)
 
     def norms_moved_by_others(self, *, own: bool, others: int, only_with_unit: bool = False) -> float:
-        """By how many message norms others move a sum, at most, besides the unit's own message.
+        """How far the messages of others may move a sum, in units of one message's norm.
 
         The unit and n - 1 others may be drawn, or n others without the unit.
 
         Args:
             own: whether the unit is one of the group's workers.
-            others: how many other workers may send anything else.
+            others: how many other workers may send another message because of the unit's data; each moves by
+                2.
             only_with_unit: whether they do so only if the unit is drawn.
         """
         most = round(self.drawn) if self.kind == "fixed" else self.size
@@ -164,7 +167,7 @@ class GroupFacts:
         _validate(self)
 
     def once(self, key: object, compute: Callable[[], _Computed]) -> _Computed:
-        """What ``compute`` gives, computed once for each ``key``."""
+        """The result of ``compute``, called once for each ``key`` and kept with these facts."""
         if key not in self._cache:
             self._cache[key] = compute()
         found: _Computed = self._cache[key]
@@ -177,12 +180,12 @@ class GroupFacts:
 
     @property
     def in_intervals(self) -> bool:
-        """Whether one step is a whole interval of ``merge_every`` epochs."""
+        """Whether one step is a whole interval of ``merge_every`` epochs, not an epoch."""
         return self.kind in ("dp-ogl+", "dp-ogl-local") and self.merge_every > 1
 
     @property
     def raw_inside(self) -> bool:
-        """Whether a group's workers see un-noised models of it (DP-OGL+ between its releases)."""
+        """Whether workers see un-noised models of their own group, as between two releases of DP-OGL+."""
         return self.kind == "dp-ogl+" and self.merge_every > 1
 
     @property
@@ -200,23 +203,23 @@ class GroupFacts:
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """Time, cut where anything can cross between groups or workers change them."""
+        """The steps of training, cut where models can cross between groups or workers change groups."""
         period = 1 if self.in_intervals or self.kind == "ms-fedavg" else self.merge_every
         return split_at_merges_and_eras(self.steps, period, self.era_steps)
 
     @cached_property
     def kinds(self) -> WorkerKinds:
-        """Workers told apart by their groups."""
+        """The workers sorted into kinds; those of one kind are in the same groups in every era."""
         return WorkerKinds.among(self.device_count, self.eras)
 
     @cached_property
     def block_ends(self) -> IntArray:
-        """Last step of every block, after a 0."""
+        """The last step of every block, counted from 1, after a 0."""
         return np.array([0, *(b.first + b.length - 1 for b in self.blocks)], dtype=np.int64)
 
     @cached_property
     def blocks_alike_until(self) -> IntArray:
-        """For every block the number of the first later one that differs from it."""
+        """For every block, the number of the first later one of another length, era or kind of start."""
         return next_unlike_blocks(self.blocks)
 
     def message_norm(self, group: int) -> float:
@@ -226,7 +229,7 @@ class GroupFacts:
         return self.clip[group] * (math.sqrt(self.merge_every) if self.in_intervals else 1.0)
 
     def noise_variance(self, group: int) -> float:
-        """Variance of what a noiser of ``group`` adds to a release, a coordinate."""
+        """Variance, in each coordinate, of the noise that one noiser of ``group`` adds to a release."""
         if self.kind == "ms-fedavg":
             return 0.0
         return (self.message_norm(group) * self.noise_multiplier[group]) ** 2
@@ -254,16 +257,20 @@ class GroupFacts:
 
     @property
     def sums_may_be_missing(self) -> bool:
-        """Whether a session may end below its threshold: whether it does tells of who was drawn."""
+        """Whether secure aggregation may end below its threshold: a missing sum tells who was drawn."""
         return bool(self.least_survivors) and self.transport == "secure-aggregation"
 
     def party_name(self, party: Party) -> str:
-        """What the command line calls ``party``."""
+        """What the command line calls ``party``: ``device:3`` or ``master:0``.
+
+        Raises:
+            ValueError: there is no such party.
+        """
         self.require_party(party)
         return f"{'device' if party.kind == 'device' else 'master'}:{party.index}"
 
     def require_party(self, party: Party) -> None:
-        """Refuse a party that does not exist with a ValueError."""
+        """Raise a ValueError if ``party`` is no device and no master of these groups."""
         known = {"device": self.device_count, "node": self.group_count}.get(party.kind, 0)
         if not 0 <= party.index < known or (party.kind == "node" and party.tier != 1):
             raise ValueError(
@@ -273,6 +280,7 @@ class GroupFacts:
 
 
 def _validate(declared: GroupFacts) -> None:
+    """Raise a ValueError that names the field and what is allowed if ``declared`` contradicts itself."""
     groups = len(declared.eras[0].groups) if declared.eras else 0
     if not groups:
         raise ValueError("eras: got no group; must have at least one")
@@ -311,6 +319,7 @@ def _validate(declared: GroupFacts) -> None:
 
 
 def _validate_owners(declared: GroupFacts, groups: int) -> None:
+    """Raise a ValueError unless ``noise_owner`` suits the number of groups and the protocol."""
     owners = declared.noise_owner
     if owners and (len(owners) != groups or not set(owners) <= set(get_args(NoiseOwner))):
         raise ValueError(
@@ -323,6 +332,7 @@ def _validate_owners(declared: GroupFacts, groups: int) -> None:
 
 
 def _validate_cohort(declared: GroupFacts) -> None:
+    """Raise a ValueError unless every fixed cohort has between one and all workers of its group."""
     if not declared.cohort:
         return
     if len(declared.cohort) != len(declared.rate) or set(declared.rate) != {1.0}:
@@ -337,6 +347,7 @@ def _validate_cohort(declared: GroupFacts) -> None:
 
 
 def _validate_survivors(declared: GroupFacts) -> None:
+    """Raise a ValueError unless least survivors are between 0 and the number of workers sure to be drawn."""
     rows = declared.least_survivors
     if rows and [len(row) for row in rows] != [len(declared.rate)] * len(declared.eras):
         raise ValueError(

@@ -45,7 +45,10 @@ _FINITE_TOTAL = 500_000_000
 
 
 def cells_of(scene: ExposureProblem, fine: bool) -> Iterator[tuple[int, int]]:
-    """Stretches of blocks, each within one era, that are exposed together."""
+    """Stretches of blocks that a cut exposes as one, each within one era, as (first, one after the last).
+
+    ``fine``: every block by itself; otherwise as long as keeps the graph at about 200 nodes.
+    """
     total = len(scene.blocks)
     length = 1
     if not fine:
@@ -67,15 +70,20 @@ class _Graph:
         self.nodes = 3  # 2 holds the flow below what 32 bits can count
         self.arcs: list[tuple[int, int, float]] = [(0, 2, 2.0 * _INFINITE)]
 
-    def add(self, tail: int, head: int, capacity: float) -> None:
+    def add_arc(self, tail: int, head: int, capacity: float) -> None:
+        """Add an arc from node ``tail`` to node ``head``; ``capacity`` may be infinite."""
         self.arcs.append((tail, head, capacity))
 
-    def node(self) -> int:
+    def add_node(self) -> int:
+        """Add a node, and return its number."""
         self.nodes += 1
         return self.nodes - 1
 
     def source_side(self) -> tuple[npt.NDArray[np.bool_], float]:
-        """Nodes on the source side of a minimum cut, and its value."""
+        """A minimum cut between nodes 0 and 1: mask of the nodes on the source side, and the cut's value.
+
+        The value is rounded down, so it stays a lower bound; ∞ where every cut is infinite.
+        """
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
@@ -100,7 +108,7 @@ class _Graph:
 
 
 def links_of(scene: ExposureProblem, price: Price, era: int) -> dict[int, list[tuple[float, set[int]]]]:
-    """For every group, what each kind of linking workers adds to a sum of it, and their other groups.
+    """The links of every group in ``era``: what a kind of linking workers adds to a price, and which groups.
 
     One entry for all kinds where any linking worker costs as much as all of them together.
     """
@@ -128,13 +136,23 @@ def links_of(scene: ExposureProblem, price: Price, era: int) -> dict[int, list[t
 def minimum_cut(
     scene: ExposureProblem, price: Price, cells: list[tuple[int, int]], dearer: float
 ) -> tuple[IntArray | None, float]:
-    """The exposed set of a minimum cut, links ``dearer`` times as dear; none if all cuts are infinite."""
+    """The exposed set of a minimum cut, and the value of the cut.
+
+    Args:
+        scene: the target and what the coalition sees.
+        price: Rényi divergence of order 2 of one charged sum.
+        cells: stretches of blocks that are exposed together, from `cells_of`.
+        dearer: factor on the capacity of links; with 1 the value bounds the cost of every set from below.
+
+    Returns:
+        The number of exposed blocks of every group, or ``None`` with ∞ if all cuts are infinite.
+    """
     graph = _Graph()
     groups = np.flatnonzero(scene.reach > 0)
     links: dict[int, dict[int, list[tuple[float, set[int]]]]] = {}
     starts = np.array([start for start, _ in cells])
     last = {int(g): int(np.searchsorted(starts, scene.reach[g], side="left")) - 1 for g in groups}
-    node = {(g, cell): graph.node() for g in last for cell in range(last[g] + 1)}
+    node = {(g, cell): graph.add_node() for g in last for cell in range(last[g] + 1)}
     merging = np.concatenate([[0], np.cumsum([block.merges for block in scene.blocks])])
     steps = np.concatenate([[0], np.cumsum([block.length for block in scene.blocks])])
     for (group, cell), here in node.items():
@@ -142,11 +160,11 @@ def minimum_cut(
         stop = min(stop, int(scene.reach[group]))
         era = scene.blocks[start].era
         if scene.with_unit(era)[group]:
-            graph.add(here, 1, price(ChargedSum(group, era, True, 0)) * float(steps[stop] - steps[start]))
+            graph.add_arc(here, 1, price(ChargedSum(group, era, True, 0)) * float(steps[stop] - steps[start]))
         if scene.seen[group] > start:
-            graph.add(2, here, math.inf)
+            graph.add_arc(2, here, math.inf)
         if cell:
-            graph.add(here, node[group, cell - 1], math.inf)
+            graph.add_arc(here, node[group, cell - 1], math.inf)
         times = float(merging[stop] - merging[start])
         before = cell - 1 if stop - start == 1 and cells[cell][1] - start == 1 else cell
         if not times or before < 0:
@@ -154,11 +172,11 @@ def minimum_cut(
         if era not in links:
             links[era] = links_of(scene, price, era)
         for extra, others in links[era].get(group, ()):
-            link = graph.node()
-            graph.add(here, link, extra * times * dearer)
+            link = graph.add_node()
+            graph.add_arc(here, link, extra * times * dearer)
             for other in others:
                 if other in last:
-                    graph.add(link, node[other, min(before, last[other])], math.inf)
+                    graph.add_arc(link, node[other, min(before, last[other])], math.inf)
     side, value = graph.source_side()
     if math.isinf(value):
         return None, value
@@ -177,7 +195,10 @@ class _Way(NamedTuple):
 
 
 def least_cost_of_any_set(scene: ExposureProblem, price: Price) -> float:
-    """What every exposed set costs at least."""
+    """A lower bound on the cost of every exposed set, computed without looking at sets.
+
+    See *Without looking at sets* in the module.
+    """
     paid = _paid_in_any_case(scene, price)
     if len(scene.kinds.incidence) > 1 or not scene.blocks or not scene.links_add_up:
         return paid
@@ -199,7 +220,7 @@ def least_cost_of_any_set(scene: ExposureProblem, price: Price) -> float:
 
 
 def _paid_in_any_case(scene: ExposureProblem, price: Price) -> float:
-    """What the target's contributions to what is seen cost."""
+    """Price of the target's own contributions to releases that the coalition sees; in every set."""
     paid, first = 0.0, 0
     for era, blocks in groupby(scene.blocks, key=attrgetter("era")):
         steps = np.cumsum([0, *(block.length for block in blocks)])
@@ -216,7 +237,17 @@ def _shortest_way(
     left: dict[tuple[int, int], float],
     supply: dict[int, float],
 ) -> _Way | None:
-    """A shortest way, of fewer links than there are blocks, that can carry more to a group with supply."""
+    """A shortest path over links from a seen group to one with supply left, or ``None``.
+
+    Args:
+        scene: the target and what the coalition sees.
+        links: of each group, as `links_of` gives them.
+        left: capacity left of each link, by group and place in ``links``; only links with some are used.
+        supply: of each group, the price of the target's contributions that no path has carried yet.
+
+    Returns:
+        The path, of fewer links than there are blocks.
+    """
     start = np.flatnonzero(scene.seen > 0).tolist()
     ways: dict[int, tuple[tuple[int, int], ...]] = dict.fromkeys(start, ())
     queue = deque(start)

@@ -1,5 +1,4 @@
-"""Which ordered pairs of a unit and an observer in overlapping groups are alike, so that one stands for
-all."""
+"""Which ordered pairs of a unit and an observer in overlapping groups are alike: one stands for all."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ class GroupPairs:
 
     @cached_property
     def unit_classes(self) -> tuple[tuple[int, int], ...]:
-        """One kind of units for every orbit of the groups' symmetries, and how many units it stands for."""
+        """One kind of workers for every orbit of the groups' symmetries, and the number of its workers."""
         alike, _ = orbits(self.releases.kinds, self.parameters)
         _, firsts = np.unique(alike, return_index=True)
         return tuple(
@@ -43,12 +42,12 @@ class GroupPairs:
 
     @cached_property
     def symmetries(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-        """Symmetries of the groups that generate the others, as images of groups and of kinds of workers."""
+        """Symmetries that generate all others, each as the images of all groups and all kinds of workers."""
         return symmetries(self.releases.kinds, self.parameters)
 
     @property
     def parameters(self) -> list[tuple[float, ...]]:
-        """Parameters of every group; with whose noise it is, symmetries keep who is trusted."""
+        """Parameters of every group that symmetries keep: clip, noise, draw, threshold, who adds noise."""
         declared = self.releases
         thresholds = declared.unmask_thresholds or (0,) * declared.group_count
         drawn = declared.cohort or declared.rate
@@ -59,7 +58,10 @@ class GroupPairs:
         )
 
     def group_orbits(self, named: Iterable[Party]) -> npt.NDArray[np.int64]:
-        """A number for every group, equal only where a symmetry exchanges groups and moves no named party."""
+        """A class number for every group.
+
+        Two are equal only where a symmetry exchanges the groups and leaves every party of ``named`` in place.
+        """
         parties = sorted(named, key=repr)
         marked = [
             (*colour, *(float(self._holds(party, group)) for party in parties))
@@ -74,7 +76,7 @@ class GroupPairs:
         return any(group in era for era in self.releases.kinds.groups[self.releases.kinds.of[party.index]])
 
     def of(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
-        """One representative of every class of equivalent ordered pairs; ``stands_for`` adds up to all pairs.
+        """One pair for every class of equivalent ordered pairs; their ``pair_count`` adds up to all pairs.
 
         Observers are every master and every other device. Units count as equivalent if a symmetry of the
         groups maps one to the other, observers of one unit if all their exposures are equal and the unit
@@ -89,7 +91,7 @@ class GroupPairs:
         return covering(self._found[apart], self.releases.device_count * observers)
 
     def _units(self, apart: bool) -> Iterator[UnitClass]:
-        """Workers that a symmetry of the groups exchanges; ``apart``: see `unit_classes`."""
+        """Classes of units, one or more for each orbit of workers; ``apart``: see `unit_classes`."""
         alike, _ = orbits(self.releases.kinds, self.parameters)
         for kind, _ in self.unit_classes:
             yield from self.releases.units_of(
@@ -97,6 +99,7 @@ class GroupPairs:
             )
 
     def _pairs_of(self, found: UnitClass) -> Iterator[PairClass]:
+        """Classes of the pairs of units ``found``: observers with equal relation, trust and exposures."""
         unit, unit_kind = found.unit, int(self.releases.kinds.of[found.unit])
         classes: dict[Any, PairClass] = {}
         for party, count in self._observers_of(unit, unit_kind):
@@ -125,11 +128,14 @@ class GroupPairs:
                 yield Party("device", 0, int(members[members != unit][0])), count
 
     def _is_trusted(self, relation: Relation, party: Party) -> bool:
-        """Whether ``party`` is a master that the unit sends raw updates to: they may be ∞ for other reasons
-        as well."""
+        """Whether ``party`` is a master that gets raw updates of the unit, since it adds the noise itself.
+
+        An ε of ∞ towards any other party has other reasons.
+        """
         return relation.kind == "own-edge" and not self.releases.noised_by_devices(party.index)
 
     def _relation(self, unit_kind: int, party: Party) -> Relation:
+        """How ``party`` is placed towards units of that kind: own master, peer, or so many groups away."""
         is_master = party.kind == "node"
         theirs = (
             tuple((party.index,) for _ in self.releases.eras)

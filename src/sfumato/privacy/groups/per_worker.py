@@ -42,13 +42,13 @@ def per_worker(
     delta: float,
     neighbours: Neighbours = "zero-out",
 ) -> tuple[PerWorker, ...]:
-    """PwP of every class of workers: the paper's (15) with the exact leakage.
+    """Per-worker privacy of every class of workers: the paper's (15) with the exact leakage.
 
     Args:
-        declared: facts.
-        epochs: numbers of training epochs to look at (the paper's t - 1).
+        declared: the releases of the groups.
+        epochs: numbers of training epochs after which to compute it (the paper's t - 1).
         threat_model: 1: every other worker is curious; 2: only those that never share a group with the unit.
-        delta: of every epsilon.
+        delta: of every ε.
         neighbours: neighbouring relation.
     """
     moments = tuple(epochs)
@@ -73,7 +73,10 @@ def per_worker(
 def _worst_worker(
     declared: GroupReleases, unit: int, threat_model: Literal[1, 2], epsilon_of: Callable[[Exposure], float]
 ) -> tuple[float, Party | None]:
-    """The curious worker who learns most about ``unit``, and the epsilon."""
+    """The largest ε of ``unit`` towards any curious worker, and that worker.
+
+    Not a number and ``None`` where no worker is curious.
+    """
     worst: tuple[float, Party | None] = math.nan, None
     kinds = ("other-device",) if threat_model == 2 else ("peer", "other-device")
     for pair in declared.pair_classes(unit):

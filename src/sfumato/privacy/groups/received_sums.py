@@ -1,5 +1,4 @@
-"""How one coalition receives the sums of groups: the releases that a charged sum amounts to, and their
-price."""
+"""How one coalition receives the sums of groups: the releases that a sum amounts to, and their price."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ class ReceivedSums:
     _prices: dict[ChargedSum, float] = field(default_factory=dict, init=False, repr=False)
 
     def price(self, row: ChargedSum) -> float:
-        """Rényi divergence of order 2 of one such sum."""
+        """Rényi divergence of order 2 of one sum ``row`` as this coalition receives it."""
         if row not in self._prices:
             self._prices[row] = self._price(row)
         return self._prices[row]
@@ -47,7 +46,10 @@ class ReceivedSums:
         return self.facts.once(key, lambda: math.fsum(map(divergence, self.releases(row, 1))))
 
     def exposure(self, bound_name: Literal["flow", "cut", "min-cost"], exposed: IntArray) -> Exposure:
-        """All releases charged if the first ``exposed[g]`` blocks of every group are."""
+        """The exposure of bound ``bound_name`` if the first ``exposed[g]`` blocks of group g are charged.
+
+        Where sums can be charged message by message, an alternative does so.
+        """
         charged = sorted(self.problem.charged(exposed).items())
         draws = merged_draws(drawn for row, count in charged for drawn in self.releases(row, count))
         steps = tuple(self.facts.block_ends[exposed].tolist())
@@ -58,10 +60,10 @@ class ReceivedSums:
         return found if split == draws else replace(found, alternatives=(replace(found, draws=split),))
 
     def releases(self, row: ChargedSum, count: int, *, split: bool = False) -> tuple[DrawnReleases, ...]:
-        """What the coalition receives, or is charged as if it received, in ``count`` such sums.
+        """The draws and releases charged for ``count`` sums like ``row``.
 
         Args:
-            row: the sum.
+            row: the sum, received or charged as if it were.
             count: how many of them.
             split: charge message by message each sum that can be (`privacy.divergence`), whatever is cheaper.
         """
@@ -108,10 +110,18 @@ class ReceivedSums:
     def _single_messages(
         self, row: ChargedSum, count: int, name: str, clip: float, noise: float, known: int
     ) -> tuple[DrawnReleases, ...]:
-        """The master in the coalition receives every message by itself, and knows who was drawn.
+        """The charge for ``count`` rounds of ``row`` to a master that receives each message by itself.
 
-        Workers of a fixed cohort are not drawn independently of each other, so that each linking one that
-        there is room for counts as drawn.
+        It knows who was drawn. Workers of a fixed cohort are not drawn independently of each other, so that
+        each linking one that there is room for counts as drawn.
+
+        Args:
+            row: the sum of these messages.
+            count: of rounds.
+            name: of the releases.
+            clip: norm of a message.
+            noise: variance of one message's noise.
+            known: how many of the group's workers are in the coalition.
         """
         draw = self.facts.draw(row.group, row.era)
         sampling = draw.sampling(known=known, hidden=False)
@@ -128,6 +138,7 @@ class ReceivedSums:
         return tuple(found)
 
     def _is_draw_independent(self, draw: GroupDraw, variance: float) -> bool:
+        """Whether a sum's noise is the same whoever is drawn; ``variance``: of one sender's noise."""
         return noise_is_draw_independent(
             draw.kind,
             sender_variances=(variance,),
@@ -137,18 +148,18 @@ class ReceivedSums:
         )
 
     def _members_in_group(self, row: ChargedSum) -> int:
-        """How many workers of a group are in the coalition."""
+        """How many workers of the group of ``row`` are in the coalition."""
         inside = self.facts.kinds.incidence[row.era][:, row.group]
         return sum(count for kind, count in self.members.items() if inside[kind])
 
 
 def group_name(group: int) -> str:
-    """What releases of ``group`` are called, before a comma and how many workers link."""
+    """What releases of ``group`` are called; the number of linking workers may follow after a comma."""
     return f"group {group}"
 
 
 def exposure_without_names(exposure: Exposure) -> tuple[Any, ...]:
-    """An exposure without the names of groups: equal for pairs that only naming tells apart."""
+    """A hashable form of ``exposure``, equal for pairs that only the names of groups tell apart."""
     counts: Counter[tuple[Any, ...]] = Counter()
     for drawn in exposure.draws:
         bare = tuple(replace(release, name="", vector="") for release in drawn.releases)

@@ -61,7 +61,7 @@ class GroupReleases(GroupFacts):
 
     @cached_property
     def pairs(self) -> GroupPairs:
-        """Classes of equivalent pairs."""
+        """Classes of pairs of a unit and an observer that are charged alike."""
         return GroupPairs(self)
 
     def view(self, coalition: Sequence[Party], epoch: int) -> CoalitionView:
@@ -93,13 +93,13 @@ class GroupReleases(GroupFacts):
         )
 
     def _worst_view(self, coalition: Sequence[Party]) -> CoalitionView:
-        """The view of the first era, with every master that meets single messages in any era."""
+        """The first era's view, but with single messages at every master that shows them in any era."""
         views = [self.view(coalition, era.first_epoch) for era in self.eras]
         single = frozenset().union(*(view.single for view in views))
         return replace(views[0], single=single, summed=views[0].summed - single)
 
     def seen_steps(self, coalition: Sequence[Party]) -> IntArray:
-        """Step until which the coalition sees each group's releases."""
+        """For every group, the last step whose release the coalition sees; 0 where it sees none."""
         seen = np.zeros(self.group_count, dtype=np.int64)
         for number, (era, first) in enumerate(zip(self.eras, self.era_steps, strict=True)):
             if first > self.steps:
@@ -110,13 +110,13 @@ class GroupReleases(GroupFacts):
         return seen
 
     def reach(self, unit_kind: int, seen: IntArray, *, by_clocks: bool | None = None) -> IntArray:
-        """Number of releases of every group upstream of what is seen, the unit being no link.
+        """For every group, how many of its first releases the seen ones depend on, the unit being no link.
 
         Args:
-            unit_kind: of the unit.
+            unit_kind: kind of the unit.
             seen: releases seen of every group.
-            by_clocks: vector clocks, or (static groups seen to the end) the closed form; by default the
-                closed form where it holds.
+            by_clocks: compute by vector clocks; ``None``: by the closed form where it holds, which is for
+                groups that never change and are seen to the end or not at all.
         """
         static = len(self.eras) == 1 and bool(np.isin(seen, (0, self.steps)).all())
         if not static or by_clocks:
@@ -134,14 +134,14 @@ class GroupReleases(GroupFacts):
         return np.maximum(upstream, seen)
 
     def hops_between(self, unit_kind: int) -> IntArray:
-        """Hops between the (first era's) groups, the unit being no link."""
+        """Hops between the first era's groups, ``[groups, groups]``; the unit is no link."""
         links = self.kinds.links
         return self.once(
             ("hops", unit_kind), lambda: hops_between_groups(links(0, self.kinds.without(unit_kind)))
         )
 
     def exposure_problem(self, unit_kind: int, coalition: Sequence[Party]) -> ExposureProblem:
-        """Which releases may be exposed for a unit of this kind, and which the coalition sees."""
+        """The choice of releases to charge for a unit of kind ``unit_kind`` towards ``coalition``."""
         seen = self.seen_steps(coalition)
         upstream = self.reach(unit_kind, seen)
         return ExposureProblem(
@@ -169,7 +169,7 @@ class GroupReleases(GroupFacts):
         return True
 
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
-        """The flow, the cut and the cheapest exposure of ``unit`` towards ``coalition``.
+        """The flow, the cut and the cheapest exposure of ``unit`` towards ``coalition``, in this order.
 
         Raises:
             ValueError: a party that does not exist, or a coalition that contains the unit.
@@ -182,6 +182,7 @@ class GroupReleases(GroupFacts):
         return found if self.noise_law.is_composed() else tuple(map(without_noise, found))
 
     def _all_exposures(self, received: ReceivedSums) -> tuple[Exposure, ...]:
+        """The exposures of flow, cut and the cheapest set, with all noise as if it were composed."""
         problem, least = received.problem, self._cheapest(received)
         return (
             received.exposure("flow", problem.reach),
@@ -190,22 +191,25 @@ class GroupReleases(GroupFacts):
         )
 
     def _received(self, unit: int, coalition: Sequence[Party]) -> ReceivedSums:
-        """How ``coalition`` receives the sums that ``unit`` bears on."""
+        """How ``coalition`` receives the sums that the data of ``unit`` may move."""
         problem = self.exposure_problem(int(self.kinds.of[unit]), coalition)
         return ReceivedSums(self, problem, self._worst_view(coalition), self._kinds_of(coalition))
 
     def _kinds_of(self, coalition: Sequence[Party]) -> dict[int, int]:
-        """Devices of each kind in ``coalition``, each once."""
+        """How many devices of each kind are in ``coalition``."""
         members = {party.index for party in coalition if party.kind == "device"}
         return dict(Counter(int(self.kinds.of[member]) for member in members))
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The exposed set of ``exposure``, which another declaration of the same groups may have chosen."""
+        """The same choice of releases as in ``exposure``, charged by this declaration.
+
+        ``exposure`` may come from another declaration of the same groups, such as one with other noise.
+        """
         exposed = np.searchsorted(self.block_ends, exposure.exposed)
         return self._received(unit, coalition).exposure(exposure.bound_name, exposed)
 
     def _cheapest(self, received: ReceivedSums) -> Exposed:
-        """The cheapest exposed set, the same for all pairs that a symmetry of the groups relates."""
+        """The cheapest exposed set found, the same for all pairs that a symmetry of the groups relates."""
         problem = received.problem
         best = flow_or_cut(problem, received.price)
         if best.optimal:
@@ -223,7 +227,7 @@ class GroupReleases(GroupFacts):
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> dict[str, dict[Release, dict[str, float]]]:
-        """The variance of every release of every bound: all of it the group's master's, or its devices'."""
+        """For every bound and release, its noise variance under ``aggregators`` or ``devices``."""
         owners = {
             group_name(group): "devices" if self.noised_by_devices(group) else "aggregators"
             for group in range(self.group_count)
@@ -238,7 +242,8 @@ class GroupReleases(GroupFacts):
         }
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
-        """``coalition`` with a worker of every group of ``unit`` that it does not see.
+        """``coalition`` with a worker of every group of ``unit`` that it does not see; ``None`` if no record
+        gains.
 
         See `DeclaredReleases.larger_coalition`. A unit of several groups that starts from their mean starts
         from a hidden model where a group is unseen, and its record counts as drawn. Where all its groups are
@@ -265,10 +270,11 @@ class GroupReleases(GroupFacts):
         return tuple(found)
 
     def _group_count(self, worker: int) -> int:
+        """The number of groups that ``worker`` is in, in the first era."""
         return int(self.kinds.incidence[0][self.kinds.of[worker]].sum())
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The flow exposure of ``unit`` by draws of batches, where records are drawn one by one.
+        """The releases of ``unit``'s flow exposure, regrouped by draws of batches; empty if none are drawn.
 
         A unit of several groups starts merging steps from a mean that may hold hidden models with its own
         data: there its record counts as drawn. Noise at local steps is charged step by step.
@@ -292,7 +298,7 @@ class GroupReleases(GroupFacts):
         return tuple(found)
 
     def _local_steps(self, unit: int) -> int:
-        """Local steps of a unit in the training, in all of its groups; an interval begun counts whole."""
+        """How many local steps ``unit`` does in all, in all of its groups; an interval begun counts whole."""
         kind = int(self.kinds.of[unit])
         groups = max(int(incidence[kind].sum()) for incidence in self.kinds.incidence)
         messages = -(-self.rounds // (self.merge_every if self.in_intervals else 1))
@@ -301,14 +307,17 @@ class GroupReleases(GroupFacts):
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
-        """The bound that an exposure of this declaration gives; equal ones are composed once."""
+        """The smallest ε that the charges of ``exposure`` give; equal exposures are composed once.
+
+        See `DeclaredReleases.bound_epsilon`.
+        """
         key = ("bound", exposure_without_names(exposure), delta, neighbours, known)
         return self.once(
             key, lambda: bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
         )
 
     def after(self, rounds: int) -> GroupReleases:
-        """The releases of the first ``rounds`` epochs."""
+        """These releases as they are once the first ``rounds`` epochs are done."""
         return replace(self, rounds=rounds)
 
     def to_dict(self) -> dict[str, Any]:
@@ -347,17 +356,20 @@ class GroupReleases(GroupFacts):
     def pair_classes(
         self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
     ) -> Iterator[PairClass]:
-        """Representatives of all ordered pairs, or of one unit's; see `GroupPairs.of`."""
+        """One pair for every class of pairs that are charged alike; see `GroupPairs.of`."""
         return self.pairs.of(unit, apart=apart)
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
-        """The workers outside ``members`` by their groups; see `DeclaredReleases.units_outside`."""
+        """Classes of the workers outside ``members``, told apart by their groups.
+
+        See `DeclaredReleases.units_outside`.
+        """
         outside = np.setdiff1d(np.arange(self.device_count), np.fromiter(members, np.int64))
         for kind in np.unique(self.kinds.of[outside]):
             yield from self.units_of(outside[self.kinds.of[outside] == kind], apart=apart)
 
     def units_of(self, workers: IntArray, *, apart: bool) -> Iterator[UnitClass]:
-        """The classes of ``workers``, whom observers meet alike; see `unit_classes`."""
+        """The class, or by site the classes, of ``workers``, who are observed alike; see `unit_classes`."""
         return unit_classes(
             int(workers[0]),
             len(workers),

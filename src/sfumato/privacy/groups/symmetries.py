@@ -31,28 +31,31 @@ _MOST_FIXED = 4
 
 
 def orbits(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[IntArray, IntArray]:
-    """A number for every kind of worker and every group, equal only where a symmetry maps one to the other.
+    """Class numbers of workers' kinds and of groups, equal only where a symmetry maps one to the other.
 
     Args:
         kinds: of workers, with their groups.
         colours: the parameters of every group; symmetries keep them.
+
+    Returns:
+        One number for each kind, and one for each group: the smallest member of its orbit.
 
     Raises:
         RuntimeError: an internal error: orbits were found that the structure itself contradicts.
     """
     search = _Search(kinds, colours)
     found = search.generators()
-    of_kinds = _joined(len(kinds.size), [search.of_kinds(mapping) for mapping in found])
-    of_groups = _joined(kinds.group_count, found)
-    _require_alike("kinds of workers", of_kinds, _what_kinds_keep(kinds, of_groups))
-    _require_alike("groups", of_groups, _what_groups_keep(kinds, colours, of_kinds))
+    of_kinds = _smallest_of_orbits(len(kinds.size), [search.of_kinds(mapping) for mapping in found])
+    of_groups = _smallest_of_orbits(kinds.group_count, found)
+    _require_alike("kinds of workers", of_kinds, _kind_invariants(kinds, of_groups))
+    _require_alike("groups", of_groups, _group_invariants(kinds, colours, of_kinds))
     return of_kinds, of_groups
 
 
 def symmetries(
     kinds: WorkerKinds, colours: Sequence[Hashable]
 ) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Symmetries that generate the others: the images of all groups, and of all kinds of workers.
+    """Symmetries that generate the others, each as the images of all groups and of all kinds of workers.
 
     Those that connect all groups in the same position, then those among them that fix one group, two, and so
     on: a chain of stabilisers. It ends when nothing moves any more, or after `_MOST_FIXED` groups.
@@ -70,8 +73,8 @@ def symmetries(
     return tuple(found)
 
 
-def _joined(count: int, mappings: Sequence[Sequence[int]]) -> IntArray:
-    """Smallest member of every orbit under ``mappings``, permutations of ``0..count - 1``.
+def _smallest_of_orbits(count: int, mappings: Sequence[Sequence[int]]) -> IntArray:
+    """For each of ``0..count - 1`` the smallest member of its orbit under the permutations ``mappings``.
 
     No graph library: in scipy 1.11.1 and 1.11.2 `connected_components` answers int64 indices with one label
     for all, which merges every orbit, and raises nothing.
@@ -87,8 +90,8 @@ def _joined(count: int, mappings: Sequence[Sequence[int]]) -> IntArray:
             return label
 
 
-def _what_kinds_keep(kinds: WorkerKinds, of_groups: IntArray) -> list[Hashable]:
-    """What symmetries keep of every kind: its size, and how many groups of each orbit it is in, every era."""
+def _kind_invariants(kinds: WorkerKinds, of_groups: IntArray) -> list[Hashable]:
+    """The invariants of every kind of worker: its size, and in every era the orbits of its groups, sorted."""
     orbit = of_groups.tolist()
     return [
         (int(size), tuple(tuple(sorted(orbit[group] for group in groups)) for groups in eras))
@@ -96,8 +99,8 @@ def _what_kinds_keep(kinds: WorkerKinds, of_groups: IntArray) -> list[Hashable]:
     ]
 
 
-def _what_groups_keep(kinds: WorkerKinds, colours: Sequence[Hashable], of_kinds: IntArray) -> list[Hashable]:
-    """What symmetries keep of every group: its colour, and how many kinds of each orbit it has, every era."""
+def _group_invariants(kinds: WorkerKinds, colours: Sequence[Hashable], of_kinds: IntArray) -> list[Hashable]:
+    """Invariants of every group: its colour, and the era and orbit of every kind of worker in it."""
     members: list[list[tuple[int, int]]] = [[] for _ in colours]
     for orbit, eras in zip(of_kinds.tolist(), kinds.groups, strict=True):
         for era, groups in enumerate(eras):
@@ -107,7 +110,10 @@ def _what_groups_keep(kinds: WorkerKinds, colours: Sequence[Hashable], of_kinds:
 
 
 def _require_alike(what: str, orbit: IntArray, facts: Sequence[Hashable]) -> None:
-    """Every member of an orbit has the facts of its smallest member, the orbit's number."""
+    """Raise a RuntimeError unless every member has the facts of its orbit's smallest member.
+
+    ``orbit`` holds, for each member, the number of the smallest one; ``what`` names the members.
+    """
     for member, first in enumerate(orbit.tolist()):
         if not 0 <= first <= member or facts[first] != facts[member]:
             raise RuntimeError(
@@ -117,7 +123,7 @@ def _require_alike(what: str, orbit: IntArray, facts: Sequence[Hashable]) -> Non
 
 
 def _hashed(values: IntArray) -> npt.NDArray[np.uint64]:
-    """The mixing function of Steele, Lea and Flood's SplitMix64 (2014)."""
+    """Every integer hashed to 64 bits by the mixing function of SplitMix64 (Steele, Lea and Flood 2014)."""
     mixed = (values.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -148,7 +154,7 @@ class _Search:
         """Symmetries, as maps of groups, that connect all groups found to be in the same position."""
         if len(self.start) > _MOST_VERTICES:
             return []
-        base = self._refined(self.start, self.start)
+        base = self._refine_both(self.start, self.start)
         if base is None:
             return []
         place = base[0]
@@ -159,7 +165,7 @@ class _Search:
             for first in alike:
                 if orbit[group] != group:
                     break
-                mapping = self._extend(place, place, first, group)
+                mapping = self._extend_to_symmetry(place, place, first, group)
                 if mapping is None:
                     continue
                 found.append(mapping)
@@ -168,11 +174,12 @@ class _Search:
                     orbit = [low if o == high else o for o in orbit]
         return found
 
-    def _step(self, both: IntArray) -> IntArray:
-        """Two colourings, ``[2, vertices]``, each vertex told apart by its neighbours' colours too.
+    def _refine_once(self, both: IntArray) -> IntArray:
+        """One round of colour refinement: a vertex's new colour tells its old one and its neighbours' ones.
 
-        Multisets of colours are told apart by a sum of hashes. Where two sums are equal by chance, colours
-        are told apart less well, and a symmetry may not be found.
+        ``both`` holds two colourings, ``[2, vertices]``, which share their new colours. Multisets of colours
+        are told apart by a sum of hashes. Where two sums are equal by chance, colours are told apart less
+        well, and a symmetry may not be found.
         """
         eras, vertices, others = self.edges.T
         seen = _hashed(both[:, others] * (1 + len(self.kinds.groups[0])) + eras)
@@ -182,25 +189,28 @@ class _Search:
         names: IntArray = np.unique(told, return_inverse=True)[1].reshape(both.shape).astype(np.int64)
         return names
 
-    def _refined(self, one: IntArray, two: IntArray) -> tuple[IntArray, IntArray] | None:
-        """Both colourings refined until stable; none once they differ, or when the search has done enough."""
+    def _refine_both(self, one: IntArray, two: IntArray) -> tuple[IntArray, IntArray] | None:
+        """Both colourings refined until stable; ``None`` once they differ, or with the budget used up."""
         if self.left <= 0:
             return None
         self.left -= 1
         both, classes = np.stack([one, two]), -1
         while True:
-            both = self._step(both)
+            both = self._refine_once(both)
             if not np.array_equal(np.sort(both[0]), np.sort(both[1])):
                 return None
             if int(both.max()) == classes:
                 return both[0], both[1]
             classes = int(both.max())
 
-    def _extend(self, one: IntArray, two: IntArray, source: int, image: int) -> list[int] | None:
-        """A symmetry of the groups that takes ``source`` to ``image`` and respects the colourings."""
+    def _extend_to_symmetry(self, one: IntArray, two: IntArray, source: int, image: int) -> list[int] | None:
+        """A symmetry, by backtracking, that takes group ``source`` to ``image``, colours ``one`` to ``two``.
+
+        It is a list with the image of every group; ``None`` where there is none or the search gave up.
+        """
         one, two = one.copy(), two.copy()
         one[source] = two[image] = 2 * len(one)  # no other vertex has this colour
-        refined = self._refined(one, two)
+        refined = self._refine_both(one, two)
         if refined is None:
             return None
         one, two = refined
@@ -217,21 +227,23 @@ class _Search:
         images = np.flatnonzero(two[: self.groups] == one[source]).tolist()
         images.sort(key=lambda g: (g - source - 1) % self.groups)  # one turn joins more than many swaps
         for image in images:
-            whole = self._extend(one, two, source, image)
+            whole = self._extend_to_symmetry(one, two, source, image)
             if whole is not None or self.left <= 0:
                 return whole
         return None
 
     def of_kinds(self, mapping: list[int]) -> list[int]:
-        """The kinds that ``mapping`` takes each kind to."""
+        """The kind that ``mapping``, of groups, takes each kind of worker to; -1 where there is none."""
         return [self.index.get(self._image_of_groups(rows, mapping), -1) for rows in self.kinds.groups]
 
     def _image_of_groups(
         self, rows: tuple[tuple[int, ...], ...], mapping: list[int]
     ) -> tuple[tuple[int, ...], ...]:
+        """The groups of one kind, in every era, after ``mapping``."""
         return tuple(tuple(sorted(mapping[group] for group in groups)) for groups in rows)
 
     def _is_symmetry(self, mapping: list[int]) -> bool:
+        """Whether ``mapping``, of groups, permutes kinds too and keeps their sizes and groups' colours."""
         images = self.of_kinds(mapping)
         size = self.kinds.size
         return (
@@ -261,7 +273,7 @@ class Position(NamedTuple):
 
     @classmethod
     def of(cls, scene: ExposureProblem, received: ReceivedSums) -> Position:
-        """The position of a problem and of how the coalition receives sums."""
+        """The position of the unit of ``scene`` and of the coalition that receives sums as ``received``."""
         groups = np.flatnonzero(scene.seen).tolist()
         view = received.view
         masters = [(group, (1, group) in view.single) for _, group in view.single | view.summed]
@@ -273,7 +285,7 @@ class Position(NamedTuple):
         )
 
     def image(self, groups: Sequence[int], kinds: Sequence[int]) -> Position:
-        """The position after a symmetry."""
+        """This position after a symmetry, given by the images of all ``groups`` and of all ``kinds``."""
         return Position(
             kinds[self.unit],
             tuple(sorted((groups[group], blocks) for group, blocks in self.seen)),
@@ -282,14 +294,14 @@ class Position(NamedTuple):
         )
 
     def problem(self, scene: ExposureProblem, images: Sequence[int]) -> ExposureProblem:
-        """``scene`` after the symmetry with these images of groups, which leads to this position."""
+        """``scene`` mapped by the symmetry of groups ``images``, which leads to this position."""
         seen, reach = np.empty_like(scene.seen), np.empty_like(scene.reach)
         seen[list(images)], reach[list(images)] = scene.seen, scene.reach
         return replace(scene, unit=self.unit, seen=seen, reach=reach)
 
     @property
     def received(self) -> tuple[CoalitionView, dict[int, int]]:
-        """At which masters the coalition receives what, and its devices by kind."""
+        """The view and the devices by kind of a coalition in this position, to make `ReceivedSums` from."""
         single = frozenset((1, group) for group, alone in self.masters if alone)
         summed = frozenset((1, group) for group, alone in self.masters if not alone)
         return CoalitionView(single, summed, single | summed, frozenset()), dict(self.members)
@@ -298,9 +310,12 @@ class Position(NamedTuple):
 def first_of_orbit(
     position: Position, symmetries: Sequence[tuple[Sequence[int], Sequence[int]]], group_count: int
 ) -> tuple[Position, tuple[int, ...]]:
-    """The first position of the orbit of ``position``, and the images of all groups on the way there.
+    """The first position, in sorted order, that symmetries map ``position`` to: it represents the orbit.
 
     An orbit of more than `_MOST_IMAGES` positions is not followed: then it is ``position`` itself.
+
+    Returns:
+        That position, and the image of every group under the symmetry that leads there.
     """
     unmoved = tuple(range(group_count))
     reached: dict[Position, tuple[Position, Sequence[int]] | None] = {position: None}

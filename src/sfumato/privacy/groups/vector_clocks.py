@@ -62,7 +62,13 @@ class Block:
 
 
 def split_at_merges_and_eras(steps: int, period: int, era_starts: Sequence[int]) -> tuple[Block, ...]:
-    """Cuts ``1..steps`` at every merging step (1, 1 + period, ...) and wherever an era starts."""
+    """The steps ``1..steps`` as blocks that begin at every merging step and wherever an era starts.
+
+    Args:
+        steps: number of steps.
+        period: steps from one merging to the next; the first merges.
+        era_starts: first step of every era, ascending.
+    """
     if steps < 1:
         return ()
     starts = sorted(set(range(1, steps + 1, period)) | {start for start in era_starts if start <= steps})
@@ -75,7 +81,7 @@ def split_at_merges_and_eras(steps: int, period: int, era_starts: Sequence[int])
 
 
 def next_unlike_blocks(blocks: Sequence[Block]) -> IntArray:
-    """For every block the number of the first later one that differs from it in more than its place."""
+    """For every block, the number of the first later one that differs in length, era or merging."""
     out = np.full(len(blocks), len(blocks), dtype=np.int64)
     for number in range(len(blocks) - 2, -1, -1):
         here, after = blocks[number], blocks[number + 1]
@@ -118,7 +124,10 @@ class WorkerKinds:
 
     @classmethod
     def among(cls, devices: int, eras: Sequence[GroupStructure]) -> WorkerKinds:
-        """Sorts ``devices`` workers into kinds, numbered by their first member."""
+        """The kinds of ``devices`` workers, who are of one kind if they are in the same groups in every era.
+
+        Kinds are numbered in the order of their first members.
+        """
         belongs: list[list[list[int]]] = [[[] for _ in eras] for _ in range(devices)]
         for number, era in enumerate(eras):
             for group, members in enumerate(era.groups):
@@ -133,7 +142,7 @@ class WorkerKinds:
 
     @cached_property
     def first(self) -> IntArray:
-        """The first device of every kind."""
+        """The number of the first device of every kind."""
         return np.unique(self.of, return_index=True)[1].astype(np.int64)
 
     @cached_property
@@ -148,7 +157,10 @@ class WorkerKinds:
         return tuple(out)
 
     def links(self, era: int, others: IntArray) -> BoolArray:
-        """Which groups share a worker among ``others`` (devices of each kind), ``[groups, groups]``."""
+        """Mask ``[groups, groups]``: which groups share a worker in ``era``; every group is linked to itself.
+
+        ``others``: how many devices of each kind count as workers.
+        """
         present = self.incidence[era][(others > 0) & (self.incidence[era].sum(axis=1) > 1)].astype(np.float32)
         shared: BoolArray = (present.T @ present) > 0
         return shared | np.eye(self.group_count, dtype=np.bool_)
@@ -161,10 +173,14 @@ class WorkerKinds:
 
     @cached_property
     def bridges(self) -> Callable[[int], tuple[Bridges, ...]]:
-        """For every era, the kinds that are in several groups, one worker of a kind left out."""
+        """A function of a kind: for every era, the kinds in several groups, less one worker of that kind.
+
+        Its last four results are kept.
+        """
         return lru_cache(4)(self._bridges_without)
 
     def _bridges_without(self, kind: int) -> tuple[Bridges, ...]:
+        """`bridges` of ``kind``, computed anew."""
         others = self.without(kind)
         found = []
         for incidence in self.incidence:
@@ -177,7 +193,7 @@ class WorkerKinds:
 
 
 def hops_between_groups(links: BoolArray) -> IntArray:
-    """Hops between groups, ``[groups, groups]``; ``UNREACHED`` where there is no way.
+    """Lengths of shortest paths over ``links``, ``[groups, groups]``; `UNREACHED` where there is none.
 
     Raises:
         RuntimeError: an internal error: scipy found a way longer than the shortest, which would hide
@@ -199,13 +215,15 @@ def hops_between_groups(links: BoolArray) -> IntArray:
 
 
 def prefixes_closed_form(hops: IntArray, steps: int, period: int) -> IntArray:
-    """Static groups: number of releases of m (columns) that g's last model (rows) depends on.
+    """For groups that never change: how many releases of m (columns) g's last model (rows) depends on.
 
     At merging step 1 + period·k a model takes in what its neighbours knew then; the last one is k = K − 1,
     K = ⌈steps / period⌉, so information from ρ hops away stops at period·(K − ρ) releases:
 
         steps                              if ρ = 0
         period · max(0, ⌈steps/period⌉ − ρ)   otherwise.
+
+    ``hops`` holds ρ, ``[groups, groups]``.
     """
     last = -(-steps // period)
     away = np.minimum(hops, last)

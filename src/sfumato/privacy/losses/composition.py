@@ -62,7 +62,7 @@ PairLosses: TypeAlias = tuple[GridLosses, GridLosses]
 
 
 def losses_from_profiles(right: Array, mirrored: Array, interval: float) -> GridLosses:
-    """The distribution of a world against another, whose profiles on the grid are at least those given.
+    """The least distribution on the grid whose profile is at least that of a world against another.
 
     Args:
         right: hockey-stick divergences at the points of the grid from 0 on, of which there are two or more.
@@ -78,6 +78,7 @@ def losses_from_profiles(right: Array, mirrored: Array, interval: float) -> Grid
 
 
 def _masses_above_zero(profile: Array, interval: float) -> Array:
+    """Probabilities of the losses of 1, 2, … intervals, from the profile at 0, 1, … intervals."""
     falls = -np.diff(np.minimum.accumulate(np.clip(profile, 0.0, 1.0)))
     masses: Array = falls / -math.expm1(-interval)
     masses[:-1] -= falls[1:] / math.expm1(interval)
@@ -85,7 +86,7 @@ def _masses_above_zero(profile: Array, interval: float) -> Array:
 
 
 def _without_tail(profile: Array) -> Array:
-    """``profile`` up to the first point where next to nothing is left; that is charged as no protection."""
+    """``profile`` up to its first point of at most 1e-25; what lies beyond is charged as no protection."""
     return profile[: max(2, np.count_nonzero(profile > _NEGLIGIBLE) + 1)]
 
 
@@ -100,7 +101,7 @@ _Parts: TypeAlias = Sequence[tuple[GridLosses, int]]
 
 @cache
 def _powers(interval: float) -> Array:
-    """Candidates for θ: five a decade, from 1e-3 to 1e6, or to 100 over a finer grid's interval."""
+    """Candidates for the tilt θ: five a decade, from 1e-3 to 1e6, or to 100 over a finer grid's interval."""
     return np.asarray(10.0 ** (np.arange(46 + max(0, math.ceil(-5 * math.log10(interval / 1e-4)))) / 5 - 3))
 
 
@@ -123,7 +124,7 @@ class _Tilted:
     missing: float
 
     def masses(self, some: slice) -> Array:
-        """Probabilities p at some of the points."""
+        """Probabilities p at the points ``some``, with the tilt taken back."""
         with np.errstate(divide="ignore"):
             logs = np.log(self.tilted[some]) + self.scale - self.tilt * self.losses[some]
         return np.asarray(np.exp(np.minimum(logs, 0.0)))
@@ -134,12 +135,12 @@ class _Tilted:
         return float(self.masses(above) @ -np.expm1(epsilon - self.losses[above]))
 
     def charged(self, epsilon: float) -> float:
-        """The most of δ at ``epsilon`` that is missing in ``masses``."""
+        """Upper bound on the part of δ at ``epsilon`` that rounding and the window may have taken."""
         log_scale = self.scale - self.tilt * epsilon
         return self.missing * math.exp(log_scale) if log_scale < _LARGE else math.inf
 
     def epsilon(self, delta: float) -> float:
-        """The least ε >= 0 at which `masses` and what is missing have at most ``delta`` > 0."""
+        """The least ε >= 0 at which `delta` and `charged` together are at most ``delta`` > 0."""
         sums = self._sums_from_above(delta)
         least = sums.epsilon(delta)
         if self.charged(least) > delta / 2:  # it takes at most half of δ from here on
@@ -147,7 +148,7 @@ class _Tilted:
         return max(least, sums.epsilon(delta - self.charged(least)))
 
     def _sums_from_above(self, delta: float) -> _SumsFromAbove:
-        """Sums from the largest loss down to a point of δ above ``delta``, or to the last point above 0."""
+        """Sums from the largest loss down to where δ exceeds ``delta``, or to the last point above 0."""
         stop, first = len(self.losses), int(np.searchsorted(self.losses, 0.0, side="right"))
         mass, weighed, after = sums = np.empty((3, max(0, stop - first)))
         done, last = 0, (0.0, -math.inf, 0.0)
@@ -184,7 +185,10 @@ class _SumsFromAbove:
     after: Array
 
     def epsilon(self, delta: float) -> float:
-        """The least ε >= 0 with δ at most ``delta``; δ exceeds it at the last point, or that is next to 0."""
+        """The least ε >= 0 with δ at most ``delta``.
+
+        δ exceeds it at the last of the points, or that point is next to 0.
+        """
         if not len(self.after):
             return 0.0
         if not self.after[-1] > delta and self.mass[-1] - math.exp(self.weighed[-1]) <= delta:
@@ -206,14 +210,14 @@ class LossComposition:
         self._at = lru_cache(maxsize=4)(self._composed)
 
     def delta(self, epsilon: float) -> float:
-        """δ at ``epsilon`` >= 0."""
+        """Upper bound on δ at ``epsilon`` >= 0."""
         if not self._parts:
             return 0.0
         found = self._at(int(np.argmin(self._log_bounds - _powers(self._interval) * epsilon)))
         return min(1.0, found.delta(epsilon) + self._infinite + found.charged(epsilon))
 
     def is_within(self, epsilon: float, delta: float) -> bool:
-        """Whether δ at ``epsilon`` is at most ``delta``; quick where bounds of moments say so."""
+        """Whether δ at ``epsilon`` is at most ``delta``; quick where a bound by moments shows it."""
         left = delta - self._infinite
         if not self._parts or epsilon == math.inf:
             return True
@@ -223,7 +227,7 @@ class LossComposition:
         return least <= math.log(left) or self.delta(epsilon) <= delta
 
     def epsilon(self, delta: float) -> float:
-        """The least ε >= 0 at ``delta``; ∞ where there is none."""
+        """The least ε >= 0 at ``delta``, rounded up; ∞ where an infinite loss is likelier than ``delta``."""
         left = delta - self._infinite
         if not self._parts or left <= 0:
             return math.inf if self._parts else 0.0
@@ -232,7 +236,7 @@ class LossComposition:
 
     @cached_property
     def _infinite(self) -> float:
-        """Probability of an infinite loss in any release."""
+        """Probability that at least one release has an infinite loss."""
         logs = (
             count * math.log1p(-part.infinite) if part.infinite < 1 else -math.inf
             for part, count in self._parts
@@ -248,7 +252,7 @@ class LossComposition:
         return sum(moments, largest)
 
     def _composed(self, number: int) -> _Tilted:
-        """The composition tilted by the power of that ``number``."""
+        """The composition, tilted by the candidate θ of that ``number`` in `_powers`."""
         from scipy import fft
 
         interval = self._interval
@@ -276,7 +280,7 @@ class LossComposition:
 
 @lru_cache(maxsize=32)  # compositions of ever more rounds share their releases
 def _tilted_losses(part: GridLosses, tilt: float, interval: float) -> tuple[GridLosses, float]:
-    """``part`` with q in the place of p, and ln M of one release."""
+    """``part`` with each probability p replaced by q = p e^(θl) / M(θ), θ = ``tilt``; and ln M(θ)."""
     points = part.first + np.arange(len(part.masses), dtype=np.float64)
     with np.errstate(divide="ignore"):
         logs = np.log(part.masses) + tilt * interval * points
@@ -287,7 +291,7 @@ def _tilted_losses(part: GridLosses, tilt: float, interval: float) -> tuple[Grid
 
 
 def _stretches_of_grid(part: GridLosses, interval: float) -> tuple[Array, Array, Array]:
-    """Of stretches of the grid: logarithms of their masses, their first and their last losses.
+    """The grid of ``part`` cut into stretches: logarithms of their masses, their first and their last losses.
 
     They are as long as 1 / `_EXACT` of the distance from 0, so that moments are close to their bounds
     however large the losses of one release are beside those of most.
@@ -306,13 +310,21 @@ def _stretches_of_grid(part: GridLosses, interval: float) -> tuple[Array, Array,
 
 @lru_cache(maxsize=64)
 def _log_moments_of_losses(part: GridLosses, interval: float) -> tuple[Array, Array]:
-    """Upper bounds of ln Σ p e^(θl) and of ln Σ p e^(−θl) for all candidates θ."""
+    """Upper bounds of ln Σ p e^(θl) and of ln Σ p e^(−θl), each an array over all candidates θ."""
     stretches, powers = _stretches_of_grid(part, interval), _powers(interval)
     return _log_moments(powers, *stretches, 1.0), _log_moments(powers, *stretches, -1.0)
 
 
 def _log_moments(powers: Array, logs: Array, least: Array, most: Array, sign: float) -> Array:
-    """Upper bounds of ln Σ p e^(± θl) for all θ of ``powers``."""
+    """Upper bounds of ln Σ p e^(± θl) for all θ of ``powers``, from the masses of stretches of losses.
+
+    Args:
+        powers: θ.
+        logs: logarithm of the mass of every stretch.
+        least: smallest loss of every stretch.
+        most: largest loss of every stretch.
+        sign: 1 or -1, of θl.
+    """
     farthest = most if sign > 0 else least
     exponents = logs + np.outer(sign * powers, farthest)
     top = exponents.max(axis=1)
@@ -321,7 +333,7 @@ def _log_moments(powers: Array, logs: Array, least: Array, most: Array, sign: fl
 
 
 def _window_of_losses(parts: _Parts, interval: float) -> tuple[float, float]:
-    """Losses outside of which lies at most e^−46 of the composition on either side."""
+    """Two losses, in nats: at most e^−46 of the composition lies below the first or above the second."""
     low = math.fsum(count * part.first * interval for part, count in parts)
     high = math.fsum(count * (part.first + len(part.masses) - 1) * interval for part, count in parts)
     powers = _powers(interval)

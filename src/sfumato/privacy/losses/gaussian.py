@@ -109,6 +109,7 @@ def mu(*, epsilon: float | Array, delta: float | Array) -> float | Array:
 
 
 def _delta(epsilon: Array, mu: Array) -> Array:
+    """`delta` of flat arrays of equal shape, unchecked."""
     from scipy import special
 
     result = np.where(np.isinf(mu), 1.0, 0.0)
@@ -123,6 +124,7 @@ def _delta(epsilon: Array, mu: Array) -> Array:
 
 
 def _epsilon(delta: Array, mu: Array) -> Array:
+    """`epsilon` of flat arrays of equal shape, unchecked."""
     from scipy import special
 
     result = np.where(np.isinf(mu), np.inf, 0.0)
@@ -140,6 +142,7 @@ def _epsilon(delta: Array, mu: Array) -> Array:
 
 
 def _mu(epsilon: Array, delta: Array) -> Array:
+    """`mu` of flat arrays of equal shape, unchecked."""
     from scipy import special
 
     target = np.log(delta) + _LOG_SQRT_2PI
@@ -170,7 +173,15 @@ def _gap(x: Array, mu: Array) -> Array:
 
 
 def _climb(start: Array, step: Callable[[Array], Array], *, at_least: float) -> Array:
-    """Newton's iteration from below, until every step is rounding beside max(|x|, ``at_least``)."""
+    """Newton's iteration from below to the root of a function, elementwise.
+
+    It ends when every move is rounding beside max(|x|, ``at_least``), or after 100 moves.
+
+    Args:
+        start: points at or below the roots.
+        step: Newton's move at each point; a negative one counts as 0.
+        at_least: see above.
+    """
     x = start
     for _ in range(_MOST_STEPS):
         move = np.maximum(step(x), 0.0)
@@ -189,11 +200,13 @@ def _mapped(function: Callable[[Array, Array], Array], x: float | Array, y: floa
 
 
 def _require(name: str, value: object, holds: NDArray[np.bool_], bound: str) -> None:
+    """Raise a ValueError that ``name`` must be ``bound`` unless all of ``holds`` is true."""
     if not np.all(holds):
         raise ValueError(f"{name}: got {value}; must be {bound}")
 
 
 def _require_delta(delta: float | Array) -> None:
+    """Raise a ValueError unless every ``delta`` is in (0, 1)."""
     values = np.asarray(delta)
     _require("delta", delta, (values > 0) & (values < 1), "in (0, 1)")
 
@@ -202,9 +215,12 @@ def allowed_tpr(fpr: npt.ArrayLike, *, epsilon: float, delta: float) -> npt.NDAr
     """The largest true-positive rate that (ε, δ) allows at each false-positive rate (Kairouz et al. 2015).
 
     Args:
-        fpr: in [0, 1], any shape.
+        fpr: false-positive rates in [0, 1], any shape.
         epsilon: at least 0; may be infinite.
         delta: in [0, 1].
+
+    Returns:
+        True-positive rates in [0, 1], of the shape of ``fpr``.
     """
     rates = np.asarray(fpr, dtype=np.float64)
     if math.isinf(epsilon):

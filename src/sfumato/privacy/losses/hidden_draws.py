@@ -45,11 +45,11 @@ class PrivacyLoss:
     method: Method = "pld"
 
     def delta(self, epsilon: float) -> float:
-        """See `CurveBound.delta`."""
+        """The least δ in [0, 1] at ``epsilon``: the larger of both directions."""
         return max(direction.delta(epsilon) for direction in self._directions)
 
     def epsilon(self, delta: float) -> float:
-        """See `CurveBound.epsilon`."""
+        """The least ε ≥ 0 at ``delta``: the larger of both directions; ∞ where there is none."""
         found, *others = self._directions
         most = found.epsilon(delta)
         # no search where an ε that holds is known
@@ -57,7 +57,10 @@ class PrivacyLoss:
 
     @cached_property
     def _directions(self) -> tuple[LossComposition, ...]:
-        """The world with the unit against the other and the other way round; one where they are the same."""
+        """Composed losses of the world with the unit against the other, and the other way round.
+
+        One entry where both directions are the same.
+        """
         certain = math.fsum(
             term.count * squared_mu_of_term(term) for term in self.terms if term.sampling is None
         )
@@ -75,7 +78,7 @@ class PrivacyLoss:
 
 
 def _losses_of_term(square: float, sampling: Sampling, interval: float) -> PairLosses:
-    """The losses of one release of μ² = ``square``."""
+    """The losses, in both directions, of one release with this μ² (``square``) under ``sampling``."""
     if sampling.kind == "batches":
         return losses_of_batches(square, sampling, interval)
     if sampling.kind == "fixed" and sampling.hidden:
@@ -86,7 +89,11 @@ def _losses_of_term(square: float, sampling: Sampling, interval: float) -> PairL
 
 
 def with_fewer_multipliers(terms: Sequence[GaussianTerm]) -> list[GaussianTerm]:
-    """The terms, with up to 1 % less noise where a sampling has too many multipliers to take one by one."""
+    """``terms`` with equal ones merged, and with at most 32 or so noise multipliers for each sampling.
+
+    Where a sampling has more, multipliers within 1 % of each other become the smallest: less noise, so the
+    result is an upper bound.
+    """
     distinct = Counter(term.sampling for term in terms)
     bins: defaultdict[tuple[Sampling | None, float], list[GaussianTerm]] = defaultdict(list)
     for term in terms:
@@ -100,13 +107,19 @@ def with_fewer_multipliers(terms: Sequence[GaussianTerm]) -> list[GaussianTerm]:
 
 
 def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> float:
-    """Grid of privacy losses: 1e-5 of the ε expected, or finer where the losses of a release are small.
+    """Interval, in nats, of a grid of privacy losses for ``terms``.
+
+    It is 1e-5 of the ε expected, or finer where the losses of a release are small.
 
     A loss between two points of a grid of interval h is shared out between them so that the profile at the
     points stays. Where losses are spread over several points this adds about h²/6 to the variance of each of
     n releases. With V the variance of the composition, ε grows by a share of about n h²/(12 V), below 1e-3
     for h² up to (2 `_OF_SPREAD`)² V/n. More than some 500,000 points are not taken: where they do not do, ε
     is larger. Rounded up to 1e-4 times a power of two, so that compositions share their releases.
+
+    Args:
+        terms: what is composed.
+        revealed: the bound of the same terms with every draw seen, which gives the ε expected.
     """
     certain = math.fsum(term.count * squared_mu_of_term(term) for term in terms if term.sampling is None)
     drawn = [term for term in terms if term.sampling is not None]
@@ -130,7 +143,7 @@ def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> flo
 
 
 def _largest_loss_of(term: GaussianTerm) -> float:
-    """Of one drawn release."""
+    """Largest privacy loss, in nats, of one release of ``term``, a drawn one, but for `TAIL`."""
     sampling, mu = term.sampling, math.sqrt(squared_mu_of_term(term))
     assert sampling is not None
     rate = term.rate if sampling.hidden and not sampling.seen_scales else 1.0
@@ -138,7 +151,7 @@ def _largest_loss_of(term: GaussianTerm) -> float:
 
 
 def _variance_of_loss(term: GaussianTerm) -> float:
-    """About the variance of the loss of one drawn release: w (e^(μ²) - 1), w = q², or q where it is seen."""
+    """Rough variance of the loss of one drawn release: w (e^(μ²) - 1), with w = q², or q where it is seen."""
     sampling, square = term.sampling, squared_mu_of_term(term)
     assert sampling is not None
     weight = term.rate**2 if sampling.hidden else term.rate

@@ -66,7 +66,7 @@ class DrawnShift:
 
 @lru_cache(maxsize=64)
 def losses_of_fixed_draw(square: float, sampling: Sampling, interval: float) -> PairLosses:
-    """The distribution of one release whose contributors are a fixed number, drawn unseen.
+    """The losses of one release whose contributors are a fixed number, drawn unseen, in both directions.
 
     Args:
         square: squared ratio of the unit's sensitivity to the noise.
@@ -80,7 +80,7 @@ def losses_of_fixed_draw(square: float, sampling: Sampling, interval: float) -> 
 
 
 def losses_against(one: Sequence[DrawnShift], other: Sequence[DrawnShift], interval: float) -> GridLosses:
-    """The distribution of the first world against the second.
+    """The losses of a first world against a second that shares a part with it.
 
     Args:
         one: how A moves, seen from the first world; the shared part is split in proportion to the chances.
@@ -92,7 +92,7 @@ def losses_against(one: Sequence[DrawnShift], other: Sequence[DrawnShift], inter
 
 
 def _profile(moves: Sequence[DrawnShift], interval: float) -> Array:
-    """The profile at every point of the grid from 0 on."""
+    """The hockey-stick profile of worlds that move as ``moves`` say, at the points of the grid from 0 on."""
     rate = min(1.0, math.fsum(move.chance for move in moves))
     most = max(largest_loss(rate, move.between, move.from_shared) for move in moves)
     points = max(1, math.ceil(most / interval)) + 1
@@ -102,9 +102,14 @@ def _profile(moves: Sequence[DrawnShift], interval: float) -> Array:
 
 
 def largest_loss(rate: float, between: float, from_shared: float) -> float:
-    """The largest loss of two worlds that share a part, beyond `TAIL` aside.
+    """The largest loss, in nats, of two worlds that share a part, beyond `TAIL` aside.
 
     The ratio of their densities is at most that of the first world to all of the shared part in the second.
+
+    Args:
+        rate: p, with which the worlds leave the shared part.
+        between: s, distance of the worlds in units of the noise.
+        from_shared: t, distance from the shared part.
     """
     whole = _largest_of_draw(rate, max(between, from_shared))
     if rate == 1 or from_shared >= between:
@@ -113,7 +118,10 @@ def largest_loss(rate: float, between: float, from_shared: float) -> float:
 
 
 def _largest_of_draw(rate: float, move: float) -> float:
-    """ln(1 - p + p e^x) for the largest loss x of a Gaussian that moves by ``move``."""
+    """The largest loss where the unit is drawn with probability ``rate``, in nats, beyond `TAIL` aside.
+
+    ln(1 - p + p e^x) for the largest loss x of a Gaussian that moves by ``move`` standard deviations.
+    """
     largest = move * move / 2 + TAIL * move
     if largest < 1:
         return math.log1p(rate * math.expm1(largest))
@@ -121,7 +129,11 @@ def _largest_of_draw(rate: float, move: float) -> float:
 
 
 def profile_of_shift(levels: Array, rate: float, move: DrawnShift) -> Array:
-    """pΦ(z) - αpΦ(z-s) - (α-1)(1-p)Φ(z-t) at α = e^levels, which are at least 0, and p = ``rate`` > 0."""
+    """Hockey-stick divergence of two worlds that share a part, at every ε of ``levels``.
+
+    pΦ(z) - αpΦ(z-s) - (α-1)(1-p)Φ(z-t) at α = e^levels, which are at least 0, with p = ``rate`` > 0 and the
+    distances s and t of ``move`` (see the module).
+    """
     from scipy import special
 
     s, t = move.between, move.from_shared
@@ -146,7 +158,7 @@ _BISECTIONS = 64
 
 @lru_cache(maxsize=64)
 def losses_of_batches(square: float, sampling: Sampling, interval: float) -> PairLosses:
-    """The distribution of one release.
+    """The losses of one release whose sender draws batches of records, in both directions.
 
     Args:
         square: squared ratio of the whole sensitivity to the noise.
@@ -188,14 +200,14 @@ class _Mixture:
         return _normal_below(places) - _times_exp(self._weight_beyond(places, 1.0), epsilons)
 
     def _loss(self, places: Array) -> Array:
-        """ln of the mixture's density over that of N(0, 1); it increases."""
+        """ln of the mixture's density over that of N(0, 1), at every one of ``places``; it increases."""
         total = np.full_like(places, math.log(self._rest) if self._rest > 0 else -math.inf)
         for chance, move in zip(self._chances, self._moves, strict=True):
             total = np.logaddexp(total, math.log(chance) + move * places - move * move / 2)
         return total
 
     def _places(self, losses: Array) -> Array:
-        """Where the loss reaches ``losses``; -∞ for what it never falls to."""
+        """The points at which the loss is ``losses``, by bisection; -∞ for what it never falls to."""
         low = np.full_like(losses, -2 * TAIL)
         high = np.full_like(losses, 2 * TAIL + float(self._moves.max()))
         for _ in range(_BISECTIONS):
@@ -207,7 +219,7 @@ class _Mixture:
         return low
 
     def _weight_beyond(self, places: Array, sign: float) -> Array:
-        """Probability under the mixture of what lies below ``places``; mirrored, where ``sign`` is -1."""
+        """Probability that the mixture, mirrored if ``sign`` is -1, lies below each of ``places``."""
         total = self._rest * _normal_below(places)
         for chance, move in zip(self._chances, self._moves, strict=True):
             total = total + chance * _normal_below(places - sign * move)
@@ -215,6 +227,7 @@ class _Mixture:
 
 
 def _normal_below(places: Array) -> Array:
+    """Probability that N(0, 1) lies below each of ``places``."""
     from scipy import special
 
     return np.asarray(special.ndtr(places), dtype=np.float64)
@@ -227,12 +240,13 @@ def _times_exp(weights: Array, epsilons: Array) -> Array:
 
 
 def _grid_up_to(most: float, interval: float) -> Array:
+    """Points 0, ``interval``, … of a grid, two or more, up to the first one that is at least ``most``."""
     return np.arange(max(1, math.ceil(most / interval)) + 1, dtype=np.float64) * interval
 
 
 @lru_cache(maxsize=64)
 def losses_of_public_scales(square: float, sampling: Sampling, interval: float) -> PairLosses:
-    """The distribution of one release.
+    """The losses of one release whose noise has a public random scale, in both directions.
 
     Args:
         square: squared ratio of sensitivity to noise where there is least noise.
@@ -269,7 +283,7 @@ def losses_of_public_scales(square: float, sampling: Sampling, interval: float) 
 
 
 def _forward(levels: Array, mu: float, sampling: Sampling) -> Array:
-    """Of the world with the unit against the other, at ε = ``levels``."""
+    """Profile of the world with the unit against the other at ε = ``levels``, for one outcome's μ."""
     if not sampling.hidden:
         return sampling.rate * gaussian.delta(epsilon=levels, mu=np.array(mu))
     if sampling.shares_a_part:
@@ -280,7 +294,13 @@ def _forward(levels: Array, mu: float, sampling: Sampling) -> Array:
 
 
 def _backward(levels: Array, mu: float, rate: float) -> Array:
-    """Of the world without the unit against the other, where nobody sees the draw."""
+    """Profile of the world without the unit against the other, at ε = ``levels``, where nobody sees the draw.
+
+    Args:
+        levels: ε, at least 0.
+        mu: of one outcome.
+        rate: with which the unit is drawn.
+    """
     log_absent = math.log1p(-rate) if rate < 1 else -math.inf
     left = np.abs(np.expm1(np.minimum(levels + log_absent, 0.0)))
     with np.errstate(divide="ignore"):

@@ -1,5 +1,4 @@
-"""Composition when every draw is told: a finite mixture of Gaussian curves over what the draws turn out to
-be.
+"""Composition when every draw is told: a finite mixture of Gaussian curves over the outcomes of the draws.
 
 Telling the observer every draw can only help it, so this bounds every composition, and is exact where no draw
 is hidden.
@@ -50,7 +49,7 @@ class RevealedDraws:
 
     @classmethod
     def of(cls, terms: Sequence[GaussianTerm]) -> RevealedDraws:
-        """The mixture of ``terms``, every draw of which is seen."""
+        """The mixture over all outcomes of the draws of ``terms``, as one who sees every draw meets it."""
         several = [term for term in terms if _has_outcomes(term)]
         terms = [term for term in terms if not _has_outcomes(term)]
         certain = math.fsum(term.count * squared_mu_of_term(term) for term in terms if term.rate == 1)
@@ -72,12 +71,12 @@ class RevealedDraws:
         return cls(squares, probabilities, lost)
 
     def delta(self, epsilon: float) -> float:
-        """See `CurveBound.delta`."""
+        """The least δ in [0, 1] at ``epsilon``, with the probability that was left out counted as δ."""
         curves = gaussian.delta(epsilon=epsilon, mu=np.sqrt(self.squares))
         return min(1.0, float(self.probabilities @ curves) + self.lost)
 
     def epsilon(self, delta: float) -> float:
-        """See `CurveBound.epsilon`."""
+        """The least ε ≥ 0 at ``delta``; ∞ where the probability that was left out is all of ``delta``."""
         if self.lost >= delta:
             return math.inf
         above = gaussian.epsilon(delta=delta - self.lost, mu=math.sqrt(self.squares[-1]))
@@ -88,7 +87,10 @@ class RevealedDraws:
         return self._root(delta, above)
 
     def _root(self, delta: float, above: float) -> float:
-        """ε between 0 and ``above``, rather too large: chords of ln δ by the Illinois rule, else halves."""
+        """The least ε between 0 and ``above`` with δ at most ``delta``, never below it by more than nothing.
+
+        Chords of ln δ by the Illinois rule, else halves, to a relative 1e-12; the upper end is returned.
+        """
         below = 0.0
         at_below, at_above = self._excess(below, delta), self._excess(above, delta)
         moved, slow = "", 0
@@ -113,7 +115,7 @@ class RevealedDraws:
 
 
 def _has_outcomes(term: GaussianTerm) -> bool:
-    """Whether what is told of a release takes several values, all of which are kept apart."""
+    """Whether what is told of a release has several outcomes of μ², besides being drawn or not."""
     return is_visible_mixture(term) or (term.sampling is not None and bool(term.sampling.seen_scales))
 
 
@@ -122,7 +124,10 @@ _Sums: TypeAlias = tuple[Array, Array, float]
 
 
 def _repeated(outcomes: Sequence[tuple[float, float]], count: int) -> _Sums:
-    """Distribution of the sum of ``count`` independent variables with these outcomes, else 0."""
+    """Distribution of the sum of ``count`` independent variables.
+
+    Each has the probabilities and values of ``outcomes``, and is 0 otherwise.
+    """
     told = math.fsum(chance for chance, _ in outcomes)
     chances, values = np.array([*outcomes, (max(0.0, 1.0 - told), 0.0)]).T
     values, inverse = np.unique(values, return_inverse=True)
@@ -138,12 +143,13 @@ def _repeated(outcomes: Sequence[tuple[float, float]], count: int) -> _Sums:
 
 
 def _sum_of_both(one: _Sums, other: _Sums) -> _Sums:
+    """Distribution of the sum of two independent variables."""
     values, weights, beyond = _sum_on_grid(one[0], one[1], other[0], other[1])
     return values, weights, one[2] + other[2] + beyond
 
 
 def _sum_on_grid(values: Array, weights: Array, shifts: Array, chances: Array) -> tuple[Array, Array, float]:
-    """`_sum`, with both parts up to one grid where the sums would be too many."""
+    """`_sum`, but with both variables rounded up to one grid of 4096 cells if the sums are too many."""
     if len(values) * len(shifts) <= _ATOMS_ON_GRID:
         return _sum(values, weights, shifts, chances)
     step = (values[-1] - values[0] + shifts[-1] - shifts[0]) / _ATOMS_ON_GRID
@@ -156,12 +162,12 @@ def _sum_on_grid(values: Array, weights: Array, shifts: Array, chances: Array) -
 
 
 def _binomial(count: int, rate: float) -> tuple[Array, Array, float]:
-    """Binomial(count, rate) as values and probabilities, and the negligible probability of larger values."""
+    """Binomial(count, rate): values, their probabilities, and the probability of larger values left out."""
     return _without_negligible_ends(np.arange(count + 1, dtype=np.float64), binomial_weights(count, rate))
 
 
 def binomial_weights(count: int, rate: float) -> Array:
-    """Probabilities of 0..count under Binomial(count, rate), 0 < rate < 1."""
+    """Probabilities of 0, 1, …, ``count`` under Binomial(count, rate), 0 < rate < 1; shape (count + 1,)."""
     from scipy import special
 
     times = np.arange(count + 1, dtype=np.float64)
@@ -171,7 +177,17 @@ def binomial_weights(count: int, rate: float) -> Array:
 
 
 def _sum(values: Array, weights: Array, shifts: Array, chances: Array) -> tuple[Array, Array, float]:
-    """Distribution of a sum of independent variables; values go up to a grid where they would be too many."""
+    """Distribution of the sum of two independent variables, its values rounded up to a grid where too many.
+
+    Args:
+        values: of the first variable, ascending.
+        weights: their probabilities.
+        shifts: values of the second variable, ascending.
+        chances: their probabilities.
+
+    Returns:
+        Values, probabilities, and the probability of values beyond those kept.
+    """
     if len(values) * len(shifts) <= _MOST_ATOMS:
         sums = np.add.outer(values, shifts).ravel()
         order = np.argsort(sums, kind="stable")
@@ -186,7 +202,10 @@ def _sum(values: Array, weights: Array, shifts: Array, chances: Array) -> tuple[
 
 
 def _without_negligible_ends(values: Array, probabilities: Array) -> tuple[Array, Array, float]:
-    """Without negligible ends: the lower one is moved up to the first value kept, the upper one returned."""
+    """A distribution without the values at either end that are less likely than 1e-30.
+
+    The probability at the lower end goes to the first value kept; that at the upper end is returned third.
+    """
     kept = np.flatnonzero(probabilities > _NEGLIGIBLE)
     first, last = int(kept[0]), int(kept[-1])
     inner = probabilities[first : last + 1].copy()

@@ -42,7 +42,7 @@ class AlikeZones:
     chance: float
 
     def elected(self) -> Iterator[tuple[float, tuple[int, ...]]]:
-        """The probability that so many of them elect a member, and zones that stand for those."""
+        """For each number of zones that elect a member: its probability, and zones that stand for them."""
         for count in range(len(self.leaves) + 1):
             left = len(self.leaves) - count
             ways = math.comb(len(self.leaves), count)
@@ -52,7 +52,10 @@ class AlikeZones:
 
 
 def chances_of_office(facts: TreeFacts, members: Parties) -> dict[int, float]:
-    """The probability that a zone elects one of ``members`` in a round, for zones with any of them."""
+    """The probability that a zone elects one of ``members`` in a round, by leaf number.
+
+    Zones whose aggregator is a member already are left out.
+    """
     devices = Counter(facts.leaf_of(p.index) for p in members if p.kind == "device")
     return {
         leaf: min(1.0, facts.elections * count / float(facts.devices[leaf]))
@@ -64,10 +67,19 @@ def chances_of_office(facts: TreeFacts, members: Parties) -> dict[int, float]:
 def elected_outcomes(
     facts: TreeFacts, bound: Bound, unit: int, members: Parties, alike: Sequence[int], most: int
 ) -> tuple[Exposure, ...]:
-    """The exposure of rounds that have one of the outcomes each; none where there are more than ``most``.
+    """One exposure whose rounds have one of the possible outcomes of elections each.
 
-    Nor is there one where everybody takes part and one zone alone may elect a member: then the mixture over
-    the number of terms of office is exact already (docs/hdp.md).
+    Empty where outcomes are more than ``most``, or nobody can be elected. Also empty where everybody takes
+    part and one zone alone may elect a member: then the mixture over the number of terms of office is exact
+    already (docs/hdp.md).
+
+    Args:
+        facts: of the tree.
+        bound: the flow or cut exposure of a unit towards a coalition.
+        unit: the device.
+        members: the coalition.
+        alike: a class number for every leaf; equal ones are exchanged by a symmetry.
+        most: the largest number of outcomes.
     """
     zones = _zones_by_kind(facts, unit, members, alike)
     several = sum(len(zone.leaves) for zone in zones) > 1
@@ -88,7 +100,7 @@ def elected_outcomes(
 def _zones_by_kind(
     facts: TreeFacts, unit: int, members: Parties, alike: Sequence[int]
 ) -> tuple[AlikeZones, ...]:
-    """The zones that may elect a member, in order of the first of each kind."""
+    """The zones that may elect a member, those of a kind together, in order of the first of each kind."""
     here, last = facts.leaf_of(unit), facts.depth - 1
     classes: defaultdict[int, Counter[object]] = defaultdict(Counter)
     for party in members:
@@ -104,7 +116,7 @@ def _zones_by_kind(
 
 
 def _in_words(facts: TreeFacts, unit: int, zones: Sequence[AlikeZones], count: int) -> str:
-    """How often members hold which offices."""
+    """A phrase for people: how often members hold office in the unit's zone, and elsewhere."""
     here, told = facts.leaf_of(unit), []
     for mine in (True, False):
         chances = [zone.chance for zone in zones for leaf in zone.leaves if (leaf == here) == mine]
@@ -127,13 +139,13 @@ class TreeBounds(Protocol):
 
     @property
     def facts(self) -> TreeFacts:
-        """Of the tree."""
+        """Facts of the tree."""
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The flow bound."""
+        """The flow bound of ``unit`` towards ``coalition``: all that its view is computed from is charged."""
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The cut bound."""
+        """The cut bound of ``unit`` towards ``coalition``: only what it sees is charged."""
 
 
 def flow_and_cut_with_elections(
@@ -151,10 +163,12 @@ def flow_and_cut_with_elections(
     Who is elected in its own zone sees the draw of its participants, and that round is charged as if the draw
     were seen, as are all others. Offices of other zones show nothing of it, so charging them in every round
     leaves the draw of the unit's zone hidden.
+
+    ``alike`` and ``most``: as of `elected_outcomes`.
     """
     if exposures.facts.elections == 0:
         return exposures.flow(unit, members), exposures.cut(unit, members)
-    members = _with_whoever_is_elected(exposures.facts, unit, members)
+    members = _with_possible_supernode(exposures.facts, unit, members)
     charged = []
     for bound in (exposures.flow, exposures.cut):
         ways = []
@@ -166,18 +180,21 @@ def flow_and_cut_with_elections(
         exact = elected_outcomes(exposures.facts, bound, unit, members, alike, most)
         charged.append(replace(ways[0], alternatives=(*ways[1:], *exact)))
         if len(exposures.facts.steps) == 1:  # all that a round holds is received: the two bounds are one
-            return charged[0], _called("cut", charged[0])
+            return charged[0], _with_bound_name("cut", charged[0])
     return tuple(charged)
 
 
-def _called(bound_name: Literal["flow", "cut"], exposure: Exposure) -> Exposure:
-    """``exposure`` under another name, with its alternatives."""
-    alternatives = tuple(_called(bound_name, other) for other in exposure.alternatives)
+def _with_bound_name(bound_name: Literal["flow", "cut"], exposure: Exposure) -> Exposure:
+    """``exposure`` and its alternatives, with another name of the bound."""
+    alternatives = tuple(_with_bound_name(bound_name, other) for other in exposure.alternatives)
     return replace(exposure, bound_name=bound_name, alternatives=alternatives)
 
 
-def _with_whoever_is_elected(facts: TreeFacts, unit: int, members: Parties) -> Parties:
-    """An elected supernode is a device too, and knows its own noise: the loudest that may be it."""
+def _with_possible_supernode(facts: TreeFacts, unit: int, members: Parties) -> Parties:
+    """``members``, with the noisiest other device of the unit's zone if they hold the office of that zone.
+
+    An elected supernode is a device too, and knows its own noise.
+    """
     leaf = facts.leaf_of(unit)
     if Party("node", facts.depth - 1, leaf) not in members:
         return members
@@ -195,7 +212,12 @@ def _with_whoever_is_elected(facts: TreeFacts, unit: int, members: Parties) -> P
 def _terms_of_office(
     facts: TreeFacts, bound: Bound, unit: int, members: Parties
 ) -> list[tuple[Parties, tuple[ElectionEvent, ...]]]:
-    """Supernodes that members are charged as in every round, and what more they meet when elected."""
+    """Sound ways to charge elections, each by what is charged in every round and what in some.
+
+    Returns:
+        Pairs of the supernodes that members are charged as in every round, and the events in which they are
+        elected as well.
+    """
     here, last, share = facts.leaf_of(unit), facts.depth - 1, chances_of_office(facts, members)
     own = (Party("node", last, here),) if here in share else ()
     others = tuple(Party("node", last, leaf) for leaf in sorted(share) if leaf != here)

@@ -52,12 +52,16 @@ _SEARCHED = 48
 def cheapest_exposure(
     pair: PairExposures, flow_and_cut: tuple[Exposure, Exposure], neighbours: Neighbours
 ) -> Exposure:
-    """The cheapest exposure known of a pair; never dearer than flow or cut.
+    """The cheapest exposure of a pair that the search finds; never dearer than flow or cut.
 
     Args:
         pair: of a unit and a coalition.
         flow_and_cut: its flow and its cut exposure.
         neighbours: the relation that costs refer to.
+
+    Returns:
+        The exposure, called ``min-cost``, with the exposed aggregations and how far it may be from the
+            cheapest.
     """
     flow, cut = flow_and_cut
     if pair.steps == pair.received_steps:
@@ -66,26 +70,35 @@ def cheapest_exposure(
     found = [(flow, pair.steps), (cut, pair.received_steps)]
     least = stretches.least()
     path = None
-    if _distance(min(_cost(flow, neighbours), _cost(cut, neighbours)), least, flow, neighbours) > 1:
+    if _gap_to_cheapest(min(_cost(flow, neighbours), _cost(cut, neighbours)), least, flow, neighbours) > 1:
         path = _cheapest_path(stretches)
     if path is not None:
         found.append((pair.exposure(path), path))
     best, steps = min(found, key=lambda one: _cost(one[0], neighbours))
-    return _stated(best, steps, _distance(_cost(best, neighbours), least, flow, neighbours))
+    return _stated(best, steps, _gap_to_cheapest(_cost(best, neighbours), least, flow, neighbours))
 
 
 def _stated(exposure: Exposure, steps: Sequence[int], distance: float) -> Exposure:
+    """``exposure`` as the ``min-cost`` bound that exposes aggregations ``steps`` (from 0), with this gap."""
     exposed = tuple(number + 1 for number in steps)
     return replace(exposure, bound_name="min-cost", exposed=exposed, gap=distance)
 
 
 def _cost(exposure: Exposure, neighbours: Neighbours) -> float:
+    """Rényi divergence of order 2 of an exposure, over the whole training."""
     (drawn,) = exposure.draws
     return divergence(drawn, neighbours)
 
 
-def _distance(cost: float, least: float, flow: Exposure, neighbours: Neighbours) -> float:
-    """How far a set is from the cheapest one at most, if every set has at least μ² ``least`` in a round."""
+def _gap_to_cheapest(cost: float, least: float, flow: Exposure, neighbours: Neighbours) -> float:
+    """Upper bound on the ratio of ``cost`` to the cheapest set's; ∞ where no lower bound is known.
+
+    Args:
+        cost: of an exposed set, as of `_cost`.
+        least: the least μ² that every set has in a round.
+        flow: the flow exposure, for its draw.
+        neighbours: the relation that costs refer to.
+    """
     (drawn,) = flow.draws
     hidden = drawn.sampling.amplifies
     if drawn.drawn_noise or (hidden and neighbours != "zero-out"):
@@ -108,7 +121,10 @@ class _Stretches:
 
     @cached_property
     def seen(self) -> set[int]:
-        """Places of the aggregations whose average the coalition receives: a stretch must end at each."""
+        """Places, in the unit's aggregations, of those whose average the coalition receives.
+
+        A stretch must end at each.
+        """
         return {self.pair.steps.index(number) for number in self.pair.received_steps}
 
     @cached_property
@@ -118,11 +134,14 @@ class _Stretches:
         return any(bool(step.resends[self.pair.leaf]) for step in steps)
 
     def tier(self, place: int) -> int:
-        """Whose average an aggregation is."""
+        """Tier of the nodes that aggregate at ``place`` in the unit's aggregations."""
         return self.pair.facts.steps[self.pair.steps[place]].tier
 
     def starts(self, place: int) -> Iterator[int]:
-        """Where a stretch that ends at ``place`` may start: nothing that is seen is hidden in it."""
+        """Places where a stretch that ends at ``place`` may start, the latest first.
+
+        Nothing that is seen may be hidden in it.
+        """
         for first in range(place, -1, -1):
             if first < place and first in self.seen:
                 return
@@ -131,13 +150,13 @@ class _Stretches:
     # --- what every set costs -------------------------------------------------------------------
 
     def least(self) -> float:
-        """What every exposed set costs at least: μ² of a round."""
+        """A lower bound on μ² of a round for every exposed set."""
         if self.resends:
             return total_mu_squared(map(self.pair.release, self.pair.received_steps), self.neighbours)
         return _shortest([dict(self._least_costs(p)) for p in range(len(self.pair.steps))], self.seen)[0]
 
     def _least_costs(self, place: int) -> Iterator[tuple[int, float]]:
-        """What a stretch that ends at ``place`` costs at least, by where it starts."""
+        """Lower bounds on μ² of the stretches that end at ``place``, as pairs (start, bound)."""
         facts, number = self.pair.facts, self.pair.steps[place]
         if place in self.seen:
             tiers = [self.pair.finest_sum(number)]
@@ -156,7 +175,13 @@ class _Stretches:
             yield first, min(found)
 
     def _noise(self, number: int, tier: int, sent: bool) -> tuple[float, float]:
-        """Variance in the sum of an aggregation; and what is there if the unit does not send."""
+        """Two variances of unknown noise in the sum of an aggregation: if the unit sends, and if it does not.
+
+        Args:
+            number: of the aggregation.
+            tier: whose average; one past the last tier: the unit's own message.
+            sent: with the node's own noise, or as it is received.
+        """
         facts = self.pair.facts
         if tier == facts.depth:
             variance = float(facts.class_variance[number][facts.class_of(self.pair.unit)])
@@ -166,7 +191,7 @@ class _Stretches:
         return there, self.pair.unknown_variance(number, tier, sent, present=False) if absent else there
 
     def _least_moves(self, place: int, tier: int) -> Iterator[tuple[int, float]]:
-        """How far an average of ``tier`` moves at least, by where the stretch to it starts."""
+        """Lower bounds on how far an average of ``tier`` moves: pairs (start of the stretch, distance)."""
         facts, last, path = self.pair.facts, self.pair.facts.depth - 1, self.pair.path
         norms = [float(facts.steps[number].message_norm[self.pair.leaf]) for number in self.pair.steps]
         if tier == facts.depth:  # the unit's own message, and nothing is hidden from who receives it
@@ -188,17 +213,17 @@ class _Stretches:
 
     @cached_property
     def _per_own(self) -> float:
-        """How far a message moves between neighbours, relative to its bound."""
+        """How far the unit's message moves between neighbours, in units of its norm."""
         return 2.0 if self.neighbours == "replace" else 1.0
 
     @cached_property
     def _own_weight(self) -> float:
-        """The unit's, in the average of its leaf."""
+        """Weight of the unit's message in the average of its leaf."""
         return float(self.pair.facts.leaf_weight[self.pair.leaf]) * self.pair.weight
 
     @cached_property
     def _peers_weight(self) -> float:
-        """What the other devices of the leaf that take part weigh together, at least, in its average."""
+        """Least total weight, in the leaf's average, of the leaf's other devices that take part."""
         facts, leaf = self.pair.facts, self.pair.leaf
         if facts.draw_kind == "fixed":
             lightest = float(facts.classes.weight[list(facts.classes.of_leaf(leaf))].min())
@@ -209,7 +234,10 @@ class _Stretches:
 
 
 def _cheapest_path(stretches: _Stretches) -> list[int] | None:
-    """The aggregations to expose at least cost; none where they cannot be compared, or are too many."""
+    """Numbers of the aggregations to expose so that μ² of a round is least.
+
+    ``None`` where a round is sent again, so that paths cannot be compared, or has more than 48 aggregations.
+    """
     pair, steps = stretches.pair, stretches.pair.steps
     if stretches.resends or len(steps) > _SEARCHED:
         return None
@@ -227,7 +255,7 @@ def _cheapest_path(stretches: _Stretches) -> list[int] | None:
 
 
 def _shortest(costs: Sequence[dict[int, float]], seen: set[int]) -> tuple[float, list[int]]:
-    """The cheapest way to part a round into stretches, and where they end.
+    """The cheapest way to part a round into stretches: its cost, and the places where they end.
 
     Args:
         costs: of the stretches that end at each place, by where they start.

@@ -76,7 +76,7 @@ def view_of_coalition(facts: TreeFacts, coalition: Sequence[Party], step: Aggreg
 
 
 def _aggregating(facts: TreeFacts, step: AggregationFacts) -> npt.NDArray[np.bool_]:
-    """Which nodes of the step's tier aggregate: those over leaves that take part, ``[nodes]``."""
+    """Mask over the nodes of the step's tier: those over leaves that take part aggregate, ``[nodes]``."""
     found = np.zeros(len(facts.parents[step.tier]), dtype=np.bool_)
     leaves = slice(None) if step.takes_part is None else step.takes_part
     found[facts.paths[leaves, step.tier]] = True
@@ -103,7 +103,7 @@ class TreeExposures:
 
     @cached_property
     def pair(self) -> Callable[[int, tuple[Party, ...]], PairExposures]:
-        """A unit and a coalition, whose members are each named once."""
+        """A function of unit and coalition (members once each) that gives the pair's charges."""
         return lru_cache(_KEPT)(partial(PairExposures, self))
 
     @cached_property
@@ -118,7 +118,7 @@ class TreeExposures:
 
     @cached_property
     def view(self) -> Callable[[tuple[Party, ...], int], CoalitionView]:
-        """`view_of_coalition` by coalition and number of the step, computed once for all units."""
+        """A function of coalition and step number that gives `view_of_coalition`; results are kept."""
         steps = self.facts.steps
         return lru_cache(_KEPT)(lambda members, number: view_of_coalition(self.facts, members, steps[number]))
 
@@ -129,7 +129,7 @@ class TreeExposures:
 
     @cached_property
     def most_weight(self) -> FloatArray:
-        """Most that weights in a leaf's average can add up to: more devices than expected may take part."""
+        """Most that weights in a leaf's average add up to, ``[leaves]``: more than expected may be drawn."""
         facts = self.facts
         heaviest = np.zeros(len(facts.devices))
         np.maximum.at(heaviest, facts.classes.leaf, facts.classes.weight)
@@ -154,28 +154,28 @@ class PairExposures:
 
     @property
     def facts(self) -> TreeFacts:
-        """Of the tree."""
+        """Facts of the tree."""
         return self.tree.facts
 
     @cached_property
     def leaf(self) -> int:
-        """The unit's."""
+        """Number of the unit's leaf."""
         return self.facts.leaf_of(self.unit)
 
     @cached_property
     def path(self) -> IntArray:
-        """The nodes above the unit, from the root down to its leaf."""
+        """Indices of the nodes above the unit, tier by tier from the root to its leaf."""
         path: IntArray = self.facts.paths[self.leaf]
         return path
 
     @cached_property
     def weight(self) -> float:
-        """Of the unit's message, relative to that of a device of weight 1."""
+        """The weight of the unit's message, relative to that of a device of weight 1."""
         return float(self.facts.classes.weight[self.facts.class_of(self.unit)])
 
     @cached_property
     def steps(self) -> list[int]:
-        """The aggregations of a round that the unit takes part in."""
+        """Numbers of the aggregations of a round that the unit's leaf takes part in."""
         return self.facts.steps_of(self.leaf)
 
     @cached_property
@@ -187,11 +187,11 @@ class PairExposures:
         ]
 
     def flow(self) -> Exposure:
-        """The flow bound."""
+        """The flow bound: all of `steps` are exposed."""
         return self.exposure(self.steps, "flow")
 
     def cut(self) -> Exposure:
-        """The cut bound: the flow bound where every average above the unit is received."""
+        """The cut bound: only `received_steps` are exposed."""
         return self.exposure(self.received_steps, "cut")
 
     def flow_and_cut(self) -> tuple[Exposure, Exposure]:
@@ -242,17 +242,17 @@ class PairExposures:
         )
 
     def _view(self, number: int) -> CoalitionView:
-        """What the coalition receives of an aggregation, as far as the unit's message enters it."""
+        """What the coalition receives in aggregation ``number``, as far as the unit's message enters it."""
         return self.tree.view(self._under(self.facts.steps[number].tier), number)
 
     def unknown_variance(self, number: int, tier: int, sent: bool, present: bool = True) -> float:
-        """`TreeNoise.variance_unknown_to` of the coalition."""
+        """Variance that the coalition does not know; arguments as of `TreeNoise.variance_unknown_to`."""
         return self.tree.variance_unknown_to(self.unit, self._under(tier), number, tier, sent, present)
 
     def finest_sum(self, number: int) -> tuple[int, bool]:
-        """Whose average is the finest sum with the unit's message: a tier, and whether its own noise is in.
+        """The finest sum with the unit's message that is seen: tier, and whether the node's own noise is in.
 
-        One past the last tier stands for the device's own message.
+        A tier one past the last stands for the device's own message.
         """
         lowest, view = self.facts.steps[number].tier, self._view(number)
         for tier in range(self.facts.depth - 1, lowest - 1, -1):
@@ -265,7 +265,7 @@ class PairExposures:
         return lowest, True
 
     def finest_release(self, number: int) -> Release:
-        """The finest sum with the unit's message that is seen at a step, or exposed by flow."""
+        """The release of `finest_sum` in aggregation ``number``, which flow exposes if it is not seen."""
         facts, step = self.facts, self.facts.steps[number]
         own = float(step.message_norm[self.leaf]) * self.weight
         tier, sent = self.finest_sum(number)
@@ -297,7 +297,7 @@ class PairExposures:
         )
 
     def _drawn(self, releases: tuple[Release, ...], numbers: Sequence[int]) -> DrawnReleases:
-        """The releases of a round under the draw of the unit's leaf, as the coalition meets it."""
+        """``releases`` of aggregations ``numbers`` of a round, under the draw of the unit's leaf."""
         facts, leaf = self.facts, self.leaf
         peers = sum(p.kind == "device" and facts.leaf_of(p.index) == leaf for p in self.coalition)
         drawn_by_a_member = any(

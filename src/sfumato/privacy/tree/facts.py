@@ -68,7 +68,7 @@ class AggregationFacts:
         return self.leaf_broadcasts is not None and bool(self.leaf_broadcasts[leaf])
 
     def channel(self, tier: int) -> FloatArray | float:
-        """Variance of the channel's noise in what each node of ``tier`` receives."""
+        """Variance of the channel's noise in what each node of ``tier`` receives, ``[nodes]``; 0 for none."""
         return self.channel_std[tier] ** 2 if self.channel_std else 0.0
 
     def channel_of(self, tier: int, node: int) -> float:
@@ -135,11 +135,11 @@ class TreeFacts(TreeShape):
             raise ValueError(f"steps: leaves that take part by themselves need 2 tiers; got {self.depth}")
 
     def steps_of(self, leaf: int) -> list[int]:
-        """The aggregations of a round that ``leaf`` takes part in."""
+        """Numbers of the aggregations of a round that ``leaf`` takes part in."""
         return [number for number, step in enumerate(self.steps) if step.sends(leaf)]
 
     def known_senders(self, coalition: Iterable[Party], step: AggregationFacts) -> set[tuple[int, int]]:
-        """Nodes below those that aggregate whose average, as they send it, ``coalition`` has.
+        """Nodes ``(tier, index)`` below the aggregating ones whose average, as sent, ``coalition`` knows.
 
         A member sends its own; where a leaf broadcasts too, its devices receive what it sends.
         """
@@ -154,7 +154,7 @@ class TreeFacts(TreeShape):
         return found
 
     def party_name(self, party: Party) -> str:
-        """What the command line calls ``party``."""
+        """What the command line calls ``party``, such as ``edge:0``."""
         if party.kind == "public":
             return "public"
         if party.kind == "device":
@@ -163,17 +163,17 @@ class TreeFacts(TreeShape):
 
     @cached_property
     def classes(self) -> DeviceClasses:
-        """Devices of each leaf that are alike."""
+        """The devices sorted into classes; those of one leaf and class are alike."""
         return self.device_classes or DeviceClasses.alike(self.devices)
 
     def class_of(self, device: int) -> int:
-        """The class of ``device``."""
+        """Number of the class of ``device`` in `classes`."""
         of_device = self.classes.of_device
         return self.leaf_of(device) if of_device is None else int(of_device[device])
 
     @cached_property
     def class_variance(self) -> tuple[FloatArray, ...]:
-        """Variance of the noise that a device of each class adds, for each step."""
+        """For each step, the variance of the noise that a device of each class adds, ``[classes]``."""
         return tuple(self.classes.variance(step.device_std) for step in self.steps)
 
     @property
@@ -198,7 +198,7 @@ class TreeFacts(TreeShape):
 
     @cached_property
     def leaf_weight(self) -> FloatArray:
-        """Weight of one device's message in its leaf's average, at most."""
+        """For each leaf, the largest weight of one device's message in its average."""
         return 1.0 / (self.drawn if self.denominators is None else self.denominators)
 
     @cached_property
@@ -212,7 +212,7 @@ class TreeFacts(TreeShape):
         return self.most_denominators is not None
 
     def weight_below(self, path: IntArray, tier: int, to: int) -> float:
-        """Weight of the average of ``path[tier]`` in the average of its ancestor ``path[to]``."""
+        """Weight of ``path[tier]``'s average in that of its ancestor ``path[to]``; ``path``: root first."""
         weight = 1.0
         for t in range(to, tier):
             weight /= float(self.children[t][path[t]])
@@ -223,7 +223,7 @@ class TreeFacts(TreeShape):
         return float(self.leaf_weight[path[-1]]) * self.weight_below(path, self.depth - 1, to)
 
     def hop(self, tier: int) -> Hop:
-        """How messages reach the nodes of ``tier``."""
+        """How messages reach the nodes of ``tier``: plain, secure-aggregation or air."""
         return self.hops[tier] if self.hops else "plain"
 
     def receiving_sums(self, nodes: Iterable[Party], coalition: Iterable[Party]) -> set[Party]:
@@ -261,10 +261,11 @@ class TreeNoise:
 
     @cached_property
     def sent(self) -> tuple[tuple[FloatArray, ...], ...]:
-        """In what each node sends on, its own included: for each step and tier."""
+        """For each step and tier, the least variance in the average that each node sends on, ``[nodes]``."""
         return tuple(self._variance_sent(number) for number in range(len(self.facts.steps)))
 
     def _variance_sent(self, number: int) -> tuple[FloatArray, ...]:
+        """`sent` for aggregation ``number``, for each tier."""
         facts, step = self.facts, self.facts.steps[number]
         devices = (
             facts.classes.least_noise(step.device_std, facts.min_contributors) / facts.largest_denominators**2
@@ -374,7 +375,7 @@ class TreeNoise:
         Members (so many ``members`` of each class) fill the cohort first, then the quietest others; a unit of
         class ``unit`` that is under this leaf, and ``present``, adds its own noise. Where denominators depend
         on who is drawn, another leaf divides its devices' noise by the largest. The unit's own leaf divides
-        the unit's message by the same, so there the smallest is the worst.
+        the unit's message by the same, so there the smallest is the worst. ``number``: of the aggregation.
         """
         classes, variance = self.facts.classes, self.facts.class_variance[number]
         alike = classes.of_leaf(leaf)

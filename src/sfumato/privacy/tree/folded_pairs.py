@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.dominance import Ways, are_ways_at_most, size
+from sfumato.privacy.dominance import Ways, approximate_size, are_ways_at_most
 from sfumato.privacy.observers import PairClass, Party, Relation, covering
 from sfumato.privacy.tree.facts import TreeNoise
 from sfumato.privacy.tree.pair_classes import TreePairs
@@ -47,7 +47,7 @@ class Chains:
 
     @classmethod
     def of(cls, known: FloatArray) -> Chains:
-        """Of the noise that each knows, ``[things, figures]``."""
+        """Chains of things, from the noise variances that each knows, ``[things, figures]``."""
         order = np.lexsort(-known.T[::-1]) if known.shape[1] else np.arange(len(known))
         if (np.diff(known[order], axis=0) <= 0).all():
             return cls(order, np.zeros(len(order), dtype=np.int64))
@@ -61,7 +61,7 @@ class Chains:
         return cls(order[by_chain], chain[by_chain])
 
     def among(self, some: npt.NDArray[np.bool_]) -> Iterator[IntArray]:
-        """The things of each chain that are among ``some`` ``[things]``, the worst first."""
+        """For every chain, the numbers of its things in the mask ``some`` ``[things]``, the worst first."""
         kept = some[self.order]
         order, chain = self.order[kept], self.chain[kept]
         yield from np.split(order, np.flatnonzero(np.diff(chain)) + 1) if len(order) else ()
@@ -77,9 +77,11 @@ class WorstObservers(TreePairs):
 
     @cached_property
     def _noise(self) -> TreeNoise:
+        """The variances of the noise in the sums of the tree."""
         return TreeNoise(self.facts)
 
     def _peers(self, unit: int, units: int) -> Iterator[PairClass]:
+        """One pair for each chain of peers of ``unit``, which stands for ``units`` units."""
         facts, mine = self.facts, self.facts.class_of(unit)
         classes = np.array(facts.classes.of_leaf(facts.leaf_of(unit)))
         counts = facts.classes.count[classes] - (classes == mine)
@@ -89,7 +91,10 @@ class WorstObservers(TreePairs):
             yield _standing_for(pairs[0], pairs[-1], sum(p.pair_count for p in pairs), len(pairs))
 
     def _left_without(self, unit: int, number: int) -> list[float]:
-        """The noise in the unit's leaf that a peer of a class does not know, if the unit sends and if not."""
+        """Variances of the noise in the unit's leaf that a peer of class ``number`` does not know.
+
+        For each step two: if the unit sends, and if it does not.
+        """
         facts, leaf, mine = self.facts, self.facts.leaf_of(unit), self.facts.class_of(unit)
         members = Counter([number])
         return [
@@ -99,6 +104,10 @@ class WorstObservers(TreePairs):
         ]
 
     def _elsewhere(self, unit: int, path: IntArray, common: int, units: int) -> Iterator[PairClass]:
+        """One pair for each chain of observers that share just ``path[common]`` and above with the unit.
+
+        ``units``: how many units ``unit`` stands for.
+        """
         facts, names = self.facts, self.facts.names
         place = " elsewhere" if common == 0 else f" in another {names[common + 1]} of its {names[common]}"
         for tier in range(common + 1, facts.depth):
@@ -119,6 +128,10 @@ class WorstObservers(TreePairs):
     def _devices_elsewhere(
         self, unit: int, leaves: npt.NDArray[np.bool_], common: int, units: int, relation: Relation
     ) -> Iterator[PairClass]:
+        """One pair for each chain of classes of devices under the masked ``leaves``.
+
+        ``common``: tier of the lowest common ancestor with the unit, which stands for ``units`` units.
+        """
         classes = self.facts.classes
         for alike in self._chains_of_devices(common).among(leaves[classes.leaf]):
             worst, least = (
@@ -137,17 +150,18 @@ class WorstObservers(TreePairs):
 
     @cached_property
     def _chains(self) -> dict[tuple[str, int, int], Chains]:
+        """Chains computed so far, by kind of observer, tier and tier of the common ancestor."""
         return {}
 
     def _chains_of_nodes(self, tier: int, common: int) -> Chains:
-        """The nodes of ``tier``, by the noise that they know in averages of tiers up to ``common``."""
+        """Chains of the nodes of ``tier``, by the noise that each knows in averages up to tier ``common``."""
         if ("node", tier, common) not in self._chains:
             known = self._weighted(tier, common, [sent[tier] for sent in self._noise.sent])
             self._chains["node", tier, common] = Chains.of(known)
         return self._chains["node", tier, common]
 
     def _chains_of_devices(self, common: int) -> Chains:
-        """The classes of devices, by the noise that a member of each knows."""
+        """Chains of the classes of devices, by the noise that a member knows in averages up to a tier."""
         key = "device", self.facts.depth, common
         if key not in self._chains:
             facts, last = self.facts, self.facts.depth - 1
@@ -156,7 +170,10 @@ class WorstObservers(TreePairs):
         return self._chains[key]
 
     def _known_to_member(self, number: int) -> FloatArray:
-        """What one device of each class takes off the noise that its leaf sends, ``[classes]``."""
+        """Noise variance of what its leaf sends that a device of each class knows, ``[classes]``.
+
+        ``number``: of the aggregation.
+        """
         facts, sent = self.facts, self._noise.sent[number][-1]
         step, found = facts.steps[number], np.empty(len(facts.classes.count))
         for c, leaf in enumerate(facts.classes.leaf.tolist()):
@@ -171,7 +188,17 @@ class WorstObservers(TreePairs):
     def _weighted(
         self, tier: int, common: int, known: Sequence[FloatArray], of_node: IntArray | None = None
     ) -> FloatArray:
-        """Variances known of what nodes of ``tier`` send, as they count in averages up to tier ``common``."""
+        """Known noise variances as they count in the averages of tiers up to ``common``.
+
+        Args:
+            tier: of the nodes that send the noise.
+            common: only steps that aggregate at this tier or above count.
+            known: for each step, the variance known of what a node sends, for each thing.
+            of_node: the node of each thing; ``None``: the things are the nodes of ``tier``.
+
+        Returns:
+            ``[things, steps]``.
+        """
         facts, columns = self.facts, []
         nodes = np.arange(len(facts.parents[tier])) if of_node is None else of_node
         for step, variance in zip(facts.steps, known, strict=True):
@@ -186,7 +213,7 @@ class WorstObservers(TreePairs):
 
 
 def _standing_for(worst: PairClass, least: PairClass, pairs: int, kinds: int) -> PairClass:
-    """``worst`` for all pairs of a chain that ends with ``least``."""
+    """``worst`` with the pair count and kinds of its chain, which ends with ``least``, the mildest pair."""
     mildest = least if kinds > 1 else None
     return replace(worst, pair_count=pairs, kinds=kinds, mildest=mildest)
 
@@ -204,7 +231,12 @@ class FoldedPairs:
     ways: Callable[[PairClass], Ways]
 
     def of(self, unit: int | None, *, apart: bool, every_unit: bool) -> Iterator[PairClass]:
-        """See `DeclaredReleases.pair_classes`."""
+        """One pair for every class of pairs; arguments as of `DeclaredReleases.pair_classes`.
+
+        Classes are told apart as `TreePairs.of` does while they are few; else a pair may stand for others
+        that
+        it dominates.
+        """
         some = islice(self.pairs.listed(unit, apart=apart), MOST_CLASSES + 1)
         if sum(1 for _ in some) <= MOST_CLASSES or self._counts_noise_by_chance:
             return self.pairs.of(unit, apart=apart)
@@ -223,14 +255,14 @@ class FoldedPairs:
         return facts.draw_kind == "poisson" and any(variance.any() for variance in facts.class_variance)
 
     def _by_worst_unit(self, found: Sequence[PairClass]) -> Iterator[PairClass]:
-        """Of pairs that are placed alike, the worst for those that it surely dominates."""
+        """``found`` with pairs that are placed alike put together where one surely dominates the other."""
         alike: defaultdict[Any, list[PairClass]] = defaultdict(list)
         for pair in found:
             alike[pair.relation, self._who_adds_noise(pair.unit)].append(pair)
         for some in alike.values():
             chains: list[list[tuple[PairClass, Charged]]] = []
             charged = [(pair, self._charged(pair)) for pair in some]
-            for pair, own in sorted(charged, key=lambda one: -size(one[1][0])):
+            for pair, own in sorted(charged, key=lambda one: -approximate_size(one[1][0])):
                 under = (chain for chain in chains if _is_charged_at_most(own, chain[-1][1]))
                 chain = next(under, None)
                 if chain is None:
@@ -241,11 +273,15 @@ class FoldedPairs:
                 yield _worst_of([pair for pair, _ in chain])
 
     def _charged(self, pair: PairClass) -> Charged:
+        """How ``pair`` is charged, and how the mildest pair that it stands for is."""
         worst = self.ways(pair)
         return worst, worst if pair.mildest is None else self.ways(pair.mildest)
 
     def _who_adds_noise(self, unit: int) -> Any:
-        """To the messages of the unit on their way: where that differs, trust may. By itself, if nobody."""
+        """A key that tells units apart whose trust may differ: who adds noise to their messages on the way.
+
+        The number of the unit's leaf if nobody does.
+        """
         facts = self.pairs.facts
         leaf, mine = facts.leaf_of(unit), facts.class_of(unit)
         who = tuple(
@@ -259,12 +295,12 @@ class FoldedPairs:
 
 
 def _is_charged_at_most(own: Charged, other: Charged) -> bool:
-    """Whether a pair and its mildest one are surely charged no more than another and its mildest one."""
+    """Whether a pair and its mildest one surely have no larger ε than another pair and its mildest one."""
     return all(map(are_ways_at_most, own, other))
 
 
 def _worst_of(chain: Sequence[PairClass]) -> PairClass:
-    """The first of pairs of which each dominates the next, for all of them."""
+    """The first of ``chain``, pairs of which each dominates the next, as the pair that stands for all."""
     worst, last = chain[0], chain[-1]
     if worst is last:
         return worst

@@ -37,7 +37,7 @@ class OneTreeRounds:
 
     @cached_property
     def kinds(self) -> RoundKinds:
-        """What a round is to a pair, computed once a kind."""
+        """What one of these rounds charges a pair, computed once for each kind of pair."""
         return RoundKinds(self.releases)
 
 
@@ -54,7 +54,7 @@ class MovingReleases(TreeReleases):
 
     @classmethod
     def over_time(cls, found: Sequence[tuple[int, TreeReleases]]) -> MovingReleases:
-        """From the facts of the trees that there are, each from which round (from 0) on."""
+        """The releases of a run, from pairs of a round (from 0) and the tree's releases from it on."""
         eras = tuple(
             OneTreeRounds(first, replace(releases, rounds=1, searched_under=None))
             for first, releases in found
@@ -65,12 +65,12 @@ class MovingReleases(TreeReleases):
 
     @cached_property
     def lengths(self) -> tuple[int, ...]:
-        """How many rounds each era has; none after the last round."""
+        """Number of rounds of each era, within the run; 0 for one that begins after its end."""
         starts = [min(era.first, self.rounds) for era in self.eras]
         return tuple(after - before for before, after in pairwise([*starts, self.rounds]))
 
-    def _found_exposures(self, unit: int, members: tuple[Party, ...]) -> tuple[Exposure, ...]:
-        """The flow and the cut exposure: one draw, and its releases, for every era."""
+    def _compute_exposures(self, unit: int, members: tuple[Party, ...]) -> tuple[Exposure, ...]:
+        """The flow and the cut exposure, each with one draw and its releases for every era."""
         met = [(era.kinds.exposures(unit, members), count) for era, count in self._played]
         return tuple(
             Exposure(
@@ -86,13 +86,13 @@ class MovingReleases(TreeReleases):
 
     @property
     def _played(self) -> Iterator[tuple[OneTreeRounds, int]]:
-        """The eras that have any rounds, and how many."""
+        """The eras that have any rounds, each with its number of rounds."""
         return ((era, count) for era, count in zip(self.eras, self.lengths, strict=True) if count)
 
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> dict[str, dict[Release, dict[str, float]]]:
-        """The variance of every release by kind of owner.
+        """For every bound and release, its noise variance by kind of owner.
 
         Of equal releases that owe their noise to different owners, those of the last such round.
         """
@@ -103,7 +103,7 @@ class MovingReleases(TreeReleases):
         return found
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The flow exposure by draws of batches: that of every era, in order.
+        """The releases of the flow exposure of every era, regrouped by draws of batches.
 
         Every local step draws anew, and no device remembers anything of an earlier round, so the draws of one
         round say nothing of those of another.
@@ -117,22 +117,22 @@ class MovingReleases(TreeReleases):
 
     @cached_property
     def pairs(self) -> MovingPairs:
-        """Which pairs one row stands for."""
+        """Classes of pairs of a unit and an observer that one row stands for."""
         kinds = [era.kinds for era, _ in self._played]
         return MovingPairs(kinds, np.array([count for _, count in self._played], dtype=np.int64))
 
     def pair_classes(
         self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
     ) -> Iterator[PairClass]:
-        """Pairs by which no other of its class has a larger epsilon; see `MovingPairs.of`."""
+        """One pair for every class of pairs, with the largest ε of its class; see `MovingPairs.of`."""
         return self.pairs.of(unit)
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
-        """See `DeclaredReleases.units_outside`."""
+        """Classes of the devices outside ``members``; see `DeclaredReleases.units_outside`."""
         return self.pairs.units_outside(members)
 
     def to_dict(self) -> dict[str, Any]:
-        """The facts as JSON: those of each era."""
+        """The facts as a JSON object: those of each era, with the round (from 1) in which it begins."""
         found = [
             {"from_round": era.first + 1, **era.releases.to_dict(), "rounds": count}
             for era, count in self._played

@@ -51,11 +51,11 @@ class RoundKinds:
 
     @cached_property
     def alike(self) -> IntArray:
-        """A number for every edge, equal where edges are alike."""
+        """A class number for every edge, equal where a symmetry exchanges edges."""
         return self.releases.leaf_classes
 
     def kind_of(self, unit: int, coalition: Sequence[Party]) -> Kind | None:
-        """The kind of a pair; ``None`` for coalitions of several parties."""
+        """The kind of a pair; ``None`` for several observers, or where the unit is the observer."""
         if len(coalition) != 1 or coalition[0] == Party("device", 0, unit):
             return None
         (party,), mine = coalition, self.releases.leaf_of(unit)
@@ -73,11 +73,11 @@ class RoundKinds:
         return self._once(self._exposures, self.releases.exposures, unit, coalition)
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The flow exposure of one round by draws of batches."""
+        """The releases of the flow exposure of one round, regrouped by draws of batches."""
         return self._once(self._of_records, self.releases.record_releases, unit, coalition)
 
     def noise_by_owner(self, unit: int, coalition: Sequence[Party]) -> Owned:
-        """The variance of every release of the round by kind of owner."""
+        """For every bound and release of the round, its noise variance by kind of owner."""
         return self._once(self._owned, self.releases.noise_by_owner, unit, coalition)
 
     def _once(
@@ -87,7 +87,7 @@ class RoundKinds:
         unit: int,
         coalition: Sequence[Party],
     ) -> _Found:
-        """What ``compute`` gives for a pair, from ``kept`` where one of its kind was asked for before."""
+        """The result of ``compute`` for a pair, kept in ``kept`` for all pairs of its kind and edge."""
         kind = self.kind_of(unit, coalition)
         if kind is None:
             return compute(unit, coalition)
@@ -97,11 +97,11 @@ class RoundKinds:
         return kept[named]
 
     def kind_numbers(self, units: IntArray, parties: Sequence[Party]) -> IntArray:
-        """A number for every pair of the units and parties, equal only where pairs are of a kind.
+        """A number for every pair of the units and parties, equal only where pairs are of a kind: ``[U, P]``.
 
         Args:
-            units: ``[U]``.
-            parties: all edges, or all devices ``[P]``.
+            units: numbers of devices, ``[U]``.
+            parties: only edges, or only devices ``[P]``.
         """
         mine = self.releases.leaves_of(units)
         if parties[0].kind == "device":
@@ -114,7 +114,7 @@ class RoundKinds:
         return found
 
     def mu_squared(self, unit: int, parties: Sequence[Party]) -> FloatArray:
-        """μ² of the round towards each of ``parties``, all edges or all devices: ``[P, 2, 2]``.
+        """μ² of one round towards each of ``parties``, all edges or all devices: ``[P, 2, 2]``.
 
         Of the flow and the cut bound, under zero-out and under replace.
         """
@@ -129,11 +129,12 @@ class RoundKinds:
 
     @cached_property
     def _tables(self) -> dict[str, FloatArray]:
-        """Squares by number of a kind of pairs, with edges and with devices; NaN where not computed."""
+        """μ² by number of a kind of pairs, ``[kinds, 2, 2]``, for edges and devices; NaN if not computed."""
         kinds = int(self.alike.max()) + 1
         return {who: np.full((kinds * (kinds + 1), 2, 2), np.nan) for who in ("node", "device")}
 
     def _mu_squared_of_pair(self, unit: int, party: Party) -> list[list[float]]:
+        """μ² of one round of a pair: of the flow and the cut bound, each under zero-out and under replace."""
         relations: tuple[Neighbours, Neighbours] = ("zero-out", "replace")
         found = self.exposures(unit, (party,))
         return [[total_mu_squared(one.releases, how) for how in relations] for one in found]
@@ -159,23 +160,23 @@ class MovingPairs:
 
     @cached_property
     def _places(self) -> IntArray:
-        """The edge of every device, ``[eras, devices]``."""
+        """The edge that every device is under in each era, ``[eras, devices]``."""
         facts = self.kinds[0].releases
         return np.stack([k.releases.leaves_of(np.arange(facts.device_count)) for k in self.kinds])
 
     @cached_property
     def of_device(self) -> IntArray:
-        """A number for every device, equal where devices are under the same edge in every round."""
+        """The class of every device; devices of a class are under the same edge in every round."""
         found = np.unique(self._places, axis=1, return_inverse=True)[1]
         return np.asarray(found, dtype=np.int64).reshape(-1)
 
     @cached_property
     def firsts(self) -> IntArray:
-        """The first device of each of these classes."""
+        """The first device of each class of `of_device`."""
         return np.unique(self.of_device, return_index=True)[1].astype(np.int64)
 
     def units_outside(self, members: Set[int]) -> Iterator[UnitClass]:
-        """The devices of each class that has any outside ``members``."""
+        """The devices outside ``members``, class by class as in `of_device`."""
         facts = self.kinds[0].releases
         for number in np.argsort(self.firsts):
             left = np.setdiff1d(np.flatnonzero(self.of_device == number), np.fromiter(members, np.int64))
@@ -191,11 +192,11 @@ class MovingPairs:
 
     @cached_property
     def counts(self) -> IntArray:
-        """Devices of each of these classes."""
+        """Number of devices of each class of `of_device`."""
         return np.bincount(self.of_device).astype(np.int64)
 
     def of(self, unit: int | None = None) -> Iterator[PairClass]:
-        """Representatives of all pairs, or of one unit's; ``pair_count`` adds up to all pairs.
+        """One pair for every class of pairs; their ``pair_count`` adds up to all, or to all of one unit.
 
         Of one unit every edge is a class of its own.
         """
@@ -211,7 +212,7 @@ class MovingPairs:
         return covering(self._of_class(unit, 1, each=True), observers)
 
     def _of_class(self, unit: int, units: int, *, each: bool) -> Iterator[PairClass]:
-        """The pairs of a unit and those like it; ``each``: with every edge by itself."""
+        """The pairs of ``unit``, which stands for ``units`` like it; ``each``: with every edge by itself."""
         facts, number = self.kinds[0].releases, int(self.of_device[unit])
         yield PairClass(unit, Party("public"), PUBLIC, units)
         yield PairClass(unit, Party("node", 0, 0), CLOUD, units)
@@ -230,7 +231,10 @@ class MovingPairs:
             yield from self._classes(unit, units, devices, counts, together, told, each=False)
 
     def _one_device_of_each_class(self, number: int, unit: int) -> tuple[list[Party], IntArray]:
-        """One device of every class, the unit apart, and how many there are."""
+        """One device of every class but ``unit``, and how many others each stands for.
+
+        ``number``: the class of ``unit``.
+        """
         counts, firsts = self.counts.copy(), self.firsts.copy()
         counts[number] -= 1
         if counts[number]:
@@ -275,12 +279,12 @@ class MovingPairs:
                 yield PairClass(unit, parties[int(group[0])], relation, count)
 
     def _kinds_with(self, unit: int, parties: Sequence[Party]) -> Iterator[IntArray]:
-        """Of every era, what kind of a pair the unit is with each of ``parties``."""
+        """For every era, the number of the kind of pair of ``unit`` with each of ``parties``, ``[P]``."""
         for kinds in self.kinds:
             yield kinds.kind_numbers(np.array([unit]), parties)[0]
 
     def _grouped_by_kind(self, unit: int, parties: Sequence[Party], places: IntArray) -> list[IntArray]:
-        """The places of parties that are of one kind in every round, together."""
+        """``places`` in groups of parties that are of one kind of pair with ``unit`` in every round."""
         found: dict[Any, list[int]] = {}
         if parties:
             for place, key in zip(places, zip(*self._kinds_with(unit, parties), strict=True), strict=True):
@@ -288,10 +292,12 @@ class MovingPairs:
         return [np.array(group) for group in found.values()]
 
     def _by_largest(self, unit: int, parties: Sequence[Party], places: IntArray) -> list[IntArray]:
-        """The places with a finite figure, the largest first, and each other one; else by kinds.
+        """Groups of ``places`` that one row stands for; the first of a group has its largest μ².
 
-        The smaller of two bounds is reported, and which it is may depend on the relation of neighbours. Edges
-        without a bound may be trusted or not, so each stands for itself; other parties are all alike then.
+        One group for all parties with a finite figure. The smaller of two bounds is reported, and which it is
+        may depend on the relation of neighbours: where no party is the largest under both, groups are by
+        kind. Edges without a bound may be trusted or not, so each stands for itself; other parties are all
+        alike then.
         """
         if not len(places):
             return []

@@ -31,7 +31,7 @@ class TreePairs:
 
     @cached_property
     def orbits(self) -> tuple[IntArray, ...]:
-        """A number for every node, equal only where an automorphism of the tree maps one to the other."""
+        """For each tier, a number for every node, equal only where an automorphism exchanges the nodes."""
         facts = self.facts
         if self.apart:
             return tuple(np.arange(len(parents)) for parents in facts.parents)
@@ -88,7 +88,7 @@ class TreePairs:
         return tuple(orbits)
 
     def _node_facts(self, tier: int, index: int) -> tuple[tuple[float, float], ...]:
-        """Noise of a node and of its channel, at every step."""
+        """Stds of the noise of a node and of its channel, at every step."""
         return tuple(
             (
                 float(s.node_std[tier][index]),
@@ -98,7 +98,7 @@ class TreePairs:
         )
 
     def of(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
-        """One representative of every class of equivalent ordered pairs; ``stands_for`` adds up to all pairs.
+        """One pair of every class of equivalent ordered pairs; their ``pair_count`` adds up to all pairs.
 
         Observers are every aggregator, the public and every other device. With ``unit``, only the pairs of
         that one device. ``apart``: see `unit_classes`.
@@ -106,7 +106,7 @@ class TreePairs:
         return covering(self.listed(unit, apart=apart), self.pair_count(unit))
 
     def listed(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
-        """`of`, one after the other, before it is known that they stand for all pairs."""
+        """The pairs of `of`, without the check that they stand for all pairs."""
         if unit is not None:
             yield from self._pairs_of(UnitClass(unit, 1))
             return
@@ -114,13 +114,13 @@ class TreePairs:
             yield from self._pairs_of(units)
 
     def pair_count(self, unit: int | None = None) -> int:
-        """Of all ordered pairs, or of those of one unit."""
+        """Number of all ordered pairs of a unit and an observer, or of those of ``unit``."""
         facts = self.facts
         observers = sum(map(len, facts.parents)) + 1 + facts.device_count - 1
         return observers * (facts.device_count if unit is None else 1)
 
     def units(self, *, apart: bool = False) -> Iterator[UnitClass]:
-        """Devices that a symmetry of the tree exchanges; ``apart``: see `unit_classes`."""
+        """Classes of devices that symmetries of the tree exchange; ``apart``: see `unit_classes`."""
         facts, leaf_classes = self.facts, self.orbits[-1]
         _, firsts = np.unique(leaf_classes, return_index=True)
         for leaf in np.sort(firsts):
@@ -146,11 +146,13 @@ class TreePairs:
         return np.sort(np.concatenate(devices))
 
     def _pairs_of(self, found: UnitClass) -> Iterator[PairClass]:
+        """The pairs of the units in ``found`` with every class of observers."""
         pairs = self._observers_of(found.unit, found.count)
         for pair in pairs:
             yield replace(pair, least=found.least, sites=found.sites)
 
     def _observers_of(self, unit: int, units: int) -> Iterator[PairClass]:
+        """One pair for every class of observers of ``unit``, which stands for ``units`` units."""
         facts, leaf = self.facts, self.facts.leaf_of(unit)
         path = facts.paths[leaf]
         yield PairClass(unit, Party("public"), PUBLIC, units)
@@ -162,7 +164,7 @@ class TreePairs:
             yield from self._elsewhere(unit, path, common, units)
 
     def _peers(self, unit: int, units: int) -> Iterator[PairClass]:
-        """Other devices of the unit's leaf."""
+        """One pair for every class of other devices of the unit's leaf."""
         facts = self.facts
         for number in facts.classes.of_leaf(facts.leaf_of(unit)):
             peers = int(facts.classes.count[number]) - (number == facts.class_of(unit))
@@ -170,12 +172,15 @@ class TreePairs:
                 yield self._peer_of(unit, number, units * peers)
 
     def _peer_of(self, unit: int, number: int, pairs: int) -> PairClass:
-        """The pairs with another device of class ``number`` as a peer."""
+        """The pairs, ``pairs`` in number, with another device of class ``number`` as a peer."""
         peer = next(int(d) for d in self.facts.classes.members(number, 2) if d != unit)
         return PairClass(unit, Party("device", 0, peer), PEER, pairs)
 
     def _elsewhere(self, unit: int, path: IntArray, common: int, units: int) -> Iterator[PairClass]:
-        """Observers whose lowest common ancestor with the unit is ``path[common]``."""
+        """One pair for every class of observers that share just ``path[common]`` and above with the unit.
+
+        ``path``: the nodes above the unit; ``units``: how many units it stands for.
+        """
         facts, names = self.facts, self.facts.names
         place = " elsewhere" if common == 0 else f" in another {names[common + 1]} of its {names[common]}"
         for tier in range(common + 1, facts.depth):

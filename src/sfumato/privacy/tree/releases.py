@@ -46,18 +46,20 @@ class TreeReleases(TreeFacts):
 
     @cached_property
     def _exposures(self) -> TreeExposures:
+        """What is charged for any unit and coalition of this tree."""
         return TreeExposures(self)
 
     @cached_property
     def _pairs(self) -> TreePairs:
+        """Classes of the pairs of this tree."""
         return TreePairs(self)
 
     def quick_exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
-        """`exposures`, without the exact law of elections: what they are charged is larger, but sound."""
+        """Flow and cut exposure without the exact law of elections; an ε from them is sound but larger."""
         return self._composed(self._flow_and_cut(unit, tuple(dict.fromkeys(coalition)), True))
 
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
-        """The flow, the cut and the cheapest exposure of ``unit`` towards ``coalition``.
+        """The flow, the cut and the cheapest exposure of ``unit`` towards ``coalition``, in this order.
 
         Not the cheapest one where supernodes are elected: what is exposed would depend on who is.
 
@@ -66,14 +68,15 @@ class TreeReleases(TreeFacts):
         """
         if Party("device", 0, unit) in coalition:
             raise ValueError(f"coalition: got device:{unit}; must not contain the unit")
-        return self._kept_exposures(unit, tuple(dict.fromkeys(coalition)))
+        return self._cached_exposures(unit, tuple(dict.fromkeys(coalition)))
 
     @cached_property
-    def _kept_exposures(self) -> Callable[[int, tuple[Party, ...]], tuple[Exposure, ...]]:
+    def _cached_exposures(self) -> Callable[[int, tuple[Party, ...]], tuple[Exposure, ...]]:
         """`exposures`, kept while a pair is charged, described and compared with a claim."""
-        return lru_cache(self._most_kept)(self._found_exposures)
+        return lru_cache(self._most_kept)(self._compute_exposures)
 
-    def _found_exposures(self, unit: int, members: tuple[Party, ...]) -> tuple[Exposure, ...]:
+    def _compute_exposures(self, unit: int, members: tuple[Party, ...]) -> tuple[Exposure, ...]:
+        """`exposures`, computed anew; each of ``members`` is named once."""
         if self._whole is not None and not self.elections:
             return _over_rounds(self._whole.exposures(unit, members), self.rounds)
         found = self._flow_and_cut(unit, members)
@@ -86,11 +89,12 @@ class TreeReleases(TreeFacts):
     @cached_property
     def _flow_and_cut(self) -> Callable[..., tuple[Exposure, ...]]:
         """The flow and the cut exposure, whatever the law of the noise, kept for records as the unit."""
-        return lru_cache(self._most_kept)(self._found_flow_and_cut)
+        return lru_cache(self._most_kept)(self._compute_flow_and_cut)
 
-    def _found_flow_and_cut(
+    def _compute_flow_and_cut(
         self, unit: int, members: tuple[Party, ...], quick: bool = False
     ) -> tuple[Exposure, ...]:
+        """`_flow_and_cut`, computed anew; ``quick``: without the exact law of elections."""
         if self._whole is not None and not self.elections:
             return _over_rounds(self._whole._flow_and_cut(unit, members), self.rounds)
         if not self.elections:
@@ -102,11 +106,15 @@ class TreeReleases(TreeFacts):
 
     @cached_property
     def _alike(self) -> list[int]:
+        """`leaf_classes` as a list."""
         found: list[int] = self.leaf_classes.tolist()
         return found
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The exposed set of ``exposure``, which another declaration of the same tree chose."""
+        """The same choice of aggregations as in ``exposure``, charged by this declaration.
+
+        ``exposure`` may come from another declaration of the same tree, such as one with other noise.
+        """
         exposed = [number - 1 for number in exposure.exposed]
         pair = self._exposures.pair(unit, tuple(dict.fromkeys(coalition)))
         (found,) = self._composed((pair.exposure(exposed),))
@@ -118,10 +126,13 @@ class TreeReleases(TreeFacts):
         return exposures if composed else tuple(map(without_noise, exposures))
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> None:
-        """None: messages are trained from models that exposed averages determine."""
+        """None: in a tree, no larger coalition bounds a record better than the coalition itself.
+
+        Messages are trained from models that exposed averages determine.
+        """
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The flow exposure of ``unit`` by draws of batches, where records are drawn one by one.
+        """The releases of ``unit``'s flow exposure, regrouped by draws of batches; empty if none are drawn.
 
         A round that is sent again at its end is one draw: its steps are in several messages. Noise at local
         steps is charged step by step, whatever is sent. A device that rounds a message before anybody noises
@@ -162,14 +173,14 @@ class TreeReleases(TreeFacts):
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> dict[str, dict[Release, dict[str, float]]]:
-        """The variance of every release of every bound by kind of owner: devices, channel, aggregators.
+        """For every bound and release, its noise variance by kind of owner: devices, channel, aggregators.
 
         Variances add up over owners, so each is what the same releases have where nobody else adds noise.
         """
         of_kind = {
             what: {
                 e.bound_name: _with_alternatives(e)
-                for e in facts._composed(facts._found_flow_and_cut(unit, tuple(dict.fromkeys(coalition))))
+                for e in facts._composed(facts._compute_flow_and_cut(unit, tuple(dict.fromkeys(coalition))))
             }
             for what, facts in self._with_one_owner.items()
         }
@@ -193,7 +204,10 @@ class TreeReleases(TreeFacts):
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
-        """The smallest sound bound that an exposure of this declaration gives."""
+        """The smallest ε at ``delta`` that the charges of ``exposure`` give.
+
+        ``known``: see `DeclaredReleases.bound_epsilon`.
+        """
         return bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
 
     def view(self, coalition: Sequence[Party], number: int) -> CoalitionView:
@@ -201,35 +215,39 @@ class TreeReleases(TreeFacts):
         return view_of_coalition(self, coalition, self.steps[number])
 
     def after(self, rounds: int) -> Self:
-        """The releases of the first ``rounds`` rounds, each of which is as it is in the whole."""
+        """The releases of the first ``rounds`` rounds; each round is charged as in the whole run."""
         found = replace(self, rounds=rounds)
         object.__setattr__(found, "_whole", self if self._whole is None else self._whole)
         return found
 
     @property
     def leaf_classes(self) -> IntArray:
-        """A number for every leaf, equal only where their devices are interchangeable."""
+        """A class number for every leaf, equal only where a symmetry of the tree exchanges leaves."""
         return self._pairs.orbits[-1]
 
     def pair_classes(
         self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
     ) -> Iterator[PairClass]:
-        """Representatives of all ordered pairs, or of one unit's; see `TreePairs.of` and `FoldedPairs`."""
+        """One pair for every class of ordered pairs that are charged alike; see `TreePairs.of`.
+
+        Where rows may fold, a pair may stand for others that it dominates (`FoldedPairs`).
+        """
         if self.searched_under is None or self.elections or not self.rows_may_fold:
             return self._pairs.of(unit, apart=apart)
-        return iter(self._kept_classes(unit, apart, every_unit))
+        return iter(self._cached_pair_classes(unit, apart, every_unit))
 
     @cached_property
-    def _kept_classes(self) -> Callable[[int | None, bool, bool], tuple[PairClass, ...]]:
+    def _cached_pair_classes(self) -> Callable[[int | None, bool, bool], tuple[PairClass, ...]]:
+        """`FoldedPairs.of` as a function of unit, ``apart`` and ``every_unit``, whose results are kept."""
         folded = FoldedPairs(self._pairs, self._ways)
         return lru_cache(4)(lambda unit, apart, every: tuple(folded.of(unit, apart=apart, every_unit=every)))
 
     def _ways(self, pair: PairClass) -> Ways:
-        """Every way to charge the device of a pair: the cheapest set may be that of flow or cut."""
+        """Every way to charge the device of ``pair``, over the flow, the cut and the cheapest exposure."""
         assert self.searched_under is not None
         members = (pair.observer,)
-        flow, cut = found = self._found_flow_and_cut(pair.unit, members)
-        if cut.charges_what(flow):
+        flow, cut = found = self._compute_flow_and_cut(pair.unit, members)
+        if cut.charges_same_as(flow):
             found = (flow,)
         elif len(flow.releases) - len(cut.releases) > 1:  # there are sets between the two
             pairs = self._exposures.pair(pair.unit, members)
@@ -238,7 +256,7 @@ class TreeReleases(TreeFacts):
         return tuple(way for exposure in charged for way in ways_to_charge(exposure, self.searched_under))
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
-        """The devices outside ``members``, leaf by leaf; see `DeclaredReleases.units_outside`."""
+        """Classes of the devices outside ``members``, leaf by leaf; see `DeclaredReleases.units_outside`."""
         inside = Counter(self.class_of(member) for member in members)
         for number, devices in enumerate(self.classes.count):
             count = int(devices) - inside[number]
@@ -254,6 +272,7 @@ class TreeReleases(TreeFacts):
                 )
 
     def _members_outside(self, number: int, members: Set[int]) -> IntArray:
+        """The devices of class ``number`` that are not in ``members``, ascending."""
         found = self.classes.members(number, int(self.classes.count[number]))
         return np.setdiff1d(found, np.fromiter(members, np.int64))
 
@@ -305,14 +324,14 @@ class TreeReleases(TreeFacts):
 
 
 def _over_rounds(exposures: tuple[Exposure, ...], rounds: int) -> tuple[Exposure, ...]:
-    """The same of a round, in so many rounds; bounds that charge the same draws still do."""
+    """``exposures`` of one round as those of ``rounds`` rounds; bounds that share their draws still do."""
     draws = {id(exposure.draws): exposure.draws for exposure in exposures}
     over = {at: tuple(replace(draw, count=rounds) for draw in found) for at, found in draws.items()}
     return tuple(replace(exposure, draws=over[id(exposure.draws)]) for exposure in exposures)
 
 
 def _with_alternatives(exposure: Exposure) -> tuple[Release, ...]:
-    """The releases of ``exposure``, of terms of office, and of the other ways to charge it."""
+    """All releases of ``exposure``, then those of its election events and of its alternatives."""
     in_office = (r for event in exposure.election_events for pair in event.pairs for rs in pair for r in rs)
     others = (r for other in exposure.alternatives for r in _with_alternatives(other))
     return (*exposure.releases, *in_office, *others)

@@ -128,7 +128,7 @@ class DeviceClasses:
 
     @classmethod
     def alike(cls, devices: IntArray) -> DeviceClasses:
-        """One class a leaf, of weight 1, all of them noisy."""
+        """One class for each leaf, of weight 1, all noisy; ``devices``: their number under each leaf."""
         leaves = len(devices)
         return cls(
             np.arange(leaves, dtype=np.int64),
@@ -139,12 +139,18 @@ class DeviceClasses:
 
     @classmethod
     def placed(cls, devices: IntArray, leaf_of: IntArray) -> DeviceClasses:
-        """`alike`, where the leaf of every device is listed ``[N]``."""
+        """`alike`, for devices that have moved: ``leaf_of`` is the leaf of every device, ``[N]``."""
         return replace(cls.alike(devices), of_device=leaf_of)
 
     @classmethod
     def of(cls, devices: IntArray, weights: FloatArray | None, noisy: BoolArray | None) -> DeviceClasses:
-        """Classes of devices by ``weights`` ``[N]`` and by who is ``noisy`` ``[N]`` (all, where ``None``)."""
+        """Classes of equal leaf, weight and noisiness.
+
+        Args:
+            devices: number of devices under each leaf; devices are numbered leaf by leaf.
+            weights: of every device's message, ``[N]``; ``None``: 1.
+            noisy: whether each device adds noise, ``[N]``; ``None``: all do.
+        """
         if weights is None and noisy is None:
             return cls.alike(devices)
         total = int(devices.sum())
@@ -165,12 +171,12 @@ class DeviceClasses:
 
     @cached_property
     def first(self) -> IntArray:
-        """Each leaf's first class, and one past the last."""
+        """The first class of each leaf, and at the end the number of classes, ``[leaves + 1]``."""
         leaves = int(self.leaf[-1]) + 1
         return np.searchsorted(self.leaf, np.arange(leaves + 1)).astype(np.int64)
 
     def of_leaf(self, leaf: int) -> range:
-        """The classes of ``leaf``."""
+        """Numbers of the classes of devices under ``leaf``."""
         return range(int(self.first[leaf]), int(self.first[leaf + 1]))
 
     @cached_property
@@ -191,11 +197,11 @@ class DeviceClasses:
 
     @cached_property
     def total_weight(self) -> FloatArray:
-        """Weight of all devices of each leaf."""
+        """For each leaf, the sum of the weights of all its devices."""
         return np.bincount(self.leaf, weights=self.weight * self.count).astype(np.float64)
 
     def least_noise(self, std: FloatArray, sure: IntArray) -> FloatArray:
-        """Variance of the noise in the sum of ``sure[leaf]`` devices of each leaf, the quietest ones.
+        """For each leaf, variance of the noise in the sum of its ``sure[leaf]`` quietest devices.
 
         Args:
             std: of a noisy device of weight 1, for each leaf.
@@ -210,15 +216,18 @@ class DeviceClasses:
         return np.bincount(leaf, weights=taken * variance[order]).astype(np.float64)
 
     def variance(self, std: FloatArray) -> FloatArray:
-        """Variance of the noise that a device of each class adds to its message."""
+        """For each class, variance of the noise that one of its devices adds to its message.
+
+        ``std``: of a noisy device of weight 1, for each leaf.
+        """
         scaled: FloatArray = (std[self.leaf] * self.weight * self.noisy) ** 2
         return scaled
 
     def kind(self, number: int) -> tuple[float, bool]:
-        """What tells class ``number`` from the others of its leaf."""
+        """Weight and noisiness of the devices of class ``number``."""
         return float(self.weight[number]), bool(self.noisy[number])
 
     def bounds(self, bound: FloatArray) -> FloatArray:
-        """Bound of the message of a device of each class."""
+        """For each class, l2 bound of a device's message; ``bound``: for each leaf, of one of weight 1."""
         scaled: FloatArray = bound[self.leaf] * self.weight
         return scaled

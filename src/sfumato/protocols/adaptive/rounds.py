@@ -43,8 +43,8 @@ from sfumato.random import Stream, generator
 from sfumato.schedule.control.adaptive import (
     RoundSettings,
     local_aggregations,
+    noise_constant,
     round_plan,
-    strength,
     work_of_a_round,
 )
 from sfumato.schedule.control.budget import Budget
@@ -89,7 +89,7 @@ class AdaptiveProtocol:
         self._gap = Gap(
             parameters=parameters,
             clip=clip.norm if clip is not None else 1.0,
-            strength=strength(plan),
+            strength=noise_constant(plan),
             trusted=int(trusted.sum()),
             untrusted=int((~trusted).sum()),
             local_aggregations=local_aggregations(plan),

@@ -15,7 +15,7 @@ from sfumato.privacy.privacy_filter import GaussianFilter
 from sfumato.radio.costs import TreeCosts
 from sfumato.schedule.control.adaptive import RoundSettings, least_participants, participants, round_plan
 from sfumato.schedule.control.budget import Budget
-from sfumato.schedule.integer_grid import ring_of
+from sfumato.schedule.integer_grid import integer_grid_of
 from sfumato.schedule.local_steps import learning_rate
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
@@ -164,7 +164,7 @@ class SettingsChoice:
         chosen = draw_participants(played, number)
         try:
             for index in range(len(played.aggregations)):
-                ring_of(played, number, index, chosen, self.gap.parameters)
+                integer_grid_of(played, number, index, chosen, self.gap.parameters)
         except SpecError as error:
             return error.allowed
         return ""

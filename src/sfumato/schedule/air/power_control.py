@@ -37,10 +37,18 @@ _ROUNDING = 1e-9
 
 
 def formula_alignment(epsilon: float, *, devices: float, participants: float, delta: float) -> float:
-    """The alignment that (20) allows: ``epsilon N / (2 sqrt(2) r sqrt(ln(1.25 r / (N delta))))``.
+    """The alignment by PFELS's (20): ``epsilon N / (2 sqrt(2) r sqrt(ln(1.25 r / (N / delta))))``.
 
-    ``C2 beta = epsilon`` with (21), times ``B / sigma0``. Infinite where the logarithm is not above 0 and the
-    formula asks for nothing.
+    It is ``C2 beta = epsilon`` with (21), times ``B / sigma0``.
+
+    Args:
+        epsilon: of the formula, for one round.
+        devices: N.
+        participants: r, of a round.
+        delta: of the formula.
+
+    Returns:
+        The alignment; infinite where the logarithm is not above 0 and the formula asks for nothing.
     """
     log = math.log(1.25 * participants / (devices * delta))
     if log <= 0:
@@ -148,8 +156,7 @@ class AirPlan:
         return np.ones_like(self.participants) if alone else self.participants
 
     def max_noise_multiplier(self) -> float:
-        """With a fixed beta, the noise multiplier that every device's power carries on any channel it sends
-        on."""
+        """The largest noise multiplier, with a fixed beta, that every device has the power for."""
         gain = max(self._least_gain, self._air.min_gain or 0.0)
         share = 1.0
         if isinstance(self.channels.radio, AirRadio) and self.spec.compression is not None:
@@ -169,14 +176,14 @@ class AirPlan:
     def sending(
         self, number: int, index: int, devices: IntArray, device_noise: FloatArray, parameters: int
     ) -> AirTransmission:
-        """The alignment of round ``number``, by the gains of who takes part.
+        """Who sends how loud in one aggregation, and how it arrives.
 
         Args:
-            number: of the round.
+            number: of the round, from 0.
             index: of the aggregation; knowledge of the channel errs anew in each.
             devices: who takes part, ascending ``[P]``.
             device_noise: multiplier of the noise that each adds to its message ``[P]``.
-            parameters: M.
+            parameters: M, of the model.
         """
         leaves = self.tree.leaves_of(devices)
         gains = self.channels.gains(number)[devices]
@@ -266,7 +273,10 @@ class AirPlan:
         return self.coordinates(parameters) / parameters if self.rule == "pfels" else 1.0
 
     def _draw_arriving_factors(self, number: int, index: int) -> FloatArray:
-        """``(h / h_known) cos(phase error)`` of every device ``[N]``."""
+        """``(h / h_known) cos(phase error)`` of every device in one aggregation, drawn from the seed ``[N]``.
+
+        ``number``: of the round; ``index``: of the aggregation.
+        """
         csi, count = self._air.csi, self.tree.device_count
         if csi.gain_error == 0 and csi.phase_error_rad == 0:
             return np.ones(count)
@@ -280,7 +290,7 @@ class AirPlan:
 def _draw_channel_errors(
     rng: np.random.Generator, csi: ChannelKnowledge, shape: tuple[int, int]
 ) -> FloatArray:
-    """Errors in standard deviations: normal, conditioned on lying within the truncation."""
+    """Errors of channel knowledge, of this ``shape``, in standard deviations: truncated normal draws."""
     if csi.max_error_std is None:
         return rng.standard_normal(shape)
     from scipy import special
@@ -291,7 +301,10 @@ def _draw_channel_errors(
 
 
 def air_of(spec: Spec, tree: Tree, participants: FloatArray) -> AirPlan | None:
-    """The air as the devices' uplink, or ``None`` where they send otherwise."""
+    """The plan of the air as the devices' uplink, or ``None`` where they send otherwise.
+
+    ``participants``: devices of each leaf in a round, expected, ``[leaves]``.
+    """
     hop = f"devices_to_{tree.tiers[-1].name}"
     if spec.transport.get(hop) != "air":
         return None

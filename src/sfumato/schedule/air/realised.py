@@ -28,10 +28,18 @@ _ROUNDING = 1e-9
 def sending_of(
     plan: TreePlan, air: AirPlan, number: int, index: int, devices: IntArray, parameters: int
 ) -> AirTransmission:
-    """How ``devices`` send in aggregation ``index`` of round ``number``, by the plan's own noise.
+    """How ``devices`` send in aggregation ``index`` of round ``number``, with the noise they add by ``plan``.
+
+    Args:
+        plan: of the run.
+        air: its devices' uplink.
+        number: of the round, from 0.
+        index: of the aggregation.
+        devices: who takes part, ascending ``[P]``.
+        parameters: M, of the model.
 
     Raises:
-        EnvelopeError: louder than the plan declared.
+        EnvelopeError: they would send louder than the plan declared.
     """
     bounds = plan.releases.steps[index].message_norm[plan.tree.leaves_of(devices)]
     sending = air.sending(number, index, devices, plan.device_stds_of(index, devices) / bounds, parameters)
@@ -62,7 +70,10 @@ class RealisedChannels:
 
     @classmethod
     def of(cls, plan: TreePlan, rounds: int, parameters: int) -> RealisedChannels | None:
-        """What the first ``rounds`` rounds of ``plan`` were like; ``None`` if it does not use the air."""
+        """The channels and participants of the first ``rounds`` rounds; ``None`` if none sends over the air.
+
+        ``parameters``: M, of the model.
+        """
         air = plan.air
         if air is None:
             return None
@@ -77,7 +88,7 @@ class RealisedChannels:
         return cls(plan, air, alignment, took_part)
 
     def to_dict(self) -> dict[str, Any]:
-        """For ``releases.json``: beta of every aggregation, and the noise it left in the leaves' averages."""
+        """For ``releases.json``: beta of every aggregation, and the noise std it left in leaves' averages."""
         rounds = range(len(self.alignment))
         unit = np.array([self.plan.message_scale(number) for number in rounds])[:, None, None]
         bound = np.array([step.message_norm for step in self.plan.releases.steps])[None]
@@ -85,9 +96,11 @@ class RealisedChannels:
         return {"beta": beta.tolist(), "channel_noise_std": np.sqrt(self._channel).tolist()}
 
     def largest_square(self, exposure: Exposure, unit: int, neighbours: Neighbours) -> tuple[float, int]:
-        """``mu^2`` of the flow ``exposure`` of ``unit`` with the noise that there was.
+        """``mu^2`` of the flow ``exposure`` of ``unit`` with the noise that the channels really had.
 
-        The largest among the devices that ``unit`` stands for, and how many rounds that one took part in.
+        Returns:
+            The largest among the devices that ``unit`` stands for, and how many rounds that device took part
+                in.
         """
         releases = self.plan.releases
         leaf, weight = releases.leaf_of(unit), releases.classes.weight[releases.class_of(unit)]
@@ -106,7 +119,11 @@ class RealisedChannels:
         return self._largest_over_devices(each, alike)
 
     def _largest_over_devices(self, each: FloatArray, alike: IntArray) -> tuple[float, int]:
-        """The largest sum of ``each`` over the rounds a device took part in, and how many these were."""
+        """The largest sum of ``each`` over the rounds a device took part in, and how many these were.
+
+        ``each``: ``mu^2`` of every round and leaf, ``[rounds, leaves]``; ``alike``: the leaves of the
+        devices.
+        """
         first = self.plan.tree.first_device
         best, times = 0.0, 0
         for leaf in alike:

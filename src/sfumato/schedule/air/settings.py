@@ -28,7 +28,7 @@ def devices_hop(tree: Tree) -> str:
 
 
 def settle_air(spec: Spec, tree: Tree) -> tuple[Spec, tuple[str, ...]]:
-    """The choices that PFELS and its baselines stand for, and what the user should hear about them.
+    """``spec`` with the transport, noise and compression of PFELS or a baseline, and notes for the user.
 
     Args:
         spec: any; one that uses neither the air nor compression comes back as it is.
@@ -78,7 +78,10 @@ def _largest_gain(spec: Spec) -> float:
 
 # fmt: off
 def air_refusals(spec: Spec) -> Refusals:
-    """The table of refusals of a spec that sends over the air: what the air does not go with."""
+    """Refusals as rows (applies, key, value, allowed) of a spec that sends over the air.
+
+    Refused is what the air does not go with.
+    """
     air, clip, noise = spec.air or Air(), spec.privacy.clip, spec.privacy.noise
     denominator = spec.training.denominator
     formula = noise.formula if isinstance(noise, NoiseByFormula) else None
@@ -102,9 +105,10 @@ def air_refusals(spec: Spec) -> Refusals:
 
 
 def with_noise_up_to_multiplier(plan: NoisePlan, air: AirPlan, multiplier: float) -> NoisePlan:
-    """``plan`` with as much noise at devices as a received sum lacks to reach ``multiplier``.
+    """``plan`` with the device noise that a received sum lacks to have the noise ``multiplier``.
 
-    What the channel has at its loudest (the envelope) is counted on; the rest is shared by those expected.
+    The channel is counted on as it is at its loudest (the envelope); the expected participants share the
+    rest.
     """
     lacking = np.maximum(multiplier**2 - air.multiplier**2, 0.0)
     share = np.sqrt(lacking / air.participants)[:, None]

@@ -51,7 +51,7 @@ class RoundSettings:
 
 
 def evenly_spaced_aggregations(steps: int, local: int) -> tuple[Aggregation, ...]:
-    """``local`` edge aggregations evenly spaced over ``steps`` local steps, and the global one at the end."""
+    """The aggregations of a round of ``steps``: ``local`` ones of edges, evenly spaced; last a global one."""
     ends = [round((j + 1) * steps / (local + 1)) for j in range(local + 1)]
     starts = [0, *ends]
     return tuple(Aggregation(end, 0 if j == local else 1, end - starts[j]) for j, end in enumerate(ends))
@@ -68,7 +68,7 @@ def work_of_a_round(plan: TreePlan) -> int:
 
 
 def participants(plan: TreePlan, setting: RoundSettings) -> IntArray:
-    """Participants of every edge: those set for it, all it has where they are fewer; ``[edges]``."""
+    """Number of participants of every edge under ``setting``, at most the devices it has, ``[edges]``."""
     trusted = plan.tree.tiers[-1].trusted
     wanted = np.zeros(len(trusted), dtype=np.int64)
     wanted[trusted], wanted[~trusted] = setting.trusted, setting.untrusted
@@ -80,8 +80,8 @@ def least_participants(plan: TreePlan) -> int:
     return SMALLEST_SESSION if plan.hops[-1] == "secure-aggregation" else 1
 
 
-def draws_each(plan: TreePlan) -> bool:
-    """Whether every device takes part by a draw of its own (Poisson)."""
+def draws_devices_independently(plan: TreePlan) -> bool:
+    """Whether control draws every device by itself (Poisson), not a fixed number of an edge."""
     return plan.spec.control is not None and plan.spec.control.draw == "poisson"
 
 
@@ -92,7 +92,7 @@ def _draw_cohort(plan: TreePlan, count: FloatArray, number: int | None) -> TreeP
     draw, the round is one of the devices that were drawn, whose sums are divided by the expected number.
     """
     tree, rate = plan.tree, float(np.max(count / plan.tree.devices))
-    if not draws_each(plan):
+    if not draws_devices_independently(plan):
         return TreeParticipants("fixed", rate, count, count)
     if number is None:
         raise ValueError("number: needed where every device is drawn by itself")
@@ -108,7 +108,7 @@ def round_plan(plan: TreePlan, setting: RoundSettings, number: int | None = None
     Args:
         plan: of the run.
         setting: of the round.
-        number: of the round; needed with `draws_each`.
+        number: of the round; needed with `draws_devices_independently`.
     """
     count = participants(plan, setting).astype(np.float64)
     aggregations = evenly_spaced_aggregations(setting.steps, local_aggregations(plan))
@@ -131,9 +131,9 @@ def round_plan(plan: TreePlan, setting: RoundSettings, number: int | None = None
 
 
 def _are_alike(plan: TreePlan, control: Control) -> bool:
-    """Whether trusted and untrusted edges with the same noise may have different numbers of participants."""
+    """Whether trusted and untrusted edges share a class, though control treats them differently."""
     trusted, classes = plan.tree.tiers[-1].trusted, plan.releases.leaf_classes
-    apart = plan.spec.privacy.noise.kind == "none" or control.per_edge or draws_each(plan)
+    apart = plan.spec.privacy.noise.kind == "none" or control.per_edge or draws_devices_independently(plan)
     return not apart and bool(set(classes[trusted]) & set(classes[~trusted]))
 
 
@@ -145,7 +145,10 @@ def _smallest_edge(plan: TreePlan) -> str:
 
 # fmt: off
 def control_refusals(plan: TreePlan) -> Refusals:
-    """The table of refusals of a plan with control, which is for H2FDP and its baselines."""
+    """Refusals as rows (applies, key, value, allowed) of a plan with control.
+
+    Control is for H2FDP and its baselines.
+    """
     spec, training, control = plan.spec, plan.spec.training, plan.spec.control
     if control is None:
         return
@@ -161,7 +164,7 @@ def control_refusals(plan: TreePlan) -> Refusals:
            "steps an epoch has is each device's own secret, so the smoothness cannot be estimated")
     yield (training.global_update == "resend", "training.global_update", "resend",
            "must be increment with control")
-    yield (draws_each(plan) and "secure-aggregation" in plan.hops, "control.draw", "poisson",
+    yield (draws_devices_independently(plan) and "secure-aggregation" in plan.hops, "control.draw", "poisson",
            "must be left out with secure aggregation: sessions could have any size, one device included")
     yield (int(plan.tree.devices.min()) < least_participants(plan),
            f"transport.devices_to_{edge}", "secure-aggregation",
@@ -183,8 +186,8 @@ def control_refusals(plan: TreePlan) -> Refusals:
 # fmt: on
 
 
-def strength(plan: TreePlan) -> float:
-    """c2^2 q^2 ln(1/delta) / epsilon^2 of (15), solved for from the multiplier, whatever stated the noise.
+def noise_constant(plan: TreePlan) -> float:
+    """c2^2 q^2 ln(1/delta) / epsilon^2 of H2FDP's (15), from the multiplier, however noise was stated.
 
     (15) with Lemma 3.2 is a standard deviation of ``2 eta tau G`` times the root of that times the number of
     global aggregations.

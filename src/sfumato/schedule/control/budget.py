@@ -17,7 +17,7 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.privacy_filter import GaussianFilter, squared_mu_of_exposure
 from sfumato.privacy.tree.pair_classes import TreePairs
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.schedule.control.adaptive import draws_each
+from sfumato.schedule.control.adaptive import draws_devices_independently
 from sfumato.schedule.rows.watch import watched_coalitions
 from sfumato.schedule.tree import TreePlan
 
@@ -62,7 +62,7 @@ class BudgetedCoalition:
 
     @classmethod
     def of(cls, plan: TreePlan, coalition: tuple[Party, ...]) -> BudgetedCoalition:
-        """The budget towards ``coalition``: what ``plan``, played as it stands, would spend."""
+        """The budget towards ``coalition``: what a unit of every leaf spends if ``plan`` is played as is."""
         members, first = _devices_in(coalition), plan.tree.first_device
         units = tuple(
             next((device for device in range(first[leaf], first[leaf + 1]) if device not in members), -1)
@@ -170,7 +170,10 @@ class Budget:
         return None
 
     def pair(self, unit: int, column: int) -> str:
-        """Whom a column is about, as the rows of an account name them."""
+        """The pair that a column of the filter is about, for people, as the rows of an account name it.
+
+        ``unit``: the device that the filter's row is about.
+        """
         if column >= self._width:
             coalition = self.together[column - self._width].coalition
             return f"device:{unit} towards {','.join(map(self.plan.releases.party_name, coalition))}"
@@ -178,7 +181,7 @@ class Budget:
         return f"device:{held.unit} towards {self.plan.releases.party_name(held.coalition[0])}"
 
     def _relation(self, unit: int, observer: Party) -> tuple[object, ...]:
-        """A key that is equal for observers in one position towards units of a kind, under a cloud."""
+        """A hashable key, equal for observers placed alike towards units of a kind, under a cloud."""
         tree, kinds = self.plan.tree, leaf_kinds(self.plan)
         if observer.kind == "public" or (observer.kind == "node" and observer.tier == 0):
             return (observer.kind,)
@@ -226,7 +229,9 @@ def leaf_kinds(plan: TreePlan) -> IntArray:
 
 def _has_budget_per_edge(plan: TreePlan) -> bool:
     """Whether every edge has a budget of its own: alike edges may have different participants."""
-    return draws_each(plan) or (plan.spec.control is not None and bool(plan.spec.control.per_edge))
+    return draws_devices_independently(plan) or (
+        plan.spec.control is not None and bool(plan.spec.control.per_edge)
+    )
 
 
 def _devices_in(coalition: Sequence[Party]) -> set[int]:

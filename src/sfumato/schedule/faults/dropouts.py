@@ -67,7 +67,7 @@ class Dropouts:
         return self.dropout_phase > Phase.MASK
 
     def attempts(self, leaves: IntArray) -> Attempts:
-        """What goes over the devices' hop; a session is repeated for every supernode that takes over.
+        """Who sends over the devices' hop and how often: every new supernode repeats the session.
 
         Args:
             leaves: of every participant ``[P]``.
@@ -77,7 +77,10 @@ class Dropouts:
 
 
 def turnout_of(plan: TreePlan, number: int, index: int, devices: IntArray) -> Dropouts:
-    """The dropouts of aggregation ``index`` of round ``number`` among ``devices``, which are ascending."""
+    """What becomes of the messages of ``devices`` (ascending) in aggregation ``index`` of round ``number``.
+
+    Drawn from the seed of ``plan``: who falls silent when, who serves as supernode, which sums are formed.
+    """
     spec, tree = plan.spec, plan.tree
     dropout_phase = _draw_dropout_phases(spec.faults, spec.seed, number, index, devices, tree.device_count)
     leaves = tree.leaves_of(devices)
@@ -204,7 +207,7 @@ class Attendance:
         return np.where(self.formed, self.received, 0)
 
     def terms(self, devices: int) -> npt.NDArray[np.int64]:
-        """The rounds in which each of ``devices`` served as supernode, failed ones included ``[devices]``.
+        """The number of rounds in which each of ``devices`` devices was supernode, failed ones included.
 
         An office is held for the whole round (several aggregations go without failures), so one tells.
         """
@@ -212,7 +215,7 @@ class Attendance:
         return np.bincount(np.array(served, dtype=np.int64), minlength=devices).astype(np.int64)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The facts as JSON for the run folder: survivors, lost sums, supernodes."""
         kept: dict[str, Any] = {"survivors": self.survivors.tolist()}
         kept |= lost_sums(self.drawn, self.survivors, self.leaf_name)
         if any(zones for number in self.supernodes for zones in number):

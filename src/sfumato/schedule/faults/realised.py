@@ -113,7 +113,15 @@ class RealisedDropouts:
     def _releases_of_round(
         self, pair: PairClass, left: IntArray, there: BoolArray, seen: int, place: int
     ) -> TreeReleases:
-        """The declared releases of one round with so many left; ``seen`` and ``place`` change places."""
+        """The declared releases of one round in which the leaves had so many survivors.
+
+        Args:
+            pair: a class of pairs.
+            left: survivors of every leaf.
+            there: whether each leaf sent an average.
+            seen: the observer's leaf, or the unit's.
+            place: the leaf whose figures ``seen`` gets, in exchange for its own.
+        """
         left, there = left.copy(), there.copy()
         left[[seen, place]], there[[seen, place]] = left[[place, seen]], there[[place, seen]]
         step = self.plan.releases.steps[0]

@@ -96,7 +96,10 @@ def calibrate_tree(
 
 
 def _factors_of_leaves(declared: TreeReleases, noise: NoiseByTarget, rounds: TreeRounds) -> FloatArray:
-    """The factor on noise that each leaf's units need; NaN where the observer may see raw updates."""
+    """The factor on all noise stds that the units of each leaf need to meet the target, ``[leaves]``.
+
+    NaN where the observer may see raw updates of the leaf.
+    """
     tree, alike = rounds.tree, declared.leaf_classes
     needed = np.full(tree.leaf_count, np.nan)
     for unit, observer in pairs_towards(declared, noise.towards, tree, where="this topology"):
@@ -110,7 +113,10 @@ def _factors_of_leaves(declared: TreeReleases, noise: NoiseByTarget, rounds: Tre
 
 
 def _factors_of_sources(rounds: TreeRounds, needed: FloatArray) -> FloatArray:
-    """Each source's factor: the largest that the leaves it serves need, 1 where it serves none."""
+    """The factor of every source: the largest that the leaves it serves need, 1 where it serves none.
+
+    ``needed``: of `_factors_of_leaves`. Devices of each leaf come first, then the nodes of each tier.
+    """
     tree, found = rounds.tree, [np.nan_to_num(needed, nan=1.0)]
     for tier in range(tree.depth):
         factor = np.zeros(tree.tiers[tier].size)
@@ -245,14 +251,14 @@ def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray,
 
 
 def first_trial_multiplier(plan: GroupPlan, target: float) -> float:
-    """A first multiplier to try: for a unit of the most groups, all of whose releases are seen."""
+    """A noise multiplier to begin with: right for a unit in the most groups if all releases are seen."""
     memberships = np.bincount(plan.groups.members)
     releases = max(1, int(memberships.max()) * plan.release_count)
     return math.sqrt(releases) / gaussian.mu(epsilon=target, delta=plan.spec.privacy.delta)
 
 
 def _charges_in_groups(plan: GroupPlan, towards: str) -> tuple[list[PairCharge], int]:
-    """The pairs that a target is about, and how many workers trust the observer instead.
+    """The charges of the pairs that a target is about, and how many workers trust the observer instead.
 
     Raises:
         SpecError: there is no such pair.

@@ -75,12 +75,12 @@ def verdict_on_factors(factors: FloatArray, tolerance: float) -> Verdict:
 def least_noise(judge: Callable[[FloatArray], Verdict], first: FloatArray) -> FloatArray:
     """The least size of every set of sources that ``judge`` finds to be enough, ``[sets]``.
 
-    A trial's sizes are multiplied by the factors that it asks for. One set keeps between what is known to be
-    too little and what is known to be enough.
+    A trial's sizes are multiplied by the factors that its verdict asks for. With one set the search stays
+    between what is known to be too little and what is known to be enough.
 
     Args:
-        judge: of a trial, ``[sets]``.
-        first: trial.
+        judge: gives the verdict on the sizes of a trial, ``[sets]``.
+        first: sizes of the first trial, ``[sets]``.
     """
     too_little, enough, trial = np.zeros(1), np.full(1, np.inf), first
     for number in count():
@@ -100,7 +100,7 @@ def least_noise(judge: Callable[[FloatArray], Verdict], first: FloatArray) -> Fl
 
 
 def _middle_of(too_little: FloatArray, enough: FloatArray) -> FloatArray:
-    """A trial size between two, of which one may not be known yet (0 or infinite)."""
+    """A size to try between ``too_little`` (0: none known) and ``enough`` (infinite: none known)."""
     if np.isinf(enough):
         return 2.0 * too_little
     middle = np.sqrt(too_little * enough)

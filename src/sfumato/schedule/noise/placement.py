@@ -38,7 +38,7 @@ class NoisePlan:
     noisy: BoolArray | None = None
 
     def scaled(self, device: FloatArray, node: Sequence[FloatArray]) -> NoisePlan:
-        """Every source multiplied by a factor of its own: ``device[leaf]``, ``node[tier][index]``."""
+        """This noise with a factor on every source: ``device[leaf]``, ``node[tier][index]``."""
         return NoisePlan(
             self.device * device[:, None],
             tuple(mine * factor[:, None] for mine, factor in zip(self.node, node, strict=True)),
@@ -120,15 +120,15 @@ def h2fdp_noise(
 
 
 def record_rate(spec: Spec, examples_per_device: float) -> float:
-    """q of (15): the share of a device's examples that a batch holds."""
+    """q of H2FDP's (15): the share of a device's examples that a batch holds, at most 1."""
     size = spec.training.batch_size
     return 1.0 if size == "all" else min(1.0, size / examples_per_device)
 
 
 def dp_fedavg_device_factor(participants: float) -> float:
-    """The factor on each device's noise in DP-FedAvg: ``1 / sqrt(r)``, so that the sum has sigma (Alg.
+    """The factor ``1 / sqrt(r)`` on each device's noise in DP-FedAvg: the sum has sigma (Alg. 1 of PFELS).
 
-    1 of PFELS).
+    ``participants``: r, in a round.
     """
     return 1.0 / math.sqrt(participants)
 
@@ -166,7 +166,7 @@ def raw_sensitivity(
 
 
 def to_sources(tree: Tree, plan: NoisePlan) -> tuple[SourceNoise, ...]:
-    """``plan`` by the names of its owners, equal ones together: what a resolved spec says.
+    """``plan`` as entries of ``privacy.noise.sources``: owners by name, those of one multiplier together.
 
     Raises:
         SpecError: a multiplier is beyond what a spec can say.
@@ -193,7 +193,7 @@ def to_sources(tree: Tree, plan: NoisePlan) -> tuple[SourceNoise, ...]:
 
 
 def from_sources(tree: Tree, noise: NoiseBySource) -> NoisePlan:
-    """The plan that ``privacy.noise.sources`` spells out.
+    """The noise that the entries of ``privacy.noise.sources`` give; the inverse of `to_sources`.
 
     Raises:
         SpecError: an owner does not exist, appears twice, or lists the wrong number of multipliers.
@@ -239,7 +239,11 @@ def _name_noisy_devices(tree: Tree, plan: NoisePlan, leaf: int) -> str:
 
 
 def _parse_noisy_devices(numbers: str, devices: int, *, place: str, owner: str) -> BoolArray:
-    """The devices that ``0-4,7`` names, ``[devices]``."""
+    """Mask of the devices of a leaf that ``numbers``, such as ``0-4,7``, lists, ``[devices]``.
+
+    Raises:
+        SpecError: at ``place``, about ``owner``: no such list, or a device that is not there.
+    """
     chosen = np.zeros(devices, dtype=np.bool_)
     for span in numbers.split(","):
         start, dash, stop = span.partition("-")
@@ -251,7 +255,7 @@ def _parse_noisy_devices(numbers: str, devices: int, *, place: str, owner: str) 
 
 
 def law_of(spec: Spec) -> NoiseLaw:
-    """The law of the noise that parties add: Gaussian, or of an unknown kind that is not composed.
+    """The distribution of the noise that parties add: Gaussian, or one that the accountant does not compose.
 
     No code that the spec names is run.
     """

@@ -68,7 +68,11 @@ def place_by_zone(
 
 
 def _choose_zones(tree: Tree, placement: Placement, seed: int) -> tuple[list[int], list[int]]:
-    """Numbers of the zones whose devices add noise, and of those whose edges do."""
+    """Numbers of the zones whose devices add noise, and of those whose edges do.
+
+    Raises:
+        SpecError: a zone that does not exist or is named twice, or shares of more than all zones.
+    """
     zones = tree.leaf_count
     listed: dict[str, list[int]] = {}
     named: set[int] = set()
@@ -99,7 +103,11 @@ def _choose_zones(tree: Tree, placement: Placement, seed: int) -> tuple[list[int
 
 
 def _choose_aggregators(tree: Tree, placement: Placement, seed: int) -> Iterator[tuple[int, list[int]]]:
-    """The tier of each level that is named, and which of its aggregators add noise."""
+    """For each level that is named, its tier and the numbers of its aggregators that add noise.
+
+    Raises:
+        SpecError: no such level or aggregator, or one named twice.
+    """
     tiers = {tier.name: number for number, tier in enumerate(tree.tiers) if number > 0}
     for name, chosen in placement.levels.items():
         place = f"{_PLACE}.levels.{name}"
@@ -116,7 +124,11 @@ def _choose_aggregators(tree: Tree, placement: Placement, seed: int) -> Iterator
 
 
 def _choose_clients(tree: Tree, chosen: float | tuple[int, ...]) -> BoolArray:
-    """Which devices add noise, ``[devices]``."""
+    """Mask of the devices that add noise, ``[devices]``: the first of each zone, or the places listed.
+
+    Raises:
+        SpecError: a place that the smallest zone lacks, or one named twice.
+    """
     number = np.arange(tree.device_count) - np.repeat(tree.first_device[:-1], tree.devices)
     if isinstance(chosen, tuple):
         least, named = int(tree.devices.min()), set[int]()

@@ -11,7 +11,7 @@ from sfumato.spec.training import Server
 
 
 def _makes_releases_of(kind: str, spec: Spec) -> bool:
-    """Whether the protocol makes the releases of ``kind``; a variant goes by another name."""
+    """Whether the spec's protocol makes the releases of ``kind``, as that protocol or a variant of it."""
     return KIND_OF[spec.protocol] == kind
 
 
@@ -26,7 +26,10 @@ def noises_messages(spec: Spec) -> bool:
 
 
 def group_refusals(spec: Spec) -> Refusals:
-    """The table of refusals of a spec of groups: what groups do not have, or have not derived for them."""
+    """Refusals as rows (applies, key, value, allowed) of a spec of groups.
+
+    Refused is what groups do not have, or what is not derived for them.
+    """
     training, noise, protocol = spec.training, spec.privacy.noise, spec.protocol
     clip_kind = None if spec.privacy.clip is None else spec.privacy.clip.kind
     is_ms_fedavg, is_dp_ogl_plus = _makes_releases_of("ms-fedavg", spec), _makes_releases_of("dp-ogl+", spec)
@@ -63,7 +66,7 @@ def group_refusals(spec: Spec) -> Refusals:
 
 
 def group_compression_refusals(spec: Spec) -> Refusals:
-    """The table of refusals of compressed messages in groups (docs/dp-ogl.md).
+    """Refusals as rows (applies, key, value, allowed) of compressed messages in groups (docs/dp-ogl.md).
 
     Compressing a clipped update makes it no longer, and which coordinates are sent follows from a shared seed
     or from the group's own model, so every release keeps its sensitivity and its place among the exposed

@@ -41,7 +41,7 @@ def resolve_groups(spec: Spec) -> GroupPlan:
     spec = inlined(spec)
     if spec.model.kind == "mlp":
         check_model_size(spec)
-    refuse_first(_misfits(spec))
+    refuse_first(_refusals(spec))
     topology = spec.topology
     assert isinstance(topology, GroupTopology)  # the spec's own checks see to it
     groups = build_groups(spec, topology)
@@ -71,7 +71,7 @@ def resolve_groups(spec: Spec) -> GroupPlan:
     return _with_choices_written(_with_noise_for_a_target(plan))
 
 
-def _misfits(spec: Spec) -> Refusals:
+def _refusals(spec: Spec) -> Refusals:
     """The refusals of a spec of groups, table after table."""
     yield from shared_refusals.drift_correction_refusals(spec)
     yield from group_refusals.group_refusals(spec)
@@ -80,7 +80,7 @@ def _misfits(spec: Spec) -> Refusals:
 
 
 def _refuse_untrusted_masters(spec: Spec, trusted: BoolArray) -> None:
-    """Refuse settings for which all masters must be trusted, where one is not."""
+    """Raise a `SpecError` if a master is not trusted, and a setting needs all masters to be."""
     if trusted.all():
         return
     if KIND_OF[spec.protocol] == "dp-ogl+" and (spec.training.merge_every or 1) > 1:

@@ -50,7 +50,7 @@ def _default_refusals(spec: Spec) -> Refusals:
 
 
 def with_protocol_defaults(spec: Spec, depth: int) -> tuple[Spec, tuple[str, ...]]:
-    """The choices that ``spec.protocol`` stands for (docs/concepts.md), and what to hear of them.
+    """``spec`` with the choices that its protocol stands for (docs/concepts.md), and notes for the user.
 
     Args:
         spec: with its topology written out.
@@ -105,7 +105,7 @@ def _single_cluster_refusals(spec: Spec) -> Refusals:
 
 
 def as_single_cluster(spec: Spec) -> tuple[Spec, tuple[str, ...]]:
-    """``spec`` with all devices under one edge where its protocol is ``pedpfl`` on a tree, and what to tell.
+    """``spec`` with all devices under one edge where a tree's protocol is ``pedpfl``, and notes for the user.
 
     Devices keep their order and so their data, distances and fading: only who averages them changes. Local
     steps and the edge's period stay.
@@ -212,7 +212,7 @@ def with_listed_counts(spec: Spec, tree: Tree) -> Spec:
 
 
 def _refuse_trust_that_changes(spec: Spec, tree: Tree) -> None:
-    """Refuse counts by trust where trust changes: a count is an edge's own for all rounds."""
+    """Raise a `SpecError` if counts are given by trust, and trust changes: a count holds for all rounds."""
     later = [edges_trusted(tree, edges) for edges in (spec.trust.from_ or {}).values()]
     if all((marks == tree.tiers[-1].trusted).all() for marks in later):
         return

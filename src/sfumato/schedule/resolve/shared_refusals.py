@@ -11,7 +11,7 @@ from sfumato.spec.refusals import Refusals
 
 
 def drift_correction_refusals(spec: Spec) -> Refusals:
-    """The table of refusals of FedProx and SCAFFOLD (docs/accounting.md, "Drift correction")."""
+    """What FedProx and SCAFFOLD cannot be combined with (docs/accounting.md, "Drift correction")."""
     training, clip, kind = spec.training, spec.privacy.clip, spec.training.drift_correction.kind
     if kind == "none":
         return
@@ -36,7 +36,7 @@ def drift_correction_refusals(spec: Spec) -> Refusals:
 
 
 def mechanism_refusals(spec: Spec) -> Refusals:
-    """The table of refusals of a mechanism from outside the package."""
+    """Refusals as rows (applies, key, value, allowed) of a mechanism from outside the package."""
     if spec.privacy.mechanism is None:
         return
     kind, requested = spec.privacy.mechanism.kind, spec.privacy.requested_noise.kind

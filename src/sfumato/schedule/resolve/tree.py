@@ -57,7 +57,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
     spec, trees, of_changes = _with_changes_over_time(spec, tree)
     notes = (*notes, *of_changes, *check_population(spec, tree))
     rounds = _rounds_of(spec, trees)
-    refuse_first(_misfits(rounds))
+    refuse_first(_refusals(rounds))
     participants = participants_of(spec, tree)
     air = _uplink_over_the_air(spec, tree, participants)
     noise, of_noise = _sized_noise(rounds, participants, air)
@@ -119,7 +119,7 @@ def _rounds_of(spec: Spec, trees: tuple[tuple[int, Tree], ...]) -> TreeRounds:
 
 
 def _check_size(tree: Tree, aggregations: tuple[Aggregation, ...]) -> None:
-    """Refuse more aggregations of more nodes than can be accounted for one by one."""
+    """Raise a `SpecError` if there are more aggregations of more nodes than can be accounted for singly."""
     nodes = sum(tier.size for tier in tree.tiers)
     if nodes * len(aggregations) > MAX_STATED:
         allowed = (
@@ -137,7 +137,7 @@ def _steps_of_messages(aggregations: tuple[Aggregation, ...], leaves: int) -> li
     return [own[own > 0].tolist() for own in steps]
 
 
-def _misfits(rounds: TreeRounds) -> Refusals:
+def _refusals(rounds: TreeRounds) -> Refusals:
     """The refusals of a tree whose rounds are known, table after table."""
     spec, clip = rounds.spec, rounds.spec.privacy.clip
     if spec.sends_over_the_air:
@@ -170,7 +170,7 @@ def _uplink_over_the_air(spec: Spec, tree: Tree, participants: TreeParticipants)
 def _sized_noise(
     rounds: TreeRounds, participants: TreeParticipants, air: AirPlan | None
 ) -> tuple[NoisePlan, Told]:
-    """Multipliers of every source that adds noise in any round, and what the user should hear of them."""
+    """Multipliers of every source that adds noise in any round, and notes for the user."""
     noise, is_moving = rounds.spec.privacy.noise, len(rounds.trees) > 1
     if isinstance(noise, NoiseByTarget):
         require_record_rates(rounds.spec, rounds.tree.devices, rounds.batches)
@@ -233,7 +233,7 @@ def _with_noise_and_trust_written(spec: Spec, tree: Tree, noise: NoisePlan, air:
 
 
 def _plan_of(rounds: TreeRounds, participants: TreeParticipants, noise: NoisePlan, notes: Told) -> TreePlan:
-    """The plan of resolved rounds: in a network that moves with the plan of every tree."""
+    """The plan of resolved rounds; in a network that moves, with the plan of every tree in it."""
     spec, one_tree = rounds.spec, len(rounds.trees) == 1
     if one_tree:
         declared = tree_releases(rounds, rounds.tree, participants, noise)

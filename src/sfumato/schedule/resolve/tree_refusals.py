@@ -16,7 +16,7 @@ ONLY_PLAIN = {
 
 
 def tree_compression_refusals(rounds: TreeRounds) -> Refusals:
-    """The table of refusals of compressed messages in trees."""
+    """Refusals as rows (applies, key, value, allowed) of compressed messages in trees."""
     spec, aggregates_once = rounds.spec, len(rounds.aggregations) == 1
     compression = spec.compression
     if compression is None:
@@ -42,7 +42,10 @@ def tree_compression_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def edge_schedule_refusals(rounds: TreeRounds) -> Refusals:
-    """The table of refusals of single edges' schedules beside what needs one for all edges."""
+    """Refusals as rows (applies, key, value, allowed) of edges with schedules of their own.
+
+    Refused is what needs one schedule for all edges.
+    """
     spec, training = rounds.spec, rounds.spec.training
     if not (training.edge_at_global or any(aggregation.of_edge for aggregation in rounds.aggregations)):
         return
@@ -56,7 +59,7 @@ def edge_schedule_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def local_work_refusals(rounds: TreeRounds) -> Refusals:
-    """The table of refusals of local work whose bound would not be known."""
+    """Refusals as rows (applies, key, value, allowed) of local work whose bound would not be known."""
     training, clip = rounds.spec.training, rounds.spec.privacy.clip
     clips_steps = clip is not None and clip.kind != "update"
     yield (training.local_epochs is not None and clips_steps, "privacy.clip.kind", "step",
@@ -66,7 +69,7 @@ def local_work_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def _secure_hop(rounds: TreeRounds, most: float = math.inf) -> str | None:
-    """The key of the first hop where nodes send under masks, and some node above has at most ``most`` below.
+    """The key of the first masked hop between aggregators with a node above at most ``most`` others.
 
     Hops of devices are not looked at. ``None`` where there is no such hop.
     """
@@ -79,7 +82,7 @@ def _secure_hop(rounds: TreeRounds, most: float = math.inf) -> str | None:
 
 
 def secure_aggregation_refusals(rounds: TreeRounds) -> Refusals:
-    """The table of refusals of secure aggregation (`schedule.integer_grid`)."""
+    """Refusals as rows (applies, key, value, allowed) of secure aggregation (`schedule.integer_grid`)."""
     spec, compression = rounds.spec, rounds.spec.compression
     if "secure-aggregation" not in rounds.hops:
         return
@@ -100,7 +103,10 @@ def secure_aggregation_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def supernode_failure_refusals(rounds: TreeRounds) -> Refusals:
-    """The table of refusals of supernodes that fail: an office is held for a whole round."""
+    """Refusals as rows (applies, key, value, allowed) of supernodes that fail.
+
+    An office is held for a whole round, so there can be only one aggregation.
+    """
     faults, aggregations = rounds.spec.faults, len(rounds.aggregations)
     rate = None if faults is None else faults.supernode_failure_rate
     yield (rate and aggregations > 1, "faults.supernode_failure_rate", rate,
@@ -109,7 +115,10 @@ def supernode_failure_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def scaffold_refusals(rounds: TreeRounds) -> Refusals:
-    """The table of refusals of SCAFFOLD in trees, beside `shared_refusals.drift_correction_refusals`."""
+    """Refusals as rows (applies, key, value, allowed) of SCAFFOLD in trees.
+
+    They come beside `shared_refusals.drift_correction_refusals`.
+    """
     is_scaffold = rounds.spec.training.drift_correction.kind == "scaffold"
     yield (is_scaffold and len(rounds.aggregations) > 1, "training.drift_correction", "scaffold",
            "must be none here: it goes with one aggregation a round, from whose models control variates "

@@ -49,7 +49,7 @@ class Coalition:
 
 
 def tolerated_coalitions(plan: TreePlan, delta: float) -> tuple[Coalition, ...]:
-    """The worst coalitions of clients, for one unit of every class; HDP's threat model names them."""
+    """The worst coalition of every size that HDP tolerates, for a unit of every class; empty elsewhere."""
     if plan.spec.protocol != "hdp":
         return ()
     sizes = tolerated_sizes(float(plan.participants.drawn.sum()))
@@ -143,7 +143,7 @@ def _candidate_coalitions(
 def _largest_epsilon(
     plan: TreePlan, unit: int, coalitions: Sequence[tuple[Party, ...]], delta: float
 ) -> tuple[float, int]:
-    """The largest epsilon towards any of ``coalitions``, and the first of them that has it.
+    """The largest ε of ``unit`` towards any of ``coalitions``, and the place of the first that has it.
 
     The last one, with the most members in the unit's zone, is composed first: most others are surely below.
     """

@@ -32,7 +32,7 @@ class ExPost:
 def ex_post(
     plan: TreePlan, delta: float, participations: npt.NDArray[np.int64], rounds: int, parameters: int
 ) -> tuple[ExPost | None, ...]:
-    """The ε of each row after ``rounds`` rounds as played; ``None`` where nothing was left to chance.
+    """The ε of each row of an account after ``rounds`` rounds as they were; ``None`` where nothing was drawn.
 
     Args:
         plan: of the run.

@@ -26,7 +26,7 @@ _number = lru_cache(maxsize=1024)(number)  # rows share their terms
 
 
 def is_covered_by_filter(plan: Plan, coalition: tuple[Party, ...]) -> bool:
-    """Whether what is reported towards ``coalition`` holds for whatever control chooses on the way.
+    """Whether the ε reported towards ``coalition`` holds for whatever control chooses on the way.
 
     A privacy filter holds epsilon towards every single observer, and towards the coalitions that ``watch``
     names (`schedule.adaptive`).
@@ -168,7 +168,7 @@ def _describe_message(release: Release, *, in_groups: bool) -> str:
 
 
 def _describe_multiplier(term: GaussianTerm) -> str:
-    """The noise multiplier of ``term`` as text."""
+    """A phrase on the noise multiplier of ``term``, with "at least" where noise is there by chance."""
     by_chance = term.sampling is not None and (term.sampling.scales or term.sampling.seen_scales)
     return f" at multiplier {_number(term.multiplier)}{' at least' if by_chance else ''}"
 

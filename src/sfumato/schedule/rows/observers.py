@@ -107,7 +107,7 @@ def parse_observer(name: str, parties: Parties, *, place: ErrorPlace = _OBSERVER
 
 
 def parse_coalition(names: str, parties: Parties, *, place: ErrorPlace = _OBSERVER) -> tuple[Party, ...]:
-    """Observers joined by commas, each once, in the order written.
+    """The parties that ``names`` joins by commas, each once, in the order written.
 
     Raises:
         SpecError: there is no such party, or there are more than ``MAX_COALITION``.
@@ -121,7 +121,7 @@ def parse_coalition(names: str, parties: Parties, *, place: ErrorPlace = _OBSERV
 
 
 def _require_text(name: object, place: ErrorPlace, such_as: str) -> None:
-    """Refuse a name that is not text."""
+    """Raise a `SpecError` if ``name`` is not text; ``such_as`` is an example for the message."""
     if not isinstance(name, str):
         raise SpecError(place, name, f"must be text, like {such_as}")
 
@@ -170,7 +170,7 @@ class ObservedUnit:
         return cls(kind, pair.unit, (pair.observer,), *rest)
 
     def charge(self, plan: Plan, declared: DeclaredReleases, *, drawn_like: int | None = None) -> PairCharge:
-        """The charge of this pair in ``declared``; a record is drawn as one of ``drawn_like`` is."""
+        """The charge of this pair in ``declared``; a record is drawn as often as ``drawn_like``'s are."""
         return PairCharge.of(
             declared,
             self.kind,
@@ -188,6 +188,6 @@ def main_unit(spec: Spec) -> str:
 
 
 def unit_kinds(plan: Plan) -> tuple[str, ...]:
-    """Kinds of units that the spec asks guarantees for."""
+    """The kinds of units that the spec asks guarantees for: ``device``, ``record`` or both."""
     unit = plan.spec.privacy.unit
     return ("device", "record") if unit == "both" else (unit,)

@@ -60,10 +60,17 @@ def worst_pair(
     bounded: bool = False,
     kind: str | None = None,
 ) -> MonitoredPair | None:
-    """The pair that ``name`` (see `watched_pairs`) stands for; ``None`` where there is no such observer.
+    """The pair that an entry of ``watch`` stands for: the worst of its kind; ``None`` for no such observer.
 
-    ``bounded``: of those with a finite epsilon, where there are any. ``kind`` of unit: ``device`` or
-    ``record``; by default what the spec asks for, with ``both`` devices.
+    Args:
+        plan: of the run.
+        name: a kind of observer, or observers by name.
+        pair: gives the guarantee of a unit towards an observer, by name.
+        bounded: take the worst of those with a finite ε, where there are any.
+        kind: of unit, ``device`` or ``record``; by default what the spec asks for, with ``both`` devices.
+
+    Raises:
+        SpecError: there is no such observer, or nobody is left to protect.
     """
     kind = kind or main_unit(plan.spec)
     if name not in OBSERVER_KINDS:

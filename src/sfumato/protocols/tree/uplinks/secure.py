@@ -19,7 +19,7 @@ from sfumato.protocols.tree.uplinks.base import Collector, IntArray, IntegerSums
 from sfumato.radio.secagg_traffic import RING_BITS
 from sfumato.random import Stream, key_at
 from sfumato.schedule.faults.dropouts import PHASES, Dropouts, turnout_of
-from sfumato.schedule.integer_grid import IntegerGrid, message_lengths, ring_of
+from sfumato.schedule.integer_grid import IntegerGrid, integer_grid_of, message_lengths
 from sfumato.schedule.participation import threshold_of
 from sfumato.schedule.tree import TreePlan
 from sfumato.secure_aggregation.encoding import encode
@@ -63,7 +63,7 @@ class SecureUplink:
         Raises:
             SpecError: the ring has no room for these sums.
         """
-        ring = ring_of(self.plan, number, index, devices, models.shape[1])
+        ring = integer_grid_of(self.plan, number, index, devices, models.shape[1])
         turnout = turnout_of(self.plan, number, index, devices)
         sums = np.zeros((self.plan.tree.leaf_count, models.shape[1]), dtype=np.int64)
         return _Collector(self, number, index, devices, listener, ring, turnout, sums)
