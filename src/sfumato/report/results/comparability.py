@@ -43,7 +43,7 @@ def sends_over_the_air(spec: Mapping[str, Any]) -> bool:
 
 
 def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:
-    """Warnings beside figures at these δ and of these radio models; none where each has one value."""
+    """Sentences that figures cannot be compared, if there are several δ, or several radio models; else []."""
     said = []
     found = sorted(set(deltas))
     if len(found) > 1:
@@ -72,12 +72,14 @@ def asks_for_energy(series: Sequence[Series]) -> bool:
 
 
 def unasked_columns(series: Sequence[Series]) -> tuple[str, ...]:
-    """The columns of metrics that are not shown, as no spec asks for them."""
+    """Names of metrics of energy and delay if no run's spec asks for them, so that they are not shown;
+    else ().
+    """
     return () if asks_for_energy(series) else RADIO_COSTS
 
 
 def energy_units(series: Sequence[Series]) -> Sequence[tuple[float, str]] | None:
-    """The units of an axis of energy for these runs; ``None`` where they have none in common."""
+    """(size, name) of the units of energy of these runs; ``None`` where their radio models differ."""
     models = {radio_model(run.spec_dict) for one in series for run in one.runs}
     if len(models) > 1:
         return None
