@@ -26,17 +26,17 @@ class Aggregates(Protocol):
 
     @property
     def values(self) -> Tensor:
-        """What every node holds ``[nodes, M]``."""
+        """The value that every node of the tier holds, ``[nodes, M]``."""
 
     def up(self) -> Self:
-        """The tier above, whose nodes have received their children's average."""
+        """The aggregates of the tier above, whose nodes have received the average of their children."""
 
     def noised(self, std: FloatArray, address: tuple[int, ...]) -> Self:
-        """With noise of a node's own on its average.
+        """These aggregates with a node's own noise added to its average.
 
         Args:
             std: of each node's, ``[nodes]``.
-            address: within the stream NOISE, but for the tier and the node.
+            address: of the random draws within the stream NOISE; the tier and the node are appended.
         """
 
 
@@ -110,7 +110,7 @@ class IntegerAggregates:
         return values
 
     def up(self) -> IntegerAggregates:
-        """The tier above: under masks sums are taken modulo the ring; see `Aggregates`."""
+        """The aggregates of the tier above; under masks sums are taken modulo 2^32. See `Aggregates`."""
         parents = self.ring.tree.parents[self.tier]
         starts = np.flatnonzero(np.diff(parents, prepend=-1))  # parents ascend
         sums = np.add.reduceat(self.sums, starts, axis=0)
@@ -132,11 +132,12 @@ class IntegerAggregates:
 
 
 def _in_ring(sums: IntArray) -> IntArray:
-    """Representatives, around 0, of sums modulo 2^32."""
+    """Each sum modulo 2^32, as the representative in [−2^31, 2^31)."""
     from_ring: IntArray = sums.astype(ring_type(32)).view("<i4").astype(np.int64)
     return from_ring
 
 
 def _means(values: Tensor, parents: IntArray) -> Tensor:
+    """Mean of the rows of ``values`` of each parent, ``[nodes above, M]``; ``parents`` ascend."""
     starts = np.flatnonzero(np.diff(parents, prepend=-1))  # parents ascend
     return torch.stack([part.mean(dim=0) for part in torch.tensor_split(values, starts[1:].tolist())])

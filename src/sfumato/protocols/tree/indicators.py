@@ -37,7 +37,7 @@ class Indicators:
 
     @classmethod
     def of(cls, plan: TreePlan, number: int) -> Indicators | None:
-        """Those of round ``number``; ``None`` where the clip norm is fixed."""
+        """The indicators of round ``number``; ``None`` where the clip norm is fixed."""
         found = adaptive_clip_of(plan.spec)
         if found is None:
             return None
