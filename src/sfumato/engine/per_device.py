@@ -77,6 +77,7 @@ class PerDeviceEngine:
     def _train_device(
         self, task: LocalTask, start: Tensor, batches: BatchPlan, tile: Tensor, chunk: UpdateChunk
     ) -> None:
+        """Train the one device of ``tile`` from ``start`` ``[M]``, and write its update into ``chunk``."""
         where, row = self._features.device, int(tile)
         own = batches.of(tile).to(where)
         model = deepcopy(self._model).to(where)

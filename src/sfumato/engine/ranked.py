@@ -41,7 +41,10 @@ class RankedEngine:
         batches: BatchPlan,
         tiles: slice = slice(None),
     ) -> Iterator[UpdateChunk]:
-        """Train P devices; see `Engine.train`. Without ``task.gathers`` only this rank's are yielded."""
+        """Train P devices; see `Engine.train`. Each rank (process) trains some tiles.
+
+        Without ``task.gathers`` only the updates of this rank's tiles are yielded.
+        """
         numbers = range(len(batches.steps))[tiles]  # at least as many as there are tiles
         start_at, step = numbers.start, numbers.step
         own = slice(start_at + self.ranks.rank * step, numbers.stop, self.ranks.count * step)
@@ -52,7 +55,7 @@ class RankedEngine:
                 yield chunk
 
     def _gathered(self, own: UpdateChunk) -> UpdateChunk:
-        """The chunk with the rows of all ranks."""
+        """The chunk with the rows of all ranks, from this rank's ``own``."""
         every = self.ranks.gather(own.rows)
         rows = torch.cat([torch.from_numpy(one) for one in every])
         ordered = rows.sort().values

@@ -38,7 +38,7 @@ class AutogradGradient:
         return self._dropout.floats
 
     def scratch_floats(self, batch: int) -> int:
-        """What a step takes beside the parameters: the gradient."""
+        """Float32 entries that a step takes beside the parameters: one gradient, whatever the ``batch``."""
         return self._layout.total
 
     def pack(self, flat: Tensor, out: Tensor) -> None:
@@ -59,7 +59,9 @@ class AutogradGradient:
         scale: float,
         example_clip: float | None = None,
     ) -> _AutogradStep:
-        """A step ``target <- keep target + scale gradient``; see `gradients.StackedGradient`."""
+        """A step that does ``target <- keep target + scale gradient``; arguments as of
+        `StackedGradient.bind`.
+        """
         return _AutogradStep(
             features,
             self._model,
@@ -88,6 +90,7 @@ class _AutogradStep:
     example_clip: float | None
 
     def __call__(self, labels: Tensor, weights: Tensor, uniforms: Tensor | None = None) -> Tensor | None:
+        """Do the step, one model after the other; see `GradientStep`."""
         clipped = torch.zeros_like(weights, dtype=torch.bool)
         drawn = weights.new_empty(*weights.shape, 0) if uniforms is None else uniforms
         for row in range(len(self.models)):

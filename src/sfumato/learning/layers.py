@@ -60,7 +60,11 @@ class Layer(Protocol):
     def floats(self) -> int: ...  # noqa: D102
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record how to compute the output from what ``x`` ``[n, B, ...]`` will hold; may overwrite ``x``."""
+        """Record on ``tape`` how the output follows from what ``x`` ``[n, B, ...]`` will hold; returns the
+        output.
+
+        It may overwrite ``x``.
+        """
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
         """Record how to compute the gradients, given what ``dy`` will hold at the output; may overwrite it.
@@ -141,6 +145,9 @@ class DropoutLayer:
         return x
 
     def _fill(self, mask: Tensor) -> None:
+        """Write the mask that follows from the step's uniform numbers to ``mask``, in the layout of the
+        input.
+        """
         found = self.call.mask(self.uniforms)
         if self._image is not None:
             found = torch.unflatten(found, 2, self._image)
@@ -233,13 +240,15 @@ class Product:
         self.size = outputs * (inputs + has_bias)
 
     def _weight(self, vectors: Tensor) -> Tensor:
+        """The weights ``[n, outputs, inputs]`` in packed vectors ``[n, M]`` of the layer, as a view."""
         return torch.unflatten(vectors[:, : self._outputs * self._inputs], 1, (self._outputs, self._inputs))
 
     def _bias(self, vectors: Tensor) -> Tensor:
+        """The biases ``[n, 1, outputs]`` in packed vectors of the layer, as a view."""
         return vectors[:, None, self._outputs * self._inputs :]
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the product."""
+        """Record ``y = x W^T + b`` on ``tape``; returns ``y`` ``[n, rows, outputs]``."""
         n, rows = x.shape[:2]
         weight, bias = self._weight(slot.parameters), self._bias(slot.parameters)
         if self._by_output:
@@ -255,7 +264,10 @@ class Product:
         return y.mT if self._by_output else y
 
     def input_gradient(self, dy: Tensor, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Laid out as ``x``. Recorded before `add_gradients`: the target may be the parameters themselves."""
+        """Record the gradient at the input, laid out as ``x``, which is returned.
+
+        It must be recorded before `add_gradients`: the target may be the parameters themselves.
+        """
         dx, weight = tape.empty_like(x), self._weight(slot.parameters)
         if dx.is_contiguous():
             tape.append(partial(torch.bmm, dy, weight, out=dx))
@@ -264,7 +276,7 @@ class Product:
         return dx
 
     def add_gradients(self, dy: Tensor, x: Tensor, slot: ParameterSlot, tape: Tape) -> None:
-        """Record how the gradients of weight and bias are added to their target."""
+        """Record how the gradients of weight and bias, from ``dy`` and ``x``, are added to their target."""
         weight, bias = self._weight(slot.target), self._bias(slot.target) if self._has_bias else None
         if slot.clip is not None:
             slot.clip.watch(dy, x, ProductTarget(weight, bias, slot.keep, slot.scale), tape)
@@ -276,10 +288,16 @@ class Product:
 
 
 def merged(x: Tensor) -> Tensor:
-    """A view with devices and examples as one axis: a copy would not see what later steps write."""
+    """A view of ``[n, B, ...]`` with devices and examples as one axis, ``[n B, ...]``.
+
+    It is never a copy, which would not see what later steps write.
+    """
     return x.view(-1, *x.shape[2:])
 
 
 def blocks_of(weight: Shape, order: Shape, *, has_bias: bool) -> list[Block]:
-    """The flat order of a weight, and of a bias behind it; see `Layer.blocks`."""
+    """`Layer.blocks` of a layer with a weight and, behind it, a bias.
+
+    ``weight``: its flat shape; ``order``: the permutation of its axes in the packed order.
+    """
     return [(weight, order), *([((weight[0],), (0,))] if has_bias else [])]
