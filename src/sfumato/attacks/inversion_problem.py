@@ -63,7 +63,7 @@ class AttackerKnowledge:
 
     @property
     def feature_bounds(self) -> FeatureBounds:
-        """The range of features."""
+        """The range of features that belongs to pixels from 0 to 1."""
         return FeatureBounds((0 - self.mean) / self.std, (1 - self.mean) / self.std)
 
     def pixels(self, features: Tensor) -> Tensor:
@@ -112,14 +112,17 @@ class InversionProblem:
 
     @cached_property
     def _valid(self) -> Tensor:
-        """Which places of which batches hold an example, ``[n, S, B]``."""
+        """Whether each place of each batch holds an example, ``[n, S, B]`` for n devices and S steps."""
         batches = self.target.batches
         used = torch.arange(batches.rows.shape[1]) < batches.steps[:, None]
         return (torch.arange(batches.width) < batches.counts[:, :, None]) & used[:, :, None]
 
     @cached_property
     def simulate(self) -> Simulation:
-        """Simulated updates of images; each device is assumed to use its examples in order."""
+        """A function that computes the devices' summed update for given images.
+
+        Each device is assumed to use its examples in order.
+        """
         valid = self._valid
         places = (valid.flatten(1).cumsum(dim=1) - 1).clamp(min=0).view(valid.shape)
         sizes = torch.tensor(self.sizes)
@@ -135,7 +138,7 @@ class InversionProblem:
 
     @cached_property
     def gradient(self) -> Tensor:
-        """The mean mini-batch gradient that the update amounts to ``[M]``."""
+        """The mean mini-batch gradient ``[M]`` that the observed update amounts to."""
         sgd, steps = self.task.sgd, self.target.batches.steps
         weight = 0.0
         for share, count in zip(self.target.shares.tolist(), steps.tolist(), strict=True):
@@ -153,11 +156,11 @@ class InversionProblem:
 
     @cached_property
     def expected(self) -> Tensor:
-        """Mean prediction of the model that devices start from ``[classes]``."""
+        """Mean prediction ``[classes]`` of the model that devices start from, on the attacker's own data."""
         return self.knowledge.predictions(self.target.start)
 
     def _label_signal(self, gradient: Tensor) -> Tensor:
-        """The label signal of ``gradient`` for the attacked model; see `label_signal`."""
+        """`label_signal` of a flat gradient ``[M]`` for the attacked model, ``[classes]``."""
         return label_signal(gradient, self.knowledge.model, self.knowledge.classes)
 
     @cached_property
@@ -166,7 +169,7 @@ class InversionProblem:
         return recover_labels(self._label_signal(self.gradient), self.unknown, self.expected)
 
     def reconstructions(self, rng: np.random.Generator) -> Iterator[tuple[str, Reconstruction]]:
-        """Every attack that applies, with its reconstruction."""
+        """Yield (name, reconstruction) of every attack that applies."""
         simulate, seen, classes = self.simulate, self.target.update, self.knowledge.classes
         bounds, shape = self.knowledge.feature_bounds, self.shape
         closed = self.closed_form()
@@ -197,7 +200,7 @@ class InversionProblem:
 
     @property
     def iterations(self) -> int:
-        """Iterations of Adam; fewer for larger batches."""
+        """Number of iterations of Adam; fewer for larger batches."""
         return max(150, min(600, 6000 // self.simulate.slots.numel()))
 
     def closed_form(self) -> Reconstruction | None:

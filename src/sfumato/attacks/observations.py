@@ -60,7 +60,7 @@ class AttackedRun(Protocol):
         """The plan of the run."""
 
     def spec_of(self, number: int) -> Spec:
-        """The spec by which devices trained in a round."""
+        """The spec by which devices trained in round ``number``, with control's settings for it."""
 
     def nearby_devices(self, coalition: Sequence[Party]) -> npt.NDArray[np.bool_]:
         """The devices nearest to ``coalition`` in the network, members included, ``[devices]``."""
@@ -122,7 +122,7 @@ class AttackedTree:
         *,
         rounds: int,
     ) -> dict[int, tuple[Observation, ...]]:
-        """See `AttackedRun`."""
+        """See `AttackedRun.observations`."""
         plan, members = self.plan, tuple(coalition)
         exposures = {unit: plan.releases.exposures(unit, members)[0] for unit in units}
         present = {number: set(draw_participants(plan.at(number), number).tolist()) for number in view.rounds}
@@ -146,7 +146,7 @@ class AttackedTree:
 
 
 def spread_evenly(numbers: Sequence[int], most: int) -> frozenset[int]:
-    """At most so many of ``numbers``, the first and the last among them."""
+    """At most ``most`` of ``numbers``, evenly spaced, the first and the last among them."""
     if len(numbers) <= most:
         return frozenset(numbers)
     return frozenset(numbers[at] for at in np.linspace(0, len(numbers) - 1, most).round().astype(int))
@@ -155,7 +155,10 @@ def spread_evenly(numbers: Sequence[int], most: int) -> frozenset[int]:
 def _observations_of_round(
     plan: TreePlan, vectors: RoundVectors, model: Tensor, number: int, unit: int, exposure: Exposure
 ) -> Iterator[Observation]:
-    """The observations of one device in one round, which began with ``model``."""
+    """Yield the observations of device ``unit`` in round ``number``, which began with ``model`` ``[M]``.
+
+    ``exposure``: its declared releases, for the noise.
+    """
     tree, leaf = plan.tree, plan.tree.leaf_of(unit)
     path = [int(node) for node in tree.paths[leaf]]
     known, since, variance = model, 0, 0.0
@@ -178,7 +181,15 @@ def _observations_of_round(
 def _finest_vector(
     vectors: RoundVectors, index: int, top: int, depth: int, path: Sequence[int], unit: int
 ) -> tuple[int, Tensor] | None:
-    """The lowest tier with a vector that contains the unit's message, and that vector."""
+    """The lowest tier with a received vector that contains the unit's message, and that vector ``[M]``.
+
+    ``None`` without any.
+
+    Args:
+        index: of the aggregation.
+        top, depth: aggregating tier, and that of devices.
+        path: the nodes above the unit, by tier.
+    """
     single = vectors.get((index, "sent", depth, unit))
     if single is not None:
         return depth, single

@@ -48,11 +48,13 @@ class AttackMeasurement:
 
     @property
     def exceeds(self) -> bool:
-        """Whether the curve lies above what the guarantee allows; wrong with probability at most 0.1 %."""
+        """Whether the ROC curve lies above what the guarantee allows; wrong with probability at most 0.1
+        %.
+        """
         return self.is_bounded and self.roc.exceeds(epsilon=self.epsilon, delta=self.delta, error=_ERROR)
 
     def to_dict(self) -> dict[str, Any]:
-        """The object in the JSON file."""
+        """The entry of ``results`` in the JSON file of the attack."""
         bound = {"epsilon": json_number(self.epsilon), "delta": self.delta, "neighbours": "replace"}
         return {
             "level": self.level,

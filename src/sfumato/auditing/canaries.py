@@ -63,7 +63,7 @@ class OneRun:
     estimate: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """The object in ``audit --json``; an estimate that is missing is ``null``."""
+        """The entry of ``audit --json``; an estimate that is missing is ``null``."""
         return {
             "canaries": self.canaries,
             "lower": self.lower,
@@ -230,7 +230,9 @@ def epsilon_between_normals(mean: float, std: float, *, delta: float) -> float:
 
 
 def _hockey_stick(mean_p: float, std_p: float, mean_q: float, std_q: float, epsilon: float) -> float:
-    """sup_A P(A) − e^ε Q(A): over the set where log p − log q > ε, which a quadratic bounds."""
+    """sup_A P(A) − e^ε Q(A) of normals P and Q, over the set where log p − log q > ε, which a quadratic
+    bounds.
+    """
     # log p − log q − ε = a x² + b x + c
     a = 0.5 / std_q**2 - 0.5 / std_p**2
     b = mean_p / std_p**2 - mean_q / std_q**2

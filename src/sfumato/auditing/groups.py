@@ -66,7 +66,7 @@ class GroupHarness:
         return self._plan.release_count
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
-        """The possible outcomes of a round: one, with a draw for each of the unit's groups."""
+        """The one outcome of a round, as groups elect nobody, with a draw for each of the unit's groups."""
         seers = {party.index for party in self._coalition if party.kind == "node"}
         if self._summed:
             workers = (party.index for party in self._coalition if party.kind == "device")
@@ -98,7 +98,7 @@ class GroupHarness:
     def simulate_canaries(
         self, number: int, units: IntArray, updates: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
-        """See `AuditHarness.simulate_canaries`."""
+        """See `AuditHarness.simulate_canaries`; the one outcome, for every device and every group."""
         plan = replace(self._plan, spec=self._plan.spec.model_copy(update={"seed": seed}))
         return self._simulate(plan, number, units, updates)
 
@@ -156,7 +156,10 @@ class GroupHarness:
         return training.score_trials(neighbours, trials=trials, seed=seed)
 
     def _groups_seen_as_sums(self, seats: GroupAssignments) -> frozenset[int]:
-        """Groups whose masters receive only sums: fewer members than the threshold that removes masks."""
+        """Groups whose masters receive only sums: fewer members send than the threshold that removes masks.
+
+        ``seats``: which workers send to which groups.
+        """
         if not self._summed:
             return frozenset()
         workers = [party.index for party in self._coalition if party.kind == "device"]
