@@ -31,7 +31,10 @@ class EditedSpec:
 
     @classmethod
     def of(cls, spec: Spec, source: str = "") -> EditedSpec:
-        """The setting of a spec; one out of a run folder becomes a new one, without hashes and versions."""
+        """The setting for a spec, without changes; of a run folder's spec hashes and versions are removed.
+
+        ``source``: what the user called the spec, for commands.
+        """
         update: dict[str, Any] = {"versions": {}}
         if SPEC_HASH in spec.hashes:
             update |= {
@@ -43,7 +46,7 @@ class EditedSpec:
 
     @classmethod
     def from_json(cls, text: str) -> EditedSpec:
-        """The setting that `to_json` wrote.
+        """The setting in JSON text, the inverse of `to_json`.
 
         Raises:
             SpecError: it is none.
@@ -59,13 +62,15 @@ class EditedSpec:
         return cls(**found)
 
     def to_json(self) -> str:
-        """The setting as JSON text."""
+        """The setting as JSON text, for the browser to keep."""
         return json.dumps(
             {"source": self.source, "document": self.document, "changes": self.changes}, ensure_ascii=False
         )
 
     def with_change(self, key: str, value: Any) -> EditedSpec:
-        """The setting with ``value`` at ``key``, without earlier changes to it or inside of it."""
+        """The setting with ``value`` at the dotted ``key``, in place of earlier changes to it or inside of
+        it.
+        """
         kept = {k: v for k, v in self.changes.items() if k != key and not k.startswith(f"{key}.")}
         return EditedSpec(self.source, self.document, {**kept, key: value})
 
@@ -95,7 +100,7 @@ class EditedSpec:
         return dump_spec(self.spec())
 
     def command(self) -> str:
-        """The command that prints the same figures; empty where there is no SPEC to name."""
+        """The shell command that prints the same figures; "" where the spec has no name to give."""
         if not self.source:
             return ""
         sets = [part for override in self.overrides for part in ("--set", override)]
@@ -103,5 +108,5 @@ class EditedSpec:
 
 
 def with_name_suffix(spec: Spec, suffix: str) -> Spec:
-    """The spec with a name that ends in ``suffix``, so that a run of it gets a folder of its own."""
+    """The spec with ``suffix`` behind its name, so that a run of it gets a folder of its own."""
     return spec.model_copy(update={"name": f"{spec.name[: MAX_NAME - len(suffix)]}{suffix}"})

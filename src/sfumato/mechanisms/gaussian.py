@@ -50,7 +50,7 @@ def add_gaussian_(rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes]
             get noise. A key made from a published seed regenerates the noise: that is for simulation.
     """
     length = rows.shape[1]
-    for some in _neighbours(np.flatnonzero(stds), max(1, _BLOCK // max(1, length))):
+    for some in _consecutive_runs(np.flatnonzero(stds), max(1, _BLOCK // max(1, length))):
         first, last = int(some[0]), int(some[-1])
         streams = [KeyStream(key_of(row)) for row in range(first, last + 1)]
         scales = stds[some, None].astype(np.float32)
@@ -60,8 +60,8 @@ def add_gaussian_(rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes]
             rows[first : last + 1, start:stop].add_(noise.to(rows.device))
 
 
-def _neighbours(rows: IntArray, most: int) -> Iterator[IntArray]:
-    """Ascending ``rows`` in runs without gaps, of at most so many."""
+def _consecutive_runs(rows: IntArray, most: int) -> Iterator[IntArray]:
+    """Split ascending row numbers into runs of consecutive ones, of at most ``most``."""
     for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
         for start in range(0, len(run), most):
             yield run[start : start + most]

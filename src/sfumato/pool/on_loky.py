@@ -62,9 +62,9 @@ class LokyWorkers:
         self._warnings.__exit__(kind, error, trace)
 
     def begin(self, number: int, job: Job) -> None:
-        """Give a job to a worker that has none."""
+        """Give a job to a worker that has none; see `Workers.begin`."""
         while True:
-            worker = self._idle.pop() if self._idle else self._new()
+            worker = self._idle.pop() if self._idle else self._new_executor()
             try:
                 with _uninterrupted():
                     future = worker.submit(do, job.work, job.arguments, self._log)
@@ -75,7 +75,7 @@ class LokyWorkers:
                 return
 
     def ended(self, seconds: float) -> list[tuple[int, Ending]]:
-        """The jobs that have ended since, by number; waits so long for one."""
+        """See `Workers.ended`."""
         found = []
         for future in wait(self._busy, timeout=seconds, return_when=FIRST_COMPLETED).done:
             number, worker = self._busy.pop(future)
@@ -88,13 +88,16 @@ class LokyWorkers:
                 found.append((number, Ending(_exit_reason(error), is_lost=True)))
         return found
 
-    def _new(self) -> ProcessPoolExecutor:
+    def _new_executor(self) -> ProcessPoolExecutor:
+        """An executor with one process, which ends with this one."""
         return ProcessPoolExecutor(1, env=environment(), initializer=leave_terminal, initargs=(self._alive,))
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Signals wait until the block ends; for a process that is started in it, until that unblocks them."""
+    """Context in which signals are held back; a process started in it has them blocked until it unblocks
+    them.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
@@ -103,6 +106,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _exit_reason(error: BaseException) -> str:
+    """A clause on why a worker's process ended, from loky's error."""
     if isinstance(error, KeyboardInterrupt):
         return "its process was stopped"
     found = re.search(r"\{(\w+)\((-?\d+)\)\}", str(error))  # how loky writes exit codes

@@ -80,7 +80,7 @@ class Manifest:
 
 
 def damage(folder: Path, name: str, written: FileRecord) -> Damage | None:
-    """The damage of a file compared with its record; ``None`` if it is undamaged."""
+    """The damage (missing, or another size or hash) of a file against its record; ``None`` if undamaged."""
     try:
         sha256, size = hash_file(folder / name)
     except FileNotFoundError:
@@ -96,7 +96,7 @@ def damage(folder: Path, name: str, written: FileRecord) -> Damage | None:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write ``manifest.json``, completely or not at all."""
+    """Write ``manifest.json`` with a hash of its own, completely or not at all."""
     body: dict[str, Any] = {
         "format": _FORMAT,
         "spec": manifest.spec,

@@ -93,7 +93,11 @@ class FileMemory:
             raise SessionMemoryError(f"{path}: not a memory of sessions, or damaged: {damage}")
 
     def _locked(self) -> BaseFileLock:
-        """The lock of the file, held by this process; within it, memories of one file share the lock."""
+        """Take the lock of the file for this process; memories of one file in the process share it.
+
+        Raises:
+            SessionMemoryError: another process has it, or it cannot be locked.
+        """
         lock = FileLock(f"{self._path.resolve()}.lock", thread_local=False, is_singleton=True, mode=0o600)
         try:
             lock.acquire(blocking=False)
@@ -105,7 +109,7 @@ class FileMemory:
         return lock
 
     def _damage(self) -> str:
-        """What is wrong with the file; empty if nothing is."""
+        """What is wrong with the file, by SQLite's checks; "" if nothing is."""
         try:
             self._file.execute("PRAGMA journal_mode = DELETE")
             self._file.execute("PRAGMA synchronous = EXTRA")
