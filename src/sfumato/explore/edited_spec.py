@@ -31,7 +31,8 @@ class EditedSpec:
 
     @classmethod
     def of(cls, spec: Spec, source: str = "") -> EditedSpec:
-        """The setting for a spec, without changes; of a run folder's spec hashes and versions are removed.
+        """The setting for a spec, without changes; that of a run folder loses its hashes and calibrated
+        noise.
 
         ``source``: what the user called the spec, for commands.
         """

@@ -118,14 +118,14 @@ def _figure_sections() -> list[Any]:
                     {"label": f" {words}", "value": kind} for kind, words in CLICKS.items()
                 ], value=TRUST, className="choices across"),
             ]),
-            _figure_area("network"),
+            _plot("network"),
             html.P(id="network-caption", className="facts"),
         ]),
         html.Section([
             html.H2("ε by class of device and observer"),
             html.Div([
-                html.Div([html.H3("The kept setting"), _figure_area("kept-heatmap")], id="kept-side", hidden=True),
-                html.Div([html.H3(id="now-title"), _figure_area("heatmap")]),
+                html.Div([html.H3("The kept setting"), _plot("kept-heatmap")], id="kept-side", hidden=True),
+                html.Div([html.H3(id="now-title"), _plot("heatmap")]),
             ], id="sides"),
             html.P(id="heatmap-caption", className="facts"),
             html.Details([html.Summary("Show the numbers"), html.Div(id="numbers")]),
@@ -151,7 +151,7 @@ def _figure_sections() -> list[Any]:
     ]  # fmt: skip
 
 
-def _figure_area(name: str) -> Any:
+def _plot(name: str) -> Any:
     """A drawing area with the id ``name`` and a description for screen readers."""
     return html.Div(
         html.Div(dcc.Graph(id=name, config=_PLOT, responsive=True), id=f"{name}-size"),
@@ -213,7 +213,7 @@ def _use_section() -> Any:
         html.Div(id="job-problem", className="notice", role="alert", hidden=True),
         html.P(id="job-said", role="status", **{"aria-live": "polite"}),
         html.Div(
-            [_figure_area("accuracy-curve"), _figure_area("epsilon-curve")], id="curves", className="panels", hidden=True
+            [_plot("accuracy-curve"), _plot("epsilon-curve")], id="curves", className="panels", hidden=True
         ),
         html.P(id="report-link"),
         dcc.Interval(id="tick", interval=1000, disabled=True),

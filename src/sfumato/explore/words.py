@@ -23,7 +23,7 @@ _ELSEWHERE = ("name", "versions", "hashes", "trust")
 
 
 def epsilon_said(value: float) -> str:
-    """The text "ε = 8.00", or "no guarantee" for ∞."""
+    """The text "ε = 8.00", or that there is no guarantee for ∞."""
     return "no guarantee (ε = ∞)" if value == math.inf else f"ε = {text.epsilon(value)}"
 
 

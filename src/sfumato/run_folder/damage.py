@@ -18,9 +18,6 @@ def check_folder(folder: Path) -> list[Damage]:
 
     The checkpoint's seal has the hash of the log of rounds, the log has the hashes of the views, and the
     manifest those of all other files.
-
-    Raises:
-        SpecError: there is no run.
     """
     found, manifest, seal = [], Manifest(), None
     try:

@@ -70,7 +70,8 @@ class Client:
         """Round 0: a signed message with this session's public keys, for everybody.
 
         Raises:
-            DuplicateMessageError: it was advertised before.
+            MessageError: they were advertised before, by this object or, as the identity remembers, another
+                one.
         """
         if self._expected is not None:
             raise errors.OutOfOrderMessageError("keys are advertised once")
