@@ -48,7 +48,9 @@ class Dataset:
     test_targets: NDArray[np.float32] | None = None
 
     def learnt(self, task: Task) -> tuple[Targets, Targets]:
-        """What a model learns to predict, for the training rows and for the test rows."""
+        """What a model learns to predict (labels, targets or tokens), of the training and of the test
+        rows.
+        """
         if task == "classification":
             return self.train_labels, self.test_labels
         if task == "next-token":

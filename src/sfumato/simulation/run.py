@@ -219,7 +219,7 @@ def run(
 
 
 def default_folder(spec: Spec) -> Path:
-    """The default folder of a run."""
+    """The folder of a run where none is given: ``runs/NAME``."""
     return Path("runs") / spec.name
 
 
@@ -286,7 +286,11 @@ def run_rounds(
 
 
 def _checkpoint_to_continue(plan: Plan, out: Path, *, resume: bool, force: bool) -> Checkpoint | None:
-    """The checkpoint in ``out`` to continue from, if that is wanted and there is one."""
+    """The checkpoint in ``out`` to continue from; ``None`` if there is none, or the run is to begin anew.
+
+    Raises:
+        SpecError: ``out`` holds a run, and neither ``resume`` nor ``force`` is set, or another run.
+    """
     require_files_of_run(out)
     existing = existing_checkpoint(plan, out) if resume else None
     if not resume and not force:
@@ -305,7 +309,7 @@ def _run_in_folder(
     on_step: Callable[[str], object],
     ranks: Ranks,
 ) -> Generator[RoundResult]:
-    """Start the run in ``out``, or continue it from ``existing``."""
+    """Start the run in ``out``, or continue it from ``existing``; yields every round when it is done."""
     inputs = plan.spec.hashes
     if existing is not None:
         observers = observers_to_record(observers, existing, out)
@@ -338,7 +342,7 @@ def _run_remaining_rounds(
     tracking: _Tracking,
     on_step: Callable[[str], object],
 ) -> Generator[RoundResult]:
-    """Train the remaining rounds and write their results."""
+    """Train the remaining rounds and write their results; yields every round when it is done."""
     position, saved_at = writer.start, time.monotonic()
     on_step("training")
     try:
@@ -389,6 +393,7 @@ def pilot(spec: Spec, *, rounds: int = 3, device: str = "auto") -> PilotResult:
 
 
 def _pick_device(device: str) -> str:
+    """cpu or cuda: as given, or for "auto" cuda where there is one."""
     if device != "auto":
         return device
     return "cuda" if torch.cuda.is_available() else "cpu"
