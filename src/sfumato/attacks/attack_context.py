@@ -79,7 +79,7 @@ class AttackContext:
 
     @property
     def plan(self) -> Plan:
-        """The plan of the run."""
+        """The resolved plan of the attacked run."""
         return self.attacked.plan
 
     @cached_property

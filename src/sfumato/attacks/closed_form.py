@@ -60,7 +60,7 @@ def invert_one_example(weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def rescale_rows(rows: Tensor) -> Tensor:
-    """Every row ``[U, D]`` rescaled to the range from 0 to 1."""
+    """Each row of ``[U, D]`` shifted and scaled so that its values run from 0 to 1."""
     low, high = rows.amin(dim=1, keepdim=True), rows.amax(dim=1, keepdim=True)
     return (rows - low) / (high - low).clamp(min=_LEAST)
 

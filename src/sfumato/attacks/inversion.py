@@ -318,7 +318,7 @@ def _summary_row(name: str, ways: Sequence[InversionResult]) -> dict[str, Any]:
 
 
 def _notes(results: Sequence[Sequence[InversionResult]]) -> list[str]:
-    """Sentences on how the results are to be read."""
+    """Sentences for the result file on how its figures are to be read."""
     notes = [
         "The class-mean baseline is given the true label. The success of an attack is a lower bound on what "
         "can be learned."

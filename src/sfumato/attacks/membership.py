@@ -74,7 +74,7 @@ class MemberSplit:
 
     @property
     def rows(self) -> IntArray:
-        """The members, then the non-members."""
+        """Row numbers of the members, then of the non-members."""
         return np.concatenate([self.members, self.non_members])
 
 

@@ -57,7 +57,7 @@ class AttackedRun(Protocol):
 
     @property
     def plan(self) -> Plan:
-        """The plan of the run."""
+        """The resolved plan of the attacked run."""
 
     def spec_of(self, number: int) -> Spec:
         """The spec by which devices trained in round ``number``, with control's settings for it."""
@@ -96,7 +96,7 @@ class AttackedTree:
     plan: TreePlan
 
     def spec_of(self, number: int) -> Spec:
-        """See `AttackedRun`."""
+        """The spec by which devices trained in round ``number``, with control's settings for it."""
         return self.plan.at(number).spec
 
     def nearby_devices(self, coalition: Sequence[Party]) -> npt.NDArray[np.bool_]:
@@ -122,7 +122,7 @@ class AttackedTree:
         *,
         rounds: int,
     ) -> dict[int, tuple[Observation, ...]]:
-        """See `AttackedRun.observations`."""
+        """What ``coalition`` observed of each of ``units``, in order; see `AttackedRun.observations`."""
         plan, members = self.plan, tuple(coalition)
         exposures = {unit: plan.releases.exposures(unit, members)[0] for unit in units}
         present = {number: set(draw_participants(plan.at(number), number).tolist()) for number in view.rounds}

@@ -98,7 +98,7 @@ def write_result(
 
 
 def _notes(found: Sequence[AttackMeasurement]) -> list[str]:
-    """Sentences on how the measurements are to be read."""
+    """Sentences for the result file on how its figures are to be read."""
     notes = [
         "The success of an attack is a lower bound on what can be learned. Trials of one run share its "
         "models and its noise; the intervals treat them as independent."

@@ -143,7 +143,10 @@ class GroupHarness:
         return tuple(observer.observations for observer in observers)
 
     def scores_through_others(self, neighbours: Neighbours, *, trials: int, seed: int) -> TrialScores | None:
-        """See `AuditHarness.scores_through_others`."""
+        """Scores of a training in which linking workers pass on what they learn of the unit.
+
+        ``None`` where that is not simulated. Arguments as of `AuditHarness.scores_through_others`.
+        """
         workers = [party.index for party in self._coalition if party.kind == "device"]
         seen = {party.index for party in self._coalition if party.kind == "node"}
         seen |= {int(group) for worker in workers for group in self._plan.groups.groups_of(worker)}

@@ -155,7 +155,9 @@ class TreeHarness:
     def simulate_canaries(
         self, number: int, units: IntArray, updates: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
-        """See `AuditHarness.simulate_canaries`."""
+        """Simulate a round in which ``units`` send canaries ``updates``; see
+        `AuditHarness.simulate_canaries`.
+        """
         plan = with_amplitudes_of(self._plan.at(number), self._plan.at(number), 1.0)
         plan = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
         first = self._coalition_outcomes(number, seed)[0][1]

@@ -130,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _describe_system_error(error: OSError) -> str:
-    """The operating system's error in one line."""
+    """The one-line message for an error of the operating system, such as a full disk."""
     return reason(error) if error.filename is None else f"{error.filename}: {reason(error)}"
 
 

@@ -225,5 +225,5 @@ def _coalition_table(rows: Sequence[Coalition]) -> Table:
 
 
 def _name_pair(row: Guarantee, titled: Title) -> str:
-    """A pair as text: ``unit → observer``."""
+    """A row's pair as text, ``unit → observer``, with the titles of parties."""
     return f"{titled(row.unit)} → {titled(row.observer)}"

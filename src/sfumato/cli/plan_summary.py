@@ -23,7 +23,7 @@ class PlanSummary(Protocol):
 
     @property
     def legend(self) -> str:
-        """A sentence on what the signs in the drawing mean."""
+        """A sentence on what the signs in the drawing mean, printed below it."""
 
     def rows(self) -> Iterable[tuple[str, str]]:
         """(name, value) texts of the plan's properties."""

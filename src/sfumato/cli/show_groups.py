@@ -113,7 +113,7 @@ class GroupSummary:
         return ", ".join(named) or "none"
 
     def _round_text(self) -> str:
-        """A phrase on what a round consists of."""
+        """A phrase on what a round consists of: local steps, and how often models are merged."""
         plan, training = self.plan, self.plan.spec.training
         steps = training.local_steps or 1
         work = (

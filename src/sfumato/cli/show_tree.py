@@ -189,7 +189,7 @@ def _describe_trusted(plan: TreePlan) -> str:
 
 
 def _describe_round(plan: TreePlan) -> str:
-    """A phrase on after which local steps which tier aggregates."""
+    """A phrase on after which local steps which tier of the tree aggregates."""
     steps: dict[int, list[int]] = {}
     for aggregation in plan.aggregations:
         steps.setdefault(aggregation.tier, []).append(aggregation.step)
@@ -261,7 +261,7 @@ def _tree_drawing(plan: TreePlan) -> Tree:
 
 
 def _noisy_devices(plan: TreePlan) -> NDArray[np.int64]:
-    """The number of devices under every leaf that add noise."""
+    """Number of devices of each leaf that add noise, ``[leaves]``."""
     some, tree = plan.noise.noisy, plan.tree
     here = tree.devices if some is None else np.add.reduceat(some, tree.first_device[:-1], dtype=np.int64)
     return np.where((plan.noise.device > 0).any(axis=1), here, 0)

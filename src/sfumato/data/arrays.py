@@ -214,7 +214,7 @@ def _headers_of_arrays(path: Path) -> Mapping[str, ArrayHeader]:
 
 
 def _read_array(path: Path, name: str) -> NDArray[Any]:
-    """One array of an ``.npz`` file."""
+    """The array ``name`` of an ``.npz`` file; `DataError` if it cannot be read."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return np.asarray(arrays[name])

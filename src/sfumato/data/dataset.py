@@ -128,7 +128,7 @@ def _checked_targets(
 
 
 def checked_dataset(made: Dataset, name: str) -> Dataset:
-    """A `Dataset` that somebody else made, checked again."""
+    """The data set ``made`` by a user's code, if it is a valid `Dataset`; else `DataError`."""
     sites = None
     if made.train_sites is not None and made.facts.site_counts is not None:
         sites = np.array([site for site, _ in made.facts.site_counts])[made.train_sites].tolist()

@@ -65,7 +65,7 @@ def load_dataset(source: str, request: Request = AS_FOUND) -> Dataset:
 
 
 def _load_synthetic(place: DataLocation, request: Request) -> Dataset:
-    """The synthetic data set."""
+    """Make the synthetic data set, with as many examples as ``request`` says."""
     return Dataset(synthetic_facts(place.examples), *make_synthetic(place.examples, seed=request.seed))
 
 
@@ -191,7 +191,7 @@ def _open_own(place: DataLocation, columns: Columns, test_file: str | None) -> t
 
 
 def _load_own(place: DataLocation, request: Request) -> Dataset:
-    """The data set in the user's own files or arrays."""
+    """Load the data set in the user's own files or arrays, split into training and test rows."""
     if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
         return _checked_for_task(checked_dataset(made, place.source), request.columns)
     train, test = _open_own(place, request.columns, request.test_file)
@@ -250,7 +250,7 @@ def _open_hub_splits(
 
 
 def _load_digits() -> Dataset:
-    """The digits of scikit-learn, with a fixed test set."""
+    """Load the digits of scikit-learn, with a fixed test set."""
     import sklearn.datasets
 
     bunch = sklearn.datasets.load_digits()
@@ -266,7 +266,7 @@ def _load_digits() -> Dataset:
 
 
 def _load_idx(place: DataLocation) -> Dataset:
-    """The data set in IDX files, pixels from 0 to 1."""
+    """Load the images and labels in IDX files, pixels from 0 to 1."""
     train, labels = read_idx_split(place.folder, "train")
     test, test_labels = read_idx_split(place.folder, "test")
     if train.shape[1:] != test.shape[1:]:

@@ -59,11 +59,11 @@ class Partition:
 
     @property
     def sizes(self) -> IntArray:
-        """Examples of each device [devices]."""
+        """Number of examples of each device, ``[devices]``."""
         return np.diff(self.offsets)
 
     def indices(self, device: int) -> IntArray:
-        """Row numbers of one device, a view."""
+        """Row numbers of the data set that one device holds, a view."""
         return self.rows[self.offsets[device] : self.offsets[device + 1]]
 
     def reordered(self, order: IntArray) -> Partition:

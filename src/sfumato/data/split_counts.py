@@ -42,7 +42,7 @@ class SplitPlan(Protocol):
 
     @property
     def sizes(self) -> IntArray:
-        """Examples of each part [parts]."""
+        """Number of examples of each part, ``[parts]``."""
         ...
 
     def pools(self) -> list[Pool]:
@@ -81,7 +81,7 @@ class ClassSplitPlan:
 
     @property
     def sizes(self) -> IntArray:
-        """Examples of each part [parts]."""
+        """Number of examples of each part, ``[parts]``."""
         sizes: IntArray = self.table.sum(axis=1)
         return sizes
 
@@ -112,7 +112,7 @@ class GroupSplitPlan:
 
     @property
     def sizes(self) -> IntArray:
-        """Examples of each part [parts]."""
+        """Number of examples of each part, ``[parts]``."""
         held = self.owners >= 0
         sums = np.bincount(self.owners[held], self.group_counts[held], minlength=self.parts)
         return sums.astype(np.int64)

@@ -264,7 +264,7 @@ def _read_numbers(
 
 
 def _label_column(table: ColumnTable, name: str) -> NDArray[Any]:
-    """The values of a label column: whole numbers or text."""
+    """The values of a label column, whole numbers or text; `DataError` for others or a missing one."""
     import pyarrow as pa
 
     column = table.column(name)

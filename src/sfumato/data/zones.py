@@ -92,5 +92,5 @@ def _order_of_members(members: tuple[tuple[int, ...], ...], devices: IntArray) -
 
 
 def _sizes_as_text(devices: IntArray) -> str:
-    """The first sizes of zones as text."""
+    """The first few sizes of zones as text, for messages."""
     return ", ".join(map(str, devices[:8])) + (", ..." if len(devices) > 8 else "")

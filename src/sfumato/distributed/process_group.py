@@ -44,20 +44,20 @@ class ProcessGroup:
 
     @property
     def rank(self) -> int:
-        """See `Ranks.rank`."""
+        """The number of this process, from 0; see `Ranks.rank`."""
         return self._launch.rank
 
     @property
     def count(self) -> int:
-        """See `Ranks.count`."""
+        """How many processes there are; see `Ranks.count`."""
         return self._launch.count
 
     def added(self, values: IntArray) -> IntArray:
-        """See `Ranks.added`."""
+        """The sums of ``values`` over all ranks, entry by entry; see `Ranks.added`."""
         return self._reduced(values, dist.ReduceOp.SUM)
 
     def largest(self, values: IntArray) -> IntArray:
-        """See `Ranks.largest`."""
+        """The largest of ``values`` over all ranks, entry by entry; see `Ranks.largest`."""
         return self._reduced(values, dist.ReduceOp.MAX)
 
     def _reduced(self, values: IntArray, by: dist.ReduceOp.RedOpType) -> IntArray:
@@ -67,7 +67,7 @@ class ProcessGroup:
         return found
 
     def share_rows_(self, values: Tensor, owners: Sequence[Tensor]) -> None:
-        """See `Ranks.share_rows_`."""
+        """Fill in, on every rank, the rows that the other ranks own; see `Ranks.share_rows_`."""
         most = max(map(len, owners))
         if not most:
             return
@@ -82,7 +82,7 @@ class ProcessGroup:
                 raw[rows] = theirs[rank][: len(rows)]
 
     def gather(self, value: T) -> list[T]:
-        """See `Ranks.gather`."""
+        """The values of all ranks, in the order of ranks; see `Ranks.gather`."""
         mine = _packed(value)
         lengths = np.zeros(self.count, np.int64)
         lengths[self.rank] = len(mine)
@@ -94,7 +94,7 @@ class ProcessGroup:
         return [_unpacked(row[:length]) for row, length in every]
 
     def of_first(self, value: T) -> T:
-        """See `Ranks.of_first`."""
+        """The value of rank 0, on every rank; see `Ranks.of_first`."""
         mine = _packed(value if self.rank == 0 else None)
         length = self.added(np.array([len(mine) if self.rank == 0 else 0]))[0]
         found = mine if self.rank == 0 else torch.empty(int(length), dtype=torch.uint8)
@@ -135,7 +135,7 @@ def _packed(value: object) -> Tensor:
 
 
 def _unpacked(packed: Tensor) -> Any:
-    """The value in a tensor of `_packed`."""
+    """The value that `_packed` made a tensor of bytes of."""
     return pickle.loads(packed.numpy().tobytes())
 
 

@@ -61,7 +61,7 @@ class LocalEngine:
         batches: BatchPlan,
         tiles: slice = slice(None),
     ) -> Iterator[UpdateChunk]:
-        """Train P devices; see `Engine.train`."""
+        """Train P devices, many models at once; yields their updates. Arguments as of `Engine.train`."""
         task = checked(task, self._layout, start, group_of, batches)
         start = start.to(self.settings.device)
         group_of = group_of.to(self.settings.device)

@@ -30,7 +30,7 @@ class RankedEngine:
 
     @property
     def settings(self) -> EngineSettings:
-        """Where this rank trains."""
+        """Device, threads and memory of this rank's own engine."""
         return self._inner.settings
 
     def train(

@@ -117,7 +117,9 @@ def _shown_controls(setting: EditedSpec) -> dict[str, Any]:
 
 
 def _outputs_of_control(one: InputControl | None) -> dict[str, Any]:
-    """The outputs of one control of the page; hidden where the spec has none."""
+    """The values of one control of the page (number, slider, label); hidden where the spec has no such
+    number.
+    """
     if one is None:
         return {"number": None, "slider": None, "label": "", "hidden": True}
     return {"number": one.value, "slider": one.position, "label": one.label, "hidden": False}

@@ -165,7 +165,7 @@ def _register_drawings(app: Dash) -> None:
 
 
 def _register_kept(app: Dash) -> None:
-    """Register what the buttons to keep and to forget a setting do."""
+    """Register the callbacks of the buttons that keep a setting for comparison, and forget it."""
     outputs = Output("kept", "data"), Output("forget", "hidden"), Output("return", "hidden")
     inputs = Input("keep", "n_clicks"), Input("forget", "n_clicks"), State("setting", "data")
 

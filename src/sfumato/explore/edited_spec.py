@@ -76,12 +76,12 @@ class EditedSpec:
         return EditedSpec(self.source, self.document, {**kept, key: value})
 
     def without_changes(self) -> EditedSpec:
-        """The setting as it was loaded, or planned."""
+        """The setting as it was loaded or planned, without later changes."""
         return EditedSpec(self.source, self.document)
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """The changes as ``--set`` takes them: JSON is YAML."""
+        """The changes as ``key=value`` texts for ``--set``; values are JSON, which is YAML."""
         return tuple(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in self.changes.items())
 
     def spec(self) -> Spec:

@@ -151,7 +151,11 @@ def choices_of(setting: EditedSpec) -> Choices:
 def _with_choices_applied(
     setting: EditedSpec, choices: Choices, slider: tuple[str, float] | None
 ) -> EditedSpec:
-    """``setting`` with the choices made on the page."""
+    """``setting`` with the trust, numbers and participation of ``choices``, and with the slider's value.
+
+    Raises:
+        SpecError: a value is not allowed.
+    """
     accounted = account_setting(setting)
     spec, changed = accounted.spec, setting
     controls = controls_of(spec)

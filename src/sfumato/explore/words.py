@@ -83,7 +83,7 @@ def _cost_rows_of_round(accounted: AccountedSetting, cost: TrainingCost) -> Iter
 
 
 def heatmap_as_table(accounted: AccountedSetting) -> tuple[list[str], list[list[str]], str]:
-    """The heatmap as a table: headings, rows, caption."""
+    """The matrix of ε as a table for screen readers: headings, rows and caption."""
     matrix = accounted.matrix
     rows = []
     for r, row in enumerate(matrix.rows):

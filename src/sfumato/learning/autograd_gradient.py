@@ -34,7 +34,7 @@ class AutogradGradient:
 
     @property
     def dropout_floats(self) -> int:
-        """Uniform numbers that an example needs for masks of dropout."""
+        """Number of uniform numbers that an example needs for masks of dropout; 0 without."""
         return self._dropout.floats
 
     def scratch_floats(self, batch: int) -> int:
@@ -42,11 +42,11 @@ class AutogradGradient:
         return self._layout.total
 
     def pack(self, flat: Tensor, out: Tensor) -> None:
-        """Write flat vectors ``[n, M]`` as packed ones: the same here."""
+        """Copy flat vectors ``[n, M]`` to ``out``: the packed order is the flat one here."""
         out.copy_(flat)
 
     def unpack(self, packed: Tensor, out: Tensor) -> None:
-        """Write packed vectors ``[n, M]`` as flat ones: the same here."""
+        """Copy packed vectors ``[n, M]`` to ``out``: the packed order is the flat one here."""
         out.copy_(packed)
 
     def bind(

@@ -43,7 +43,7 @@ class BatchPlan:
         return self.rows.shape[2]
 
     def of(self, devices: slice | Tensor) -> BatchPlan:
-        """The plan of some of the devices, in that order."""
+        """The plan of the devices with these indices, in that order."""
         return replace(self, rows=self.rows[devices], counts=self.counts[devices], steps=self.steps[devices])
 
     def between(self, first: int, last: int) -> BatchPlan:

@@ -37,7 +37,10 @@ class Conv2dLayer:
         self._patches = torch.empty(0)
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the forward pass; see `Layer`."""
+        """Record the convolution of images ``x``; returns channels-last ``[n, B, rows, columns, channels]``.
+
+        Arguments as of `Layer.forward`.
+        """
         n, examples = x.shape[:2]
         patches = self._channels_last_patches if self._channels_last else self._channels_first_patches
         self._patches = patches(x, tape)
@@ -75,7 +78,11 @@ class Conv2dLayer:
         return self._zeros.at_least(x, n * examples * math.prod(shape)).view(n, examples, *shape)
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record the backward pass; see `Layer`."""
+        """Record the gradients of the kernels from ``dy`` and, if wanted, the gradient at the input
+        (returned).
+
+        Arguments as of `Layer.backward`.
+        """
         n, examples = dy.shape[:2]
         dy = dy.view(n, examples * math.prod(self._pixels), -1)
         dx = self._input_gradient(dy, slot, tape, n, examples) if wants_dx else dy

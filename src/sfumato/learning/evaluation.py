@@ -188,6 +188,7 @@ def _auc(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
 
 
 def _shares(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Softmax of logits over the last axis: the predicted probability of each class."""
     return np.asarray(torch.softmax(torch.from_numpy(logits), dim=1).numpy())
 
 

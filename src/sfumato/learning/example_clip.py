@@ -46,8 +46,9 @@ class ProductTarget:
     scale: float
 
     def add_(self, target: Tensor, left: Tensor, right: Tensor) -> None:
-        """Add ``scale left right`` to ``target``, for ``left`` ``[n, a, B]`` and ``right`` ``[n, B, b]``,
-        by blocks of B.
+        """Do ``target <- keep target + scale left right``, by blocks of B.
+
+        ``left`` is ``[n, a, B]`` and ``right`` ``[n, B, b]``.
         """
         keep = self.keep
         for some in _blocks(right.shape[1]):
@@ -140,7 +141,7 @@ class _OnePixel:
         return _norms(self.dy).square_() * (of_input if self.target.bias is None else of_input.add_(1.0))
 
     def add_(self, factors: Tensor, drop: Tensor | None) -> None:
-        """See `_Product.add_`."""
+        """Add gradients, each times its factor, to the target by one product; see `_Product.add_`."""
         self.dy.mul_(factors[:, :, None])
         if drop is not None:
             self.dy[drop] = 0.0
@@ -170,7 +171,7 @@ class _Stored:
         return squares if self._target.bias is None else squares.add_(_norms(self._biases).square_())
 
     def add_(self, factors: Tensor, drop: Tensor | None) -> None:
-        """See `_Product.add_`."""
+        """Add the stored gradients, each times its factor, to the target; see `_Product.add_`."""
         if drop is not None:
             self._gradients[drop] = 0.0
             self._biases[drop] = 0.0
@@ -197,7 +198,9 @@ class _NotStored:
         return squares if self._target.bias is None else squares.add_(dy.sum(dim=2).square_().sum(dim=2))
 
     def add_(self, factors: Tensor, drop: Tensor | None) -> None:
-        """See `_Product.add_`."""
+        """Add gradients, each times its factor, to the target by one product in float64; see
+        `_Product.add_`.
+        """
         if drop is not None:
             self._dy[drop] = 0.0
             self._wide_x[drop] = 0.0

@@ -155,7 +155,7 @@ class FunctionalGradient:
 
     @property
     def dropout_floats(self) -> int:
-        """Uniform numbers that an example needs for masks of dropout."""
+        """Number of uniform numbers that an example needs for masks of dropout; 0 without."""
         return self._dropout.floats
 
     def scratch_floats(self, batch: int) -> int:
@@ -176,11 +176,11 @@ class FunctionalGradient:
         return 2 * self._layout.total + 2 * saved + 4 * batch * self._dropout.floats
 
     def pack(self, flat: Tensor, out: Tensor) -> None:
-        """Write flat vectors ``[n, M]`` as packed ones: the same here."""
+        """Copy flat vectors ``[n, M]`` to ``out``: the packed order is the flat one here."""
         out.copy_(flat)
 
     def unpack(self, packed: Tensor, out: Tensor) -> None:
-        """Write packed vectors ``[n, M]`` as flat ones: the same here."""
+        """Copy packed vectors ``[n, M]`` to ``out``: the packed order is the flat one here."""
         out.copy_(packed)
 
     def bind(

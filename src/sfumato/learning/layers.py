@@ -87,12 +87,12 @@ class FlattenLayer:
         self._shape: Shape = ()
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the forward pass; see `Layer`."""
+        """A view of ``x`` ``[n, B, ...]`` as ``[n, B, inputs]``; nothing is recorded."""
         self._shape = tuple(x.shape)
         return x.view(*x.shape[:2], -1)
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record the backward pass; see `Layer`."""
+        """A view of ``dy`` in the shape of the input; nothing is recorded."""
         return dy.view(self._shape)
 
 
@@ -107,13 +107,13 @@ class ReLULayer:
         self._y = torch.empty(0)
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the forward pass; see `Layer`."""
+        """Record max(x, 0), in place; returns ``x``."""
         self._y = x
         tape.append(partial(x.clamp_min_, 0))
         return x
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record the backward pass; see `Layer`."""
+        """Record that ``dy`` becomes 0, in place, where the output is; returns ``dy``."""
         tape.append(partial(_relu_backward, dy, self._y, 0, grad_input=dy))
         return dy
 
@@ -138,7 +138,7 @@ class DropoutLayer:
         self._mask = torch.empty(0)
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the forward pass; see `Layer`."""
+        """Record the product of ``x`` and the step's mask, in place; returns ``x``."""
         self._mask = tape.empty_like(x) if x.ndim == 3 else tape.empty(x, *x.shape)
         tape.append(partial(self._fill, self._mask))
         tape.append(partial(x.mul_, self._mask))
@@ -156,7 +156,7 @@ class DropoutLayer:
         mask.copy_(found if self._image is None else found.flatten(2))
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record the backward pass; see `Layer`."""
+        """Record the product of ``dy`` and the step's mask, in place; returns ``dy``."""
         tape.append(partial(dy.mul_, self._mask))
         return dy
 
@@ -177,12 +177,16 @@ class LinearLayer:
         self._x = torch.empty(0)
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the forward pass; see `Layer`."""
+        """Record the product of ``x`` ``[n, B, inputs]`` and the weights; returns the output ``[n, B,
+        outputs]``.
+        """
         self._x = x
         return self._product.forward(x, slot, tape)
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record the backward pass; see `Layer`."""
+        """Record the gradients of weight and bias from ``dy`` and, if wanted, the one at the input
+        (returned).
+        """
         dx = self._product.input_gradient(dy, self._x, slot, tape) if wants_dx else dy
         self._product.add_gradients(dy, self._x, slot, tape)
         return dx
@@ -204,7 +208,7 @@ class MaxPool2dLayer:
         self._x = self._where = torch.empty(0)
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the forward pass; see `Layer`."""
+        """Record max-pooling of channels-last images ``[n, B, H, W, C]``; returns the pooled images."""
         self._x = merged(x).movedim(-1, 1)
         _, rows, columns = self.out_shape
         shape = (len(self._x), rows, columns, x.shape[-1])
@@ -214,7 +218,7 @@ class MaxPool2dLayer:
         return torch.unflatten(y.movedim(1, -1), 0, x.shape[:2])
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record the backward pass; see `Layer`."""
+        """Record the gradient at the input, which is returned, from ``dy`` at the pooled images."""
         dx = tape.empty(dy, *self._x.movedim(1, -1).shape).movedim(-1, 1)
         flat = merged(dy).movedim(-1, 1)
         tape.append(partial(_max_pool_backward, flat, self._x, *self._options, self._where, grad_input=dx))

@@ -157,6 +157,7 @@ def _does_not_take(shape: tuple[int, ...], error: BaseException) -> str:
 
 
 def _is_instance_norm(module: nn.Module) -> bool:
+    """Whether a module is one of torch's instance normalisations."""
     return isinstance(module, nn.modules.instancenorm._InstanceNorm)
 
 

@@ -87,7 +87,7 @@ class SequentialGradient:
 
     @property
     def dropout_floats(self) -> int:
-        """Uniform numbers that an example needs for masks of dropout."""
+        """Number of uniform numbers that an example needs for masks of dropout; 0 without."""
         return sum(layer.call.size for layer in self._dropout)
 
     def scratch_floats(self, batch: int) -> int:
@@ -95,13 +95,17 @@ class SequentialGradient:
         return batch * self._example_floats
 
     def pack(self, flat: Tensor, out: Tensor) -> None:
-        """Write flat vectors ``[n, M]`` as packed ones, whose images and kernels are channels-last."""
+        """Write flat vectors ``[n, M]`` to ``out`` in packed order, in which images and kernels are
+        channels-last.
+        """
         for start, stop, shape, order in self._blocks():
             source = torch.unflatten(flat[:, start:stop], 1, shape).permute(0, *(axis + 1 for axis in order))
             out[:, start:stop].view(source.shape).copy_(source)
 
     def unpack(self, packed: Tensor, out: Tensor) -> None:
-        """Write packed vectors ``[n, M]`` as flat ones."""
+        """Write packed vectors ``[n, M]``, whose images and kernels are channels-last, to ``out`` in flat
+        order.
+        """
         for start, stop, shape, order in self._blocks():
             target = torch.unflatten(out[:, start:stop], 1, shape).permute(0, *(axis + 1 for axis in order))
             target.copy_(packed[:, start:stop].view(target.shape))

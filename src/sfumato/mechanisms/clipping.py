@@ -68,7 +68,7 @@ class FlatClip:
         return self.norm
 
     def sensitivity(self, neighbours: Literal["zero-out", "replace"]) -> float:
-        """C for zero-out, 2 C for replace-one."""
+        """The norm C for ``zero-out``, 2 C for ``replace``; see `Clip.sensitivity`."""
         return _sensitivity(self.bound, neighbours)
 
     def clip_(self, stack: Tensor) -> Clipped:
@@ -109,7 +109,7 @@ class PerLayerClip:
         return math.hypot(*self.norms)
 
     def sensitivity(self, neighbours: Literal["zero-out", "replace"]) -> float:
-        """S for zero-out, 2 S for replace-one."""
+        """The bound S for ``zero-out``, 2 S for ``replace``; see `Clip.sensitivity`."""
         return _sensitivity(self.bound, neighbours)
 
     def clip_(self, stack: Tensor) -> Clipped:

@@ -36,7 +36,7 @@ class GaussianNoise:
     law = GAUSSIAN
 
     def add_(self, rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes]) -> None:
-        """Add noise to rows, in place; see `add_gaussian_`."""
+        """Add Gaussian noise to rows ``[P, M]``, in place; arguments as of `add_gaussian_`."""
         add_gaussian_(rows, stds, key_of)
 
 

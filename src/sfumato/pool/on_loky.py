@@ -75,7 +75,10 @@ class LokyWorkers:
                 return
 
     def ended(self, seconds: float) -> list[tuple[int, Ending]]:
-        """See `Workers.ended`."""
+        """Wait up to ``seconds`` for a job to end; returns (number, ending) of all that have.
+
+        See `Workers`.
+        """
         found = []
         for future in wait(self._busy, timeout=seconds, return_when=FIRST_COMPLETED).done:
             number, worker = self._busy.pop(future)

@@ -82,7 +82,10 @@ class RayWorkers:
         self._tasks[task.remote(job.work, job.arguments, self._log, Path.cwd())] = number
 
     def ended(self, seconds: float) -> list[tuple[int, Ending]]:
-        """See `Workers.ended`."""
+        """Wait up to ``seconds`` for a job to end; returns (number, ending) of all that have.
+
+        See `Workers`.
+        """
         done, _ = self._ray.wait(list(self._tasks), num_returns=1, timeout=seconds)
         return [(self._tasks.pop(task), self._ending(task)) for task in done]
 

@@ -61,12 +61,15 @@ class FloatAggregates:
     mechanism: NoiseMechanism[Tensor]
 
     def up(self) -> FloatAggregates:
-        """The tier above; see `Aggregates`."""
+        """The aggregates of the tier above: the mean of each node's children."""
         values = _means(self.values, self.tree.parents[self.tier])
         return replace(self, tier=self.tier - 1, values=values)
 
     def noised(self, std: FloatArray, address: tuple[int, ...]) -> FloatAggregates:
-        """With noise of the nodes' own; see `Aggregates`."""
+        """These aggregates with the nodes' own noise added, in place, where messages have coordinates.
+
+        ``std`` ``[nodes]`` and ``address`` as of `Aggregates.noised`.
+        """
         covered = self.values if self.coordinates is None else self.values[:, self.coordinates]
 
         def key_of(node: int) -> bytes:
@@ -100,7 +103,7 @@ class IntegerAggregates:
 
     @property
     def values(self) -> Tensor:
-        """What every node holds; see `Aggregates`."""
+        """The value that every node holds, float ``[nodes, M]``: base plus sum over scale and weight."""
         averages = torch.from_numpy(self.sums / (self.ring.scale * self.ring.weights[self.tier][:, None]))
         averages = averages.to(self.base.device)
         if self.coordinates is None:
@@ -121,7 +124,10 @@ class IntegerAggregates:
         )
 
     def noised(self, std: FloatArray, address: tuple[int, ...]) -> IntegerAggregates:
-        """With discrete Gaussian noise of the nodes' own; see `Aggregates`."""
+        """These aggregates with discrete Gaussian noise of the nodes' own added to the sums.
+
+        ``std`` ``[nodes]`` and ``address`` as of `Aggregates.noised`.
+        """
         sums, steps = self.sums.copy(), np.zeros(len(std))
         for node in np.flatnonzero(std):
             steps[node] = self.ring.node_steps(self.tier, int(node), float(std[node]))

@@ -27,7 +27,7 @@ class State(Protocol):
 
     @property
     def round(self) -> int:
-        """How many rounds are done."""
+        """The number of rounds that are done."""
 
     def pack(self) -> dict[str, Any]:
         """Everything as numbers and CPU tensors, for a checkpoint."""

@@ -55,16 +55,16 @@ class ListenerGroup:
         self._listeners = tuple(listeners)
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Pass the call on to every listener; see `Listener.sent`."""
+        """Tell every listener that parties send messages; arguments as of `Listener.sent`."""
         for listener in self._listeners:
             listener.sent(number, index, tier, senders, vectors)
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Pass the call on to every listener; see `Listener.received`."""
+        """Tell every listener that aggregators have averages; arguments as of `Listener.received`."""
         for listener in self._listeners:
             listener.received(number, index, tier, values)
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Pass the call on to every listener; see `Listener.broadcast`."""
+        """Tell every listener that nodes send models down; arguments as of `Listener.broadcast`."""
         for listener in self._listeners:
             listener.broadcast(number, index, tier, values)

@@ -67,7 +67,7 @@ class TreeObserverPosition:
     coalition: tuple[Party, ...]
 
     def view(self, number: int, index: int) -> CoalitionView:
-        """What it receives; see `ObserverPosition`.
+        """What the observer receives in aggregation ``index`` of round ``number``, by the plan.
 
         A member that is elected supernode receives as one, and an elected supernode knows what it sends.
         """
@@ -85,7 +85,7 @@ class TreeObserverPosition:
         return declared.view(tuple(dict.fromkeys(members)), index)
 
     def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
-        """The node that each of ``senders`` sends to; see `ObserverPosition`."""
+        """The index of the node that each of ``senders`` of ``tier`` sends to, ``[p]``."""
         tree = self.plan.at(number).tree
         if tier == tree.depth:
             return tree.leaves_of(senders)
@@ -105,7 +105,9 @@ class GroupObserverPosition:
     coalition: tuple[Party, ...]
 
     def view(self, number: int, index: int) -> CoalitionView:
-        """What it receives; see `ObserverPosition`."""
+        """What the observer receives in round ``number``, by the plan; ``index``, the group, does not
+        matter.
+        """
         return self.plan.releases.view(self.coalition, number + 1)
 
     def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:

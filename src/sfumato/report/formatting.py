@@ -17,7 +17,7 @@ lower_epsilon = rounding.lower_bound  # one that an audit has shown
 
 
 def escape(value: object) -> str:
-    """Text that is safe in HTML, attributes included."""
+    """``value`` as text that is safe in HTML, attributes included."""
     return html.escape(str(value), quote=True)
 
 
@@ -58,7 +58,7 @@ def whole(value: float) -> str:
 
 
 def how_many(count: int, name: str) -> str:
-    """``1 pair`` or ``1,000 pairs``."""
+    """A count with its noun: ``1 pair`` or ``1,000 pairs``."""
     return f"{whole(count)} {pluralise(name, count)}"
 
 

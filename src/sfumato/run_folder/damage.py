@@ -52,5 +52,5 @@ def _damages_of_rounds(folder: Path, seal: Seal) -> Iterator[Damage]:
 
 
 def _damage_from_error(folder: Path, name: str, error: RunError) -> Damage:
-    """The damage of the file ``name`` that reading it failed with."""
+    """The entry of a damaged file for the error that reading it raised."""
     return Damage(name, str(error).removeprefix(f"{folder / name}: "))

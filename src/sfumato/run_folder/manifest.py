@@ -73,7 +73,7 @@ class Manifest:
         return replace(self, files={**self.files, **files})
 
     def damages(self, folder: Path, names: Iterable[str] | None = None) -> list[Damage]:
-        """The damages of all listed files, or of those in ``names``."""
+        """The damages of the listed files in ``folder``; of those in ``names`` if given."""
         wanted = self.files if names is None else [name for name in names if name in self.files]
         found = (damage(folder, name, self.files[name]) for name in wanted)
         return [one for one in found if one is not None]

@@ -335,7 +335,7 @@ def _with_infinities_as_text(value: Any) -> Any:
 
 
 def _read_text(path: Path) -> str:
-    """The text of a file of the run."""
+    """The text of a file of the run; `RunError` if it cannot be read."""
     if not path.exists():
         raise RunError(f"{path}: is missing; the run is not finished (resume it)")
     try:
@@ -345,7 +345,7 @@ def _read_text(path: Path) -> str:
 
 
 def _read_spec(path: Path) -> tuple[str, dict[str, Any]]:
-    """The text of ``spec.yaml``, and its content as plain values."""
+    """The text of ``spec.yaml``, and its content as plain values; `SpecError` or `RunError` if it is none."""
     text = _read_text(path)
     spec = plain(parse_yaml(text, str(path)), str(path))
     if not isinstance(spec, dict):

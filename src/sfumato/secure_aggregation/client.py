@@ -256,7 +256,7 @@ class Client:
         )
 
     def _send(self, kind: MessageKind, payload: bytes, recipient: int = SERVER) -> bytes:
-        """A signed message of this party as bytes."""
+        """The bytes of a message of this party of this kind, signed."""
         return seal_frame(Frame(kind, self._terms.session, self.number, recipient, payload), self._identity)
 
     def _require_shares(self, count: int) -> None:

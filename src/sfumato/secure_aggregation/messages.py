@@ -82,7 +82,7 @@ def decode_pair(plain: bytes) -> tuple[int, int]:
 
 
 def encode_blobs(blobs: Sequence[bytes]) -> bytes:
-    """The bytes of a counted list of byte strings."""
+    """A list of byte strings as bytes: their number, then each with its length."""
     return _COUNT.pack(len(blobs)) + b"".join(_COUNT.pack(len(blob)) + blob for blob in blobs)
 
 

@@ -168,7 +168,7 @@ class AggregationServer:
         self._boxes[frame.sender] = boxes
 
     def _take_masked(self, frame: Frame, _: bytes) -> None:
-        """Add a party's masked vector to the total."""
+        """Add the masked vector in a party's message to the total."""
         vector = messages.decode_vector(frame.payload, self._terms.length, self._terms.bits)
         np.add(self._total, vector, out=self._total)
 
@@ -180,7 +180,7 @@ class AggregationServer:
         self._consents.append(data)
 
     def _take_reveal(self, frame: Frame, _: bytes) -> None:
-        """Keep the shares that a party reveals."""
+        """Keep the shares of others' secrets that a party's message reveals."""
         mask_shares, seed_shares = messages.decode_reveal(frame.payload)
         held = {*self._terms.neighbours[frame.sender], frame.sender} & set(self._alive[Phase.SHARE])
         survivors = set(self._alive[Phase.MASK])
@@ -221,7 +221,7 @@ class AggregationServer:
         return {party: self._send(MessageKind.CONSENTS, party, payload) for party in alive}
 
     def _send(self, kind: MessageKind, party: int, payload: bytes) -> bytes:
-        """A signed message of the server to ``party`` as bytes."""
+        """The bytes of a message of the server to ``party`` of this kind, signed."""
         return seal_frame(Frame(kind, self._terms.session, SERVER, party, payload), self._identity)
 
     def _unmask(self) -> None:

@@ -35,7 +35,7 @@ class _MlflowRun:
         self._client, self._run = client, run
 
     def add(self, number: int, scalars: Mapping[str, float]) -> None:
-        """See `Tracker.add`."""
+        """Send the scalars of round ``number`` to MLflow; see `Tracker.add`."""
         from mlflow.entities import Metric
 
         now = time.time_ns() // 1_000_000
@@ -43,7 +43,7 @@ class _MlflowRun:
         self._client.log_batch(self._run, metrics=metrics)
 
     def close(self, *, finished: bool) -> None:
-        """See `Tracker.close`."""
+        """End the run in MLflow as FINISHED or FAILED; see `Tracker.close`."""
         self._client.set_terminated(self._run, "FINISHED" if finished else "FAILED")
 
 

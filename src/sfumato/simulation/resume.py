@@ -77,7 +77,7 @@ def existing_checkpoint(plan: Plan, out: Path) -> Checkpoint | None:
 
 
 def spec_of_checkpoint(existing: Checkpoint) -> Spec:
-    """The spec that a checkpoint holds as text."""
+    """The spec of the run that a checkpoint is of, parsed from the text in it."""
     return load_spec(parse_yaml(existing.spec, CHECKPOINT_FILE))
 
 

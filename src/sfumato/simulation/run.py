@@ -122,7 +122,7 @@ class Run:
 
     @cached_property
     def privacy(self) -> PrivacyReport:
-        """Guarantees and claims, including ε after the run."""
+        """Guarantees and claims as in privacy.json, with ε after the run where it differs."""
         report = account(load_spec(self.folder.path / SPEC_FILE), data=self.data)
         realised = read_ledger(self.folder.path).get("realised")
         if not realised:
@@ -286,10 +286,8 @@ def run_rounds(
 
 
 def _checkpoint_to_continue(plan: Plan, out: Path, *, resume: bool, force: bool) -> Checkpoint | None:
-    """The checkpoint in ``out`` to continue from; ``None`` if there is none, or the run is to begin anew.
-
-    Raises:
-        SpecError: ``out`` holds a run, and neither ``resume`` nor ``force`` is set, or another run.
+    """The checkpoint in ``out`` to continue from, if any; `SpecError` if ``out`` holds a run that must
+    stay.
     """
     require_files_of_run(out)
     existing = existing_checkpoint(plan, out) if resume else None
@@ -364,7 +362,7 @@ def _run_remaining_rounds(
 
 
 def _frozen(plan: Plan, hashes: Mapping[str, str]) -> FrozenSpec:
-    """The spec of ``plan`` as it is written to a run folder, with the hashes of the inputs."""
+    """The spec of ``plan`` as it is written to a run folder, with versions and the ``hashes`` of inputs."""
     inputs = {name: value for name, value in hashes.items() if name != SPEC_HASH}
     return FrozenSpec.of(plan.spec, inputs, versions())
 

@@ -40,9 +40,9 @@ class _WandbRun:
         self._run = run
 
     def add(self, number: int, scalars: Mapping[str, float]) -> None:
-        """See `Tracker.add`."""
+        """Send the scalars of round ``number`` to W&B; see `Tracker.add`."""
         self._run.log(dict(scalars), step=number)
 
     def close(self, *, finished: bool) -> None:
-        """See `Tracker.close`."""
+        """End the run in W&B as finished or failed; see `Tracker.close`."""
         self._run.finish(exit_code=0 if finished else 1)

@@ -193,7 +193,7 @@ def _written(task: Task) -> dict[str, Any]:
 
 
 def failures_of(progress: Iterable[PointProgress]) -> tuple[Failure, ...]:
-    """The failures among the ``progress`` of all points."""
+    """The failures (point, seed, error) among the ``progress`` of all points."""
     return tuple(Failure(one.point, one.seed, one.failure) for one in progress if one.failure)
 
 

@@ -69,6 +69,9 @@ def printable_name(name: str) -> str:
 
 
 def _refusal(path: Path, place: str | None, allowed: str) -> SpecError:
-    """The error that a file, or the option ``place`` that names it, is not ``allowed``."""
+    """A `SpecError` that the file at ``path`` does not do; ``allowed`` says what would.
+
+    It is about the key or option ``place`` that names the file, or about the file itself for ``None``.
+    """
     name = printable_name(str(path))
     return SpecError(name, None, allowed) if place is None else SpecError(place, name, allowed)

@@ -128,7 +128,7 @@ def join(place: str, key: str) -> str:
 
 
 def decimal(text: str) -> int | None:
-    """The number of at most 18 decimal digits in ``text``; ``None`` if it is not such a number."""
+    """``text`` as a number if it is one to 18 decimal digits and nothing else; otherwise ``None``."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 

@@ -31,12 +31,12 @@ class Draw:
 
     @property
     def rate(self) -> float:
-        """Expected share of draws that choose the unit."""
+        """Probability that one draw of participants chooses the unit."""
         return read.figure(self.sampling.get("rate", 1.0))
 
     @property
     def divides_by_drawn(self) -> bool:
-        """Whether what sums are divided by depends on who is drawn."""
+        """Whether the denominator of any release depends on who is drawn."""
         return any(r.get("divides_by_drawn", False) for r in self.releases)
 
     @property
@@ -118,7 +118,7 @@ def squared_ratio(moves: float, variance: float) -> float:
 
 
 def squared_mu_of_release(release: Json, relation: str) -> float:
-    """(sensitivity / noise std)² of a release of a certificate."""
+    """μ² = (sensitivity / noise std)² of a release, from the figures of a certificate; ∞ without noise."""
     return squared_ratio(stated_sensitivity(release, relation), read.figure(release["variance"]))
 
 

@@ -202,7 +202,7 @@ def _with_least_noise(term: Event) -> Event:
 
 
 def _loss_range(term: Event) -> float:
-    """A bound on the absolute privacy loss of one release."""
+    """A bound on the absolute privacy loss of one release, exceeded with probability below 1e-20."""
     return float(term.square + 2 * TAIL * term.mu)
 
 

@@ -27,7 +27,7 @@ Amount = tuple[list[Event], float]
 
 
 def is_folded(row: Json) -> bool:
-    """Whether a row says that it stands for pairs of several kinds."""
+    """Whether a row of privacy.json says (``kinds_of_pairs``) that it stands for pairs of several kinds."""
     return read.count(row.get("kinds_of_pairs", 1)) > 1
 
 

@@ -71,7 +71,7 @@ class CheckedGroupPairs:
         return kinds, groups
 
     def key_of(self, unit: int, observer: Party) -> Any:
-        """The key of a pair: equal for pairs that are charged alike."""
+        """A hashable key of a pair, equal for pairs of a worker and an observer that are charged alike."""
         unit_kind = int(self.facts.kind_of[unit])
         kinds, groups = self.refined_colours(unit_kind)
         who, _, index = observer

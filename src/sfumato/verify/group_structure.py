@@ -113,7 +113,7 @@ class CheckedGroupStructure:
         return float(self.ledger["clip_per_group"][group]) * intervals
 
     def received_releases(self, coalition: Sequence[Party]) -> list[int]:
-        """How many releases of each group the coalition receives."""
+        """For each group, how many of its first releases the coalition receives."""
         found = [0] * self.groups
         ends = [start - 1 for start in self.era_starts[1:]] + [self.steps]
         for inside, start, end in zip(self.inside, self.era_starts, ends, strict=True):

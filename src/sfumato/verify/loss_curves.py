@@ -44,7 +44,7 @@ class Event:
 
     @property
     def mu(self) -> float:
-        """Sensitivity over noise of one release that uses the unit."""
+        """Sensitivity over noise std, μ = √``square``, of one release that uses the unit."""
         return math.sqrt(self.square)
 
 

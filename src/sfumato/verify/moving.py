@@ -101,11 +101,11 @@ class EraFacts(CheckedTree):
         self._charged: dict[Any, list[ExpectedRelease]] = {}
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """`CheckedTree.flow`, cached."""
+        """The releases of a round that the flow bound charges in this era, cached; see `CheckedTree.flow`."""
         return self._computed_once("flow", super().flow, unit, coalition)
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """`CheckedTree.cut`, cached."""
+        """The releases of a round that the cut bound charges in this era, cached; see `CheckedTree.cut`."""
         return self._computed_once("cut", super().cut, unit, coalition)
 
     def _computed_once(
@@ -203,7 +203,7 @@ class CheckedMovingPairs:
             yield units, Counter(self.key_of(units[0], party) for party in others)
 
     def _key_in_eras(self, unit: int, party: Party) -> Any:
-        """The keys of a pair in the trees of all eras."""
+        """The keys of a pair in the trees of all eras, in order, as one hashable key."""
         return tuple(era.symmetry.key_of(unit, party) for era in self.eras)
 
     @staticmethod
@@ -234,7 +234,7 @@ class CheckedMovingPairs:
 
 
 def _total_counts(counted: Iterable[tuple[Any, int]]) -> Counter[Any]:
-    """The sum of the counts of every key."""
+    """Key to the sum of its counts, from (key, count) pairs."""
     found = Counter[Any]()
     for key, count in counted:
         found[key] += count

@@ -111,6 +111,7 @@ def _record_rate_and_site_problems(
 
 
 def _is_of_device(row: Json) -> bool:
+    """Whether the unit of a row of privacy.json is a device."""
     return str(row["unit"]).startswith("device:")
 
 

@@ -52,7 +52,7 @@ class ProcessMemory:
         self._claims: dict[bytes, bytes] = {}
 
     def claim(self, question: bytes, digest: bytes) -> bytes | None:
-        """See `SessionMemory.claim`."""
+        """Claim the right to answer a question in this process only; see `SessionMemory.claim`."""
         earlier = self._claims.get(question)
         if earlier is None:
             self._claims[question] = digest
@@ -145,7 +145,7 @@ class FileMemory:
         return cls(path)
 
     def claim(self, question: bytes, digest: bytes) -> bytes | None:
-        """See `SessionMemory.claim`."""
+        """Claim the right to answer a question, recorded in the file; see `SessionMemory.claim`."""
         try:
             made = self._file.execute("INSERT OR IGNORE INTO claims VALUES (?, ?)", (question, digest))
             if made.rowcount == 1:

@@ -54,7 +54,7 @@ class RoundObservations:
             self.edges = vectors.clone()
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Ignore what aggregators received; averages are computed from what was sent (see `Listener`)."""
+        """Do nothing: averages are computed from what was sent. Arguments as of `Listener.received`."""
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
         """Keep the models that edges send to their devices; arguments as of `Listener.broadcast`."""

@@ -191,11 +191,11 @@ class AdaptiveProtocol:
         return state.spent
 
     def model(self, state: AdaptiveState) -> Tensor:
-        """The global model ``[M]``."""
+        """The global model ``[M]`` of a state, flat."""
         return state.inner.model
 
     def artifacts(self, state: AdaptiveState) -> dict[str, Tensor]:
-        """{}: a finished run keeps nothing beside the global model."""
+        """No files: a finished run keeps nothing beside the global model, so {}."""
         return {}
 
     def realised_facts(self, state: AdaptiveState) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class SeenModels:
 
     @classmethod
     def start(cls, model: Tensor) -> Self:
-        """Before the first round, which starts from ``model`` ``[M]``."""
+        """The state before the first round, with the initial ``model`` ``[M]`` alone."""
         return cls(model[None].clone(), (), ())
 
     def after(self, model: Tensor, *, length: float, noise_std: float) -> Self:

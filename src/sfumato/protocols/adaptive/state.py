@@ -46,7 +46,7 @@ class AdaptiveState:
 
     @property
     def round(self) -> int:
-        """How many rounds are done."""
+        """The number of rounds that are done."""
         return self.inner.round
 
     def pack(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _pack_settings(setting: RoundSettings) -> list[Any]:
 
 
 def _unpack_settings(packed: list[Any]) -> RoundSettings:
-    """The inverse of `_pack_settings`."""
+    """The settings of a round from the list that `_pack_settings` made."""
     steps, trusted, untrusted, rate, noise = packed
     s_t, s_u = (tuple(map(int, n)) if isinstance(n, list) else n for n in (trusted, untrusted))
     return RoundSettings(steps, s_t, s_u, rate, noise)

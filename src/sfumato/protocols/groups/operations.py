@@ -85,7 +85,7 @@ class GroupOperations:
 
     @property
     def denominators(self) -> Tensor:
-        """What every group's sum is divided by, ``[M, 1]``; public."""
+        """The public numbers that the groups' sums are divided by, ``[M, 1]``."""
         return torch.from_numpy(self.plan.denominators)[:, None].to(self.device)
 
     def turnout(self, number: int) -> GroupTurnout | None:
@@ -106,7 +106,10 @@ class GroupOperations:
         return self.merged(models), torch.from_numpy(own)
 
     def merged(self, models: Tensor) -> Tensor:
-        """The mean of the groups' models, for every membership class ``[classes, P]``."""
+        """The mean of its groups' models for each membership class, ``[classes, P]``.
+
+        ``models`` are of the groups, ``[M, P]``; a class is the workers in the same groups.
+        """
         classes = self.plan.groups.classes
         return torch.from_numpy(classes.averaging(len(models))).float().to(self.device) @ models
 
@@ -276,7 +279,7 @@ class GroupOperations:
         return sums.values().to(self.device)
 
     def averages(self, sums: Tensor) -> Tensor:
-        """Sums ``[M, P]`` over the groups' denominators, float32."""
+        """``sums`` ``[M, P]`` divided by the groups' denominators, float32."""
         return (sums / self.denominators).float()
 
     def _tell_sent(

@@ -39,7 +39,7 @@ class AdaptedState:
 
     @property
     def round(self) -> int:
-        """How many rounds are done."""
+        """The number of rounds that are done."""
         return self.inner.round
 
     def pack(self) -> dict[str, Any]:
@@ -104,11 +104,11 @@ class AdaptiveClipProtocol:
         """``None``: the plan declares every round, so there is no filter."""
 
     def model(self, state: AdaptedState) -> Tensor:
-        """The global model ``[M]``."""
+        """The global model ``[M]`` of a state, flat."""
         return state.inner.model
 
     def artifacts(self, state: AdaptedState) -> dict[str, Tensor]:
-        """{}: a finished run keeps nothing beside the global model."""
+        """No files: a finished run keeps nothing beside the global model, so {}."""
         return {}
 
     def realised_facts(self, state: AdaptedState) -> dict[str, Any]:

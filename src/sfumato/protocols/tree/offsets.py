@@ -49,13 +49,17 @@ class _OfModels:
     of: RoundOrigin
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Pass the call on with models in place of offsets; see `Listener.sent`."""
+        """Tell the listener what is sent, as models (global model plus offset); see `Listener.sent`."""
         self.listener.sent(number, index, tier, senders, self.of.models(vectors))
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Pass the call on with models in place of offsets; see `Listener.received`."""
+        """Tell the listener what is received, as models (global model plus offset); see
+        `Listener.received`.
+        """
         self.listener.received(number, index, tier, self.of.models(values))
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Pass the call on with models in place of offsets; see `Listener.broadcast`."""
+        """Tell the listener what is broadcast, as models (global model plus offset); see
+        `Listener.broadcast`.
+        """
         self.listener.broadcast(number, index, tier, self.of.models(values))

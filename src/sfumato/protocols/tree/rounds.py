@@ -202,11 +202,11 @@ class TreeProtocol:
         """``None``: the plan declares every round, so there is no filter."""
 
     def model(self, state: TreeState) -> Tensor:
-        """The global model ``[M]``."""
+        """The global model ``[M]`` of a state, flat."""
         return state.model
 
     def artifacts(self, state: TreeState) -> dict[str, Tensor]:
-        """{}: a finished run keeps nothing beside the global model."""
+        """No files: a finished run keeps nothing beside the global model, so {}."""
         return {}
 
     def realised_facts(self, state: TreeState) -> dict[str, Any]:

@@ -110,7 +110,9 @@ def _audit_figure(observers: Sequence[ObserverFindings], delta: str) -> Figure |
 
 
 def _overview_table(run: RunFolder, observers: Sequence[ObserverFindings]) -> str:
-    """An HTML table of all observers: the guaranteed ε, the audits' lower bounds, and the attacks' scores."""
+    """An HTML table, a row for each attacked observer: guaranteed ε, lower bounds of audits, attacks'
+    scores.
+    """
     rows = [
         (
             one.title,

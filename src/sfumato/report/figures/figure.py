@@ -59,7 +59,7 @@ def colour(index: int) -> str:
 
 
 def transparent(hex_colour: str, alpha: float) -> str:
-    """``#rrggbb`` as ``rgba(...)``."""
+    """The colour ``#rrggbb`` as CSS ``rgba(...)`` with this opacity, from 0 to 1."""
     red, green, blue = (int(hex_colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{alpha})"
 

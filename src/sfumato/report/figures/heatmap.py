@@ -210,7 +210,10 @@ def _hover_text(cell: Cell, title: str, delta: float) -> str:
 
 
 def _scale_ends(finite: Sequence[float]) -> tuple[float, float]:
-    """Ends of the colour scale: at least one decade, so that close values get similar colours."""
+    """The least and the largest ε of the colour scale for the values ``finite``.
+
+    They are at least a factor of 10 apart, so that close values get similar colours.
+    """
     if not finite:
         return 0.1, 10.0
     low, high = max(min(finite), 1e-6), max(finite)

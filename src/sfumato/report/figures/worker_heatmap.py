@@ -181,7 +181,7 @@ def _worker_title(run: GroupedRun, worker: int) -> str:
 
 
 def _pair_details(pair: WorkerPair | None, view: str) -> str:
-    """The text under the pointer at one pair of workers."""
+    """The hover text of one pair of workers, in the view "exact" or of a claim; "" without a pair."""
     if pair is None:
         return ""
     if view != "exact":

@@ -88,7 +88,7 @@ def _value_as_text(value: Any) -> str:
 
 
 def _cut_to_cell(shown: str) -> str:
-    """``shown``, cut off with … where it is too long for a cell."""
+    """``shown``, cut off with … if it is too long for a cell of a table."""
     return shown if len(shown) <= _MOST_LETTERS else f"{shown[: _MOST_LETTERS - 1]}…"
 
 

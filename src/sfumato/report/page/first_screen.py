@@ -85,7 +85,7 @@ def _notice_html(sentence: str) -> str:
 
 
 def _lead_html(lines: Sequence[str]) -> str:
-    """Lines as HTML of the leading paragraph; empty without lines."""
+    """Lines of text as HTML in large type; "" without lines."""
     return f'<div class="lead">{_paragraphs(lines)}</div>' if lines else ""
 
 

@@ -147,7 +147,7 @@ class _MarkerStyle:
         return cls((keys[first], keys[second]), (first, second), colours, symbols)
 
     def colour(self, point: SweptPoint) -> str:
-        """The colour of a point, by its value of the first key."""
+        """The colour of a point, by its value of the first key; a neutral one if values are too many."""
         return self.colours.get(point.labels[self.at[0]], PALETTE[0])
 
     def symbol(self, point: SweptPoint) -> str:

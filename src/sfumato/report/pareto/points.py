@@ -57,7 +57,7 @@ class ParetoPage:
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """The objectives of which at least one point has a value."""
+        """Names of the objectives of which at least one point has a value."""
         names = dict.fromkeys(name for point in self.points for name in point.objectives)
         order = sorted(names, key=lambda name: (name not in SCORES, name in UNITS))
         return tuple(n for n in order if any(not math.isnan(value_of(point, n)) for point in self.points))

@@ -59,7 +59,7 @@ def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:
 
 
 def warnings_of_series(series: Sequence[Series]) -> list[str]:
-    """The `notices` about several runs."""
+    """Sentences that figures of several runs cannot be compared, by `notices`; [] where they can."""
     runs = [run for one in series for run in one.runs]
     deltas = [run.privacy.delta for run in runs if not math.isnan(run.privacy.delta)]
     measured = [run for run in runs if "energy_j" in run.metrics and run.metrics["energy_j"].notna().any()]
@@ -67,7 +67,7 @@ def warnings_of_series(series: Sequence[Series]) -> list[str]:
 
 
 def asks_for_energy(series: Sequence[Series]) -> bool:
-    """Whether some run's spec asks for energy and time; then all runs beside it show theirs, too."""
+    """Whether the spec of some run asks for energy and time; then reports show them for all runs."""
     return any(stated_radio(run.spec_dict) is not None for one in series for run in one.runs)
 
 

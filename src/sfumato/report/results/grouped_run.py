@@ -66,7 +66,7 @@ class GroupedRun:
 
     @property
     def releases(self) -> GroupReleases:
-        """The declared releases."""
+        """What the plan declares to be released, by group."""
         return self.plan.releases
 
     def worker_title(self, worker: int) -> str:

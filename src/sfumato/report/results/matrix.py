@@ -22,7 +22,7 @@ class Cell:
 
     @property
     def epsilon(self) -> float:
-        """The largest ε of the cell."""
+        """The largest ε of the cell's guarantees; ∞ if one pair has none."""
         return self.guarantees[0].epsilon
 
     @property

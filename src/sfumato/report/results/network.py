@@ -84,7 +84,7 @@ def read_network(spec: Mapping[str, Any]) -> Network:
 
 
 def _section(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A section of a spec; empty where there is none."""
+    """The section ``name`` of a resolved spec; {} where there is none."""
     found = spec.get(name)
     return found if isinstance(found, Mapping) else {}
 
@@ -125,7 +125,10 @@ def _family(spec: Mapping[str, Any]) -> Family | None:
 def tree_of_resolved_spec(
     topology: written.StarTopology | written.TreeTopology, trust: Trust, seed: int
 ) -> Tree:
-    """The tree that a resolved spec describes, with trust marked."""
+    """The tree that a resolved spec describes, with trusted aggregators marked.
+
+    ``seed``: of the run, for trust that is drawn.
+    """
     return with_trust(from_spec(topology), trust, seed=seed)
 
 

@@ -88,7 +88,7 @@ class ObserverLabels(abc.ABC):
         return self._party_column(unit, observer)
 
     def _coalition_text(self, coalition: str) -> str:
-        """The members of a coalition (names joined by commas) as text."""
+        """The members of a coalition, given as names joined by commas, as text with " + "."""
         return coalition.replace(",", " + ")
 
     @abc.abstractmethod
@@ -97,7 +97,9 @@ class ObserverLabels(abc.ABC):
 
 
 def labels_for(network: Network) -> ObserverLabels:
-    """The labels of units and observers for the shape of ``network``."""
+    """The object that puts units and observers into rows and columns of the matrix, by the network's
+    shape.
+    """
     if network.family is None:
         return PlainLabels()
     return network.family.labels(network)
@@ -108,16 +110,16 @@ class PlainLabels(ObserverLabels):
     """Labels for a network whose shape is not known: units by id, observers by kind."""
 
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
-        """The row of the unit by itself, as no shape is known."""
+        """A row for this unit alone, as the network's shape is not known."""
         return Row((index_of(unit) or 0, unit), unit, "")
 
     def _party_column(self, unit: str, observer: str) -> Column:
-        """The column of the observer's kind, as no shape is known."""
+        """A column for all observers of the kind of ``observer``, as the network's shape is not known."""
         return column_of_observer_kind(observer)
 
 
 def group_labels(network: Network, shape: GroupNetwork) -> ObserverLabels:
-    """The labels of workers and masters of overlapping groups."""
+    """The object that puts workers and masters of overlapping groups into rows and columns of the matrix."""
     return GroupLabels(shape.groups, shape.trusted)
 
 
@@ -154,7 +156,7 @@ class GroupLabels(ObserverLabels):
         return [self.groups.worker_names[worker] for worker in np.flatnonzero(np.isin(classes.class_of, of))]
 
     def _coalition_text(self, coalition: str) -> str:
-        """The titles of the members of a coalition, joined."""
+        """The members of a coalition by their titles, with " + "."""
         return super()._coalition_text(self.groups.titled(coalition))
 
     def _party_column(self, unit: str, observer: str) -> Column:
@@ -221,7 +223,7 @@ MOST_NAMES = 4  # of devices, in the label of a class
 
 
 def _device_of(unit: str) -> str:
-    """The device whose record ``unit`` is; else ``unit`` itself."""
+    """``device:N`` of ``record:N``; another ``unit`` unchanged."""
     return f"device:{unit.removeprefix(_RECORD)}" if unit.startswith(_RECORD) else unit
 
 

@@ -53,12 +53,12 @@ class Series:
 
     @property
     def first(self) -> RunFolder:
-        """The run whose spec and guarantees represent the series."""
+        """The run of the first seed, whose spec and guarantees represent the series."""
         return self.runs[0]
 
     @property
     def folder(self) -> Path:
-        """The folder of the run, or of all its seeds."""
+        """The folder of the run; of several seeds, the folder that contains theirs."""
         path = self.first.path
         return path.parent if _SEED_FOLDER.fullmatch(path.name) else path
 

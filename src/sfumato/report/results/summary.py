@@ -59,7 +59,7 @@ def matrix_of(run: RunFolder) -> Matrix:
 
 
 def summarise(series: Series) -> Summary:
-    """The figures of ``series`` as one row of a comparison."""
+    """The figures of ``series`` as one row of a comparison; NaN where something was not measured."""
     accuracy, score = series.final("accuracy"), headline_of(series.first.metrics)
     rows = [row for run in series.runs for row in _of_main_unit(run)]
 

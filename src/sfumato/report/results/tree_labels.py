@@ -35,6 +35,8 @@ class TreeLabels(ObserverLabels):
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
         """The row of all devices whose leaves have the same trust, sizes and noise on their paths as
         ``unit``'s.
+
+        ``sites``: names of the sites that the row is about; () for all such leaves.
         """
         device = self._device_index(unit)
         if device is None:
@@ -88,7 +90,7 @@ class TreeLabels(ObserverLabels):
         return column_of_observer_kind(observer)
 
     def _coalition_text(self, coalition: str) -> str:
-        """The titles of the members of a coalition, joined."""
+        """The members of a coalition by their titles, with " + "."""
         return super()._coalition_text(self.tree.titled(coalition))
 
     def _leaves_text(self, leaves: Sequence[int]) -> str:
@@ -209,7 +211,10 @@ class MovingLabels(TreeLabels):
 
 
 def tree_labels(network: Network, tree: Tree) -> TreeLabels:
-    """The labels of units and observers in a tree, whose devices may move."""
+    """The object that puts units and observers of a tree into rows and columns of the matrix.
+
+    Another one where devices move between edges.
+    """
     return MovingLabels(network, tree) if network.trees else TreeLabels(network, tree)
 
 

@@ -125,7 +125,7 @@ def _every_guarantee(statement: Statement, delta: str) -> str:
 
 
 def _sites_html(statement: Statement, delta: str) -> str:
-    """A line for every site that has a name; empty where none has."""
+    """HTML with the largest ε of each named site; "" where no site has a name."""
     found = statement.sites
     if not found:
         return ""

@@ -49,7 +49,9 @@ class AirUplink:
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
     ) -> Collector:
-        """Begin an aggregation; see `Uplink`.
+        """Begin an aggregation in which signals add up on the air; returns what takes messages.
+
+        Arguments as of `Uplink.open`.
 
         Raises:
             EnvelopeError: devices would send louder than the plan declared.

@@ -34,7 +34,11 @@ class CompressedUplink:
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
     ) -> Collector:
-        """Begin an aggregation; see `Uplink`."""
+        """Begin an aggregation in which devices send only the chosen coordinates; returns what takes
+        messages.
+
+        Arguments as of `Uplink.open`.
+        """
         kept = kept_coordinates(self.compression, models.shape[1])
         if self.compression.kind == "rand-k":
             found = rand_k(models.shape[1], kept, seed=self.plan.spec.seed, key=(number, index))
@@ -91,16 +95,20 @@ class _Expanding:
     length: int
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Pass the call on with whole vectors; see `Listener.sent`."""
+        """Tell the listener what is sent, with 0 at coordinates that were not; see `Listener.sent`."""
         whole = _expanded(vectors, self.coordinates, self.length)
         self.listener.sent(number, index, tier, senders, whole)
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Pass the call on with whole vectors; see `Listener.received`."""
+        """Tell the listener what is received, with 0 at coordinates that were not sent; see
+        `Listener.received`.
+        """
         self.listener.received(number, index, tier, _expanded(values, self.coordinates, self.length))
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Pass the call on with whole vectors; see `Listener.broadcast`."""
+        """Tell the listener what is broadcast, with 0 at coordinates that were not sent; see
+        `Listener.broadcast`.
+        """
         self.listener.broadcast(number, index, tier, _expanded(values, self.coordinates, self.length))
 
 

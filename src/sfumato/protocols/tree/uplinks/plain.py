@@ -39,7 +39,10 @@ class PlainUplink:
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
     ) -> Collector:
-        """Begin an aggregation; see `Uplink`."""
+        """Begin an aggregation in which leaves receive each message; returns what takes messages.
+
+        Arguments as of `Uplink.open`.
+        """
         turnout = turnout_of(self.plan, number, index, devices)
         grid = tree_grid(self.plan, number, index, models.shape[1])
         sums = Sums(self.plan.tree.leaf_count, models.shape[1], grid, self.ranks)
@@ -96,7 +99,7 @@ class _Collector:
         bounded_(messages, torch.as_tensor(bounds, dtype=torch.float32, device=messages.device))
 
     def received(self) -> Received:
-        """The leaves' averages; see `Collector.received`."""
+        """The leaves' averages (sums over public denominators), and who sent; see `Collector.received`."""
         plan, turnout = self.uplink.plan, self.turnout
         averages = self.sums.values().div_(torch.from_numpy(plan.denominators_of(self.devices))[:, None])
         averages[torch.from_numpy(~turnout.formed)] = 0.0

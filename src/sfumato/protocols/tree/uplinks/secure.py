@@ -63,7 +63,9 @@ class SecureUplink:
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
     ) -> Collector:
-        """Begin an aggregation; see `Uplink`.
+        """Begin an aggregation in which leaves receive masked sums only; returns what takes messages.
+
+        Arguments as of `Uplink.open`.
 
         Raises:
             SpecError: the ring has no room for these sums.
