@@ -286,9 +286,7 @@ def run_rounds(
 
 
 def _checkpoint_to_continue(plan: Plan, out: Path, *, resume: bool, force: bool) -> Checkpoint | None:
-    """The checkpoint in ``out`` to continue from, if any; `SpecError` if ``out`` holds a run that must
-    stay.
-    """
+    """The checkpoint in ``out`` to continue from, or ``None``; `SpecError` if another run is there."""
     require_files_of_run(out)
     existing = existing_checkpoint(plan, out) if resume else None
     if not resume and not force:
