@@ -219,7 +219,7 @@ def _named(found: Found, truth: Truth, kind: str) -> None:
 def _console_of_account(found: Found, report: PrivacyReport) -> None:
     said = io.StringIO()
     with redirect_stdout(said), patch.dict(os.environ, COLUMNS="400"):
-        account_command._print(report)
+        account_command._print_report(report)
     lines = [line.split() for line in said.getvalue().splitlines()]
     titled = report.plan.parties.titled
     groups = account_command._rows_by_relation(report.guarantees)
