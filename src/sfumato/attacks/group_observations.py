@@ -68,7 +68,7 @@ class AttackedGroups:
         *,
         rounds: int,
     ) -> dict[int, tuple[Observation, ...]]:
-        """See `AttackedRun.observations`.
+        """What ``coalition`` observed of each of ``units``, in order; see `AttackedRun.observations`.
 
         An observer that sees a group's draws leaves out rounds without the worker.
         """

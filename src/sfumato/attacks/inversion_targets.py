@@ -148,7 +148,10 @@ def _steps_between(batches: BatchPlan, first: int, last: int, plan: TreePlan) ->
 
 
 def _describe_vector(plan: TreePlan, kind: str, tier: int, party: int) -> str:
-    """What a received vector is, as text: a device's message, or a sum, average or model of a node."""
+    """A received vector in words: a device's message, or a sum, average or model of a node.
+
+    ``kind``: sent, received or broadcast; ``tier``, ``party``: of its sender or receiver.
+    """
     if tier == plan.tree.depth:
         return f"message of device:{party}"
     node = plan.releases.party_name(Party("node", tier, party))

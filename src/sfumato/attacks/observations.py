@@ -100,7 +100,9 @@ class AttackedTree:
         return self.plan.at(number).spec
 
     def nearby_devices(self, coalition: Sequence[Party]) -> npt.NDArray[np.bool_]:
-        """See `AttackedRun`: devices below its members, or under the same leaf as they are."""
+        """Whether each device is below a member of ``coalition``, or under the same leaf as one,
+        ``[devices]``.
+        """
         tree = self.plan.tree
         found = np.zeros(tree.device_count, dtype=np.bool_)
         for party in coalition:
@@ -204,7 +206,10 @@ def _finest_vector(
 def _weight_and_others(
     plan: TreePlan, unit: int, leaf: int, path: Sequence[int], tier: int
 ) -> tuple[float, float]:
-    """Weight of the unit's update in the vector at ``tier``, and the expected number of others in it."""
+    """Weight of the unit's update in the vector at ``tier``, and the expected number of others in it.
+
+    ``leaf``: the unit's; ``path``: the nodes above it, by tier.
+    """
     tree, own = plan.tree, float(plan.weights_of(np.array([unit]))[0])
     if tier == tree.depth:
         return own, 0.0

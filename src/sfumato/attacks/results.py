@@ -79,7 +79,7 @@ def write_result(
     context: AttackContext,
     found: Sequence[AttackMeasurement],
 ) -> dict[str, Any]:
-    """Write ``attacks/KIND-OBSERVER.json`` and return what it holds."""
+    """Write ``attacks/KIND-OBSERVER.json`` into the run folder ``run``; returns its content."""
     privacy = context.plan.spec.privacy
     promised = json_number(context.guaranteed_epsilon(privacy.neighbours))
     result = {

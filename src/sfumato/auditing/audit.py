@@ -134,7 +134,13 @@ def _attack_on_device(
 ) -> tuple[LowerBound, OneRun | None]:
     """The lower bound on ε of a device, from trials with and without its message, and the one-run audit.
 
-    ``error``: probability that the bound is wrong.
+    Args:
+        guarantee: its row, which says under which relation it holds.
+        trials: in each world; as many again are held out.
+        error: probability that the bound is wrong.
+
+    Raises:
+        SpecError: examples are clipped, so that devices have no guarantee.
     """
     if plan.spec.privacy.clips_examples:
         allowed = "must be update or step to audit a whole device, which has no guarantee with example"
@@ -303,7 +309,10 @@ def _compositions(plan: Plan, kind: str, device: int, coalition: Sequence[Party]
 def _lower_bound(
     scores: TrialScores, curves: TradeOffCurves | None, delta: float, error: float
 ) -> LowerBound:
-    """The larger of the bounds by counting and by curve; each uses half of the error probability."""
+    """The larger of the lower bounds on ε by counting and by curve; each uses half of ``error``.
+
+    ``curves``: trade-off curves that the accountant claims; ``None`` for counting only.
+    """
     counting = epsilon_by_counting(scores.held_out, scores.test, delta=delta, error=error / 2)
     if curves is None:
         return LowerBound(counting, "counting", counting, None, None)

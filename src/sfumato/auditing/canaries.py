@@ -86,6 +86,10 @@ def one_run_audit(
     A fair coin decides whether such a device sends its random direction, or (under zero-out) nothing, or
     (under replace) the opposite direction. Members of the coalition hold no office.
 
+    Args:
+        rounds: fitted tests of each round, whose statistics score the canaries.
+        error: probability that the lower bound is wrong.
+
     Returns:
         ``None`` with too few canaries, and under remove: devices that leave a run change the denominators of
         its sums, so the canaries would not be independent.
@@ -143,7 +147,10 @@ def probability_of_guesses(*, canaries: int, guesses: int, right: int, epsilon: 
 def epsilon_refuted_by_guesses(
     *, canaries: int, guesses: int, right: int, delta: float, error: float
 ) -> float:
-    """Largest ε that the guesses refute at ``error``; 0 where they refute none."""
+    """Largest ε that the guesses refute at level ``error``; 0 where they refute none.
+
+    Arguments as of `probability_of_guesses`.
+    """
 
     def refuted(epsilon: float) -> bool:
         chance = probability_of_guesses(

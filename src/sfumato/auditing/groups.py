@@ -86,7 +86,7 @@ class GroupHarness:
     def simulate(
         self, number: int, *, taking_part: bool, signs: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
-        """See `AuditHarness.simulate`.
+        """Simulate one round or interval; arguments and result as of `AuditHarness.simulate`.
 
         Here ``signs`` may differ from group to group of the unit: ``[groups, M]``.
         """
@@ -98,7 +98,10 @@ class GroupHarness:
     def simulate_canaries(
         self, number: int, units: IntArray, updates: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
-        """See `AuditHarness.simulate_canaries`; the one outcome, for every device and every group."""
+        """Simulate one round or interval in which ``units`` send canaries, if they are drawn.
+
+        Returned by device and group, for the one outcome. See `AuditHarness.simulate_canaries`.
+        """
         plan = replace(self._plan, spec=self._plan.spec.model_copy(update={"seed": seed}))
         return self._simulate(plan, number, units, updates)
 

@@ -129,10 +129,10 @@ class LinkingMessages:
         return (partial(self._messages_of_release, release) for release in range(self._plan.release_count))
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Ignore single messages, from which nothing is learned."""
+        """Do nothing: nothing is learned from single messages. Arguments as of `Listener.sent`."""
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Ignore sums without noise, from which nothing is learned."""
+        """Do nothing: nothing is learned from sums without noise. Arguments as of `Listener.received`."""
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
         """Keep every group's model, which its own workers know; see `Listener.broadcast`."""

@@ -230,9 +230,10 @@ def _undrawn(canary: RecordCanary, messages: int) -> Tensor:
 def _answer_thresholds(
     harness: TreeHarness, number: int, seed: int, canary: RecordCanary
 ) -> tuple[float, ...]:
-    """For each message, halfway between the models before it without the record and with it.
+    """For each message of the device, a threshold for the model that it starts from.
 
-    Infinite where the model does not depend on the device's messages before.
+    It lies halfway between the models without the record and with it in the message before. Infinite where
+    the model does not depend on the device's messages before.
     """
     quiet = _undrawn(canary, len(canary.weights))
     before = harness.models_before_messages(number, signs=quiet, seed=seed)

@@ -213,7 +213,10 @@ class ComposedCurves:
         return GaussianMixtureCurves.gaussian().mu_lower(hit_rates, false_rates)
 
     def mu_lower(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """See `TradeOffCurves.mu_lower`; the accountant composes the terms for every step of a bisection."""
+        """Largest μ ``[t]`` whose curve does not allow these rates ``[t]``; 0 if every curve allows them.
+
+        The accountant composes the terms for every step of a bisection.
+        """
         return np.array([self._mu_lower(h, f) for h, f in zip(hit_rates, false_rates, strict=True)])
 
     def epsilon(self, mu: float, *, delta: float) -> float:

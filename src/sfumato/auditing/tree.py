@@ -118,7 +118,7 @@ class TreeHarness:
     def simulate(
         self, number: int, *, taking_part: bool, signs: Tensor, seed: int, answers: Sequence[float] = ()
     ) -> tuple[tuple[Observations, ...], ...]:
-        """See `AuditHarness.simulate`.
+        """Simulate one round; arguments and result as of `AuditHarness.simulate`.
 
         Here ``signs`` may differ from message to message: ``[messages, M]``. With ``answers`` the unit sends
         its largest message wherever the model that it starts from exceeds these values, one a message.
@@ -263,7 +263,13 @@ class TreeHarness:
         discarded: Sequence[Mapping[int, IntArray]],
         unit: int,
     ) -> TreeObserver:
-        """An observer for ``members``, who open masks where enough of them collude."""
+        """An observer for the coalition ``members``, who remove masks where enough of them collude.
+
+        Args:
+            chosen: the participants.
+            discarded: of each aggregation, sums that failed supernodes received.
+            unit: the target.
+        """
         open_nodes = unmasking_nodes(plan.tree, plan.hops, plan.spec.faults, chosen, members)
         summed = [hop != "plain" for hop in plan.hops]
         return TreeObserver(plan.tree, summed, unit, members, open_nodes=open_nodes, discarded_sums=discarded)
@@ -297,7 +303,10 @@ class TreeHarness:
 
 
 def _discarded_sums(plan: TreePlan, number: int, index: int, chosen: IntArray) -> dict[int, IntArray]:
-    """For each zone whose sum was discarded: the devices in the sum that a failed supernode received."""
+    """Zone whose sum was discarded to the devices in the sum that its failed supernode received.
+
+    ``number``, ``index``: of round and aggregation; ``chosen``: the participants.
+    """
     turnout, leaves = turnout_of(plan, number, index, chosen), plan.tree.leaves_of(chosen)
     return {
         int(leaf): chosen[turnout.received & (leaves == leaf)] for leaf in np.flatnonzero(~turnout.formed)

@@ -78,7 +78,10 @@ class BuiltIn:
 def _balanced(
     name: str, per_class: int, test: int, classes: int, input_shape: tuple[int, ...]
 ) -> DatasetFacts:
-    """The sizes of a data set with equally many training examples of every class."""
+    """The sizes of a data set with ``per_class`` training examples of every class.
+
+    ``test``: number of test examples.
+    """
     return DatasetFacts(name, per_class * classes, test, classes, input_shape, (per_class,) * classes)
 
 

@@ -109,10 +109,12 @@ def _checked_targets(
     rows: int,
     test_rows: int,
 ) -> int | None:
-    """The number of targets of an example, checked; ``None`` without targets.
+    """The number of targets of an example; ``None`` without targets.
+
+    ``rows``, ``test_rows``: numbers of training and test rows.
 
     Raises:
-        DataError: they do not fit the rows or each other, or are not finite.
+        DataError: targets do not fit the rows or each other, or are not finite.
     """
     if train is None and test is None:
         return None

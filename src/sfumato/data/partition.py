@@ -171,7 +171,9 @@ def partition_sizes(
 def planned_label_counts(
     rule: LabelsPartition | DirichletPartition, devices: int, class_counts: Sequence[int], *, seed: int
 ) -> IntArray:
-    """Examples of each label that ``partition`` would give every device of a star ``[devices, labels]``.
+    """Examples of each label that ``partition`` would give every device of a star, ``[devices, labels]``.
+
+    ``class_counts``: training rows of each label.
 
     Raises:
         SpecError: the rule cannot be kept.

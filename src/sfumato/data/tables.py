@@ -205,7 +205,11 @@ def _column_types(name: object, schema: pa.Schema) -> Mapping[str, pa.DataType]:
 def _features(
     table: ColumnTable, columns: Columns, labels: Sequence[str], others: set[str]
 ) -> tuple[str, ...]:
-    """Names of the feature columns: those asked for, else all others that hold numbers."""
+    """Names of the feature columns: those asked for, else all that hold numbers but ``others``.
+
+    Raises:
+        SpecError: one is missing, holds something else, or is named twice.
+    """
     place = "data.feature_columns"
     chosen = columns.features
     if chosen is None:
@@ -333,7 +337,7 @@ def _is_number(text: str) -> bool:
 
 
 def _not_a_number(name: str, row: int, column: str, text: str) -> DataError:
-    """The error for a feature that is no number."""
+    """The error for a feature that is no number; ``row`` counts from 0."""
     return DataError(
         f"{name}: row {row + 1:,}, column {column!r}: got {text!r}; every feature must be a number"
     )

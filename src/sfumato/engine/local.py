@@ -122,7 +122,10 @@ class LocalEngine:
         tile: Tensor,
         chunk: UpdateChunk,
     ) -> None:
-        """Train the devices of ``tile`` together, and write their updates into ``chunk``."""
+        """Train the devices of ``tile`` together, and write their updates into ``chunk``.
+
+        Other arguments as of `Engine.train`.
+        """
         device = self._features.device
         own = batches.of(tile).to(device)
         noise = None if task.step_noise is None else task.step_noise.of(tile.tolist())

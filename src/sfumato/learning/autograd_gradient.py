@@ -115,10 +115,17 @@ class _AutogradStep:
         bound: float,
         valid: int,
     ) -> Tensor:
-        """The weighted sum of one model's clipped gradients, one example after another; fills ``clipped``.
+        """The weighted sum ``[M]`` of model ``row``'s clipped gradients, one example after another.
 
         Each example meets a module as it was at first: what a module keeps of one example must not reach the
         gradient of another, or the clip would not bound what an example changes.
+
+        Args:
+            row: of the model.
+            labels, weights, uniforms: as of `GradientStep`.
+            clipped: filled with which examples were clipped.
+            bound: of an example's gradient.
+            valid: number of examples, the first ones.
         """
         total = torch.zeros_like(self.models[row : row + 1], dtype=torch.float64)
         for place in range(valid):
@@ -131,7 +138,11 @@ class _AutogradStep:
     def _gradient(
         self, module: nn.Module, row: int, some: slice, labels: Tensor, weights: Tensor, uniforms: Tensor
     ) -> Tensor:
-        """The gradient of ``some`` examples' weighted loss at one model's parameters, flat ``[M]``."""
+        """The gradient, flat ``[M]``, of the weighted loss of the examples ``some`` at model ``row``'s
+        parameters.
+
+        ``module``: the architecture; other arguments as of `GradientStep`.
+        """
         labels, weights = labels[row, some], weights[row, some]
         if not len(labels):  # not every module takes an empty batch
             return torch.zeros_like(self.models[row])

@@ -136,7 +136,7 @@ class _OnePixel:
     target: ProductTarget
 
     def squares(self) -> Tensor:
-        """See `_Product.squares`: the product of the squared norms of dy and x."""
+        """Squared norms of the examples' gradients, ``[n, B]``: the products of those of dy and x."""
         of_input = _norms(self.x).square_()
         return _norms(self.dy).square_() * (of_input if self.target.bias is None else of_input.add_(1.0))
 
@@ -164,7 +164,7 @@ class _Stored:
         self._biases = torch.empty(0)
 
     def squares(self) -> Tensor:
-        """See `_Product.squares`; every gradient is computed and stored."""
+        """Squared norms of the examples' gradients, ``[n, B]``; every gradient is computed and stored."""
         torch.bmm(self._dy.flatten(0, 1).mT, self._x.flatten(0, 1), out=self._out)
         self._biases = self._dy.sum(dim=2)
         squares = _norms(self._gradients).square_()
@@ -190,7 +190,9 @@ class _NotStored:
         self._wide_weight = tape.empty(x, *target.weight.shape, dtype=torch.float64)
 
     def squares(self) -> Tensor:
-        """See `_Product.squares`; from the products of all pixels with each other."""
+        """Squared norms of the examples' gradients, ``[n, B]``, from products of all pixels with each
+        other.
+        """
         dy, x = self._dy.double(), self._wide_x.copy_(self._x)
         of_outputs, of_inputs = dy @ dy.mT, x @ x.mT  # of every pixel with every other one
         terms = _trace(of_outputs) * _trace(of_inputs)

@@ -164,7 +164,11 @@ def _is_instance_norm(module: nn.Module) -> bool:
 def _built_in(
     kind: str, shape: tuple[int, ...], classes: int, hidden: int | Sequence[int], bias: bool
 ) -> nn.Module:
-    """A built-in model; `SpecError` where it cannot take examples of this shape."""
+    """A built-in model; arguments as of `build_model`.
+
+    Raises:
+        SpecError: it cannot take examples of this shape.
+    """
     try:
         if kind == "softmax":
             return BUILT_IN[kind](shape, classes, bias=bias)

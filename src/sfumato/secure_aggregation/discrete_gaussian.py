@@ -96,7 +96,15 @@ def _staircase(std: float) -> tuple[int, npt.NDArray[np.float64], npt.NDArray[np
 
 
 def _decide(coin: int, size: int, std: float, weight: int, stream: KeyStream) -> bool:
-    """Whether a uniform real that starts with the 64 bits of ``coin`` is below target / staircase."""
+    """Whether to accept a proposal exactly, where floating point is too coarse.
+
+    That is, whether a uniform real that starts with the 64 bits of ``coin`` is below target / staircase.
+
+    Args:
+        size: magnitude of the proposal.
+        weight: of its block of the staircase.
+        stream: gives further bits of the coin.
+    """
     bits = 64
     while True:
         with decimal.localcontext() as context:

@@ -155,6 +155,11 @@ def _mixture_problems_of_draw(
 
     The stated μ² must be above every level at least as often as it is by the draws. The generator's return
     value is the probability that any of the draw's rounds has no noise.
+
+    Args:
+        relation: ``zero-out``, ``remove`` or ``replace``.
+        widened: the factor by which every μ² exceeds that of the releases.
+        terms: the certificate's term for this draw, if there is one.
     """
     hidden = is_amplified(draw, relation)
     rate = draw.rate if hidden else draw.moved_rate

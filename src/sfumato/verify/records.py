@@ -204,7 +204,14 @@ def _noised_step_problems(
 def hidden_start_problems(
     parts: Sequence[Json], facts: CheckedGroups, exposed: Sequence[int], unit: int, table: Sequence[Json]
 ) -> Iterator[str]:
-    """Yield a line where the unit starts from hidden models and its record is not charged as always drawn."""
+    """Yield a line where the unit starts from hidden models and its record is not charged as always drawn.
+
+    Args:
+        parts: of the record's charge.
+        exposed: number of exposed releases by group.
+        unit: index of the worker.
+        table: all releases, which parts name by index.
+    """
     _, unknown = facts.charged_sums(unit, exposed)
     for (group, _), least in unknown.items():
         sure = sum(

@@ -81,8 +81,9 @@ class CheckedTreeNoise(CheckedTreeStructure):
     def _variance_in_leaf_averages(
         self, step: int, unit: int, coalition: Sequence[Party], present: bool
     ) -> Array:
-        """Variance by owner in the average of every leaf, ``[leaves, 3]``; only devices' noise is in it
-        yet.
+        """Variance by owner in the average of every leaf, ``[leaves, 3]``; only devices' noise is in it yet.
+
+        Only what the coalition does not know counts; ``present``: the unit sends.
         """
         mine = self.leaf_of(unit)
         below = np.zeros((len(self.devices), 3))

@@ -187,7 +187,7 @@ def agreement_point(public: bytes) -> bytes:
 
 
 def derive(secret: bytes, *, session: bytes, purpose: bytes, context: bytes) -> bytes:
-    """A 256-bit key from a shared secret, for one session, purpose and context."""
+    """A 256-bit key from a shared secret, by HKDF, for one session, purpose and context."""
     info = _DOMAIN + len(purpose).to_bytes(4, "big") + purpose + context
     return HKDF(algorithm=hashes.SHA256(), length=KEY_BYTES, salt=session, info=info).derive(secret)
 
@@ -198,7 +198,10 @@ def pair_context(first: int, first_key: bytes, second: int, second_key: bytes) -
 
 
 def seal(key: bytes, plain: bytes, associated: bytes, entropy: Entropy) -> bytes:
-    """Encrypt and authenticate (AES-256-GCM): nonce, ciphertext, tag. Each key seals one message here."""
+    """Encrypt and authenticate ``plain`` (AES-256-GCM); returns nonce, ciphertext and tag.
+
+    ``associated`` is authenticated only. Each key seals one message here.
+    """
     nonce = entropy(NONCE_BYTES)
     return nonce + AESGCM(key).encrypt(nonce, plain, associated)
 

@@ -71,8 +71,9 @@ def diagnose(
 def _bound_columns(
     state: AdaptiveState, found: _Dispersion, played: TreePlan, gap: Gap, rounds: int
 ) -> dict[str, float]:
-    """The columns of the convergence bounds; NaN where epochs are counted, which have no known number of
-    steps.
+    """Metrics columns with the convergence bounds of a round; arguments as of `diagnose`.
+
+    NaN where epochs are counted, which have no known number of steps. ``found``: deviations in the round.
     """
     settings = state.settings
     if played.spec.training.local_epochs is not None:

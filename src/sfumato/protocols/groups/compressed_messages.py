@@ -102,9 +102,11 @@ class Noise:
 
 
 def _round(messages: Tensor, plan: GroupPlan, group: int, workers: Sequence[int], number: int) -> None:
-    """Round ``messages`` ``[p, k]`` of a group to the bits that compression leaves of a coordinate.
+    """Round ``messages`` ``[p, k]`` of ``workers`` to ``group``, in place, to the bits that compression
+    allows.
 
-    Where there are bits nobody noises a message, so none may become longer than its bound.
+    Where there are bits nobody noises a message, so none may become longer than its bound. ``number``: of
+    the round.
     """
     compression = plan.spec.compression
     if compression is None or compression.bits is None:

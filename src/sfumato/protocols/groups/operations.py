@@ -116,7 +116,9 @@ class GroupOperations:
     def train(
         self, assignments: GroupAssignments, start: Tensor, start_of: Tensor, number: int, *, rounds: int = 1
     ) -> Iterator[tuple[IntArray, Tensor]]:
-        """Train the worker of every assignment, for the steps of so many rounds.
+        """Train the worker of every assignment, for the steps of ``rounds`` rounds from ``number`` on.
+
+        ``start`` and ``start_of``: models, and which of them each assignment starts from, as of `start`.
 
         Yields:
             The assignments of a chunk, ascending ``[p]``, and their updates ``[p, P]``.
@@ -223,9 +225,10 @@ class GroupOperations:
     def hand_over_(
         self, messages: Tensor, assignments: GroupAssignments, rows: IntArray, number: int, sums: Sums
     ) -> None:
-        """Report the messages of the assignments ``rows`` to the listener, and add them to the groups' sums.
+        """Report messages ``[p, P]`` to the listener, and add them to the groups' ``sums``.
 
-        Those that are lost become zeros, in place.
+        They are of the assignments ``rows`` ``[p]`` in round ``number``. Those that are lost become zeros, in
+        place.
         """
         if self._listener is not None:
             self._tell_sent(sums.rounded(messages), assignments, rows, number, self._listener)
@@ -290,7 +293,10 @@ class GroupOperations:
         number: int,
         listener: Listener,
     ) -> None:
-        """Report to the listener those messages of the assignments ``rows`` that are sent."""
+        """Report to the listener those of the messages ``[p, P]`` that are sent and not lost before.
+
+        They are of the assignments ``rows`` ``[p]`` in round ``number``.
+        """
         groups, turnout = assignments.groups[rows], self.turnout(number)
         sent = np.ones(len(groups), bool) if turnout is None else turnout.sent[rows]
         for group in np.unique(groups[sent]):

@@ -98,7 +98,10 @@ def _representatives(every: Sequence[int], most: int, look: Callable[[int], obje
 
 
 def _appearance(network: Network, tree: Tree, depth: int, index: int) -> object:
-    """A key that is equal for nodes that look alike: whether trusted, and who at them adds noise."""
+    """A hashable key of node ``index`` of tier ``depth``, equal for nodes that are drawn alike.
+
+    It says whether the node is trusted, and whether it or the devices at it add noise.
+    """
     name = tree.node_name(depth, index)
     noises = network.adds_noise(name), network.adds_noise(f"{name}/devices")
     return bool(tree.tiers[depth].trusted[index]), *noises
@@ -168,7 +171,10 @@ def _draw_links_below(
 def _draw_devices(
     canvas: Canvas, network: Network, tree: Tree, leaf: int, x: float, y: float, slots: int
 ) -> float:
-    """Draw the devices of ``leaf`` as dots; returns the lowest y that they reach."""
+    """Draw the devices of ``leaf`` as dots below the leaf's mark; returns the lowest y that they reach.
+
+    ``x``, ``y``: position of the mark, in slots and pixels; ``slots``: how many there are across.
+    """
     owner = tree.node_name(tree.depth - 1, leaf)
     noise = _multipliers(network, tree, f"{owner}/devices")
     first = int(tree.first_device[leaf])

@@ -181,7 +181,7 @@ def _point_marks(
 ) -> Json:
     """The Plotly trace of points that share a style, with their confidence intervals.
 
-    ``mine``: the points, and whether each is on the front.
+    ``mine``: the points, and whether each is on the front; ``x``, ``y``: the axes; ``look``: the style.
     """
     hue = look.colour(mine[0][0])
 

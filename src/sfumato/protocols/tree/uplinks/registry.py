@@ -37,7 +37,10 @@ def uplink_of(
 
 
 def _carrier_of(plan: TreePlan, device: torch.device, parameters: int, ranks: Ranks) -> Uplink:
-    """The uplink without compression: over the air, with secure aggregation, or plain."""
+    """The uplink without compression: over the air, with secure aggregation, or plain.
+
+    Arguments as of `uplink_of`.
+    """
     if plan.air is not None:
         return AirUplink(plan, plan.air, parameters, device, ranks)
     if "secure-aggregation" in plan.hops:
