@@ -267,7 +267,7 @@ def _explore(found: Found, truth: Truth, spec: Spec) -> None:
         found.same("explore", f"table of {row[0]}", [cell for cell in row[1:] if cell not in every], [])
     first = truth.report.guarantees[0]
     said = words.answer_about_coalition(accounted, accounted.default_unit, first.observer)
-    found.same("explore", said, words.epsilon_said(truth.own(first.unit, first.observer)) in said, True)
+    found.same("explore", said, words.epsilon_phrase(truth.own(first.unit, first.observer)) in said, True)
 
 
 def _trusts(truth: Truth, unit: str, observer: str) -> bool:

@@ -101,14 +101,14 @@ class InversionProblem:
         )
 
     @property
-    def unknown(self) -> int:
+    def image_count(self) -> int:
         """The number of images to solve for."""
         return min(sum(self.sizes), MOST_UNKNOWN)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the images to solve for, ``(U, C, H, W)``."""
-        return (self.unknown, *self.knowledge.features.shape[1:])
+        return (self.image_count, *self.knowledge.features.shape[1:])
 
     @cached_property
     def _valid(self) -> Tensor:
@@ -127,7 +127,7 @@ class InversionProblem:
         places = (valid.flatten(1).cumsum(dim=1) - 1).clamp(min=0).view(valid.shape)
         sizes = torch.tensor(self.sizes)
         first = (sizes.cumsum(dim=0) - sizes)[:, None, None]
-        slots = (first + places % sizes[:, None, None]) % self.unknown
+        slots = (first + places % sizes[:, None, None]) % self.image_count
         weights = valid.float() / valid.sum(dim=2, keepdim=True).clamp(min=1)
         clip = self.task.update_clip
         norm = clip.norm * self.target.message_count if isinstance(clip, FlatClip) else None
@@ -166,7 +166,7 @@ class InversionProblem:
     @cached_property
     def labels(self) -> Tensor:
         """The labels recovered from the gradient, ascending ``[U]``."""
-        return recover_labels(self._label_signal(self.gradient), self.unknown, self.expected)
+        return recover_labels(self._label_signal(self.gradient), self.image_count, self.expected)
 
     def reconstructions(self, rng: np.random.Generator) -> Iterator[tuple[str, Reconstruction]]:
         """Yield (name, reconstruction) of every attack that applies."""
@@ -189,7 +189,7 @@ class InversionProblem:
                 variation=_VARIATION,
             ),
         )
-        if self.unknown <= _FEW:
+        if self.image_count <= _FEW:
             for name, labels in (("DLG", None), ("iDLG", self.labels)):
                 yield (
                     name,
@@ -207,7 +207,7 @@ class InversionProblem:
         """The reconstruction from the first layer's gradient; ``None`` if the model does not allow it."""
         public = self.knowledge
         if first_linear(public.model) is None or (
-            self.unknown > 1 and not is_softmax_regression(public.model)
+            self.image_count > 1 and not is_softmax_regression(public.model)
         ):
             return None
         weight, bias = first_layer_gradients(self.gradient, public.model)
@@ -215,13 +215,13 @@ class InversionProblem:
             return None
         if bias is None:
             images = rescale_rows(-weight[self.labels]).view(self.shape)
-        elif self.unknown == 1:
+        elif self.image_count == 1:
             images = public.pixels(invert_one_example(weight, bias).view(self.shape))
         else:
             size = self.shape[1:]
             images = mean_image_of_each_label(
-                weight * self.unknown,
-                bias * self.unknown,
+                weight * self.image_count,
+                bias * self.image_count,
                 self.expected,
                 self.labels,
                 public.mean.expand(size).flatten(),

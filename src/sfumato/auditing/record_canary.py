@@ -69,7 +69,7 @@ class RecordCanary:
     neighbours: Neighbours
 
     @property
-    def undrawn(self) -> float:
+    def undrawn_message(self) -> float:
         """The device's message where the record is in no step, in units of the largest message allowed."""
         return 0.0 if self.clip == "example" else -1.0
 
@@ -77,7 +77,7 @@ class RecordCanary:
         """Draw the device's messages in a round, with the record and without it, ``[messages, trials]``
         each.
         """
-        present, other = (np.full((len(self.weights), trials), self.undrawn) for _ in range(2))
+        present, other = (np.full((len(self.weights), trials), self.undrawn_message) for _ in range(2))
         for row, weights in enumerate(self.weights):
             drawn = rng.random((trials, len(weights))) < self.rate
             if self.clip == "example":
@@ -99,7 +99,7 @@ class RecordCanary:
         """
         present, other = self.sample(rng, _FROM_SAMPLES)
         if answers:
-            drawn = np.maximum.accumulate(present > self.undrawn, axis=0)
+            drawn = np.maximum.accumulate(present > self.undrawn_message, axis=0)
             present[1:][drawn[:-1]] = 1.0
         return ListedMessages.of(other), ListedMessages.of(present)
 

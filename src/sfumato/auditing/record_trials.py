@@ -203,7 +203,7 @@ def _simulate(
         messages: of the trials, ``[messages, n]``; in groups one for each group of the unit.
         listed: the likeliest messages in the two worlds.
     """
-    signs = torch.cat([_undrawn(canary, len(messages)), torch.from_numpy(messages).float()], dim=1)
+    signs = torch.cat([_undrawn_messages(canary, len(messages)), torch.from_numpy(messages).float()], dim=1)
     present = simulate_present(number, taking_part=True, signs=signs, seed=seed)
     sampled = any(draw.rate < 1 for outcome in harness.outcomes(number, seed) for draw in outcome.draws)
     absent = harness.simulate(number, taking_part=False, signs=signs, seed=seed) if sampled else present
@@ -211,7 +211,7 @@ def _simulate(
     every = every.expand(len(messages), -1)
     moved = harness.simulate(number, taking_part=True, signs=every, seed=seed)
     still = harness.simulate(
-        number, taking_part=True, signs=torch.full_like(every, canary.undrawn), seed=seed
+        number, taking_part=True, signs=torch.full_like(every, canary.undrawn_message), seed=seed
     )
     return tuple(
         tuple(
@@ -222,9 +222,9 @@ def _simulate(
     )
 
 
-def _undrawn(canary: RecordCanary, messages: int) -> Tensor:
+def _undrawn_messages(canary: RecordCanary, messages: int) -> Tensor:
     """Messages ``[messages, trials]`` of a device whose record is in no step, for trials that fit tests."""
-    return torch.full((messages, FITTING_TRIALS), canary.undrawn)
+    return torch.full((messages, FITTING_TRIALS), canary.undrawn_message)
 
 
 def _answer_thresholds(
@@ -235,7 +235,7 @@ def _answer_thresholds(
     It lies halfway between the models without the record and with it in the message before. Infinite where
     the model does not depend on the device's messages before.
     """
-    quiet = _undrawn(canary, len(canary.weights))
+    quiet = _undrawn_messages(canary, len(canary.weights))
     before = harness.models_before_messages(number, signs=quiet, seed=seed)
     found = []
     for index, models in enumerate(before):

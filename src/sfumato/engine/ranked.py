@@ -50,11 +50,11 @@ class RankedEngine:
         own = slice(start_at + self.ranks.rank * step, numbers.stop, self.ranks.count * step)
         for chunk in self._inner.train(task, start, group_of, batches, own):
             if task.gathers:
-                yield self._gathered(chunk)
+                yield self._gather_chunk(chunk)
             elif len(chunk.rows):
                 yield chunk
 
-    def _gathered(self, own: UpdateChunk) -> UpdateChunk:
+    def _gather_chunk(self, own: UpdateChunk) -> UpdateChunk:
         """The chunk with the rows of all ranks, from this rank's ``own``."""
         every = self.ranks.gather(own.rows)
         rows = torch.cat([torch.from_numpy(one) for one in every])

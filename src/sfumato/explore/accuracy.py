@@ -95,19 +95,19 @@ def estimate(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> list[s
     )
     same = [one.run for one in near if not one.different]
     if same:
-        return [_mean_over_seeds_said(same)]
+        return [_mean_over_seeds_sentence(same)]
     if not near:
         return ["No finished run has the same data, model and network: there is no estimate."]
     said = ["No finished run has this setting."]
     said += [*_sentences_on_pilots(accounted, runs), *_runs_on_both_sides(near)]
     said.append("The nearest finished runs:")
     return said + [
-        f"{one.run.folder}: {text.percent(one.run.accuracy)}, with {_differences_said(one.different)}."
+        f"{one.run.folder}: {text.percent(one.run.accuracy)}, with {_differences_phrase(one.different)}."
         for one in near[:_NEAREST]
     ]
 
 
-def _mean_over_seeds_said(same: Sequence[FinishedRun]) -> str:
+def _mean_over_seeds_sentence(same: Sequence[FinishedRun]) -> str:
     """A sentence with the mean accuracy over seeds; several runs of one seed count once."""
     of_seed: dict[str, list[float]] = {}
     for run in same:
@@ -190,7 +190,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _differences_said(different: Mapping[str, tuple[Any, Any]]) -> str:
+def _differences_phrase(different: Mapping[str, tuple[Any, Any]]) -> str:
     """A phrase on the keys in which two specs differ."""
     named = [
         f"{key} {_value_as_text(theirs)} instead of {_value_as_text(ours)}"

@@ -16,7 +16,14 @@ from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.accuracy import estimate, finished_runs
 from sfumato.explore.controls import NAMES
 from sfumato.explore.edited_spec import EditedSpec
-from sfumato.explore.edits import Choices, EditResult, choices_of, planned, with_choices, with_click
+from sfumato.explore.edits import (
+    Choices,
+    EditResult,
+    choices_of,
+    with_planned_noise,
+    with_choices,
+    with_click,
+)
 from sfumato.explore.trust import why_trust_is_fixed
 
 _BUTTONS = ("reset", "return", "plan")
@@ -134,7 +141,7 @@ def _result_of_event(
     if cause == "return" and kept is not None:
         return EditResult(kept, choices_of(kept))
     if cause == "plan":
-        return planned(setting, given["targets"] or "")
+        return with_planned_noise(setting, given["targets"] or "")
     choices = Choices(
         trusted=None if why_trust_is_fixed(account_setting(setting)) else tuple(given["trusted"] or ()),
         numbers=given["numbers"],

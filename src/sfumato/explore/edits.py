@@ -114,7 +114,7 @@ def with_click(setting: EditedSpec, choices: Choices, party: str, mode: str) -> 
 
 
 @spelled_by(PageSpelling())
-def planned(setting: EditedSpec, targets: str) -> EditResult:
+def with_planned_noise(setting: EditedSpec, targets: str) -> EditResult:
     """The setting with the least noise that meets targets of ε, found as `sfumato plan` does.
 
     It is unchanged, with the problem, where there is none.

@@ -75,7 +75,7 @@ def _outputs_without_job() -> dict[str, Any]:
 def _outputs_of_job(job: StartedRun) -> dict[str, Any]:
     """Output name to value about a run: how far it is, and its curves."""
     running = job.state == "running"
-    said = job.said()
+    said = job.state_sentence()
     accuracy, epsilon, rounds = curves(job)
     if rounds:
         said += f" {text.whole(rounds)} of {text.whole(job.rounds)} rounds are written."

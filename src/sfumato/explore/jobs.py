@@ -72,7 +72,7 @@ class StartedRun:
         if self.process.poll() is None:
             self.process.terminate()
 
-    def said(self) -> str:
+    def state_sentence(self) -> str:
         """The state of the run in a sentence."""
         match self.state:
             case "running":

@@ -22,7 +22,7 @@ _MOST = 12
 _ELSEWHERE = ("name", "versions", "hashes", "trust")
 
 
-def epsilon_said(value: float) -> str:
+def epsilon_phrase(value: float) -> str:
     """The text "ε = 8.00", or that there is no guarantee for ∞."""
     return "no guarantee (ε = ∞)" if value == math.inf else f"ε = {text.epsilon(value)}"
 
@@ -103,16 +103,16 @@ def answer_about_coalition(accounted: AccountedSetting, unit: str, observers: st
     if not unit.strip() or not observers.strip():
         return "Name a unit and at least one observer."
     try:
-        return coalition_said(accounted, accounted.pair(unit.strip(), observers.strip()))
+        return coalition_sentence(accounted, accounted.pair(unit.strip(), observers.strip()))
     except SpecError as error:
         return str(error)
 
 
-def coalition_said(accounted: AccountedSetting, row: Guarantee) -> str:
+def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
     """A sentence on what the coalition of ``row`` learns at most about its unit."""
     unit, observers = map(accounted.network.titled, (row.unit, row.observer))
     return (
-        f"{unit} towards {text.join_names(observers.split(','), 12)}: {epsilon_said(row.epsilon)}. "
+        f"{unit} towards {text.join_names(observers.split(','), 12)}: {epsilon_phrase(row.epsilon)}. "
         f"{text.sentence(row.why)}"
     )
 

@@ -76,7 +76,7 @@ class Workers(Protocol):
     def begin(self, number: int, job: Job) -> None:
         """Give job ``number`` to a worker that has none; returns at once."""
 
-    def ended(self, seconds: float) -> list[tuple[int, Ending]]:
+    def wait_for_endings(self, seconds: float) -> list[tuple[int, Ending]]:
         """Wait up to ``seconds`` for a job to end; returns (number, ending) of all that have ended since."""
 
 
@@ -94,7 +94,7 @@ def run_jobs(workers: Workers, jobs: Sequence[Job]) -> Iterator[JobProgress]:
             tries[number] += 1
             workers.begin(number, jobs[number])
             running[number] = _SavedRounds(jobs[number].folder)
-        for number, ending in workers.ended(_SECONDS_BETWEEN_LOOKS):
+        for number, ending in workers.wait_for_endings(_SECONDS_BETWEEN_LOOKS):
             rounds = running.pop(number).count()
             if ending.is_lost and tries[number] < MOST_TRIES:
                 again = f"it is tried again ({tries[number] + 1} of {MOST_TRIES})"

@@ -19,7 +19,7 @@ from types import TracebackType
 from joblib.externals.loky.process_executor import BrokenProcessPool, ProcessPoolExecutor
 
 from sfumato.pool.jobs import Ending, Job
-from sfumato.pool.worker import do, environment, leave_terminal
+from sfumato.pool.worker import do_job, environment, leave_terminal
 
 _SECONDS_TO_STOP = 15.0
 # What loky says of workers that it ends or replaces; a lost job is told by `run_jobs`.
@@ -67,14 +67,14 @@ class LokyWorkers:
             worker = self._idle.pop() if self._idle else self._new_executor()
             try:
                 with _uninterrupted():
-                    future = worker.submit(do, job.work, job.arguments, self._log)
+                    future = worker.submit(do_job, job.work, job.arguments, self._log)
             except BrokenProcessPool:  # it was killed while it had nothing to do
                 worker.shutdown(wait=False)
             else:
                 self._busy[future] = number, worker
                 return
 
-    def ended(self, seconds: float) -> list[tuple[int, Ending]]:
+    def wait_for_endings(self, seconds: float) -> list[tuple[int, Ending]]:
         """Wait up to ``seconds`` for a job to end; returns (number, ending) of all that have.
 
         See `Workers`.

@@ -20,7 +20,7 @@ from typing import Any
 from sfumato.arguments import Argument
 from sfumato.errors import RunError, first_line
 from sfumato.pool.jobs import Ending, Job
-from sfumato.pool.worker import do, environment
+from sfumato.pool.worker import do_job, environment
 
 _SECONDS_TO_STOP = 15.0
 
@@ -81,7 +81,7 @@ class RayWorkers:
         )(_do_on_cluster)
         self._tasks[task.remote(job.work, job.arguments, self._log, Path.cwd())] = number
 
-    def ended(self, seconds: float) -> list[tuple[int, Ending]]:
+    def wait_for_endings(self, seconds: float) -> list[tuple[int, Ending]]:
         """Wait up to ``seconds`` for a job to end; returns (number, ending) of all that have.
 
         See `Workers`.
@@ -112,7 +112,7 @@ def _own_sigterm() -> Iterator[None]:
 
 
 def _do_on_cluster(work: Callable[..., None], arguments: tuple[Any, ...], log: Path, folder: Path) -> str:
-    """`do` a job on a machine of the cluster; returns why it failed, "" if it is done.
+    """Do a job (`do_job`) on a machine of the cluster; returns why it failed, "" if it is done.
 
     ``folder``: the working folder of whoever asked for it, which the machines share.
     """
@@ -120,4 +120,4 @@ def _do_on_cluster(work: Callable[..., None], arguments: tuple[Any, ...], log: P
         if not needed.is_dir():
             return f"{socket.gethostname()} has no folder {needed}; the cluster's machines must share it"
     os.chdir(folder)
-    return do(work, arguments, log)
+    return do_job(work, arguments, log)

@@ -35,7 +35,7 @@ def environment() -> dict[str, str]:
     return dict.fromkeys(_OF_THREADS, "1") | {"PYTHONPATH": search}
 
 
-def do(work: Callable[..., None], arguments: tuple[Any, ...], log: Path) -> str:
+def do_job(work: Callable[..., None], arguments: tuple[Any, ...], log: Path) -> str:
     """Do a job by ``work(*arguments)``; its output and tracebacks go to the end of ``log``.
 
     Returns:

@@ -120,7 +120,7 @@ def load_run(path: str | Path) -> RunFolder:
     check_same_run(folder / PRIVACY_FILE, document.get("hashes"), manifest.spec)
     check_same_run(folder / LEDGER_FILE, read_ledger(folder).get("hashes"), manifest.spec)
     _check_model(folder, manifest)
-    return RunFolder(folder, spec_text, spec, _metrics(folder, manifest), privacy, manifest)
+    return RunFolder(folder, spec_text, spec, _read_run_metrics(folder, manifest), privacy, manifest)
 
 
 def load_run_to_add(path: str | Path) -> RunFolder:
@@ -264,7 +264,7 @@ def _checked_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def _metrics(folder: Path, manifest: Manifest) -> pd.DataFrame:
+def _read_run_metrics(folder: Path, manifest: Manifest) -> pd.DataFrame:
     """The metrics from ``metrics.parquet``; of an unfinished run, up to its checkpoint."""
     if METRICS_FILE in manifest.files:
         metrics, hashes = read_metrics(folder / METRICS_FILE)

@@ -15,7 +15,7 @@ from sfumato.report.page.comparison import best_runs, comparison
 from sfumato.report.page.html import under_name_of_run
 from sfumato.report.results.attack_findings import attacked_run, observers_of, verdict
 from sfumato.report.results.comparability import asks_for_energy, radio_model, warnings_of_series
-from sfumato.report.results.cost_of_privacy import cost_of_privacy, is_it_worth_it
+from sfumato.report.results.cost_of_privacy import cost_of_privacy, cost_of_privacy_or_commands
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import read_network
 from sfumato.report.results.series import Series
@@ -111,7 +111,7 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix) -> str:
     if asked:
         time = text.quantity(summary.delay_s, text.SECONDS)
         costs += [_energy_tile(one, summary.energy_j), _Tile("Time to transmit", time)]
-    known, command = is_it_worth_it(one)
+    known, command = cost_of_privacy_or_commands(one)
     worth = [score_sentence(one), *stop_reasons(one), *known]
     shown = f'<pre class="command" tabindex="0">{text.escape(command)}</pre>' if command else ""
     epsilons = [

@@ -35,7 +35,7 @@ def headline(swept: ParetoPage) -> str:
         if known:
             best = min(known, key=lambda point: cost_of(point, name))
             ones = [point for point in known if shown_value(point, name) == shown_value(best, name)]
-            where = "every point" if len(ones) == len(swept.points) > 1 else swept.named(best)
+            where = "every point" if len(ones) == len(swept.points) > 1 else swept.describe_point(best)
             others = len(ones) - 1 if len(ones) < len(swept.points) else 0
             more = f" and {text.whole(others)} {text.pluralise('other', others)}" if others else ""
             superlative = "Highest" if is_higher_better(name) else "Lowest"
@@ -72,7 +72,7 @@ def _best_below_large_epsilon(swept: ParetoPage) -> list[str]:
             best = min(scored, key=lambda point: cost_of(point, score))
             said.append(
                 f"With {title_of(name)} of at most {LARGE_EPSILON:g} the best {title_of(score)} is "
-                f"{describe_objective(best, score)} at {swept.named(best)}."
+                f"{describe_objective(best, score)} at {swept.describe_point(best)}."
             )
     return said
 

@@ -100,7 +100,7 @@ def _plane_figure(swept: ParetoPage, across: str, up: str, *, with_legend: bool)
         mine = [(one, best) for one, best in zip(points, on, strict=True) if look.colour(one) == hue]
         data.append(_point_marks(swept, mine, x, y, look))
     data += look.legend() if with_legend else []
-    best = [swept.named(point) for point, kept in zip(points, on, strict=True) if kept]
+    best = [swept.describe_point(point) for point, kept in zip(points, on, strict=True) if kept]
     layout = {
         "height": 430,
         "margin": MARGIN | {"t": 16},
@@ -194,7 +194,7 @@ def _point_marks(
 
     def hover(point: SweptPoint) -> str:
         values = (f"{title_of(name)}: {describe_objective(point, name)}" for name in (y.name, x.name))
-        return "<br>".join([*map(text.label, swept.named(point).split(", ")), *values])
+        return "<br>".join([*map(text.label, swept.describe_point(point).split(", ")), *values])
 
     symbols = [look.symbol(point) + ("" if best else "-open") for point, best in mine]
     marker = {"color": hue, "symbol": symbols, "line": {"width": 1.5, "color": hue}}

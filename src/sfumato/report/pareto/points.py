@@ -62,7 +62,7 @@ class ParetoPage:
         order = sorted(names, key=lambda name: (name not in SCORES, name in UNITS))
         return tuple(n for n in order if any(not math.isnan(value_of(point, n)) for point in self.points))
 
-    def named(self, point: SweptPoint) -> str:
+    def describe_point(self, point: SweptPoint) -> str:
         """A point as text: ``key = value`` of every swept key."""
         return ", ".join(f"{key} = {label}" for key, label in zip(self.keys, point.labels, strict=True))
 

@@ -78,7 +78,7 @@ def _sections_agree(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def is_it_worth_it(one: Series) -> tuple[list[str], str]:
+def cost_of_privacy_or_commands(one: Series) -> tuple[list[str], str]:
     """What privacy costs in accuracy, by a run in a folder beside this one; else how to find out.
 
     Returns:
