@@ -16,9 +16,9 @@ from sfumato.explore.edits import (
     TRUST,
     UNIT,
     choices_of,
-    with_planned_noise,
     with_choices,
     with_click,
+    with_planned_noise,
 )
 from sfumato.explore.trust import trusted_names
 

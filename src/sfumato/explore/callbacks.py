@@ -20,9 +20,9 @@ from sfumato.explore.edits import (
     Choices,
     EditResult,
     choices_of,
-    with_planned_noise,
     with_choices,
     with_click,
+    with_planned_noise,
 )
 from sfumato.explore.trust import why_trust_is_fixed
 
