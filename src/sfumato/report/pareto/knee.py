@@ -56,8 +56,8 @@ def _knee_sentence(swept: ParetoPage, across: str, up: str, front: _Front, place
     costs = [describe_objective(one, across) for one in (point, front[0][0], front[-1][0])]
     return (
         f"The front of {SCORES[up].name} against {shown} bends at {swept.describe_point(point)}: "
-        f"{text(score)} at {costs[0]}. The smallest {shown}, {costs[1]}, gives {text(least)}; {text(most)} takes "
-        f"{costs[2]}."
+        f"{text(score)} at {costs[0]}. The smallest {shown}, {costs[1]}, gives {text(least)}; "
+        f"{text(most)} takes {costs[2]}."
     )
 
 
