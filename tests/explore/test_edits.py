@@ -11,7 +11,15 @@ import sfumato as sf
 from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.callbacks import cause_of
 from sfumato.explore.controls import STEPS, controls_of
-from sfumato.explore.edits import COALITION, TRUST, UNIT, choices_of, planned, with_choices, with_click
+from sfumato.explore.edits import (
+    COALITION,
+    TRUST,
+    UNIT,
+    choices_of,
+    with_choices,
+    with_click,
+    with_planned_noise,
+)
 from sfumato.explore.trust import trusted_names
 
 
@@ -124,7 +132,7 @@ def test_groups_begin_with_an_observer_that_is_there():
 @pytest.mark.needs("plan")
 def test_a_plan_meets_its_targets():
     setting = edited(TREE)
-    found = planned(setting, "cloud=2; own-edge=6")
+    found = with_planned_noise(setting, "cloud=2; own-edge=6")
     assert found.problem == ""
     accounted = account_setting(found.setting)
     assert accounted.report.epsilon(0, "cloud") <= 2
@@ -148,7 +156,7 @@ def test_a_plan_meets_its_targets():
 @pytest.mark.needs("plan")
 def test_targets_that_are_wrong_change_nothing(targets, said):
     setting = edited(TREE)
-    found = planned(setting, targets)
+    found = with_planned_noise(setting, targets)
     assert said in found.problem
     assert found.setting == setting
 

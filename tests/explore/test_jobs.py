@@ -38,7 +38,7 @@ def test_a_run_is_that_of_the_command(jobs, tmp_path):
     job = jobs.start(sf.load_spec(TREE))
     assert job.process.wait(120) == 0
     assert job.folder == tmp_path / "runs" / "small-2"
-    assert job.said() == f"The run in {job.folder} is finished."
+    assert job.state_sentence() == f"The run in {job.folder} is finished."
     assert job.report == job.folder / "report.html"
     run = sf.load_run(job.folder)
     assert run.name == "small-2"
@@ -71,11 +71,11 @@ def test_a_run_is_stopped_and_can_be_continued(jobs):
     while not (job.folder / "spec.yaml").exists() and time.monotonic() < until:
         time.sleep(0.05)
     assert job.state == "running"
-    assert job.said() == f"The run in {job.folder} is running."
+    assert job.state_sentence() == f"The run in {job.folder} is running."
     job.stop()
     job.process.wait(120)
     assert job.state == "stopped"
-    assert f"sfumato run {job.folder / 'spec.yaml'} --out {job.folder} --resume" in job.said()
+    assert f"sfumato run {job.folder / 'spec.yaml'} --out {job.folder} --resume" in job.state_sentence()
 
 
 def test_why_a_run_failed_is_said(jobs, tmp_path):
@@ -83,7 +83,7 @@ def test_why_a_run_failed_is_said(jobs, tmp_path):
     job = jobs.start(sf.load_spec(TREE))
     assert job.process.wait(120) == 2
     assert job.state == "failed"
-    assert "is a file, or is inside of one" in job.said()
+    assert "is a file, or is inside of one" in job.state_sentence()
     assert curves(job) == (None, None, 0)
     assert job.report is None
 

@@ -23,7 +23,7 @@ def test_refusals(values: tuple[float, ...], place: str) -> None:
 
 
 def test_refusals_of_decay_and_adam() -> None:
-    assert LocalSGD(0.1, weight_decay=10.0).keeps == 0
+    assert LocalSGD(0.1, weight_decay=10.0).decay_factor == 0
     for decay in (10.1, -0.1, float("nan")):
         with pytest.raises(SpecError, match="weight_decay"):
             LocalSGD(0.1, weight_decay=decay)

@@ -29,7 +29,7 @@ class Workers:
         self.running.add(number)
         assert len(self.running) <= self.size
 
-    def ended(self, seconds: float) -> list[tuple[int, Ending]]:
+    def wait_for_endings(self, seconds: float) -> list[tuple[int, Ending]]:
         found = next(self._endings)()
         self.running -= {number for number, _ in found}
         return found

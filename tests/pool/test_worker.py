@@ -9,7 +9,7 @@ import pool_jobs
 import pytest
 
 from sfumato.errors import SpecError
-from sfumato.pool.worker import do
+from sfumato.pool.worker import do_job
 
 
 def refuses() -> None:
@@ -22,7 +22,7 @@ def test_output_and_traceback_of_a_failure_go_to_the_log(
     log = tmp_path / "log"
     log.write_text("before\n")
     with capfd.disabled():  # pytest gives Python another standard output than the process has
-        said = do(pool_jobs.fails, ("here",), log)
+        said = do_job(pool_jobs.fails, ("here",), log)
     assert said.startswith("code that was called failed: KeyError: 'here' (")
     assert "pool_jobs.py, line" in said
     written = log.read_text()
@@ -36,18 +36,18 @@ def test_output_and_traceback_of_a_failure_go_to_the_log(
 
 def test_an_error_of_the_users_is_its_message_without_a_traceback(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    assert do(refuses, (), log) == "training.rounds: got 0; must be positive"
-    assert do(pool_jobs.write, (tmp_path / "done", "x"), log) == ""
+    assert do_job(refuses, (), log) == "training.rounds: got 0; must be positive"
+    assert do_job(pool_jobs.write, (tmp_path / "done", "x"), log) == ""
     assert log.read_text() == ""
     assert (tmp_path / "done").read_text() == "x"
 
 
 def test_a_bug_of_ours_is_called_so(tmp_path: Path) -> None:
-    assert do(int, ("x",), tmp_path / "log").startswith("internal error: ValueError: invalid literal")
+    assert do_job(int, ("x",), tmp_path / "log").startswith("internal error: ValueError: invalid literal")
 
 
 def test_code_that_ends_the_program_is_a_failure(tmp_path: Path) -> None:
-    said = do(pool_jobs.ends_the_program, (), tmp_path / "log")
+    said = do_job(pool_jobs.ends_the_program, (), tmp_path / "log")
     assert "it ended the program (SystemExit: 3)" in said
 
 
@@ -55,7 +55,7 @@ def test_no_signal_interrupts_the_saving_of_a_run(tmp_path: Path) -> None:
     """It did: rounds since the last checkpoint were lost, now and then, when a pool was killed."""
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt):
-        do(pool_jobs.is_stopped_twice, (tmp_path / "saved",), tmp_path / "log")
+        do_job(pool_jobs.is_stopped_twice, (tmp_path / "saved",), tmp_path / "log")
     assert (tmp_path / "saved").read_text() == "all is saved"
     assert signal.getsignal(signal.SIGTERM) is before
     assert "Traceback" not in (tmp_path / "log").read_text()

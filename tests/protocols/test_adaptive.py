@@ -167,7 +167,9 @@ def test_measured_smoothness_is_cut_off_and_noised_as_it_is_charged(
     assert plan.spec.control is not None
     estimator = SmoothnessEstimator(plan, plan.spec.control, None, None)  # type: ignore[arg-type]  # not asked
     devices, rounds = np.arange(16), 2000
-    monkeypatch.setattr(SmoothnessEstimator, "_measured", lambda *_: np.where(devices % 2, np.inf, 2.0))
+    monkeypatch.setattr(
+        SmoothnessEstimator, "_gradient_changes", lambda *_: np.where(devices % 2, np.inf, 2.0)
+    )
 
     def estimate(number: int) -> float:
         learnt = SimpleNamespace(round=number, seen=SimpleNamespace(models=torch.zeros(2, 1)))

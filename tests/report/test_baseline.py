@@ -11,7 +11,7 @@ from air_specs import FADING
 from report_factory import metrics, quickstart_spec
 
 from sfumato import run
-from sfumato.report.results.cost_of_privacy import cost_of_privacy, is_it_worth_it
+from sfumato.report.results.cost_of_privacy import cost_of_privacy, cost_of_privacy_or_commands
 from sfumato.report.results.series import load_series
 from sfumato.spec.load import load_spec
 
@@ -52,14 +52,14 @@ TREE = STAR | {
 def test_the_suggested_run_over_the_air_has_no_noise(spec: dict[str, Any], tmp_path: Path) -> None:
     run(load_spec(spec), out=tmp_path / "air")
     (one,) = load_series([tmp_path / "air"])
-    said, commands = is_it_worth_it(one)
+    said, commands = cost_of_privacy_or_commands(one)
     assert "the receiver's noise stays" in said[0]
     words = shlex.split(commands.splitlines()[0])
     settings = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
     quiet = load_spec(tmp_path / words[2], settings)
     assert not quiet.sends_over_the_air
     run(quiet, out=tmp_path / words[words.index("--out") + 1])
-    said, commands = is_it_worth_it(one)
+    said, commands = cost_of_privacy_or_commands(one)
     assert commands == ""
     assert "oise, the receiver's included," in said[0]
 

@@ -219,7 +219,7 @@ def _named(found: Found, truth: Truth, kind: str) -> None:
 def _console_of_account(found: Found, report: PrivacyReport) -> None:
     said = io.StringIO()
     with redirect_stdout(said), patch.dict(os.environ, COLUMNS="400"):
-        account_command._print(report)
+        account_command._print_report(report)
     lines = [line.split() for line in said.getvalue().splitlines()]
     titled = report.plan.parties.titled
     groups = account_command._rows_by_relation(report.guarantees)
@@ -267,7 +267,7 @@ def _explore(found: Found, truth: Truth, spec: Spec) -> None:
         found.same("explore", f"table of {row[0]}", [cell for cell in row[1:] if cell not in every], [])
     first = truth.report.guarantees[0]
     said = words.answer_about_coalition(accounted, accounted.default_unit, first.observer)
-    found.same("explore", said, words.epsilon_said(truth.own(first.unit, first.observer)) in said, True)
+    found.same("explore", said, words.epsilon_phrase(truth.own(first.unit, first.observer)) in said, True)
 
 
 def _trusts(truth: Truth, unit: str, observer: str) -> bool:

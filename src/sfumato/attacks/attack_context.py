@@ -56,7 +56,7 @@ class AttackContext:
 
     @classmethod
     def of_run(cls, run: Path, observer: str) -> AttackContext:
-        """The context of a recorded view.
+        """The context of attacks on the view of ``observer`` that the run folder ``run`` holds.
 
         Raises:
             SpecError: there is no such view, these attacks do not support the run's protocol, or the
@@ -79,7 +79,7 @@ class AttackContext:
 
     @property
     def plan(self) -> Plan:
-        """The plan of the run."""
+        """The resolved plan of the attacked run."""
         return self.attacked.plan
 
     @cached_property
@@ -99,7 +99,9 @@ class AttackContext:
 
     @cached_property
     def _nearest_devices(self) -> tuple[int, ...]:
-        """Devices nearest to the observer in the network; at most `MOST_TARGETS`, drawn at random."""
+        """Indices of the devices nearest to the observer in the network; at most `MOST_TARGETS`, drawn at
+        random.
+        """
         near = self.attacked.nearby_devices(self.coalition)
         members = [party.index for party in self.coalition if party.kind == "device"]
         near[members] = False
@@ -110,14 +112,16 @@ class AttackContext:
 
     @cached_property
     def observations(self) -> dict[int, tuple[Observation, ...]]:
-        """Observations of every target, evenly over at most `MOST_ROUNDS` rounds in which it took part."""
+        """Target device to what was observed of it, evenly over at most `MOST_ROUNDS` rounds of its
+        participation.
+        """
         return self.attacked.observations(
             self.view, self.initial, self._nearest_devices, self.coalition, rounds=MOST_ROUNDS
         )
 
     @property
     def targets(self) -> tuple[int, ...]:
-        """The attacked devices: those of `_nearest_devices` with an observation."""
+        """Indices of the attacked devices: those of `_nearest_devices` with an observation."""
         return tuple(target for target, observations in self.observations.items() if observations)
 
     def guaranteed_epsilon(self, neighbours: Neighbours) -> float:

@@ -23,7 +23,7 @@ _LEAST = 1e-9
 
 
 def first_linear(model: nn.Module) -> tuple[str, nn.Linear] | None:
-    """The layer that takes the flattened image, if it is linear: name and module."""
+    """Parameter name and module of the first layer if it is linear on the flattened image; else ``None``."""
     for name, module in model.named_modules():
         if list(module.children()) or isinstance(module, nn.Flatten):
             continue
@@ -32,13 +32,15 @@ def first_linear(model: nn.Module) -> tuple[str, nn.Linear] | None:
 
 
 def is_softmax_regression(model: nn.Module) -> bool:
-    """Whether the model is that one linear layer."""
+    """Whether the model is a single linear layer on the flattened image."""
     linear = first_linear(model)
     return linear is not None and len(list(model.parameters())) == len(list(linear[1].parameters()))
 
 
 def first_layer_gradients(gradient: Tensor, model: nn.Module) -> tuple[Tensor, Tensor | None]:
-    """Gradients of the first linear layer: of its weights ``[classes, D]``, of its bias ``[classes]``.
+    """The first layer's part of a flat ``gradient`` ``[M]``: of its weights ``[outputs, D]``, of its bias.
+
+    The bias's is ``[outputs]``; ``None`` without a bias.
 
     Raises:
         ValueError: the first layer is not linear.
@@ -52,13 +54,13 @@ def first_layer_gradients(gradient: Tensor, model: nn.Module) -> tuple[Tensor, T
 
 
 def invert_one_example(weight: Tensor, bias: Tensor) -> Tensor:
-    """The input ``[D]`` whose gradient this is, for one example or for several equal ones."""
+    """The input ``[D]`` of a linear layer with these gradients, for one example or several equal ones."""
     row = int(bias.abs().argmax())
     return weight[row] / (bias[row] if bias[row].abs() > _LEAST else _LEAST)
 
 
 def rescale_rows(rows: Tensor) -> Tensor:
-    """Every row ``[U, D]`` rescaled to the range from 0 to 1."""
+    """Each row of ``[U, D]`` shifted and scaled so that its values run from 0 to 1."""
     low, high = rows.amin(dim=1, keepdim=True), rows.amax(dim=1, keepdim=True)
     return (rows - low) / (high - low).clamp(min=_LEAST)
 
@@ -66,12 +68,12 @@ def rescale_rows(rows: Tensor) -> Tensor:
 def mean_image_of_each_label(
     weight: Tensor, bias: Tensor, expected: Tensor, labels: Tensor, mean: Tensor, std: Tensor
 ) -> Tensor:
-    """Mean image of every label, in pixels from 0 to 1: ``[U, D]``, one row for each label.
+    """Mean image of every label, in pixels from 0 to 1: ``[U, D]``, one row for each of ``labels``.
 
     Args:
         weight: sum over N examples of the softmax model's weight gradients, ``[classes, D]``.
         bias: likewise ``[classes]``.
-        expected: q ``[classes]``.
+        expected: the model's mean prediction, ``[classes]``.
         labels: of the N examples, recovered ``[U]``.
         mean: features are (pixels - mean) / std; ``[D]``.
         std: ``[D]``.

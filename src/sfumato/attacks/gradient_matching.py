@@ -65,7 +65,9 @@ class Simulation:
         return update if self.clip is None else _clipped_to_norm(update, self.clip)
 
     def _loss(self, flat: Tensor, features: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-        """The weighted cross-entropy of the model ``flat`` on soft targets."""
+        """The weighted cross-entropy of the model ``flat`` ``[M]`` on ``targets``, probabilities of
+        labels.
+        """
         parameters = ParameterLayout.of(self.model).unflatten(flat)
         logits = functional_call(self.model, parameters, (features,))
         losses: Tensor = -(targets * logits.log_softmax(dim=-1)).sum(dim=-1)
@@ -105,16 +107,16 @@ class FeatureBounds:
     high: Tensor
 
     def clamp(self, images: Tensor) -> Tensor:
-        """Images with every value limited to the range."""
+        """``images`` with every value clamped to the range."""
         return torch.minimum(torch.maximum(images, self.low), self.high)
 
     def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Tensor:
-        """Uniform noise within the range."""
+        """Uniform values within the range, of this ``shape``."""
         return self.low + (self.high - self.low) * torch.from_numpy(rng.random(shape, np.float32))
 
 
 def mismatch(update: Tensor, seen: Tensor) -> Tensor:
-    """One minus the cosine similarity of a simulated and an observed update."""
+    """One minus the cosine similarity of two updates ``[M]``, a simulated and the observed one; scalar."""
     similarity: Tensor = (update @ seen) / (update.norm() * seen.norm() + _TINY)
     return 1 - similarity
 
@@ -166,7 +168,7 @@ def invert_by_cosine(
 
 
 def _total_variation(images: Tensor) -> Tensor:
-    """The mean absolute difference between adjacent pixels."""
+    """The mean absolute difference between adjacent pixels of ``[U, C, H, W]``; scalar."""
     return (images.diff(dim=-1).abs().mean() + images.diff(dim=-2).abs().mean()) / 2
 
 

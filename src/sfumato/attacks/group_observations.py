@@ -43,7 +43,9 @@ class AttackedGroups:
     plan: GroupPlan
 
     def spec_of(self, number: int) -> Spec:
-        """See `AttackedRun`. A message of an interval has the bound of an interval."""
+        """The spec of the messages of round ``number``; one that covers an interval has a bound √interval
+        as large.
+        """
         spec, clip = self.plan.spec, self.plan.spec.privacy.clip
         if clip is None or not self.plan.by_interval:
             return spec
@@ -51,7 +53,7 @@ class AttackedGroups:
         return spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"clip": longer})})
 
     def nearby_devices(self, coalition: Sequence[Party]) -> BoolArray:
-        """See `AttackedRun`: workers of the groups that are seen."""
+        """Workers of the groups whose averages ``coalition`` receives, ``[workers]``; see `AttackedRun`."""
         found = np.zeros(self.plan.groups.workers, dtype=np.bool_)
         for group in self._seen_groups(coalition):
             found[self.plan.groups.members_of(group)] = True
@@ -66,7 +68,10 @@ class AttackedGroups:
         *,
         rounds: int,
     ) -> dict[int, tuple[Observation, ...]]:
-        """See `AttackedRun`. An observer that sees a group's draws leaves out rounds without the worker."""
+        """What ``coalition`` observed of each of ``units``, in order; see `AttackedRun.observations`.
+
+        An observer that sees a group's draws leaves out rounds without the worker.
+        """
         plan, seen = self.plan, self._seen_groups(coalition)
         there = {n: self._senders_of_round(n) for n in view.rounds if plan.releases_after(n)}
         told = {g for g in seen if Party("node", 1, g) in coalition or self._is_in_secure_sum(g, coalition)}
@@ -92,7 +97,11 @@ class AttackedGroups:
     def _observation_in_group(
         self, vectors: RoundVectors, models: dict[int, Tensor], number: int, unit: int, group: int
     ) -> Iterator[Observation]:
-        """What is seen of the message of ``unit`` to ``group`` in a round that ends with a release."""
+        """Yield what is seen of the message of ``unit`` to ``group`` in a round that ends with a release,
+        if any.
+
+        ``models``: of each group at the beginning, as far as known.
+        """
         plan, start = self.plan, models[group]
         if plan.by_interval or number % plan.merge_every == 0:
             own = [models[g] for g in plan.groups.groups_of(unit).tolist() if g in models]
@@ -117,7 +126,7 @@ class AttackedGroups:
         yield Observation(unit, began, 0, steps, start, start + moved, share, max(0.0, others), std)
 
     def _senders_of_round(self, number: int) -> set[tuple[int, int]]:
-        """Workers and groups with a message in the sum of a round that ends with a release."""
+        """(worker, group) of the messages in the sums of a round that ends with a release."""
         plan = self.plan
         seats = draw_assignments(plan, plan.interval_start(number) if plan.by_interval else number)
         kept = without_lost(seats, group_turnout(plan, number))
@@ -136,10 +145,10 @@ class AttackedGroups:
 
 
 def load_attacked_groups(run: RunFolder) -> AttackedGroups:
-    """The plan of a run over groups, if attacks support it.
+    """The plan of a run over groups, resolved from its spec, for attacks.
 
     Raises:
-        SpecError: they do not.
+        SpecError: attacks do not support it.
     """
     plan = resolve_groups(load_spec(run.path / SPEC_FILE))
     spec = require_known_training(plan.spec)

@@ -31,16 +31,20 @@ def mse(images: Tensor, originals: Tensor) -> FloatArray:
 
 
 def psnr(images: Tensor, originals: Tensor) -> FloatArray:
-    """Peak signal-to-noise ratio in dB ``[I]``; infinite for equal images."""
+    """Peak signal-to-noise ratio in dB of every image, ``[I]``; infinite for equal images.
+
+    Arguments as of `mse`.
+    """
     with np.errstate(divide="ignore"):
         return np.asarray(-10.0 * np.log10(mse(images, originals)))
 
 
 def ssim(images: Tensor, originals: Tensor) -> FloatArray:
-    """Mean structural similarity ``[I]`` (Wang et al. 2004), averaged over channels.
+    """Mean structural similarity of every image, ``[I]`` (Wang et al. 2004), averaged over channels.
 
-    Gaussian window of 11 pixels and standard deviation 1.5, K1 = .01, K2 = .03, range 1, only where the whole
-    window fits; on smaller images the widest odd window that does.
+    Arguments as of `mse`. Gaussian window of 11 pixels and standard deviation 1.5, K1 = .01, K2 = .03, range
+    1,
+    only where the whole window fits; on smaller images the widest odd window that does.
     """
     channels = images.shape[1]
     window = _gaussian_window(min(_WINDOW, *images.shape[2:])).repeat(channels, 1, 1, 1)
@@ -67,14 +71,19 @@ def _gaussian_window(width: int) -> Tensor:
 
 
 def match_to_originals(images: Tensor, originals: Tensor) -> npt.NDArray[np.int64]:
-    """For every original, the index of its image, by the assignment of least total squared error."""
+    """For every original, the index of the image that is paired with it, int64 ``[I]``.
+
+    The pairing has the least total squared error.
+    """
     distances = torch.cdist(originals.double().flatten(1), images.double().flatten(1)) ** 2
     _, columns = linear_sum_assignment(distances.numpy())
     return np.asarray(columns, dtype=np.int64)
 
 
 def lpips_score() -> tuple[Callable[[Tensor, Tensor], FloatArray] | None, str]:
-    """LPIPS (Zhang et al. 2018, AlexNet) and the source of its weights; or ``None`` and the reason.
+    """A function of images and originals that gives LPIPS ``[I]`` (Zhang et al. 2018, AlexNet), and the
+    source
+    of its weights; or ``None`` and the reason why there is none.
 
     The package contains its own linear weights. AlexNet's weights are read from torch's hub folder
     (``$TORCH_HOME``), in which torchvision saves its downloads. Nothing is downloaded here.
@@ -138,7 +147,9 @@ class BaselineComparison:
 
 
 def compare_with_baseline(attack: FloatArray, guess: FloatArray) -> BaselineComparison:
-    """Paired comparison of scores of which higher is better, each ``[I]``."""
+    """Means and Wilcoxon's paired test of the scores of an attack and a guess, each ``[I]``; higher is
+    better.
+    """
     gaps = attack - guess
     p_better = p_worse = 1.0
     if np.any(gaps != 0):

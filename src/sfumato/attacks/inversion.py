@@ -127,7 +127,7 @@ def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -
     results: list[list[InversionResult]] = []
     for round_number, target in track(list(_targets_of_first_rounds(plan, inputs, view)), progress):
         with intra_op_threads(1):
-            results.append(list(scorer.attacks(round_number, target)))
+            results.append(list(scorer.results_of(round_number, target)))
         if sum(len(ways[0].labels) for ways in results) >= MOST_IMAGES:
             break
     if not results:
@@ -141,7 +141,10 @@ def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -
 def _targets_of_first_rounds(
     plan: TreePlan, inputs: TrainingInputs, view: RecordedView
 ) -> Iterator[tuple[int, InversionTarget]]:
-    """The targets of the first rounds, at most `MOST_TARGETS`; drawn at random if a round has more."""
+    """Yield (round number, target) of the first rounds, at most `MOST_TARGETS` in all.
+
+    If a round has more, some are drawn at random.
+    """
     coalition = parse_coalition(view.observer, plan.parties)
     initial, left = ParameterLayout.of(inputs.model).read(inputs.model), MOST_TARGETS
     for round_number, model, vectors in replay_rounds(plan, view, initial):
@@ -182,8 +185,8 @@ class _InversionScorer:
         own = self._public.pixels(self._public.features)
         self._guesses = class_means(own, self._public.labels, data.facts.classes)
 
-    def attacks(self, round_number: int, target: InversionTarget) -> Iterator[InversionResult]:
-        """The results of all attacks that apply to a target."""
+    def results_of(self, round_number: int, target: InversionTarget) -> Iterator[InversionResult]:
+        """Yield the scored result of every inversion attack that applies to a target."""
         spec = self._plan.at(round_number).spec
         problem = InversionProblem(self._public, target, local_task(spec, round_number))
         key = (_KEY, round_number, int(target.devices[0]))
@@ -199,7 +202,14 @@ class _InversionScorer:
     def _result(
         self, what: str, attack: str, found: Reconstruction, target: InversionTarget, seconds: float
     ) -> InversionResult:
-        """The scores of one attack's reconstruction beside the originals and the baseline's guesses."""
+        """The scores of one attack's reconstruction, and of the baseline's guess, against the originals.
+
+        Args:
+            what: the target in words.
+            attack: its name.
+            found: the reconstruction.
+            seconds: that it took.
+        """
         rows = torch.from_numpy(target.rows)
         images = self._public.pixels(found.images)
         originals, labels = self._public.pixels(self._features[rows]), self._labels[rows]
@@ -225,7 +235,7 @@ class _InversionScorer:
         )
 
     def _scores(self, images: Tensor, originals: Tensor) -> dict[str, FloatArray]:
-        """The scores of ``images`` against ``originals``, by metric."""
+        """Metric to the score of each image ``[I]`` against its original; both ``[I, C, H, W]``."""
         found = {
             name: score(images, originals) for name, score in (("ssim", ssim), ("psnr", psnr), ("mse", mse))
         }
@@ -237,7 +247,13 @@ class _InversionScorer:
 def _result_and_images(
     plan: TreePlan, view: RecordedView, results: Sequence[Sequence[InversionResult]]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The result as JSON, and for every target the images of the attack with the best explanation."""
+    """The result as JSON, and arrays of images by name.
+
+    Of every target the attack counts whose images explain the update best (least mismatch).
+
+    Args:
+        results: of every target, those of all its attacks.
+    """
     chosen = [min(ways, key=lambda way: way.mismatch) for ways in results]
     beside = compare_with_baseline(_all_scores(chosen, "ssim"), _all_scores(chosen, "ssim", guess=True))
     images = [
@@ -275,19 +291,21 @@ def _result_and_images(
 
 
 def _all_scores(chosen: Sequence[InversionResult], score: str, *, guess: bool = False) -> FloatArray:
-    """One score of all images of the chosen results; of the baseline's ``guess`` where asked."""
+    """The metric ``score`` of all images of the chosen results ``[I]``; ``guess``: of the baseline's
+    images.
+    """
     return np.concatenate([(one.guess_scores if guess else one.scores)[score] for one in chosen])
 
 
 def _mean_scores(chosen: Sequence[InversionResult], *, guess: bool = False) -> dict[str, float | str]:
-    """Mean scores over all images."""
+    """Metric to its mean over all images; ``guess``: of the baseline's images."""
     return {
         name: json_number(float(_all_scores(chosen, name, guess=guess).mean())) for name in chosen[0].scores
     }
 
 
 def _summary_row(name: str, ways: Sequence[InversionResult]) -> dict[str, Any]:
-    """The row of an attack in the summary, over all its targets."""
+    """The JSON row of the attack ``name`` in the summary, over its results for all targets."""
     count = sum(len(way.labels) for way in ways)
     return {
         "attack": name,
@@ -300,7 +318,7 @@ def _summary_row(name: str, ways: Sequence[InversionResult]) -> dict[str, Any]:
 
 
 def _notes(results: Sequence[Sequence[InversionResult]]) -> list[str]:
-    """Sentences on how the results are to be read."""
+    """Sentences for the result file on how its figures are to be read."""
     notes = [
         "The class-mean baseline is given the true label. The success of an attack is a lower bound on what "
         "can be learned."
@@ -314,7 +332,7 @@ def _notes(results: Sequence[Sequence[InversionResult]]) -> list[str]:
 
 
 def _write_result(run: Path, observer: str, result: dict[str, Any], pictures: dict[str, Tensor]) -> None:
-    """Write the result as JSON and the images as an archive into the run folder."""
+    """Write ``attacks/inversion-OBSERVER.json`` and the archive of images into the run folder."""
     name = f"{ATTACKS_FOLDER}/inversion-{slug(observer)}"
     arrays = {name: part.float().numpy() for name, part in pictures.items()}
     with adding_files(run) as files:

@@ -63,7 +63,7 @@ class AttackerKnowledge:
 
     @property
     def feature_bounds(self) -> FeatureBounds:
-        """The range of features."""
+        """The range of features that belongs to pixels from 0 to 1."""
         return FeatureBounds((0 - self.mean) / self.std, (1 - self.mean) / self.std)
 
     def pixels(self, features: Tensor) -> Tensor:
@@ -101,30 +101,33 @@ class InversionProblem:
         )
 
     @property
-    def unknown(self) -> int:
+    def image_count(self) -> int:
         """The number of images to solve for."""
         return min(sum(self.sizes), MOST_UNKNOWN)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the images to solve for, ``(U, C, H, W)``."""
-        return (self.unknown, *self.knowledge.features.shape[1:])
+        return (self.image_count, *self.knowledge.features.shape[1:])
 
     @cached_property
     def _valid(self) -> Tensor:
-        """Which places of which batches hold an example, ``[n, S, B]``."""
+        """Whether each place of each batch holds an example, ``[n, S, B]`` for n devices and S steps."""
         batches = self.target.batches
         used = torch.arange(batches.rows.shape[1]) < batches.steps[:, None]
         return (torch.arange(batches.width) < batches.counts[:, :, None]) & used[:, :, None]
 
     @cached_property
     def simulate(self) -> Simulation:
-        """Simulated updates of images; each device is assumed to use its examples in order."""
+        """A function that computes the devices' summed update for given images.
+
+        Each device is assumed to use its examples in order.
+        """
         valid = self._valid
         places = (valid.flatten(1).cumsum(dim=1) - 1).clamp(min=0).view(valid.shape)
         sizes = torch.tensor(self.sizes)
         first = (sizes.cumsum(dim=0) - sizes)[:, None, None]
-        slots = (first + places % sizes[:, None, None]) % self.unknown
+        slots = (first + places % sizes[:, None, None]) % self.image_count
         weights = valid.float() / valid.sum(dim=2, keepdim=True).clamp(min=1)
         clip = self.task.update_clip
         norm = clip.norm * self.target.message_count if isinstance(clip, FlatClip) else None
@@ -135,7 +138,7 @@ class InversionProblem:
 
     @cached_property
     def gradient(self) -> Tensor:
-        """The mean mini-batch gradient that the update amounts to ``[M]``."""
+        """The mean mini-batch gradient ``[M]`` that the observed update amounts to."""
         sgd, steps = self.task.sgd, self.target.batches.steps
         weight = 0.0
         for share, count in zip(self.target.shares.tolist(), steps.tolist(), strict=True):
@@ -153,20 +156,20 @@ class InversionProblem:
 
     @cached_property
     def expected(self) -> Tensor:
-        """Mean prediction of the model that devices start from ``[classes]``."""
+        """Mean prediction ``[classes]`` of the model that devices start from, on the attacker's own data."""
         return self.knowledge.predictions(self.target.start)
 
     def _label_signal(self, gradient: Tensor) -> Tensor:
-        """The label signal of ``gradient`` for the attacked model; see `label_signal`."""
+        """`label_signal` of a flat gradient ``[M]`` for the attacked model, ``[classes]``."""
         return label_signal(gradient, self.knowledge.model, self.knowledge.classes)
 
     @cached_property
     def labels(self) -> Tensor:
         """The labels recovered from the gradient, ascending ``[U]``."""
-        return recover_labels(self._label_signal(self.gradient), self.unknown, self.expected)
+        return recover_labels(self._label_signal(self.gradient), self.image_count, self.expected)
 
     def reconstructions(self, rng: np.random.Generator) -> Iterator[tuple[str, Reconstruction]]:
-        """Every attack that applies, with its reconstruction."""
+        """Yield (name, reconstruction) of every attack that applies."""
         simulate, seen, classes = self.simulate, self.target.update, self.knowledge.classes
         bounds, shape = self.knowledge.feature_bounds, self.shape
         closed = self.closed_form()
@@ -186,7 +189,7 @@ class InversionProblem:
                 variation=_VARIATION,
             ),
         )
-        if self.unknown <= _FEW:
+        if self.image_count <= _FEW:
             for name, labels in (("DLG", None), ("iDLG", self.labels)):
                 yield (
                     name,
@@ -197,14 +200,14 @@ class InversionProblem:
 
     @property
     def iterations(self) -> int:
-        """Iterations of Adam; fewer for larger batches."""
+        """Number of iterations of Adam; fewer for larger batches."""
         return max(150, min(600, 6000 // self.simulate.slots.numel()))
 
     def closed_form(self) -> Reconstruction | None:
         """The reconstruction from the first layer's gradient; ``None`` if the model does not allow it."""
         public = self.knowledge
         if first_linear(public.model) is None or (
-            self.unknown > 1 and not is_softmax_regression(public.model)
+            self.image_count > 1 and not is_softmax_regression(public.model)
         ):
             return None
         weight, bias = first_layer_gradients(self.gradient, public.model)
@@ -212,13 +215,13 @@ class InversionProblem:
             return None
         if bias is None:
             images = rescale_rows(-weight[self.labels]).view(self.shape)
-        elif self.unknown == 1:
+        elif self.image_count == 1:
             images = public.pixels(invert_one_example(weight, bias).view(self.shape))
         else:
             size = self.shape[1:]
             images = mean_image_of_each_label(
-                weight * self.unknown,
-                bias * self.unknown,
+                weight * self.image_count,
+                bias * self.image_count,
                 self.expected,
                 self.labels,
                 public.mean.expand(size).flatten(),

@@ -86,7 +86,7 @@ def _all_targets(
     number: int,
     coalition: Sequence[Party],
 ) -> Iterator[InversionTarget]:
-    """The targets of ``coalition`` in a round, every vector it received, aggregation by aggregation."""
+    """Yield every vector that the coalition received in the round as a target; see `smallest_sum_targets`."""
     tree, chosen = plan.tree, draw_participants(plan, number)
     if not len(chosen):
         return
@@ -141,14 +141,17 @@ def _all_targets(
 
 
 def _steps_between(batches: BatchPlan, first: int, last: int, plan: TreePlan) -> BatchPlan:
-    """The batches of the local steps from ``first`` to ``last``."""
+    """The batches of the local steps from ``first`` up to, and without, ``last``."""
     if len(plan.aggregations) == 1:
         return batches
     return batches.between(first, last)
 
 
 def _describe_vector(plan: TreePlan, kind: str, tier: int, party: int) -> str:
-    """What a received vector is, as text: a device's message, or a sum, average or model of a node."""
+    """A received vector in words: a device's message, or a sum, average or model of a node.
+
+    ``kind``: sent, received or broadcast; ``tier``, ``party``: of its sender or receiver.
+    """
     if tier == plan.tree.depth:
         return f"message of device:{party}"
     node = plan.releases.party_name(Party("node", tier, party))

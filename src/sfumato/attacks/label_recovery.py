@@ -18,7 +18,7 @@ from sfumato.learning.parameters import ParameterLayout
 
 
 def last_layer(model: nn.Module, classes: int) -> tuple[str, nn.Linear]:
-    """Name and module of the layer that makes the logits.
+    """Name and module of the linear layer that makes the logits.
 
     Raises:
         SpecError: the last parameters are not those of a linear layer with so many outputs.
@@ -33,7 +33,9 @@ def last_layer(model: nn.Module, classes: int) -> tuple[str, nn.Linear]:
 
 
 def label_signal(gradient: Tensor, model: nn.Module, classes: int) -> Tensor:
-    """The mean of p - y over the batch, up to a factor where the last layer has no bias, ``[classes]``.
+    """The mean of p - y over the batch ``[classes]``, from the gradient of the last layer.
+
+    Only up to a factor where that layer has no bias. p are the predicted probabilities, y the labels.
 
     Args:
         gradient: flat, ``[M]``.

@@ -37,7 +37,10 @@ _RECORDS, _DEVICES = 10, 11
 
 @intra_op_threads(1)
 def measure_membership(context: AttackContext, progress: Progress = silent) -> tuple[AttackMeasurement, ...]:
-    """All membership attacks on the observations of ``context``."""
+    """Run all membership attacks on the observations of ``context``, for records and for devices.
+
+    ``progress`` is called with the number of targets that are done.
+    """
     records, devices = [], []
     for target in track(context.targets, progress):
         observations = context.observations[target]
@@ -50,7 +53,10 @@ def measure_membership(context: AttackContext, progress: Progress = silent) -> t
 
 
 def _pooled_curves(targets: Sequence[Mapping[str, Scores]]) -> dict[str, ROC]:
-    """One curve for each attack, from the trials of all targets."""
+    """Attack to one ROC curve over the trials of all targets.
+
+    ``targets``: of each target the scores of members and non-members by attack.
+    """
     return {attack: pooled_roc([scores[attack] for scores in targets]) for attack in targets[0]}
 
 
@@ -68,12 +74,15 @@ class MemberSplit:
 
     @property
     def rows(self) -> IntArray:
-        """The members, then the non-members."""
+        """Row numbers of the members, then of the non-members."""
         return np.concatenate([self.members, self.non_members])
 
 
 def split_members(context: AttackContext, target: int) -> MemberSplit:
-    """Members and non-members for one device, at most `MOST_RECORDS` each."""
+    """Training rows of a device (members) and as many held-out rows with the same labels (non-members).
+
+    At most `MOST_RECORDS` each, drawn at random.
+    """
     rng = generator(context.plan.spec.seed, Stream.ATTACK, _RECORDS, target)
     others, members = context.population.matched_candidates(context.population.partition.indices(target), rng)
     kept = rng.permutation(len(members))[:MOST_RECORDS]
@@ -83,7 +92,7 @@ def split_members(context: AttackContext, target: int) -> MemberSplit:
 def _record_scores(
     context: AttackContext, target: int, observations: Sequence[Observation]
 ) -> dict[str, Scores]:
-    """Scores of members and non-members among examples, by attack."""
+    """Attack to the scores of a device's records: members ``[k]`` and non-members ``[k]``."""
     split = split_members(context, target)
     size, count = len(context.population.partition.indices(target)), len(split.members)
     threshold, online, offline = (np.zeros(2 * count) for _ in range(3))
@@ -104,6 +113,11 @@ def _shadow_data(
     context: AttackContext, target: int, number: int, split: MemberSplit, size: int
 ) -> tuple[npt.NDArray[np.bool_], list[IntArray]]:
     """The data of shadow devices: of every pair, one holds each example; the attacker's data fill them up.
+
+    Args:
+        number: of the observation, for the address of draws.
+        split: the examples in question.
+        size: examples of each shadow device.
 
     Returns:
         Which examples each shadow device holds ``[shadows, rows]``, and all rows that it holds.
@@ -146,7 +160,7 @@ def lira_scores(
 
 
 def _fitted_gaussians(values: FloatArray, mask: npt.NDArray[np.bool_]) -> tuple[FloatArray, float]:
-    """Mean of every column over its mask, and one standard deviation around them for all columns."""
+    """Mean of every column of ``values`` over its ``mask``, both ``[S, R]``, and one std for all columns."""
     counts = mask.sum(axis=0)
     means = np.where(mask, values, 0.0).sum(axis=0) / counts
     squares = np.where(mask, (values - means) ** 2, 0.0).sum()
@@ -156,7 +170,7 @@ def _fitted_gaussians(values: FloatArray, mask: npt.NDArray[np.bool_]) -> tuple[
 def _device_scores(
     context: AttackContext, target: int, observations: Sequence[Observation]
 ) -> dict[str, Scores]:
-    """Scores of the device and of a made-up device with the same labels, by attack."""
+    """Attack to two scores: of the device, and of a made-up device with the same labels."""
     rng = generator(context.plan.spec.seed, Stream.ATTACK, _DEVICES, target)
     everybody = context.population
     mine = everybody.partition.indices(target)

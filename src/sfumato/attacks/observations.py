@@ -57,10 +57,10 @@ class AttackedRun(Protocol):
 
     @property
     def plan(self) -> Plan:
-        """The plan of the run."""
+        """The resolved plan of the attacked run."""
 
     def spec_of(self, number: int) -> Spec:
-        """The spec by which devices trained in a round."""
+        """The spec by which devices trained in round ``number``, with control's settings for it."""
 
     def nearby_devices(self, coalition: Sequence[Party]) -> npt.NDArray[np.bool_]:
         """The devices nearest to ``coalition`` in the network, members included, ``[devices]``."""
@@ -96,11 +96,13 @@ class AttackedTree:
     plan: TreePlan
 
     def spec_of(self, number: int) -> Spec:
-        """See `AttackedRun`."""
+        """The spec by which devices trained in round ``number``, with control's settings for it."""
         return self.plan.at(number).spec
 
     def nearby_devices(self, coalition: Sequence[Party]) -> npt.NDArray[np.bool_]:
-        """See `AttackedRun`: devices below its members, or under the same leaf as they are."""
+        """Whether each device is below a member of ``coalition``, or under the same leaf as one,
+        ``[devices]``.
+        """
         tree = self.plan.tree
         found = np.zeros(tree.device_count, dtype=np.bool_)
         for party in coalition:
@@ -122,7 +124,7 @@ class AttackedTree:
         *,
         rounds: int,
     ) -> dict[int, tuple[Observation, ...]]:
-        """See `AttackedRun`."""
+        """What ``coalition`` observed of each of ``units``, in order; see `AttackedRun.observations`."""
         plan, members = self.plan, tuple(coalition)
         exposures = {unit: plan.releases.exposures(unit, members)[0] for unit in units}
         present = {number: set(draw_participants(plan.at(number), number).tolist()) for number in view.rounds}
@@ -146,7 +148,7 @@ class AttackedTree:
 
 
 def spread_evenly(numbers: Sequence[int], most: int) -> frozenset[int]:
-    """At most so many of ``numbers``, the first and the last among them."""
+    """At most ``most`` of ``numbers``, evenly spaced, the first and the last among them."""
     if len(numbers) <= most:
         return frozenset(numbers)
     return frozenset(numbers[at] for at in np.linspace(0, len(numbers) - 1, most).round().astype(int))
@@ -155,7 +157,10 @@ def spread_evenly(numbers: Sequence[int], most: int) -> frozenset[int]:
 def _observations_of_round(
     plan: TreePlan, vectors: RoundVectors, model: Tensor, number: int, unit: int, exposure: Exposure
 ) -> Iterator[Observation]:
-    """The observations of one device in one round, which began with ``model``."""
+    """Yield the observations of device ``unit`` in round ``number``, which began with ``model`` ``[M]``.
+
+    ``exposure``: its declared releases, for the noise.
+    """
     tree, leaf = plan.tree, plan.tree.leaf_of(unit)
     path = [int(node) for node in tree.paths[leaf]]
     known, since, variance = model, 0, 0.0
@@ -178,7 +183,15 @@ def _observations_of_round(
 def _finest_vector(
     vectors: RoundVectors, index: int, top: int, depth: int, path: Sequence[int], unit: int
 ) -> tuple[int, Tensor] | None:
-    """The lowest tier with a vector that contains the unit's message, and that vector."""
+    """The lowest tier with a received vector that contains the unit's message, and that vector ``[M]``.
+
+    ``None`` without any.
+
+    Args:
+        index: of the aggregation.
+        top, depth: aggregating tier, and that of devices.
+        path: the nodes above the unit, by tier.
+    """
     single = vectors.get((index, "sent", depth, unit))
     if single is not None:
         return depth, single
@@ -193,7 +206,10 @@ def _finest_vector(
 def _weight_and_others(
     plan: TreePlan, unit: int, leaf: int, path: Sequence[int], tier: int
 ) -> tuple[float, float]:
-    """Weight of the unit's update in the vector at ``tier``, and the expected number of others in it."""
+    """Weight of the unit's update in the vector at ``tier``, and the expected number of others in it.
+
+    ``leaf``: the unit's; ``path``: the nodes above it, by tier.
+    """
     tree, own = plan.tree, float(plan.weights_of(np.array([unit]))[0])
     if tier == tree.depth:
         return own, 0.0

@@ -25,7 +25,10 @@ FloatArray = npt.NDArray[np.float64]
 
 @intra_op_threads(1)
 def measure_properties(context: AttackContext, progress: Progress = silent) -> tuple[AttackMeasurement, ...]:
-    """All property attacks on the observations of ``context``; none if all devices hold all labels."""
+    """Run all property attacks on the observations of ``context``; () if all devices hold all labels.
+
+    ``progress`` is called with the number of targets that are done.
+    """
     truth = context.population.labels_held[list(context.targets)]
     if truth.all() or not truth.any():
         return ()

@@ -48,11 +48,13 @@ class AttackMeasurement:
 
     @property
     def exceeds(self) -> bool:
-        """Whether the curve lies above what the guarantee allows; wrong with probability at most 0.1 %."""
+        """Whether the ROC curve lies above what the guarantee allows; wrong with probability at most 0.1
+        %.
+        """
         return self.is_bounded and self.roc.exceeds(epsilon=self.epsilon, delta=self.delta, error=_ERROR)
 
     def to_dict(self) -> dict[str, Any]:
-        """The object in the JSON file."""
+        """The entry of ``results`` in the JSON file of the attack."""
         bound = {"epsilon": json_number(self.epsilon), "delta": self.delta, "neighbours": "replace"}
         return {
             "level": self.level,
@@ -77,7 +79,7 @@ def write_result(
     context: AttackContext,
     found: Sequence[AttackMeasurement],
 ) -> dict[str, Any]:
-    """Write ``attacks/KIND-OBSERVER.json`` and return what it holds."""
+    """Write ``attacks/KIND-OBSERVER.json`` into the run folder ``run``; returns its content."""
     privacy = context.plan.spec.privacy
     promised = json_number(context.guaranteed_epsilon(privacy.neighbours))
     result = {
@@ -96,7 +98,7 @@ def write_result(
 
 
 def _notes(found: Sequence[AttackMeasurement]) -> list[str]:
-    """Sentences on how the measurements are to be read."""
+    """Sentences for the result file on how its figures are to be read."""
     notes = [
         "The success of an attack is a lower bound on what can be learned. Trials of one run share its "
         "models and its noise; the intervals treat them as independent."

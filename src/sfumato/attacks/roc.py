@@ -39,7 +39,7 @@ class Estimate:
     high: float
 
     def to_dict(self) -> dict[str, float]:
-        """The object in the JSON file."""
+        """``value``, ``low`` and ``high``, as in the JSON file of an attack."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
@@ -84,12 +84,12 @@ class ROC:
 
     @property
     def tpr(self) -> FloatArray:
-        """True-positive rates, ``[k]``."""
+        """True-positive rate at every threshold, ``[k]``."""
         return self.true_positives / self.members
 
     @property
     def fpr(self) -> FloatArray:
-        """False-positive rates, ``[k]``."""
+        """False-positive rate at every threshold, ``[k]``."""
         return self.false_positives / self.non_members
 
     @property
@@ -139,7 +139,7 @@ class ROC:
         return bool((above | below).any())
 
     def to_dict(self) -> dict[str, Any]:
-        """The object in the JSON file: corners of the curve with 95 % bands, AUC and rates."""
+        """The curve as JSON: its corners with 95 % bands, the AUC, and the rates at 0.1 % and 1 %."""
         at = self._corners()
         low = least_probability(self.true_positives[at], self.members, error=ERROR / 2)
         high = largest_probability(self.true_positives[at], self.members, error=ERROR / 2)
@@ -157,7 +157,9 @@ class ROC:
         }
 
     def _corners(self) -> IntArray:
-        """The best point at every false-positive rate, without points that their neighbours imply."""
+        """Indices of the best point at every false-positive rate, without points that their neighbours
+        imply.
+        """
         best = np.append(np.flatnonzero(np.diff(self.false_positives)), len(self.false_positives) - 1)
         rises = np.flatnonzero(np.diff(self.true_positives[best], prepend=-1))
         kept = np.union1d(best[rises], best[[-1]])
@@ -165,12 +167,14 @@ class ROC:
 
 
 def pooled_roc(curves: Sequence[tuple[FloatArray, FloatArray]]) -> ROC:
-    """The curve of all trials of several targets, from the scores of members and non-members of each."""
+    """The curve of all trials of several targets; ``curves`` has scores of members and non-members of
+    each.
+    """
     return ROC.of(np.concatenate([a for a, _ in curves]), np.concatenate([b for _, b in curves]))
 
 
 def _chernoff_interval(value: float, room: float) -> tuple[float, float]:
-    """The interval of means whose relative entropy from ``value`` is at most ``room``."""
+    """The interval of means in [0, 1] whose relative entropy from ``value`` is at most ``room``, in nats."""
 
     def excess(mean: float) -> float:
         return float(special.rel_entr(value, mean) + special.rel_entr(1 - value, 1 - mean)) - room

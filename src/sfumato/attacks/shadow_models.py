@@ -61,7 +61,9 @@ class Population:
 
     @classmethod
     def of(cls, data: Dataset, partition: Partition, seed: int) -> Population:
-        """Devices' data, and the held-out examples divided into two halves."""
+        """The devices' data, and the held-out examples divided at random into candidates and the
+        attacker's own.
+        """
         held_out = np.arange(len(data.test_labels), dtype=np.int64) + len(data.train_labels)
         held_out = generator(seed, Stream.ATTACK, _SPLIT).permutation(held_out)
         half = len(held_out) // 2
@@ -75,7 +77,10 @@ class Population:
         )
 
     def matched_candidates(self, rows: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-        """As many candidates as can be paired with ``rows`` by label, and the rows paired with them."""
+        """Pair held-out candidates with ``rows`` of the same labels, at random, as many as possible.
+
+        Returns the candidates and the rows paired with them, ``[k]`` each.
+        """
         found, partners = [], []
         for label in np.unique(self.labels[rows]):
             mine = rng.permutation(rows[self.labels[rows] == label])
@@ -120,12 +125,12 @@ class ShadowDevices:
 
     @property
     def mean(self) -> Tensor:
-        """Mean update, ``[M]``."""
+        """The mean of the shadow devices' updates, ``[M]``."""
         return self.updates.mean(dim=0)
 
     @property
     def variance(self) -> float:
-        """Variance of one update around the mean, per coordinate."""
+        """Variance of a coordinate of one update around the mean, averaged over coordinates."""
         return float(self.updates.var(dim=0).mean())
 
 
@@ -153,7 +158,7 @@ class Attacker:
         object.__setattr__(self, "_engine", engine)
 
     def updates(self, observation: Observation, rows: Sequence[IntArray], *key: int) -> Tensor:
-        """Clipped updates ``[P, M]`` of devices with ``rows`` that train for the steps of ``observation``.
+        """Clipped updates ``[P, M]`` of P devices with ``rows`` that train for the steps of ``observation``.
 
         Args:
             observation: gives the initial model and the number of steps.
@@ -181,7 +186,11 @@ class Attacker:
         return torch.cat([chunk.updates for chunk in chunks])
 
     def shadow_devices(self, observation: Observation) -> ShadowDevices:
-        """Shadow devices of the mean size and mean number of labels, from the attacker's own data."""
+        """Devices simulated on the attacker's own data, with the mean size and mean number of labels of
+        devices.
+
+        They are cached by the model and the steps of ``observation``.
+        """
         where = hashlib.sha256(observation.start.numpy().tobytes())
         where.update(repr((observation.round, observation.first_step, observation.last_step)).encode())
         key = where.digest()
@@ -195,7 +204,7 @@ class Attacker:
         return self._shadow_devices[key]
 
     def _make_shadow_devices(self, observation: Observation) -> ShadowDevices:
-        """Shadow devices for ``observation``, and which labels each of them holds."""
+        """Simulate shadow devices for ``observation``: their updates, and which labels each holds."""
         everybody = self.population
         rng = generator(self.spec.seed, Stream.ATTACK, 1, observation.round, observation.last_step)
         usual = max(1, round(float(everybody.labels_held.sum(axis=1).mean())))
@@ -214,10 +223,11 @@ class Attacker:
         )
 
     def models_with_others(self, observation: Observation, updates: Tensor, *key: int) -> Tensor:
-        """Models ``[P, M]`` that the observer could have received if the device had sent ``updates``.
+        """Models ``[P, M]`` that the observer could have received if the device had sent ``updates`` ``[P,
+        M]``.
 
         The other devices in the sum are drawn from the shadow devices, separately for each row, and noise is
-        added.
+        added. ``key``: address of the draws.
         """
         draws = len(updates)
         if observation.other_devices:
@@ -235,7 +245,7 @@ class Attacker:
     def confidences(self, models: Tensor, rows: IntArray) -> FloatArray:
         """Logit of the probability that each model ``[P, M]`` gives to the label of each row, ``[P, R]``.
 
-        Carlini et al. (2022), equation 5: it is close to Gaussian where the probability is not.
+        It is close to Gaussian where the probability is not (Carlini et al. 2022, equation 5).
         """
         layout, features = ParameterLayout.of(self.model), self.population.features[torch.from_numpy(rows)]
         at = torch.from_numpy(self.population.labels[rows])[:, None]
@@ -267,7 +277,9 @@ class LikelihoodRatio:
     spread: float
 
     def score(self, observation: Observation, shadow_devices: ShadowDevices) -> tuple[float, float]:
-        """The log-ratio, and the cosine between the observation and the difference of the hypotheses."""
+        """The log-likelihood ratio of the two hypotheses, and the cosine of observation and their
+        difference.
+        """
         variance = observation.noise_std**2 + observation.share**2 * (
             observation.other_devices * shadow_devices.variance + self.spread
         )

@@ -114,9 +114,9 @@ def require_known_training(spec: Spec) -> Spec:
 def replay_rounds(
     plan: TreePlan, view: RecordedView, initial: Tensor
 ) -> Iterator[tuple[int, Tensor, RoundVectors]]:
-    """Every recorded round, in order: its number, the global model at its beginning, the vectors received.
-
-    The global model is public: it follows from the broadcasts of the cloud.
+    """Yield every recorded round, in order: its number, the global model at its beginning ``[M]``, and the
+    vectors
+    received. The global model is public: it follows from the broadcasts of the cloud.
 
     Args:
         plan: of the run.
@@ -132,7 +132,7 @@ def replay_rounds(
 
 
 def load_view_by_name(plan: Plan, run: RunFolder, observer: str) -> RecordedView:
-    """`load_view` of an observer that may be called by the names of sites.
+    """`load_view` of an observer that may be called by the names of sites, such as ``north``.
 
     Raises:
         SpecError: the run did not record this observer.
@@ -178,7 +178,9 @@ def load_view(run: RunFolder, observer: str) -> RecordedView:
 
 
 def _hashes_by_round(run: RunFolder, folder: str) -> dict[int, str]:
-    """SHA-256 of the views in ``folder`` by round, from 0; of an unfinished run from its log of rounds."""
+    """Round (from 0) to the SHA-256 of its file in ``folder``; of an unfinished run from its log of
+    rounds.
+    """
     if run.finished:
         views = ((VIEW_FILE.fullmatch(name), record) for name, record in run.manifest.files.items())
         return {int(view[2]) - 1: record.sha256 for view, record in views if view and view[1] == folder}

@@ -44,15 +44,17 @@ class PlayedAir(AirPlan):
 
     @cached_property
     def envelope(self) -> FloatArray:
-        """See `AirPlan`."""
+        """The largest amplitudes of the other plan, times `scale`; see `AirPlan.envelope`."""
         return self.real.envelope * self.scale
 
     def sending(
         self, number: int, index: int, devices: IntArray, device_noise: FloatArray, parameters: int
     ) -> AirTransmission:
-        """See `AirPlan`. A longest message without noise arrives as small as power limits ask for.
+        """The transmission of an aggregation; see `AirPlan.sending`.
 
-        One with noise arrives whole, as the accountant counts it.
+        A longest message without noise arrives as small as power limits ask for. One with noise arrives
+        whole, as
+        the accountant counts it.
         """
         noise = device_noise * self.scale
         found = self.real.sending(number, index, devices, noise, self.size)
@@ -80,12 +82,12 @@ class AirTreePlan(TreePlan):
 
     @cached_property
     def air(self) -> AirPlan | None:
-        """See `TreePlan`."""
+        """How devices send over the air; see `TreePlan.air`."""
         return self.played
 
 
 def require_independent_coordinates(plan: TreePlan) -> None:
-    """Refuse what makes messages over the air other than clipped updates of a known length.
+    """Raise unless messages over the air are clipped updates of a known length, coordinate by coordinate.
 
     Raises:
         SpecError: the size of the model is not known, or compression remembers or rounds.

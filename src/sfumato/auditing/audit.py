@@ -132,7 +132,16 @@ def audit_pair(
 def _attack_on_device(
     plan: Plan, device: int, coalition: tuple[Party, ...], guarantee: Guarantee, trials: int, error: float
 ) -> tuple[LowerBound, OneRun | None]:
-    """The lower bound on ε of a device, from trials of a message with and without it, and of one run."""
+    """The lower bound on ε of a device, from trials with and without its message, and the one-run audit.
+
+    Args:
+        guarantee: its row, which says under which relation it holds.
+        trials: in each world; as many again are held out.
+        error: probability that the bound is wrong.
+
+    Raises:
+        SpecError: examples are clipped, so that devices have no guarantee.
+    """
     if plan.spec.privacy.clips_examples:
         allowed = "must be update or step to audit a whole device, which has no guarantee with example"
         raise SpecError("privacy.clip.kind", "example", allowed)
@@ -143,7 +152,10 @@ def _attack_on_device(
 def _attack_on_record(
     plan: Plan, device: int, coalition: tuple[Party, ...], guarantee: Guarantee, trials: int, error: float
 ) -> tuple[LowerBound, OneRun | None]:
-    """The lower bound on ε of one record, with its own draws where mini-batches are Poisson."""
+    """The lower bound on ε of one record of ``device``, and the one-run audit if there is one.
+
+    Where mini-batches are Poisson the record has draws of its own.
+    """
     bound = guarantee.bounds[guarantee.bound]
     hidden = guarantee.bound != "flow"  # the observer does not receive all that the device trains from
     scores = family_of(plan.spec).audit_record(plan, device, coalition, bound.neighbours, hidden, trials)
@@ -180,7 +192,10 @@ def _attack_on_messages(
 
 
 def _pairs_to_attack(plan: Plan, observers: Sequence[str]) -> list[MonitoredPair]:
-    """The worst pair of every kind of unit and every observer; with clipped examples devices have none."""
+    """For every kind of unit and every observer, the pair with the largest finite ε.
+
+    Where examples are clipped only records are attacked: devices have no guarantee.
+    """
 
     def guarantee(unit: str, observer: str) -> Guarantee:
         return pair_guarantee(plan, unit, observer, delta=plan.spec.privacy.delta)
@@ -222,7 +237,7 @@ def _curves_of_known_family(
     """The trade-off curves that the accountant may claim; ``None`` if their family is not known.
 
     Args:
-        rounds: the tests of each.
+        rounds: the fitted tests of each round.
         neighbours: the relation.
         alike: whether all rounds have the same releases; families of sampled rounds are of such.
     """
@@ -279,7 +294,10 @@ def _claimed_curves(
 
 
 def _compositions(plan: Plan, kind: str, device: int, coalition: Sequence[Party]) -> Iterable[Composition]:
-    """Every way in which the accountant charges the pair."""
+    """Every way in which the accountant composes the releases of the pair.
+
+    ``kind``: ``device`` or ``record``.
+    """
     declared, neighbours = plan.releases, plan.spec.privacy.neighbours
     exposures = declared.exposures(device, coalition)
     if kind == "device":
@@ -291,7 +309,10 @@ def _compositions(plan: Plan, kind: str, device: int, coalition: Sequence[Party]
 def _lower_bound(
     scores: TrialScores, curves: TradeOffCurves | None, delta: float, error: float
 ) -> LowerBound:
-    """The larger of the bounds by counting and by curve; each uses half of the error probability."""
+    """The larger of the lower bounds on ε by counting and by curve; each uses half of ``error``.
+
+    ``curves``: trade-off curves that the accountant claims; ``None`` for counting only.
+    """
     counting = epsilon_by_counting(scores.held_out, scores.test, delta=delta, error=error / 2)
     if curves is None:
         return LowerBound(counting, "counting", counting, None, None)

@@ -63,7 +63,7 @@ class OneRun:
     estimate: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """The object in ``audit --json``; an estimate that is missing is ``null``."""
+        """The entry of ``audit --json``; an estimate that is missing is ``null``."""
         return {
             "canaries": self.canaries,
             "lower": self.lower,
@@ -85,6 +85,10 @@ def one_run_audit(
 
     A fair coin decides whether such a device sends its random direction, or (under zero-out) nothing, or
     (under replace) the opposite direction. Members of the coalition hold no office.
+
+    Args:
+        rounds: fitted tests of each round, whose statistics score the canaries.
+        error: probability that the lower bound is wrong.
 
     Returns:
         ``None`` with too few canaries, and under remove: devices that leave a run change the denominators of
@@ -143,7 +147,10 @@ def probability_of_guesses(*, canaries: int, guesses: int, right: int, epsilon: 
 def epsilon_refuted_by_guesses(
     *, canaries: int, guesses: int, right: int, delta: float, error: float
 ) -> float:
-    """Largest ε that the guesses refute at ``error``; 0 where they refute none."""
+    """Largest ε that the guesses refute at level ``error``; 0 where they refute none.
+
+    Arguments as of `probability_of_guesses`.
+    """
 
     def refuted(epsilon: float) -> bool:
         chance = probability_of_guesses(
@@ -230,7 +237,9 @@ def epsilon_between_normals(mean: float, std: float, *, delta: float) -> float:
 
 
 def _hockey_stick(mean_p: float, std_p: float, mean_q: float, std_q: float, epsilon: float) -> float:
-    """sup_A P(A) − e^ε Q(A): over the set where log p − log q > ε, which a quadratic bounds."""
+    """sup_A P(A) − e^ε Q(A) of normals P and Q, over the set where log p − log q > ε, which a quadratic
+    bounds.
+    """
     # log p − log q − ε = a x² + b x + c
     a = 0.5 / std_q**2 - 0.5 / std_p**2
     b = mean_p / std_p**2 - mean_q / std_q**2

@@ -55,28 +55,34 @@ class GroupObserver:
         }
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Record what members send, and the messages of interest that a member receives as their master."""
+        """Record messages that members send, and those of interest that a member receives as their master.
+
+        See `Listener.sent`.
+        """
         known = self._workers | (self._senders if index in self._masters - self._summed else set())
         for row in np.flatnonzero(np.isin(senders, list(known))):
             self._record(number, index, "sent", int(senders[row]), vectors[int(row)])
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Record the sums that masters in the coalition receive."""
+        """Record the sums that masters in the coalition receive; see `Listener.received`."""
         for group in self._masters:
             self._record(number, group, "received", group, values[group])
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Record the models that members receive."""
+        """Record the models that members receive; see `Listener.broadcast`."""
         for group in self._models:
             self._record(number, group, "broadcast", group, values[group])
 
     @property
     def observations(self) -> tuple[Observations, ...]:
-        """The vectors received in each recorded group, by round (from 0), tier, kind and sender."""
+        """For each recorded group, the received vectors by round (from 0), tier, kind and sender."""
         return tuple(self._observations.values())
 
     def _record(self, number: int, group: int, how: str, who: int, vector: Tensor) -> None:
-        """Keep a received vector under the round, the way it came and who sent it."""
+        """Keep a vector ``[M]``, if the group is recorded.
+
+        ``how``: the kind (sent, received or broadcast); ``who``: the sender.
+        """
         if group in self._observations:
             whose = TARGET if how == "sent" and {who} == self._senders else who
             self._observations[group][number - self._began, 1, how, whose] = (

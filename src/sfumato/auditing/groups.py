@@ -66,7 +66,7 @@ class GroupHarness:
         return self._plan.release_count
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
-        """The possible outcomes of a round: one, with a draw for each of the unit's groups."""
+        """The one outcome of a round, as groups elect nobody, with a draw for each of the unit's groups."""
         seers = {party.index for party in self._coalition if party.kind == "node"}
         if self._summed:
             workers = (party.index for party in self._coalition if party.kind == "device")
@@ -86,7 +86,7 @@ class GroupHarness:
     def simulate(
         self, number: int, *, taking_part: bool, signs: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
-        """See `AuditHarness.simulate`.
+        """Simulate one round or interval; arguments and result as of `AuditHarness.simulate`.
 
         Here ``signs`` may differ from group to group of the unit: ``[groups, M]``.
         """
@@ -98,7 +98,10 @@ class GroupHarness:
     def simulate_canaries(
         self, number: int, units: IntArray, updates: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
-        """See `AuditHarness.simulate_canaries`."""
+        """Simulate one round or interval in which ``units`` send canaries, if they are drawn.
+
+        Returned by device and group, for the one outcome. See `AuditHarness.simulate_canaries`.
+        """
         plan = replace(self._plan, spec=self._plan.spec.model_copy(update={"seed": seed}))
         return self._simulate(plan, number, units, updates)
 
@@ -143,7 +146,10 @@ class GroupHarness:
         return tuple(observer.observations for observer in observers)
 
     def scores_through_others(self, neighbours: Neighbours, *, trials: int, seed: int) -> TrialScores | None:
-        """See `AuditHarness.scores_through_others`."""
+        """Scores of a training in which linking workers pass on what they learn of the unit.
+
+        ``None`` where that is not simulated. Arguments as of `AuditHarness.scores_through_others`.
+        """
         workers = [party.index for party in self._coalition if party.kind == "device"]
         seen = {party.index for party in self._coalition if party.kind == "node"}
         seen |= {int(group) for worker in workers for group in self._plan.groups.groups_of(worker)}
@@ -156,7 +162,10 @@ class GroupHarness:
         return training.score_trials(neighbours, trials=trials, seed=seed)
 
     def _groups_seen_as_sums(self, seats: GroupAssignments) -> frozenset[int]:
-        """Groups whose masters receive only sums: fewer members than the threshold that removes masks."""
+        """Groups whose masters receive only sums: fewer members send than the threshold that removes masks.
+
+        ``seats``: which workers send to which groups.
+        """
         if not self._summed:
             return frozenset()
         workers = [party.index for party in self._coalition if party.kind == "device"]

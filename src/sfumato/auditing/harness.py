@@ -64,7 +64,9 @@ class AuditHarness(Protocol):
 
     @property
     def exchangeable_devices(self) -> IntArray:
-        """Devices that can be exchanged with the unit, itself included, without members of the coalition."""
+        """Indices of devices that can be exchanged with the unit, itself included, without coalition
+        members.
+        """
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
         """The possible outcomes of elections in round or interval ``number`` under ``seed``.

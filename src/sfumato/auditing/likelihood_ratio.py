@@ -48,7 +48,7 @@ class LikelihoodRatioTest:
 
     @property
     def depends_on_target(self) -> bool:
-        """Whether any observation depends on the unit."""
+        """Whether the mean of any observation depends on what the unit sends."""
         return bool(self.weights.any())
 
     @property
@@ -69,7 +69,10 @@ class LikelihoodRatioTest:
         return abs(self.absent[1] / self.null[1] - 1) < _SAME_NOISE
 
     def scores(self, observed: FloatArray, taking_part: npt.NDArray[np.bool_]) -> FloatArray:
-        """Log-likelihood ratios ``[trials]`` of observations ``[d, trials]``."""
+        """Log-likelihood ratios ``[trials]`` of observations ``[d, trials]``.
+
+        ``taking_part``: in which trials the unit takes part; used where the observer sees it.
+        """
         if self.removed and self.draw_visible:  # a unit that takes part has not been removed
             missed = math.log1p(-self.rate) if self.rate < 1 else -_CERTAIN
             return np.where(taking_part, _CERTAIN, missed)
@@ -114,7 +117,11 @@ def fit_test(
 
 
 def _most_powerful_weights(shift: FloatArray, covariance: FloatArray) -> FloatArray:
-    """The weights of the most powerful linear test; only directions without noise, if the shift has any."""
+    """Weights ``[d]`` of the most powerful linear test between normals with this ``shift`` and
+    ``covariance``.
+
+    If the shift has components without noise, only these count.
+    """
     size = np.sqrt(np.diag(covariance)) + np.abs(shift)
     if not np.abs(shift).max(initial=0.0) > _NO_NOISE * size.max(initial=0.0):
         return np.zeros_like(shift)

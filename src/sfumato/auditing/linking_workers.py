@@ -65,7 +65,7 @@ class Links:
 
     @classmethod
     def of(cls, plan: GroupPlan, unit: int) -> Links:
-        """The links through which the data of ``unit`` can reach others, step by step."""
+        """Which workers can pass the data of ``unit`` on to others, release by release."""
         groups = plan.groups
         workers = groups.members
         of_seat = np.repeat(np.arange(groups.count), groups.sizes)
@@ -84,12 +84,14 @@ class Links:
         return cls(seats, workers[seats], of_seat[seats], active)
 
     def reach(self, seen: Set[int]) -> bool:
-        """Whether anything is passed on to one of the groups ``seen``."""
+        """Whether the unit's data are passed on to one of the groups ``seen``."""
         return bool(self.active[:, np.isin(self.groups, list(seen))].any())
 
 
 def can_be_simulated(plan: GroupPlan, neighbours: Neighbours) -> bool:
-    """Whether messages are clipped, and who is not drawn can be played as one that sends a zero."""
+    """Whether `LinkedTraining` can play a plan: messages are clipped, and a worker that is not drawn is the
+    same as one that sends zeros.
+    """
     if not plan.noises_every_update or plan.spec.privacy.clips_examples:
         return False
     drawn = bool((plan.shares_drawn < 1).any())
@@ -123,21 +125,27 @@ class LinkingMessages:
         self._bounds = torch.from_numpy(bounds).float()
 
     def messages_by_release(self) -> Iterator[Answer]:
-        """An answer for every release: what workers send, given the models before it."""
+        """Yield for every release what sets the workers' messages, given the models before it."""
         return (partial(self._messages_of_release, release) for release in range(self._plan.release_count))
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Ignore single messages, from which nothing is learned."""
+        """Do nothing: nothing is learned from single messages. Arguments as of `Listener.sent`."""
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Ignore sums without noise, from which nothing is learned."""
+        """Do nothing: nothing is learned from sums without noise. Arguments as of `Listener.received`."""
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep every group's model, which its own workers know."""
+        """Keep every group's model, which its own workers know; see `Listener.broadcast`."""
         self._models = values.clone()
 
     def _messages_of_release(self, release: int, models: Tensor, updates: Tensor) -> Tensor:
-        """The messages of all workers in a release: the unit's sign, and what linking workers pass on."""
+        """The messages of all workers in a release ``[P, M]``: the unit's sign, and what linking workers
+        pass on.
+
+        Args:
+            models: that workers start from.
+            updates: to write to; returned.
+        """
         links = self._links
         sent = torch.zeros_like(updates)
         sent[self._is_unit] = self._signs
@@ -152,7 +160,10 @@ class LinkingMessages:
         return sent * self._bounds[:, None] * self._drawn_seats(release)
 
     def _drawn_seats(self, release: int) -> Tensor:
-        """Which seats are drawn in which trials ``[r, P]``; every group draws for itself."""
+        """1 where a seat (worker in a group) is drawn in a trial, else 0; ``[r, trials]``.
+
+        Every group draws for itself.
+        """
         plan, groups, trials = self._plan, self._links.groups, len(self._signs)
         found = np.ones((len(groups), trials), dtype=np.float32)
         for group in np.unique(groups):
@@ -203,7 +214,11 @@ class LinkedTraining:
         return TrialScores(Scores(out, there), Scores(judged_out, judged_there))
 
     def _simulate(self, signs: Tensor, middles: Tensor | None, seed: int) -> tuple[Observations, Tensor]:
-        """What the coalition receives in the groups that it sees, and the middles."""
+        """Simulate a training, with a trial in each coordinate of ``signs`` ``[trials]``.
+
+        Returns what the coalition receives in the groups that it sees, and the thresholds (middles) by which
+        linking workers decide; those given are used.
+        """
         wide = with_everybody(groups_with_dimension(self.plan, len(signs)))
         played = replace(wide, spec=wide.spec.model_copy(update={"seed": seed}))
         passing = LinkingMessages(self.plan, self.links, self.unit, signs, middles, seed)
@@ -233,5 +248,5 @@ def groups_with_dimension(plan: GroupPlan, coordinates: int) -> GroupPlan:
 
 
 def with_everybody(plan: GroupPlan) -> GroupPlan:
-    """``plan`` with all workers in every sum: who is drawn is decided trial by trial."""
+    """``plan`` with all workers in every sum; draws are simulated trial by trial instead."""
     return replace(plan, rates=np.ones_like(plan.rates), cohort=())

@@ -43,7 +43,10 @@ class MixtureRatioTest:
     draw: TargetDraw
 
     def scores(self, observed: FloatArray, taking_part: npt.NDArray[np.bool_]) -> FloatArray:
-        """Log-likelihood ratios ``[trials]`` of observations ``[d, trials]``."""
+        """Log-likelihood ratios ``[trials]`` of observations ``[d, trials]``.
+
+        ``taking_part``: in which trials the device takes part; used where the observer sees it.
+        """
         if not len(self.projection):
             return np.zeros(observed.shape[1])
         y = self.projection @ observed - self.undrawn[:, None]
@@ -84,7 +87,7 @@ def fit_mixture_test(
 
 
 def _whitening_projection(undrawn: FloatArray, shifts: FloatArray) -> FloatArray:
-    """Whitens the observations and keeps the space in which the shifts lie, ``[r, d]``."""
+    """A matrix ``[r, d]`` that whitens observations and keeps the r-dimensional space of the shifts."""
     covariance = np.atleast_2d(np.cov(undrawn))
     size = np.sqrt(np.diag(covariance)) + np.abs(shifts).max(axis=1, initial=0.0)
     size = np.where(size > 0, size, 1.0)
@@ -96,7 +99,11 @@ def _whitening_projection(undrawn: FloatArray, shifts: FloatArray) -> FloatArray
 
 
 def _log_mixture_ratio(y: FloatArray, shifts: FloatArray, chances: FloatArray) -> FloatArray:
-    """ln of the density of a mixture of standard normals over that of one at 0, ``[trials]``."""
+    """ln of the density at ``y`` ``[r, trials]`` of a mixture of N(shift, 1) over that of N(0, 1),
+    ``[trials]``.
+
+    ``shifts`` ``[r, c]`` and ``chances`` ``[c]`` are those of the components.
+    """
     logs = y.T @ shifts + (np.log(chances) - (shifts**2).sum(axis=0) / 2)
     return np.asarray(special.logsumexp(logs, axis=1))
 

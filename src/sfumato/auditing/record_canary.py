@@ -46,7 +46,7 @@ class ListedMessages:
 
     @classmethod
     def of(cls, samples: FloatArray) -> ListedMessages:
-        """The columns of ``samples`` that occur most often."""
+        """The columns of ``samples`` ``[messages, trials]`` that occur most often, with their frequencies."""
         columns, counts = np.unique(samples, axis=1, return_counts=True)
         likely = np.argsort(-counts, kind="stable")[:_MOST_LISTED]
         return cls(columns[:, likely], counts[likely] / counts[likely].sum())
@@ -69,13 +69,15 @@ class RecordCanary:
     neighbours: Neighbours
 
     @property
-    def undrawn(self) -> float:
+    def undrawn_message(self) -> float:
         """The device's message where the record is in no step, in units of the largest message allowed."""
         return 0.0 if self.clip == "example" else -1.0
 
     def sample(self, rng: np.random.Generator, trials: int) -> tuple[FloatArray, FloatArray]:
-        """Messages of the device in a round with the record, and without it, ``[messages, trials]``."""
-        present, other = (np.full((len(self.weights), trials), self.undrawn) for _ in range(2))
+        """Draw the device's messages in a round, with the record and without it, ``[messages, trials]``
+        each.
+        """
+        present, other = (np.full((len(self.weights), trials), self.undrawn_message) for _ in range(2))
         for row, weights in enumerate(self.weights):
             drawn = rng.random((trials, len(weights))) < self.rate
             if self.clip == "example":
@@ -97,7 +99,7 @@ class RecordCanary:
         """
         present, other = self.sample(rng, _FROM_SAMPLES)
         if answers:
-            drawn = np.maximum.accumulate(present > self.undrawn, axis=0)
+            drawn = np.maximum.accumulate(present > self.undrawn_message, axis=0)
             present[1:][drawn[:-1]] = 1.0
         return ListedMessages.of(other), ListedMessages.of(present)
 
@@ -142,10 +144,10 @@ def canary_of_groups(plan: GroupPlan, unit: int, neighbours: Neighbours) -> Reco
 
 
 def _require_plain_steps(spec: Spec) -> None:
-    """Refuse noise at local steps whose sum with momentum is not what a message holds.
+    """Raise unless noise at local steps adds up, with momentum, to what a message holds.
 
     Raises:
-        SpecError: it is not.
+        SpecError: it does not.
     """
     training = spec.training
     if not spec.privacy.step_noise or (
@@ -160,7 +162,7 @@ def _require_plain_steps(spec: Spec) -> None:
 
 
 def _clip_kind(spec: Spec) -> str:
-    """The kind of clip of the spec; ``update`` where nothing is clipped."""
+    """``update``, ``step`` or ``example``: what the spec clips; ``update`` where nothing is clipped."""
     return "update" if spec.privacy.clip is None else spec.privacy.clip.kind
 
 
@@ -179,6 +181,6 @@ def _record_rate(spec: Spec, places: npt.NDArray[np.int64], unit: int) -> float 
 
 
 def _step_weights(steps: int, momentum: float) -> tuple[float, ...]:
-    """What each of so many local steps weighs in their sum."""
+    """The weight of each of ``steps`` local steps in their sum, with this momentum; they add up to 1."""
     gains = [momentum_gain(left, momentum) for left in range(steps, -1, -1)]
     return tuple((gains[j] - gains[j + 1]) / gains[0] for j in range(steps))

@@ -45,7 +45,13 @@ class _Round:
     def scores(
         self, draw: TargetDraw, listed: tuple[ListedMessages, ListedMessages], part: npt.NDArray[np.bool_]
     ) -> FloatArray:
-        """The scores of the round's trials that no test was fitted on."""
+        """The scores ``[trials]`` of the trials of the round that no test was fitted on.
+
+        Args:
+            draw: of the device.
+            listed: the likeliest messages in the two worlds.
+            part: in which trials the device takes part.
+        """
         keys = tuple(sorted({*self.present, *self.absent}))
         there = observation_matrix(self.present, keys, FITTING_TRIALS + len(part))
         away = observation_matrix(self.absent, keys, FITTING_TRIALS + len(part)) if draw.rate < 1 else there
@@ -60,7 +66,10 @@ class _Round:
         undrawn: FloatArray,
         absent: FloatArray,
     ) -> MixtureRatioTest:
-        """A likelihood-ratio test fitted to the round, for records that are drawn or not."""
+        """Fit the likelihood-ratio test of the round, for a record that is or is not in local steps.
+
+        ``keys``: of the observations; ``undrawn`` and ``absent``: fitting trials ``[d, trials]``.
+        """
         other, present = (len(world.chances) for world in listed)
         moved = observation_matrix(self.shifts, keys, other + present)
         shifts = moved[:, :other], moved[:, other:]
@@ -70,10 +79,11 @@ class _Round:
 def tree_record_trials(
     plan: TreePlan, unit: int, coalition: Sequence[Party], neighbours: Neighbours, hidden: bool, trials: int
 ) -> TrialScores | None:
-    """Attack one record of ``unit``; ``None`` where it counts as being in every message.
+    """Attack one record of ``unit``; returns the scores of trials with it and without it.
 
-    Every trial draws the local steps that the record is in, whether its device takes part, and the offices of
-    the coalition. Everything else that is public follows from one seed.
+    ``None`` where the record counts as being in every message. Every trial draws the local steps that the
+    record is in, whether its device takes part, and the offices of the coalition. Everything else that is
+    public follows from one seed.
 
     Args:
         plan: the plan that is audited.
@@ -108,9 +118,10 @@ def tree_record_trials(
 def group_record_trials(
     plan: GroupPlan, unit: int, coalition: Sequence[Party], neighbours: Neighbours, trials: int
 ) -> TrialScores | None:
-    """Attack one record of ``unit``, whose device answers to nothing that it receives.
+    """Attack one record of ``unit`` in groups; returns the scores of trials with it and without it.
 
-    See `tree_record_trials`; there are no offices, and each group of the unit draws for itself.
+    Its device answers to nothing that it receives. See `tree_record_trials`; there are no offices, and each
+    group of the unit draws for itself.
     """
     harness, canary = GroupHarness(plan, unit, coalition), canary_of_groups(plan, unit, neighbours)
     if canary is None:
@@ -142,7 +153,7 @@ class _Trials:
     with_record: npt.NDArray[np.bool_]
 
     def messages(self, canary: RecordCanary) -> FloatArray:
-        """Messages of the device in a round, each trial in its own world, ``[messages, trials]``."""
+        """Draw the device's messages in a round, each trial in its own world, ``[messages, trials]``."""
         present, other = canary.sample(self.rng, len(self.with_record))
         return np.where(self.with_record, present, other)
 
@@ -156,7 +167,11 @@ def _scores_of_rounds(
     *,
     answers: bool,
 ) -> TrialScores:
-    """The scores of all rounds added up; ``scores_of_round`` takes a number and a seed."""
+    """The scores of all rounds added up, trial by trial.
+
+    ``scores_of_round`` takes the number of a round, a seed and the trials; ``answers`` as of
+    `RecordCanary.likeliest_messages`.
+    """
     rng = generator(seed, Stream.AUDIT, 6)
     listed = canary.likeliest_messages(rng, answers=answers)
     shared = _Trials(rng, listed, np.tile(np.repeat([False, True], trials), 2))
@@ -188,7 +203,7 @@ def _simulate(
         messages: of the trials, ``[messages, n]``; in groups one for each group of the unit.
         listed: the likeliest messages in the two worlds.
     """
-    signs = torch.cat([_undrawn(canary, len(messages)), torch.from_numpy(messages).float()], dim=1)
+    signs = torch.cat([_undrawn_messages(canary, len(messages)), torch.from_numpy(messages).float()], dim=1)
     present = simulate_present(number, taking_part=True, signs=signs, seed=seed)
     sampled = any(draw.rate < 1 for outcome in harness.outcomes(number, seed) for draw in outcome.draws)
     absent = harness.simulate(number, taking_part=False, signs=signs, seed=seed) if sampled else present
@@ -196,7 +211,7 @@ def _simulate(
     every = every.expand(len(messages), -1)
     moved = harness.simulate(number, taking_part=True, signs=every, seed=seed)
     still = harness.simulate(
-        number, taking_part=True, signs=torch.full_like(every, canary.undrawn), seed=seed
+        number, taking_part=True, signs=torch.full_like(every, canary.undrawn_message), seed=seed
     )
     return tuple(
         tuple(
@@ -207,19 +222,20 @@ def _simulate(
     )
 
 
-def _undrawn(canary: RecordCanary, messages: int) -> Tensor:
-    """Messages of the device where the record is in no step, to fit tests with."""
-    return torch.full((messages, FITTING_TRIALS), canary.undrawn)
+def _undrawn_messages(canary: RecordCanary, messages: int) -> Tensor:
+    """Messages ``[messages, trials]`` of a device whose record is in no step, for trials that fit tests."""
+    return torch.full((messages, FITTING_TRIALS), canary.undrawn_message)
 
 
 def _answer_thresholds(
     harness: TreeHarness, number: int, seed: int, canary: RecordCanary
 ) -> tuple[float, ...]:
-    """For each message, halfway between the models before it without the record and with it.
+    """For each message of the device, a threshold for the model that it starts from.
 
-    Infinite where the model does not depend on the device's messages before.
+    It lies halfway between the models without the record and with it in the message before. Infinite where
+    the model does not depend on the device's messages before.
     """
-    quiet = _undrawn(canary, len(canary.weights))
+    quiet = _undrawn_messages(canary, len(canary.weights))
     before = harness.models_before_messages(number, signs=quiet, seed=seed)
     found = []
     for index, models in enumerate(before):

@@ -61,7 +61,7 @@ class AuditedPair:
         return self.lower.epsilon <= self.upper * (1 + _ROUNDING)
 
     def to_dict(self) -> dict[str, Any]:
-        """The row of ``audit --json``."""
+        """The entry of the pair in ``audit --json``."""
         return {
             "unit": self.unit,
             "observer": self.observer,

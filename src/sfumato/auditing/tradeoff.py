@@ -54,7 +54,7 @@ class Scores:
     null: FloatArray
     sent: FloatArray
 
-    def rates(self, thresholds: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def counts_above(self, thresholds: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """How many trials under each hypothesis score above each threshold: false alarms, hits."""
         found = [
             len(values) - np.searchsorted(np.sort(values), thresholds, side="right")
@@ -64,7 +64,9 @@ class Scores:
 
     @property
     def swapped(self) -> Scores:
-        """The same trials with the hypotheses exchanged."""
+        """The same trials with the hypotheses exchanged, and scores negated so that higher still means
+        "sent".
+        """
         return Scores(-self.sent, -self.null)
 
 
@@ -80,10 +82,13 @@ class TradeOffCurves(Protocol):
     """A family of trade-off curves, one for every μ; a smaller μ has a higher curve."""
 
     def estimated_mu(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """A quick estimate of the bound that rates ``[t]`` give, to choose a threshold by."""
+        """A quick estimate ``[t]`` of the lower bound on μ, to choose a threshold by.
+
+        ``hit_rates``, ``false_rates``: true- and false-positive rates ``[t]``.
+        """
 
     def mu_lower(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """Largest μ whose curve does not allow these rates ``[t]``; 0 if every curve allows them."""
+        """Largest μ ``[t]`` whose curve does not allow these rates ``[t]``; 0 if every curve allows them."""
 
     def epsilon(self, mu: float, *, delta: float) -> float:
         """ε at ``delta`` of the curve that belongs to ``mu``."""
@@ -103,7 +108,7 @@ class GaussianMixtureCurves:
 
     @classmethod
     def gaussian(cls) -> GaussianMixtureCurves:
-        """The curves without sampling."""
+        """The curves of one Gaussian release with the unit in it, without sampling."""
         return cls(np.ones(1), np.ones(1))
 
     @classmethod
@@ -121,7 +126,7 @@ class GaussianMixtureCurves:
 
     def hit_rates(self, false_rates: FloatArray, mu: FloatArray) -> FloatArray:
         """Largest hit rates of tests whose false alarms are at most ``false_rates``, ``[t]`` like ``mu``."""
-        if self._plain:
+        if self._is_single_gaussian:
             return np.asarray(special.ndtr(special.ndtri(false_rates) + mu * math.sqrt(self.times[0])))
         low, high = np.full_like(mu, -_LARGEST_MU), np.full_like(mu, _LARGEST_MU)
         for _ in range(60):  # bisection for the log-likelihood ratio above which the test rejects
@@ -133,7 +138,7 @@ class GaussianMixtureCurves:
         return np.asarray(np.minimum(1.0, hits + spare))
 
     @property
-    def _plain(self) -> bool:
+    def _is_single_gaussian(self) -> bool:
         """Whether there is one Gaussian and no mixture."""
         return len(self.times) == 1
 
@@ -148,14 +153,14 @@ class GaussianMixtureCurves:
         return false @ self.probabilities, hits @ self.probabilities
 
     def estimated_mu(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """The bound on μ that rates ``[t]`` give; it is quick enough to be its own estimate."""
+        """`mu_lower`, which is quick enough to be its own estimate."""
         return self.mu_lower(hit_rates, false_rates)
 
     def epsilon(self, mu: float, *, delta: float) -> float:
         """ε at ``delta`` of the curve that belongs to ``mu``."""
         shifts = mu * np.sqrt(self.times)
         high = gaussian.epsilon(delta=delta, mu=float(shifts.max()))
-        if self._plain:
+        if self._is_single_gaussian:
             return high
         low = 0.0
         for _ in range(60):
@@ -168,7 +173,7 @@ class GaussianMixtureCurves:
 
     def mu_lower(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
         """Largest μ whose curve does not allow these rates ``[t]``; 0 where every curve does."""
-        if self._plain:
+        if self._is_single_gaussian:
             gap = special.ndtri(hit_rates) - special.ndtri(false_rates)
             return np.asarray(np.maximum(gap / math.sqrt(self.times[0]), 0.0))
         low, high = np.zeros_like(hit_rates), np.full_like(hit_rates, _LARGEST_MU)
@@ -198,19 +203,24 @@ class ComposedCurves:
 
     @classmethod
     def subsampled(cls, rounds: int, rate: float) -> ComposedCurves:
-        """Curves by μ of a release: ``rounds`` Gaussian ones on unseen Poisson draws at ``rate``."""
+        """The curves of ``rounds`` Gaussian releases, each on an unseen Poisson draw at ``rate``, by their
+        μ.
+        """
         return cls((GaussianTerm(1.0, rounds, Sampling.poisson(rate)),))
 
     def estimated_mu(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """A quick estimate of μ, as if all terms were one Gaussian."""
+        """A quick estimate of μ ``[t]``, as if all terms were one Gaussian."""
         return GaussianMixtureCurves.gaussian().mu_lower(hit_rates, false_rates)
 
     def mu_lower(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """See `TradeOffCurves`; the accountant composes the terms for every step of a bisection."""
+        """Largest μ ``[t]`` whose curve does not allow these rates ``[t]``; 0 if every curve allows them.
+
+        The accountant composes the terms for every step of a bisection.
+        """
         return np.array([self._mu_lower(h, f) for h, f in zip(hit_rates, false_rates, strict=True)])
 
     def epsilon(self, mu: float, *, delta: float) -> float:
-        """See `TradeOffCurves`."""
+        """ε at ``delta`` of the curve that belongs to ``mu``."""
         return self._curve_at(mu).epsilon(delta - self.failure_probability) if mu > 0 else 0.0
 
     def _curve_at(self, mu: float) -> PrivacyCurve:
@@ -283,7 +293,11 @@ def mu_by_curve(held_out: Scores, test: Scores, curves: TradeOffCurves, *, error
 def _with_best_threshold(
     held_out: Scores, test: Scores, bound_of: _BoundOfRates
 ) -> tuple[Scores, FloatArray]:
-    """The test trials, swapped if that is better, and the threshold ``[1]``, chosen on held-out trials."""
+    """Choose direction and threshold on held-out trials.
+
+    Returns the test trials, swapped if that direction is better, and the threshold ``[1]``. ``bound_of``:
+    the bound that counts above thresholds give.
+    """
     best = (-math.inf, test, 0.0)
     for mine, theirs in ((held_out, test), (held_out.swapped, test.swapped)):
         thresholds = _candidate_thresholds(mine)
@@ -294,7 +308,7 @@ def _with_best_threshold(
 
 
 def _candidate_thresholds(scores: Scores) -> FloatArray:
-    """Thresholds to try: some scores evenly over both worlds, and the largest of the world without."""
+    """Thresholds to try: some scores evenly spaced over both hypotheses, and the largest null score."""
     both = np.sort(np.concatenate([scores.null, scores.sent]))
     places = np.unique(np.linspace(0, len(both) - 1, min(_CANDIDATES, len(both))).round().astype(int))
     # every one of the highest scores, where there are few false alarms
@@ -302,11 +316,11 @@ def _candidate_thresholds(scores: Scores) -> FloatArray:
 
 
 def _rate_bounds(scores: Scores, thresholds: npt.ArrayLike, error: float) -> tuple[FloatArray, FloatArray]:
-    """A lower bound of the hit rate and an upper bound of the false-alarm rate at each threshold.
+    """A lower bound of the true-positive and an upper bound of the false-positive rate at each threshold.
 
     At a threshold both hold together with probability at least 1 - ``error``.
     """
-    false, hits = scores.rates(thresholds)
+    false, hits = scores.counts_above(thresholds)
     return (
         least_probability(hits, len(scores.sent), error=error / 2),
         largest_probability(false, len(scores.null), error=error / 2),

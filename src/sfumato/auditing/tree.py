@@ -33,7 +33,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 def tree_harness(plan: TreePlan, unit: int, coalition: Sequence[Party]) -> TreeHarness:
-    """The harness of a tree.
+    """The harness that simulates the rounds of a tree for ``unit`` and ``coalition``.
 
     Raises:
         SpecError: the plan mixes the coordinates of messages, or its releases depend on earlier ones.
@@ -97,7 +97,9 @@ class TreeHarness:
 
     @property
     def exchangeable_devices(self) -> IntArray:
-        """Devices that are always under the unit's leaf, with its weight and its noise, without members."""
+        """Devices that are always under the unit's leaf, with its weight and its noise; no coalition
+        members.
+        """
         tree = self._plan.tree
         members = [party.index for party in self._coalition if party.kind == "device"]
         found = np.setdiff1d(tree.devices_under(tree.leaf_of(self._unit)), members)
@@ -107,7 +109,7 @@ class TreeHarness:
         return found
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
-        """The elections' outcomes in round ``number``; see `AuditHarness.outcomes`."""
+        """The possible outcomes of the elections in round ``number``; see `AuditHarness.outcomes`."""
         return tuple(
             ElectionOutcome(chance, (self._target_draw(members, number),))
             for chance, members in self._coalition_outcomes(number, seed)
@@ -116,7 +118,7 @@ class TreeHarness:
     def simulate(
         self, number: int, *, taking_part: bool, signs: Tensor, seed: int, answers: Sequence[float] = ()
     ) -> tuple[tuple[Observations, ...], ...]:
-        """See `AuditHarness.simulate`.
+        """Simulate one round; arguments and result as of `AuditHarness.simulate`.
 
         Here ``signs`` may differ from message to message: ``[messages, M]``. With ``answers`` the unit sends
         its largest message wherever the model that it starts from exceeds these values, one a message.
@@ -141,7 +143,10 @@ class TreeHarness:
     def _simulate_unit(
         self, number: int, taking_part: bool, signs: Tensor, seed: int, answers: Sequence[Answer]
     ) -> tuple[tuple[Observations, ...], ...]:
-        """Observations of rounds in which the unit takes part with the given signs, or does not."""
+        """Observations of a round in which the unit sends ``signs``, or does not take part.
+
+        Returned by outcome and draw, as of `AuditHarness.simulate`.
+        """
         wide = tree_with_dimension(self._plan.at(number), signs.shape[-1])
         plan = self._with_participation(wide, number, seed, taking_part)
         members = [members for _, members in self._coalition_outcomes(number, seed)]
@@ -150,7 +155,9 @@ class TreeHarness:
     def simulate_canaries(
         self, number: int, units: IntArray, updates: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
-        """See `AuditHarness.simulate_canaries`."""
+        """Simulate a round in which ``units`` send canaries ``updates``; see
+        `AuditHarness.simulate_canaries`.
+        """
         plan = with_amplitudes_of(self._plan.at(number), self._plan.at(number), 1.0)
         plan = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
         first = self._coalition_outcomes(number, seed)[0][1]
@@ -216,7 +223,7 @@ class TreeHarness:
         updates: Tensor,
         answers: Sequence[Answer] = (),
     ) -> tuple[tuple[Observations, ...], ...]:
-        """Each coalition's observations of each of ``units``, and the engine that played them.
+        """The observations of each coalition of ``outcomes``, of each of ``units``.
 
         ``updates`` are those of the units, ``[units, M]``, or of each message, ``[messages, units, M]``.
         """
@@ -256,7 +263,13 @@ class TreeHarness:
         discarded: Sequence[Mapping[int, IntArray]],
         unit: int,
     ) -> TreeObserver:
-        """An observer for ``members``, who open masks where enough of them collude."""
+        """An observer for the coalition ``members``, who remove masks where enough of them collude.
+
+        Args:
+            chosen: the participants.
+            discarded: of each aggregation, sums that failed supernodes received.
+            unit: the target.
+        """
         open_nodes = unmasking_nodes(plan.tree, plan.hops, plan.spec.faults, chosen, members)
         summed = [hop != "plain" for hop in plan.hops]
         return TreeObserver(plan.tree, summed, unit, members, open_nodes=open_nodes, discarded_sums=discarded)
@@ -278,7 +291,8 @@ class TreeHarness:
         return float((bounds / plan.weights_of(devices)).min()) * plan.message_scale(number)
 
     def _update_of_others(self, number: int) -> float:
-        """The update of all other devices: 0; under remove the opposite of the unit's update.
+        """The value that all other devices send in every coordinate: 0; under remove the opposite of the
+        unit's.
 
         Under remove a denominator that depends on the unit changes the weight of all others.
         """
@@ -289,7 +303,10 @@ class TreeHarness:
 
 
 def _discarded_sums(plan: TreePlan, number: int, index: int, chosen: IntArray) -> dict[int, IntArray]:
-    """For each zone whose sum was discarded: the devices in the sum that a failed supernode received."""
+    """Zone whose sum was discarded to the devices in the sum that its failed supernode received.
+
+    ``number``, ``index``: of round and aggregation; ``chosen``: the participants.
+    """
     turnout, leaves = turnout_of(plan, number, index, chosen), plan.tree.leaves_of(chosen)
     return {
         int(leaf): chosen[turnout.received & (leaves == leaf)] for leaf in np.flatnonzero(~turnout.formed)

@@ -32,7 +32,7 @@ IntArray = npt.NDArray[np.int64]
 def unmasking_nodes(
     tree: Tree, hops: Sequence[Hop], faults: Faults | None, chosen: IntArray, coalition: Sequence[Party]
 ) -> frozenset[tuple[int, int]]:
-    """Nodes of the coalition, by tier and number, that can remove the masks of their children's messages.
+    """(tier, index) of the coalition's nodes that can remove the masks of their children's messages.
 
     Args:
         tree: the network.
@@ -104,7 +104,10 @@ class TreeObserver:
                 node, at = int(tree.parents[at][node]), at - 1
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Record what members send, and the messages on the unit's path that members receive."""
+        """Record messages that members send, and those on the unit's path that members receive.
+
+        See `Listener.sent`.
+        """
         for row in np.flatnonzero(np.isin(senders, list(self._own[tier]))):
             self._record(index, tier, "sent", int(senders[row]), vectors[int(row)])
         leaf = self._sums[-1]
@@ -118,13 +121,15 @@ class TreeObserver:
             self._add_to_record(index, tier - 1, "met", leaf, vectors[torch.from_numpy(rows)].sum(dim=0))
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Record the sum that contains the unit's message if a member receives it."""
+        """Record the sum that contains the unit's message if a member receives it; see
+        `Listener.received`.
+        """
         node = self._sums[tier]
         if node is not None:
             self._record(index, tier, "received", node, values[node])
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Record the models that members receive."""
+        """Record the models that members receive; see `Listener.broadcast`."""
         for node in sorted(self._roots[tier]):
             self._record(index, tier, "broadcast", node, values[node])
 
@@ -134,12 +139,18 @@ class TreeObserver:
         return dict(self._observations)
 
     def _add_to_record(self, index: int, tier: int, how: str, who: int, vector: Tensor) -> None:
-        """Add ``vector`` to what was recorded under the same key: messages arrive in chunks."""
+        """Add ``vector`` to what is recorded under the same key, as messages of a sum come in chunks.
+
+        Arguments as of `_record`.
+        """
         before = self._observations.get((index, tier, how, who), 0.0)
         self._record(index, tier, how, who, vector)
         self._observations[index, tier, how, who] = self._observations[index, tier, how, who] + before
 
     def _record(self, index: int, tier: int, how: str, who: int, vector: Tensor) -> None:
-        """Keep a received vector under the aggregation, the tier, the way it came and who sent it."""
+        """Keep a vector ``[M]`` under its aggregation, tier, kind and sender.
+
+        ``how``: the kind (sent, received or broadcast); ``who``: the sender.
+        """
         own = tier == self._devices_at and who == self._unit
         self._observations[index, tier, how, TARGET if own else who] = vector.detach().cpu().double().numpy()

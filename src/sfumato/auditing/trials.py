@@ -36,7 +36,9 @@ class FittedTest:
     test: LikelihoodRatioTest
 
     def scores(self, present: Observations, absent: Observations, part: BoolArray) -> FloatArray:
-        """Scores of one round: of ``present`` in trials with ``part``, otherwise of ``absent``."""
+        """Scores ``[trials]`` of one round: of ``present`` in trials with ``part``, otherwise of
+        ``absent``.
+        """
         observed = observation_matrix(present, self.keys, part.shape[0])
         if self.draw.rate < 1:
             observed = np.where(part, observed, observation_matrix(absent, self.keys, part.shape[0]))
@@ -66,7 +68,7 @@ class RoundTests:
 
 
 def null_update(neighbours: Neighbours) -> float:
-    """What the unit sends under the null hypothesis, in units of the largest message."""
+    """The value that the unit sends under the null hypothesis, in units of the largest message allowed."""
     return -1.0 if neighbours == "replace" else 0.0
 
 
@@ -109,17 +111,17 @@ def simulate_trials(
 
 
 def _scored_part(observed: Observations) -> Observations:
-    """The observations of trials that are scored; the trials that fit the test come before them."""
+    """The observations of the trials that are scored, which come after those that fit tests."""
     return {key: values[FITTING_TRIALS:] for key, values in observed.items()}
 
 
 def _mean_shifts(
     harness: AuditHarness, number: int, other: float, seed: int, *, removed: bool
 ) -> tuple[tuple[dict[ObservationKey, float], ...], ...]:
-    """The mean difference of the two hypotheses in each observation, for every outcome and draw.
+    """Outcome, draw and observation to the mean difference of the two hypotheses.
 
     It is estimated from two simulations of a few coordinates with the same noise. An attacker can compute it
-    from the protocol.
+    from the protocol. ``other``: the update under the null hypothesis.
     """
     ones = torch.ones(_SHIFT_TRIALS)
     loud = harness.simulate(number, taking_part=True, signs=ones, seed=seed)
@@ -144,7 +146,10 @@ def _fit_tests(
     *,
     removed: bool,
 ) -> RoundTests:
-    """Tests for every outcome and draw of a round, from trials that are not scored."""
+    """Fit a test for every outcome and draw of a round, on trials that are not scored.
+
+    ``present``, ``absent`` and ``shifts`` are by outcome and draw.
+    """
     found = []
     for outcome, of_present, of_absent, of_shifts in zip(outcomes, present, absent, shifts, strict=True):
         fitted_tests = []
@@ -165,7 +170,7 @@ def _fit_tests(
 
 
 def _fitting_part(observed: Observations) -> Observations:
-    """The trials that tests are fitted on, and not scored."""
+    """The observations of the trials that tests are fitted on, which come first."""
     return {key: values[:FITTING_TRIALS] for key, values in observed.items()}
 
 

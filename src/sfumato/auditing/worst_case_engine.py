@@ -33,7 +33,7 @@ class AnswerAbove:
     sends: float
 
     def __call__(self, models: Tensor, updates: Tensor) -> Tensor:
-        """See `Answer`."""
+        """The updates, changed where models exceed the thresholds; see `Answer`."""
         return torch.where(models > self.above, torch.full_like(updates, self.sends), updates)
 
 
@@ -71,8 +71,9 @@ class WorstCaseEngine:
         batches: BatchPlan,
         tiles: slice = slice(None),
     ) -> Iterator[UpdateChunk]:
-        """The updates of all devices, each a tile, in chunks; of the batches only their number and divisor
-        matter.
+        """Yield the given updates of all devices, each a tile, in chunks; see `Engine.train`.
+
+        Nothing is trained: of the batches only their number and divisor matter.
         """
         update, devices = next(self._updates), len(group_of)
         answer = next(self._answers, None)
@@ -94,7 +95,7 @@ class WorstCaseEngine:
 def _add_step_noise_(
     task: LocalTask, updates: Tensor, rows: npt.NDArray[np.int64], batches: BatchPlan
 ) -> None:
-    """Add what the noise at local steps makes of updates, in place."""
+    """Add to ``updates``, in place, the sum that noise at local steps leaves in each."""
     if task.step_noise is None:
         return
     add_ = task.step_noise.of(rows.tolist())

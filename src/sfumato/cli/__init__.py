@@ -45,7 +45,10 @@ COMMANDS = (
 
 
 def app_of(arguments: Sequence[str]) -> typer.Typer:
-    """The commands that ``arguments`` may need: the one that they name, or all, to list them or to refuse."""
+    """The Typer application with the command that ``arguments`` name.
+
+    With all commands where they name none that there is, to list them or to refuse the word.
+    """
     app = typer.Typer(
         name="sfumato",
         help="Differentially private federated learning over real networks. Reports the privacy loss ε of "
@@ -63,7 +66,7 @@ def app_of(arguments: Sequence[str]) -> typer.Typer:
 
 
 def command_in(arguments: Sequence[str]) -> str | None:
-    """The word that should name a command; ``None`` where there is none."""
+    """The first argument that is no option, which should name a command; ``None`` if there is none."""
     return next((word for word in arguments if not word.startswith("-")), None)
 
 
@@ -127,18 +130,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _describe_system_error(error: OSError) -> str:
-    """The operating system's error in one line."""
+    """The one-line message for an error of the operating system, such as a full disk."""
     return reason(error) if error.filename is None else f"{error.filename}: {reason(error)}"
 
 
 def _describe_memory_error(error: BaseException) -> str:
-    """The message of an error for want of memory."""
+    """The one-line message for an error of too little memory, on the machine or a GPU."""
     said = " ".join(str(error).split())[:200]
     return f"this does not fit into the machine's memory{': ' if said else ''}{said}"
 
 
 def _report(error: BaseException, message: str, status: int, *, debug: bool) -> int:
-    """Print an error's message, with its traceback if ``debug``; returns the exit status."""
+    """Print ``message`` to stderr, after the traceback of ``error`` if ``debug``; returns ``status``."""
     if debug:
         traceback.print_exception(error)
     lines = message.split("\n") if isinstance(error, SpecProblemsError) else [message]

@@ -63,10 +63,10 @@ def account(
 
         print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        _print(report)
+        _print_report(report)
 
 
-def _print(report: PrivacyReport) -> None:
+def _print_report(report: PrivacyReport) -> None:
     """Print the tables of guarantees and claims, then notes and findings."""
     out, titled = console(), report.plan.parties.titled
     groups = _rows_by_relation(report.guarantees)
@@ -116,13 +116,16 @@ UNITS = {"device": "a device (all its data)", "record": "a record (any one examp
 
 
 def _describe_units(rows: Sequence[Guarantee]) -> list[str]:
-    """Sentences on what the units of ``rows`` are."""
+    """Sentences on what the kinds of units (device, record) in ``rows`` are."""
     kinds = {row.unit_kind for row in rows}
     return [what for kind, what in UNITS.items() if kind in kinds]
 
 
 def _rows_by_relation(rows: Sequence[Guarantee]) -> list[list[Guarantee]]:
-    """Rows by the relation of observer and unit; groups and rows with the largest ε first, devices first."""
+    """Group rows by kind of unit and relation of the observer; in each group the largest ε first.
+
+    Groups of devices come first, then those with the largest ε.
+    """
     groups: dict[tuple[str, str], list[Guarantee]] = {}
     for row in sorted(rows, key=lambda row: (row.unit_kind, -row.epsilon)):
         groups.setdefault((row.unit_kind, row.relation.words), []).append(row)
@@ -133,13 +136,18 @@ VARYING = ("neighbours", "bound", "method")
 
 
 def _values_of_all_rows(rows: Sequence[Guarantee]) -> str:
-    """The values that all rows share, as text for the line above the table."""
+    """The text "name value" of the properties in which all rows agree, joined by commas; "" if there are
+    none.
+    """
     values = {name: {str(getattr(row, name)) for row in rows} for name in VARYING}
     return ", ".join(f"{name} {found.pop()}" for name, found in values.items() if len(found) == 1)
 
 
 def _guarantee_table(groups: Sequence[Sequence[Guarantee]], titled: Title) -> Table:
-    """The table of guarantees by relation; columns in which all rows agree are left out."""
+    """The table of guarantees, ``groups`` one after the other; columns in which all rows agree are left out.
+
+    ``titled``: the title of a party.
+    """
     rows = [row for group in groups for row in group]
     varying = [name for name in VARYING if len({getattr(row, name) for row in rows}) > 1]
     related = ["relation"] if any(row.relation.words for row in rows) else []
@@ -171,7 +179,7 @@ def _guarantee_table(groups: Sequence[Sequence[Guarantee]], titled: Title) -> Ta
 
 
 def _curve_table(rows: Sequence[Guarantee], titled: Title) -> Table:
-    """The table of ε at several δ."""
+    """The table of ε of each row at several δ."""
     every = -(-len(rows[0].curve) // CURVE_COLUMNS)
     deltas = [delta for delta, _ in rows[0].curve[::every]]
     titles = [f"δ={delta:.0e}" for delta in deltas]
@@ -217,5 +225,5 @@ def _coalition_table(rows: Sequence[Coalition]) -> Table:
 
 
 def _name_pair(row: Guarantee, titled: Title) -> str:
-    """A pair as text: ``unit → observer``."""
+    """A row's pair as text, ``unit → observer``, with the titles of parties."""
     return f"{titled(row.unit)} → {titled(row.observer)}"

@@ -28,7 +28,7 @@ def print_attack(result: Mapping[str, Any], titled: Callable[[str], str]) -> Non
 
 
 def _print_reconstructions(result: Mapping[str, Any]) -> None:
-    """Scores of reconstructions, for each attack and for the class-mean baseline."""
+    """Print the mean scores of reconstructions, for each attack and for the class-mean baseline."""
     out, images = console(), result["images"]
     out.print(
         f"{result['spec']}, inversion as {result['observer']}: {with_noun(len(images), 'image')} from "
@@ -60,7 +60,7 @@ def _format_mean(score: float | str) -> str:
 
 
 def _print_rates(result: Mapping[str, Any]) -> None:
-    """True-positive rates of membership and property attacks."""
+    """Print a table of true-positive rates of membership and property attacks."""
     out = console()
     out.print(
         f"{result['spec']}, {result['kind']} as {result['observer']}: "
@@ -90,5 +90,5 @@ def _print_rates(result: Mapping[str, Any]) -> None:
 
 
 def _format_rate(estimate: Mapping[str, float]) -> str:
-    """A rate with its 95 % interval."""
+    """A rate in percent with its 95 % interval, as text."""
     return f"{estimate['value']:.3f} [{estimate['low']:.3f}–{estimate['high']:.3f}]"

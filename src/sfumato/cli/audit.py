@@ -76,7 +76,10 @@ def audit(
 
 
 def _require_outside_of_runs(out: Path) -> None:
-    """Refuse a file inside of a run folder, where no report reads it, before anything is computed."""
+    """Raise `SpecError` if the file ``out`` is inside of a run folder, where no report reads it.
+
+    It is called before anything is computed.
+    """
     from sfumato.run_folder.manifest import MANIFEST_FILE
     from sfumato.run_folder.reader import has_run_files
 
@@ -99,7 +102,12 @@ def _run_folder_named(source: str) -> Path | None:
 
 
 def _spec_and_settings_of_run(run: Path, changes: list[str] | None) -> tuple[Spec, tuple[RoundSettings, ...]]:
-    """The spec of a run, after the folder has been checked, and with control the settings of its rounds."""
+    """The spec of a run, and with control the settings of its rounds; else ().
+
+    Raises:
+        SpecError: there is no run, or ``changes`` are given.
+        RunError: the folder is damaged.
+    """
     from sfumato.run_folder.reader import SPEC_FILE, load_run_to_add
     from sfumato.schedule.control.realised import settings_of_run
     from sfumato.spec import load_spec
@@ -114,7 +122,7 @@ def _spec_and_settings_of_run(run: Path, changes: list[str] | None) -> tuple[Spe
 
 
 def _add_to_run_folder(run: Path, report: AuditReport) -> None:
-    """Write the findings into the run folder, from where the report reads them."""
+    """Write the findings into the run folder, where the report reads them."""
     from sfumato.report.results.attack_findings import AUDIT_FILE
     from sfumato.run_folder.reader import ATTACKS_FOLDER, add_json
 

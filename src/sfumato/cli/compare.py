@@ -67,7 +67,13 @@ def compare(
 
 
 def _comparison_table(rows: pd.DataFrame, left_out: set[str], *, with_raw: bool) -> Table:
-    """A line for each run, without the columns ``left_out`` and those in which nothing was measured."""
+    """A table with a line for each run.
+
+    Args:
+        rows: of `Comparison.table`.
+        left_out: columns not to show; those in which nothing was measured are left out, too.
+        with_raw: show how many devices send raw updates.
+    """
     numbers = {
         column: title
         for column, title in NUMBERS.items()

@@ -18,7 +18,7 @@ def console() -> Console:
 
 
 def empty_table(*headers: str, right: Sequence[str] = ()) -> Table:
-    """An empty table without frames; the columns named in ``right`` hold numbers."""
+    """A table without frames and rows; the columns named in ``right`` are aligned to the right."""
     from rich import box
     from rich.table import Table
 
@@ -32,7 +32,7 @@ def empty_table(*headers: str, right: Sequence[str] = ()) -> Table:
 
 
 def key_value_table(rows: Iterable[tuple[str, str]]) -> Table:
-    """A table of two columns: names and values."""
+    """A table of names and values without headings."""
     from rich.table import Table
 
     made = Table.grid(padding=(0, 2))
@@ -44,10 +44,12 @@ def key_value_table(rows: Iterable[tuple[str, str]]) -> Table:
 
 
 def raw_to_trusted_edge(devices: int, of: int) -> str:
-    """How many devices trust an edge with raw updates: an ε towards edges leaves out these pairs."""
+    """A line on how many of ``of`` devices trust an edge with raw updates, which ε towards edges leave
+    out.
+    """
     return f"raw to a trusted edge: {devices:,} of {with_noun(of, 'device')}"
 
 
 def with_noun(number: int, thing: str) -> str:
-    """``1 edge``, ``5 edges``."""
+    """A count with its noun: ``1 edge``, ``5 edges``."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"

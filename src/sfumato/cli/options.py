@@ -68,7 +68,9 @@ class OptionSpelling:
     """``--resume``, ``--out runs/x``, ``sfumato run SPEC --resume``."""
 
     def argument(self, argument: Argument) -> str:
-        """``--name``, ``--name VALUE`` or ``--name KEY``."""
+        """An argument of a Python function as the user gives it here: ``--name``, ``--name VALUE`` or
+        ``--name KEY``.
+        """
         option = _OPTIONS.get(argument.name, "--" + argument.name.replace("_", "-"))
         if argument.value is True:
             return f"{option}: {argument.key}" if argument.key else option
@@ -77,5 +79,5 @@ class OptionSpelling:
         return " ".join([option, *parts])
 
     def call(self, call: Call) -> str:
-        """``sfumato function subject --name VALUE``."""
+        """A call of a Python function as a command: ``sfumato function subject --name VALUE``."""
         return " ".join(["sfumato", call.function, call.subject, *map(str, call.arguments)])

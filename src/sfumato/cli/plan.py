@@ -73,12 +73,16 @@ def plan(
     _write_planned_spec(
         planned, path, f"# Planned for {', '.join(f'{o}={e:g}' for o, e in targets.items())}.\n"
     )
-    _print(planned, minimize)
+    _print_plan(planned, minimize)
     print(f"written: {path}\nverify it with: {shlex.join(['sfumato', 'account', str(path)])}")
 
 
 def _parse_targets(written: list[str]) -> dict[str, float]:
-    """The ε of each observer in targets written ``observer=ε``."""
+    """Observer to ε, from targets written ``observer=ε``.
+
+    Raises:
+        SpecError: one is written otherwise, or an observer is named twice.
+    """
     found: dict[str, float] = {}
     for text in written:
         observer, equals, value = text.rpartition("=")
@@ -111,8 +115,8 @@ def _write_planned_spec(planned: PlannedSpec, path: Path, header: str) -> None:
         raise SpecError(Argument("out", str(path)), None, f"cannot be written: {error.strerror}") from None
 
 
-def _print(planned: PlannedSpec, minimize: Minimize) -> None:
-    """Print the targets, the sources, the options and a summary of a plan."""
+def _print_plan(planned: PlannedSpec, minimize: Minimize) -> None:
+    """Print the targets, the sources of noise, the options tried and a summary of a plan."""
     out = console()
     delta = planned.spec.privacy.delta
     out.print(f"{planned.spec.name}: least {minimize} that meets the targets at δ = {number(delta)}")
@@ -154,7 +158,7 @@ def _target_table(planned: PlannedSpec) -> Table:
 
 
 def _source_table(planned: PlannedSpec) -> Table:
-    """The table of parties that add noise, with their multipliers."""
+    """The table of parties that add noise, with their noise multipliers."""
     shown = empty_table("noise added by", "at aggregations", "multiplier", right=("multiplier",))
     for source in planned.sources[:MOST_ROWS]:
         more = len(source.owners) - MOST_OWNERS
@@ -182,7 +186,7 @@ def _option_table(planned: PlannedSpec) -> Table:
 
 
 def _summary_rows(planned: PlannedSpec) -> list[tuple[str, str]]:
-    """Names and values of what the plan takes: rounds, noise, and ε without a target."""
+    """(name, value) texts of what the plan takes: rounds, noise, and ε towards observers without a target."""
     rounds = with_noun(planned.spec.training.rounds, "round")
     noise = f"{number(planned.noise)} root mean square per coordinate of {planned.models}, over {rounds}"
     rows = [("noise", noise)]

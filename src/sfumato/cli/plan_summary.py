@@ -23,17 +23,17 @@ class PlanSummary(Protocol):
 
     @property
     def legend(self) -> str:
-        """A sentence on what the signs in the drawing mean."""
+        """A sentence on what the signs in the drawing mean, printed below it."""
 
     def rows(self) -> Iterable[tuple[str, str]]:
-        """Names and values of the plan's properties."""
+        """(name, value) texts of the plan's properties."""
 
     def drawing(self) -> RenderableType:
-        """The parties, with their trust and their noise."""
+        """A drawing or a table of the parties, with their trust and their noise."""
 
 
 def describe_section(section: object) -> str:
-    """A section of a spec in one line: its kind, and the keys that are set."""
+    """A section of a spec, or a number in its place, in one line: its kind and the keys that are set."""
     from sfumato.spec.base import Section
 
     if not isinstance(section, Section):
@@ -45,7 +45,7 @@ def describe_section(section: object) -> str:
 
 
 def first_rows(spec: Spec) -> Iterator[tuple[str, str]]:
-    """The name of the spec, its data and its model."""
+    """Yield (name, value) texts of the spec's name, its data and its model."""
     yield "spec", f"{spec.name}: protocol {spec.protocol}, seed {spec.seed}"
     yield "data", f"{spec.data.source}, {describe_section(spec.data.partition)}"
     yield "model", describe_model(spec)
@@ -64,7 +64,7 @@ def describe_model(spec: Spec) -> str:
 
 
 def describe_dropouts(faults: Faults) -> Iterator[str]:
-    """Probabilities with which a device falls silent, by phase."""
+    """Yield a phrase for each phase in which devices may drop out, with the probability."""
     from sfumato.spec.faults import PHASE_NAMES
 
     for phase, rate in zip(PHASE_NAMES, faults.drop_rates, strict=True):
@@ -87,7 +87,7 @@ def describe_training(spec: Spec) -> str:
 
 
 def describe_radio(spec: Spec, channels: Channels) -> str:
-    """The radio, and the distances of devices if it has a geometry."""
+    """The radio in one line, with the distances of devices if it has a geometry."""
     from sfumato.spec.radio import AirRadio
 
     if not spec.counts_radio:

@@ -22,10 +22,10 @@ OVER_RANKS = ("run",)
 
 
 def require_over_ranks(command: str | None, launch: Launch) -> None:
-    """Refuse a command that several processes would do several times.
+    """Raise unless ``command`` may be started by torchrun in several processes.
 
     Raises:
-        SpecError: the command is not made for ranks.
+        SpecError: each process would do the command by itself.
     """
     if launch.alone or command in OVER_RANKS:
         return
@@ -35,9 +35,9 @@ def require_over_ranks(command: str | None, launch: Launch) -> None:
 
 @contextmanager
 def joined_ranks(device: str) -> Iterator[Ranks]:
-    """The ranks of this run. Where several fail, one raises its error and the others end without a word.
+    """Context with the processes that share this run (torchrun's), of which this is one.
 
-    Only rank 0 gives warnings.
+    Where several fail, one raises its error and the others end without a word. Only rank 0 gives warnings.
 
     Args:
         device: auto, cpu or cuda.
@@ -56,27 +56,29 @@ def joined_ranks(device: str) -> Iterator[Ranks]:
         logging.getLogger("sfumato").setLevel(logging.CRITICAL)
         warnings.simplefilter("ignore")
     cuda = device == "cuda" or (device == "auto" and torch.cuda.is_available())
-    with joined(launch, cuda=cuda) as group, _one_speaks(group):
+    with joined(launch, cuda=cuda) as group, _first_failure_only(group):
         yield group
 
 
 @contextmanager
-def _one_speaks(group: ProcessGroup) -> Iterator[None]:
+def _first_failure_only(group: ProcessGroup) -> Iterator[None]:
+    """Context that raises an error only on the rank that fails first; other ranks exit without a message."""
     try:
         yield
     except BaseException as error:
         if group.is_first_to_fail():
             raise
-        raise typer.Exit(_status_of(error)) from None
+        raise typer.Exit(_exit_status_of(error)) from None
 
 
-def _status_of(error: BaseException) -> int:
+def _exit_status_of(error: BaseException) -> int:
+    """The exit status that ``sfumato`` has after this error."""
     if isinstance(error, KeyboardInterrupt):
         return 130
     return error.exit_status if isinstance(error, SfumatoError) else 1
 
 
-def continued(command: Sequence[str], ranks: int) -> list[str]:
-    """The words that start ``command`` of sfumato again, over so many ranks."""
+def command_over_ranks(command: Sequence[str], ranks: int) -> list[str]:
+    """The words of a shell command that starts ``sfumato command`` again, over ``ranks`` processes."""
     over = ["torchrun", "--nproc-per-node", str(ranks), "-m"] if ranks > 1 else []
     return [*over, "sfumato", *command]

@@ -16,7 +16,7 @@ import typer
 from sfumato.arguments import Argument
 from sfumato.cli.console import console
 from sfumato.cli.options import Debug, Set, SpecSource, Track, folder_named
-from sfumato.cli.ranks import continued, joined_ranks
+from sfumato.cli.ranks import command_over_ranks, joined_ranks
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.distributed.launch import Launch
 from sfumato.errors import SpecError
@@ -75,13 +75,13 @@ def run(
     again += [part for names in record_views or () for part in ("--record-views", names)]
     again += [part for name in track or () for part in ("--track", str(name))]
     again += [] if device is Device.AUTO else ["--device", str(device)]
-    with _told_to_continue(again), joined_ranks(str(device)) as ranks, locating_errors(spec, changes):
+    with _naming_resume_command(again), joined_ranks(str(device)) as ranks, locating_errors(spec, changes):
         loaded = read_spec(spec, changes)
         folder = out or Path("runs") / loaded.name
         again[2:2] = ["--out", str(folder)]
         if ranks.rank == 0:
             _check_folder(folder, goes_on=resume or force, several=seeds is not None)
-        plays, silent = _plays(loaded, folder, seeds), quiet or ranks.rank > 0
+        plays, silent = _runs_and_folders(loaded, folder, seeds), quiet or ranks.rank > 0
         for one, where in plays:
             views = record_views or ()
             _run_with_progress(one, where, quiet=silent, record_views=views, ranks=ranks, **options)
@@ -90,22 +90,22 @@ def run(
 
 
 @contextmanager
-def _told_to_continue(again: Sequence[str]) -> Iterator[None]:
-    """End an interrupted run with the words that continue it.
+def _naming_resume_command(again: Sequence[str]) -> Iterator[None]:
+    """Context that ends an interrupted run with a line on the command that continues it.
 
     Args:
-        again: of the command; read when it is interrupted.
+        again: words of the command; read when it is interrupted.
     """
     try:
         yield
     except KeyboardInterrupt:
-        words = shlex.join(continued([*again, "--resume"], Launch.of().count))
+        words = shlex.join(command_over_ranks([*again, "--resume"], Launch.of().count))
         print(f"\nsfumato: interrupted; continue with: {words}", file=sys.stderr)
         raise typer.Exit(130) from None
 
 
-def _plays(spec: Spec, folder: Path, seeds: int | None) -> list[tuple[Spec, Path]]:
-    """The runs that are asked for, and their folders."""
+def _runs_and_folders(spec: Spec, folder: Path, seeds: int | None) -> list[tuple[Spec, Path]]:
+    """The spec and the folder of each run: one, or one a seed."""
     from sfumato.spec.overrides import seeds_from
 
     if seeds is None:
@@ -115,7 +115,12 @@ def _plays(spec: Spec, folder: Path, seeds: int | None) -> list[tuple[Spec, Path
 
 
 def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
-    """Refuse a folder that holds another run, before anything is computed."""
+    """Raise `SpecError`, before anything is computed, if ``folder`` holds another run.
+
+    Args:
+        goes_on: the run in it is to be continued.
+        several: a folder for several seeds is wanted.
+    """
     from sfumato.durable_files import reason
     from sfumato.run_folder.lock import ways_to_continue
     from sfumato.run_folder.reader import holds_run
@@ -139,7 +144,9 @@ def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
 
 
 def _run_with_progress(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> None:
-    """Run the spec in ``folder`` from the first round or the checkpoint, showing progress."""
+    """Run the spec in ``folder`` with a progress bar, unless ``quiet``; ``options`` are those of
+    `run_rounds`.
+    """
     from sfumato.simulation.run_progress import run_progress
 
     if quiet:
@@ -154,7 +161,7 @@ def _run_with_progress(spec: Spec, folder: Path, *, quiet: bool, **options: Any)
 
 
 def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
-    """Print what a run ended with: score, ε, costs, and where its report is."""
+    """Print the final score, ε and costs of ``runs``, and where the report is."""
     from sfumato.report.figures.control import stop_reasons
     from sfumato.report.results.network import read_network
     from sfumato.report.results.series import load_series

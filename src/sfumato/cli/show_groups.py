@@ -40,7 +40,7 @@ class GroupSummary:
     plan: GroupPlan
 
     def rows(self) -> Iterable[tuple[str, str]]:
-        """Names and values of the plan's properties."""
+        """(name, value) texts of the plan's properties; see `PlanSummary.rows`."""
         from sfumato.radio.channels import Channels
 
         plan, spec = self.plan, self.plan.spec
@@ -53,19 +53,21 @@ class GroupSummary:
             several = int((later.memberships > 1).sum())
             yield f"from round {first + 1}", f"other members; {several:,} of them in more than one group"
         yield "radio", describe_radio(spec, Channels.of_groups(spec, groups))
-        yield "trusted", self._trusted()
+        yield "trusted", self._trusted_text()
         yield "training", describe_training(spec)
-        yield "aggregations", self._round()
-        yield "participation", self._participation()
+        yield "aggregations", self._round_text()
+        yield "participation", self._participation_text()
         if spec.faults is not None:
-            yield "faults", self._faults()
-        yield "clip", self._clip()
+            yield "faults", self._faults_text()
+        yield "clip", self._clip_text()
         yield "noise", describe_section(spec.privacy.requested_noise)
-        yield "releases", self._releases()
+        yield "releases", self._releases_text()
         yield "privacy", f"δ = {number(spec.privacy.delta)}, neighbours {spec.privacy.neighbours}"
 
     def drawing(self) -> Table:
-        """A row for every group: workers, neighbouring groups, trust, sampling rate, clip norm, noise."""
+        """A table with a row for each group: workers, neighbouring groups, trust, sampling, clip norm,
+        noise.
+        """
         plan = self.plan
         shown = empty_table(
             "group", "workers", "neighbours", "master", "sampled", "clip", "noise",
@@ -75,24 +77,24 @@ class GroupSummary:
             shown.add_row(
                 self.plan.groups.group_title(group),
                 f"{int(plan.groups.sizes[group]):,}",
-                self._neighbours(group),
+                self._neighbours_text(group),
                 "trusted" if plan.trusted[group] else "untrusted",
                 f"{plan.cohort[group]:,}" if plan.cohort else f"{float(plan.rates[group]):g}",
                 number(float(plan.clips[group])) if plan.clips[group] < float("inf") else "none",
-                self._noise(group),
+                self._noise_text(group),
             )
         if plan.groups.count > MOST_GROUPS:
             shown.add_row("…", f"{plan.groups.count - MOST_GROUPS:,} more", "", "", "", "", "")
         return shown
 
-    def _neighbours(self, group: int) -> str:
+    def _neighbours_text(self, group: int) -> str:
         """The groups that share workers with ``group``, as text; the first few of many."""
         row = self.plan.groups.shared[[group]].tocoo()
         found = [(int(m), int(n)) for m, n in zip(row.col, row.data, strict=True) if int(m) != group]
         listed = [f"{self.plan.groups.group_title(m)} +{n}" for m, n in sorted(found)[:MOST_NEIGHBOURS]]
         return ", ".join([*listed, "…"] if len(found) > MOST_NEIGHBOURS else listed) or "none"
 
-    def _noise(self, group: int) -> str:
+    def _noise_text(self, group: int) -> str:
         """Who adds noise to the sums of ``group``, and its multiplier, as text."""
         multiplier = float(self.plan.multipliers[group])
         if multiplier == 0:
@@ -100,8 +102,8 @@ class GroupSummary:
         who = "master" if self.plan.trusted[group] else "each worker"
         return f"{who} ×{number(multiplier)}"
 
-    def _trusted(self) -> str:
-        """The trusted masters as text."""
+    def _trusted_text(self) -> str:
+        """The trusted masters as text, the first few of many."""
         trusted = self.plan.trusted
         if trusted.all():
             return "every master"
@@ -110,8 +112,8 @@ class GroupSummary:
             named = [*named[:MOST_TRUSTED], f"{len(named) - MOST_TRUSTED:,} more"]
         return ", ".join(named) or "none"
 
-    def _round(self) -> str:
-        """A phrase on what a round consists of."""
+    def _round_text(self) -> str:
+        """A phrase on what a round consists of: local steps, and how often models are merged."""
         plan, training = self.plan, self.plan.spec.training
         steps = training.local_steps or 1
         work = (
@@ -122,7 +124,7 @@ class GroupSummary:
         every = "every round" if plan.merge_every == 1 else f"every {plan.merge_every} rounds"
         return f"{work}; each worker merges the models of its groups {every} (S = {plan.merge_every})"
 
-    def _participation(self) -> str:
+    def _participation_text(self) -> str:
         """A phrase on how workers are sampled."""
         plan = self.plan
         span = "interval" if plan.by_interval and plan.merge_every > 1 else "round"
@@ -133,8 +135,8 @@ class GroupSummary:
             return f"each group draws {drawn} of its workers without replacement, every {span}"
         return f"each group samples its workers with probability {_format_range(plan.rates)}, every {span}"
 
-    def _faults(self) -> str:
-        """A phrase on dropouts and on the least messages of a sum."""
+    def _faults_text(self) -> str:
+        """A phrase on dropouts and on the fewest messages of a released sum."""
         faults, least = self.plan.spec.faults, self.plan.releases.least_survivors
         assert faults is not None
         said = list(describe_dropouts(faults))
@@ -143,7 +145,7 @@ class GroupSummary:
             said.append(f"a group releases sums of at least {sums} messages, or none")
         return "; ".join(said) or "none"
 
-    def _clip(self) -> str:
+    def _clip_text(self) -> str:
         """A phrase on what is clipped to which norm."""
         plan = self.plan
         if plan.spec.privacy.clip is None or not plan.clips.max() < float("inf"):
@@ -153,7 +155,7 @@ class GroupSummary:
             return f"{each}; of an interval to √{plan.merge_every} times that"
         return each
 
-    def _releases(self) -> str:
+    def _releases_text(self) -> str:
         """A phrase on how many releases every group makes."""
         plan = self.plan
         kind = "with noise" if plan.multipliers.any() else "without noise"

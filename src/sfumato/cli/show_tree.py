@@ -45,7 +45,7 @@ class TreeSummary:
     plan: TreePlan
 
     def rows(self) -> Iterable[tuple[str, str]]:
-        """Names and values of the plan's properties."""
+        """(name, value) texts of the plan's properties; see `PlanSummary.rows`."""
         return _property_rows(self.plan)
 
     def drawing(self) -> Tree | Table:
@@ -55,7 +55,7 @@ class TreeSummary:
 
 
 def _zone_rows(spec: Spec) -> Iterable[tuple[str, str]]:
-    """Zones, supernodes and transport, where they differ from the defaults."""
+    """Yield (name, value) texts of zones, supernodes and transport, where they differ from the defaults."""
     topology = spec.topology
     rule = getattr(topology, "zones", None)
     if rule is not None:
@@ -92,7 +92,7 @@ def _describe_control(control: Control) -> str:
 
 
 def _property_rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
-    """Names and values of the properties of a tree's plan, for the table."""
+    """Yield (name, value) texts of the properties of a tree's plan."""
     from sfumato.radio.channels import Channels
 
     spec, tree = plan.spec, plan.tree
@@ -136,7 +136,7 @@ def _describe_clip(clip: ClipSettings) -> str:
 
 
 def _move_rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
-    """How many devices move, and when trust changes."""
+    """Yield (name, value) texts of how many devices move, and when trust changes; none if neither does."""
     if not plan.eras:
         return
     places = [one.tree.leaves_of(np.arange(plan.tree.device_count)) for one in plan.structures]
@@ -189,7 +189,7 @@ def _describe_trusted(plan: TreePlan) -> str:
 
 
 def _describe_round(plan: TreePlan) -> str:
-    """A phrase on after which local steps which tier aggregates."""
+    """A phrase on after which local steps which tier of the tree aggregates."""
     steps: dict[int, list[int]] = {}
     for aggregation in plan.aggregations:
         steps.setdefault(aggregation.tier, []).append(aggregation.step)
@@ -261,7 +261,7 @@ def _tree_drawing(plan: TreePlan) -> Tree:
 
 
 def _noisy_devices(plan: TreePlan) -> NDArray[np.int64]:
-    """The number of devices under every leaf that add noise."""
+    """Number of devices of each leaf that add noise, ``[leaves]``."""
     some, tree = plan.noise.noisy, plan.tree
     here = tree.devices if some is None else np.add.reduceat(some, tree.first_device[:-1], dtype=np.int64)
     return np.where((plan.noise.device > 0).any(axis=1), here, 0)

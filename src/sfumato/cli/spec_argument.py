@@ -15,14 +15,18 @@ if TYPE_CHECKING:
 
 
 def read_spec(source: str, changes: Iterable[str] | None) -> Spec:
-    """The spec called ``source``, with ``--set`` changes."""
+    """The spec called ``source`` (a file or a built-in name), with ``--set`` changes.
+
+    Raises:
+        SpecError: there is no such spec, or it is wrong.
+    """
     from sfumato.spec import load_spec
 
     return load_spec(source, tuple(changes or ()))
 
 
 def titles_of(spec: Spec) -> Callable[[str], str]:
-    """What to call a party of ``spec``, or parties joined by commas: by the names that the topology gives."""
+    """A function from a party's name, or several joined by commas, to the title that the topology gives."""
     from sfumato.network.groups import titled
     from sfumato.network.tree import from_spec
     from sfumato.spec.topology import GroupTopology
@@ -35,7 +39,7 @@ def titles_of(spec: Spec) -> Callable[[str], str]:
 
 @contextmanager
 def locating_errors(source: str, changes: Iterable[str] | None = None) -> Iterator[None]:
-    """Put ``source``, or the change that decided it, before the key in spec errors raised inside the block.
+    """Context that puts ``source``, or the change that decided a key, before the key in spec errors.
 
     Errors about arguments stay as they are.
     """
@@ -50,12 +54,12 @@ def locating_errors(source: str, changes: Iterable[str] | None = None) -> Iterat
             key = change.partition("=")[0].strip()
             if f"{error.place}.".replace("[", ".").startswith(f"{key}."):
                 raise SpecError(place_of_change(error.place), error.value, error.allowed) from error
-        line = "" if ": " in error.place else _line(source, error.place)
+        line = "" if ": " in error.place else _line_of_key(source, error.place)
         raise SpecError(f"{source}: {error.place}", error.value, error.allowed + line) from error
 
 
-def _line(source: str, place: str) -> str:
-    """The line of the file ``source`` that says ``place``; nothing where that is no file."""
+def _line_of_key(source: str, place: str) -> str:
+    """`` (line N)``, where the file ``source`` gives the key ``place``; "" if it is no file."""
     from sfumato.user_text import KeyLines, read_text
 
     try:

@@ -50,7 +50,7 @@ def statement(
 
 
 def _statement_of_spec(source: str) -> Statement:
-    """The statement of a spec that has not been run."""
+    """The privacy statement of a spec that has not been run."""
     from sfumato.accounting import account
     from sfumato.report.statement.content import Statement
     from sfumato.run_folder.recorded_privacy import RecordedPrivacy
@@ -65,7 +65,7 @@ def _statement_of_spec(source: str) -> Statement:
 
 
 def _statement_of_run(folder: Path) -> Statement:
-    """The statement of a run in ``folder``, checked by the checker."""
+    """The privacy statement of the run in ``folder``, whose every ε the checker has recomputed."""
     from sfumato.report.statement.content import Statement
     from sfumato.run_folder.reader import load_run
     from sfumato.verify.checker import check_run

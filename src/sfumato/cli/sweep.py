@@ -86,7 +86,7 @@ def sweep(
 
 
 def _line_printer(size: int) -> Callable[[PointProgress], None]:
-    """A callback that prints a line for each of ``size`` runs that is finished."""
+    """A callback for progress that prints a line for each of ``size`` runs when it is finished."""
     from sfumato.sweeps.sweep_progress import title_of_point
 
     over = 0
@@ -148,7 +148,10 @@ def _print_summary(swept: Sweep) -> None:
 
 
 def _format_measure(value: float, half_width: float, scale: float) -> str:
-    """Three significant digits, or one decimal of a percentage; the interval to the same decimals."""
+    """``value ± half_width``, both times ``scale``, as text.
+
+    Three significant digits, or one decimal of a percentage (scale 100); the interval to the same decimals.
+    """
     if not math.isfinite(value):
         return number(value)
     value, half_width = scale * value, scale * half_width

@@ -12,7 +12,7 @@ from sfumato.errors import SpecError
 
 
 def _write_checker(file: Path | None) -> None:
-    """Write the checker to a file, and end the command."""
+    """Write the checker to ``file`` and exit, where ``--write-checker`` is given."""
     if file is not None:
         from sfumato.verify.archive import write_zip_application
 

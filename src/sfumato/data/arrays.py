@@ -88,7 +88,7 @@ def array_rows(
     sites: NDArray[Any] | None = None,
     columns: Columns,
 ) -> Rows:
-    """Rows whose features are one array.
+    """The rows of a data set whose features are one array.
 
     Args:
         name: of the features, for messages.
@@ -133,7 +133,9 @@ def array_rows(
 
 
 def _shape_of_one(name: str, header: ArrayHeader) -> tuple[int, ...]:
-    """The shape of one example in an array of features, checked."""
+    """The shape of one example; `DataError` if the array of features has none, or another type than
+    numbers.
+    """
     shape, dtype = header.shape, header.dtype
     if dtype.kind not in "iufb":
         raise DataError(f"{name}: features must be numbers, not {dtype}")
@@ -147,7 +149,7 @@ def _shape_of_one(name: str, header: ArrayHeader) -> tuple[int, ...]:
 
 
 def _checked_column(name: str, what: str, values: NDArray[Any], rows: int, *, most: int = 1) -> NDArray[Any]:
-    """``values``, checked to have one entry for every row."""
+    """``values`` if they have one entry for each of ``rows``, and at most ``most`` axes; else `DataError`."""
     if values.shape[:1] != (rows,) or values.ndim > most:
         raise DataError(
             f"{name}: {rows:,} rows of features, but {what} of shape {values.shape}, not [{rows}]"
@@ -156,7 +158,7 @@ def _checked_column(name: str, what: str, values: NDArray[Any], rows: int, *, mo
 
 
 def _checked_labels(name: str, labels: NDArray[Any]) -> NDArray[Any]:
-    """Labels, checked to be whole numbers or text; truth values become numbers."""
+    """``labels`` if they are whole numbers or text, truth values as numbers; else `DataError`."""
     if labels.dtype.kind == "b":
         return labels.astype(np.int64)
     if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels.tolist()):
@@ -167,12 +169,12 @@ def _checked_labels(name: str, labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def _group_numbers(groups: NDArray[Any]) -> NDArray[np.int64]:
-    """A number from 0 for every row, equal where its group is."""
+    """The group of every row as a number from 0."""
     return np.unique(groups, return_inverse=True)[1].astype(np.int64)
 
 
 def _site_names(name: str, sites: NDArray[Any]) -> NDArray[np.str_]:
-    """The name of the site of every row, checked."""
+    """The name of the site of every row as text; `DataError` where one has none."""
     whole = sites.dtype.kind in "iuU"
     if not whole and not all(isinstance(site, str | int) for site in sites.tolist()):
         raise DataError(f"{name}: sites must be text or whole numbers, not {sites.dtype}")
@@ -184,7 +186,7 @@ def _site_names(name: str, sites: NDArray[Any]) -> NDArray[np.str_]:
 
 
 def _headers_of_arrays(path: Path) -> Mapping[str, ArrayHeader]:
-    """Shape and type of every array in the file."""
+    """Array name to shape and type, of all arrays in an ``.npz`` file."""
     found = {}
     try:
         with zipfile.ZipFile(path) as archive:
@@ -212,7 +214,7 @@ def _headers_of_arrays(path: Path) -> Mapping[str, ArrayHeader]:
 
 
 def _read_array(path: Path, name: str) -> NDArray[Any]:
-    """One array of an ``.npz`` file."""
+    """The array ``name`` of an ``.npz`` file; `DataError` if it cannot be read."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return np.asarray(arrays[name])

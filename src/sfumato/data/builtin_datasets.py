@@ -78,7 +78,10 @@ class BuiltIn:
 def _balanced(
     name: str, per_class: int, test: int, classes: int, input_shape: tuple[int, ...]
 ) -> DatasetFacts:
-    """The sizes of a data set with equally many training examples of every class."""
+    """The sizes of a data set with ``per_class`` training examples of every class.
+
+    ``test``: number of test examples.
+    """
     return DatasetFacts(name, per_class * classes, test, classes, input_shape, (per_class,) * classes)
 
 
@@ -155,7 +158,7 @@ def tabulated_facts(name: str, *, test_fraction: float | None = None) -> Dataset
 
 
 def scaling(built_in: BuiltIn | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation per channel that standardise the features; of any other set a half each."""
+    """Mean and standard deviation per channel that standardise features; 0.5 each of a set not built in."""
     return ((0.5,), (0.5,)) if built_in is None else (built_in.mean, built_in.std)
 
 
@@ -176,7 +179,7 @@ def held_out_count(examples: int, test_fraction: float) -> int:
 
 
 def refuse_test_fraction(test_fraction: float | None, has_test_split: bool) -> None:
-    """Refuse a share to hold out where the source has a test split of its own.
+    """Raise if a share to hold out is given for a source with a test split of its own.
 
     Raises:
         SpecError: both are there.

@@ -48,7 +48,9 @@ class Dataset:
     test_targets: NDArray[np.float32] | None = None
 
     def learnt(self, task: Task) -> tuple[Targets, Targets]:
-        """What a model learns to predict, for the training rows and for the test rows."""
+        """What a model learns to predict (labels, targets or tokens), of the training and of the test
+        rows.
+        """
         if task == "classification":
             return self.train_labels, self.test_labels
         if task == "next-token":
@@ -107,10 +109,12 @@ def _checked_targets(
     rows: int,
     test_rows: int,
 ) -> int | None:
-    """The number of targets of an example, checked; ``None`` without targets.
+    """The number of targets of an example; ``None`` without targets.
+
+    ``rows``, ``test_rows``: numbers of training and test rows.
 
     Raises:
-        DataError: they do not fit the rows or each other, or are not finite.
+        DataError: targets do not fit the rows or each other, or are not finite.
     """
     if train is None and test is None:
         return None
@@ -126,7 +130,7 @@ def _checked_targets(
 
 
 def checked_dataset(made: Dataset, name: str) -> Dataset:
-    """A `Dataset` that somebody else made, checked again."""
+    """The data set ``made`` by a user's code, if it is a valid `Dataset`; else `DataError`."""
     sites = None
     if made.train_sites is not None and made.facts.site_counts is not None:
         sites = np.array([site for site, _ in made.facts.site_counts])[made.train_sites].tolist()

@@ -30,7 +30,10 @@ from sfumato.user_code import GIVEN
 
 
 def request_of(data: Data, devices: int, *, seed: int = 0) -> Request:
-    """What is to be read of the data set, for counting and for loading it alike."""
+    """What the data section of a spec asks to read, the same for counting and for loading.
+
+    ``devices``: of synthetic data, whose size follows from them.
+    """
     columns = Columns(
         data.image_column,
         data.label_column,
@@ -47,7 +50,7 @@ def request_of(data: Data, devices: int, *, seed: int = 0) -> Request:
 
 
 def _rules(data: Data) -> dict[str, PartitionRule]:
-    """The rule of the partition and those of its two levels, each with its place in the spec."""
+    """Place in the spec to the rule there: of the partition, and of its two levels."""
     rules = {"": data.partition}
     if isinstance(data.partition, TwoLevelPartition):
         rules |= {".edge": data.partition.edge, ".device": data.partition.device}
@@ -55,7 +58,9 @@ def _rules(data: Data) -> dict[str, PartitionRule]:
 
 
 def _group_column(data: Data) -> str | None:
-    """The column of natural groups, where the partition asks for one: counting groups means reading them."""
+    """The column of natural groups to read: that of a `natural` rule, or ``data.group_column``; ``None``
+    for none.
+    """
     natural = [rule for rule in _rules(data).values() if isinstance(rule, NaturalPartition)]
     if not natural:
         return data.group_column
@@ -80,7 +85,7 @@ def describe_dataset(source: str, request: Request = AS_FOUND) -> DatasetFacts:
 
 
 def dataset_facts(data: Data, devices: int) -> DatasetFacts:
-    """Sizes of the data set.
+    """Sizes of the data set that the section ``data`` names.
 
     Raises:
         SpecError: the section does not fit the data set.
@@ -94,12 +99,12 @@ def dataset_facts(data: Data, devices: int) -> DatasetFacts:
 
 @lru_cache(maxsize=8)
 def _facts(source: str, request: Request, stamps: tuple[object, ...]) -> DatasetFacts:
-    """Facts of a source, once for every state of its files."""
+    """`describe_dataset`, cached as long as ``stamps``, the state of the files, is the same."""
     return describe_dataset(source, request)
 
 
 def _state_of_file(path: str | None) -> object:
-    """When a file was written last and how long it is; ``None`` where there is no such file."""
+    """Time of the last change and size of a file; ``None`` where there is none."""
     try:
         found = os.stat(os.path.expanduser(path or ""))
     except (OSError, ValueError):
@@ -108,7 +113,7 @@ def _state_of_file(path: str | None) -> object:
 
 
 def check_population(spec: Spec, tree: Tree) -> tuple[str, ...]:
-    """Refuse partitions that cannot be kept, as far as counts tell; returns what the user should hear.
+    """Check that the partition can be kept, as far as counts tell; returns notes for the user.
 
     A data set that is not on this machine is left for the run to check: accounting never downloads.
 
@@ -140,7 +145,7 @@ def check_population(spec: Spec, tree: Tree) -> tuple[str, ...]:
 
 
 def known_examples(spec: Spec, devices: IntArray) -> IntArray | None:
-    """Number of examples of every device; ``None`` where the counts of the data set do not settle them.
+    """Number of examples of every device, ``[devices]``; ``None`` where the counts do not determine them.
 
     Args:
         spec: of the data set and its partition.
@@ -200,7 +205,7 @@ def mean_examples(spec: Spec, tree: Tree) -> float:
 
 
 def label_counts(data: Data, devices: int, *, seed: int) -> IntArray:
-    """Examples of each label that every device gets ``[devices, labels]``, the very ones of a run.
+    """Examples of each label that every device of a run gets, ``[devices, labels]``.
 
     Raises:
         SpecError: the partition does not divide by labels, so that only the data would tell.
@@ -224,7 +229,7 @@ def label_counts(data: Data, devices: int, *, seed: int) -> IntArray:
 
 
 def _sizes(spec: Spec, known: DatasetFacts, devices: IntArray) -> IntArray | None:
-    """Examples of every device, as far as the counts of the data set settle them."""
+    """Examples of every device, ``[devices]``; ``None`` where the counts do not determine them."""
     rule, site_counts = spec.data.partition, None
     if isinstance(rule, FlowerPartition) and known.site_counts is None:
         return None
@@ -241,7 +246,10 @@ def _sizes(spec: Spec, known: DatasetFacts, devices: IntArray) -> IntArray | Non
 def _sizes_from_counts(
     rule: PartitionRule, devices: bytes, known: DatasetFacts, site_counts: bytes | None, seed: int
 ) -> IntArray | None:
-    """The sizes of a partition, computed once: an account needs them several times."""
+    """`partition_sizes`, cached: an account needs them several times.
+
+    ``devices`` and ``site_counts`` are the bytes of int64 arrays, so that they can be hashed.
+    """
     sizes = division.partition_sizes(
         rule,
         np.frombuffer(devices, np.int64),

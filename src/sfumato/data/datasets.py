@@ -65,12 +65,12 @@ def load_dataset(source: str, request: Request = AS_FOUND) -> Dataset:
 
 
 def _load_synthetic(place: DataLocation, request: Request) -> Dataset:
-    """The synthetic data set."""
+    """Make the synthetic data set, with as many examples as ``request`` says."""
     return Dataset(synthetic_facts(place.examples), *make_synthetic(place.examples, seed=request.seed))
 
 
 def _load_from_factory(place: DataLocation, request: Request) -> Dataset:
-    """What a factory of the user's own returns, checked; taken as it is."""
+    """The data set that a factory of the user's own returns, checked."""
     where = "data.source"
     factory = find_factory(where, place.source)
     made = call_user_code(where, place.source, "the factory failed", lambda: factory())
@@ -98,7 +98,7 @@ def _checked_for_task(data: Dataset, columns: Columns) -> Dataset:
 
 
 def _as_tokens(data: Dataset, columns: Columns) -> Dataset:
-    """``data`` whose features are token ids, if there is a vocabulary."""
+    """``data`` with features as int64 token ids, if there is a vocabulary; otherwise unchanged."""
     vocabulary = columns.vocabulary
     if vocabulary is None:
         return data
@@ -112,14 +112,18 @@ def _as_tokens(data: Dataset, columns: Columns) -> Dataset:
 
 
 def _target_count(columns: Columns, targets: NDArray[np.float32] | None) -> int | None:
-    """The number of outputs of a task without classes; ``None`` for classes."""
+    """The number of outputs of a task without classes; ``None`` for a task with classes."""
     if columns.task == "next-token":
         return columns.vocabulary
     return None if targets is None else int(targets.shape[1])
 
 
 def _describe_from_factory(place: DataLocation, request: Request) -> DatasetFacts:
-    """The sizes of what a factory returns; refused where code of users must not run."""
+    """The sizes of what a factory returns.
+
+    Raises:
+        DataError: code of users must not run here, as in accounting.
+    """
     if not user_code_is_allowed():
         raise DataError(
             f"{place.source}: the sizes of data that a factory returns are known in a run only; "
@@ -129,14 +133,14 @@ def _describe_from_factory(place: DataLocation, request: Request) -> DatasetFact
 
 
 def _standardised(data: Dataset, place: DataLocation, request: Request) -> Dataset:
-    """``data`` of images, of the size that the catalogue says, standardised."""
+    """A data set of images with standardised features, of the size that the catalogue says."""
     _check_facts(data.facts, place.built_in, request.test_fraction)
     _standardise_in_place(data, place.built_in)
     return data
 
 
 def _load_table(place: DataLocation, request: Request) -> Dataset:
-    """The data set in a table or a Hub data set."""
+    """The data set in a saved folder or on the Hub."""
     train, test = _open_hub_splits(place, request.columns, download=True)
     data = _load_hub(train, test, place.source, request)
     return (
@@ -155,7 +159,7 @@ def _describe_idx(place: DataLocation, request: Request) -> DatasetFacts:
 
 
 def _describe_table(place: DataLocation, request: Request) -> DatasetFacts:
-    """The sizes of a data set in a table or a Hub data set, without its features."""
+    """The sizes of a data set in a saved folder or on the Hub, without reading its features."""
     train, test = _open_hub_splits(place, request.columns, download=False)
     split = _split_labels(train, test, request.test_fraction)
     shape = hub.read_features(train, split.rows[:1]).shape[1:]
@@ -187,7 +191,7 @@ def _open_own(place: DataLocation, columns: Columns, test_file: str | None) -> t
 
 
 def _load_own(place: DataLocation, request: Request) -> Dataset:
-    """The data set in the user's own files or arrays."""
+    """Load the data set in the user's own files or arrays, split into training and test rows."""
     if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
         return _checked_for_task(checked_dataset(made, place.source), request.columns)
     train, test = _open_own(place, request.columns, request.test_file)
@@ -246,7 +250,7 @@ def _open_hub_splits(
 
 
 def _load_digits() -> Dataset:
-    """The digits of scikit-learn, with a fixed test set."""
+    """Load the digits of scikit-learn, with a fixed test set."""
     import sklearn.datasets
 
     bunch = sklearn.datasets.load_digits()
@@ -262,7 +266,7 @@ def _load_digits() -> Dataset:
 
 
 def _load_idx(place: DataLocation) -> Dataset:
-    """The data set in IDX files, pixels from 0 to 1."""
+    """Load the images and labels in IDX files, pixels from 0 to 1."""
     train, labels = read_idx_split(place.folder, "train")
     test, test_labels = read_idx_split(place.folder, "test")
     if train.shape[1:] != test.shape[1:]:
@@ -308,7 +312,7 @@ def _split_labels(train: HubSplit, test: HubSplit | None, test_fraction: float |
 
 
 def _check_facts(found: DatasetFacts, built_in: BuiltIn | None, test_fraction: float | None) -> None:
-    """Refuse a copy of a built-in data set whose sizes are not the published ones."""
+    """Raise `DataError` if a copy of a built-in data set has other sizes than the published ones."""
     if built_in is None:
         return
     known = tabulated_facts(found.name, test_fraction=test_fraction)

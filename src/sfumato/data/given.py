@@ -32,7 +32,7 @@ _ALLOWED = (
 
 @contextmanager
 def given(data: Any) -> Iterator[None]:
-    """Let specs with ``data.source: python:TYPE`` mean ``data``; nothing happens if it is ``None``."""
+    """Context in which specs with ``data.source: python:TYPE`` mean ``data``; no effect if it is ``None``."""
     token = _DATA.set(data if data is not None else _DATA.get())
     try:
         yield
@@ -41,7 +41,7 @@ def given(data: Any) -> Iterator[None]:
 
 
 def with_given(spec: Spec, data: Any) -> Spec:
-    """``spec`` whose data are those given in Python; the spec itself if none are."""
+    """``spec`` with ``data.source: python:TYPE`` for the data given in Python; unchanged for ``None``."""
     if data is None:
         return spec
     source = f"{GIVEN}{type(data).__name__}"
@@ -50,10 +50,10 @@ def with_given(spec: Spec, data: Any) -> Spec:
 
 
 def given_data(source: str) -> Any:
-    """What was given.
+    """The data that `given` was called with.
 
     Raises:
-        DataError: nothing is: the spec was written by a run from Python.
+        DataError: there are none: a run from Python wrote the spec.
     """
     data = _DATA.get()
     if data is None:
@@ -62,7 +62,7 @@ def given_data(source: str) -> Any:
 
 
 def given_rows(source: str, columns: Columns) -> Rows:
-    """The rows of what was given; for arrays and frames the features are not looked at yet.
+    """The rows of the data given in Python; features of arrays and frames are not read yet.
 
     Raises:
         SpecError: it is none of the types allowed, or has no such column.
@@ -85,7 +85,7 @@ def given_rows(source: str, columns: Columns) -> Rows:
 
 
 def _of_arrays(source: str, parts: tuple[Any, ...], columns: Columns) -> Rows:
-    """The rows in arrays that were given in Python."""
+    """The rows in a tuple of arrays: features, labels and perhaps sites."""
     from sfumato.data.arrays import ArrayHeader, array_rows
 
     if columns.task == "next-token" and len(parts) == 1:
@@ -102,7 +102,11 @@ def _of_arrays(source: str, parts: tuple[Any, ...], columns: Columns) -> Rows:
 
 
 def _collected(source: str, data: Any) -> tuple[NDArray[Any], ...]:
-    """Every item of a data set, read once, as arrays."""
+    """The items of a torch Dataset, read once, as one array for each part of an item.
+
+    Raises:
+        SpecError: it cannot be read, or items have different lengths.
+    """
 
     def collect() -> tuple[NDArray[Any], ...]:
         items = [tuple(data[number]) for number in range(len(data))]

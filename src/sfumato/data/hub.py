@@ -202,7 +202,7 @@ def is_image_table(split: HubSplit) -> bool:
 
 
 def _library(feature: str) -> Any:
-    """The library ``datasets``; an error names ``feature`` where it is missing."""
+    """The module ``datasets``; `MissingExtraError`, which names ``feature``, if it is not installed."""
     try:
         import datasets
     except ImportError as error:
@@ -231,14 +231,14 @@ def _ask_hub(hub_id: str) -> None:
 
 
 def _offline_switch(library: Any) -> str:
-    """What the library calls the setting that keeps it off the network; before 2.21 it had another name."""
+    """The name of the library's setting that keeps it offline; before 2.21 it had another name."""
     return "HF_HUB_OFFLINE" if hasattr(library.config, "HF_HUB_OFFLINE") else "HF_DATASETS_OFFLINE"
 
 
 @contextlib.contextmanager
 def _offline(library: Any) -> Iterator[None]:
     # The library reads HF_HUB_OFFLINE once, on import; a look into the cache needs it only here.
-    """Keep the Hub's libraries offline and quiet while the block runs."""
+    """Context in which the Hub's libraries are offline and quiet."""
     import huggingface_hub.constants as constants
 
     verbosity = library.logging.get_verbosity()
@@ -331,7 +331,11 @@ def _find_label(rows: datasets.Dataset) -> str:
 
 
 def _only_column(names: list[str], option: str, rows: datasets.Dataset, content: str) -> str:
-    """The only one of ``names``; an error asks for ``option`` where there is another number of them."""
+    """The only one of ``names``.
+
+    Raises:
+        SpecError: there are none or several; the message asks for the option ``option``.
+    """
     if len(names) != 1:
         found = (
             f"several columns hold {content} ({', '.join(names)})"
@@ -343,7 +347,7 @@ def _only_column(names: list[str], option: str, rows: datasets.Dataset, content:
 
 
 def _values_of_column(split: HubSplit, name: str) -> NDArray[Any]:
-    """The values of a column, none of which may be missing."""
+    """The values of a column; `DataError` if one is missing."""
     column: pyarrow.ChunkedArray = split.rows.select_columns([name]).with_format("arrow")[:][name]
     if column.null_count:
         raise DataError(f"column '{name}': {column.null_count:,} rows have no value")

@@ -89,7 +89,7 @@ def _candidates(folder: Path, split: str, content: str) -> list[Path]:
 
 
 def _find_file(folder: Path, split: str, content: str) -> Path:
-    """The one IDX file of a split's images or labels."""
+    """The only IDX file of a split's images or labels; `DataError` if there are none or several."""
     found = _candidates(folder, split, content)
     if not found:
         raise DataError(f"{folder}: no IDX file of {split} {content} (as in MNIST, plain or .gz)")

@@ -31,7 +31,9 @@ def image_files(folder: Path) -> list[Path]:
 
 
 def open_images(folder: Path) -> tuple[Rows, Rows | None]:
-    """The images of ``folder``, and those to test on; of all images but the first only the names are read.
+    """The training images of ``folder`` as rows, and the test images if there are any.
+
+    Of all images but the first only the names are read.
 
     Raises:
         MissingExtraError: Pillow is not installed.
@@ -47,12 +49,12 @@ def _train_folder(folder: Path) -> Path:
 
 
 def _has_test(folder: Path) -> bool:
-    """Whether the folder has a training and a test folder with images."""
+    """Whether ``folder`` has both ``train`` and a test folder with images."""
     return bool(_image_classes(folder / _TRAIN) and _image_classes(folder / _TEST))
 
 
 def _image_classes(folder: Path) -> list[tuple[str, list[Path]]]:
-    """Name and images of every class, in order."""
+    """(name, paths of its images) of every class, in order of names."""
     if not folder.is_dir():
         return []
     found = []
@@ -89,7 +91,7 @@ def _read_images(
 
 
 def _pixels(path: Path) -> NDArray[np.uint8]:
-    """One image in bytes, [C, H, W]."""
+    """One image as bytes, ``[C, H, W]``; `DataError` if it cannot be read."""
     library = _library(str(path))
     try:
         with library.open(path) as image:
@@ -103,13 +105,13 @@ def _pixels(path: Path) -> NDArray[np.uint8]:
 
 
 def _size_as_text(shape: tuple[int, ...]) -> str:
-    """The size of an image as text."""
+    """The width, height and colour of an image shape as text."""
     channels, height, width = shape
     return f"{width} x {height} in {'colour' if channels == 3 else 'grey'}"
 
 
 def _library(feature: str) -> Any:
-    """The library Pillow; an error names ``feature`` where it is missing."""
+    """The module of Pillow; `MissingExtraError`, which names ``feature``, if it is not installed."""
     try:
         from PIL import Image
     except ImportError as error:

@@ -110,7 +110,7 @@ class DataLocation:
 
 
 def locate(source: str, request: Request) -> DataLocation:
-    """Find ``source`` on this machine, else name the Hub, and refuse options that do not fit it.
+    """Find out where and in which form ``source`` is, on this machine or on the Hub.
 
     Raises:
         SpecError: the source is nothing we know, or an option is not for it.
@@ -145,7 +145,7 @@ def locate(source: str, request: Request) -> DataLocation:
 
 
 def files_of(source: str, test_file: str | None = None) -> dict[str, Path]:
-    """The files on this machine that ``source`` is read from, by name; none where it lies elsewhere.
+    """Name to path of the files on this machine that ``source`` is read from; {} where it lies elsewhere.
 
     Args:
         source: as the spec names it.
@@ -181,7 +181,7 @@ def files_of(source: str, test_file: str | None = None) -> dict[str, Path]:
 
 
 def _search(source: str, examples: int | None) -> DataLocation:
-    """Where ``source`` is: made, built in, a folder, a file, a factory or the Hub."""
+    """The location of ``source``: synthetic, built in, a folder, a file, a factory or the Hub."""
     if source == "synthetic":
         if examples is None or examples < 1:
             raise SpecError(
@@ -256,7 +256,7 @@ def existing_file(written: str, place: str) -> Path:
 
 
 def _near(path: Path) -> str:
-    """A similar name in the folder where ``path`` was sought, as a hint."""
+    """A hint with a similar name in the folder of ``path``; "" if there is none."""
     try:
         return closest(path.name, [child.name for child in path.parent.iterdir()])
     except (OSError, ValueError):
@@ -269,7 +269,7 @@ def is_factory(source: str) -> bool:
 
 
 def _local_folders(name: str) -> list[Path]:
-    """Folders on this machine in which a data set of that name may be."""
+    """Folders on this machine in which the data set called ``name`` may be, in the order of search."""
     own = os.environ.get(ENVIRONMENT_VARIABLE)
     return [root / name for root in ([Path(own)] if own else []) + [SYSTEM_FOLDER]]
 

@@ -59,15 +59,15 @@ class Partition:
 
     @property
     def sizes(self) -> IntArray:
-        """Examples of each device [devices]."""
+        """Number of examples of each device, ``[devices]``."""
         return np.diff(self.offsets)
 
     def indices(self, device: int) -> IntArray:
-        """Row numbers of one device, a view."""
+        """Row numbers of the data set that one device holds, a view."""
         return self.rows[self.offsets[device] : self.offsets[device + 1]]
 
     def reordered(self, order: IntArray) -> Partition:
-        """Device d holds what device ``order[d]`` held."""
+        """The partition in which device d holds what device ``order[d]`` holds in this one."""
         rows = [self.indices(int(share)) for share in order]
         offsets = np.concatenate([[0], np.cumsum(self.sizes[order])]).astype(np.int64)
         return Partition(np.concatenate(rows) if rows else self.rows, offsets)
@@ -171,7 +171,9 @@ def partition_sizes(
 def planned_label_counts(
     rule: LabelsPartition | DirichletPartition, devices: int, class_counts: Sequence[int], *, seed: int
 ) -> IntArray:
-    """Examples of each label that ``partition`` would give every device of a star ``[devices, labels]``.
+    """Examples of each label that ``partition`` would give every device of a star, ``[devices, labels]``.
+
+    ``class_counts``: training rows of each label.
 
     Raises:
         SpecError: the rule cannot be kept.
@@ -195,7 +197,7 @@ def gives_out_all(rule: PartitionRule) -> bool:
 
 
 def _steps(rule: PartitionRule, seed: int) -> tuple[_Step, _Step | None]:
-    """The division of all rows, and of two levels that of the rows of every edge."""
+    """The division of all rows, and the division of the rows of every edge if the rule has two levels."""
     allow_empty = rule.empty_devices == "allow"
     if isinstance(rule, TwoLevelPartition):
         inside = _Step(rule.device, f"{PLACE}.device", allow_empty, seed)
@@ -222,7 +224,12 @@ class _Step:
     key: tuple[int, int] = (_WHOLE, 0)
 
     def plan(self, pool: Pool, weights: IntArray) -> SplitPlan | None:
-        """What each part gets; ``None`` if the pool does not tell enough."""
+        """How a pool is split into parts of these ``weights`` (devices of each); ``None`` if counts do not
+        suffice.
+
+        Raises:
+            SpecError: the rule cannot be kept.
+        """
         if not self.allow_empty and pool.examples < len(weights):
             # Before the rule itself: it would complain of what follows from this.
             raise _empty_devices_error(len(weights) - pool.examples, len(weights), pool.examples)
@@ -260,7 +267,7 @@ class _Step:
     def deal(
         self, rows: IntArray, labels: IntArray, groups: IntArray | None, weights: IntArray
     ) -> tuple[IntArray, IntArray]:
-        """Rows in the order of their parts, and the parts' sizes."""
+        """Deal ``rows`` to the parts; returns them in the order of their parts, and the parts' sizes."""
         own_labels, own_groups = labels[rows], None if groups is None else groups[rows]
         group_counts = None if own_groups is None else np.bincount(own_groups)
         plan = self.plan(Pool(len(rows), np.bincount(own_labels), group_counts), weights)
@@ -270,7 +277,10 @@ class _Step:
         return plan.deal(rows, own_labels, own_groups, rng), plan.sizes
 
     def sizes_inside(self, pools: Iterable[Pool], weights: IntArray) -> IntArray | None:
-        """Sizes of all devices where each edge divides a pool of its own over them."""
+        """Sizes of all devices, ``[devices]``, where each edge divides its pool over its own.
+
+        ``None`` if counts do not suffice. ``weights``: devices of each edge.
+        """
         sizes = []
         for edge, (pool, count) in enumerate(zip(pools, weights.tolist(), strict=True)):
             plan = replace(self, key=(_INSIDE, edge)).plan(pool, np.ones(count, np.int64))
@@ -282,7 +292,7 @@ class _Step:
     def deal_inside(
         self, blocks: Sequence[IntArray], labels: IntArray, groups: IntArray | None, weights: IntArray
     ) -> tuple[IntArray, IntArray]:
-        """Rows in the order of all devices where each edge divides a block of its own, and sizes."""
+        """Deal the rows of each edge, ``blocks``, to its devices; returns rows in their order, and sizes."""
         inside = [
             replace(self, key=(_INSIDE, edge)).deal(block, labels, groups, np.ones(count, np.int64))
             for edge, (block, count) in enumerate(zip(blocks, weights.tolist(), strict=True))
@@ -291,12 +301,12 @@ class _Step:
 
 
 def no_groups(place: str, rule: PartitionRule) -> SpecError:
-    """For a rule by natural groups, and data that have none."""
+    """The error for a rule by natural groups and data that have none."""
     return SpecError(f"{place}.kind", rule.kind, "a data set with a group column (group_column)")
 
 
 def _refuse_empty(rule: PartitionRule, sizes: IntArray, examples: int) -> None:
-    """Refuse devices without examples, unless the rule allows them."""
+    """Raise `SpecError` if a device has no examples, unless the rule allows that."""
     empty = int(np.count_nonzero(sizes == 0))
     if empty and rule.empty_devices == "refuse":
         raise _empty_devices_error(empty, len(sizes), examples)

@@ -78,7 +78,7 @@ def split_of(train: Rows, test: Rows | None, test_fraction: float | None) -> Row
 def features_of(
     train: Rows, test: Rows | None, split: RowSplit
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Features to train on and to test on."""
+    """Features of the training rows and of the test rows."""
     features = train.read_features(split.rows)
     if test is None:
         return features, train.read_features(split.held_out)
@@ -181,7 +181,7 @@ def refuse_not_finite(
 
 
 def _known_labels(known: NDArray[Any], tested: NDArray[Any], name: str, rows: NDArray[np.int64]) -> None:
-    """Refuse labels of test rows that no training row has, and sets without rows."""
+    """Raise `DataError` if a test row has a label that no training row has, or there are no rows."""
     if not len(known) or not len(tested):
         raise DataError(f"{name}: {'no rows to train on' if not len(known) else 'no rows to test on'}")
     unknown = np.flatnonzero(~np.isin(tested, known))

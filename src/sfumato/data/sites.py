@@ -99,7 +99,7 @@ def site_places(spec: Spec, known: DatasetFacts, devices: IntArray) -> SitePlace
 
 
 def site_notes(spec: Spec, known: DatasetFacts) -> tuple[str, ...]:
-    """Which device is which site, where devices are the sites: nothing else tells."""
+    """Notes on which device is which site, where devices are sites and nothing else says it; else ()."""
     if known.site_counts is None or _names(spec) is not None:
         return ()
     named = [f"device {number} is {site}" for number, (site, _) in enumerate(known.site_counts)]
@@ -107,7 +107,9 @@ def site_notes(spec: Spec, known: DatasetFacts) -> tuple[str, ...]:
 
 
 def _names(spec: Spec) -> _Named | None:
-    """Who may be a site by name: the aggregators above the devices, or the devices; ``None``: nobody."""
+    """The parties that may be sites, by name: aggregators above devices, or devices; ``None`` without
+    names.
+    """
     topology = spec.topology
     if isinstance(topology, GroupTopology):
         names, what, key = topology.worker_names, "workers", "topology.worker_names"
@@ -121,7 +123,7 @@ def _names(spec: Spec) -> _Named | None:
 
 
 def _one_device_for_each_site(found: tuple[str, ...], devices: int) -> IntArray:
-    """The device of every site, in order; refused where there are not as many."""
+    """The device of every site, in order; `SpecError` if there are not as many devices as sites."""
     if len(found) != devices:
         allowed = (
             f"the data have {len(found)} sites ({_names_as_text(found)}), the topology {devices} devices: "
@@ -132,7 +134,7 @@ def _one_device_for_each_site(found: tuple[str, ...], devices: int) -> IntArray:
 
 
 def _places_by_name(found: tuple[str, ...], named: _Named) -> IntArray:
-    """The place of every site, by its name; refused where names do not match."""
+    """The index of the place of every site, by its name; `SpecError` if names do not match."""
     names, what, key = named.names, named.what, named.key
     only_data = [name for name in found if name not in names]
     only_topology = [name for name in names if name not in found]
@@ -150,7 +152,7 @@ def _places_by_name(found: tuple[str, ...], named: _Named) -> IntArray:
 
 
 def _refuse_other_rules(spec: Spec) -> None:
-    """Refuse settings that also say who holds what, or whom the sites would have to be matched to."""
+    """Raise `SpecError` if another setting also says who holds which rows."""
     rule = spec.data.partition
     if isinstance(rule, TwoLevelPartition | FlowerPartition):
         kind = f"flwr:{rule.partitioner}" if isinstance(rule, FlowerPartition) else rule.kind

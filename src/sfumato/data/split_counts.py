@@ -42,17 +42,17 @@ class SplitPlan(Protocol):
 
     @property
     def sizes(self) -> IntArray:
-        """Examples of each part [parts]."""
+        """Number of examples of each part, ``[parts]``."""
         ...
 
     def pools(self) -> list[Pool]:
-        """What each part may divide further, as far as the plan tells."""
+        """The pool of each part (examples, and labels or groups as far as known), to be divided further."""
         ...
 
     def deal(
         self, rows: IntArray, labels: IntArray, groups: IntArray | None, rng: np.random.Generator
     ) -> IntArray:
-        """The rows dealt out [sum of sizes], part after part; labels and groups are of ``rows``."""
+        """The rows dealt out, part after part, ``[sum of sizes]``; labels and groups are of ``rows``."""
         ...
 
 
@@ -63,13 +63,13 @@ class SizeSplitPlan:
     sizes: IntArray
 
     def pools(self) -> list[Pool]:
-        """Sizes, and nothing about labels or groups."""
+        """The pool of each part: its size, and nothing about labels or groups."""
         return [Pool(size) for size in self.sizes.tolist()]
 
     def deal(
         self, rows: IntArray, labels: IntArray, groups: IntArray | None, rng: np.random.Generator
     ) -> IntArray:
-        """A permutation of ``rows``."""
+        """A random permutation of ``rows``; see `SplitPlan.deal`."""
         return rng.permutation(rows)[: int(self.sizes.sum())]
 
 
@@ -81,18 +81,18 @@ class ClassSplitPlan:
 
     @property
     def sizes(self) -> IntArray:
-        """Examples of each part [parts]."""
+        """Number of examples of each part, ``[parts]``."""
         sizes: IntArray = self.table.sum(axis=1)
         return sizes
 
     def pools(self) -> list[Pool]:
-        """Class counts of each part."""
+        """The pool of each part, with its examples of each label."""
         return [Pool(int(counts.sum()), counts) for counts in self.table]
 
     def deal(
         self, rows: IntArray, labels: IntArray, groups: IntArray | None, rng: np.random.Generator
     ) -> IntArray:
-        """Rows in random order, the next of each label to each part as the table says."""
+        """Deal rows in random order, of each label as many to each part as planned; see `SplitPlan.deal`."""
         order = rng.permutation(len(rows))
         order = order[np.argsort(labels[order], kind="stable")]
         # One row more, for what nobody gets: it sorts to the end and is cut off.
@@ -112,20 +112,20 @@ class GroupSplitPlan:
 
     @property
     def sizes(self) -> IntArray:
-        """Examples of each part [parts]."""
+        """Number of examples of each part, ``[parts]``."""
         held = self.owners >= 0
         sums = np.bincount(self.owners[held], self.group_counts[held], minlength=self.parts)
         return sums.astype(np.int64)
 
     def pools(self) -> list[Pool]:
-        """Groups of each part, numbered as before."""
+        """The pool of each part, with its natural groups, numbered as before."""
         kept = [np.where(self.owners == part, self.group_counts, 0) for part in range(self.parts)]
         return [Pool(int(counts.sum()), None, counts) for counts in kept]
 
     def deal(
         self, rows: IntArray, labels: IntArray, groups: IntArray | None, rng: np.random.Generator
     ) -> IntArray:
-        """Rows in their own order, group by owner."""
+        """The rows of each part's groups, in their own order; see `SplitPlan.deal`."""
         assert groups is not None  # this plan was made from their counts
         owners = self.owners[groups]
         order = np.argsort(owners, kind="stable")
@@ -139,14 +139,17 @@ def apportion(total: int, weights: IntArray) -> IntArray:
 
 
 def plan_equal(pool: Pool, weights: IntArray) -> SizeSplitPlan:
-    """Sizes in proportion to the weights: equal for devices, as far as it divides."""
+    """A split of the pool in proportion to ``weights``, as far as it divides: equal for devices."""
     return SizeSplitPlan(apportion(pool.examples, weights))
 
 
 def plan_lognormal(
     pool: Pool, weights: IntArray, *, sigma: float, floor: int, rng: np.random.Generator
 ) -> SizeSplitPlan:
-    """Sizes in proportion to weight times exp(sigma * N(0, 1)), at least ``floor`` a device if possible."""
+    """A split of the pool in proportion to weight times exp(sigma * N(0, 1)).
+
+    Each part gets at least ``floor`` examples a device if there are enough.
+    """
     weight = int(weights.sum())
     floors = min(floor, pool.examples // weight) * weights
     shares = np.cumsum(weights * rng.lognormal(0.0, sigma, len(weights)))
@@ -276,7 +279,11 @@ def plan_natural_groups(
 
 
 def _fill_up(table: IntArray, floors: IntArray) -> None:
-    """Bring every row of ``table`` to its floor from the rows with most to spare, in place."""
+    """Move examples in ``table`` ``[parts, labels]`` from the rows with most to spare until each has its
+    floor.
+
+    In place.
+    """
     spare = table.sum(axis=1) - floors
     short = np.flatnonzero(spare < 0)
     if not len(short):

@@ -50,7 +50,7 @@ def split_rows(
     sites: NDArray[np.str_] | None = None,
     is_test: NDArray[np.bool_] | None = None,
 ) -> RowSplit:
-    """RowSplit the rows of a source.
+    """Divide the rows of a source into training and test rows.
 
     Args:
         labels: as stored, integers or strings, [N].
@@ -85,10 +85,10 @@ def split_rows(
 
 
 def numbered(labels: NDArray[Any]) -> NDArray[np.int64]:
-    """Labels as class numbers: integers as they are, strings in sorted order.
+    """Labels as class numbers [N]: integers as they are, strings numbered in sorted order.
 
     Raises:
-        DataError: a negative one.
+        DataError: one is negative.
     """
     if labels.dtype.kind in "iu":
         if len(labels) and labels.min() < 0:
@@ -100,7 +100,7 @@ def numbered(labels: NDArray[Any]) -> NDArray[np.int64]:
 def facts_of(
     name: str, split: RowSplit, input_shape: tuple[int, ...], targets: int | None = None
 ) -> DatasetFacts:
-    """The sizes of a data set that is split so.
+    """The sizes of the data set ``name`` with this split.
 
     Raises:
         DataError: a part is empty, or a label is no class number.
@@ -127,7 +127,10 @@ def facts_of(
 def _sites(
     sites: NDArray[np.str_] | None, rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64] | None, tuple[str, ...]]:
-    """Number of the site of each of ``rows``, and the names of all sites: one may have test rows only."""
+    """The number of the site of each of ``rows``, and the names of all sites; (``None``, ()) without sites.
+
+    A site may have test rows only.
+    """
     if sites is None:
         return None, ()
     names = in_order(np.unique(sites).tolist())

@@ -25,7 +25,7 @@ def synthetic_facts(examples: int) -> DatasetFacts:
 
 
 def synthetic_labels(examples: int) -> NDArray[np.int64]:
-    """Labels 0, 1, ..., 9, 0, 1, ... [``examples``]."""
+    """The labels 0, 1, ..., 9, 0, 1, ... of so many ``examples``, int64."""
     return np.arange(examples, dtype=np.int64) % CLASSES
 
 

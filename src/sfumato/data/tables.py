@@ -44,12 +44,12 @@ class ColumnTable:
     read: Callable[[Mapping[str, bool | None]], Mapping[str, pa.ChunkedArray]]
 
     def column(self, name: str, values: str | None = None) -> pa.ChunkedArray:
-        """One column, as text if ``values`` is ``text``."""
+        """The column ``name``; with ``values="text"`` its entries as they are written."""
         return self.read({name: True if values == "text" else None})[name]
 
 
 def table_rows(table: ColumnTable, columns: Columns) -> Rows:
-    """The rows of a table; labels, groups and sites are read, features are not.
+    """The rows of a table as a source of data; labels, groups and sites are read, features are not.
 
     Raises:
         SpecError: a column is missing or holds something else.
@@ -99,7 +99,7 @@ def _label_names(table: ColumnTable, columns: Columns) -> tuple[str, ...]:
 
 
 def open_csv(path: Path) -> ColumnTable:
-    """A CSV file: commas, a line of headings, UTF-8.
+    """Open a CSV file: commas, a line of headings, UTF-8.
 
     Raises:
         DataError: it cannot be read.
@@ -139,7 +139,7 @@ def open_csv(path: Path) -> ColumnTable:
 
 
 def open_parquet(path: Path) -> ColumnTable:
-    """A Parquet file.
+    """Open a Parquet file.
 
     Raises:
         DataError: it cannot be read.
@@ -162,7 +162,7 @@ def open_parquet(path: Path) -> ColumnTable:
 
 
 def open_data_frame(frame: pd.DataFrame, name: str) -> ColumnTable:
-    """A data frame, its index left out.
+    """A data frame as a table; its index is left out.
 
     Raises:
         DataError: its columns mix types, or have no names or the same name.
@@ -180,7 +180,7 @@ OPEN_TABLE: Mapping[str, Callable[[Path], ColumnTable]] = {"csv": open_csv, "par
 
 
 def _converted_columns(table: pa.Table, wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
-    """The wanted columns, converted to text or to numbers."""
+    """Name to column, converted to text or numbers as ``wanted`` says."""
     import pyarrow as pa
 
     found = {}
@@ -205,7 +205,11 @@ def _column_types(name: object, schema: pa.Schema) -> Mapping[str, pa.DataType]:
 def _features(
     table: ColumnTable, columns: Columns, labels: Sequence[str], others: set[str]
 ) -> tuple[str, ...]:
-    """Names of the feature columns: those asked for, else all others that hold numbers."""
+    """Names of the feature columns: those asked for, else all that hold numbers but ``others``.
+
+    Raises:
+        SpecError: one is missing, holds something else, or is named twice.
+    """
     place = "data.feature_columns"
     chosen = columns.features
     if chosen is None:
@@ -240,7 +244,16 @@ def _read_numbers(
     *,
     what: str = "feature",
 ) -> NDArray[np.float32]:
-    """Columns of numbers of ``rows`` (default: of all), [rows, names]."""
+    """Numeric columns as an array float32 ``[rows, names]``.
+
+    Args:
+        scale: (column, low, high) of columns that are mapped from this range to [0, 1].
+        rows: which rows; all by default.
+        what: kind of the columns, for errors.
+
+    Raises:
+        DataError: a value is missing, no number or not finite.
+    """
     read = table.read(dict.fromkeys(names, False))
     rows = np.arange(len(read[names[0]])) if rows is None else rows
     bounds = {name: (low, high) for name, low, high in scale}
@@ -255,7 +268,7 @@ def _read_numbers(
 
 
 def _label_column(table: ColumnTable, name: str) -> NDArray[Any]:
-    """The values of a label column: whole numbers or text."""
+    """The values of a label column, whole numbers or text; `DataError` for others or a missing one."""
     import pyarrow as pa
 
     column = table.column(name)
@@ -271,7 +284,7 @@ def _label_column(table: ColumnTable, name: str) -> NDArray[Any]:
 
 
 def _text_column(table: ColumnTable, name: str, what: str) -> NDArray[np.str_]:
-    """The texts of a column, none of which may be empty."""
+    """The texts of a column; `DataError` if one is empty."""
     column = table.column(name, "text")
     _refuse_gap(table, column, name, what)
     texts = np.array([text.strip() for text in column.to_pylist()], dtype=np.str_)
@@ -282,7 +295,7 @@ def _text_column(table: ColumnTable, name: str, what: str) -> NDArray[np.str_]:
 
 
 def _test_marks(table: ColumnTable, name: str) -> NDArray[np.bool_]:
-    """Whether each row is tested on, from a column of truth values."""
+    """Whether each row is a test row, from a column of truth values."""
     texts = _text_column(table, name, "test set or not").tolist()
     for row, text in enumerate(texts):
         if text.lower() not in _TESTED:
@@ -292,14 +305,14 @@ def _test_marks(table: ColumnTable, name: str) -> NDArray[np.bool_]:
 
 
 def _refuse_gap(table: ColumnTable, column: pa.ChunkedArray, name: str, what: str) -> None:
-    """Refuse a column with a missing value."""
+    """Raise `DataError` if a column has a missing value."""
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy())[0])
         raise DataError(f"{table.name}: row {row + 1:,}, column {name!r}: every row needs a {what}")
 
 
 def _refuse_missing(table: ColumnTable, place: str, name: str) -> None:
-    """Refuse a column that the table does not have."""
+    """Raise `SpecError` if the table has no column ``name``; ``place``: the key that names it."""
     if name not in table.types:
         near = closest(name, table.types)
         raise SpecError(
@@ -324,7 +337,7 @@ def _is_number(text: str) -> bool:
 
 
 def _not_a_number(name: str, row: int, column: str, text: str) -> DataError:
-    """The error for a feature that is no number."""
+    """The error for a feature that is no number; ``row`` counts from 0."""
     return DataError(
         f"{name}: row {row + 1:,}, column {column!r}: got {text!r}; every feature must be a number"
     )

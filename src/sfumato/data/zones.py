@@ -21,7 +21,9 @@ _SHUFFLE, _POSITIONS, _SPEEDS = 0, 1, 2  # addresses within Stream.ZONES; part o
 
 
 def by_data(partition: Partition, labels: npt.NDArray[np.int64]) -> IntArray:
-    """Shares in order of their most frequent label, those that hold most of it first, ``[devices]``.
+    """The order of the shares for zones by data, ``[devices]``.
+
+    Shares are sorted by their most frequent label, those that hold most of it first.
 
     Args:
         partition: the shares.
@@ -90,5 +92,5 @@ def _order_of_members(members: tuple[tuple[int, ...], ...], devices: IntArray) -
 
 
 def _sizes_as_text(devices: IntArray) -> str:
-    """The first sizes of zones as text."""
+    """The first few sizes of zones as text, for messages."""
     return ", ".join(map(str, devices[:8])) + (", ..." if len(devices) > 8 else "")

@@ -27,7 +27,7 @@ class Launch:
 
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> Launch:
-        """What ``environment`` says; a process that torchrun did not start is alone.
+        """This process among those of the run, by torchrun's environment variables; alone without them.
 
         Raises:
             SpecError: the environment names a rank that there is not.
@@ -46,6 +46,7 @@ class Launch:
 
 
 def _whole(environment: Mapping[str, str], name: str) -> int:
+    """A whole number from 0 in an environment variable, 0 if it is not set; else `SpecError`."""
     text = environment.get(name, "0")
     if not (text.isascii() and text.isdecimal()):
         raise SpecError(name, text, "must be a whole number from 0; torchrun sets it")

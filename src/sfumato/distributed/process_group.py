@@ -44,29 +44,30 @@ class ProcessGroup:
 
     @property
     def rank(self) -> int:
-        """See `Ranks`."""
+        """The number of this process, from 0; see `Ranks.rank`."""
         return self._launch.rank
 
     @property
     def count(self) -> int:
-        """See `Ranks`."""
+        """How many processes there are; see `Ranks.count`."""
         return self._launch.count
 
     def added(self, values: IntArray) -> IntArray:
-        """See `Ranks`."""
+        """The sums of ``values`` over all ranks, entry by entry; see `Ranks.added`."""
         return self._reduced(values, dist.ReduceOp.SUM)
 
     def largest(self, values: IntArray) -> IntArray:
-        """See `Ranks`."""
+        """The largest of ``values`` over all ranks, entry by entry; see `Ranks.largest`."""
         return self._reduced(values, dist.ReduceOp.MAX)
 
     def _reduced(self, values: IntArray, by: dist.ReduceOp.RedOpType) -> IntArray:
+        """``values`` combined over all ranks by an operation such as sum or maximum, entry by entry."""
         found = np.ascontiguousarray(values)
         self._wait(lambda: dist.all_reduce(torch.from_numpy(found), by, async_op=True))
         return found
 
     def share_rows_(self, values: Tensor, owners: Sequence[Tensor]) -> None:
-        """See `Ranks`."""
+        """Fill in, on every rank, the rows that the other ranks own; see `Ranks.share_rows_`."""
         most = max(map(len, owners))
         if not most:
             return
@@ -81,7 +82,7 @@ class ProcessGroup:
                 raw[rows] = theirs[rank][: len(rows)]
 
     def gather(self, value: T) -> list[T]:
-        """See `Ranks`."""
+        """The values of all ranks, in the order of ranks; see `Ranks.gather`."""
         mine = _packed(value)
         lengths = np.zeros(self.count, np.int64)
         lengths[self.rank] = len(mine)
@@ -93,7 +94,7 @@ class ProcessGroup:
         return [_unpacked(row[:length]) for row, length in every]
 
     def of_first(self, value: T) -> T:
-        """See `Ranks`."""
+        """The value of rank 0, on every rank; see `Ranks.of_first`."""
         mine = _packed(value if self.rank == 0 else None)
         length = self.added(np.array([len(mine) if self.rank == 0 else 0]))[0]
         found = mine if self.rank == 0 else torch.empty(int(length), dtype=torch.uint8)
@@ -101,14 +102,15 @@ class ProcessGroup:
         return value if self.rank == 0 else _unpacked(found)
 
     def is_first_to_fail(self) -> bool:
-        """Say that this rank fails; whether no other had said so: then it is the one that tells the user."""
+        """Record that this rank fails; returns whether it is the first, which then tells the user why."""
         try:
             return bool(self._store.add(_FAILED, 1) == 1)
         except RuntimeError:  # who kept the store has ended
             return self.rank == 0
 
     def _wait(self, begin: Callable[[], Any]) -> None:
-        """Exchange, and stay open to signals meanwhile, which a blocking call would not be.
+        """Begin an exchange between ranks and wait for it, open to signals, which a blocking call would
+        not be.
 
         Raises:
             RunError: another rank has ended, or has not come for `PATIENCE`.
@@ -128,16 +130,18 @@ class ProcessGroup:
 
 
 def _packed(value: object) -> Tensor:
+    """A value, pickled, as a tensor of bytes."""
     return torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8)
 
 
 def _unpacked(packed: Tensor) -> Any:
+    """The value that `_packed` made a tensor of bytes of."""
     return pickle.loads(packed.numpy().tobytes())
 
 
 @contextmanager
 def joined(launch: Launch, *, cuda: bool) -> Iterator[ProcessGroup]:
-    """Join the other ranks until the block ends.
+    """Context in which this process exchanges values with the other ranks.
 
     Inside it the first SIGINT or SIGTERM interrupts and later ones are ignored: torchrun passes on the Ctrl-C
     that a terminal has sent already, and what is saved then must not be interrupted again.

@@ -28,10 +28,10 @@ class Ranks(Protocol):
         """How many processes there are."""
 
     def added(self, values: IntArray) -> IntArray:
-        """The sums over all ranks of what they give, entry by entry, perhaps in the memory of ``values``."""
+        """The sums of ``values`` over all ranks, entry by entry; perhaps in the memory of ``values``."""
 
     def largest(self, values: IntArray) -> IntArray:
-        """The largest of what the ranks give, entry by entry, perhaps in the memory of ``values``."""
+        """The largest of ``values`` over all ranks, entry by entry; perhaps in the memory of ``values``."""
 
     def share_rows_(self, values: Tensor, owners: Sequence[Tensor]) -> None:
         """Fill in, on every rank, the rows that the other ranks own.
@@ -42,10 +42,10 @@ class Ranks(Protocol):
         """
 
     def gather(self, value: T) -> list[T]:
-        """What every rank gives, in the order of ranks; small objects that can be pickled."""
+        """The values of all ranks, in the order of ranks; small objects that can be pickled."""
 
     def of_first(self, value: T) -> T:
-        """What rank 0 gives; the others' is ignored."""
+        """The ``value`` of rank 0, on every rank; the others' is ignored."""
 
 
 class Alone:
@@ -55,22 +55,22 @@ class Alone:
     count = 1
 
     def added(self, values: IntArray) -> IntArray:
-        """See `Ranks`."""
+        """``values``, as there is one rank."""
         return values
 
     def largest(self, values: IntArray) -> IntArray:
-        """See `Ranks`."""
+        """``values``, as there is one rank."""
         return values
 
     def share_rows_(self, values: Tensor, owners: Sequence[Tensor]) -> None:
-        """See `Ranks`."""
+        """Do nothing, as this rank owns all rows."""
 
     def gather(self, value: T) -> list[T]:
-        """See `Ranks`."""
+        """[``value``], as there is one rank."""
         return [value]
 
     def of_first(self, value: T) -> T:
-        """See `Ranks`."""
+        """``value``, as there is one rank."""
         return value
 
 
@@ -78,7 +78,7 @@ ALONE: Ranks = Alone()
 
 
 def filled_in(ranks: Ranks, figures: FloatArray) -> FloatArray:
-    """Figures of which each is known to one rank, with those of the others.
+    """``figures`` with the entries that the other ranks know, on every rank.
 
     They are added as the whole numbers that their bits are, so that none is rounded.
 

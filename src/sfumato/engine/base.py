@@ -40,10 +40,11 @@ class EngineSettings:
 
     @classmethod
     def default(cls, device: str = "cpu") -> EngineSettings:
-        """As many threads as torch uses; 512 MiB on a CPU, half of a CUDA device's memory.
+        """Settings with as many threads as torch uses, and 512 MiB on a CPU or half of a CUDA device's
+        memory.
 
         Raises:
-            SpecError: no such device here.
+            SpecError: there is no such device here.
         """
         try:
             kind = torch.device(device).type
@@ -107,7 +108,7 @@ class Engine(Protocol):
 
     @property
     def settings(self) -> EngineSettings:
-        """Where devices are trained."""
+        """Where and with how much memory devices are trained."""
 
     @property
     def ranks(self) -> Ranks:

@@ -19,7 +19,9 @@ from sfumato.mechanisms.clipping import PerLayerClip
 def checked(
     task: LocalTask, layout: ParameterLayout, start: Tensor, group_of: Tensor, batches: BatchPlan
 ) -> LocalTask:
-    """``task`` with norms of layers as a clip of the whole update, and room for rounding; see `Engine.train`.
+    """Check the shapes of `Engine.train`; returns ``task`` ready to run.
+
+    Norms of layers have become a clip of the whole update, and clip norms leave room for rounding.
 
     Raises:
         SpecError: shapes that do not fit.
@@ -38,7 +40,7 @@ def checked(
 def begin_chunk(
     task: LocalTask, layout: ParameterLayout, tiles: Sequence[Tensor], device: torch.device
 ) -> UpdateChunk:
-    """A chunk with memory for the updates of the devices of some tiles, to be filled by `finish_`."""
+    """An empty chunk with memory for the updates of the devices of ``tiles``, to be filled by `finish_`."""
     rows = torch.cat([torch.zeros(0, dtype=torch.int64), *tiles]).sort().values
     p = len(rows)
     return UpdateChunk(
@@ -51,13 +53,15 @@ def begin_chunk(
 
 
 def places_of(chunk: UpdateChunk, tile: Tensor) -> Tensor:
-    """Where the devices of a tile are in a chunk, int64 ``[n]``, on the chunk's device."""
+    """Rows of a chunk that belong to the devices of a tile, int64 ``[n]``, on the chunk's device."""
     found = torch.searchsorted(torch.from_numpy(chunk.rows), tile)
     return found.to(chunk.updates.device)
 
 
 def room_for(chunk: UpdateChunk, places: Tensor) -> Tensor:
-    """Where updates of some devices of a chunk are formed: in the chunk itself, if they are neighbours."""
+    """Memory ``[n, M]`` to form the updates of ``places`` in: the chunk's own rows if these are
+    neighbours.
+    """
     first, n = int(places[0]), len(places)
     if torch.equal(places, torch.arange(first, first + n, device=places.device)):
         return chunk.updates[first : first + n]

@@ -61,7 +61,7 @@ class LocalEngine:
         batches: BatchPlan,
         tiles: slice = slice(None),
     ) -> Iterator[UpdateChunk]:
-        """Train P devices; see `Engine.train`."""
+        """Train P devices, many models at once; yields their updates. Arguments as of `Engine.train`."""
         task = checked(task, self._layout, start, group_of, batches)
         start = start.to(self.settings.device)
         group_of = group_of.to(self.settings.device)
@@ -79,7 +79,10 @@ class LocalEngine:
             yield chunk
 
     def _tile(self, task: LocalTask, width: int) -> tuple[int, int]:
-        """The most devices of a tile, and about how many bytes a tile takes beside its updates."""
+        """The most devices of a tile, and about how many bytes a tile takes beside its updates.
+
+        ``width``: examples of the widest batch.
+        """
         if width not in self._floats:
             memory = self._borrow()
             self._floats[width] = memory.gradient.scratch_floats(width)
@@ -97,9 +100,11 @@ class LocalEngine:
 
     @property
     def _on_cuda(self) -> bool:
+        """Whether training runs on a CUDA device."""
         return self._features.is_cuda
 
     def _borrow(self) -> TrainingMemory:
+        """Training memory that no thread uses at present, with a model of its own; it must be given back."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -117,6 +122,10 @@ class LocalEngine:
         tile: Tensor,
         chunk: UpdateChunk,
     ) -> None:
+        """Train the devices of ``tile`` together, and write their updates into ``chunk``.
+
+        Other arguments as of `Engine.train`.
+        """
         device = self._features.device
         own = batches.of(tile).to(device)
         noise = None if task.step_noise is None else task.step_noise.of(tile.tolist())

@@ -60,7 +60,10 @@ class PerDeviceEngine:
         batches: BatchPlan,
         tiles: slice = slice(None),
     ) -> Iterator[UpdateChunk]:
-        """Train P devices, each a tile of its own; see `Engine.train`."""
+        """Train P devices, each with a model by itself; yields their updates.
+
+        Arguments as of `Engine.train`.
+        """
         task = checked(task, self._layout, start, group_of, batches)
         start, an_update = start.to(self.settings.device), 4 * self._layout.total
         blocks = tiles_of(batches.steps, 1, an_update)
@@ -77,6 +80,7 @@ class PerDeviceEngine:
     def _train_device(
         self, task: LocalTask, start: Tensor, batches: BatchPlan, tile: Tensor, chunk: UpdateChunk
     ) -> None:
+        """Train the one device of ``tile`` from ``start`` ``[M]``, and write its update into ``chunk``."""
         where, row = self._features.device, int(tile)
         own = batches.of(tile).to(where)
         model = deepcopy(self._model).to(where)

@@ -30,7 +30,7 @@ class RankedEngine:
 
     @property
     def settings(self) -> EngineSettings:
-        """Where this rank trains."""
+        """Device, threads and memory of this rank's own engine."""
         return self._inner.settings
 
     def train(
@@ -41,18 +41,21 @@ class RankedEngine:
         batches: BatchPlan,
         tiles: slice = slice(None),
     ) -> Iterator[UpdateChunk]:
-        """Train P devices; see `Engine.train`. Without ``task.gathers`` only this rank's are yielded."""
+        """Train P devices; see `Engine.train`. Each rank (process) trains some tiles.
+
+        Without ``task.gathers`` only the updates of this rank's tiles are yielded.
+        """
         numbers = range(len(batches.steps))[tiles]  # at least as many as there are tiles
         start_at, step = numbers.start, numbers.step
         own = slice(start_at + self.ranks.rank * step, numbers.stop, self.ranks.count * step)
         for chunk in self._inner.train(task, start, group_of, batches, own):
             if task.gathers:
-                yield self._gathered(chunk)
+                yield self._gather_chunk(chunk)
             elif len(chunk.rows):
                 yield chunk
 
-    def _gathered(self, own: UpdateChunk) -> UpdateChunk:
-        """The chunk with the rows of all ranks."""
+    def _gather_chunk(self, own: UpdateChunk) -> UpdateChunk:
+        """The chunk with the rows of all ranks, from this rank's ``own``."""
         every = self.ranks.gather(own.rows)
         rows = torch.cat([torch.from_numpy(one) for one in every])
         ordered = rows.sort().values

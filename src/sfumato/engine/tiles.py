@@ -25,7 +25,10 @@ _FEWEST_TILES = 4
 
 @contextmanager
 def intra_op_threads(count: int) -> Iterator[None]:
-    """So many threads an operation: one where operations are small or workers have threads of their own."""
+    """Context in which a torch operation uses ``count`` threads.
+
+    One where operations are small or workers have threads of their own.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -63,7 +66,7 @@ def tiles_of(steps: Tensor, most: int, update_bytes: int) -> list[list[Tensor]]:
 
 
 def chunks_of(blocks: Sequence[Sequence[Tensor]], tiles: slice, most: int) -> Iterator[list[Tensor]]:
-    """The tiles to work on before a chunk of updates is handed on; none where a chunk's are all of others.
+    """Yield, for every chunk of updates, the tiles that are to be trained for it; [] where all are others'.
 
     Which blocks a chunk holds does not depend on ``tiles``: ranks that share them meet at every chunk.
 
@@ -86,7 +89,9 @@ def chunks_of(blocks: Sequence[Sequence[Tensor]], tiles: slice, most: int) -> It
 
 
 def work_on(tiles: Sequence[Tensor], work: Callable[[Tensor], None], workers: int) -> None:
-    """Call ``work`` for every tile, some at once; every operation of it runs in one thread."""
+    """Call ``work`` for every tile, in up to ``workers`` threads; each torch operation in it uses one
+    thread.
+    """
     with intra_op_threads(1):
         if workers <= 1:
             for tile in tiles:

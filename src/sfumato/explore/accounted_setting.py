@@ -46,22 +46,22 @@ class AccountedSetting:
 
     @cached_property
     def matrix(self) -> Matrix:
-        """Classes of devices towards observers, as in reports."""
+        """The matrix of ε of classes of devices towards observers, as in reports."""
         return build_matrix(self.report.guarantees, labels_for(self.network))
 
     @cached_property
     def noise(self) -> list[NoiseRow]:
-        """The rows of who adds how much noise."""
+        """Who adds how much noise, one row for parties that add equally much."""
         step = self.report.plan.spec.privacy.step_noise
         if step:
             return [NoiseRow("every device", "every local step", step)]
         found: dict[tuple[float, ...], list[str]] = {}
         for owner, multipliers in self.network.noise.items():
-            found.setdefault(multipliers, []).append(_owner(self.network.titled(owner)))
+            found.setdefault(multipliers, []).append(_owner_in_words(self.network.titled(owner)))
         rows = []
         for multipliers, owners in found.items():
             alike = len(set(multipliers)) == 1
-            names = ["every aggregation"] if alike else _levels(self.network.shape, len(multipliers))
+            names = ["every aggregation"] if alike else _level_names(self.network.shape, len(multipliers))
             for where, multiplier in zip(names, multipliers, strict=not alike):
                 if multiplier > 0:
                     rows.append(NoiseRow(text.join_names(owners, 6), where, multiplier))
@@ -85,13 +85,13 @@ class AccountedSetting:
 
     @property
     def default_unit(self) -> str:
-        """The unit of the first guarantee."""
+        """The unit (``device:N`` or ``record:N``) of the first guarantee."""
         rows = self.report.guarantees
         return rows[0].unit if rows else "device:0"
 
 
 def account_setting(setting: EditedSpec) -> AccountedSetting:
-    """The figures of ``setting``; those of the last settings are kept.
+    """The account (ε, costs, noise) of ``setting``; those of recent settings are cached.
 
     Raises:
         SpecError: the spec is wrong.
@@ -101,15 +101,15 @@ def account_setting(setting: EditedSpec) -> AccountedSetting:
 
 @lru_cache(maxsize=_KEPT)
 def _account(setting: str) -> AccountedSetting:
-    """The account of a setting, which is JSON of an `EditedSpec`."""
+    """The account of a setting, given as the JSON of an `EditedSpec`; cached."""
     spec = EditedSpec.from_json(setting).spec()
     report = account(spec)
     resolved: Mapping[str, Any] = report.plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
     return AccountedSetting(spec, report, read_network(resolved))
 
 
-def _owner(owner: str) -> str:
-    """The owner of a noise source in words."""
+def _owner_in_words(owner: str) -> str:
+    """The owner of a noise source, such as ``edge:3/devices``, in words."""
     party, _, devices = owner.partition("/")
     if not devices:
         return party
@@ -117,8 +117,8 @@ def _owner(owner: str) -> str:
     return f"devices {numbers} under {party}" if numbers else f"every device under {party}"
 
 
-def _levels(shape: Tree | GroupNetwork | str, count: int) -> list[str]:
-    """The names of the ``count`` levels at which a source adds noise."""
+def _level_names(shape: Tree | GroupNetwork | str, count: int) -> list[str]:
+    """Names of the ``count`` kinds of aggregations at which a source adds noise."""
     if isinstance(shape, Tree) and count == shape.depth:
         return ["global aggregations", *(f"{tier.name} aggregations" for tier in shape.tiers[1:])]
     return [f"level {level}" for level in range(count)]

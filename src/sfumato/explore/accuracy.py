@@ -50,7 +50,10 @@ class NearRun:
 
 
 def finished_runs(folder: Path) -> tuple[FinishedRun, ...]:
-    """The finished runs in ``folder``, and in ``seed-K`` inside of its folders; damaged ones are left out."""
+    """The finished runs in ``folder``, and in ``seed-K`` inside of its folders; damaged ones are left out.
+
+    Runs that have not changed are cached.
+    """
     if not folder.is_dir():
         return ()
     manifests = [*folder.glob(f"*/{MANIFEST_FILE}"), *folder.glob(f"*/seed-*/{MANIFEST_FILE}")]
@@ -69,7 +72,10 @@ def _modification_time(path: Path) -> int:
 
 @lru_cache(maxsize=2 * _MOST_RUNS)
 def _read_finished_run(folder: Path, changed: int) -> FinishedRun | None:
-    """The finished run in ``folder`` with its accuracy; ``None`` where there is none."""
+    """The finished run in ``folder`` with its accuracy; ``None`` where there is none or it is damaged.
+
+    ``changed``: time of modification, for the cache.
+    """
     try:
         run = load_run(folder)
         if not run.finished:
@@ -89,20 +95,20 @@ def estimate(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> list[s
     )
     same = [one.run for one in near if not one.different]
     if same:
-        return [_mean_over_seeds_said(same)]
+        return [_mean_over_seeds_sentence(same)]
     if not near:
         return ["No finished run has the same data, model and network: there is no estimate."]
     said = ["No finished run has this setting."]
     said += [*_sentences_on_pilots(accounted, runs), *_runs_on_both_sides(near)]
     said.append("The nearest finished runs:")
     return said + [
-        f"{one.run.folder}: {text.percent(one.run.accuracy)}, with {_differences_said(one.different)}."
+        f"{one.run.folder}: {text.percent(one.run.accuracy)}, with {_differences_phrase(one.different)}."
         for one in near[:_NEAREST]
     ]
 
 
-def _mean_over_seeds_said(same: Sequence[FinishedRun]) -> str:
-    """The mean accuracy over seeds as text: several runs of one seed count once."""
+def _mean_over_seeds_sentence(same: Sequence[FinishedRun]) -> str:
+    """A sentence with the mean accuracy over seeds; several runs of one seed count once."""
     of_seed: dict[str, list[float]] = {}
     for run in same:
         of_seed.setdefault(str(run.spec.seed), []).append(run.accuracy)
@@ -117,12 +123,12 @@ def _mean_over_seeds_said(same: Sequence[FinishedRun]) -> str:
 
 
 def _runs_of_same_data(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Iterator[NearRun]:
-    """The runs of the same data, model and network."""
-    now = _as_requested(accounted.report.plan.spec)
+    """Yield the runs of the same data, model and network, each with the keys in which it differs."""
+    now = _with_requested_noise(accounted.report.plan.spec)
     for run in runs:
         found = {
             key: values
-            for key, values in changed_values(_as_requested(run.spec), now).items()
+            for key, values in changed_values(_with_requested_noise(run.spec), now).items()
             if key.partition(".")[0] not in _BESIDE
         }
         if "privacy.noise.kind" in found:  # then the keys of one kind say nothing of the other
@@ -152,8 +158,10 @@ def _sentences_on_pilots(accounted: AccountedSetting, runs: Sequence[FinishedRun
             )
 
 
-def _as_requested(spec: Spec) -> Spec:
-    """The spec with the noise that was asked for, instead of the sources that were made from it."""
+def _with_requested_noise(spec: Spec) -> Spec:
+    """The spec with the noise that was asked for (a target, say) in place of the sources calibrated from
+    it.
+    """
     privacy = spec.privacy.model_copy(update={"noise": spec.privacy.requested_noise})
     return spec.model_copy(update={"privacy": privacy})
 
@@ -182,7 +190,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _differences_said(different: Mapping[str, tuple[Any, Any]]) -> str:
+def _differences_phrase(different: Mapping[str, tuple[Any, Any]]) -> str:
     """A phrase on the keys in which two specs differ."""
     named = [
         f"{key} {_value_as_text(theirs)} instead of {_value_as_text(ours)}"

@@ -82,13 +82,13 @@ def control_outputs(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def refused_outputs(problem: str) -> dict[str, Any]:
-    """The outputs of the controls where the browser sent what cannot be used: the problem only."""
+    """The outputs of the controls where the browser sent what cannot be used: only ``problem`` changes."""
     news: dict[str, Any] = _no_updates(CONTROLS)
     return news | {"problem": problem, "no_problem": False, "shown": "old"}
 
 
 def _no_updates(outputs: dict[str, Any]) -> dict[str, Any]:
-    """A value for every output that leaves it as it is."""
+    """``outputs`` with every value replaced by Dash's "no update"."""
     return {key: _no_updates(one) if isinstance(one, dict) else no_update for key, one in outputs.items()}
 
 
@@ -96,7 +96,7 @@ _TYPED = ("trusted", "participation")
 
 
 def _shown_controls(setting: EditedSpec) -> dict[str, Any]:
-    """The outputs of the controls for a setting."""
+    """Output name to the value that the controls show for a setting."""
     accounted = account_setting(setting)
     note, kind, numbers = (
         why_trust_is_fixed(accounted),
@@ -117,14 +117,16 @@ def _shown_controls(setting: EditedSpec) -> dict[str, Any]:
 
 
 def _outputs_of_control(one: InputControl | None) -> dict[str, Any]:
-    """The outputs of one control of the page; hidden where the spec has none."""
+    """The values of one control of the page (number, slider, label); hidden where the spec has no such
+    number.
+    """
     if one is None:
         return {"number": None, "slider": None, "label": "", "hidden": True}
     return {"number": one.value, "slider": one.position, "label": one.label, "hidden": False}
 
 
 def _without_shown(now: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]:
-    """``now`` without what is ``shown`` already."""
+    """``now`` with Dash's "no update" where the browser shows the value already."""
     return {
         key: _without_shown(value, shown.get(key, {}))
         if isinstance(value, dict)
@@ -134,7 +136,7 @@ def _without_shown(now: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]
 
 
 def answer_figures(setting: EditedSpec, other: EditedSpec | None, choices: Choices) -> dict[str, Any]:
-    """All figures and sentences about a setting, beside those of the kept one."""
+    """Output name to the figure or text about a setting, beside those of the kept one ``other``."""
     accounted, kept = account_setting(setting), None if other is None else account_setting(other)
     network = network_figure(accounted, unit=choices.unit, coalition=choices.members)
     heatmap, beside = heatmaps(accounted, kept)

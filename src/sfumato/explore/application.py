@@ -24,7 +24,7 @@ _ASKING = ("GET", "HEAD")
 
 
 def application(setting: EditedSpec, jobs: Jobs, token: str) -> flask.Flask:
-    """The application for a setting to begin with.
+    """The Flask application that serves the page.
 
     Args:
         setting: that the page shows at first.
@@ -72,7 +72,7 @@ def application(setting: EditedSpec, jobs: Jobs, token: str) -> flask.Flask:
 
 
 def _refused(error: SfumatoError) -> flask.Response:
-    """The answer to a request whose setting cannot be used."""
+    """The HTTP response to a request whose setting cannot be used: the error as text."""
     return flask.Response(str(error), 400, mimetype="text/plain")
 
 

@@ -16,7 +16,14 @@ from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.accuracy import estimate, finished_runs
 from sfumato.explore.controls import NAMES
 from sfumato.explore.edited_spec import EditedSpec
-from sfumato.explore.edits import Choices, EditResult, choices_of, planned, with_choices, with_click
+from sfumato.explore.edits import (
+    Choices,
+    EditResult,
+    choices_of,
+    with_choices,
+    with_click,
+    with_planned_noise,
+)
 from sfumato.explore.trust import why_trust_is_fixed
 
 _BUTTONS = ("reset", "return", "plan")
@@ -24,7 +31,7 @@ _TEXTS = ("participation", "unit", "coalition", "kept", "mode", "targets", "sett
 
 
 def register(app: Dash, runs: Path) -> None:
-    """Connect the page's controls with its figures."""
+    """Register all callbacks of the page; ``runs``: the folder in which finished runs are looked up."""
     _register_edit(app)
     _register_drawings(app)
     _register_kept(app)
@@ -48,7 +55,9 @@ def register(app: Dash, runs: Path) -> None:
 
 
 def _register_edit(app: Dash) -> None:
-    """Register the callback of everything that changes the setting: controls and figures in one answer."""
+    """Register the callback for all changes of the setting, which answers with controls and figures at
+    once.
+    """
     inputs = {
         "clicked": Input("network", "clickData"),
         "buttons": {name: Input(name, "n_clicks") for name in _BUTTONS},
@@ -74,7 +83,7 @@ def _register_edit(app: Dash) -> None:
             if given["setting"] is None:  # the page has just been opened
                 found = EditResult(setting, choices_of(setting))
             else:
-                found = _edited(setting, kept, cause_of(ctx.triggered_prop_ids.values()), given)
+                found = _result_of_event(setting, kept, cause_of(ctx.triggered_prop_ids.values()), given)
             shown = as_it_was if found.problem else answers.answer_figures(found.setting, kept, found.choices)
             return {"controls": answers.control_outputs(found, given), "figures": shown}
         except SfumatoError as error:
@@ -103,7 +112,7 @@ def _require_values_of_the_page(given: dict[str, Any]) -> None:
 
 
 def cause_of(triggered: Iterable[str]) -> str:
-    """The name of the event that an answer is to, of those that Dash put together.
+    """The name of the event to answer, of those that Dash reported together; "" for none.
 
     Values of inputs are applied whatever the event is. So a button comes first, which replaces them, then a
     click on the drawing, then a slider.
@@ -115,15 +124,24 @@ def cause_of(triggered: Iterable[str]) -> str:
     return next(iter([*first, *clicks, *sliders, *found]), "")
 
 
-def _edited(setting: EditedSpec, kept: EditedSpec | None, cause: str, given: dict[str, Any]) -> EditResult:
-    """The setting after the event that ``cause`` names."""
+def _result_of_event(
+    setting: EditedSpec, kept: EditedSpec | None, cause: str, given: dict[str, Any]
+) -> EditResult:
+    """The setting after an event of the page.
+
+    Args:
+        setting: before.
+        kept: the setting kept for comparison.
+        cause: name of the event, as of `cause_of`.
+        given: what the browser sent.
+    """
     if cause == "reset":
         fresh = setting.without_changes()
         return EditResult(fresh, choices_of(fresh))
     if cause == "return" and kept is not None:
         return EditResult(kept, choices_of(kept))
     if cause == "plan":
-        return planned(setting, given["targets"] or "")
+        return with_planned_noise(setting, given["targets"] or "")
     choices = Choices(
         trusted=None if why_trust_is_fixed(account_setting(setting)) else tuple(given["trusted"] or ()),
         numbers=given["numbers"],
@@ -143,18 +161,18 @@ def _edited(setting: EditedSpec, kept: EditedSpec | None, cause: str, given: dic
 
 
 def _register_drawings(app: Dash) -> None:
-    """Register the drawing of figures in the browser, which can repeat it in other colours."""
+    """Register the browser's script that draws figures, and again when the colours of the page change."""
     for name in page.GRAPHS:
         store = "live-figures" if name.endswith("curve") else "figures"
         app.clientside_callback(
-            _draw(name), Output(name, "figure"), Output(f"{name}-size", "style"),
+            _drawing_script(name), Output(name, "figure"), Output(f"{name}-size", "style"),
             Input(store, "data"), Input("dark", "data"),
         )  # fmt: skip
     app.clientside_callback(_BEGIN, Output("dark", "data"), Input("page", "id"))
 
 
 def _register_kept(app: Dash) -> None:
-    """Register what the buttons to keep and to forget a setting do."""
+    """Register the callbacks of the buttons that keep a setting for comparison, and forget it."""
     outputs = Output("kept", "data"), Output("forget", "hidden"), Output("return", "hidden")
     inputs = Input("keep", "n_clicks"), Input("forget", "n_clicks"), State("setting", "data")
 
@@ -164,8 +182,8 @@ def _register_kept(app: Dash) -> None:
         return (setting if kept else None), not kept, not kept
 
 
-def _draw(name: str) -> str:
-    """JavaScript that draws one figure of a store in the colours of the page."""
+def _drawing_script(name: str) -> str:
+    """JavaScript of a callback that draws the figure ``name`` in the colours of the page."""
     from sfumato.report.page.html import asset
 
     return (

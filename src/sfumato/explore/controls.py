@@ -38,7 +38,7 @@ class InputControl:
 
     @property
     def position(self) -> int:
-        """The position of the slider, from 0 to `STEPS` on a logarithmic scale."""
+        """The slider's position, from 0 to `STEPS`, of the value on a logarithmic scale."""
         inside = min(max(self.value, self.low), self.high)
         return round(STEPS * math.log(inside / self.low) / math.log(self.high / self.low))
 
@@ -57,12 +57,14 @@ NAMES = ("noise", "rounds", "rate", "count", "batch")
 
 
 def controls_of(spec: Spec) -> dict[str, InputControl]:
-    """The controls of a spec by name; a number that the spec does not have has none."""
-    return {control.name: control for control in (*_noise(spec), *_training(spec))}
+    """Control name to the control, for the numbers that the spec has."""
+    return {control.name: control for control in (*_noise_control(spec), *_training_controls(spec))}
 
 
-def _noise(spec: Spec) -> Iterator[InputControl]:
-    """The control for the noise: a target of ε, an ε of a formula, or a multiplier."""
+def _noise_control(spec: Spec) -> Iterator[InputControl]:
+    """Yield the control for the noise: a target of ε, an ε of a formula, or a multiplier; none without
+    noise.
+    """
     noise = spec.privacy.noise
     if spec.protocol in WITHOUT_NOISE:
         return
@@ -78,8 +80,8 @@ def _noise(spec: Spec) -> Iterator[InputControl]:
         yield InputControl("noise", "privacy.noise.multiplier", label, noise.multiplier, 0.05, 50.0)
 
 
-def _training(spec: Spec) -> Iterator[InputControl]:
-    """The controls for rounds and batch size."""
+def _training_controls(spec: Spec) -> Iterator[InputControl]:
+    """Yield the controls for rounds and batch size."""
     training = spec.training
     high = max(100.0, 10.0 ** math.ceil(math.log10(4 * training.rounds)))
     yield InputControl("rounds", "training.rounds", "rounds", training.rounds, 1, high, whole=True)
@@ -97,7 +99,7 @@ def _training(spec: Spec) -> Iterator[InputControl]:
 
 
 def participation_of(spec: Spec) -> str:
-    """Which kind of participation the spec has; empty where it says it party by party, in lists."""
+    """The spec's kind of participation (all, poisson or fixed); "" where it is given by lists."""
     part = spec.training.participation
     if getattr(part, "rates", None) is not None or isinstance(getattr(part, "count", 0), tuple | Mapping):
         return ""
@@ -105,7 +107,7 @@ def participation_of(spec: Spec) -> str:
 
 
 def with_value(setting: EditedSpec, control: InputControl, value: float) -> EditedSpec:
-    """``setting`` with another number; one that is the same is no change."""
+    """``setting`` with ``value`` for the control's number; unchanged if it has that value."""
     if value == control.value:
         return setting
     return setting.with_change(control.key, int(value) if control.whole and value == int(value) else value)

@@ -31,7 +31,11 @@ class EditedSpec:
 
     @classmethod
     def of(cls, spec: Spec, source: str = "") -> EditedSpec:
-        """The setting of a spec; one out of a run folder becomes a new one, without hashes and versions."""
+        """The setting for a spec, without changes; that of a run folder loses its hashes and calibrated
+        noise.
+
+        ``source``: what the user called the spec, for commands.
+        """
         update: dict[str, Any] = {"versions": {}}
         if SPEC_HASH in spec.hashes:
             update |= {
@@ -43,7 +47,7 @@ class EditedSpec:
 
     @classmethod
     def from_json(cls, text: str) -> EditedSpec:
-        """The setting that `to_json` wrote.
+        """The setting in JSON text, the inverse of `to_json`.
 
         Raises:
             SpecError: it is none.
@@ -59,23 +63,25 @@ class EditedSpec:
         return cls(**found)
 
     def to_json(self) -> str:
-        """The setting as JSON text."""
+        """The setting as JSON text, for the browser to keep."""
         return json.dumps(
             {"source": self.source, "document": self.document, "changes": self.changes}, ensure_ascii=False
         )
 
     def with_change(self, key: str, value: Any) -> EditedSpec:
-        """The setting with ``value`` at ``key``, without earlier changes to it or inside of it."""
+        """The setting with ``value`` at the dotted ``key``, in place of earlier changes to it or inside of
+        it.
+        """
         kept = {k: v for k, v in self.changes.items() if k != key and not k.startswith(f"{key}.")}
         return EditedSpec(self.source, self.document, {**kept, key: value})
 
     def without_changes(self) -> EditedSpec:
-        """The setting as it was loaded, or planned."""
+        """The setting as it was loaded or planned, without later changes."""
         return EditedSpec(self.source, self.document)
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """The changes as ``--set`` takes them: JSON is YAML."""
+        """The changes as ``key=value`` texts for ``--set``; values are JSON, which is YAML."""
         return tuple(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in self.changes.items())
 
     def spec(self) -> Spec:
@@ -95,7 +101,7 @@ class EditedSpec:
         return dump_spec(self.spec())
 
     def command(self) -> str:
-        """The command that prints the same figures; empty where there is no SPEC to name."""
+        """The shell command that prints the same figures; "" where the spec has no name to give."""
         if not self.source:
             return ""
         sets = [part for override in self.overrides for part in ("--set", override)]
@@ -103,5 +109,5 @@ class EditedSpec:
 
 
 def with_name_suffix(spec: Spec, suffix: str) -> Spec:
-    """The spec with a name that ends in ``suffix``, so that a run of it gets a folder of its own."""
+    """The spec with ``suffix`` behind its name, so that a run of it gets a folder of its own."""
     return spec.model_copy(update={"name": f"{spec.name[: MAX_NAME - len(suffix)]}{suffix}"})

@@ -25,7 +25,7 @@ class PageSpelling(PythonSpelling):
     """How messages on the page name what a person entered: ``training.rounds``, the key of the spec."""
 
     def argument(self, argument: Argument) -> str:
-        """The key of an argument, or its name where it has none."""
+        """How the page calls an argument in messages: its key in the spec, or its name where it has none."""
         return argument.key or super().argument(argument)
 
 
@@ -49,7 +49,7 @@ class Choices:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The names in the coalition."""
+        """The names in ``coalition``, split at commas."""
         return tuple(name for part in self.coalition.split(",") if (name := part.strip()))
 
 
@@ -66,7 +66,8 @@ class EditResult:
 def with_choices(
     setting: EditedSpec, choices: Choices, slider: tuple[str, float] | None = None
 ) -> EditResult:
-    """The setting with the choices of the controls; as it was where the spec would be wrong.
+    """The setting with the choices of the controls; unchanged, with the problem, where the spec would be
+    wrong.
 
     Args:
         setting: before.
@@ -113,8 +114,10 @@ def with_click(setting: EditedSpec, choices: Choices, party: str, mode: str) -> 
 
 
 @spelled_by(PageSpelling())
-def planned(setting: EditedSpec, targets: str) -> EditResult:
-    """The setting with the least noise that meets targets of ε, as `sfumato plan` writes it.
+def with_planned_noise(setting: EditedSpec, targets: str) -> EditResult:
+    """The setting with the least noise that meets targets of ε, found as `sfumato plan` does.
+
+    It is unchanged, with the problem, where there is none.
 
     Args:
         setting: before.
@@ -148,7 +151,11 @@ def choices_of(setting: EditedSpec) -> Choices:
 def _with_choices_applied(
     setting: EditedSpec, choices: Choices, slider: tuple[str, float] | None
 ) -> EditedSpec:
-    """``setting`` with the choices made on the page."""
+    """``setting`` with the trust, numbers and participation of ``choices``, and with the slider's value.
+
+    Raises:
+        SpecError: a value is not allowed.
+    """
     accounted = account_setting(setting)
     spec, changed = accounted.spec, setting
     controls = controls_of(spec)
@@ -169,7 +176,11 @@ def _with_choices_applied(
 
 
 def _targets(text: str) -> dict[str, float]:
-    """Targets as a user types them; `planning.targets` checks observers and numbers."""
+    """Observer to ε from the text that a user typed; `planning.targets` checks both.
+
+    Raises:
+        SpecError: it is not of that form.
+    """
     found: dict[str, float] = {}
     for part in text.replace(";", " ").split():
         observer, _, value = part.rpartition("=")

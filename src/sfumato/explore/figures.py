@@ -29,7 +29,7 @@ def network_figure(accounted: AccountedSetting, *, unit: str, coalition: Sequenc
     if figure is None:
         return None
     titled = accounted.network.titled
-    places = {titled(name): place for name, place in _places(figure)}
+    places = {titled(name): place for name, place in _party_positions(figure)}
     named = unit.rpartition(":")[2]
     device = named if decimal(named) is None else f"device:{named}"
     for kind, names in (("coalition", coalition), ("protected unit", [device])):
@@ -43,8 +43,8 @@ def network_figure(accounted: AccountedSetting, *, unit: str, coalition: Sequenc
     return figure
 
 
-def _places(figure: Figure) -> Iterator[tuple[str, tuple[float, float]]]:
-    """The name and the position of every party that is drawn."""
+def _party_positions(figure: Figure) -> Iterator[tuple[str, tuple[float, float]]]:
+    """Yield (name, (x, y)) of every party that is drawn."""
     for trace in figure.data:
         if "customdata" in trace and trace["name"] != "adds noise":
             yield from zip(trace["customdata"], zip(trace["x"], trace["y"], strict=True), strict=True)
@@ -53,7 +53,7 @@ def _places(figure: Figure) -> Iterator[tuple[str, tuple[float, float]]]:
 def heatmaps(
     accounted: AccountedSetting, kept: AccountedSetting | None
 ) -> tuple[Figure | None, Figure | None]:
-    """The heatmap of the setting, and that of the kept one on the same colour scale."""
+    """The heatmap of the setting, and that of the kept one on the same colour scale; ``None`` without."""
     both = [accounted] if kept is None else [accounted, kept]
     finite = finite_epsilons([one.matrix for one in both])
     drawn = [heatmap_figure(one.matrix, one.report.guarantees, one.report.delta, finite) for one in both]
@@ -61,7 +61,7 @@ def heatmaps(
 
 
 def as_plotly(figure: Figure | None) -> dict[str, Any] | None:
-    """The data and layout that the browser draws; ``None`` without a figure."""
+    """``data``, ``layout`` and width of a figure as the browser draws it; ``None`` without a figure."""
     if figure is None:
         return None
     layout = figure.layout | {"clickmode": "event", "dragmode": False}

@@ -17,7 +17,7 @@ from sfumato.report import formatting as text
 
 
 def register_jobs(app: Dash, jobs: Jobs) -> None:
-    """Connect the buttons with ``jobs``, and the curves with what a run has written."""
+    """Register the callbacks that start and stop runs, and that show the curves of what a run has written."""
 
     pressed: dict[str, Any] = {name: Input(name, "n_clicks") for name in ("start", "pilot")}
     started = {
@@ -65,7 +65,7 @@ def register_jobs(app: Dash, jobs: Jobs) -> None:
 
 
 def _outputs_without_job() -> dict[str, Any]:
-    """The outputs of the page where no run was started."""
+    """Output name to value where no run was started."""
     return {
         "said": "", "figures": {}, "hidden": True, "accuracy": "", "epsilon": "", "link": "",
         "no_stop": True, "busy": False, "busy_pilot": False, "idle": True,
@@ -73,9 +73,9 @@ def _outputs_without_job() -> dict[str, Any]:
 
 
 def _outputs_of_job(job: StartedRun) -> dict[str, Any]:
-    """The outputs of the page about a run: how far it is, and its curves."""
+    """Output name to value about a run: how far it is, and its curves."""
     running = job.state == "running"
-    said = job.said()
+    said = job.state_sentence()
     accuracy, epsilon, rounds = curves(job)
     if rounds:
         said += f" {text.whole(rounds)} of {text.whole(job.rounds)} rounds are written."

@@ -63,16 +63,16 @@ class StartedRun:
 
     @property
     def report(self) -> Path | None:
-        """The report, once the run has written it."""
+        """Path of the report; ``None`` until the run has written it."""
         page = self.folder / REPORT_FILE
         return page if self.state == "finished" and page.is_file() else None
 
     def stop(self) -> None:
-        """Interrupt the run: it writes a checkpoint and ends."""
+        """Terminate the process of the run, which writes a checkpoint first; does nothing if it has ended."""
         if self.process.poll() is None:
             self.process.terminate()
 
-    def said(self) -> str:
+    def state_sentence(self) -> str:
         """The state of the run in a sentence."""
         match self.state:
             case "running":
@@ -111,7 +111,7 @@ class Jobs:
         return number in self._jobs
 
     def start(self, spec: Spec) -> StartedRun:
-        """Run ``spec`` as `sfumato run` does, in a new folder.
+        """Start a run of ``spec`` as `sfumato run` does, in a new folder.
 
         Raises:
             RunError: another run is not finished.
@@ -119,7 +119,7 @@ class Jobs:
         return self._start(spec, "run", spec.training.rounds)
 
     def pilot(self, spec: Spec, resolved: Spec) -> StartedRun:
-        """Run the first rounds of a setting, with the noise that all of its rounds need.
+        """Start a run of the first rounds of a setting, with the noise that all of its rounds need.
 
         Args:
             spec: the setting's.
@@ -154,7 +154,11 @@ class Jobs:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _start(self, spec: Spec, what: str, rounds: int) -> StartedRun:
-        """Start a run or a pilot in a process of its own, if none is running."""
+        """Start a process that runs ``spec`` for ``rounds`` rounds; ``what``: "run" or "pilot".
+
+        Raises:
+            RunError: another run is not finished.
+        """
         with self._one:
             if any(job.state == "running" for job in self._jobs.values()):
                 raise RunError("another run is not finished: stop it, or wait for its end")
@@ -179,7 +183,7 @@ def new_folder(runs: Path, name: str) -> Path:
 
 
 def curves(job: StartedRun) -> tuple[Figure | None, Figure | None, int]:
-    """Accuracy and ε over the rounds written so far, and the number of these rounds.
+    """Figures of the score and of ε over the rounds written so far, and the number of these rounds.
 
     A run writes its rounds with every checkpoint, a few seconds apart.
     """

@@ -18,7 +18,7 @@ _PLOT = {"displayModeBar": False, "displaylogo": False}
 
 
 def index() -> str:
-    """The frame of the page: the style of reports, and nothing from elsewhere."""
+    """The HTML frame of the page, with the style of reports; nothing is loaded from other servers."""
     from importlib import resources
 
     own = resources.files("sfumato.explore").joinpath("explore.css").read_text(encoding="utf-8")
@@ -32,7 +32,7 @@ def index() -> str:
 
 
 def layout(setting: EditedSpec, heading: str) -> Any:
-    """The whole page.
+    """The components of the whole page.
 
     Args:
         setting: to begin with.
@@ -55,24 +55,24 @@ def layout(setting: EditedSpec, heading: str) -> Any:
             [html.Span(className="spinner"), "Computing. Participation by chance takes the longest."],
             id="busy", role="status", hidden=True,
         ),
-        html.Div([_changes(), html.Div(_figures(), id="shown")], className="workbench"),
-        _compare(),
-        _accuracy(),
-        _use(),
+        html.Div([_change_section(), html.Div(_figure_sections(), id="shown")], className="workbench"),
+        _compare_section(),
+        _accuracy_section(),
+        _use_section(),
     ], id="page")  # fmt: skip
 
 
-def _changes() -> Any:
-    """The section of the page where a setting is changed."""
+def _change_section() -> Any:
+    """The section with the controls that change the setting."""
     return html.Section([
         html.H2("Change the setting"),
-        _group("Trusted with raw updates", "trust-label", [
+        _input_group("Trusted with raw updates", "trust-label", [
             html.P(id="trust-note", className="facts"),
             dcc.Checklist(id="trusted", options=[], value=[], className="choices"),
         ]),
-        *(_control(name) for name in NAMES),
+        *(_number_with_slider(name) for name in NAMES),
         html.Div(
-            _group("Participation", "participation-label", [
+            _input_group("Participation", "participation-label", [
                 dcc.RadioItems(id="participation", options=[
                     {"label": f" {words}", "value": kind} for kind, words in PARTICIPATION.items()
                 ], value=None, className="choices"),
@@ -84,14 +84,17 @@ def _changes() -> Any:
     ], className="changes", **{"aria-label": "Change the setting"})  # fmt: skip
 
 
-def _group(title: str, name: str, children: Sequence[Any]) -> Any:
-    """A group of inputs under a heading, which screen readers say with them."""
+def _input_group(title: str, name: str, children: Sequence[Any]) -> Any:
+    """A group of inputs ``children`` under the heading ``title``, which screen readers say with them.
+
+    ``name``: id of the heading.
+    """
     heading = html.P(title, id=name, className="legend")
     return html.Div([heading, *children], role="group", className="group", **{"aria-labelledby": name})
 
 
-def _control(name: str) -> Any:
-    """An input for a number, and a slider beside it."""
+def _number_with_slider(name: str) -> Any:
+    """An input for the number of the control ``name``, and a slider beside it."""
     return html.Div([
         html.Label(id=f"{name}-label", htmlFor=f"{name}-number"),
         html.Div([
@@ -104,25 +107,25 @@ def _control(name: str) -> Any:
     ], id=f"{name}-control", className="control", hidden=True)  # fmt: skip
 
 
-def _figures() -> list[Any]:
+def _figure_sections() -> list[Any]:
     """The sections of the page with the network, the heatmap and the costs."""
     return [
         html.P(id="summary", role="status", **{"aria-live": "polite"}),
         html.Section([
             html.H2("The network"),
-            _group("A click on the drawing", "click-label", [
+            _input_group("A click on the drawing", "click-label", [
                 dcc.RadioItems(id="click", options=[
                     {"label": f" {words}", "value": kind} for kind, words in CLICKS.items()
                 ], value=TRUST, className="choices across"),
             ]),
-            _graph("network"),
+            _plot("network"),
             html.P(id="network-caption", className="facts"),
         ]),
         html.Section([
             html.H2("ε by class of device and observer"),
             html.Div([
-                html.Div([html.H3("The kept setting"), _graph("kept-heatmap")], id="kept-side", hidden=True),
-                html.Div([html.H3(id="now-title"), _graph("heatmap")]),
+                html.Div([html.H3("The kept setting"), _plot("kept-heatmap")], id="kept-side", hidden=True),
+                html.Div([html.H3(id="now-title"), _plot("heatmap")]),
             ], id="sides"),
             html.P(id="heatmap-caption", className="facts"),
             html.Details([html.Summary("Show the numbers"), html.Div(id="numbers")]),
@@ -134,8 +137,8 @@ def _figures() -> list[Any]:
                 "clicks on the drawing add them."
             ),
             html.Div([
-                _text("unit", "Protected unit, like device:0 or record:0"),
-                _text("coalition", "Observers, joined by commas, like cloud,device:1"),
+                _text_input("unit", "Protected unit, like device:0 or record:0"),
+                _text_input("coalition", "Observers, joined by commas, like cloud,device:1"),
             ], className="fields"),
             html.P(id="coalition-said", role="status", className="answer", **{"aria-live": "polite"}),
         ]),
@@ -148,24 +151,24 @@ def _figures() -> list[Any]:
     ]  # fmt: skip
 
 
-def _graph(name: str) -> Any:
-    """A drawing with its description; the same figures stand in words or tables beside it."""
+def _plot(name: str) -> Any:
+    """A drawing area with the id ``name`` and a description for screen readers."""
     return html.Div(
         html.Div(dcc.Graph(id=name, config=_PLOT, responsive=True), id=f"{name}-size"),
         id=f"{name}-frame", className="wide", role="img",
     )  # fmt: skip
 
 
-def _text(name: str, label: str) -> Any:
-    """A labelled text input."""
+def _text_input(name: str, label: str) -> Any:
+    """A text input with the id ``name`` and a label."""
     return html.Div(
         [html.Label(label, htmlFor=name), dcc.Input(id=name, type="text", debounce=True, value="")],
         className="control",
     )
 
 
-def _compare() -> Any:
-    """The section of the page that keeps a setting to compare with."""
+def _compare_section() -> Any:
+    """The section with buttons that keep a setting to compare with."""
     return html.Section([
         html.H2("Two settings side by side"),
         html.P("Keep this setting, then change it: the figures of both are drawn on one colour scale."),
@@ -176,8 +179,8 @@ def _compare() -> Any:
     ])  # fmt: skip
 
 
-def _accuracy() -> Any:
-    """The section of the page with an estimate of accuracy, and a pilot."""
+def _accuracy_section() -> Any:
+    """The section with an estimate of accuracy, and a button for a pilot."""
     return html.Section([
         html.H2("Accuracy"),
         html.Div(id="estimate"),
@@ -190,8 +193,8 @@ def _accuracy() -> Any:
     ])  # fmt: skip
 
 
-def _use() -> Any:
-    """The section of the page that saves or runs the setting."""
+def _use_section() -> Any:
+    """The section with buttons that save or run the setting."""
     return html.Section([
         html.H2("Use the setting"),
         html.P(
@@ -204,13 +207,13 @@ def _use() -> Any:
             html.Button("Stop the run", id="stop", type="button", hidden=True),
         ], className="buttons"),
         html.Div([
-            _text("targets", "Targets of ε for a plan, like cloud=2 own-edge=8"),
+            _text_input("targets", "Targets of ε for a plan, like cloud=2 own-edge=8"),
             html.Button("Plan the noise", id="plan", type="button"),
         ], className="fields"),
         html.Div(id="job-problem", className="notice", role="alert", hidden=True),
         html.P(id="job-said", role="status", **{"aria-live": "polite"}),
         html.Div(
-            [_graph("accuracy-curve"), _graph("epsilon-curve")], id="curves", className="panels", hidden=True
+            [_plot("accuracy-curve"), _plot("epsilon-curve")], id="curves", className="panels", hidden=True
         ),
         html.P(id="report-link"),
         dcc.Interval(id="tick", interval=1000, disabled=True),
@@ -236,7 +239,7 @@ def dash_table(
 
 
 def tiles(rows: Sequence[tuple[str, str]]) -> list[Any]:
-    """The terms and values of a description list."""
+    """The terms and values of a description list, from (name, value) pairs."""
     return [html.Div([html.Dt(name), html.Dd(value)]) for name, value in rows]
 
 

@@ -18,7 +18,7 @@ from sfumato.spec.load import load_spec
 
 @contextmanager
 def serving(source: str, *, port: int, runs: Path) -> Iterator[tuple[str, Any]]:
-    """The page for a spec, ready to be served: its address, and a server with ``serve_forever``.
+    """Context with the page for a spec: its address, and a server with ``serve_forever``.
 
     Runs that were started from it are stopped at the end.
 

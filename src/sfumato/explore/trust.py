@@ -35,7 +35,7 @@ class Aggregator:
 
 
 def aggregators(accounted: AccountedSetting) -> tuple[Aggregator, ...]:
-    """All aggregators, from the top down."""
+    """All aggregators of the network with their titles and whether they are trusted, from the top down."""
     shape = accounted.network.shape
     if isinstance(shape, Tree):
         return tuple(
@@ -56,7 +56,7 @@ def aggregators(accounted: AccountedSetting) -> tuple[Aggregator, ...]:
 
 
 def _labelled(name: str, title: str) -> str:
-    """A party's title with its name behind, where they differ."""
+    """A party's title with its name in brackets; the name alone where they are the same."""
     return name if title == name else f"{title} ({name})"
 
 
@@ -111,7 +111,10 @@ def with_trust_toggled(setting: EditedSpec, accounted: AccountedSetting, name: s
 
 
 def _in_tree(setting: EditedSpec, resolved: Spec, tree: Tree, names: Set[str]) -> EditedSpec:
-    """The setting with a trust section that names all; what sites say of trust is taken out."""
+    """The setting with a trust section for exactly ``names``; what sites say of trust is removed.
+
+    ``resolved``: the setting's spec.
+    """
     tiers = tuple(
         replace(tier, trusted=np.array([tree.node_name(depth, i) in names for i in range(tier.size)]))
         for depth, tier in enumerate(tree.tiers)

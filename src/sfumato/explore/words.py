@@ -22,8 +22,8 @@ _MOST = 12
 _ELSEWHERE = ("name", "versions", "hashes", "trust")
 
 
-def epsilon_said(value: float) -> str:
-    """``ε = 8.00``, or that there is no guarantee."""
+def epsilon_phrase(value: float) -> str:
+    """The text "ε = 8.00", or that there is no guarantee for ∞."""
     return "no guarantee (ε = ∞)" if value == math.inf else f"ε = {text.epsilon(value)}"
 
 
@@ -48,7 +48,7 @@ def largest_epsilon_by_kind(matrix: Matrix) -> dict[str, float]:
 
 
 def summary(accounted: AccountedSetting) -> str:
-    """One sentence for screen readers after a change: the largest ε towards every kind of observer."""
+    """One sentence for screen readers: the largest ε towards every kind of observer."""
     parts = [
         f"{title}: {_epsilon_as_text(value)}"
         for title, value in largest_epsilon_by_kind(accounted.matrix).items()
@@ -60,7 +60,7 @@ def summary(accounted: AccountedSetting) -> str:
 
 
 def cost_rows(accounted: AccountedSetting) -> list[tuple[str, str]]:
-    """Names and values of what a setting costs."""
+    """(name, value) texts of what a setting costs: devices with trust, energy, delay and bytes."""
     grouped = accounted.network.family is not None and accounted.network.family.devices_observe
     plan = accounted.report.plan
     raw = str(RawDevices(plan.raw_to_trusted_edge, plan.parties.device_count))
@@ -83,7 +83,7 @@ def _cost_rows_of_round(accounted: AccountedSetting, cost: TrainingCost) -> Iter
 
 
 def heatmap_as_table(accounted: AccountedSetting) -> tuple[list[str], list[list[str]], str]:
-    """The heatmap as a table: headings, rows, caption."""
+    """The matrix of ε as a table for screen readers: headings, rows and caption."""
     matrix = accounted.matrix
     rows = []
     for r, row in enumerate(matrix.rows):
@@ -103,16 +103,16 @@ def answer_about_coalition(accounted: AccountedSetting, unit: str, observers: st
     if not unit.strip() or not observers.strip():
         return "Name a unit and at least one observer."
     try:
-        return coalition_said(accounted, accounted.pair(unit.strip(), observers.strip()))
+        return coalition_sentence(accounted, accounted.pair(unit.strip(), observers.strip()))
     except SpecError as error:
         return str(error)
 
 
-def coalition_said(accounted: AccountedSetting, row: Guarantee) -> str:
-    """What a coalition, or a single observer, learns at most about a unit."""
+def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
+    """A sentence on what the coalition of ``row`` learns at most about its unit."""
     unit, observers = map(accounted.network.titled, (row.unit, row.observer))
     return (
-        f"{unit} towards {text.join_names(observers.split(','), 12)}: {epsilon_said(row.epsilon)}. "
+        f"{unit} towards {text.join_names(observers.split(','), 12)}: {epsilon_phrase(row.epsilon)}. "
         f"{text.sentence(row.why)}"
     )
 
@@ -144,7 +144,7 @@ def setting_differences(kept: AccountedSetting, now: AccountedSetting) -> list[s
 
 
 def _trusted_titles(accounted: AccountedSetting) -> list[str]:
-    """The titles of the trusted aggregators."""
+    """Titles of the aggregators that are trusted with raw updates."""
     return [accounted.network.titled(one.name) for one in aggregators(accounted) if one.trusted]
 
 
@@ -157,7 +157,7 @@ def _trust_differences(kept: AccountedSetting, now: AccountedSetting) -> Iterato
 
 
 def changed_keys(before: Spec, now: Spec) -> list[str]:
-    """The keys in which two specs differ, but for trust, in words."""
+    """Names, in words, of the keys in which two specs differ; keys of trust are left out."""
     found = {
         key: pair
         for key, pair in changed_values(before, now).items()

@@ -12,12 +12,14 @@ Shape = tuple[int, ...]
 
 
 def softmax(shape: Shape, classes: int, *, bias: bool = True) -> nn.Module:
-    """Multinomial logistic regression; 7,840 parameters on 28 x 28 images without bias."""
+    """Multinomial logistic regression on flattened examples; 7,840 parameters on 28 x 28 images without
+    bias.
+    """
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes, bias=bias))
 
 
 def mlp(shape: Shape, classes: int, *, hidden: Sequence[int]) -> nn.Module:
-    """A perceptron with hidden ReLU layers of these widths."""
+    """A perceptron on flattened examples with hidden ReLU layers of the widths ``hidden``."""
     layers: list[nn.Module] = [nn.Flatten()]
     width = math.prod(shape)
     for next_width in hidden:
@@ -27,8 +29,13 @@ def mlp(shape: Shape, classes: int, *, hidden: Sequence[int]) -> nn.Module:
 
 
 def cnn_small(shape: Shape, classes: int) -> nn.Module:
-    """Two 5 x 5 convolutions of stride 2 (16, 32 channels), then linear; 28,938 parameters on 28 x 28."""
-    channels, height, width = _image(shape)
+    """Two 5 x 5 convolutions of stride 2 (16, 32 channels), then a linear layer; 28,938 parameters on 28 x
+    28.
+
+    Raises:
+        ValueError: examples are no images.
+    """
+    channels, height, width = _require_image(shape)
     pixels = math.prod(-(-side // 4) for side in (height, width))
     return nn.Sequential(
         nn.Conv2d(channels, 16, 5, stride=2, padding=2),
@@ -42,7 +49,7 @@ def cnn_small(shape: Shape, classes: int) -> nn.Module:
 
 def cnn(shape: Shape, classes: int) -> nn.Module:
     """The four-layer network of McMahan et al. (2017); 1,663,370 parameters on 28 x 28 x 1."""
-    channels, height, width = _image(shape, least=4)
+    channels, height, width = _require_image(shape, least=4)
     return nn.Sequential(
         nn.Conv2d(channels, 32, 5, padding=2),
         nn.ReLU(),
@@ -62,8 +69,8 @@ def resnet18(shape: Shape, classes: int) -> nn.Module:
 
     The first convolution is 3 x 3 without pooling after it, as is usual at 28 to 32 pixels a side.
     """
-    channels, _, _ = _image(shape, least=8)
-    layers: list[nn.Module] = [_conv3(channels, 64), _norm(64), nn.ReLU()]
+    channels, _, _ = _require_image(shape, least=8)
+    layers: list[nn.Module] = [_conv3(channels, 64), _group_norm(64), nn.ReLU()]
     width = 64
     for next_width, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
         layers += [_Residual(width, next_width, stride), _Residual(next_width, next_width, 1)]
@@ -76,15 +83,15 @@ def vgg11(shape: Shape, classes: int) -> nn.Module:
 
     9.76 million parameters on 32 x 32 x 3, ten classes. Pooling rounds up, so that 28 pixels a side suffice.
     """
-    channels, _, _ = _image(shape, least=17)
+    channels, _, _ = _require_image(shape, least=17)
     layers: list[nn.Module] = []
     for width in (64, "pool", 128, "pool", 256, 256, "pool", 512, 512, "pool", 512, 512, "pool"):
         if isinstance(width, str):
             layers.append(nn.MaxPool2d(2, ceil_mode=True))
         else:
-            layers += [nn.Conv2d(channels, width, 3, padding=1), _norm(width), nn.ReLU()]
+            layers += [nn.Conv2d(channels, width, 3, padding=1), _group_norm(width), nn.ReLU()]
             channels = width
-    _, height, width_ = _image(shape)
+    _, height, width_ = _require_image(shape)
     pixels = math.prod(-(-side // 32) for side in (height, width_))
     return nn.Sequential(
         *layers,
@@ -112,30 +119,38 @@ class _Residual(nn.Module):
         super().__init__()
         self.body = nn.Sequential(
             _conv3(width, next_width, stride),
-            _norm(next_width),
+            _group_norm(next_width),
             nn.ReLU(),
             _conv3(next_width, next_width),
-            _norm(next_width),
+            _group_norm(next_width),
         )
         self.shortcut = (
             nn.Identity()
             if stride == 1 and width == next_width
-            else nn.Sequential(nn.Conv2d(width, next_width, 1, stride=stride, bias=False), _norm(next_width))
+            else nn.Sequential(
+                nn.Conv2d(width, next_width, 1, stride=stride, bias=False), _group_norm(next_width)
+            )
         )
 
     def forward(self, x: Tensor) -> Tensor:
+        """ReLU(body(x) + shortcut(x))."""
         return relu(self.body(x) + self.shortcut(x))
 
 
 def _conv3(width: int, next_width: int, stride: int = 1) -> nn.Conv2d:
+    """A 3 x 3 convolution without bias that keeps height and width, divided by ``stride``."""
     return nn.Conv2d(width, next_width, 3, stride=stride, padding=1, bias=False)
 
 
-def _norm(width: int) -> nn.GroupNorm:
+def _group_norm(width: int) -> nn.GroupNorm:
+    """Group normalisation of ``width`` channels, in 32 groups or as many as there are channels."""
     return nn.GroupNorm(min(32, width), width)
 
 
-def _image(shape: Shape, *, least: int = 1) -> Shape:
+def _require_image(shape: Shape, *, least: int = 1) -> Shape:
+    """``shape`` if it is (channels, height, width) with sides of at least ``least`` pixels; else
+    `ValueError`.
+    """
     if len(shape) != 3:
         raise ValueError("it needs images (channels, height, width)")
     if min(shape[1:]) < least:

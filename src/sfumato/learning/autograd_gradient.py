@@ -34,19 +34,19 @@ class AutogradGradient:
 
     @property
     def dropout_floats(self) -> int:
-        """Uniform numbers that an example needs for masks of dropout."""
+        """Number of uniform numbers that an example needs for masks of dropout; 0 without."""
         return self._dropout.floats
 
     def scratch_floats(self, batch: int) -> int:
-        """What a step takes beside the parameters: the gradient."""
+        """Float32 entries that a step takes beside the parameters: one gradient, whatever the ``batch``."""
         return self._layout.total
 
     def pack(self, flat: Tensor, out: Tensor) -> None:
-        """Write flat vectors ``[n, M]`` as packed ones: the same here."""
+        """Copy flat vectors ``[n, M]`` to ``out``: the packed order is the flat one here."""
         out.copy_(flat)
 
     def unpack(self, packed: Tensor, out: Tensor) -> None:
-        """Write packed vectors ``[n, M]`` as flat ones: the same here."""
+        """Copy packed vectors ``[n, M]`` to ``out``: the packed order is the flat one here."""
         out.copy_(packed)
 
     def bind(
@@ -59,7 +59,9 @@ class AutogradGradient:
         scale: float,
         example_clip: float | None = None,
     ) -> _AutogradStep:
-        """A step ``target <- keep target + scale gradient``; see `gradients.StackedGradient`."""
+        """A step that does ``target <- keep target + scale gradient``; arguments as of
+        `StackedGradient.bind`.
+        """
         return _AutogradStep(
             features,
             self._model,
@@ -88,6 +90,7 @@ class _AutogradStep:
     example_clip: float | None
 
     def __call__(self, labels: Tensor, weights: Tensor, uniforms: Tensor | None = None) -> Tensor | None:
+        """Do the step, one model after the other; see `GradientStep`."""
         clipped = torch.zeros_like(weights, dtype=torch.bool)
         drawn = weights.new_empty(*weights.shape, 0) if uniforms is None else uniforms
         for row in range(len(self.models)):
@@ -112,10 +115,17 @@ class _AutogradStep:
         bound: float,
         valid: int,
     ) -> Tensor:
-        """The weighted sum of one model's clipped gradients, one example after another; fills ``clipped``.
+        """The weighted sum ``[M]`` of model ``row``'s clipped gradients, one example after another.
 
         Each example meets a module as it was at first: what a module keeps of one example must not reach the
         gradient of another, or the clip would not bound what an example changes.
+
+        Args:
+            row: of the model.
+            labels, weights, uniforms: as of `GradientStep`.
+            clipped: filled with which examples were clipped.
+            bound: of an example's gradient.
+            valid: number of examples, the first ones.
         """
         total = torch.zeros_like(self.models[row : row + 1], dtype=torch.float64)
         for place in range(valid):
@@ -128,7 +138,11 @@ class _AutogradStep:
     def _gradient(
         self, module: nn.Module, row: int, some: slice, labels: Tensor, weights: Tensor, uniforms: Tensor
     ) -> Tensor:
-        """The gradient of ``some`` examples' weighted loss at one model's parameters, flat ``[M]``."""
+        """The gradient, flat ``[M]``, of the weighted loss of the examples ``some`` at model ``row``'s
+        parameters.
+
+        ``module``: the architecture; other arguments as of `GradientStep`.
+        """
         labels, weights = labels[row, some], weights[row, some]
         if not len(labels):  # not every module takes an empty batch
             return torch.zeros_like(self.models[row])

@@ -34,20 +34,20 @@ class BatchPlan:
 
     @property
     def devices(self) -> int:
-        """P."""
+        """P, the number of devices."""
         return self.rows.shape[0]
 
     @property
     def width(self) -> int:
-        """B, the widest batch."""
+        """B, the number of examples of the widest batch."""
         return self.rows.shape[2]
 
     def of(self, devices: slice | Tensor) -> BatchPlan:
-        """The plan of some of the devices, in that order."""
+        """The plan of the devices with these indices, in that order."""
         return replace(self, rows=self.rows[devices], counts=self.counts[devices], steps=self.steps[devices])
 
     def between(self, first: int, last: int) -> BatchPlan:
-        """The part that falls between two steps."""
+        """The batches of the steps from ``first`` up to, and without, ``last``."""
         return replace(
             self,
             rows=self.rows[:, first:last].contiguous(),
@@ -69,7 +69,7 @@ class BatchPlan:
         )
 
     def to(self, device: torch.device) -> BatchPlan:
-        """The plan on a device of torch."""
+        """The plan with its tensors on a torch device."""
         return replace(
             self, rows=self.rows.to(device), counts=self.counts.to(device), steps=self.steps.to(device)
         )
@@ -93,12 +93,12 @@ def plan_steps(
     Raises:
         SpecError: ``steps`` or ``batch_size`` is below 1.
     """
-    _check("training.local_steps", steps)
+    _require_at_least_one("training.local_steps", steps)
     sizes = np.fromiter(map(len, devices), np.int64, len(devices))
     each = int(sizes.max(initial=1)) if batch_size == "all" else batch_size
-    _check("training.batch_size", each)
+    _require_at_least_one("training.batch_size", each)
     width = int(min(each, sizes.max(initial=0)))
-    plan = _empty(len(sizes), steps, width)
+    plan = _empty_draft(len(sizes), steps, width)
     for members, size, rows in _by_size(devices, sizes):
         if size < each:
             plan.rows[members, :, :size] = rows[:, None, :]
@@ -110,7 +110,7 @@ def plan_steps(
         cut = order[:, : a_pass * each].reshape(len(members), passes * a_pass, each)
         plan.rows[members] = cut[:, :steps]
         plan.counts[members] = each
-    return plan.frozen(np.where(sizes > 0, steps, 0))
+    return plan.to_plan(np.where(sizes > 0, steps, 0))
 
 
 def plan_epochs(
@@ -130,13 +130,13 @@ def plan_epochs(
     Raises:
         SpecError: ``epochs`` or ``batch_size`` is below 1.
     """
-    _check("training.local_epochs", epochs)
+    _require_at_least_one("training.local_epochs", epochs)
     sizes = np.fromiter(map(len, devices), np.int64, len(devices))
     each = int(sizes.max(initial=1)) if batch_size == "all" else batch_size
-    _check("training.batch_size", each)
+    _require_at_least_one("training.batch_size", each)
     width = int(min(each, sizes.max(initial=0)))
     an_epoch = -(-sizes // each)
-    plan = _empty(len(sizes), epochs * int(an_epoch.max(initial=0)), width)
+    plan = _empty_draft(len(sizes), epochs * int(an_epoch.max(initial=0)), width)
     for members, size, rows in _by_size(devices, sizes):
         batches = -(-size // each)
         order = rng.permuted(rows.repeat(epochs, axis=0), axis=1)
@@ -147,7 +147,7 @@ def plan_epochs(
         counts = np.full(batches, each)
         counts[-1] = size - (batches - 1) * each
         plan.counts[members, : epochs * batches] = np.tile(counts, epochs)
-    return plan.frozen(an_epoch * epochs)
+    return plan.to_plan(an_epoch * epochs)
 
 
 def plan_poisson(
@@ -167,8 +167,8 @@ def plan_poisson(
     Raises:
         SpecError: ``steps`` or ``batch_size`` is below 1.
     """
-    _check("training.local_steps", steps)
-    _check("training.batch_size", batch_size)
+    _require_at_least_one("training.local_steps", steps)
+    _require_at_least_one("training.batch_size", batch_size)
     sizes = np.fromiter(map(len, devices), np.int64, len(devices))
     drawn = [
         _draws(size * steps, min(1.0, batch_size / max(1, size)), rng)
@@ -179,15 +179,18 @@ def plan_poisson(
     batch = device * steps + step
     counts = np.bincount(batch, minlength=len(sizes) * steps)
     place = np.arange(len(batch)) - (np.cumsum(counts) - counts)[batch]
-    draft = _empty(len(sizes), steps, max(1, int(counts.max(initial=1))))
+    draft = _empty_draft(len(sizes), steps, max(1, int(counts.max(initial=1))))
     draft.counts[:] = counts.reshape(draft.counts.shape)
     held = np.concatenate([np.zeros(0, np.int32), *devices])
     draft.rows[device, step, place] = held[(np.cumsum(sizes) - sizes)[device] + example]
-    return draft.frozen(np.where(sizes > 0, steps, 0), batch_size)
+    return draft.to_plan(np.where(sizes > 0, steps, 0), batch_size)
 
 
 def _draws(trials: int, rate: float, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Which of so many independent trials succeed, ascending: gaps between them are geometric."""
+    """Indices of the independent trials that succeed, ascending; each of ``trials`` does with ``rate``.
+
+    Gaps between them are drawn (geometric), so that the work is in proportion to the successes.
+    """
     found = [np.zeros(0, np.int64)]
     last = -1
     while last < trials:
@@ -205,19 +208,26 @@ class _Draft:
     rows: NDArray[np.int32]
     counts: NDArray[np.int32]
 
-    def frozen(self, steps: NDArray[np.int64], divisor: int | None = None) -> BatchPlan:
+    def to_plan(self, steps: NDArray[np.int64], divisor: int | None = None) -> BatchPlan:
+        """The plan, as tensors, of these rows and counts.
+
+        ``steps``: that each device takes; ``divisor``: as of `BatchPlan`.
+        """
         rows, counts, taken = (torch.from_numpy(part) for part in (self.rows, self.counts, steps))
         return BatchPlan(rows, counts, taken, divisor)
 
 
-def _empty(devices: int, steps: int, width: int) -> _Draft:
+def _empty_draft(devices: int, steps: int, width: int) -> _Draft:
+    """A draft of zeros for so many devices, steps and examples of the widest batch."""
     return _Draft(np.zeros((devices, steps, width), np.int32), np.zeros((devices, steps), np.int32))
 
 
 def _by_size(
     devices: Sequence[Rows], sizes: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.intp], int, NDArray[np.int32]]]:
-    """Devices with data, in groups of equal size: which ones, the size, their rows ``[group, size]``."""
+    """Yield devices with data in groups of equal size: their indices, the size, and their rows ``[group,
+    size]``.
+    """
     by_size = np.argsort(sizes, kind="stable")
     starts = np.flatnonzero(np.diff(sizes[by_size], prepend=-1))
     for members in np.split(by_size, starts[1:]):
@@ -226,6 +236,7 @@ def _by_size(
             yield members, int(sizes[members[0]]), rows
 
 
-def _check(place: str, value: int) -> None:
+def _require_at_least_one(place: str, value: int) -> None:
+    """Raise `SpecError` for the key ``place`` if ``value`` is below 1."""
     if value < 1:
         raise SpecError(place, value, "must be at least 1")

@@ -37,7 +37,10 @@ class Conv2dLayer:
         self._patches = torch.empty(0)
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the forward pass; see `Layer`."""
+        """Record the convolution of images ``x``; returns channels-last ``[n, B, rows, columns, channels]``.
+
+        Arguments as of `Layer.forward`.
+        """
         n, examples = x.shape[:2]
         patches = self._channels_last_patches if self._channels_last else self._channels_first_patches
         self._patches = patches(x, tape)
@@ -45,7 +48,7 @@ class Conv2dLayer:
         return y.view(n, examples, *self._pixels, -1)
 
     def _channels_last_patches(self, x: Tensor, tape: Tape) -> Tensor:
-        """Record on ``tape`` the copy of images ``x`` to patches, which are returned, channels last."""
+        """Record the copy of channels-last images ``x`` into patches, which are returned."""
         padded = self._images(x, *self._padded, self._channels).view(-1, *self._padded, self._channels)
         tape.append(partial(self._inside(padded, 1).copy_, merged(x)))
         windows = self._blocks_of(padded, 0, 0, *self._kernel)
@@ -54,7 +57,7 @@ class Conv2dLayer:
         return patches.view(x.shape[0], x.shape[1] * math.prod(self._pixels), -1)
 
     def _channels_first_patches(self, x: Tensor, tape: Tape) -> Tensor:
-        """Record on ``tape`` the copy of images ``x`` to patches, which are returned, channels first."""
+        """Record the copy of channels-first images ``x`` into patches, which are returned."""
         # raw images have few channels: rows of pixels are then the longer runs to copy
         padded = self._images(x, self._channels, *self._padded)
         tape.append(partial(self._inside(padded, 3).copy_, x))
@@ -68,12 +71,18 @@ class Conv2dLayer:
         return patches.view(x.shape[0], -1, x.shape[1] * math.prod(self._pixels)).mT
 
     def _images(self, x: Tensor, *shape: int) -> Tensor:
-        """Zeros for all images; steps of all sizes write to the same insides only."""
+        """Zeros ``[n, B, *shape]`` for padded images, shared by steps of all sizes, which write the
+        insides only.
+        """
         n, examples = x.shape[:2]
         return self._zeros.at_least(x, n * examples * math.prod(shape)).view(n, examples, *shape)
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record the backward pass; see `Layer`."""
+        """Record the gradients of the kernels from ``dy`` and, if wanted, the gradient at the input
+        (returned).
+
+        Arguments as of `Layer.backward`.
+        """
         n, examples = dy.shape[:2]
         dy = dy.view(n, examples * math.prod(self._pixels), -1)
         dx = self._input_gradient(dy, slot, tape, n, examples) if wants_dx else dy
@@ -81,7 +90,10 @@ class Conv2dLayer:
         return dx
 
     def _input_gradient(self, dy: Tensor, slot: ParameterSlot, tape: Tape, n: int, examples: int) -> Tensor:
-        """Of channels-last input: raw images need none."""
+        """Record the gradient at the channels-last input ``[n, B, ...]``, which is returned.
+
+        Raw images (channels first) need none. ``n`` devices of ``examples`` each.
+        """
         rows, columns = self._kernel
         patches = self._product.input_gradient(dy, self._patches, slot, tape)
         patches = patches.view(n * examples, *self._pixels, rows, columns * self._channels)
@@ -102,13 +114,16 @@ class Conv2dLayer:
         return torch.unflatten(dx, 0, (n, examples))
 
     def _inside(self, padded: Tensor, axis: int) -> Tensor:
-        """Images without their padding; their rows and columns are the axes from ``axis`` on."""
+        """A view of padded images without their padding; rows and columns are the axes from ``axis`` on."""
         for side, length in enumerate(self._padded):
             padded = padded.narrow(axis + side, self._padding, length - 2 * self._padding)
         return padded
 
     def _blocks_of(self, padded: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
-        """The same block of every window: ``[examples, out height, out width, height, width * channels]``."""
+        """A view of the block at (``top``, ``left``) of every window of channels-last images.
+
+        Its shape is ``[examples, out height, out width, height, width * channels]``.
+        """
         example, row, pixel, _ = padded.stride()
         return padded.as_strided(
             (len(padded), *self._pixels, height, width * pixel),

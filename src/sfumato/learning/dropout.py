@@ -42,8 +42,10 @@ class Masks:
         self._asked: list[tuple[SeededDropout, tuple[int, ...]]] | None = None
 
     @contextmanager
-    def given(self, masks: Sequence[Tensor]) -> Iterator[None]:
-        """Let one forward pass use these masks, in the order in which its layers are called."""
+    def using(self, masks: Sequence[Tensor]) -> Iterator[None]:
+        """Let one forward pass multiply by these masks, in the order in which its dropout layers are
+        called.
+        """
         self._given = iter(masks)
         try:
             yield
@@ -51,16 +53,22 @@ class Masks:
             self._given = None
 
     @contextmanager
-    def asked(self) -> Iterator[list[tuple[SeededDropout, tuple[int, ...]]]]:
-        """Collect which layers a forward pass calls, and the shapes of the masks that they would use."""
+    def recording_calls(self) -> Iterator[list[tuple[SeededDropout, tuple[int, ...]]]]:
+        """Yield a list that collects the dropout layers that forward passes call, and the shapes of their
+        masks.
+        """
         self._asked = []
         try:
             yield self._asked
         finally:
             self._asked = None
 
-    def applied(self, layer: SeededDropout, x: Tensor) -> Tensor:
-        """What ``layer`` makes of ``x``."""
+    def apply(self, layer: SeededDropout, x: Tensor) -> Tensor:
+        """``x`` times the next mask, for ``layer``; ``x`` itself outside `using`.
+
+        Raises:
+            SpecError: there is no further mask, or it has another shape.
+        """
         if self._asked is not None:
             self._asked.append((layer, layer.mask_shape(tuple(x.shape))))
         if self._given is None:
@@ -93,12 +101,12 @@ class SeededDropout(nn.Module):
 
     @property
     def layer(self) -> nn.Module:
-        """The layer that this one stands for."""
+        """The dropout layer of the model that this one replaces."""
         return self._layer[0]
 
     def forward(self, x: Tensor) -> Tensor:
-        """``x`` times its mask."""
-        return self.masks.applied(self, x)
+        """``x`` times the mask that is in use; ``x`` where none is."""
+        return self.masks.apply(self, x)
 
     def mask_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of a mask for an input of this shape.
@@ -115,7 +123,7 @@ class SeededDropout(nn.Module):
 
 
 def with_seeded_dropout(model: nn.Module) -> nn.Module:
-    """``model``, whose layers of dropout are exchanged, in place, for `SeededDropout`.
+    """``model`` with its dropout layers replaced, in place, by `SeededDropout`.
 
     Layers that drop nothing (p = 0) stay, and so do layers with hooks and what is no layer of torch's own.
     """
@@ -128,6 +136,7 @@ def with_seeded_dropout(model: nn.Module) -> nn.Module:
 
 
 def _is_exchanged(layer: _DropoutNd) -> bool:
+    """Whether `with_seeded_dropout` replaces a layer."""
     return type(layer) in _RANKS and layer.p > 0 and not (layer._forward_hooks or layer._forward_pre_hooks)
 
 
@@ -147,12 +156,12 @@ def masks_of(model: nn.Module) -> Masks | None:
 
 @contextmanager
 def applied_masks(model: nn.Module, masks: Sequence[Tensor]) -> Iterator[None]:
-    """Let one forward pass of ``model`` drop what these masks say, one for each call of a dropout layer."""
+    """Context in which one forward pass of ``model`` uses ``masks``, one for each call of a dropout layer."""
     found = masks_of(model) if masks else None
     if found is None:
         yield
         return
-    with found.given(masks):
+    with found.using(masks):
         yield
 
 
@@ -172,7 +181,7 @@ class DropoutCall:
 
     @property
     def size(self) -> int:
-        """Entries of the mask of one example."""
+        """Number of entries of the mask of one example."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     def mask(self, uniforms: Tensor) -> Tensor:
@@ -192,7 +201,8 @@ class DropoutLayout:
 
     @classmethod
     def of(cls, model: nn.Module, example: Tensor) -> DropoutLayout:
-        """Of a model for examples like ``example`` ``[1, ...]``, found by forward passes of a copy.
+        """The dropout calls of a model for examples like ``example`` ``[1, ...]``, by forward passes of a
+        copy.
 
         Raises:
             SpecError: a layer is applied to something that does not hold every example once.
@@ -206,28 +216,34 @@ class DropoutLayout:
 
     @property
     def floats(self) -> int:
-        """Uniform numbers that an example needs."""
+        """F, uniform numbers that an example needs for all its masks."""
         return sum(call.size for call in self.calls)
 
     def masks(self, uniforms: Tensor) -> tuple[Tensor, ...]:
-        """The masks of every call for uniform numbers ``[..., B, F]``; B stands where its layer has it."""
+        """The masks of all calls from uniform numbers ``[..., B, F]``; the axis B is where the call has
+        it.
+        """
         stops = np.cumsum([0, *(call.size for call in self.calls)]).tolist()
         spans = zip(self.calls, pairwise(stops), strict=True)
         return tuple(call.mask(uniforms[..., start:stop]) for call, (start, stop) in spans)
 
 
 def _calls(model: nn.Module, example: Tensor, count: int) -> list[tuple[SeededDropout, tuple[int, ...]]]:
-    """The layers that are called for so many examples, and the shapes of their masks."""
+    """The dropout layers called in a forward pass of ``count`` examples, and the shapes of their masks."""
     own = deepcopy(model)
     masks = masks_of(own)
     assert masks is not None  # the caller asked
-    with torch.no_grad(), masks.asked() as asked:
+    with torch.no_grad(), masks.recording_calls() as calls:
         own(example.repeat(count, *[1] * (example.ndim - 1)))
-    return asked
+    return calls
 
 
 def _call(layer: SeededDropout, of_two: tuple[int, ...], of_three: tuple[int, ...]) -> DropoutCall:
-    """A call whose mask has these shapes for two and for three examples."""
+    """The `DropoutCall` of a mask that has these shapes for two and for three examples.
+
+    Raises:
+        SpecError: no single axis counts the examples.
+    """
     axes = [i for i, sizes in enumerate(zip(of_two, of_three, strict=False)) if sizes == (2, 3)]
     if len(axes) == 1:
         axis = axes[0]
@@ -253,7 +269,10 @@ class DropoutDraws:
     generator_of: Callable[[int, int], np.random.Generator]
 
     def of(self, devices: list[int]) -> DrawUniforms:
-        """What draws for some of the devices; how many examples follow one does not change its numbers."""
+        """A function that draws uniform numbers for the devices with these indices.
+
+        How many examples follow in a batch does not change the numbers of one.
+        """
 
         def draw(step: int, shape: tuple[int, int, int]) -> Tensor:
             found = np.empty(shape, np.float32)

@@ -54,7 +54,9 @@ class Scoring:
     measures: Sequence[str] = ()
 
     def right(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Share of each example that is predicted rightly, ``[B]``."""
+        """Share of each example that is predicted rightly, ``[B]``; NaN where the task has no right or
+        wrong.
+        """
         match self.task:
             case "classification":
                 return (outputs.argmax(dim=1) == targets).float()
@@ -86,7 +88,7 @@ class Scored:
 
 
 def over_parts(count: int, work: Callable[[slice], _Found], *, threads: int = 1) -> list[_Found]:
-    """What ``work`` gives for each part of so many examples, in order.
+    """Call ``work`` for consecutive parts of ``count`` examples; returns the results in order.
 
     Args:
         count: number of examples.
@@ -110,7 +112,7 @@ def apply_model(
     *,
     batch_size: int = PART,
 ) -> Scored:
-    """Let a model with the parameters ``flat`` predict some examples.
+    """Predict examples with the parameters ``flat``; returns sums of right predictions and losses.
 
     Args:
         model: the architecture; its own parameters are neither read nor changed.
@@ -136,7 +138,7 @@ def apply_model(
 
 
 def score_of(parts: Sequence[Scored], scoring: Scoring) -> Score:
-    """The score on examples that were predicted in parts, at least one."""
+    """Means and measures over all examples of ``parts``, of which there is at least one."""
     count = sum(part.count for part in parts)
     loss = sum(part.loss for part in parts) / count
     found = {}
@@ -186,6 +188,7 @@ def _auc(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
 
 
 def _shares(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Softmax of logits over the last axis: the predicted probability of each class."""
     return np.asarray(torch.softmax(torch.from_numpy(logits), dim=1).numpy())
 
 
@@ -200,18 +203,21 @@ def _f1(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
 
 
 def _mae(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
+    """Mean absolute error over examples and outputs."""
     from sklearn.metrics import mean_absolute_error
 
     return float(mean_absolute_error(targets, outputs))
 
 
 def _rmse(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
+    """Root of the mean squared error over examples and outputs."""
     from sklearn.metrics import mean_squared_error
 
     return math.sqrt(mean_squared_error(targets, outputs))
 
 
 def _r2(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
+    """R², the coefficient of determination, as scikit-learn has it."""
     from sklearn.metrics import r2_score
 
     return float(r2_score(targets, outputs)) if len(targets) > 1 else math.nan

@@ -46,7 +46,10 @@ class ProductTarget:
     scale: float
 
     def add_(self, target: Tensor, left: Tensor, right: Tensor) -> None:
-        """Add the products of ``left`` ``[n, a, B]`` and ``right`` ``[n, B, b]``, block by block."""
+        """Do ``target <- keep target + scale left right``, by blocks of B.
+
+        ``left`` is ``[n, a, B]`` and ``right`` ``[n, B, b]``.
+        """
         keep = self.keep
         for some in _blocks(right.shape[1]):
             add_product_(target, left[:, :, some], right[:, some], keep, self.scale)
@@ -58,7 +61,9 @@ class _Product(Protocol):
         """Squared norms of the examples' gradients, float64 ``[n, B]``."""
 
     def add_(self, factors: Tensor, drop: Tensor | None) -> None:
-        """Add the gradients times ``factors`` ``[n, B]`` to their target; those to ``drop`` are zero."""
+        """Add the gradients times ``factors`` ``[n, B]`` to their target; those to ``drop`` (bool) are
+        zero.
+        """
 
 
 class ExampleClip:
@@ -74,11 +79,11 @@ class ExampleClip:
         self._products: list[_Product] = []
 
     def watch(self, dy: Tensor, x: Tensor, target: ProductTarget, tape: Tape) -> None:
-        """Take a product's gradients into account: ``dy`` and ``x`` stay as they are once computed.
+        """Register a product whose gradients are to be clipped together with all others of an example.
 
         Args:
-            dy: ``[n, B pixels, outputs]``, the gradient at the output.
-            x: ``[n, B pixels, inputs]``, the input.
+            dy: ``[n, B pixels, outputs]``, the gradient at the output; unchanged once computed.
+            x: ``[n, B pixels, inputs]``, the input; unchanged once computed.
             target: where the product's gradients go, in the end.
             tape: that computes ``dy``; gives scratch memory.
         """
@@ -132,10 +137,12 @@ class _OnePixel:
     target: ProductTarget
 
     def squares(self) -> Tensor:
+        """Squared norms of the examples' gradients, ``[n, B]``: the products of those of dy and x."""
         of_input = _norms(self.x).square_()
         return _norms(self.dy).square_() * (of_input if self.target.bias is None else of_input.add_(1.0))
 
     def add_(self, factors: Tensor, drop: Tensor | None) -> None:
+        """Add gradients, each times its factor, to the target by one product; see `_Product.add_`."""
         self.dy.mul_(factors[:, :, None])
         if drop is not None:
             _clear_(self.dy, drop)
@@ -158,12 +165,14 @@ class _Stored:
         self._biases = torch.empty(0)
 
     def squares(self) -> Tensor:
+        """Squared norms of the examples' gradients, ``[n, B]``; every gradient is computed and stored."""
         torch.bmm(self._dy.flatten(0, 1).mT, self._x.flatten(0, 1), out=self._out)
         self._biases = self._dy.sum(dim=2)
         squares = _norms(self._gradients).square_()
         return squares if self._target.bias is None else squares.add_(_norms(self._biases).square_())
 
     def add_(self, factors: Tensor, drop: Tensor | None) -> None:
+        """Add the stored gradients, each times its factor, to the target; see `_Product.add_`."""
         if drop is not None:
             _clear_(self._gradients, drop)
             _clear_(self._biases, drop)
@@ -182,6 +191,9 @@ class _NotStored:
         self._wide_weight = tape.empty(x, *target.weight.shape, dtype=torch.float64)
 
     def squares(self) -> Tensor:
+        """Squared norms of the examples' gradients, ``[n, B]``, from products of all pixels with each
+        other.
+        """
         dy, x = self._dy.double(), self._wide_x.copy_(self._x)
         of_outputs, of_inputs = dy @ dy.mT, x @ x.mT  # of every pixel with every other one
         terms = _trace(of_outputs) * _trace(of_inputs)
@@ -189,6 +201,9 @@ class _NotStored:
         return squares if self._target.bias is None else squares.add_(dy.sum(dim=2).square_().sum(dim=2))
 
     def add_(self, factors: Tensor, drop: Tensor | None) -> None:
+        """Add gradients, each times its factor, to the target by one product in float64; see
+        `_Product.add_`.
+        """
         if drop is not None:
             _clear_(self._dy, drop)
             _clear_(self._wide_x, drop)
@@ -207,10 +222,12 @@ class _NotStored:
 
 
 def _trace(products: Tensor) -> Tensor:
+    """The sum of the diagonals of the last two axes."""
     return products.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
 
 
 def _blocks(examples: int) -> Iterator[slice]:
+    """Slices of at most `BLOCK` examples that cover ``examples``."""
     return (slice(first, first + BLOCK) for first in range(0, examples, BLOCK))
 
 

@@ -20,7 +20,7 @@ _MODEL: ContextVar[nn.Module | None] = ContextVar("model given in Python", defau
 
 @contextmanager
 def giving_model(model: nn.Module | None) -> Iterator[None]:
-    """Let specs with ``model.kind: python:TYPE`` mean ``model``; nothing happens if it is ``None``."""
+    """Context in which specs with ``model.kind: python:TYPE`` mean ``model``; no effect if it is ``None``."""
     token = _MODEL.set(model if model is not None else _MODEL.get())
     try:
         yield
@@ -29,10 +29,11 @@ def giving_model(model: nn.Module | None) -> Iterator[None]:
 
 
 def with_given_model(spec: Spec, model: nn.Module | None) -> Spec:
-    """``spec`` whose model is the one given in Python; the spec itself if none is.
+    """``spec`` with ``model.kind: python:TYPE`` for the model that was given in Python; unchanged for
+    ``None``.
 
     Raises:
-        SpecError: it is no model.
+        SpecError: it is no ``torch.nn.Module``.
     """
     if model is None:
         return spec
@@ -42,10 +43,10 @@ def with_given_model(spec: Spec, model: nn.Module | None) -> Spec:
 
 
 def given_model(kind: str) -> nn.Module:
-    """The model that was given.
+    """The model that `giving_model` was called with.
 
     Raises:
-        SpecError: none is: the spec was written by a run from Python.
+        SpecError: there is none: a run from Python wrote the spec.
     """
     model = _MODEL.get()
     if model is None:
@@ -54,7 +55,7 @@ def given_model(kind: str) -> nn.Module:
 
 
 def hash_given_model(kind: str) -> str:
-    """SHA-256 of the layers and the initial parameters of the model that was given."""
+    """SHA-256, in hexadecimal, of the layers and initial parameters of the model that was given."""
     model = given_model(kind)
     found = hashlib.sha256(repr(model).encode())
     for name, tensor in model.state_dict().items():

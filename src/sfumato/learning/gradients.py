@@ -50,13 +50,13 @@ class StackedGradient(Protocol):
         """F, uniform numbers that an example needs for masks of dropout; 0 for a model without."""
 
     def scratch_floats(self, batch: int) -> int:
-        """About how many float32 entries one model's step takes, on batches this long."""
+        """About how many float32 entries one model's step takes on batches of ``batch`` examples."""
 
     def pack(self, flat: Tensor, out: Tensor) -> None:
-        """Write flat vectors ``[n, M]`` as packed ones."""
+        """Write flat vectors ``[n, M]`` to ``out`` in the packed order, in which steps keep parameters."""
 
     def unpack(self, packed: Tensor, out: Tensor) -> None:
-        """Write packed vectors ``[n, M]`` as flat ones."""
+        """Write packed vectors ``[n, M]`` to ``out`` in the flat order."""
 
     def bind(
         self,
@@ -68,7 +68,7 @@ class StackedGradient(Protocol):
         scale: float,
         example_clip: float | None = None,
     ) -> GradientStep:
-        """A step that does ``target <- keep target + scale gradient``, in place.
+        """A step that does ``target <- keep target + scale gradient``, in place, each time it is called.
 
         Args:
             models: packed float32 ``[n, M]``, read anew at every step.
@@ -82,7 +82,7 @@ class StackedGradient(Protocol):
 
 
 def stacked_gradient(model: nn.Module, features: Tensor, loss: Loss = CROSS_ENTROPY) -> StackedGradient:
-    """The fastest gradient there is for a model on examples like these.
+    """The fastest way to compute gradients of many models for examples like ``features``.
 
     Hand-written for chains of linear, convolution, ReLU, max-pooling and flatten layers with a built-in loss
     (their parameters change in the same pass that forms the gradient), ``torch.func`` for any other module.
@@ -100,7 +100,7 @@ def stacked_gradient(model: nn.Module, features: Tensor, loss: Loss = CROSS_ENTR
 
 
 def _layers(model: nn.Module, features: Tensor, loss: Loss) -> list[Layer] | None:
-    """The layers of a model that is trained by hand-written gradients."""
+    """The model as layers with hand-written gradients; ``None`` if it, its loss or its input has none."""
     if loss.write_gradient is None or not features.is_floating_point():
         return None
     return as_layers(model, tuple(features.shape[1:]))
@@ -109,7 +109,7 @@ def _layers(model: nn.Module, features: Tensor, loss: Loss) -> list[Layer] | Non
 def why_not_batched(
     model: nn.Module, features: Tensor, targets: Tensor, loss: Loss = CROSS_ENTROPY
 ) -> str | None:
-    """Why the gradients of several devices' models cannot be computed at once; ``None`` where they can.
+    """The reason why gradients of several models cannot be computed at once; ``None`` where they can.
 
     Tries one step of two models on the CPU. An operation that ``torch.func.vmap`` follows by a slow loop
     of its own counts as one that it cannot follow. Of features and targets only the shapes and types matter.
@@ -155,7 +155,7 @@ class FunctionalGradient:
 
     @property
     def dropout_floats(self) -> int:
-        """Uniform numbers that an example needs for masks of dropout."""
+        """Number of uniform numbers that an example needs for masks of dropout; 0 without."""
         return self._dropout.floats
 
     def scratch_floats(self, batch: int) -> int:
@@ -176,11 +176,11 @@ class FunctionalGradient:
         return 2 * self._layout.total + 2 * saved + 4 * batch * self._dropout.floats
 
     def pack(self, flat: Tensor, out: Tensor) -> None:
-        """Write flat vectors ``[n, M]`` as packed ones: the same here."""
+        """Copy flat vectors ``[n, M]`` to ``out``: the packed order is the flat one here."""
         out.copy_(flat)
 
     def unpack(self, packed: Tensor, out: Tensor) -> None:
-        """Write packed vectors ``[n, M]`` as flat ones: the same here."""
+        """Copy packed vectors ``[n, M]`` to ``out``: the packed order is the flat one here."""
         out.copy_(packed)
 
     def bind(
@@ -193,7 +193,9 @@ class FunctionalGradient:
         scale: float,
         example_clip: float | None = None,
     ) -> GradientStep:
-        """A step ``target <- keep target + scale gradient``; see `StackedGradient`."""
+        """A step that does ``target <- keep target + scale gradient``; arguments as of
+        `StackedGradient.bind`.
+        """
         parameters, targets = self._layout.unflatten(models), self._layout.unflatten(target)
         if example_clip is not None:
             summed = partial(self._add_clipped, parameters, target, keep, scale, example_clip)
@@ -212,6 +214,11 @@ class FunctionalGradient:
         weights: Tensor,
         uniforms: Tensor,
     ) -> None:
+        """Do ``target <- keep target + scale gradient`` for a batch of every model.
+
+        ``parameters`` and ``targets`` are views of models and target by name; other arguments as of
+        `GradientStep`.
+        """
         gradients = self._gradient(parameters, features, labels, weights, self._dropout.masks(uniforms))
         if keep == 0.0:
             target.zero_()
@@ -232,7 +239,11 @@ class FunctionalGradient:
         weights: Tensor,
         uniforms: Tensor,
     ) -> Tensor:
-        """One example of every model at a time: no more gradients are stored than there are models."""
+        """As `_add`, with the gradient of every example clipped to ``bound``; returns which were, bool
+        ``[n, B]``.
+
+        One example of every model at a time: no more gradients are stored than there are models.
+        """
         clipped = torch.zeros_like(weights, dtype=torch.bool)
         total = torch.zeros_like(target, dtype=torch.float64)
         for place in range(weights.shape[1]):
@@ -256,5 +267,6 @@ class _FunctionalStep:
     add: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor | None]
 
     def __call__(self, labels: Tensor, weights: Tensor, uniforms: Tensor | None = None) -> Tensor | None:
+        """Do the step; see `GradientStep`."""
         drawn = weights.new_empty(*weights.shape, 0) if uniforms is None else uniforms
         return self.add(self.features, labels, weights, drawn)

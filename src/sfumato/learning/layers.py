@@ -60,7 +60,11 @@ class Layer(Protocol):
     def floats(self) -> int: ...  # noqa: D102
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record how to compute the output from what ``x`` ``[n, B, ...]`` will hold; may overwrite ``x``."""
+        """Record on ``tape`` how the output follows from what ``x`` ``[n, B, ...]`` will hold; returns the
+        output.
+
+        It may overwrite ``x``.
+        """
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
         """Record how to compute the gradients, given what ``dy`` will hold at the output; may overwrite it.
@@ -83,12 +87,12 @@ class FlattenLayer:
         self._shape: Shape = ()
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the forward pass; see `Layer`."""
+        """A view of ``x`` ``[n, B, ...]`` as ``[n, B, inputs]``; nothing is recorded."""
         self._shape = tuple(x.shape)
         return x.view(*x.shape[:2], -1)
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record the backward pass; see `Layer`."""
+        """A view of ``dy`` in the shape of the input; nothing is recorded."""
         return dy.view(self._shape)
 
 
@@ -103,13 +107,13 @@ class ReLULayer:
         self._y = torch.empty(0)
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the forward pass; see `Layer`."""
+        """Record max(x, 0), in place; returns ``x``."""
         self._y = x
         tape.append(partial(x.clamp_min_, 0))
         return x
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record the backward pass; see `Layer`."""
+        """Record that ``dy`` becomes 0, in place, where the output is; returns ``dy``."""
         tape.append(partial(_relu_backward, dy, self._y, 0, grad_input=dy))
         return dy
 
@@ -134,13 +138,16 @@ class DropoutLayer:
         self._mask = torch.empty(0)
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the forward pass; see `Layer`."""
+        """Record the product of ``x`` and the step's mask, in place; returns ``x``."""
         self._mask = tape.empty_like(x) if x.ndim == 3 else tape.empty(x, *x.shape)
         tape.append(partial(self._fill, self._mask))
         tape.append(partial(x.mul_, self._mask))
         return x
 
     def _fill(self, mask: Tensor) -> None:
+        """Write the mask that follows from the step's uniform numbers to ``mask``, in the layout of the
+        input.
+        """
         found = self.call.mask(self.uniforms)
         if self._image is not None:
             found = torch.unflatten(found, 2, self._image)
@@ -149,7 +156,7 @@ class DropoutLayer:
         mask.copy_(found if self._image is None else found.flatten(2))
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record the backward pass; see `Layer`."""
+        """Record the product of ``dy`` and the step's mask, in place; returns ``dy``."""
         tape.append(partial(dy.mul_, self._mask))
         return dy
 
@@ -170,12 +177,16 @@ class LinearLayer:
         self._x = torch.empty(0)
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the forward pass; see `Layer`."""
+        """Record the product of ``x`` ``[n, B, inputs]`` and the weights; returns the output ``[n, B,
+        outputs]``.
+        """
         self._x = x
         return self._product.forward(x, slot, tape)
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record the backward pass; see `Layer`."""
+        """Record the gradients of weight and bias from ``dy`` and, if wanted, the one at the input
+        (returned).
+        """
         dx = self._product.input_gradient(dy, self._x, slot, tape) if wants_dx else dy
         self._product.add_gradients(dy, self._x, slot, tape)
         return dx
@@ -197,7 +208,7 @@ class MaxPool2dLayer:
         self._x = self._where = torch.empty(0)
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the forward pass; see `Layer`."""
+        """Record max-pooling of channels-last images ``[n, B, H, W, C]``; returns the pooled images."""
         self._x = merged(x).movedim(-1, 1)
         _, rows, columns = self.out_shape
         shape = (len(self._x), rows, columns, x.shape[-1])
@@ -207,7 +218,7 @@ class MaxPool2dLayer:
         return torch.unflatten(y.movedim(1, -1), 0, x.shape[:2])
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record the backward pass; see `Layer`."""
+        """Record the gradient at the input, which is returned, from ``dy`` at the pooled images."""
         dx = tape.empty(dy, *self._x.movedim(1, -1).shape).movedim(-1, 1)
         flat = merged(dy).movedim(-1, 1)
         tape.append(partial(_max_pool_backward, flat, self._x, *self._options, self._where, grad_input=dx))
@@ -233,13 +244,15 @@ class Product:
         self.size = outputs * (inputs + has_bias)
 
     def _weight(self, vectors: Tensor) -> Tensor:
+        """The weights ``[n, outputs, inputs]`` in packed vectors ``[n, M]`` of the layer, as a view."""
         return torch.unflatten(vectors[:, : self._outputs * self._inputs], 1, (self._outputs, self._inputs))
 
     def _bias(self, vectors: Tensor) -> Tensor:
+        """The biases ``[n, 1, outputs]`` in packed vectors of the layer, as a view."""
         return vectors[:, None, self._outputs * self._inputs :]
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the product."""
+        """Record ``y = x W^T + b`` on ``tape``; returns ``y`` ``[n, rows, outputs]``."""
         n, rows = x.shape[:2]
         weight, bias = self._weight(slot.parameters), self._bias(slot.parameters)
         if self._by_output:
@@ -255,7 +268,10 @@ class Product:
         return y.mT if self._by_output else y
 
     def input_gradient(self, dy: Tensor, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Laid out as ``x``. Recorded before `add_gradients`: the target may be the parameters themselves."""
+        """Record the gradient at the input, laid out as ``x``, which is returned.
+
+        It must be recorded before `add_gradients`: the target may be the parameters themselves.
+        """
         dx, weight = tape.empty_like(x), self._weight(slot.parameters)
         if dx.is_contiguous():
             tape.append(partial(torch.bmm, dy, weight, out=dx))
@@ -264,7 +280,7 @@ class Product:
         return dx
 
     def add_gradients(self, dy: Tensor, x: Tensor, slot: ParameterSlot, tape: Tape) -> None:
-        """Record how the gradients of weight and bias are added to their target."""
+        """Record how the gradients of weight and bias, from ``dy`` and ``x``, are added to their target."""
         weight, bias = self._weight(slot.target), self._bias(slot.target) if self._has_bias else None
         if slot.clip is not None:
             slot.clip.watch(dy, x, ProductTarget(weight, bias, slot.keep, slot.scale), tape)
@@ -276,10 +292,16 @@ class Product:
 
 
 def merged(x: Tensor) -> Tensor:
-    """A view with devices and examples as one axis: a copy would not see what later steps write."""
+    """A view of ``[n, B, ...]`` with devices and examples as one axis, ``[n B, ...]``.
+
+    It is never a copy, which would not see what later steps write.
+    """
     return x.view(-1, *x.shape[2:])
 
 
 def blocks_of(weight: Shape, order: Shape, *, has_bias: bool) -> list[Block]:
-    """The flat order of a weight, and of a bias behind it; see `Layer.blocks`."""
+    """`Layer.blocks` of a layer with a weight and, behind it, a bias.
+
+    ``weight``: its flat shape; ``order``: the permutation of its axes in the packed order.
+    """
     return [(weight, order), *([((weight[0],), (0,))] if has_bias else [])]

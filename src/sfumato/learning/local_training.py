@@ -45,7 +45,10 @@ class AdamMoments:
     def step_(
         self, models: Tensor, moments: tuple[Tensor, Tensor], slope: Tensor, number: int, rate: float
     ) -> None:
-        """Take step ``number``, from 0, of size ``rate`` down ``slope``, in place."""
+        """Take one step of Adam with ``slope`` as the gradient; ``models`` and ``moments`` change in place.
+
+        ``number``: of the step, from 0; ``rate``: the step size.
+        """
         first, second = moments
         first.lerp_(slope, 1 - self.beta1)
         second.mul_(self.beta2).addcmul_(slope, slope, value=1 - self.beta2)
@@ -105,8 +108,8 @@ class LocalSGD:
         return self.step_clip is not None or self.example_clip is not None
 
     @property
-    def keeps(self) -> float:
-        """What a step multiplies the model by before it moves it."""
+    def decay_factor(self) -> float:
+        """1 − learning rate · weight decay: what a step multiplies the model by before it moves it."""
         return 1.0 - self.learning_rate * self.weight_decay
 
 
@@ -175,7 +178,9 @@ def train_stack(
 def _uniforms(
     gradient: StackedGradient, dropout: DrawUniforms | None, number: int, n: int, width: int
 ) -> Tensor | None:
-    """What masks of step ``number`` follow from, ``[n, width, F]``; ``None`` for models without dropout."""
+    """Uniform numbers for the dropout masks of step ``number``, ``[n, width, F]``; ``None`` without
+    dropout.
+    """
     if not gradient.dropout_floats:
         return None
     if dropout is None:
@@ -229,7 +234,11 @@ class _Descent:
         *,
         noisy: bool,
     ) -> _Descent:
-        """Before the first step; with ``noisy`` something is added to gradients before a step is taken."""
+        """The state before the first step.
+
+        ``noisy``: something is added to gradients before a step is taken; other arguments as of
+        `train_stack`.
+        """
         state: tuple[Tensor, ...] = ()
         if sgd.adam is not None:
             state = (torch.zeros_like(models), torch.zeros_like(models))
@@ -241,7 +250,7 @@ class _Descent:
             settings = StepSettings(keep=sgd.momentum, scale=1.0, example_clip=sgd.example_clip)
         else:  # and here takes the whole step
             settings = StepSettings(
-                sgd.keeps, -sgd.learning_rate, onto_models=True, example_clip=sgd.example_clip
+                sgd.decay_factor, -sgd.learning_rate, onto_models=True, example_clip=sgd.example_clip
             )
         drift = memory.drifts(len(models)).zero_() if sgd.clips_gradients else None
         moved = models if drift is None else drift
@@ -251,15 +260,16 @@ class _Descent:
         return cls(sgd, settings, models, slope, state, starts, drift, corrections)
 
     def step_(self, clipped: Tensor, number: int) -> None:
-        """Move the first n models, in place, at step ``number``, from 0; add to ``clipped`` ``[n]`` whose
-        slope was clipped.
+        """Move the first n models, in place, at step ``number`` (from 0), where ``clipped`` is ``[n]``.
+
+        Adds 1 to ``clipped`` for each model whose step was clipped.
         """
         sgd, n = self.sgd, len(clipped)
         models, slope, rate = self.models[:n], self.slope[:n], sgd.learning_rate
         moved = models if self.drift is None else self.drift[:n]
         if not self.settings.onto_models:
             if sgd.weight_decay:
-                moved.mul_(sgd.keeps)
+                moved.mul_(sgd.decay_factor)
             if sgd.adam is not None:
                 first, second = self.state
                 sgd.adam.step_(moved, (first[:n], second[:n]), slope, number, rate)
@@ -280,13 +290,16 @@ class _Descent:
             moved.mul_(1 / (1 + pull))
 
     def follow_drifts_(self, n: int) -> None:
-        """Put the first n models where their drifts lead; nothing where they move themselves."""
+        """Set the first n models to start + drift, in place; does nothing where models move themselves."""
         if self.drift is not None:
             for start, drift, model in self.starts.beside(self.drift[:n], self.models[:n]):
                 torch.add(start, drift, out=model)
 
     def _descend_(self, moved: Tensor, slope: Tensor, clipped: Tensor) -> None:
-        """Take one step of SGD down ``slope``, which is clipped first if the settings say so, in place."""
+        """Take one step of SGD from ``moved`` down ``slope``, in place; clipped first if the settings say so.
+
+        Adds 1 to ``clipped`` ``[n]`` for each model whose step was clipped.
+        """
         sgd, rate = self.sgd, self.sgd.learning_rate
         if self.settings.keep:
             moved.add_(slope, alpha=-rate)
@@ -305,8 +318,9 @@ class _Descent:
 
 
 def _by_step(batches: BatchPlan, labels: Tensor) -> Iterable[tuple[int, int, Tensor, Tensor, Tensor, Tensor]]:
-    """For each step: how many devices still train, how wide a batch is; rows, labels, weights ``[n, B]``;
-    how many examples each has ``[n]``, and 1 where there are none.
+    """Yield for each step: how many devices still train and how wide the batch is; rows of the data set,
+    labels
+    and weights of examples ``[n, B]``; and the number of examples of each device ``[n]``, 1 for none.
     """
     steps = torch.arange(batches.rows.shape[1], device=batches.rows.device)
     active = (batches.steps[:, None] > steps).sum(dim=0).tolist()
@@ -319,7 +333,7 @@ def _by_step(batches: BatchPlan, labels: Tensor) -> Iterable[tuple[int, int, Ten
 
 
 def _widths(counts: Tensor) -> list[int]:
-    """How wide the batches of each step have to be, where widths are drawn and the widest is rare.
+    """The width to use for the batches of each step, from the ``counts`` ``[P, steps]`` of drawn examples.
 
     In parts of 32 of the widest, since steps are kept by their width.
     """

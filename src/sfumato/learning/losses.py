@@ -43,6 +43,9 @@ class Loss:
 
 
 def _softmax_minus_one_hot(outputs: Tensor, labels: Tensor, out: Tensor) -> None:
+    """Write the gradient of cross-entropy at ``outputs`` ``[n, B, classes]`` for ``labels`` ``[n, B]`` to
+    ``out``.
+    """
     if outputs.is_contiguous():
         torch.softmax(outputs, dim=2, out=out)
     else:  # by output, see `layers.Product`
@@ -51,37 +54,48 @@ def _softmax_minus_one_hot(outputs: Tensor, labels: Tensor, out: Tensor) -> None
 
 
 def _sigmoid_minus_target(outputs: Tensor, targets: Tensor, out: Tensor) -> None:
+    """Write the gradient of mean binary cross-entropy at ``outputs`` ``[n, B, K]`` to ``out``."""
     torch.sigmoid(outputs, out=out)
     out.sub_(targets).div_(out.shape[2])
 
 
 def _twice_the_error(outputs: Tensor, targets: Tensor, out: Tensor) -> None:
+    """Write the gradient of mean squared error at ``outputs`` ``[n, B, K]`` to ``out``."""
     torch.sub(outputs, targets, out=out)
     out.mul_(2 / out.shape[2])
 
 
 def _clamped_error(outputs: Tensor, targets: Tensor, out: Tensor) -> None:
+    """Write the gradient of mean Huber loss (δ = 1) at ``outputs`` ``[n, B, K]`` to ``out``."""
     torch.sub(outputs, targets, out=out)
     out.clamp_(-1, 1).div_(out.shape[2])
 
 
 def _sign_of_error(outputs: Tensor, targets: Tensor, out: Tensor) -> None:
+    """Write the gradient of mean absolute error at ``outputs`` ``[n, B, K]`` to ``out``."""
     torch.sub(outputs, targets, out=out)
     out.sign_().div_(out.shape[2])
 
 
 def _cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Cross-entropy of every example, ``[B]``."""
     return functional.cross_entropy(outputs, labels, reduction="none")
 
 
-def _of_next_tokens(outputs: Tensor, tokens: Tensor) -> Tensor:
-    """Mean cross-entropy of tokens 2 to T, each predicted from the tokens before it."""
+def _next_token_loss(outputs: Tensor, tokens: Tensor) -> Tensor:
+    """Mean cross-entropy of tokens 2 to T, each predicted from the tokens before it, of every example
+    ``[B]``.
+    """
     predicted = outputs[:, :-1].flatten(0, 1)
     found = functional.cross_entropy(predicted, tokens[:, 1:].flatten(), reduction="none")
     return found.view(len(tokens), -1).mean(dim=1)
 
 
-def _mean_of(loss: Callable[..., Tensor]) -> PerExample:
+def _mean_over_outputs(loss: Callable[..., Tensor]) -> PerExample:
+    """A function of outputs and targets ``[B, ...]`` that gives the mean of ``loss`` over each example,
+    ``[B]``.
+    """
+
     def of_examples(outputs: Tensor, targets: Tensor) -> Tensor:
         found: Tensor = loss(outputs, targets, reduction="none")
         return found.flatten(1).mean(dim=1)
@@ -90,15 +104,15 @@ def _mean_of(loss: Callable[..., Tensor]) -> PerExample:
 
 
 CROSS_ENTROPY = Loss("cross-entropy", _cross_entropy, _softmax_minus_one_hot)
-NEXT_TOKEN = Loss("cross-entropy", _of_next_tokens)
+NEXT_TOKEN = Loss("cross-entropy", _next_token_loss)
 _OF_NUMBERS = (
-    Loss("squared-error", _mean_of(functional.mse_loss), _twice_the_error),
-    Loss("absolute-error", _mean_of(functional.l1_loss), _sign_of_error),
-    Loss("huber", _mean_of(functional.huber_loss), _clamped_error),
+    Loss("squared-error", _mean_over_outputs(functional.mse_loss), _twice_the_error),
+    Loss("absolute-error", _mean_over_outputs(functional.l1_loss), _sign_of_error),
+    Loss("huber", _mean_over_outputs(functional.huber_loss), _clamped_error),
 )
 _OF_LABEL_SETS = Loss(
     "binary-cross-entropy",
-    _mean_of(functional.binary_cross_entropy_with_logits),
+    _mean_over_outputs(functional.binary_cross_entropy_with_logits),
     _sigmoid_minus_target,
 )
 
@@ -112,13 +126,13 @@ BUILT_IN: Mapping[str, tuple[Loss, ...]] = {
 
 
 def loss_of(task: str, name: str | None) -> Loss:
-    """The loss that a spec names.
+    """The loss of every example that a spec names.
 
     Args:
         task: ``data.task``.
         name: ``training.loss``, checked by the spec: a built-in name, or ``package.module:function``, a
             function of outputs ``[B, ...]`` and targets ``[B, ...]`` that returns the loss of every example,
-            ``[B]``.
+            ``[B]``. ``None``: the usual one of the task.
 
     Raises:
         SpecError: the function cannot be imported.

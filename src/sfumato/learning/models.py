@@ -126,7 +126,7 @@ def check_model(model: nn.Module, *, kind: str, examples: Tensor, outputs: tuple
     except SpecError as error:  # of dropout layers
         raise SpecError(_PLACE, kind, error.allowed) from error
     except BaseException as error:  # the model's own code may raise anything, even end the program
-        raise SpecError(_PLACE, kind, _takes_not(tuple(examples.shape[1:]), error)) from error
+        raise SpecError(_PLACE, kind, _does_not_take(tuple(examples.shape[1:]), error)) from error
     if is_random:
         allowed = f"its forward pass draws random numbers that follow from no seed; {_INSTEAD}"
         raise SpecError(_PLACE, kind, allowed)
@@ -137,7 +137,7 @@ def check_model(model: nn.Module, *, kind: str, examples: Tensor, outputs: tuple
 
 
 def _draws_under_vmap(model: nn.Module, examples: Tensor) -> bool:
-    """Whether ``torch.func.vmap`` finds a random draw, one from a generator of the model's own included."""
+    """Whether the model draws random numbers as ``torch.func.vmap`` finds it, from its own generators too."""
     layout = ParameterLayout.of(model)
     two = layout.unflatten(layout.read(model).repeat(2, 1))
     with warnings.catch_warnings():
@@ -151,17 +151,24 @@ def _draws_under_vmap(model: nn.Module, examples: Tensor) -> bool:
     return False
 
 
-def _takes_not(shape: tuple[int, ...], error: BaseException) -> str:
+def _does_not_take(shape: tuple[int, ...], error: BaseException) -> str:
+    """The text that a model does not take examples of this shape, and why."""
     return f"the model does not take examples of shape {shape}: {describe_error(error)}"
 
 
 def _is_instance_norm(module: nn.Module) -> bool:
+    """Whether a module is one of torch's instance normalisations."""
     return isinstance(module, nn.modules.instancenorm._InstanceNorm)
 
 
 def _built_in(
     kind: str, shape: tuple[int, ...], classes: int, hidden: int | Sequence[int], bias: bool
 ) -> nn.Module:
+    """A built-in model; arguments as of `build_model`.
+
+    Raises:
+        SpecError: it cannot take examples of this shape.
+    """
     try:
         if kind == "softmax":
             return BUILT_IN[kind](shape, classes, bias=bias)
@@ -171,10 +178,17 @@ def _built_in(
             )
         return BUILT_IN[kind](shape, classes)
     except ValueError as error:
-        raise SpecError(_PLACE, kind, _takes_not(shape, error)) from error
+        raise SpecError(_PLACE, kind, _does_not_take(shape, error)) from error
 
 
 def _from_factory(kind: str, known: Mapping[str, object]) -> nn.Module:
+    """The module that the factory ``kind`` (``package.module:factory``) returns.
+
+    It is given those of ``known`` that it accepts as keywords.
+
+    Raises:
+        SpecError: it cannot be imported, fails, or returns something else.
+    """
     factory = find_factory(_PLACE, kind)
 
     def make() -> object:

@@ -39,7 +39,7 @@ class ParameterLayout:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of entries of each parameter."""
+        """Number of entries of each trainable parameter."""
         return tuple(math.prod(shape) for shape in self.shapes)
 
     @property

@@ -30,7 +30,8 @@ _MOST = 0.25
 
 
 def with_margin(sgd: LocalSGD, batches: BatchPlan, start: Tensor, *, noisy: bool) -> LocalSGD:
-    """``sgd`` with norms of steps and examples that leave room for rounding.
+    """``sgd`` with smaller clip norms of steps and examples, so that rounding stays within the norms asked
+    for.
 
     Args:
         sgd: as asked for.
@@ -44,7 +45,7 @@ def with_margin(sgd: LocalSGD, batches: BatchPlan, start: Tensor, *, noisy: bool
     steps = batches.rows.shape[1]
     gain = momentum_gain(steps, sgd.momentum)
     if sgd.step_clip is not None:
-        sgd = replace(sgd, step_clip=sgd.step_clip * (1 - _share(8 * gain)))
+        sgd = replace(sgd, step_clip=sgd.step_clip * (1 - _rounding_share(8 * gain)))
     if sgd.example_clip is None:
         return sgd
     divisor = batches.divisor or batches.width
@@ -56,15 +57,22 @@ def with_margin(sgd: LocalSGD, batches: BatchPlan, start: Tensor, *, noisy: bool
         if sgd.weight_decay and len(start):
             decayed = sgd.weight_decay * steps * float(row_norms(start).max()) * divisor / sgd.example_clip
         roundings += 2 * (most * gain + decayed) * (blocks + 6)
-    return replace(sgd, example_clip=sgd.example_clip * (1 - _share(roundings)))
+    return replace(sgd, example_clip=sgd.example_clip * (1 - _rounding_share(roundings)))
 
 
 def most_drawn(expected: int) -> int:
-    """More examples than that are drawn with probability below 1e-30, if so many are expected (Bernstein)."""
+    """A number of examples that a batch exceeds with probability below 1e-30 if ``expected`` are
+    (Bernstein).
+    """
     return math.ceil(expected + _TAIL / 3 + math.sqrt((_TAIL / 3) ** 2 + 2 * _TAIL * expected))
 
 
-def _share(roundings: float) -> float:
+def _rounding_share(roundings: float) -> float:
+    """The share of a norm that so many float32 roundings may add.
+
+    Raises:
+        SpecError: it is more than a quarter.
+    """
     share = (roundings + _OF_A_MOVE) * _UNIT
     if not share <= _MOST:
         raise SpecError(

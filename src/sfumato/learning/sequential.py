@@ -51,7 +51,7 @@ class SequentialStep:
         self._write_gradient, self._dropout = write_gradient, dropout
 
     def __call__(self, labels: Tensor, weights: Tensor, uniforms: Tensor | None = None) -> Tensor | None:
-        """Add the gradients at ``features`` for ``labels`` and ``weights`` ``[n, B]``; see `GradientStep`."""
+        """Do the step; see `GradientStep`."""
         if uniforms is not None:
             sizes = [layer.call.size for layer in self._dropout]
             for layer, part in zip(self._dropout, uniforms.split_with_sizes(sizes, dim=2), strict=True):
@@ -87,26 +87,31 @@ class SequentialGradient:
 
     @property
     def dropout_floats(self) -> int:
-        """Uniform numbers that an example needs for masks of dropout."""
+        """Number of uniform numbers that an example needs for masks of dropout; 0 without."""
         return sum(layer.call.size for layer in self._dropout)
 
     def scratch_floats(self, batch: int) -> int:
-        """About how many float32 entries one model's step takes, on batches this long."""
+        """About how many float32 entries one model's step takes, on batches of ``batch`` examples."""
         return batch * self._example_floats
 
     def pack(self, flat: Tensor, out: Tensor) -> None:
-        """Write flat vectors ``[n, M]`` as packed ones, whose images and kernels are channels-last."""
+        """Write flat vectors ``[n, M]`` to ``out`` in packed order, in which images and kernels are
+        channels-last.
+        """
         for start, stop, shape, order in self._blocks():
             source = torch.unflatten(flat[:, start:stop], 1, shape).permute(0, *(axis + 1 for axis in order))
             out[:, start:stop].view(source.shape).copy_(source)
 
     def unpack(self, packed: Tensor, out: Tensor) -> None:
-        """Write packed vectors ``[n, M]`` as flat ones."""
+        """Write packed vectors ``[n, M]``, whose images and kernels are channels-last, to ``out`` in flat
+        order.
+        """
         for start, stop, shape, order in self._blocks():
             target = torch.unflatten(out[:, start:stop], 1, shape).permute(0, *(axis + 1 for axis in order))
             target.copy_(packed[:, start:stop].view(target.shape))
 
     def _blocks(self) -> list[tuple[int, int, Shape, Shape]]:
+        """(start, stop, flat shape, permutation to packed order) of every parameter in the flat vector."""
         blocks = [block for layer in self._layers for block in layer.blocks]
         stops = [sum(math.prod(shape) for shape, _ in blocks[: i + 1]) for i in range(len(blocks))]
         spans = pairwise([0, *stops])
@@ -122,7 +127,9 @@ class SequentialGradient:
         scale: float,
         example_clip: float | None = None,
     ) -> SequentialStep:
-        """A step ``target <- keep target + scale gradient``; see `gradients.StackedGradient`."""
+        """A step that does ``target <- keep target + scale gradient``; arguments as of
+        `StackedGradient.bind`.
+        """
         clip = None if example_clip is None else ExampleClip(example_clip, features.shape[1])
         slots = [
             ParameterSlot(models[:, start:stop], target[:, start:stop], keep, scale, clip)
@@ -178,16 +185,19 @@ def as_layers(model: nn.Module, shape: Shape) -> list[Layer] | None:
 
 
 def _shares_parameters(model: nn.Sequential) -> bool:
+    """Whether two layers hold the same parameter."""
     parameters = [id(p) for module in model for p in module.parameters()]
     return len(parameters) != len(set(parameters))
 
 
 def _is_hooked(module: nn.Module) -> bool:
+    """Whether a module has hooks or buffers, which hand-written gradients would not follow."""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._buffers)
     return any(hooks)
 
 
 def _is_plain(conv: nn.Conv2d) -> bool:
+    """Whether a convolution has one group, no dilation, zero padding, and equal strides and paddings."""
     return (
         conv.groups == 1
         and conv.dilation == (1, 1)

@@ -100,10 +100,12 @@ class ServerAdam:
 
 
 def _check_rate(value: float) -> None:
+    """Raise `SpecError` unless the learning rate is positive and finite."""
     if not (math.isfinite(value) and value > 0):
         raise SpecError("server.learning_rate", value, "must be a positive finite number")
 
 
 def _check_decay(name: str, value: float) -> None:
+    """Raise `SpecError` unless ``server.NAME`` is in [0, 1)."""
     if not 0 <= value < 1:
         raise SpecError(f"server.{name}", value, "must lie in [0, 1)")

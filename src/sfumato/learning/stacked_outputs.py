@@ -49,7 +49,9 @@ def outputs_by_stack(model: nn.Module, models: Tensor, features: Tensor) -> Iter
 
 
 def _floats_of_chain(model: nn.Module, features: Tensor) -> int | None:
-    """Entries that one model of a chain of linear layers computes; ``None`` if it is not one."""
+    """Entries that one model of a chain of linear layers computes for ``features``; ``None`` if it is no
+    chain.
+    """
     layers = as_layers(model, tuple(features.shape[1:])) if features.is_floating_point() else None
     known = (FlattenLayer, LinearLayer, ReLULayer, DropoutLayer)
     if layers is None or not all(isinstance(layer, known) for layer in layers):

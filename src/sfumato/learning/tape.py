@@ -24,7 +24,9 @@ class Memory:
         self._blocks: dict[int, Tensor] = {}
 
     def block(self, number: int, like: Tensor, entries: int, dtype: torch.dtype) -> Tensor:
-        """The first ``entries`` of a block, on the device of ``like``."""
+        """The first ``entries`` of block ``number``, made or enlarged as needed, on the device of
+        ``like``.
+        """
         block = self._blocks.get(number)
         if block is None or len(block) < entries or (block.device, block.dtype) != (like.device, dtype):
             block = self._blocks[number] = torch.empty(entries, dtype=dtype, device=like.device)
@@ -43,7 +45,7 @@ class Constant:
         self._block = torch.empty(0)
 
     def at_least(self, like: Tensor, floats: int) -> Tensor:
-        """The first ``floats`` entries, on the device of ``like``."""
+        """The first ``floats`` entries, made or enlarged as needed, on the device of ``like``."""
         if len(self._block) < floats or self._block.device != like.device:
             self._block = torch.full((floats,), self._value, device=like.device)
         return self._block[:floats]
@@ -65,16 +67,18 @@ class Tape:
         return iter(self._operations)
 
     def append(self, operation: Operation) -> None:
-        """Record an operation."""
+        """Record an operation, to be called after those recorded before."""
         self._operations.append(operation)
 
     def empty(self, like: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """A contiguous tensor on the device of ``like``, filled by the tape's own operations."""
+        """A contiguous tensor ``[*shape]`` on the device of ``like``; a block of memory, not initialised."""
         self._tensors += 1
         return self._memory.block(self._tensors, like, math.prod(shape), dtype).view(shape)
 
     def empty_like(self, x: Tensor) -> Tensor:
-        """Such a tensor as ``x`` ``[n, rows, columns]``, laid out in the same way: by rows or by columns."""
+        """A tensor like ``x`` ``[n, rows, columns]``, laid out in the same way (by rows or columns); not
+        initialised.
+        """
         if x.is_contiguous():
             return self.empty(x, *x.shape)
         return self.empty(x, *x.mT.shape).mT

@@ -53,7 +53,10 @@ class StartModels:
 
     @classmethod
     def of(cls, models: Tensor, group_of: Tensor) -> StartModels:
-        """Device p starts from ``models[group_of[p]]``: one row a run of devices, where runs are long."""
+        """Device p starts from ``models[group_of[p]]``, for ``models`` ``[G, M]``.
+
+        Runs of devices that start from one model share its row, where runs are long.
+        """
         groups, counts = torch.unique_consecutive(group_of, return_counts=True)
         if len(groups) * _LONG_RUN > len(group_of) * models.shape[1]:
             return cls(models[group_of], [(slice(0, len(group_of)), len(group_of))])
@@ -61,7 +64,9 @@ class StartModels:
         return cls(models[groups], list(zip(rows, counts.cumsum(0).tolist(), strict=True)))
 
     def beside(self, *stacks: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """Starts ``[1 or k, M]`` and, of every stack ``[at most n, M]``, the part ``[k, M]`` beside them."""
+        """Yield, piece by piece, the start models ``[1 or k, M]`` and the rows ``[k, M]`` of every stack
+        for them.
+        """
         begin = 0
         for rows, end in self.pieces:
             parts = [stack[begin:end] for stack in stacks]
@@ -99,7 +104,8 @@ class TrainingMemory:
         self._steps: dict[tuple[int, int, StepSettings], tuple[Tensor, GradientStep]] = {}
 
     def reserve(self, devices: int, width: int) -> Tensor:
-        """Make room for that many devices and batches that long; gives their packed models ``[devices, M]``.
+        """Make room for that many devices and batches of ``width`` examples; returns packed models
+        ``[devices, M]``.
 
         The models, and what lies beside them, hold what was left there.
         """
@@ -113,21 +119,27 @@ class TrainingMemory:
         return self._models[:devices]
 
     def slopes(self, devices: int) -> Tensor:
-        """A packed vector beside each of the models, ``[devices, M]``."""
+        """Memory for the gradient of each of the models, packed ``[devices, M]``."""
         return self._beside("slopes", devices)
 
     def drifts(self, devices: int) -> Tensor:
-        """How far each of the models has moved, packed ``[devices, M]``."""
+        """Memory for how far each of the models has moved, packed ``[devices, M]``."""
         return self._beside("drifts", devices)
 
     def _beside(self, what: str, devices: int) -> Tensor:
+        """The stack called ``what``, ``[devices, M]``; made, with bound steps forgotten, if it is too
+        small.
+        """
         if what not in self._stacks or len(self._stacks[what]) < len(self._models):
             self._stacks[what] = _stack_of(len(self._models), self._size, self._models.device)
             self._steps.clear()
         return self._stacks[what][:devices]
 
     def step(self, devices: int, width: int, settings: StepSettings) -> tuple[Tensor, GradientStep]:
-        """Where the features of a step go, ``[devices * width, ...]``, and the step; room was made before."""
+        """The memory for the features of a step, ``[devices * width, ...]``, and the step.
+
+        `reserve` must have made room before.
+        """
         if len(self._steps) == _MOST_STEPS:
             self._steps.clear()
         if not self._steps and self._largest != (devices, width):
@@ -138,6 +150,7 @@ class TrainingMemory:
         return self._steps[devices, width, settings]
 
     def _lay_out(self, devices: int, width: int, settings: StepSettings) -> None:
+        """Bind a step for so many devices and examples, and keep it with its features."""
         models, features = self._models[:devices], self._features[: devices * width]
         target = self.slopes(devices)
         if settings.onto_models:

@@ -19,7 +19,7 @@ class NoiseMechanism(Protocol[Rows]):
 
     @property
     def law(self) -> NoiseLaw:
-        """Its distribution, and whether the accountant can compose it."""
+        """The distribution of the noise, and whether the accountant can compose it."""
 
     def add_(self, rows: Rows, stds: FloatArray, key_of: Callable[[int], bytes]) -> None:
         """Add noise to rows, in place.

@@ -36,10 +36,17 @@ class Clip(Protocol):
         """The largest l2 norm a clipped vector can have."""
 
     def sensitivity(self, neighbours: Literal["zero-out", "replace"]) -> float:
-        """How far a sum of clipped vectors moves, in l2, when one vector becomes zero or any other."""
+        """Largest L2 distance of two sums of clipped vectors that differ in one, which becomes zero or any
+        other.
+
+        ``neighbours``: ``zero-out`` or ``replace``.
+        """
 
     def clip_(self, stack: Tensor) -> Clipped:
-        """Clip the rows of ``stack`` (float32 ``[P, M]``) in place; rows not finite become zero."""
+        """Clip the rows of ``stack`` (float32 ``[P, M]``) in place; rows not finite become zero.
+
+        Returns the stack, with the rows' norms before and which were clipped.
+        """
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,7 @@ class FlatClip:
         return self.norm
 
     def sensitivity(self, neighbours: Literal["zero-out", "replace"]) -> float:
-        """C for zero-out, 2 C for replace-one."""
+        """The norm C for ``zero-out``, 2 C for ``replace``; see `Clip.sensitivity`."""
         return _sensitivity(self.bound, neighbours)
 
     def clip_(self, stack: Tensor) -> Clipped:
@@ -102,7 +109,7 @@ class PerLayerClip:
         return math.hypot(*self.norms)
 
     def sensitivity(self, neighbours: Literal["zero-out", "replace"]) -> float:
-        """S for zero-out, 2 S for replace-one."""
+        """The bound S for ``zero-out``, 2 S for ``replace``; see `Clip.sensitivity`."""
         return _sensitivity(self.bound, neighbours)
 
     def clip_(self, stack: Tensor) -> Clipped:
@@ -125,9 +132,11 @@ class PerLayerClip:
 
 
 def _sensitivity(bound: float, neighbours: Literal["zero-out", "replace"]) -> float:
+    """``bound``, or twice it for ``replace``."""
     return bound if neighbours == "zero-out" else 2 * bound
 
 
 def _check_norm(place: str, norm: float) -> None:
+    """Raise `SpecError` for the key ``place`` unless ``norm`` is positive and finite."""
     if not (math.isfinite(norm) and norm > 0 and torch.finfo(torch.float32).tiny < norm):
         raise SpecError(place, norm, "must be a positive finite number")

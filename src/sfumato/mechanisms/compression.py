@@ -24,7 +24,7 @@ _COORDINATES, _ROUNDING = 0, 1
 
 
 def rand_k(parameters: int, kept: int, *, seed: int, key: tuple[int, ...]) -> Tensor:
-    """Which coordinates everybody sends, ascending, int64 ``[kept]``: drawn from a seed that all share.
+    """Random coordinates that everybody sends, ascending, int64 ``[kept]``, from a seed that all share.
 
     Args:
         parameters: M.
@@ -37,21 +37,23 @@ def rand_k(parameters: int, kept: int, *, seed: int, key: tuple[int, ...]) -> Te
 
 
 def top_k(model: Tensor, kept: int) -> Tensor:
-    """Where a released ``model`` ``[M]`` is largest in magnitude, ascending, int64 ``[kept]``."""
+    """Coordinates where a released ``model`` ``[M]`` is largest in magnitude, ascending, int64 ``[kept]``."""
     # a stable sort, so that ties fall the same way on every machine
     order = torch.sort(model.abs(), descending=True, stable=True).indices
     return order[:kept].sort().values
 
 
 def bounded_(vectors: Tensor, bounds: Tensor) -> Tensor:
-    """Scale the rows of ``vectors`` ``[p, k]`` down to norms of at most ``bounds`` ``[p]``, in place."""
+    """Scale the rows of ``vectors`` ``[p, k]`` down to norms of at most ``bounds`` ``[p]``, in place; returns
+    ``vectors``.
+    """
     factors = scale_factors(row_norms(vectors) / bounds, 1.0)
     scaled: Tensor = vectors.mul_(factors[:, None])
     return scaled
 
 
 def rounding_key(seed: int, *address: int) -> bytes:
-    """What a message is rounded with.
+    """The 32-byte key that the rounding of a message is drawn with.
 
     Args:
         seed: of the run.

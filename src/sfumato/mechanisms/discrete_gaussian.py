@@ -26,7 +26,11 @@ class DiscreteGaussianNoise:
     law = NoiseLaw("discrete Gaussian")
 
     def add_(self, rows: IntArray, stds: FloatArray, key_of: Callable[[int], bytes]) -> None:
-        """Add noise ``N_Z(0, std^2)``, with ``std`` in steps of the grid, to rows, in place."""
+        """Add exact noise ``N_Z(0, std^2)``, with ``std`` in steps of the grid, to rows int64 ``[P, M]``,
+        in place.
+
+        Other arguments as of `NoiseMechanism.add_`.
+        """
         for row in np.flatnonzero(stds):
             stream = KeyStream(digest(b"noise", key_of(int(row))))
             rows[row] += sample_discrete_gaussian(rows.shape[1], float(stds[row]), stream)

@@ -39,7 +39,7 @@ class GaussianNoise:
     law = GAUSSIAN
 
     def add_(self, rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes]) -> None:
-        """Add noise to rows, in place; see `add_gaussian_`."""
+        """Add Gaussian noise to rows ``[P, M]``, in place; arguments as of `add_gaussian_`."""
         add_gaussian_(rows, stds, key_of)
 
 
@@ -59,7 +59,7 @@ def add_gaussian_(rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes]
 def _add_on_cpu_(rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes]) -> None:
     """`add_gaussian_`, from AES-256-CTR streams."""
     length = rows.shape[1]
-    for some in _neighbours(np.flatnonzero(stds), max(1, _BLOCK // max(1, length))):
+    for some in _consecutive_runs(np.flatnonzero(stds), max(1, _BLOCK // max(1, length))):
         streams = [KeyStream(key_of(row)) for row in some.tolist()]
         scales = stds[some, None].astype(np.float32)
         for start in range(0, length, _BLOCK):
@@ -71,7 +71,7 @@ def _add_on_cpu_(rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes])
 def _add_on_gpu_(rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes]) -> None:
     """`add_gaussian_`, from Threefry streams, on the device of ``rows``."""
     length = rows.shape[1]
-    for some in _neighbours(np.flatnonzero(stds), max(1, _GPU_BLOCK // max(1, length))):
+    for some in _consecutive_runs(np.flatnonzero(stds), max(1, _GPU_BLOCK // max(1, length))):
         keys = [key_of(row) for row in some.tolist()]
         scales = torch.from_numpy(stds[some, None].astype(np.float32)).to(rows.device)
         for start in range(0, length, _GPU_BLOCK):
@@ -79,8 +79,8 @@ def _add_on_gpu_(rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes])
             rows[some[0] : some[-1] + 1, start:stop].add_(_threefry_normals(keys, start, stop, scales))
 
 
-def _neighbours(rows: IntArray, most: int) -> Iterator[IntArray]:
-    """Ascending ``rows`` in runs without gaps, of at most so many."""
+def _consecutive_runs(rows: IntArray, most: int) -> Iterator[IntArray]:
+    """Split ascending row numbers into runs of consecutive ones, of at most ``most``."""
     for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
         for start in range(0, len(run), most):
             yield run[start : start + most]

@@ -18,17 +18,22 @@ _PLACE = "privacy.mechanism"
 
 
 def mechanism_of(spec: Spec) -> NoiseMechanism[Tensor]:
-    """The mechanism of everybody who adds noise to real numbers: Gaussian unless the spec names another.
+    """The noise mechanism for real numbers that the spec names; Gaussian if it names none.
 
     Raises:
         SpecError: it cannot be imported or made, is no noise mechanism, or has not the law that is stated.
     """
     named = spec.privacy.mechanism
-    return GaussianNoise() if named is None else _made(named)
+    return GaussianNoise() if named is None else _make_mechanism(named)
 
 
 @lru_cache(maxsize=8)
-def _made(mechanism: Mechanism) -> NoiseMechanism[Tensor]:
+def _make_mechanism(mechanism: Mechanism) -> NoiseMechanism[Tensor]:
+    """Call the user's factory of a mechanism and check what it returns.
+
+    Raises:
+        SpecError: it cannot be imported or called, is no noise mechanism, or has not the law that is stated.
+    """
     name = mechanism.kind
     factory = find_factory(_PLACE, name)
     made: NoiseMechanism[Tensor] = call_user_code(_PLACE, name, "the factory failed", lambda: factory())

@@ -25,7 +25,11 @@ class StepNoise:
     key_of: Callable[[int, int], bytes]
 
     def of(self, devices: list[int]) -> Callable[[Tensor, int, int], None]:
-        """What adds the noise of some of the devices to their gradients; see `learning.local_training`."""
+        """A function that adds the noise of ``devices`` (indices among those that train) to gradients, in
+        place.
+
+        It takes the gradients ``[n, M]``, the step and their divisor.
+        """
 
         def add_(gradients: Tensor, step: int, divisor: int) -> None:
             stds = np.full(len(gradients), self.std / divisor)

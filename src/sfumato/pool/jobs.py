@@ -71,19 +71,19 @@ class Workers(Protocol):
 
     @property
     def size(self) -> int:
-        """How many jobs may be begun at once."""
+        """How many jobs are done at once."""
 
     def begin(self, number: int, job: Job) -> None:
-        """Give a job to a worker."""
+        """Give job ``number`` to a worker that has none; returns at once."""
 
-    def ended(self, seconds: float) -> list[tuple[int, Ending]]:
-        """The jobs that have ended since, by number; waits so long for one."""
+    def wait_for_endings(self, seconds: float) -> list[tuple[int, Ending]]:
+        """Wait up to ``seconds`` for a job to end; returns (number, ending) of all that have ended since."""
 
 
 def run_jobs(workers: Workers, jobs: Sequence[Job]) -> Iterator[JobProgress]:
-    """Do ``jobs``; yields what is new, and every job once as finished. No job stops another.
+    """Do ``jobs``, ``workers.size`` at once; yields changes of progress, and every job once as finished.
 
-    A job whose worker is lost is tried again, ``MOST_TRIES`` times in all.
+    A job that fails stops no other. One whose worker is lost is tried again, ``MOST_TRIES`` times in all.
     """
     waiting = deque(range(len(jobs)))
     running: dict[int, _SavedRounds] = {}
@@ -94,7 +94,7 @@ def run_jobs(workers: Workers, jobs: Sequence[Job]) -> Iterator[JobProgress]:
             tries[number] += 1
             workers.begin(number, jobs[number])
             running[number] = _SavedRounds(jobs[number].folder)
-        for number, ending in workers.ended(_SECONDS_BETWEEN_LOOKS):
+        for number, ending in workers.wait_for_endings(_SECONDS_BETWEEN_LOOKS):
             rounds = running.pop(number).count()
             if ending.is_lost and tries[number] < MOST_TRIES:
                 again = f"it is tried again ({tries[number] + 1} of {MOST_TRIES})"
@@ -119,7 +119,7 @@ class _SavedRounds:
         self._size = self.rounds = 0
 
     def count(self) -> int:
-        """The rounds that are saved now."""
+        """The number of rounds that the job's run has saved now."""
         try:
             with self._path.open("rb") as file:
                 if self._path.stat().st_size < self._size:  # a resumed run has dropped what was not sealed

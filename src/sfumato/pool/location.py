@@ -27,7 +27,7 @@ class Location:
 
     @classmethod
     def named(cls, name: str) -> Location:
-        """The place that the argument ``on`` names.
+        """The location that the argument ``on`` names: this machine, or a Ray cluster.
 
         Raises:
             SpecError: there is no such place.
@@ -47,7 +47,7 @@ class Location:
         return self.name == "local"
 
     def workers(self, size: int | None, log: Path) -> AbstractContextManager[Workers]:
-        """Workers, until the block ends; if it ends by an exception, those at work save their checkpoints.
+        """Context with workers; if it ends by an exception, those at work save their checkpoints.
 
         Args:
             size: how many jobs are done at once; ``None`` on Ray: as many as the cluster has cores, or GPUs

@@ -19,7 +19,7 @@ from types import TracebackType
 from joblib.externals.loky.process_executor import BrokenProcessPool, ProcessPoolExecutor
 
 from sfumato.pool.jobs import Ending, Job
-from sfumato.pool.worker import do, environment, leave_terminal
+from sfumato.pool.worker import do_job, environment, leave_terminal
 
 _SECONDS_TO_STOP = 15.0
 # What loky says of workers that it ends or replaces; a lost job is told by `run_jobs`.
@@ -62,20 +62,23 @@ class LokyWorkers:
         self._warnings.__exit__(kind, error, trace)
 
     def begin(self, number: int, job: Job) -> None:
-        """Give a job to a worker that has none."""
+        """Give a job to a worker that has none; see `Workers.begin`."""
         while True:
-            worker = self._idle.pop() if self._idle else self._new()
+            worker = self._idle.pop() if self._idle else self._new_executor()
             try:
                 with _uninterrupted():
-                    future = worker.submit(do, job.work, job.arguments, self._log)
+                    future = worker.submit(do_job, job.work, job.arguments, self._log)
             except BrokenProcessPool:  # it was killed while it had nothing to do
                 worker.shutdown(wait=False)
             else:
                 self._busy[future] = number, worker
                 return
 
-    def ended(self, seconds: float) -> list[tuple[int, Ending]]:
-        """The jobs that have ended since, by number; waits so long for one."""
+    def wait_for_endings(self, seconds: float) -> list[tuple[int, Ending]]:
+        """Wait up to ``seconds`` for a job to end; returns (number, ending) of all that have.
+
+        See `Workers`.
+        """
         found = []
         for future in wait(self._busy, timeout=seconds, return_when=FIRST_COMPLETED).done:
             number, worker = self._busy.pop(future)
@@ -88,13 +91,16 @@ class LokyWorkers:
                 found.append((number, Ending(_exit_reason(error), is_lost=True)))
         return found
 
-    def _new(self) -> ProcessPoolExecutor:
+    def _new_executor(self) -> ProcessPoolExecutor:
+        """An executor with one process, which ends with this one."""
         return ProcessPoolExecutor(1, env=environment(), initializer=leave_terminal, initargs=(self._alive,))
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Signals wait until the block ends; for a process that is started in it, until that unblocks them."""
+    """Context in which signals are held back; a process started in it has them blocked until it unblocks
+    them.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
@@ -103,6 +109,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _exit_reason(error: BaseException) -> str:
+    """A clause on why a worker's process ended, from loky's error."""
     if isinstance(error, KeyboardInterrupt):
         return "its process was stopped"
     found = re.search(r"\{(\w+)\((-?\d+)\)\}", str(error))  # how loky writes exit codes

@@ -20,7 +20,7 @@ from typing import Any
 from sfumato.arguments import Argument
 from sfumato.errors import RunError, first_line
 from sfumato.pool.jobs import Ending, Job
-from sfumato.pool.worker import do, environment
+from sfumato.pool.worker import do_job, environment
 
 _SECONDS_TO_STOP = 15.0
 
@@ -78,15 +78,19 @@ class RayWorkers:
             self.size = self._gpus if gpus else self._cores
         task = self._ray.remote(
             num_cpus=1, num_gpus=gpus, max_retries=0, runtime_env={"env_vars": environment()}
-        )(_do_there)
+        )(_do_on_cluster)
         self._tasks[task.remote(job.work, job.arguments, self._log, Path.cwd())] = number
 
-    def ended(self, seconds: float) -> list[tuple[int, Ending]]:
-        """The jobs that have ended since, by number; waits so long for one."""
+    def wait_for_endings(self, seconds: float) -> list[tuple[int, Ending]]:
+        """Wait up to ``seconds`` for a job to end; returns (number, ending) of all that have.
+
+        See `Workers`.
+        """
         done, _ = self._ray.wait(list(self._tasks), num_returns=1, timeout=seconds)
         return [(self._tasks.pop(task), self._ending(task)) for task in done]
 
     def _ending(self, task: Any) -> Ending:
+        """How a finished task of Ray ended: done, failed, or its worker lost."""
         errors = self._ray.exceptions
         try:
             return Ending(self._ray.get(task))
@@ -98,7 +102,7 @@ class RayWorkers:
 
 @contextmanager
 def _own_sigterm() -> Iterator[None]:
-    """SIGTERM does after the block what it did before; in it Ray sets a way of its own, which aborts."""
+    """Context that restores the handler of SIGTERM at its end; in it Ray sets its own, which aborts."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -107,10 +111,13 @@ def _own_sigterm() -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
-def _do_there(work: Callable[..., None], arguments: tuple[Any, ...], log: Path, folder: Path) -> str:
-    """`do` a job on a machine of the cluster, where ``folder`` is that of whoever asked for it."""
+def _do_on_cluster(work: Callable[..., None], arguments: tuple[Any, ...], log: Path, folder: Path) -> str:
+    """Do a job (`do_job`) on a machine of the cluster; returns why it failed, "" if it is done.
+
+    ``folder``: the working folder of whoever asked for it, which the machines share.
+    """
     for needed in (folder, log.parent):
         if not needed.is_dir():
             return f"{socket.gethostname()} has no folder {needed}; the cluster's machines must share it"
     os.chdir(folder)
-    return do(work, arguments, log)
+    return do_job(work, arguments, log)

@@ -26,7 +26,7 @@ _AT_WORK = threading.Lock()
 
 
 def environment() -> dict[str, str]:
-    """What a worker has in its environment before it begins.
+    """Environment variables of a worker's process.
 
     One thread, so that its results do not depend on the number of workers; and the search path of this
     process, with the modules of a user's own models.
@@ -35,16 +35,16 @@ def environment() -> dict[str, str]:
     return dict.fromkeys(_OF_THREADS, "1") | {"PYTHONPATH": search}
 
 
-def do(work: Callable[..., None], arguments: tuple[Any, ...], log: Path) -> str:
-    """Do a job; its output and tracebacks go to the end of ``log``.
+def do_job(work: Callable[..., None], arguments: tuple[Any, ...], log: Path) -> str:
+    """Do a job by ``work(*arguments)``; its output and tracebacks go to the end of ``log``.
 
     Returns:
-        Why it failed; empty if it is done.
+        Why it failed; "" if it is done.
 
     Raises:
         KeyboardInterrupt: it was stopped; a run has saved its checkpoint.
     """
-    with _AT_WORK, interrupted_by(signal.SIGTERM, once=True), _output_to(log):
+    with _AT_WORK, interrupted_by(signal.SIGTERM, once=True), _redirect_output(log):
         try:
             work(*arguments)
         except SfumatoError as error:
@@ -57,17 +57,18 @@ def do(work: Callable[..., None], arguments: tuple[Any, ...], log: Path) -> str:
 
 
 def leave_terminal(parent: Connection) -> None:
-    """Prepare a process that ``parent`` starts on this machine: it ends with its parent, not by Ctrl-C.
+    """Prepare a worker's process on this machine: it ignores Ctrl-C and ends when its parent does.
 
     Args:
         parent: a pipe whose other end the parent alone has, and into which it writes nothing.
     """
     os.setsid()  # a terminal sends Ctrl-C and its own end to the parent only
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_die_with_parent, args=(parent,), daemon=True).start()
 
 
-def _end_with(parent: Connection) -> None:
+def _die_with_parent(parent: Connection) -> None:
+    """Wait until the other end of the pipe ``parent`` is closed, then end this process."""
     parent.poll(None)  # until the other end is closed, by the parent or because there is none any more
     os.kill(os.getpid(), signal.SIGTERM)  # ends a process that has no job
     with _AT_WORK:
@@ -75,8 +76,8 @@ def _end_with(parent: Connection) -> None:
 
 
 @contextmanager
-def _output_to(log: Path) -> Iterator[None]:
-    """The output of this process goes to ``log``, also that of libraries that are not in Python."""
+def _redirect_output(log: Path) -> Iterator[None]:
+    """Context in which the output of this process goes to ``log``, also that of libraries not in Python."""
     kept = [(number, os.dup(number)) for number in (1, 2)]
     sys.stdout.flush()
     with log.open("ab") as file:

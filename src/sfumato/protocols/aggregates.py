@@ -26,17 +26,17 @@ class Aggregates(Protocol):
 
     @property
     def values(self) -> Tensor:
-        """What every node holds ``[nodes, M]``."""
+        """The value that every node of the tier holds, ``[nodes, M]``."""
 
     def up(self) -> Self:
-        """The tier above, whose nodes have received their children's average."""
+        """The aggregates of the tier above, whose nodes have received the average of their children."""
 
     def noised(self, std: FloatArray, address: tuple[int, ...]) -> Self:
-        """With noise of a node's own on its average.
+        """These aggregates with a node's own noise added to its average.
 
         Args:
             std: of each node's, ``[nodes]``.
-            address: within the stream NOISE, but for the tier and the node.
+            address: of the random draws within the stream NOISE; the tier and the node are appended.
         """
 
 
@@ -61,12 +61,15 @@ class FloatAggregates:
     mechanism: NoiseMechanism[Tensor]
 
     def up(self) -> FloatAggregates:
-        """The tier above; see `Aggregates`."""
+        """The aggregates of the tier above: the mean of each node's children."""
         values = _means(self.values, self.tree.parents[self.tier])
         return replace(self, tier=self.tier - 1, values=values)
 
     def noised(self, std: FloatArray, address: tuple[int, ...]) -> FloatAggregates:
-        """With noise of the nodes' own; see `Aggregates`."""
+        """These aggregates with the nodes' own noise added, in place, where messages have coordinates.
+
+        ``std`` ``[nodes]`` and ``address`` as of `Aggregates.noised`.
+        """
         covered = self.values if self.coordinates is None else self.values[:, self.coordinates]
 
         def key_of(node: int) -> bytes:
@@ -100,7 +103,7 @@ class IntegerAggregates:
 
     @property
     def values(self) -> Tensor:
-        """What every node holds; see `Aggregates`."""
+        """The value that every node holds, float ``[nodes, M]``: base plus sum over scale and weight."""
         averages = torch.from_numpy(self.sums / (self.ring.scale * self.ring.weights[self.tier][:, None]))
         averages = averages.to(self.base.device)
         if self.coordinates is None:
@@ -110,7 +113,7 @@ class IntegerAggregates:
         return values
 
     def up(self) -> IntegerAggregates:
-        """The tier above: under masks sums are taken modulo the ring; see `Aggregates`."""
+        """The aggregates of the tier above; under masks sums are taken modulo 2^32. See `Aggregates`."""
         parents = self.ring.tree.parents[self.tier]
         starts = np.flatnonzero(np.diff(parents, prepend=-1))  # parents ascend
         sums = np.add.reduceat(self.sums, starts, axis=0)
@@ -121,7 +124,10 @@ class IntegerAggregates:
         )
 
     def noised(self, std: FloatArray, address: tuple[int, ...]) -> IntegerAggregates:
-        """With discrete Gaussian noise of the nodes' own; see `Aggregates`."""
+        """These aggregates with discrete Gaussian noise of the nodes' own added to the sums.
+
+        ``std`` ``[nodes]`` and ``address`` as of `Aggregates.noised`.
+        """
         sums, steps = self.sums.copy(), np.zeros(len(std))
         for node in np.flatnonzero(std):
             steps[node] = self.ring.node_steps(self.tier, int(node), float(std[node]))
@@ -132,11 +138,12 @@ class IntegerAggregates:
 
 
 def _in_ring(sums: IntArray) -> IntArray:
-    """Representatives, around 0, of sums modulo 2^32."""
+    """Each sum modulo 2^32, as the representative in [−2^31, 2^31)."""
     from_ring: IntArray = sums.astype(ring_type(32)).view("<i4").astype(np.int64)
     return from_ring
 
 
 def _means(values: Tensor, parents: IntArray) -> Tensor:
+    """Mean of the rows of ``values`` of each parent, ``[nodes above, M]``; ``parents`` ascend."""
     starts = np.flatnonzero(np.diff(parents, prepend=-1))  # parents ascend
     return torch.stack([part.mean(dim=0) for part in torch.tensor_split(values, starts[1:].tolist())])

@@ -27,14 +27,16 @@ class State(Protocol):
 
     @property
     def round(self) -> int:
-        """How many rounds are done."""
+        """The number of rounds that are done."""
 
     def pack(self) -> dict[str, Any]:
-        """All of it as numbers, and tensors on the CPU, for a checkpoint."""
+        """Everything as numbers and CPU tensors, for a checkpoint."""
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
-        """The state that ``packed`` tells, on ``device``; any error at all where it is not one."""
+        """The inverse of `pack`, with tensors on ``device``; raises any error where ``packed`` is no such
+        state.
+        """
 
 
 S = TypeVar("S", bound=State)
@@ -95,17 +97,17 @@ class FederatedProtocol(Protocol[S]):
         """The state before the first round, from the initial model ``[P]``."""
 
     def run_round(self, state: S) -> tuple[S, RoundStats]:
-        """Run round ``state.round``.
+        """Run round ``state.round``; returns the state after it and what is measured of it.
 
         Raises:
             EnvelopeError: a message exceeds what the plan declared; nothing of the round is kept.
         """
 
     def rounds_expected(self, state: S) -> int:
-        """How many rounds there will be, as far as is known; as many as are done when it is over."""
+        """Number of rounds of the whole training, as far as is known; when it has ended, the number done."""
 
     def spent(self, state: S) -> FloatArray | None:
-        """What a privacy filter has charged so far, mu squared, ``[devices, observers]``.
+        """μ² that a privacy filter has charged so far, ``[devices, observers]``.
 
         ``None`` where the plan declares every round: the accountant then needs their number only.
         """
@@ -114,22 +116,22 @@ class FederatedProtocol(Protocol[S]):
         """The one model ``[P]`` that a finished run keeps."""
 
     def artifacts(self, state: S) -> dict[str, Tensor]:
-        """What a finished run keeps beside the model: file names and their tensors."""
+        """What a finished run keeps beside the model: name of a file to its tensor."""
 
     def realised_facts(self, state: S) -> dict[str, Any]:
-        """What ``ledger.json`` keeps of a finished run's own choices, as JSON."""
+        """What was only settled during the run (survivors, settings, ...), as JSON for ``ledger.json``."""
 
     def is_finite(self, state: S) -> bool:
-        """Whether no model has blown up."""
+        """Whether every coordinate of the models is a finite number."""
 
     def scores(self, state: S, examination: Evaluator) -> dict[str, float]:
-        """How well the models do, by column."""
+        """Scores of the models (``accuracy``, ``loss``, ...), by column of the metrics."""
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Play so many rounds without clipping and noise from ``model``, and keep the messages' norms."""
+        """Train ``model`` for ``rounds`` rounds without clipping and noise; returns the norms of messages."""
 
 
 def check_tensors(*tensors: Tensor | None) -> None:
-    """Raise ``ValueError`` unless all of these are tensors or left out."""
+    """Raise `ValueError` if an argument is neither a tensor nor ``None``."""
     if not all(tensor is None or isinstance(tensor, Tensor) for tensor in tensors):
         raise ValueError("its parts do not fit each other")

@@ -46,7 +46,7 @@ class Evaluator:
     threads: int = 1
 
     def score(self, model: Tensor) -> Score:
-        """Score one model ``[P]`` on the test set."""
+        """Accuracy, loss and further metrics of one model ``[P]`` on the test set."""
 
         def scored(part: slice) -> Scored:
             return apply_model(self.model, model, self.features[part], self.targets[part], self.scoring)
@@ -54,7 +54,10 @@ class Evaluator:
         return score_of(over_parts(len(self.targets), scored, threads=self.threads), self.scoring)
 
     def score_personalised(self, models: Tensor, membership: MembershipClasses) -> PersonalScores:
-        """Score the models of all membership classes ``[classes, P]``: globally, and on each worker's own."""
+        """Scores of the models of all membership classes ``[classes, P]``, as means over workers.
+
+        On the whole test set, and on the distribution of labels that each worker holds.
+        """
         if self.scoring.task != "classification":
             return mean_scores([self.score(one) for one in models], membership)
         found = evaluate_personalised(
@@ -66,4 +69,5 @@ class Evaluator:
 
     @cached_property
     def _shares(self) -> FloatArray:
+        """Share of each label in each worker's examples, ``[workers, labels]``."""
         return label_shares(self.partition, self.train_labels, self.classes)

@@ -20,7 +20,7 @@ class Listener(Protocol):
     """
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Parties hand messages upwards.
+        """Called when parties send messages upwards.
 
         Args:
             number: of the round.
@@ -31,10 +31,17 @@ class Listener(Protocol):
         """
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Aggregators receive: every node's average of ``tier``, ``[nodes, M]``, before its own noise."""
+        """Called when aggregators of ``tier`` have their averages ``values`` ``[nodes, M]``, not noised by
+        them yet.
+
+        Round ``number`` and aggregation ``index`` as of `sent`.
+        """
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Every node of ``tier`` sends its model down, ``[nodes, M]``; round and aggregation as of `sent`."""
+        """Called when the nodes of ``tier`` send their models ``values`` ``[nodes, M]`` down.
+
+        Round ``number`` and aggregation ``index`` as of `sent`.
+        """
 
 
 class ListenerGroup:
@@ -48,16 +55,16 @@ class ListenerGroup:
         self._listeners = tuple(listeners)
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """See `Listener`."""
+        """Tell every listener that parties send messages; arguments as of `Listener.sent`."""
         for listener in self._listeners:
             listener.sent(number, index, tier, senders, vectors)
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """See `Listener`."""
+        """Tell every listener that aggregators have averages; arguments as of `Listener.received`."""
         for listener in self._listeners:
             listener.received(number, index, tier, values)
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """See `Listener`."""
+        """Tell every listener that nodes send models down; arguments as of `Listener.broadcast`."""
         for listener in self._listeners:
             listener.broadcast(number, index, tier, values)

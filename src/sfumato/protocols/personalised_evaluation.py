@@ -44,13 +44,13 @@ class PersonalScores:
 
     @property
     def mean_personal_accuracy(self) -> float:
-        """Mean over the workers that have data; NaN where none has."""
+        """Mean accuracy on their own distributions over the workers that have data; NaN where none has."""
         known = self.personal_accuracy[np.isfinite(self.personal_accuracy)]
         return float(known.mean()) if len(known) else float("nan")
 
 
 def mean_scores(scores: Sequence[Score], membership: MembershipClasses) -> PersonalScores:
-    """Means over workers where no labels say what a worker's own distribution is.
+    """Mean scores over workers, without personal ones, for data without labels.
 
     Args:
         scores: of the models of every membership class.

@@ -31,12 +31,23 @@ def protocol_of(
     parameters: int,
     listener: Listener | None = None,
 ) -> FederatedProtocol[Any]:
-    """The protocol that runs ``plan``; see its class for the arguments."""
+    """The protocol that runs ``plan``, of a tree or of groups.
+
+    Args:
+        engine: trains devices.
+        partition: rows of the data set of each device.
+        parameters: coordinates of the model.
+        listener: is told of every message.
+    """
     return family_of(plan.spec).protocol(plan, engine, partition, parameters, listener)
 
 
 def state_of(kind: str) -> type[State]:
-    """The state of a protocol that checkpoints call ``kind``; KeyError where there is none."""
+    """The class of state that a checkpoint calls ``kind``.
+
+    Raises:
+        KeyError: there is none.
+    """
     return _STATES[kind]
 
 

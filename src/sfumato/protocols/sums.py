@@ -52,30 +52,37 @@ class Sums:
         self._sums = [np.zeros(self._shape, np.int64) for _ in range(1 if grid else 2)]
 
     def _exponents(self, number: int) -> list[int]:
-        """Of the steps of what is kept of a sum, the largest first."""
+        """Exponents of the units (powers of 2) in which a sum's parts count, the largest first."""
         if self._grid is not None:
             return [self._grid.exponent]
         digit = int(self._digit[number])
         return [_DIGIT * digit, _DIGIT * (digit - 1)]
 
     def rounded(self, messages: Tensor) -> Tensor:
-        """What is added of ``messages`` ``[p, M]``, float32; without a grid they are as they are."""
+        """``messages`` ``[p, M]`` as they will be added: truncated to the grid, float32; without a grid
+        unchanged.
+        """
         if self._grid is None:
             return messages
         step = self._grid.step
         return (messages.double() / step).trunc_().mul_(step).float()
 
     def add(self, which: IntArray, messages: Tensor) -> None:
-        """Add ``messages`` ``[p, M]`` to the sums ``which`` ``[p]``.
+        """Add ``messages`` ``[p, M]`` to the sums with the indices ``which`` ``[p]``.
 
         Raises:
             EnvelopeError: a message is too large for its grid; nothing is wrapped.
         """
         values = messages.cpu().numpy()
         for start, stop in pairwise([*np.flatnonzero(np.diff(which, prepend=-1)), len(which)]):
-            self._add(int(which[start]), values[start:stop])
+            self._add_rows(int(which[start]), values[start:stop])
 
-    def _add(self, number: int, rows: FloatArray) -> None:
+    def _add_rows(self, number: int, rows: FloatArray) -> None:
+        """Add ``rows`` ``[p, M]`` to sum ``number`` as whole units, block by block.
+
+        Raises:
+            EnvelopeError: a coordinate is too large for the grid.
+        """
         if self._grid is None and not self._make_room(number, rows):
             return
         limit = math.inf if self._grid is None else self._grid.limit
@@ -97,7 +104,7 @@ class Sums:
                     rest = rest - whole.astype(np.float64) * 2.0**exponent
 
     def _make_room(self, number: int, rows: FloatArray) -> bool:
-        """Keep the digits that ``rows`` reach; whether they are finite."""
+        """Raise the unit of sum ``number`` so that ``rows`` fit; returns whether they are finite."""
         largest = max(float(rows.max(initial=0.0)), -float(rows.min(initial=0.0)))
         if not math.isfinite(largest):
             self._not_finite[number] += 1
@@ -106,7 +113,7 @@ class Sums:
         return True
 
     def _raise_to(self, number: int, digit: int) -> None:
-        """Keep ``digit`` and the one below of a sum; digits below these are let go."""
+        """Make ``digit`` the highest digit kept of a sum, with the one below; lower digits are dropped."""
         raised = digit - int(self._digit[number])
         if raised > 0:
             first, second = self._sums
@@ -115,7 +122,10 @@ class Sums:
             self._digit[number] = digit
 
     def values(self) -> Tensor:
-        """The sums, float64 ``[count, M]``; not a number where a message was not finite. Called once."""
+        """The sums, float64 ``[count, M]``, added up over all ranks; NaN where a message was not finite.
+
+        It may be called once.
+        """
         if self._grid is None:
             for number, digit in enumerate(self._ranks.largest(self._digit.copy()).tolist()):
                 self._raise_to(number, digit)
@@ -128,13 +138,14 @@ class Sums:
 
 
 def _whole(values: FloatArray, exponent: int) -> FloatArray:
-    """How many steps of 2^exponent each value has, towards zero: exact, as float32 has 24 bits."""
+    """Each value in units of 2^``exponent``, truncated to a whole number; exact for float32 values."""
     kind = np.float32 if values.dtype == np.float32 and exponent >= _SMALL else np.float64
     found = np.multiply(values, kind(2.0**-exponent), dtype=kind)
     return np.trunc(found, out=found)
 
 
 def _blocks(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
+    """Yield slices of rows and columns that cover an array in blocks of limited size."""
     for first in range(0, rows, _ROWS):
         some = slice(first, min(first + _ROWS, rows))
         wide = _AT_ONCE // (some.stop - some.start)

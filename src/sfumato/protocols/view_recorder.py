@@ -48,10 +48,10 @@ class ObserverPosition(Protocol):
     """The position of a coalition in a topology."""
 
     def view(self, number: int, index: int) -> CoalitionView:
-        """What it receives in an aggregation, as declared."""
+        """What the observer receives in aggregation ``index`` of round ``number``, by the plan."""
 
     def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
-        """Whom parties of a tier send to, ``[p]``."""
+        """The index of the party that each of ``senders`` of ``tier`` sends to, ``[p]``."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class TreeObserverPosition:
     coalition: tuple[Party, ...]
 
     def view(self, number: int, index: int) -> CoalitionView:
-        """What it receives; see `ObserverPosition`.
+        """What the observer receives in aggregation ``index`` of round ``number``, by the plan.
 
         A member that is elected supernode receives as one, and an elected supernode knows what it sends.
         """
@@ -85,7 +85,7 @@ class TreeObserverPosition:
         return declared.view(tuple(dict.fromkeys(members)), index)
 
     def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
-        """Whom they send to; see `ObserverPosition`."""
+        """The index of the node that each of ``senders`` of ``tier`` sends to, ``[p]``."""
         tree = self.plan.at(number).tree
         if tier == tree.depth:
             return tree.leaves_of(senders)
@@ -105,11 +105,13 @@ class GroupObserverPosition:
     coalition: tuple[Party, ...]
 
     def view(self, number: int, index: int) -> CoalitionView:
-        """What it receives; see `ObserverPosition`."""
+        """What the observer receives in round ``number``, by the plan; ``index``, the group, does not
+        matter.
+        """
         return self.plan.releases.view(self.coalition, number + 1)
 
     def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
-        """Whom they send to: a worker's message of aggregation ``index`` goes to that group."""
+        """The master that senders send to: aggregation ``index`` is that of group ``index``."""
         return np.full(len(senders), index, dtype=np.int64)
 
 
@@ -130,7 +132,7 @@ class Recorder:
         self._vectors: list[FloatArray] = []
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Keep messages that members receive or send; see `Listener`."""
+        """Keep the messages that members of the observer receive or send; see `Listener.sent`."""
         view = self._position.view(number, index)
         own = [party for at, party in view.senders if at == tier]
         singles = [node for at, node in view.single if at == tier - 1]
@@ -140,23 +142,27 @@ class Recorder:
             self._keep(index, "sent", tier, int(senders[row]), vectors[int(row)])
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep sums that members receive; where they receive each message, those tell the sum."""
+        """Keep the sums that members receive; left out where they receive every message.
+
+        See `Listener.received`.
+        """
         view = self._position.view(number, index)
         for at, node in sorted(view.summed):
             if at == tier:
                 self._keep(index, "received", tier, node, values[node])
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep models that members receive; see `Listener`."""
+        """Keep the models that members receive; see `Listener.broadcast`."""
         view = self._position.view(number, index)
         for at, node in sorted(view.averages):
             if at == tier:
                 self._keep(index, "broadcast", tier, node, values[node])
 
     def write(self, folder: Path, number: int) -> str:
-        """Write what was heard in round ``number`` (from 0) to the run folder; returns its SHA-256.
+        """Write what was heard in round ``number`` (from 0) to the run folder and clear it; returns the
+        SHA-256.
 
-        It may be raw updates: only the owner may read it.
+        It may be raw updates: only the owner may read the file.
         """
         steps, kinds, tiers, parties = zip(*self._rows, strict=True) if self._rows else ((), (), (), ())
         vectors = np.stack(self._vectors) if self._vectors else np.zeros((0, self._parameters), np.float32)
@@ -174,19 +180,25 @@ class Recorder:
         return file.sha256
 
     def clear(self) -> None:
-        """Forget what was heard."""
+        """Drop everything that was heard and not written."""
         self._rows, self._vectors = [], []
 
     def _keep(self, index: int, kind: str, tier: int, party: int, vector: Tensor) -> None:
+        """Keep one vector ``[M]`` with its aggregation, kind (sent, received, broadcast), tier and party."""
         self._rows.append((index, kind, tier, party))
         self._vectors.append(vector.detach().cpu().float().numpy().copy())
 
 
 def observer_name(plan: Plan, names: str, *, place: ErrorPlace) -> str:
-    """The one way to write an observer or coalition of ``plan``.
+    """The canonical name of an observer, or of a coalition joined by commas.
+
+    Args:
+        plan: has the parties.
+        names: as the user wrote them.
+        place: where they were written, for the error.
 
     Raises:
-        SpecError: there is no such party.
+        SpecError: there is no such party, or the clip norm is adaptive.
     """
     require_fixed_clip(plan.spec, "a recorded view has vectors of the model's length only")
     coalition = parse_coalition(names, plan.parties, place=place)
@@ -194,7 +206,7 @@ def observer_name(plan: Plan, names: str, *, place: ErrorPlace) -> str:
 
 
 def recorder_of(plan: Plan, name: str, parameters: int) -> Recorder:
-    """The recorder of an observer called ``name``.
+    """A recorder of what the observer called ``name`` receives; ``parameters``: length of a vector.
 
     Raises:
         SpecError: what the observer receives depends on how many participants control chooses.

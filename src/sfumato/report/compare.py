@@ -36,16 +36,28 @@ class Comparison:
 
     @property
     def notices(self) -> list[str]:
-        """Sentences on figures that cannot be compared: ε at different δ, energies of different radios."""
+        """Sentences on figures of the runs that cannot be compared: ε at different δ, energies of
+        different radios.
+
+        [] where all can.
+        """
         return warnings_of_series(self.series)
 
     @property
     def unasked_columns(self) -> tuple[str, ...]:
-        """Energy and delay, where no spec asks for them: by a radio, by control, or by the air."""
+        """Names of the energy and delay columns if no run's spec asks for a radio; they are then left out.
+
+        A spec asks by ``radio``, by ``control`` or by sending over the air.
+        """
         return unasked_columns(self.series)
 
     def report(self, out: str | Path) -> Path:
-        """Writes a report of the runs, in common figures, as one self-contained HTML file."""
+        """Write a report of the runs, in common figures, to the self-contained HTML file ``out``; returns
+        ``out``.
+
+        Raises:
+            RunError: the file cannot be written.
+        """
         return write_page(self.series, Path(out))
 
 

@@ -17,7 +17,7 @@ lower_epsilon = rounding.lower_bound  # one that an audit has shown
 
 
 def escape(value: object) -> str:
-    """Text that is safe in HTML, attributes included."""
+    """``value`` as text that is safe in HTML, attributes included."""
     return html.escape(str(value), quote=True)
 
 
@@ -27,12 +27,12 @@ def label(value: object) -> str:
 
 
 def wrapped(value: object, width: int = 60) -> str:
-    """A Plotly label broken into lines."""
+    """``value`` as a Plotly label, with a line break after at most ``width`` characters."""
     return "<br>".join(label(line) for line in textwrap.wrap(str(value), width))
 
 
 def epsilon_range(row: Guarantee) -> str:
-    """The least and the largest ε of the units of a row, where these differ."""
+    """The least and the largest ε of the units of a row as text, rounded up; "–" where they do not differ."""
     return rounding.range_text(row.epsilon_range) or "–"
 
 
@@ -42,7 +42,7 @@ def at_delta(delta: float) -> str:
 
 
 def sentence(said: str) -> str:
-    """``said`` with a full stop, and its first letter large if that is a Latin one: ε is a name."""
+    """``said`` with one full stop, and its first letter in upper case unless it is not ASCII, as of ε."""
     first = said[:1].upper() if said[:1].isascii() else said[:1]
     return f"{first}{said[1:].rstrip('.')}."
 
@@ -53,12 +53,12 @@ def title(name: str) -> str:
 
 
 def whole(value: float) -> str:
-    """A whole number, with commas between thousands."""
+    """The whole part of a number as text, with commas between thousands."""
     return f"{int(value):,}"
 
 
 def how_many(count: int, name: str) -> str:
-    """``1 pair`` or ``1,000 pairs``."""
+    """A count with its noun: ``1 pair`` or ``1,000 pairs``."""
     return f"{whole(count)} {pluralise(name, count)}"
 
 
@@ -68,7 +68,7 @@ def percent(value: float) -> str:
 
 
 def scale(largest: float, units: Sequence[tuple[float, str]]) -> tuple[float, str]:
-    """The unit of ``units`` (smallest first: size, name) in which ``largest`` is at least 1."""
+    """The largest unit of ``units`` (size, name; smallest first) in which ``largest`` is at least 1."""
     fitting = [unit for unit in units if abs(largest) >= unit[0]]
     return fitting[-1] if fitting else units[0]
 
@@ -79,7 +79,7 @@ SECONDS = ((1e-3, "ms"), (1.0, "s"), (3600.0, "h"))
 
 
 def quantity(value: float, units: Sequence[tuple[float, str]]) -> str:
-    """A quantity in the unit in which it is at least 1."""
+    """``value`` with the name of the largest unit in which it is at least 1; "–" for NaN."""
     if math.isnan(value):
         return "–"
     size, unit = scale(value, units)
@@ -94,13 +94,13 @@ def join_names(names: Sequence[str], most: int = 4) -> str:
 
 
 def unit_of(row: Guarantee) -> str:
-    """The unit of a row, with the named sites that the row stands for."""
+    """The unit of a row as text, with the named sites of all units that the row stands for."""
     is_named = list(row.sites) == [row.unit.partition(":")[2]]
     return f"{row.unit} ({join_names(row.sites)})" if row.sites and not is_named else row.unit
 
 
 def pluralise(name: str, count: int = 2) -> str:
-    """``name``, or its plural."""
+    """``name``, or its plural unless ``count`` is 1."""
     if count == 1:
         return name
     return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"

@@ -32,7 +32,9 @@ _FILES = (CHECKPOINT_FILE, *_AT_THE_END, SPEC_FILE, PRIVACY_FILE, LEDGER_FILE, R
 
 
 def is_own(name: str) -> bool:
-    """Whether a file belongs to the run; results of attacks and files of a sweep do not."""
+    """Whether a file name (relative to the folder) is one of the run's; results of attacks and sweeps are
+    not.
+    """
     return name in (*_FILES, MANIFEST_FILE) or name.startswith((f"{VIEWS_FOLDER}/", f"{TENSORBOARD_FOLDER}/"))
 
 
@@ -42,7 +44,7 @@ def is_derived(name: str) -> bool:
 
 
 def intact_other_files(folder: Path, *, attacks_on: Collection[str]) -> dict[str, FileRecord]:
-    """Files in the manifest that do not belong to the run and are undamaged.
+    """Name to record of the files in the manifest that do not belong to the run and are undamaged.
 
     Args:
         folder: of the run.
@@ -63,7 +65,7 @@ def intact_other_files(folder: Path, *, attacks_on: Collection[str]) -> dict[str
 
 
 def require_files(folder: Path, names: Iterable[str]) -> None:
-    """Refuse folders where files are to be written.
+    """Raise if one of ``names`` in ``folder``, where a file is to be written, is a folder.
 
     Raises:
         RunError: one of ``names`` is a folder.
@@ -72,17 +74,17 @@ def require_files(folder: Path, names: Iterable[str]) -> None:
 
 
 def require_files_of_run(folder: Path) -> None:
-    """Refuse folders in ``folder`` where files of a run, or results of attacks on it, are to be written.
+    """Raise if there is a folder where a file of a run, or a result of an attack on it, is to be written.
 
     Raises:
         RunError: there is such a folder.
     """
     require_files(folder, (MANIFEST_FILE, OBSERVERS_FILE, *_FILES))
-    _require_files((*_event_files(folder), *_view_files(folder), *_results(folder)))
+    _require_files((*_event_files(folder), *_view_files(folder), *_result_files(folder)))
 
 
 def _require_files(paths: Iterable[Path]) -> None:
-    """Refuse folders at any of ``paths``."""
+    """Raise `RunError` if any of ``paths`` is a folder."""
     for path in paths:
         if path.is_dir() and not path.is_symlink():  # a link is replaced, not followed
             raise RunError(f"{path}: is a folder; must be a file: remove the folder")
@@ -98,7 +100,7 @@ def _view_files(folder: Path) -> Iterator[Path]:
     return (folder / VIEWS_FOLDER).glob("*/round-*.npz")
 
 
-def _results(folder: Path) -> Iterator[Path]:
+def _result_files(folder: Path) -> Iterator[Path]:
     """Paths of the results of attacks and audits in ``folder``."""
     return (p for p in (folder / ATTACKS_FOLDER).glob("*.*") if p.suffix in (".json", ".npz"))
 
@@ -113,7 +115,7 @@ def remove_run(folder: Path) -> None:
     _remove_files(*(folder / name for name in _FILES))
     remove_final_files(folder)
     remove_views(folder, behind=0)
-    _remove_files(folder / OBSERVERS_FILE, *_results(folder))
+    _remove_files(folder / OBSERVERS_FILE, *_result_files(folder))
     views = folder / VIEWS_FOLDER
     for empty in (*views.glob("*"), views, folder / ATTACKS_FOLDER, folder / TENSORBOARD_FOLDER):
         with suppress(OSError):

@@ -14,7 +14,7 @@ from sfumato.run_folder.view_files import VIEW_FILE, round_file
 
 
 def check_folder(folder: Path) -> list[Damage]:
-    """Every file of the run in ``folder`` that is damaged or missing.
+    """The files of the run in ``folder`` that are damaged or missing; [] if none is.
 
     The checkpoint's seal has the hash of the log of rounds, the log has the hashes of the views, and the
     manifest those of all other files.
@@ -31,15 +31,15 @@ def check_folder(folder: Path) -> list[Damage]:
     except RunError as error:
         found.append(_damage_from_error(folder, CHECKPOINT_FILE, error))
     if seal is not None and manifest.finished and manifest.spec != seal.fingerprint:
-        return [*found, Damage(MANIFEST_FILE, "is of another run"), *_of_rounds(folder, seal)]
+        return [*found, Damage(MANIFEST_FILE, "is of another run"), *_damages_of_rounds(folder, seal)]
     if manifest.finished:
         found += [Damage(name, "is not listed") for name in WHEN_FINISHED if name not in manifest.files]
     found += manifest.damages(folder, [name for name in manifest.files if VIEW_FILE.fullmatch(name) is None])
-    return found if seal is None else [*found, *_of_rounds(folder, seal)]
+    return found if seal is None else [*found, *_damages_of_rounds(folder, seal)]
 
 
-def _of_rounds(folder: Path, seal: Seal) -> Iterator[Damage]:
-    """The damages of the log of rounds; if it is undamaged, those of the views."""
+def _damages_of_rounds(folder: Path, seal: Seal) -> Iterator[Damage]:
+    """Yield the damage of the log of rounds that ``seal`` covers; if it is undamaged, those of the views."""
     try:
         for number, one in enumerate(read_rounds(folder, seal.rounds)):
             for slug, sha256 in one.views.items():
@@ -52,5 +52,5 @@ def _of_rounds(folder: Path, seal: Seal) -> Iterator[Damage]:
 
 
 def _damage_from_error(folder: Path, name: str, error: RunError) -> Damage:
-    """The damage of the file ``name`` that an error tells."""
+    """The entry of a damaged file for the error that reading it raised."""
     return Damage(name, str(error).removeprefix(f"{folder / name}: "))

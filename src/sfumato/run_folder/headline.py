@@ -35,11 +35,11 @@ class Headline:
         return self.title.removesuffix(" %")
 
     def figure(self, value: float) -> str:
-        """A value without its unit; a dash where there is none."""
+        """A value of the score as text without its unit; "–" for NaN."""
         return self.text(value).removesuffix(" %")
 
     def text(self, value: float) -> str:
-        """A value with its unit; a dash where there is none."""
+        """A value of the score as text with its unit; "–" for NaN."""
         if math.isnan(value):
             return "–"
         return f"{self.scale * value:.1f} %" if self.scale == 100.0 else number(value)

@@ -20,7 +20,7 @@ _RESUME, _FORCE = Argument("resume", True), Argument("force", True)
 
 @contextmanager
 def only_writer(folder: Path, *, argument: Argument | None = None) -> Iterator[None]:
-    """Hold the lock of ``folder`` until the block ends; the folder is created if it does not exist.
+    """Context that holds the lock of ``folder``, which is created if it does not exist.
 
     Temporary files of killed writers are removed. If the folder was created and nothing was written, it is
     removed at the end.
@@ -59,7 +59,7 @@ def only_writer(folder: Path, *, argument: Argument | None = None) -> Iterator[N
 
 
 def _without_locks(folder: Path) -> Iterator[Path]:
-    """``folder`` and the folders in it that have no lock of their own."""
+    """Yield ``folder`` and the folders below it, but not those that have a lock of their own."""
     yield folder
     for below in folder.iterdir():
         if below.is_dir() and not below.is_symlink() and not (below / LOCK_FILE).exists():
@@ -67,7 +67,9 @@ def _without_locks(folder: Path) -> Iterator[Path]:
 
 
 def ways_to_continue(folder: Path) -> str:
-    """What a user may do if ``folder`` holds a run."""
+    """A clause for errors on what a user may do if ``folder`` holds a run: resume, replace, or another
+    folder.
+    """
     return f"{_RESUME} continues it, {_FORCE} replaces it, and {next_free(folder)} is free"
 
 

@@ -73,14 +73,14 @@ class Manifest:
         return replace(self, files={**self.files, **files})
 
     def damages(self, folder: Path, names: Iterable[str] | None = None) -> list[Damage]:
-        """The damages of all listed files, or of those in ``names``."""
+        """The damages of the listed files in ``folder``; of those in ``names`` if given."""
         wanted = self.files if names is None else [name for name in names if name in self.files]
         found = (damage(folder, name, self.files[name]) for name in wanted)
         return [one for one in found if one is not None]
 
 
 def damage(folder: Path, name: str, written: FileRecord) -> Damage | None:
-    """The damage of a file compared with its record; ``None`` if it is undamaged."""
+    """The damage (missing, or another size or hash) of a file against its record; ``None`` if undamaged."""
     try:
         sha256, size = hash_file(folder / name)
     except FileNotFoundError:
@@ -96,7 +96,7 @@ def damage(folder: Path, name: str, written: FileRecord) -> Damage | None:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write ``manifest.json``, completely or not at all."""
+    """Write ``manifest.json`` with a hash of its own, completely or not at all."""
     body: dict[str, Any] = {
         "format": _FORMAT,
         "spec": manifest.spec,

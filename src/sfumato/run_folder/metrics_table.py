@@ -26,7 +26,7 @@ _METADATA = b"sfumato"
 
 
 def write_metrics(folder: Path, parts: Iterable[pd.DataFrame], hashes: Mapping[str, str]) -> FileRecord:
-    """Writes ``metrics.parquet``; every column of ``METRIC_COLUMNS`` must be there.
+    """Write ``metrics.parquet``; returns its record for the manifest.
 
     Args:
         folder: of the run.
@@ -34,7 +34,7 @@ def write_metrics(folder: Path, parts: Iterable[pd.DataFrame], hashes: Mapping[s
         hashes: of the run's spec and inputs, written to the file's metadata.
 
     Raises:
-        RunError: a column is missing, or the file cannot be written.
+        RunError: a column of ``METRIC_COLUMNS`` is missing, or the file cannot be written.
     """
     path = folder / METRICS_FILE
     with replacing(path) as file:
@@ -55,7 +55,7 @@ def write_metrics(folder: Path, parts: Iterable[pd.DataFrame], hashes: Mapping[s
 
 
 def read_metrics(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
-    """The metrics, and the hashes of the run's spec and inputs.
+    """The table in a ``metrics.parquet``, and the hashes of the run's spec and inputs by name.
 
     Raises:
         RunError: the file is missing, damaged, or not a table of metrics.
@@ -75,7 +75,7 @@ def read_metrics(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
 
 
 def columns_of(rounds: Iterable[LoggedRound]) -> tuple[str, ...]:
-    """Columns of a table of ``rounds``: number, scores, ε, costs, and all others."""
+    """Column names of a table of ``rounds``, in order: round, scores, others, ε, costs."""
     names = dict.fromkeys(name for one in rounds for name in one.metrics)
     epsilons = [name for name in names if name.startswith(EPSILON_PREFIX)]
     others = [name for name in names if name not in {*METRIC_COLUMNS, *epsilons}]
@@ -85,7 +85,7 @@ def columns_of(rounds: Iterable[LoggedRound]) -> tuple[str, ...]:
 def tables_of(
     rounds: Iterable[LoggedRound], columns: tuple[str, ...], *, most: int = 4096
 ) -> Iterator[pd.DataFrame]:
-    """The metrics of ``rounds``, as tables of at most ``most`` rows."""
+    """Yield the metrics of ``rounds``, a row each, as tables of at most ``most`` rows with these columns."""
     rows: list[Mapping[str, float]] = []
     for one in rounds:
         rows.append(one.metrics)
@@ -97,7 +97,7 @@ def tables_of(
 
 
 def table_of(rounds: Iterable[LoggedRound]) -> pd.DataFrame:
-    """The metrics of ``rounds`` as one table."""
+    """The metrics of ``rounds`` as one table, a row for each round."""
     known = list(rounds)
     return _table([one.metrics for one in known], columns_of(known))
 

@@ -120,7 +120,7 @@ def load_run(path: str | Path) -> RunFolder:
     check_same_run(folder / PRIVACY_FILE, document.get("hashes"), manifest.spec)
     check_same_run(folder / LEDGER_FILE, read_ledger(folder).get("hashes"), manifest.spec)
     _check_model(folder, manifest)
-    return RunFolder(folder, spec_text, spec, _metrics(folder, manifest), privacy, manifest)
+    return RunFolder(folder, spec_text, spec, _read_run_metrics(folder, manifest), privacy, manifest)
 
 
 def load_run_to_add(path: str | Path) -> RunFolder:
@@ -146,7 +146,7 @@ def has_run_files(folder: Path) -> bool:
 
 
 def holds_run(folder: Path) -> bool:
-    """Whether a run was started in ``folder``, or there is a manifest that cannot be read."""
+    """Whether a run was started in ``folder``; also True if there is a manifest that cannot be read."""
     if has_run_files(folder):
         return True
     try:
@@ -156,13 +156,19 @@ def holds_run(folder: Path) -> bool:
 
 
 def repair_hint(folder: Path) -> str:
-    """How to restore a file that a resumed run writes again."""
+    """A clause for errors: the command that restores a file which a resumed run writes again."""
     again = Call("run", "SPEC", (Argument("out", str(folder)), Argument("resume", True)))
     return f"`{again}`, with the run's own SPEC, restores it"
 
 
 def check_same_run(path: Path, hashes: object, fingerprint: str) -> None:
-    """Refuse a file that belongs to another run; ``hashes`` are those in the file."""
+    """Raise `RunError` unless a file belongs to the folder's run.
+
+    Args:
+        path: of the file.
+        hashes: of spec and inputs, as the file has them.
+        fingerprint: the SHA-256 of the folder's spec.
+    """
     stated = hashes.get(SPEC_HASH) if isinstance(hashes, Mapping) else None
     if stated != fingerprint:
         said = "none" if stated is None else short_hash(str(stated))
@@ -173,17 +179,23 @@ def check_same_run(path: Path, hashes: object, fingerprint: str) -> None:
 
 
 def write_spec(folder: Path, text: str) -> FileRecord:
-    """Writes ``spec.yaml``."""
+    """Write ``spec.yaml``; returns its record for the manifest."""
     return write_text(folder / SPEC_FILE, text)
 
 
 def write_privacy(folder: Path, privacy: Mapping[str, Any], hashes: Mapping[str, str]) -> FileRecord:
-    """Writes ``privacy.json``, with the hashes of the run's spec and inputs; infinities become ``"inf"``."""
+    """Write ``privacy.json`` with the hashes of the run's spec and inputs; infinities become ``"inf"``.
+
+    Returns its record for the manifest.
+    """
     return write_json(folder / PRIVACY_FILE, {**privacy, "hashes": dict(hashes)})
 
 
 def write_ledger(folder: Path, ledger: Mapping[str, Any], hashes: Mapping[str, str]) -> FileRecord:
-    """Writes ``ledger.json``, with the hashes of the run's spec and inputs; infinities become ``"inf"``."""
+    """Write ``ledger.json`` with the hashes of the run's spec and inputs; infinities become ``"inf"``.
+
+    Returns its record for the manifest.
+    """
     return write_json(folder / LEDGER_FILE, {**ledger, "hashes": dict(hashes)})
 
 
@@ -194,7 +206,7 @@ def add_hashes(archive: IO[bytes], hashes: Mapping[str, str]) -> None:
 
 
 def archive_hashes(path: Path) -> dict[str, str]:
-    """The hashes in an archive, see `add_hashes`; raises ``RunError`` if it is damaged."""
+    """The hashes that `add_hashes` added to an archive; `RunError` if it is damaged."""
     try:
         with zipfile.ZipFile(path) as parts:
             found: dict[str, str] = json.loads(parts.read(_HASHES_RECORD))
@@ -220,7 +232,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> FileRecord:
-    """Writes a JSON object, completely or not at all; infinities become ``"inf"``."""
+    """Write a JSON object, completely or not at all; infinities become ``"inf"``. Returns its record."""
     return write_text(
         path,
         json.dumps(_with_infinities_as_text(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n",
@@ -228,14 +240,18 @@ def write_json(path: Path, value: Mapping[str, Any]) -> FileRecord:
 
 
 def write_text(path: Path, text: str) -> FileRecord:
-    """Writes a text file, completely or not at all."""
+    """Write a text file, completely or not at all; returns its record for the manifest."""
     with replacing(path) as file:
         file.write(text.encode())
     return FileRecord.of(file)
 
 
 def _checked_manifest(folder: Path) -> Manifest:
-    """The manifest, after the files that it lists have been checked."""
+    """The manifest of a folder whose listed files are all undamaged.
+
+    Raises:
+        RunError: a file is missing or damaged.
+    """
     try:
         manifest = read_manifest(folder)
     except RunError as error:
@@ -248,7 +264,7 @@ def _checked_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def _metrics(folder: Path, manifest: Manifest) -> pd.DataFrame:
+def _read_run_metrics(folder: Path, manifest: Manifest) -> pd.DataFrame:
     """The metrics from ``metrics.parquet``; of an unfinished run, up to its checkpoint."""
     if METRICS_FILE in manifest.files:
         metrics, hashes = read_metrics(folder / METRICS_FILE)
@@ -262,14 +278,18 @@ def _metrics(folder: Path, manifest: Manifest) -> pd.DataFrame:
 
 
 def _check_model(folder: Path, manifest: Manifest) -> None:
-    """Refuse saved models that belong to another run."""
+    """Raise `RunError` if saved models belong to another run."""
     for name in (MODEL_FILE, GROUPS_FILE):
         if name in manifest.files:
             check_same_run(folder / name, archive_hashes(folder / name), manifest.spec)
 
 
 def add_text(path: Path, text: str) -> None:
-    """Write a text file; if it is in a run folder, as its only writer, and add it to the manifest."""
+    """Write a text file; in a run folder, under its lock, it is added to the manifest.
+
+    Raises:
+        SpecError: another process is writing there.
+    """
     folder = next((at for at in (path.parent, path.parent.parent) if has_run_files(at)), None)
     if folder is None:
         write_text(path, text)
@@ -279,14 +299,20 @@ def add_text(path: Path, text: str) -> None:
 
 
 def add_json(folder: Path, name: str, value: Mapping[str, Any]) -> None:
-    """Write a JSON object into a run folder, as its only writer, and add it to the manifest."""
+    """Write a JSON object into a run folder under its lock, and add it to the manifest.
+
+    Raises:
+        SpecError: another process is writing there.
+    """
     with adding_files(folder) as files:
         files[name] = write_json(folder / name, value)
 
 
 @contextmanager
 def adding_files(folder: Path) -> Iterator[dict[str, FileRecord]]:
-    """Hold the lock of a run folder, and add the files in the dictionary to its manifest at the end.
+    """Context that holds the lock of a run folder, with a dictionary for records of new files.
+
+    At the end they are added to the manifest.
 
     Raises:
         SpecError: another process is writing there.
@@ -309,7 +335,7 @@ def _with_infinities_as_text(value: Any) -> Any:
 
 
 def _read_text(path: Path) -> str:
-    """The text of a file of the run."""
+    """The text of a file of the run; `RunError` if it cannot be read."""
     if not path.exists():
         raise RunError(f"{path}: is missing; the run is not finished (resume it)")
     try:
@@ -319,7 +345,7 @@ def _read_text(path: Path) -> str:
 
 
 def _read_spec(path: Path) -> tuple[str, dict[str, Any]]:
-    """The text of ``spec.yaml``, and its content as plain values."""
+    """The text of ``spec.yaml``, and its content as plain values; `SpecError` or `RunError` if it is none."""
     text = _read_text(path)
     spec = plain(parse_yaml(text, str(path)), str(path))
     if not isinstance(spec, dict):

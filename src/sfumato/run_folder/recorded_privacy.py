@@ -65,7 +65,7 @@ class WorstCoalition:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> WorstCoalition:
-        """A row of ``coalitions``."""
+        """The coalition of one entry of ``coalitions`` in privacy.json."""
         figures = float(row["epsilon"]), float(row["supernode_epsilon"])
         return cls(str(row["unit"]), int(row["size"]), int(row["in_zone"]), *figures)
 
@@ -96,7 +96,7 @@ class RecordedPrivacy:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], path: Path = Path("privacy.json")) -> RecordedPrivacy:
-        """Read a document.
+        """The content of a privacy.json that was read as JSON.
 
         Raises:
             RunError: it is none of this kind; the message names ``path``.
@@ -128,7 +128,16 @@ class RecordedPrivacy:
 def _rows(
     document: Mapping[str, Any], section: str, keys: Sequence[str], epsilons: Sequence[str], path: Path
 ) -> list[Mapping[str, Any]]:
-    """The rows of a section, which have ``keys``, of them ``epsilons`` numbers or ``"inf"``."""
+    """The entries of a section of privacy.json, after a check.
+
+    Args:
+        keys: that every entry must have.
+        epsilons: those of them that must be numbers or ``"inf"``.
+        path: for errors.
+
+    Raises:
+        RunError: one does not fit.
+    """
     rows = document.get(section)
     if not isinstance(rows, list):
         raise RunError(f"{path}: {section} must be a list")

@@ -59,16 +59,16 @@ class LoggedRound:
     views: Mapping[str, str] = field(default_factory=dict)
 
     def line(self) -> bytes:
-        """The line in the log."""
+        """The round as one line of JSON, with a newline."""
         metrics = {name: _number_to_json(value) for name, value in self.metrics.items()}
         document: dict[str, Any] = {"metrics": metrics} | ({"views": dict(self.views)} if self.views else {})
         return (json.dumps(document, allow_nan=False, separators=(",", ":")) + "\n").encode()
 
     @classmethod
     def read(cls, line: bytes) -> LoggedRound:
-        """The round that a line holds."""
+        """The round in a line that `line` wrote."""
         document = json.loads(line)
-        metrics = {name: _read(value) for name, value in document["metrics"].items()}
+        metrics = {name: _number_from_json(value) for name, value in document["metrics"].items()}
         return cls(metrics, document.get("views", {}))
 
 
@@ -86,7 +86,7 @@ class RoundsLog:
     def __init__(self, folder: Path, mark: SealedPrefix) -> None:
         self._path = folder / ROUNDS_FILE
         self._waiting: deque[bytes] = deque()
-        found, self._sum = _sealed(folder, mark)
+        found, self._sum = _open_sealed(folder, mark)
         try:
             if found.name == NEXT_FILE:
                 os.replace(found, self._path)
@@ -101,7 +101,7 @@ class RoundsLog:
 
     @property
     def mark(self) -> SealedPrefix:
-        """The part of the log that was flushed."""
+        """The seal (rounds, bytes and hash) of the part of the log that was flushed."""
         return self._mark
 
     def close(self) -> None:
@@ -137,21 +137,21 @@ class RoundsLog:
 
 
 def read_rounds(folder: Path, mark: SealedPrefix) -> Iterator[LoggedRound]:
-    """The rounds that ``mark`` seals, one by one.
+    """Yield the rounds that ``mark`` seals, one by one.
 
     Raises:
         RunError: they are missing or damaged.
     """
     if mark.rounds == 0:
         return
-    path, _ = _sealed(folder, mark)
+    path, _ = _open_sealed(folder, mark)
     with path.open("rb") as file:
         for _ in range(mark.rounds):
             yield LoggedRound.read(file.readline())
 
 
 def write_next(folder: Path, rounds: Iterable[LoggedRound]) -> SealedPrefix:
-    """Write a new log beside the old one; returns its seal for the next checkpoint."""
+    """Write ``rounds`` as a new log beside the old one; returns its seal for the next checkpoint."""
     count = 0
     with replacing(folder / NEXT_FILE) as file:
         for one in rounds:
@@ -160,8 +160,14 @@ def write_next(folder: Path, rounds: Iterable[LoggedRound]) -> SealedPrefix:
     return SealedPrefix(count, file.size, file.sha256)
 
 
-def _sealed(folder: Path, mark: SealedPrefix) -> tuple[Path, Any]:
-    """The file that begins with the part that ``mark`` seals, and the hash of that part, to be continued."""
+def _open_sealed(folder: Path, mark: SealedPrefix) -> tuple[Path, Any]:
+    """The log file (the old or the new one) that begins with what ``mark`` seals.
+
+    Also returns the hash object of that part, to be continued.
+
+    Raises:
+        RunError: neither does.
+    """
     path = folder / ROUNDS_FILE
     if mark.size == 0:
         return path, hashlib.sha256()
@@ -177,7 +183,7 @@ def _sealed(folder: Path, mark: SealedPrefix) -> tuple[Path, Any]:
 
 
 def _hash_of(path: Path, size: int) -> Any:
-    """The hash of the first ``size`` bytes, to be continued."""
+    """A SHA-256 object of the first ``size`` bytes of a file, to be continued."""
     found = hashlib.sha256()
     require_regular(path)
     with path.open("rb") as file:
@@ -194,6 +200,6 @@ def _number_to_json(value: float) -> float | str | None:
     return ("inf" if value > 0 else "-inf") if math.isinf(value) else float(value)
 
 
-def _read(value: float | str | None) -> float:
+def _number_from_json(value: float | str | None) -> float:
     """A number from the log of rounds; null is NaN."""
     return math.nan if value is None else float(value)

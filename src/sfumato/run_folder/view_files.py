@@ -18,7 +18,10 @@ _LONGEST_NAME = 120
 
 
 def slug(observer: str) -> str:
-    """An observer's name as the name of a folder; for a large coalition its beginning and a hash."""
+    """The name of the folder for an observer's views: its name with safe characters.
+
+    For a large coalition it is the beginning and a hash.
+    """
     name = observer.replace(":", "-").replace(",", "+")
     if len(name) <= _LONGEST_NAME:
         return name
@@ -31,12 +34,12 @@ def round_file(folder: str, number: int) -> str:
 
 
 def write_observers(folder: Path, observers: Sequence[str]) -> FileRecord:
-    """Write the names of the recorded observers."""
+    """Write the names of the recorded observers; returns the file's record for the manifest."""
     return write_json(folder / OBSERVERS_FILE, {"observers": list(observers)})
 
 
 def read_observers(folder: Path) -> tuple[str, ...]:
-    """The recorded observers of a run folder; none if there are no views.
+    """Names of the observers whose views a run folder holds; () if there are no views.
 
     Raises:
         RunError: the file is damaged.

@@ -67,7 +67,12 @@ class Client:
         self._expected: MessageKind | None = None
 
     def advertise(self) -> bytes:
-        """Round 0: this session's public keys, for everybody."""
+        """Round 0: a signed message with this session's public keys, for everybody.
+
+        Raises:
+            MessageError: they were advertised before, by this object or, as the identity remembers, another
+                one.
+        """
         if self._expected is not None:
             raise errors.OutOfOrderMessageError("keys are advertised once")
         self._claim(MessageKind.ADVERTISE, b"")
@@ -80,7 +85,11 @@ class Client:
         return self._send(MessageKind.ADVERTISE, advertisement.encode(), EVERYBODY)
 
     def share_keys(self, roster: bytes) -> bytes:
-        """Round 1: read the neighbours' keys, hand every neighbour its shares of both secrets, sealed.
+        """Round 1: read the neighbours' keys; returns this party's shares of both secrets, sealed for each
+        neighbour.
+
+        Args:
+            roster: the server's message with the neighbours' keys.
 
         Raises:
             MessageError: rejected.
@@ -126,7 +135,7 @@ class Client:
         return self._send(MessageKind.SHARES, messages.encode_boxes(boxes))
 
     def masked_input(self, delivery: bytes, vector: RingVector) -> bytes:
-        """Round 2: open the neighbours' shares, and send the vector under all masks.
+        """Round 2: open the neighbours' shares; returns a message with the vector under all masks.
 
         Args:
             delivery: the server's message.
@@ -160,7 +169,7 @@ class Client:
         return self._send(MessageKind.MASKED, messages.encode_vector(masked))
 
     def consent(self, survivors: bytes) -> bytes:
-        """Round 3, towards a malicious server: sign its list of survivors.
+        """Round 3, with a malicious server: sign the list of survivors that it sent.
 
         Raises:
             MessageError: rejected.
@@ -174,7 +183,9 @@ class Client:
         return self._send(MessageKind.CONSENT, survivors_digest(self._terms.session, listed), EVERYBODY)
 
     def unmask(self, data: bytes) -> bytes:
-        """Last round: of every neighbour one share: its seed's if it survived, its masking key's if not.
+        """Last round: a message with one share of every neighbour: of the seed of its own mask if it
+        survived, of its
+        masking key if not.
 
         Args:
             data: the others' consents (malicious server), or the list of survivors (semi-honest).
@@ -203,7 +214,11 @@ class Client:
         return self._terms.threat_model == "malicious"
 
     def _open(self, data: bytes, expected: MessageKind) -> Frame:
-        """The frame of the server's message, checked to be of the kind that this party waits for."""
+        """Parse and check a message of the server, which must be of the kind ``expected``.
+
+        Raises:
+            MessageError: rejected.
+        """
         frame = open_frame(
             data,
             session=self._terms.session,
@@ -217,7 +232,7 @@ class Client:
         return frame
 
     def _accept(self, frame: Frame, following: MessageKind | None) -> None:
-        """Note that a message was taken in; the next must be of the kind ``following``."""
+        """Record that ``frame`` was taken in; ``following`` is the kind of message that may come next."""
         self._claim(frame.kind, frame.payload)
         self._seen.add((frame.kind, frame.sender))
         self._expected = following
@@ -241,11 +256,11 @@ class Client:
         )
 
     def _send(self, kind: MessageKind, payload: bytes, recipient: int = SERVER) -> bytes:
-        """A signed message of this party as bytes."""
+        """The bytes of a message of this party of this kind, signed."""
         return seal_frame(Frame(kind, self._terms.session, self.number, recipient, payload), self._identity)
 
     def _require_shares(self, count: int) -> None:
-        """Refuse to go on where fewer than the share threshold of the neighbourhood are there."""
+        """Raise `BelowThresholdError` if ``count`` neighbours are fewer than the share threshold."""
         if count < self._terms.share_threshold:
             raise errors.BelowThresholdError(
                 f"party {self.number}: {count} of its neighbourhood are there;"
@@ -253,7 +268,10 @@ class Client:
             )
 
     def _sealing_key(self, other: Advertisement, sender: int, recipient: int) -> bytes:
-        """The key of the box that one party seals for another in the round of shares."""
+        """The AES key of the box that ``sender`` seals for ``recipient`` in the round of shares, 32 bytes.
+
+        ``other``: the keys that the other party advertised.
+        """
         mine, theirs = self._sealing.public, other.sealing
         first, second = (mine, theirs) if sender == self.number else (theirs, mine)
         return derive(
@@ -264,7 +282,7 @@ class Client:
         )
 
     def _associated_data(self, sender: int, recipient: int) -> bytes:
-        """What a sealed box is bound to: the session, the kind of message and both parties."""
+        """The bytes that a sealed box is bound to: the session, the kind of message and both parties."""
         return (
             self._terms.session
             + bytes([MessageKind.SHARES])
@@ -273,7 +291,15 @@ class Client:
         )
 
     def _read_survivors(self, data: bytes, following: MessageKind | None) -> tuple[int, ...]:
-        """The server's list of survivors, checked to hold enough parties and this one."""
+        """The server's list of survivors, checked to hold enough parties and this one.
+
+        ``following``: the kind of message that may come next.
+
+        Raises:
+            MessageError: rejected.
+            InconsistentSurvivorsError: a list that cannot be.
+            BelowThresholdError: too few survivors.
+        """
         try:
             frame = self._open(data, MessageKind.SURVIVORS)
         except errors.DuplicateMessageError:
@@ -296,7 +322,12 @@ class Client:
         return survivors
 
     def _check_consents(self, consents: Collection[bytes]) -> None:
-        """At least ``threshold`` survivors signed the very list this party was shown."""
+        """Check that at least ``threshold`` survivors signed the list that this party was shown.
+
+        Raises:
+            BelowThresholdError: too few did.
+            InconsistentSurvivorsError: others signed another list.
+        """
         survivors = self._survivors or ()
         allowed = {j: self._terms.public_keys[j] for j in survivors}
         listed = survivors_digest(self._terms.session, survivors)
@@ -322,22 +353,25 @@ class Client:
 
 
 def survivors_digest(session: bytes, survivors: Sequence[int]) -> bytes:
-    """What a party signs of a list of survivors."""
+    """The hash of a list of survivors in a session, which parties sign."""
     return digest(b"survivors", session, messages.encode_parties(survivors))
 
 
 def seed_commitment(session: bytes, number: int, seed: bytes) -> bytes:
-    """What a party commits to, so that a seed rebuilt from wrong shares is noticed."""
+    """A hash that commits a party to its seed, so that a seed rebuilt from wrong shares is noticed."""
     return digest(b"seed", session, number.to_bytes(4, "big"), seed)
 
 
 def self_mask_key(session: bytes, number: int, seed: bytes) -> bytes:
-    """Key of a party's own mask."""
+    """The 32-byte key of the mask that party ``number`` alone adds, from its seed."""
     return derive(seed, session=session, purpose=b"self mask/round 2", context=number.to_bytes(4, "big"))
 
 
 def pair_mask_key(session: bytes, own: KeyPair, number: int, other: int, other_key: bytes) -> bytes:
-    """Key of the mask that two parties share: the lower number adds it, the higher subtracts it."""
+    """The 32-byte key of the mask that parties ``number`` and ``other`` share.
+
+    The party with the lower number adds the mask, the other subtracts it.
+    """
     ends = sorted([(number, own.public), (other, other_key)])
     return derive(
         own.agree(other_key),

@@ -54,7 +54,9 @@ def sample_discrete_gaussian(
 
 
 def _propose(count: int, std: float, stream: KeyStream, margin: float) -> npt.NDArray[np.int64]:
-    """Draws by rejection from the staircase: the accepted ones of ``count`` proposals."""
+    """Exact draws by rejection from a staircase above the Gaussian: the accepted ones of ``count``
+    proposals.
+    """
     block_bits, weights, cumulative = _staircase(std)
     total = int(cumulative[-1])
     picks = stream.words(count) // np.uint64((1 << 64) // total)  # equally many words for every pick
@@ -78,7 +80,10 @@ def _propose(count: int, std: float, stream: KeyStream, margin: float) -> npt.ND
 
 @lru_cache(maxsize=64)
 def _staircase(std: float) -> tuple[int, npt.NDArray[np.float64], npt.NDArray[np.uint64]]:
-    """Bits of a block, the blocks' weights (at least 2^50 times the target), and their running sums."""
+    """The staircase above the Gaussian: log2 of a block's width, the blocks' weights, and their running sums.
+
+    Weights are at least 2^50 times the target.
+    """
     block_bits = max(0, math.floor(math.log2(std / 8))) if std >= 8 else 0
     width = 1 << block_bits
     blocks = math.ceil(_DEVIATIONS * max(std, 0.5) / width) + 1
@@ -91,7 +96,15 @@ def _staircase(std: float) -> tuple[int, npt.NDArray[np.float64], npt.NDArray[np
 
 
 def _decide(coin: int, size: int, std: float, weight: int, stream: KeyStream) -> bool:
-    """Whether a uniform real that starts with the 64 bits of ``coin`` is below target / staircase."""
+    """Whether to accept a proposal exactly, where floating point is too coarse.
+
+    That is, whether a uniform real that starts with the 64 bits of ``coin`` is below target / staircase.
+
+    Args:
+        size: magnitude of the proposal.
+        weight: of its block of the staircase.
+        stream: gives further bits of the coin.
+    """
     bits = 64
     while True:
         with decimal.localcontext() as context:

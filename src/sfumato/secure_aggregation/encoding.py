@@ -20,7 +20,7 @@ _MOST_TRIES = 64
 
 
 def encode(vector: npt.NDArray[np.floating], plan: QuantisationPlan, key: bytes) -> RingVector:
-    """A device's contribution to the sum, noise included.
+    """A device's contribution to the sum as ring elements ``[dimension]``, discrete Gaussian noise included.
 
     Args:
         vector: ``[dimension]``; private.
@@ -39,7 +39,8 @@ def encode(vector: npt.NDArray[np.floating], plan: QuantisationPlan, key: bytes)
 def round_at_random(
     vector: npt.NDArray[np.floating], plan: QuantisationPlan, stream: KeyStream
 ) -> npt.NDArray[np.int64]:
-    """Clip, scale and round at random, again where the norm bound fails: steps, int64 ``[dimension]``.
+    """Clip, scale and round a vector at random, again until the norm bound holds: steps, int64
+    ``[dimension]``.
 
     Raises:
         QuantisationError: as `encode`.
@@ -61,7 +62,7 @@ def round_at_random(
 
 
 def decode(total: RingVector, plan: QuantisationPlan) -> npt.NDArray[np.float64]:
-    """The sum as real numbers: signed elements over the scale.
+    """A sum of ring elements as real numbers ``[dimension]``: signed elements over the scale.
 
     Raises:
         QuantisationError: not elements of the plan's ring.

@@ -30,7 +30,7 @@ SECURITY_BITS = 40.0
 
 
 def neighbours(parties: int, degree: int, seed: bytes) -> list[tuple[int, ...]]:
-    """Each party's neighbours, ascending; the same for all who know ``seed``.
+    """Each party's neighbours in a random regular graph, ascending; the same for all who know ``seed``.
 
     Raises:
         ValueError: ``degree`` is not an even number below ``parties - 1``, nor ``parties - 1``.
@@ -107,7 +107,10 @@ def choose_neighbourhood(
 def assess(
     parties: int, degree: int, share_threshold: int, *, colluders: int, dropouts: int
 ) -> Neighbourhood:
-    """What a degree and a threshold risk (the module's bounds); arguments as of `choose_neighbourhood`."""
+    """Bounds on the risks of a degree and a share threshold (see the module).
+
+    Arguments as of `choose_neighbourhood`.
+    """
     others = parties - 1
     if degree == others:
         exposure, isolation = float(colluders >= share_threshold), 0.0
@@ -122,7 +125,7 @@ def assess(
 
 
 def _isolation(parties: int, degree: int, gone: int) -> float:
-    """A bound on the probability that some party loses all its neighbours."""
+    """A bound on the probability that some party loses all its ``degree`` neighbours if ``gone`` drop out."""
     pairs = math.comb(parties, 2)
     empty = (
         math.prod((gone - place) / (parties - place) for place in range(degree)) if gone >= degree else 0.0

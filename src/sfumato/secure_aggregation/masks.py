@@ -24,7 +24,7 @@ _WORDS: dict[int, np.dtype[np.unsignedinteger[Any]]] = {
 
 
 def ring_type(bits: int) -> np.dtype[np.unsignedinteger[Any]]:
-    """The machine word of a ring.
+    """The NumPy type of the elements of the ring of integers modulo 2^``bits``.
 
     Raises:
         ValueError: ``bits`` is none of 16, 32, 64.
@@ -46,11 +46,11 @@ class Masker:
         self._mask: RingVector = np.empty(length, dtype=ring_type(bits))
 
     def add(self, total: RingVector, key: bytes) -> None:
-        """``total`` += mask of ``key``, modulo 2^bits."""
+        """Add the mask that follows from ``key`` to ``total``, in place, modulo 2^bits."""
         KeyStream(key).fill(self._mask)
         np.add(total, self._mask, out=total)
 
     def subtract(self, total: RingVector, key: bytes) -> None:
-        """``total`` -= mask of ``key``, modulo 2^bits."""
+        """Subtract the mask that follows from ``key`` from ``total``, in place, modulo 2^bits."""
         KeyStream(key).fill(self._mask)
         np.subtract(total, self._mask, out=total)

@@ -51,12 +51,17 @@ class Advertisement:
     seed_commitment: bytes
 
     def encode(self) -> bytes:
-        """As bytes."""
+        """The payload of this advertisement, the inverse of `decode_advertisement`."""
         return self.sealing + self.masking + self.seed_commitment
 
 
 def decode_advertisement(payload: bytes) -> Advertisement:
-    """Raises MalformedMessageError or TruncatedMessageError, as all functions here."""
+    """The advertisement in a payload.
+
+    Raises:
+        MalformedMessageError: it is none.
+        TruncatedMessageError: it is too short.
+    """
     reader = PayloadReader(payload)
     keys = [reader.take(KEY_BYTES) for _ in range(3)]
     reader.end()
@@ -69,7 +74,7 @@ def encode_pair(mask_share: int, seed_share: int) -> bytes:
 
 
 def decode_pair(plain: bytes) -> tuple[int, int]:
-    """The two shares in a box, from the bytes of `encode_pair`."""
+    """The two shares in a box, from the bytes of `encode_pair`; raises as `decode_advertisement`."""
     reader = PayloadReader(plain)
     pair = reader.share(), reader.share()
     reader.end()
@@ -77,7 +82,7 @@ def decode_pair(plain: bytes) -> tuple[int, int]:
 
 
 def encode_blobs(blobs: Sequence[bytes]) -> bytes:
-    """The bytes of a counted list of byte strings."""
+    """A list of byte strings as bytes: their number, then each with its length."""
     return _COUNT.pack(len(blobs)) + b"".join(_COUNT.pack(len(blob)) + blob for blob in blobs)
 
 
@@ -169,7 +174,11 @@ class PayloadReader:
         self._at = 0
 
     def take(self, size: int) -> bytes:
-        """The next ``size`` bytes."""
+        """The next ``size`` bytes.
+
+        Raises:
+            TruncatedMessageError: fewer are left.
+        """
         if self._at + size > len(self._data):
             raise TruncatedMessageError(f"a payload of {len(self._data)} bytes; {self._at + size} needed")
         piece = self._data[self._at : self._at + size]
@@ -177,25 +186,21 @@ class PayloadReader:
         return piece
 
     def number(self) -> int:
-        """The next number."""
+        """The next unsigned integer of 32 bits."""
         return int(_COUNT.unpack(self.take(_COUNT.size))[0])
 
     def share(self) -> int:
-        """The next field element."""
+        """The next field element, a share of a secret."""
         value = int.from_bytes(self.take(SHARE_BYTES), "big")
         require(value < PRIME, "a share that is no field element")
         return value
 
     def end(self) -> None:
-        """Refuse a payload of which something is left."""
+        """Raise `MalformedMessageError` if anything of the payload is left."""
         require(self._at == len(self._data), f"{len(self._data) - self._at} bytes after the end of a payload")
 
 
 def require(condition: bool, message: str) -> None:
-    """Refuse a payload.
-
-    Raises:
-        MalformedMessageError: unless ``condition``.
-    """
+    """Raise `MalformedMessageError` with ``message`` unless ``condition``."""
     if not condition:
         raise MalformedMessageError(message)

@@ -94,7 +94,7 @@ class QuantisationPlan:
 
     @property
     def wrapping(self) -> float:
-        """Bound on the probability that any coordinate of a sum leaves the ring's range: `wrapping`.
+        """Bound on the probability that any coordinate of a sum leaves the ring's range; see `wrapping`.
 
         Vectors' coordinates are at most ⌈clip·scale⌉.
         """

@@ -70,7 +70,7 @@ class AggregationServer:
 
     @property
     def result(self) -> tuple[RingVector, tuple[int, ...]]:
-        """The survivors' sum modulo 2^bits, and who they are.
+        """The survivors' sum modulo 2^bits ``[length]``, and the survivors.
 
         Raises:
             OutOfOrderMessageError: it is not known yet, or never will be.
@@ -111,7 +111,7 @@ class AggregationServer:
         self._alive[self.phase].append(party)
 
     def close(self) -> dict[int, bytes]:
-        """End the open phase: what to send to whom next; nothing after the last.
+        """End the open phase; returns the messages to send next, by party; {} after the last phase.
 
         Raises:
             AbortError: too few are left, or their shares do not fit; the session has ended.
@@ -131,21 +131,21 @@ class AggregationServer:
                 f" {self._terms.threshold} needed; nothing is revealed"
             )
         outgoing = {
-            Phase.ADVERTISE: self._roster,
-            Phase.SHARE: self._delivery,
-            Phase.MASK: self._survivors,
-            Phase.CONSENT: self._collected,
+            Phase.ADVERTISE: self._roster_messages,
+            Phase.SHARE: self._delivery_messages,
+            Phase.MASK: self._survivors_messages,
+            Phase.CONSENT: self._consents_messages,
         }[phase](alive)
         self.phase = self._following(phase)
         return outgoing
 
     def _following(self, phase: Phase) -> Phase:
-        """The phase after ``phase``; consents are for malicious threats only."""
+        """The phase after ``phase``; that of consents is skipped unless the server may be malicious."""
         skip = phase is Phase.MASK and self._terms.threat_model != "malicious"
         return Phase(phase + 2 if skip else phase + 1)
 
     def _previous(self, phase: Phase) -> int:
-        """The phase before ``phase``, skipping consents likewise."""
+        """The phase before ``phase``; that of consents is skipped unless the server may be malicious."""
         skip = phase is Phase.UNMASK and self._terms.threat_model != "malicious"
         return phase - 2 if skip else phase - 1
 
@@ -168,7 +168,7 @@ class AggregationServer:
         self._boxes[frame.sender] = boxes
 
     def _take_masked(self, frame: Frame, _: bytes) -> None:
-        """Add a party's masked vector to the total."""
+        """Add the masked vector in a party's message to the total."""
         vector = messages.decode_vector(frame.payload, self._terms.length, self._terms.bits)
         np.add(self._total, vector, out=self._total)
 
@@ -180,7 +180,7 @@ class AggregationServer:
         self._consents.append(data)
 
     def _take_reveal(self, frame: Frame, _: bytes) -> None:
-        """Keep the shares that a party reveals."""
+        """Keep the shares of others' secrets that a party's message reveals."""
         mask_shares, seed_shares = messages.decode_reveal(frame.payload)
         held = {*self._terms.neighbours[frame.sender], frame.sender} & set(self._alive[Phase.SHARE])
         survivors = set(self._alive[Phase.MASK])
@@ -192,8 +192,8 @@ class AggregationServer:
             for party, share in table.items():
                 collected.setdefault(party, {})[frame.sender + 1] = share
 
-    def _roster(self, alive: list[int]) -> dict[int, bytes]:
-        """The messages with the public keys of each party's neighbours, by party."""
+    def _roster_messages(self, alive: list[int]) -> dict[int, bytes]:
+        """For each party in ``alive`` a message with the public keys of its neighbours."""
 
         def of(party: int) -> bytes:
             known = [self._adverts[j][0] for j in self._terms.neighbours[party] if j in self._adverts]
@@ -201,8 +201,8 @@ class AggregationServer:
 
         return {party: of(party) for party in alive}
 
-    def _delivery(self, alive: list[int]) -> dict[int, bytes]:
-        """The messages with the boxes sealed for each party, by party."""
+    def _delivery_messages(self, alive: list[int]) -> dict[int, bytes]:
+        """For each party in ``alive`` a message with the boxes that its neighbours sealed for it."""
 
         def of(party: int) -> bytes:
             boxes = {j: self._boxes[j][party] for j in self._terms.neighbours[party] if j in self._boxes}
@@ -210,22 +210,27 @@ class AggregationServer:
 
         return {party: of(party) for party in alive}
 
-    def _survivors(self, alive: list[int]) -> dict[int, bytes]:
-        """The messages with the list of those whose vectors are in the total, by party."""
+    def _survivors_messages(self, alive: list[int]) -> dict[int, bytes]:
+        """For each party in ``alive`` a message with the list of those whose vectors are in the total."""
         payload = messages.encode_parties(alive)
         return {party: self._send(MessageKind.SURVIVORS, party, payload) for party in alive}
 
-    def _collected(self, alive: list[int]) -> dict[int, bytes]:
-        """The messages with enough consents of others, by party."""
+    def _consents_messages(self, alive: list[int]) -> dict[int, bytes]:
+        """For each party in ``alive`` a message with as many signed consents as the threshold."""
         payload = messages.encode_blobs(self._consents[: self._terms.threshold])
         return {party: self._send(MessageKind.CONSENTS, party, payload) for party in alive}
 
     def _send(self, kind: MessageKind, party: int, payload: bytes) -> bytes:
-        """A signed message of the server to ``party`` as bytes."""
+        """The bytes of a message of the server to ``party`` of this kind, signed."""
         return seal_frame(Frame(kind, self._terms.session, SERVER, party, payload), self._identity)
 
     def _unmask(self) -> None:
-        """Take the survivors' own masks off, and the pairwise masks they share with those who dropped out."""
+        """Remove from the total the survivors' own masks, and the masks they share with those who dropped
+        out.
+
+        Raises:
+            BelowThresholdError: too few shares of a secret; nothing is revealed.
+        """
         terms, survivors = self._terms, set(self._alive[Phase.MASK])
         sharers = set(self._alive[Phase.SHARE])
         total = self._total

@@ -47,7 +47,7 @@ class SessionOutcome:
 
 
 def untouched(_phase: Phase, _party: int, _upwards: bool, data: bytes) -> Sequence[bytes]:
-    """A wire that delivers every message once, as it is."""
+    """The `Wire` without an attacker: it delivers every message once, unchanged."""
     return [data]
 
 
@@ -61,7 +61,7 @@ def aggregate(
     entropy: Callable[[int], Entropy] = lambda _: os.urandom,
     wire: Wire = untouched,
 ) -> SessionOutcome:
-    """Run a session from the first message to the sum.
+    """Run a session in this process from the first message to the sum.
 
     Args:
         terms: of the session.
@@ -70,7 +70,7 @@ def aggregate(
         vectors: ring elements ``[length]`` of every party that gets as far as masking.
         drop: who falls silent before its message of a phase.
         entropy: each party's, by number.
-        wire: what becomes of messages.
+        wire: what becomes of messages on their way.
 
     Raises:
         AbortError: there is no result.
@@ -102,7 +102,11 @@ class _Run:
         self._server_seconds = time.perf_counter() - started
 
     def to_the_end(self, drop: Mapping[Phase, Collection[int]]) -> SessionOutcome:
-        """The outcome of all phases; ``drop`` says who falls silent before each."""
+        """Run all phases; ``drop`` says which parties fall silent before each.
+
+        Raises:
+            AbortError: there is no result.
+        """
         silent: set[int] = set()
         inbox: Mapping[int, bytes] = dict.fromkeys(range(self._terms.parties), b"")
         while self._server.phase is not Phase.DONE:
@@ -132,7 +136,10 @@ class _Run:
         )
 
     def _replies(self, phase: Phase, party: int, delivered: bytes) -> list[bytes]:
-        """What a party answers to what the wire makes of a message."""
+        """The answers of ``party`` to what the wire makes of the server's message ``delivered``.
+
+        Messages that it rejects are recorded, and its time is added up.
+        """
         found: list[bytes] = []
         for data in [b""] if phase is Phase.ADVERTISE else self._wire(phase, party, False, delivered):
             started = time.perf_counter()

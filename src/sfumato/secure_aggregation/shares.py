@@ -18,7 +18,8 @@ _COEFFICIENT_BYTES = 48
 
 
 def draw_coefficients(secret: bytes, threshold: int, entropy: Entropy) -> list[int]:
-    """A uniform polynomial of degree ``threshold - 1`` through ``(0, secret)``; lowest coefficient first.
+    """Coefficients of a uniform polynomial of degree ``threshold - 1`` with ``secret`` at 0, the lowest
+    first.
 
     Coefficients are 384 random bits modulo the prime: within 2^-127 of uniform.
     """
@@ -35,7 +36,7 @@ def draw_coefficients(secret: bytes, threshold: int, entropy: Entropy) -> list[i
 
 
 def polynomial_values(coefficients: Sequence[int], points: Iterable[int]) -> dict[int, int]:
-    """The polynomial at each point."""
+    """Point to the polynomial's value there, modulo the prime."""
     backwards = coefficients[::-1]
     values = {}
     for point in points:
@@ -47,7 +48,7 @@ def polynomial_values(coefficients: Sequence[int], points: Iterable[int]) -> dic
 
 
 def split(secret: bytes, threshold: int, points: Iterable[int], entropy: Entropy) -> dict[int, int]:
-    """Shares of a 32-byte secret, one for each point.
+    """Split a 32-byte secret into shares (Shamir), one for each point.
 
     Args:
         secret: what is shared.
@@ -67,7 +68,8 @@ def split(secret: bytes, threshold: int, points: Iterable[int], entropy: Entropy
 
 
 def rebuild(shares: Mapping[int, int], threshold: int) -> bytes | None:
-    """The secret of any ``threshold`` of the shares, or ``None`` if they fit no 32-byte secret.
+    """The 32-byte secret from any ``threshold`` of the shares (by point); ``None`` if they fit no such
+    secret.
 
     Raises:
         ValueError: fewer than ``threshold`` shares.
@@ -81,7 +83,7 @@ def rebuild(shares: Mapping[int, int], threshold: int) -> bytes | None:
 
 @lru_cache(maxsize=4096)
 def _weights(points: tuple[int, ...]) -> tuple[int, ...]:
-    """Lagrange's coefficients at 0."""
+    """Lagrange's coefficients at 0 for these points, modulo the prime."""
     weights = []
     for point in points:
         above, below = 1, 1

@@ -98,12 +98,12 @@ class SessionTerms:
 
     @cached_property
     def neighbours(self) -> list[tuple[int, ...]]:
-        """The neighbours of each party in the graph."""
+        """The neighbours of each party in the graph, ascending, by party."""
         return graph.neighbours(self.parties, self.degree, self.graph_seed)
 
     @cached_property
     def session(self) -> bytes:
-        """The session's name: a hash of all terms."""
+        """The session's 32-byte name: a hash of all terms."""
         numbers = struct.pack(
             ">QIIIIBB",
             self.length,
@@ -129,7 +129,13 @@ def complete_terms(
     colluders: int,
     bits: int = 32,
 ) -> SessionTerms:
-    """Terms over the complete graph: Bonawitz et al. 2017."""
+    """Terms of a session in which every party is a neighbour of every other (Bonawitz et al. 2017).
+
+    Arguments as of `SessionTerms`.
+
+    Raises:
+        UnsafeTermsError: the guarantee does not hold under these terms.
+    """
     return SessionTerms(
         label=label,
         public_keys=public_keys,

@@ -69,7 +69,7 @@ def require_guarantee(
     threat_model: ThreatModel,
     colluders: int,
 ) -> None:
-    """Refuse terms under which the module's guarantee does not hold; arguments as of `SessionTerms`.
+    """Raise unless the module's guarantee holds under these terms; arguments as of `SessionTerms`.
 
     Raises:
         UnsafeTermsError: which inequality fails.
@@ -95,7 +95,7 @@ def require_guarantee(
 def _require_against_malicious(
     parties: int, threshold: int, degree: int, share_threshold: int, colluders: int
 ) -> None:
-    """Refuse terms that do not protect from a malicious server; see `require_guarantee`."""
+    """Raise `UnsafeTermsError` unless the terms protect from a malicious server; see `require_guarantee`."""
     if degree != parties - 1:
         raise UnsafeTermsError(
             f"degree: got {degree}; a malicious server needs the complete graph, {parties - 1}: it would cut"

@@ -41,7 +41,9 @@ def session_bytes(
     bits: int = 32,
     threat_model: ThreatModel = "malicious",
 ) -> SessionBytes:
-    """Traffic of a session whose dropouts, if any, fall silent between sharing keys and masking.
+    """Bytes sent and received by a party and the server in a session.
+
+    Dropouts, if any, fall silent between sharing keys and masking.
 
     Args:
         survivors: parties that stay.

@@ -98,7 +98,10 @@ def load(folder: Path) -> Checkpoint | None:
 
 
 def _read(document: dict[str, Any], seal: Seal, device: str) -> TrainingPosition:
-    """The state in ``document``, on ``device``; raises any error if the document is invalid."""
+    """The training position that ``document`` tells, with tensors on ``device``.
+
+    Raises any error at all if the document is invalid.
+    """
     state = state_of(seal.protocol).unpack(document["state"], device)
     participations = document["participations"]
     if seal.rounds.rounds != state.round or not isinstance(participations, Tensor):

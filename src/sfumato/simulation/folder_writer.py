@@ -95,15 +95,18 @@ class FolderWriter:
         self.start = position
 
     def close(self) -> None:
-        """Close the log."""
+        """Close the log of rounds; rounds that were not saved are lost."""
         self._log.close()
 
     def rounds(self) -> Iterator[LoggedRound]:
-        """The rounds that have been saved, from the first."""
+        """Yield the rounds that have been saved, from the first."""
         return read_rounds(self._folder, self._log.mark)
 
     def add(self, position: TrainingPosition, row: Mapping[str, float]) -> None:
-        """Add a round: first its recorded views, then its metrics. It counts once it is saved."""
+        """Add a round: first its recorded views are written, then ``row``, its metrics.
+
+        It counts once it is saved.
+        """
         number = position.state.round - 1
         views = {
             slug(recorder.name): recorder.write(self._folder, number) for recorder in self._session.recorders
@@ -133,13 +136,14 @@ class FolderWriter:
         self._add_to_manifest({REPORT_FILE: _write_report(self._folder)}, finished=True)
 
     def _log_prefix(self, existing: Checkpoint) -> SealedPrefix:
-        """The log to continue; it is written again if this spec requests other metrics."""
+        """The seal of the log to continue; the log is written again if this spec requests other metrics."""
         if existing.fingerprint == self._spec.fingerprint:
             return existing.rounds
         rounds = read_rounds(self._folder, existing.rounds)
         return write_next(self._folder, self._session.with_current_metrics(existing.position.state, rounds))
 
     def _save(self, position: TrainingPosition, mark: SealedPrefix) -> None:
+        """Write the checkpoint of ``position``, with the seal ``mark`` of the log."""
         checkpoints.save(
             self._folder,
             Checkpoint(
@@ -153,6 +157,9 @@ class FolderWriter:
         )
 
     def _write_declared_files(self) -> None:
+        """Write the files that are known before the first round: spec, guarantees, ledger, names of
+        observers.
+        """
         declared = self._session.plan.releases.to_dict() | {"certificates": self._certificates}
         files = {
             SPEC_FILE: write_spec(self._folder, self._spec.text),
@@ -165,10 +172,14 @@ class FolderWriter:
         self._add_to_manifest(files)
 
     def _write_metrics(self) -> FileRecord:
+        """Write ``metrics.parquet`` from the log; returns its record."""
         tables = tables_of(self.rounds(), columns_of(self.rounds()))
         return write_metrics(self._folder, tables, self._spec.hashes)
 
     def _write_realised_privacy(self, position: TrainingPosition) -> dict[str, FileRecord]:
+        """Write ``privacy.json`` and ``ledger.json`` again, with what only the run settled; returns their
+        records.
+        """
         session, rounds = self._session, position.state.round
         parameters = ParameterLayout.of(session.model).total
         facts: dict[str, Any] = {
@@ -187,6 +198,7 @@ class FolderWriter:
         }
 
     def _write_models(self, position: TrainingPosition) -> dict[str, FileRecord]:
+        """Write the trained model and what else the protocol keeps; returns the records by file name."""
         session = self._session
         kept: dict[str, Any] = {
             file: tensor.cpu() for file, tensor in session.protocol.artifacts(position.state).items()
@@ -196,6 +208,9 @@ class FolderWriter:
         return {file: self._write_archive(file, content) for file, content in kept.items()}
 
     def _write_archive(self, name: str, content: Any) -> FileRecord:
+        """Write ``content`` as an archive of ``torch.save`` with the run's hashes in it; returns its
+        record.
+        """
         archive = io.BytesIO()  # given a file name, torch.save would write that name into the archive
         torch.save(content, archive)
         add_hashes(archive, self._spec.hashes)
@@ -204,7 +219,7 @@ class FolderWriter:
         return FileRecord.of(file)
 
     def _write_tensorboard(self) -> dict[str, FileRecord]:
-        """The metrics for TensorBoard, if it is installed."""
+        """Write the metrics as event files for TensorBoard; {} if it is not installed."""
         if find_spec("tensorboard") is None:
             return {}
         from sfumato.simulation.tensorboard import write_scalars  # slow to import, like the report
@@ -215,7 +230,7 @@ class FolderWriter:
         return {name: _hashed(self._folder, name) for name in names}
 
     def _views(self) -> dict[str, FileRecord]:
-        """The files of recorded views of all rounds, from the log."""
+        """Name to record of the recorded views of all rounds, from the log."""
         found = {}
         if self._session.recorders:
             for number, one in enumerate(self.rounds()):
@@ -225,11 +240,13 @@ class FolderWriter:
         return found
 
     def _add_to_manifest(self, files: Mapping[str, FileRecord], *, finished: bool = False) -> None:
+        """Add ``files`` to the manifest and write it; ``finished``: mark the run as finished."""
         self._manifest = replace(self._manifest.adding(files), finished=finished)
         write_manifest(self._folder, self._manifest)
 
 
 def _write_report(folder: Path) -> FileRecord:
+    """Write the report of the run in ``folder``; returns its record."""
     from sfumato.report.page.sections import (
         page_of,  # plotly is slow to import, and only a finished run needs it
     )
@@ -239,4 +256,5 @@ def _write_report(folder: Path) -> FileRecord:
 
 
 def _hashed(folder: Path, name: str) -> FileRecord:
+    """The record of a file that is there already."""
     return FileRecord(*hash_file(folder / name))

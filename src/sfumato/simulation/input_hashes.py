@@ -19,7 +19,7 @@ _DATA, _MODEL, _MECHANISM, _LOSS = "data.source", "model.kind", "privacy.mechani
 
 
 def hash_inputs(spec: Spec, loaded: Dataset) -> dict[str, str]:
-    """Hashes by input: of files, and ``data.source`` for data that are not in files.
+    """SHA-256 by input: of files, and of the arrays as ``data.source`` for data that are not in files.
 
     Synthetic data and built-in models follow from the spec and the versions, and have no hash.
 
@@ -37,7 +37,7 @@ def hash_inputs(spec: Spec, loaded: Dataset) -> dict[str, str]:
 
 
 def hash_files(spec: Spec) -> dict[str, str]:
-    """Hashes of files on this machine: ``data.source/FILE``, and the source files of a user's own code.
+    """SHA-256 of files on this machine: ``data.source/FILE``, and the source files of a user's own code.
 
     ``model.kind``, ``privacy.mechanism`` and ``training.loss`` are the names of these; data that a factory
     returns are hashed themselves.
@@ -94,6 +94,7 @@ def check_inputs(recorded: Mapping[str, str], found: Mapping[str, str], place: s
 
 
 def _hash(path: Path) -> str:
+    """The SHA-256 of a file; `DataError` if it cannot be read."""
     try:
         return hash_file(path)[0]
     except OSError as error:
@@ -101,6 +102,7 @@ def _hash(path: Path) -> str:
 
 
 def _hash_arrays(data: Dataset) -> str:
+    """The SHA-256 of all arrays of a data set, with their types and shapes."""
     found = hashlib.sha256()
     loaded = (data.train_features, data.train_labels, data.test_features, data.test_labels)
     arrays = (*loaded, data.train_groups, data.train_sites, data.train_targets, data.test_targets)

@@ -15,7 +15,7 @@ _LONGEST_VALUE = 500
 
 
 def start(name: str, settings: Mapping[str, str]) -> Tracker:
-    """A new run called ``name``, of the experiment ``MLFLOW_EXPERIMENT_NAME`` (default: sfumato)."""
+    """Start a run called ``name`` in the MLflow experiment ``MLFLOW_EXPERIMENT_NAME`` (default: sfumato)."""
     import mlflow
     from mlflow.entities import Param
 
@@ -35,6 +35,7 @@ class _MlflowRun:
         self._client, self._run = client, run
 
     def add(self, number: int, scalars: Mapping[str, float]) -> None:
+        """Send the scalars of round ``number`` to MLflow; see `Tracker.add`."""
         from mlflow.entities import Metric
 
         now = time.time_ns() // 1_000_000
@@ -42,9 +43,10 @@ class _MlflowRun:
         self._client.log_batch(self._run, metrics=metrics)
 
     def close(self, *, finished: bool) -> None:
+        """End the run in MLflow as FINISHED or FAILED; see `Tracker.close`."""
         self._client.set_terminated(self._run, "FINISHED" if finished else "FAILED")
 
 
 def _allowed(name: str) -> str:
-    """``name`` with the characters that MLflow allows; the comma of a coalition is none of them."""
+    """``name`` with a replacement for characters that MLflow does not allow, such as a coalition's comma."""
     return re.sub(r"[^\w./ -]", "_", name)

@@ -17,7 +17,7 @@ from sfumato.spec.frozen import FrozenSpec, versions
 
 
 def facts_of_rank(plan: Plan, device: str, observers: Sequence[str]) -> Mapping[str, str]:
-    """What must be the same on all ranks before any of them reads data, by name.
+    """Name to a text that must be the same on all ranks before any of them reads data.
 
     Args:
         plan: resolved.
@@ -33,7 +33,7 @@ def facts_of_rank(plan: Plan, device: str, observers: Sequence[str]) -> Mapping[
 
 
 def shared_checkpoint(existing: Checkpoint | None, ranks: Ranks, device: str) -> Checkpoint | None:
-    """The checkpoint that rank 0 has read; the others need not see its folder.
+    """The checkpoint that rank 0 has read, on every rank; the others need not see its folder.
 
     Args:
         existing: on rank 0; the others' is ignored.
@@ -68,22 +68,22 @@ class FolderFollower:
         self.start = session.initial_position() if existing is None else existing.position
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
     def rounds(self) -> Iterator[LoggedRound]:
-        """None: rank 0 has them."""
+        """Yield nothing: rank 0 has the saved rounds."""
         return iter(())
 
     def add(self, position: TrainingPosition, row: Mapping[str, float]) -> None:
-        """Forget what was recorded in the round."""
+        """Drop what was recorded in the round, which rank 0 writes."""
         for recorder in self._session.recorders:
             recorder.clear()
 
     def save(self, position: TrainingPosition) -> None:
-        """Rank 0 does."""
+        """Do nothing: rank 0 saves."""
 
     def stop(self, position: TrainingPosition) -> None:
-        """Rank 0 does."""
+        """Do nothing: rank 0 saves."""
 
     def finish(self, position: TrainingPosition) -> None:
-        """Rank 0 does."""
+        """Do nothing: rank 0 writes the files."""

@@ -34,17 +34,17 @@ _FILES = {"topology.sites": TOPOLOGY_FILE, "topology.groups": TOPOLOGY_FILE, DIS
 
 
 def refuse_existing_run(out: Path) -> None:
-    """Refuse a folder that holds a run.
+    """Raise if ``out`` holds a run.
 
     Raises:
-        SpecError: the folder holds a run; the message says how to continue.
+        SpecError: it does; the message says how to continue.
     """
     if holds_run(out):
         raise SpecError(Argument("out"), str(out), f"already holds a run; {ways_to_continue(out)}")
 
 
 def existing_checkpoint(plan: Plan, out: Path) -> Checkpoint | None:
-    """The checkpoint from which to continue, if there is one of this run.
+    """The checkpoint in ``out`` to continue the run of ``plan`` from; ``None`` without one.
 
     Raises:
         SpecError: it belongs to another run.
@@ -77,12 +77,16 @@ def existing_checkpoint(plan: Plan, out: Path) -> Checkpoint | None:
 
 
 def spec_of_checkpoint(existing: Checkpoint) -> Spec:
-    """The spec of a checkpoint."""
+    """The spec of the run that a checkpoint is of, parsed from the text in it."""
     return load_spec(parse_yaml(existing.spec, CHECKPOINT_FILE))
 
 
 def observers_to_record(requested: tuple[str, ...], existing: Checkpoint, out: Path) -> tuple[str, ...]:
-    """The observers that the run in ``out`` records; others cannot be added after the first round."""
+    """The observers whose views a continued run records: ``requested``, or those of its checkpoint.
+
+    Raises:
+        SpecError: others are requested, which cannot be added after the first round.
+    """
     if requested and set(requested) != set(existing.observers) and existing.position.state.round > 0:
         recorded = " and ".join(existing.observers) or "no observer"
         raise SpecError(
@@ -115,6 +119,7 @@ def is_complete(out: Path) -> bool:
 
 
 def _coalitions(spec: Spec, plan: Plan) -> set[frozenset[Party]]:
+    """The sets of parties whose ε a spec asks to follow."""
     return set(map(frozenset, watched_coalitions(spec, plan.parties)))
 
 
@@ -142,7 +147,10 @@ def _with_drawn_moves_until(spec: Spec, last: int) -> Spec:
 
 
 def _refuse_another_run(before: Spec, now: Spec, done: int, out: Path) -> None:
-    """Refuse another spec: only the number of rounds may change, if the finished rounds stay the same."""
+    """Raise `SpecError` if ``now`` is the spec of another run than ``before``.
+
+    Only the number of rounds may change, if the ``done`` finished rounds stay the same.
+    """
     common = min(before.training.rounds, now.training.rounds)
     before, now = _with_drawn_moves_until(before, common), _with_drawn_moves_until(now, common)
     sized = "privacy.noise.sources"  # follows from other keys, so another difference is the better reason

@@ -123,7 +123,7 @@ class Run:
 
     @cached_property
     def privacy(self) -> PrivacyReport:
-        """Guarantees and claims, including ε after the run."""
+        """Guarantees and claims as in privacy.json, with ε after the run where it differs."""
         report = account(load_spec(self.folder.path / SPEC_FILE), data=self.data)
         realised = read_ledger(self.folder.path).get("realised")
         if not realised:
@@ -220,7 +220,7 @@ def run(
 
 
 def default_folder(spec: Spec) -> Path:
-    """The default folder of a run."""
+    """The folder of a run where none is given: ``runs/NAME``."""
     return Path("runs") / spec.name
 
 
@@ -287,7 +287,7 @@ def run_rounds(
 
 
 def _checkpoint_to_continue(plan: Plan, out: Path, *, resume: bool, force: bool) -> Checkpoint | None:
-    """The checkpoint in ``out`` to continue from, if that is wanted and there is one."""
+    """The checkpoint in ``out`` to continue from, or ``None``; `SpecError` if another run is there."""
     require_files_of_run(out)
     existing = existing_checkpoint(plan, out) if resume else None
     if not resume and not force:
@@ -306,7 +306,7 @@ def _run_in_folder(
     on_step: Callable[[str], object],
     ranks: Ranks,
 ) -> Generator[RoundResult]:
-    """Start the run in ``out``, or continue it from ``existing``."""
+    """Start the run in ``out``, or continue it from ``existing``; yields every round when it is done."""
     inputs = plan.spec.hashes
     if existing is not None:
         observers = observers_to_record(observers, existing, out)
@@ -339,7 +339,7 @@ def _run_remaining_rounds(
     tracking: _Tracking,
     on_step: Callable[[str], object],
 ) -> Generator[RoundResult]:
-    """Train the remaining rounds and write their results."""
+    """Train the remaining rounds and write their results; yields every round when it is done."""
     position, saved_at = writer.start, time.monotonic()
     on_step("training")
     try:
@@ -361,7 +361,7 @@ def _run_remaining_rounds(
 
 
 def _frozen(plan: Plan, hashes: Mapping[str, str]) -> FrozenSpec:
-    """The spec of ``plan`` as it is written to a run folder, with the hashes of the inputs."""
+    """The spec of ``plan`` as it is written to a run folder, with versions and the ``hashes`` of inputs."""
     inputs = {name: value for name, value in hashes.items() if name != SPEC_HASH}
     return FrozenSpec.of(plan.spec, inputs, versions())
 
@@ -390,6 +390,7 @@ def pilot(spec: Spec, *, rounds: int = 3, device: str = "auto") -> PilotResult:
 
 
 def _pick_device(device: str) -> str:
+    """cpu or cuda: as given, or for "auto" cuda where there is one."""
     if device != "auto":
         return device
     return "cuda" if torch.cuda.is_available() else "cpu"

@@ -21,11 +21,13 @@ class RunProgress:
         self._said = ""
 
     def step(self, name: str) -> None:
-        """A step other than a round begins."""
+        """Show that the step ``name`` (any but a round) begins."""
         self._bar.show(name)
 
     def round(self, done: int, rounds: int, metrics: Mapping[str, float]) -> None:
-        """A round is done; ``metrics`` is its row of ``metrics.parquet``."""
+        """Show that ``done`` of ``rounds`` are done; ``metrics`` is the row of the last in
+        ``metrics.parquet``.
+        """
         score = headline_of(metrics)
         measured = metrics.get(score.column, math.nan)
         if not math.isnan(measured):  # not every round is evaluated
@@ -35,13 +37,13 @@ class RunProgress:
         self._bar.show(self._said, done, rounds)
 
     def end(self) -> None:
-        """Nothing begins any more."""
+        """Show the text of the last round again: no step is under way."""
         self._bar.show(self._said)
 
 
 @contextmanager
 def run_progress(spec: Spec, *, wanted: bool) -> Iterator[RunProgress]:
-    """Show a progress bar of a run of ``spec`` until the block ends; not ``wanted``, nothing is shown."""
+    """Context that shows a progress bar of a run of ``spec``; nothing is shown if it is not ``wanted``."""
     with progress_bars(wanted=wanted) as bars:
         shown = RunProgress(bars.add(f"{spec.name}, seed {spec.seed}"))
         try:
@@ -51,6 +53,6 @@ def run_progress(spec: Spec, *, wanted: bool) -> Iterator[RunProgress]:
 
 
 def watched_epsilons(metrics: Mapping[str, float]) -> list[str]:
-    """``ε OBSERVER VALUE`` for every column ``epsilon:OBSERVER``."""
+    """A text ``ε OBSERVER VALUE`` for every column ``epsilon:OBSERVER`` of a row of metrics."""
     watched = {name.removeprefix("epsilon:"): value for name, value in metrics.items() if "epsilon:" in name}
     return [f"ε {observer} {upper_bound(value)}" for observer, value in watched.items()]

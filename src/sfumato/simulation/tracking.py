@@ -32,7 +32,7 @@ class Tracker(Protocol):
         """Send what was measured in round ``number``, from 1."""
 
     def close(self, *, finished: bool) -> None:
-        """The run is finished, or has stopped before."""
+        """End the tracker's run; ``finished``: whether all rounds are done."""
 
 
 def requested_trackers(names: str | Sequence[str]) -> tuple[str, ...]:
@@ -53,13 +53,13 @@ def requested_trackers(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def settings_of(spec: Spec) -> dict[str, str]:
-    """What a tracker is told of ``spec``: dotted keys and values as text."""
+    """The spec for a tracker: dotted keys to values as text."""
     written = spec.model_dump(mode="json", by_alias=True, exclude_none=True, include=set(_SENT))
     return dict(_flat(written))
 
 
 def scalars_of(row: Mapping[str, float]) -> dict[str, float]:
-    """What was measured in the round of ``row``: NaN and the round itself are left out.
+    """The measured values of a row of metrics; NaN and the number of the round are left out.
 
     Columns keep their names, except that ``epsilon:OBSERVER`` becomes ``epsilon/OBSERVER``.
     """
@@ -74,7 +74,7 @@ def scalars_of(row: Mapping[str, float]) -> dict[str, float]:
 def tracked(
     names: Sequence[str], spec: Spec, before: Iterable[Mapping[str, float]]
 ) -> Iterator[Callable[[Mapping[str, float]], None]]:
-    """Yields what sends a row of metrics to all trackers.
+    """Context with a function that sends a row of metrics to all trackers.
 
     Args:
         names: of `requested_trackers`.
@@ -112,6 +112,7 @@ def tracked(
 
 @contextmanager
 def _blaming(name: str) -> Iterator[None]:
+    """Context that turns any error into a `RunError` of one line that names the tracker."""
     try:
         yield
     except Exception as error:  # whatever a server or its library says, the user needs one line
@@ -119,6 +120,7 @@ def _blaming(name: str) -> Iterator[None]:
 
 
 def _flat(section: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """Yield (dotted key, value as text) of all values in nested mappings; ``before``: start of the keys."""
     for name, value in section.items():
         if isinstance(value, Mapping) and value:
             yield from _flat(value, f"{before}{name}.")

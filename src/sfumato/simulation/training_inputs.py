@@ -41,7 +41,7 @@ class TrainingInputs:
 
     @classmethod
     def of(cls, plan: Plan) -> TrainingInputs:
-        """Load the data of ``plan``, divide them, and build the model.
+        """Load the data of ``plan``, divide them over devices, and build the initial model.
 
         Raises:
             DataError: the plan is of a run with other data or another model.
@@ -60,7 +60,7 @@ class TrainingInputs:
 
 
 def divided(plan: Plan, data: Dataset) -> Partition:
-    """Whose rows are whose, before devices are regrouped into zones.
+    """The rows of the data set that each device holds, before devices are regrouped into zones.
 
     Raises:
         SpecError: the partition cannot be kept, or sites do not match.
@@ -78,7 +78,7 @@ def divided(plan: Plan, data: Dataset) -> Partition:
 
 
 def load_data(plan: Plan) -> Dataset:
-    """The data of ``plan``; every call loads the same data."""
+    """Load the data set of ``plan``, the same one at every call."""
     data = plan.spec.data
     return load_dataset(data.source, request_of(data, plan.parties.device_count, seed=plan.spec.seed))
 

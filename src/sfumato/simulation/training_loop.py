@@ -55,7 +55,15 @@ class Session:
         observers: Sequence[str] = (),
         ranks: Ranks = ALONE,
     ) -> Session:
-        """Load data, divide them, build the model; without ``privacy``, no epsilon is followed."""
+        """Load the data, divide them and build the model: all that a training of ``plan`` needs.
+
+        Args:
+            plan: resolved.
+            speed: device, threads and memory.
+            privacy: guarantees; without them no ε is followed.
+            observers: whose views are recorded.
+            ranks: the processes that share the training.
+        """
         made = TrainingInputs.of(plan)
         spec, data, parts, model = plan.spec, made.data, made.partition, made.model
         learnt = data.learnt(spec.data.task)
@@ -93,14 +101,14 @@ class Session:
         )
 
     def initial_position(self) -> TrainingPosition:
-        """Before the first round."""
+        """The position before the first round, with the initial model."""
         nobody = torch.zeros(self.plan.parties.device_count, dtype=torch.int64)
         return TrainingPosition(self.protocol.initial(self.start), nobody)
 
     def with_current_metrics(self, state: State, rounds: Iterable[LoggedRound]) -> Iterator[LoggedRound]:
-        """``rounds``, which led to ``state``, with the metrics that this spec asks for.
+        """The logged ``rounds``, which led to ``state``, with the metrics that this spec asks for.
 
-        Which rounds have any may depend on how many there are.
+        A spec with another number of rounds may ask for scores and ε after other ones.
         """
         for done, one in enumerate(rounds, start=1):
             row = one.metrics
@@ -118,7 +126,11 @@ class Session:
             yield LoggedRound(kept | columns, one.views)
 
     def next(self, position: TrainingPosition) -> tuple[TrainingPosition, dict[str, float]]:
-        """One more round, and its metrics."""
+        """Run one more round; returns the position after it and its row of metrics.
+
+        Raises:
+            RunError: the model is no longer finite.
+        """
         began = time.monotonic()
         with intra_op_threads(1):
             state, facts = self.protocol.run_round(position.state)
@@ -149,21 +161,25 @@ class Session:
         return TrainingPosition(state, participations), row
 
     def rounds(self, state: State) -> int:
-        """How many rounds there will be, as far as is known."""
+        """The number of rounds of the whole training, as far as ``state`` tells."""
         return self.protocol.rounds_expected(state)
 
     @property
     def _scores(self) -> tuple[str, ...]:
-        """Columns of scores on the test set."""
+        """Names of the metrics columns with scores on the test set."""
         return *self.protocol.metrics, *self.plan.spec.metrics
 
     def _is_evaluated(self, done: int, *, last: bool) -> bool:
+        """Whether the model is scored after ``done`` rounds: as the spec says, and after the last."""
         return done % self.plan.spec.evaluate_every == 0 or last
 
     def _score(self, state: State) -> dict[str, float]:
+        """Column to score of the models of ``state``."""
         with intra_op_threads(1):
             return self.protocol.scores(state, self.examination)
 
     def _epsilons(self, state: State, done: int) -> dict[str, float]:
-        """After ``done`` rounds, of which ``state`` has seen at least as many."""
+        """Column to ε of the watched pairs after ``done`` rounds, of which ``state`` has seen at least as
+        many.
+        """
         return self.epsilons.after(done, played=state.round, spent=self.protocol.spent(state))

@@ -12,7 +12,7 @@ _PROJECT = "sfumato"
 
 
 def start(name: str, settings: Mapping[str, str]) -> Tracker:
-    """A new run called ``name``, of the project ``WANDB_PROJECT`` (default: sfumato)."""
+    """Start a run called ``name`` in the W&B project ``WANDB_PROJECT`` (default: sfumato)."""
     import wandb
 
     # by default the library also sends the console, the program, the machine and what is installed
@@ -40,7 +40,9 @@ class _WandbRun:
         self._run = run
 
     def add(self, number: int, scalars: Mapping[str, float]) -> None:
+        """Send the scalars of round ``number`` to W&B; see `Tracker.add`."""
         self._run.log(dict(scalars), step=number)
 
     def close(self, *, finished: bool) -> None:
+        """End the run in W&B as finished or failed; see `Tracker.close`."""
         self._run.finish(exit_code=0 if finished else 1)

@@ -35,7 +35,10 @@ class WatchedEpsilons:
 
     @classmethod
     def of(cls, plan: Plan, privacy: PrivacyReport | None) -> WatchedEpsilons:
-        """Of a run with the guarantees ``privacy``, whose rows are not computed again; of no pair without."""
+        """The ε to follow in a run of ``plan``: of no pair without ``privacy``.
+
+        The rows of ``privacy``, which are known already, are not computed again.
+        """
         if privacy is None:
             return cls(plan, (), frozenset())
         known = {(row.unit, row.observer): row for row in privacy.guarantees}
@@ -47,7 +50,7 @@ class WatchedEpsilons:
         return cls(plan, watched_pairs(plan, pair), rounds_to_account(plan))
 
     def unknown(self) -> dict[str, float]:
-        """The columns, without figures."""
+        """Every column with NaN, for rounds in which ε is not stated."""
         return dict.fromkeys(self._columns(), float("nan"))
 
     def after(self, done: int, *, played: int, spent: FloatArray | None) -> dict[str, float]:
@@ -64,10 +67,11 @@ class WatchedEpsilons:
         }
 
     def _columns(self) -> Iterable[str]:
+        """Names of the columns: ``epsilon:OBSERVER`` for each pair."""
         return [f"{EPSILON_PREFIX}{pair.observer}" for pair in self.pairs]
 
     def _after(self, pair: MonitoredPair, done: int) -> float:
-        """From the plan; computed once."""
+        """ε of ``pair`` after ``done`` rounds by the plan; computed once."""
         if (pair, done) not in self._known:
             _, device = parse_protected(pair.unit, self.plan.parties)
             coalition = parse_coalition(pair.observer, self.plan.parties)
@@ -75,6 +79,10 @@ class WatchedEpsilons:
         return self._known[pair, done]
 
     def _of_spent(self, pair: MonitoredPair, done: int, played: int, spent: FloatArray) -> float:
+        """ε of ``pair`` from what a filter has charged in the ``played`` rounds.
+
+        NaN for fewer rounds (``done`` < ``played``): what was spent by then is not kept.
+        """
         if done < played:  # what was spent by then is not kept
             return float("nan")
         _, device = parse_protected(pair.unit, self.plan.parties)

@@ -53,7 +53,8 @@ class Axis:
 
     @classmethod
     def parse(cls, text: str) -> Axis:
-        """One ``--over``: ``key=a,b`` or ``key1,key2=a1:a2,b1:b2``; values are YAML, as in ``--set``.
+        """The axis of one ``--over``: ``key=a,b`` or ``key1,key2=a1:a2,b1:b2``; values are YAML, as in
+        ``--set``.
 
         Commas and colons inside brackets, braces or quotes do not divide.
 
@@ -77,7 +78,7 @@ class Axis:
 
     @classmethod
     def of(cls, keys: str | tuple[str, ...], values: Sequence[Any]) -> Axis:
-        """One entry of `Over`.
+        """The axis of one entry of `Over`: a key, or keys varied together, and their values.
 
         Raises:
             SpecError: there are no keys or no values, a value cannot be in a spec, or a setting does not have
@@ -96,6 +97,13 @@ class Axis:
 
     @classmethod
     def _checked(cls, keys: tuple[str, ...], steps: tuple[tuple[Any, ...], ...], place: Argument) -> Axis:
+        """An axis of ``keys`` with one value of each key a step.
+
+        ``place``: the argument, for errors.
+
+        Raises:
+            SpecError: there are no keys or steps, too many steps, or one of another length.
+        """
         if not keys or not all(map(_is_path, keys)):
             raise SpecError(place, None, "a key is missing")
         if not steps:
@@ -134,7 +142,7 @@ class Point:
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """The point as ``key=value``, for `load_spec`."""
+        """The values of the point as ``key=value``, for `load_spec`."""
         return tuple(f"{key}={_as_json(value)}" for key, value in self.values)
 
 
@@ -166,7 +174,7 @@ def grid(axes: Sequence[Axis]) -> tuple[Point, ...]:
 
 
 def short_names(keys: Sequence[str]) -> tuple[str, ...]:
-    """The shortest unique ends of dotted ``keys``."""
+    """For each dotted key its shortest end that no other of ``keys`` has."""
     paths = [key.split(".") for key in keys]
     longest = max(map(len, paths))
     names = list(keys)
@@ -180,13 +188,13 @@ def short_names(keys: Sequence[str]) -> tuple[str, ...]:
 
 
 def key_words(keys: Sequence[str]) -> tuple[str, ...]:
-    """The names of ``keys`` on a page: in words, else the shortest unique ends without underscores."""
+    """For each of ``keys`` its name on a page: words, or else its short name without underscores."""
     plain = [name.replace("_", " ") for name in short_names(keys)]
     return tuple(_WORDS.get(key, name) for key, name in zip(keys, plain, strict=True))
 
 
 def as_yaml(value: Any) -> str:
-    """A value in YAML, as in a spec."""
+    """A value as YAML on one line, as in a spec."""
     if isinstance(value, str):
         return value
     text: str = yaml.safe_dump(value, default_flow_style=True, width=math.inf)
@@ -199,6 +207,7 @@ def _as_json(value: Any) -> str:
 
 
 def _folder_name(keys: Iterable[str], values: Sequence[Any]) -> str:
+    """The name of a point's folder: ``key=value,...``; of a long or unusual one its beginning and a hash."""
     text = ",".join(f"{key}={as_yaml(value)}" for key, value in zip(keys, values, strict=True))
     plain = re.sub(r"[^A-Za-z0-9._+=,-]+", "-", text)
     if plain == text and len(text) <= _MAX_NAME:
@@ -208,11 +217,15 @@ def _folder_name(keys: Iterable[str], values: Sequence[Any]) -> str:
 
 
 def _is_path(key: str) -> bool:
+    """Whether a key consists of words with dots between them."""
     return all(key.split("."))
 
 
 def _split_outside_brackets(text: str, separator: str, place: Argument) -> list[str]:
-    """``text`` divided at every ``separator`` outside brackets and quotes."""
+    """The parts of ``text`` between separators that are outside brackets, braces and quotes.
+
+    ``place``: the argument, for errors.
+    """
     parts, start, depth, quote = [], 0, 0, ""
     for at, character in enumerate(text):
         if quote:

@@ -10,7 +10,7 @@ from sfumato.spec import load_spec
 
 
 def account_point(spec: Mapping[str, Any], folder: Path) -> None:
-    """Write ε of the point to its ``folder``; imports no torch."""
+    """Compute ε of the point's spec and write it to its ``folder``; imports no torch."""
     from sfumato.sweeps.point_result import write_accounting
 
     write_accounting(load_spec(spec), folder)

@@ -91,7 +91,8 @@ def add_metrics(folder: Path) -> None:
 
 
 def result_of(folder: Path) -> dict[str, Any] | None:
-    """``result.json``: ``delta``, ``epsilon`` by observer, who is raw, the radio, and the run's ``metrics``.
+    """The content of ``result.json``: ``delta``, ``epsilon`` by observer, devices with trust, radio,
+    ``metrics``.
 
     ``None`` if the point in ``folder`` has no ε yet, or if the file is damaged, which is logged.
     """
@@ -105,7 +106,8 @@ def result_of(folder: Path) -> dict[str, Any] | None:
 
 
 def is_trained(task: Path, spec: Spec) -> bool:
-    """Whether the run of the point in ``task`` is finished, undamaged, and of the same data.
+    """Whether the run in ``task``, a point's folder, is finished, undamaged, and of ``spec`` and the same
+    data.
 
     Raises:
         DataError: data files have changed since the run.

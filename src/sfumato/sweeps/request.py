@@ -73,7 +73,7 @@ class SweepRequest:
         account_only: bool = False,
         overrides: Iterable[str] = (),
     ) -> SweepRequest:
-        """Read every point; the arguments are those of `sfumato.sweep`.
+        """The sweep to do, with the spec of every point; the arguments are those of `sfumato.sweep`.
 
         Raises:
             SpecError: the call is wrong, no point has a valid spec, or ``out`` holds something else.
@@ -108,14 +108,17 @@ class SweepRequest:
 
 
 def task_folder(folder: Path, point: str, seed: int) -> Path:
-    """The run folder of a point and seed."""
+    """The run folder of a point, by its name, and seed in the folder of a sweep."""
     return folder / POINTS_FOLDER / point / f"seed-{seed}"
 
 
 def _load(
     source: str | os.PathLike[str] | Mapping[str, Any], overrides: tuple[str, ...], point: Point
 ) -> Spec:
-    """The spec of ``point`` with its files inlined; errors in the point's own values name ``over``."""
+    """The spec of ``point`` with the files that it names read into it.
+
+    Errors in the point's own values name the argument ``over``.
+    """
     try:
         return inlined(load_spec(source, (*overrides, *point.overrides)))
     except SpecError as error:
@@ -126,7 +129,7 @@ def _load(
 
 
 def _check_folder(folder: Path, tasks: Iterable[Task]) -> None:
-    """Refuse a folder that holds something else, before anything is computed."""
+    """Raise `SpecError`, before anything is computed, if ``folder`` holds something else than this sweep."""
     if os.path.exists(folder) and not os.path.isdir(folder):  # never raise
         raise SpecError(Argument("out"), str(folder), "is a file; give a folder")
     if has_run_files(folder):

@@ -57,7 +57,7 @@ class Sweep:
 
     @property
     def observers(self) -> tuple[str, ...]:
-        """Observers with an ``epsilon:`` column."""
+        """Observers with a column ``epsilon:OBSERVER`` in the table."""
         names = (str(name) for name in self.table.columns)
         return tuple(n.removeprefix(EPSILON_PREFIX) for n in names if n.startswith(EPSILON_PREFIX))
 
@@ -69,22 +69,24 @@ class Sweep:
 
     @property
     def asks_for_energy(self) -> bool:
-        """Whether the spec of some point asks for energy and delay: by a radio, by control, or by the air."""
+        """Whether the spec of some point asks for energy and delay: by ``radio``, ``control`` or over the
+        air.
+        """
         return bool(self.table["radio"].notna().any())
 
     @property
     def has_raw_devices(self) -> bool:
-        """Whether some point has devices that are raw to a trusted edge."""
+        """Whether some point has devices that send raw updates to a trusted edge."""
         return bool((self.table["raw_devices"].fillna(0) > 0).any())
 
     @property
     def score(self) -> Headline:
-        """The score that the points are judged by."""
+        """The headline score that the points are judged by."""
         return headline_of(self.table)
 
     @property
     def _asked_for(self) -> list[str]:
-        """Metrics that the spec asks for, beside accuracy and loss."""
+        """Names of the scores that specs ask for, beside accuracy and loss, and that the table has."""
         return [name for name in SCORES if name in self.table.columns]
 
     def summary(self) -> pd.DataFrame:
@@ -136,7 +138,7 @@ class Sweep:
 
 
 def collect(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
-    """Collect the results of ``request``, and ``failures``, in ``sweep.parquet``."""
+    """Collect the results of ``request`` in a table and write it to ``sweep.parquet``, with the failures."""
     errors = {(failure.point, failure.seed): failure.message for failure in failures}
     seeds: dict[str, list[int | None]] = {failure.point: [None] for failure in request.refused}
     for task in request.tasks:
@@ -174,7 +176,7 @@ def collect(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
 
 
 def write_request(request: SweepRequest) -> FileRecord:
-    """Write ``sweep.json``: the parts of the request that the report needs."""
+    """Write ``sweep.json``, the parts of the request that the report needs; returns its record."""
     specs = [task.spec for task in request.tasks]
     facts: dict[str, list[str]] = {
         "protocol": [spec.protocol for spec in specs],
@@ -221,4 +223,5 @@ def load_sweep(folder: str | Path) -> Sweep:
 
 
 def _describe_failure(failure: Failure) -> str:
+    """The point of a failure, with its seed if it has one, as text."""
     return failure.point if failure.seed is None else f"{failure.point}, seed {failure.seed}"

@@ -85,9 +85,9 @@ def run_request(
     progress: bool = True,
     otherwise: Callable[[PointProgress], None] = lambda progress: None,
 ) -> Sweep:
-    """Run the remaining points of ``request`` and write the results; the arguments are those of `sweep`.
+    """Run the remaining points of ``request`` and write results and report; arguments are those of `sweep`.
 
-    ``otherwise`` is told the progress where no bars are drawn.
+    ``otherwise`` is called with the progress where no bars are drawn.
     """
     steps = []
     size = len(request.tasks) + len(request.refused)
@@ -109,7 +109,9 @@ def run_points(
     on: str = "local",
     track: str | Sequence[str] = (),
 ) -> Generator[PointProgress, None, None]:
-    """Run the remaining points of ``request``: first ε of every point, so that errors are found early.
+    """Run the remaining points of ``request``; yields their progress.
+
+    ε of every point is computed first, so that errors are found early.
 
     Raises:
         SpecError: another process is writing into the sweep's folder, there are too many workers, or no such
@@ -130,6 +132,7 @@ def run_points(
 def _run_points(
     request: SweepRequest, device: str, location: Location, workers: int | None, track: tuple[str, ...]
 ) -> Generator[PointProgress, None, None]:
+    """`run_points` in the folder of the sweep, of which this process is the only writer."""
     require_files(request.folder, (SWEEP_FILE, TABLE_FILE, REPORT_FILE, LOG_FILE, MANIFEST_FILE))
     files = {SWEEP_FILE: write_request(request)}
     files |= dict([share_script(request.folder)])
@@ -160,6 +163,7 @@ def _run_points(
 
 
 def _account_points(request: SweepRequest, pool: Workers) -> Iterator[PointProgress]:
+    """Compute ε of the points that have none; yields the progress of all."""
     left = []
     for task in request.tasks:
         if result_of(task.folder) is not None:
@@ -172,6 +176,7 @@ def _account_points(request: SweepRequest, pool: Workers) -> Iterator[PointProgr
 
 
 def _run_tasks(pool: Workers, tasks: Sequence[Task], jobs: Sequence[Job]) -> Iterator[PointProgress]:
+    """Do ``jobs``, one for each of ``tasks``; yields their progress."""
     for told in run_jobs(pool, jobs):
         task = tasks[told.number]
         progress = replace(_progress(task, finished=told.finished), failure=told.failure)
@@ -183,12 +188,12 @@ def _run_tasks(pool: Workers, tasks: Sequence[Task], jobs: Sequence[Job]) -> Ite
 
 
 def _written(task: Task) -> dict[str, Any]:
-    """The spec of ``task`` as `load_spec` reads it."""
+    """The spec of ``task`` as plain values, for `load_spec`."""
     return task.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def failures_of(progress: Iterable[PointProgress]) -> tuple[Failure, ...]:
-    """The failures among the ``progress`` of all points."""
+    """The failures (point, seed, error) among the ``progress`` of all points."""
     return tuple(Failure(one.point, one.seed, one.failure) for one in progress if one.failure)
 
 
@@ -205,15 +210,17 @@ def collect_and_report(request: SweepRequest, failures: Sequence[Failure]) -> Sw
 
 
 def _progress(task: Task, *, finished: bool) -> PointProgress:
+    """The progress of a task before its first round, or at its end."""
     return PointProgress(task.point.name, task.seed, finished=finished)
 
 
 def _cores() -> int:
+    """The number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _device(wanted: str) -> str:
-    """The device to use; torch is imported only for ``auto``."""
+    """cpu or cuda; for "auto" by what torch finds, which is imported only then."""
     if wanted != "auto":
         return wanted
     import torch

@@ -34,13 +34,16 @@ class PointProgress:
 def sweep_progress(
     size: int, *, wanted: bool, otherwise: Callable[[PointProgress], None] = lambda progress: None
 ) -> Iterator[Callable[[PointProgress], None]]:
-    """Yields what draws the progress of each of the ``size`` runs; ``otherwise`` where nothing is drawn."""
+    """Context with a function that draws the progress of each of ``size`` runs.
+
+    It is ``otherwise`` where bars are not ``wanted`` or cannot be drawn.
+    """
     with progress_bars(wanted=wanted) as bars:
         yield _SweepBars(bars, size).show if bars.are_drawn else otherwise
 
 
 def title_of_point(progress: PointProgress) -> str:
-    """The point and its seed, as a person reads them."""
+    """The point and its seed as text for people."""
     return progress.point if progress.seed is None else f"{progress.point}, seed {progress.seed}"
 
 

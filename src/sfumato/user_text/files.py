@@ -17,12 +17,14 @@ _LONGEST, _SHOWN = 300, 100  # a path of more characters than the first is cut t
 
 
 def read_text(path: Path, *, place: str | None = None, most: int = MAX_BYTES) -> str:
-    """The text of a file in UTF-8, with or without a byte order mark; see `read_bytes`."""
+    """The text of a file in UTF-8, with or without a byte order mark; arguments and errors as of
+    `read_bytes`.
+    """
     content = read_bytes(path, place=place, most=most)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _refused(path, place, f"must be text in UTF-8 (byte {error.start} is not)") from None
+        raise _refusal(path, place, f"must be text in UTF-8 (byte {error.start} is not)") from None
 
 
 def read_bytes(path: Path, *, place: str | None = None, most: int = MAX_BYTES) -> bytes:
@@ -44,19 +46,20 @@ def read_bytes(path: Path, *, place: str | None = None, most: int = MAX_BYTES) -
             _require_regular(path, place, os.fstat(file.fileno()).st_mode)
             content = file.read(most + 1)
     except OSError as error:
-        raise _refused(path, place, f"cannot be read: {error.strerror or error}") from None
+        raise _refusal(path, place, f"cannot be read: {error.strerror or error}") from None
     except ValueError as error:  # a NUL, or half a character, in the name
-        raise _refused(path, place, f"cannot be read: {error}") from None
+        raise _refusal(path, place, f"cannot be read: {error}") from None
     if len(content) > most:
-        raise _refused(path, place, f"is larger than {most // 2**20} MiB, the most that is read")
+        raise _refusal(path, place, f"is larger than {most // 2**20} MiB, the most that is read")
     return content
 
 
 def _require_regular(path: Path, place: str | None, mode: int) -> None:
+    """Raise `SpecError` unless ``mode`` (``st_mode``) is that of a regular file."""
     if stat.S_ISDIR(mode):
-        raise _refused(path, place, "is a folder; must be a file")
+        raise _refusal(path, place, "is a folder; must be a file")
     if not stat.S_ISREG(mode):
-        raise _refused(path, place, "is a pipe, socket or device; must be a regular file")
+        raise _refusal(path, place, "is a pipe, socket or device; must be a regular file")
 
 
 def printable_name(name: str) -> str:
@@ -65,6 +68,10 @@ def printable_name(name: str) -> str:
     return name if name.isprintable() and name else repr(name)
 
 
-def _refused(path: Path, place: str | None, allowed: str) -> SpecError:
+def _refusal(path: Path, place: str | None, allowed: str) -> SpecError:
+    """A `SpecError` that the file at ``path`` does not do; ``allowed`` says what would.
+
+    It is about the key or option ``place`` that names the file, or about the file itself for ``None``.
+    """
     name = printable_name(str(path))
     return SpecError(name, None, allowed) if place is None else SpecError(place, name, allowed)

@@ -55,6 +55,11 @@ class _Copier:
         self._most = self._left = most
 
     def copy(self, value: Any, depth: int) -> Any:
+        """A copy of ``value`` of dicts, lists and scalars, at ``depth`` levels below the top.
+
+        Raises:
+            _UnfitError: a value has no such form, or there are too many.
+        """
         self._left -= 1
         if depth > MAX_DEPTH or self._left < 0:
             allowed = f"is too large: at most {MAX_DEPTH} deep and {self._most:,} values"
@@ -66,15 +71,16 @@ class _Copier:
         if isinstance(value, int):
             return _checked_int(value)
         if isinstance(value, dict):
-            found = {_checked_key(key): self._inner(item, depth, key) for key, item in value.items()}
+            found = {_checked_key(key): self._copy_inside(item, depth, key) for key, item in value.items()}
             if len(found) < len(value):
                 raise _UnfitError(None, "names a key twice: as a number and as text")
             return found
         if isinstance(value, list | tuple):
-            return [self._inner(item, depth, number) for number, item in enumerate(value)]
+            return [self._copy_inside(item, depth, number) for number, item in enumerate(value)]
         raise _UnfitError(str(value), "must be text, a number, true or false, a list, or a section")
 
-    def _inner(self, value: Any, depth: int, step: str | int) -> Any:
+    def _copy_inside(self, value: Any, depth: int, step: str | int) -> Any:
+        """`copy` of an item one level below; ``step``: its key or index, added to an error's path."""
         try:
             return self.copy(value, depth + 1)
         except _UnfitError as error:
@@ -83,6 +89,11 @@ class _Copier:
 
 
 def _checked_key(key: Any) -> str:
+    """The key of a mapping as text: a word, or a whole number from 0.
+
+    Raises:
+        _UnfitError: it is anything else.
+    """
     if isinstance(key, str):
         return _checked_text(key)
     if isinstance(key, int) and not isinstance(key, bool) and 0 <= key <= MAX_KEY:
@@ -95,6 +106,7 @@ def _checked_key(key: Any) -> str:
 
 
 def _checked_text(text: str) -> str:
+    """``text`` if it has no control characters; else `_UnfitError`."""
     if not text.isprintable() and (found := _UNFIT.search(text)) is not None:
         allowed = f"must be one line of text without control characters; {found[0]!a} is one"
         raise _UnfitError(text, allowed)
@@ -102,6 +114,7 @@ def _checked_text(text: str) -> str:
 
 
 def _checked_int(number: int) -> int:
+    """``number`` if it is not too long to write; else `_UnfitError`."""
     if number.bit_length() > _MAX_BITS:
         raise _UnfitError(None, f"must be a number of at most {MAX_DIGITS} digits")
     return number
@@ -115,7 +128,7 @@ def join(place: str, key: str) -> str:
 
 
 def decimal(text: str) -> int | None:
-    """The number of at most 18 decimal digits in ``text``; ``None`` if it is not such a number."""
+    """``text`` as a number if it is one to 18 decimal digits and nothing else; otherwise ``None``."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
@@ -131,7 +144,7 @@ def parse_json(text: str, place: str, *, most: int = MAX_VALUES) -> Any:
         SpecError: ``text`` is not JSON, repeats a key, holds NaN or an infinity, or is refused by `plain`.
     """
     try:
-        value = json.loads(text, object_pairs_hook=_each_key_once, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=_dict_without_repeats, parse_constant=_refuse_constant)
     except RecursionError:
         raise SpecError(place, None, "is nested too deeply") from None
     except ValueError as error:
@@ -139,7 +152,8 @@ def parse_json(text: str, place: str, *, most: int = MAX_VALUES) -> Any:
     return plain(value, place, most=most)
 
 
-def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _dict_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The pairs of a JSON object as a dict; `ValueError` if a key is repeated."""
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -148,5 +162,6 @@ def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
+    """Raise `ValueError` for the JSON extensions NaN, Infinity and -Infinity."""
     raise ValueError(f"{name} is no JSON number")

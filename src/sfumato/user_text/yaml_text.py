@@ -110,9 +110,10 @@ class _StructureCounter:
                 if event.anchor is not None:
                     self.anchored[event.anchor] = None
             case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
-                self._close()
+                self._close_collection()
 
     def _refuse_tag(self, event: yaml.NodeEvent) -> None:
+        """Raise `_RefusedError` if a node has a tag."""
         tag = getattr(event, "tag", None)
         if tag is not None:
             raise _RefusedError(
@@ -120,13 +121,22 @@ class _StructureCounter:
             )
 
     def _size_of_alias(self, event: yaml.AliasEvent) -> tuple[int, int]:
+        """Number of values, and height in levels, of what an alias refers to.
+
+        Raises:
+            _RefusedError: the alias is inside of it.
+        """
         found = self.anchored.get(event.anchor or "", (1, 1))  # the loader reports an anchor that is missing
         if found is None:
             raise _RefusedError(event.start_mark, "an alias must not refer to what it is part of")
         return found
 
     def _count_value(self, event: yaml.NodeEvent, size: int, height: int) -> None:
-        """A value, or a key, at the present level: ``size`` values that are ``height`` levels high."""
+        """Count a value, or a key, at the present level: ``size`` values that are ``height`` levels high.
+
+        Raises:
+            _RefusedError: there are too many, or they are too deep.
+        """
         self.values += size
         if self.values > MAX_VALUES:
             allowed = f"holds more than {MAX_VALUES:,} values (aliases counted where they are used)"
@@ -144,6 +154,11 @@ class _StructureCounter:
         inside.key_is_next = not inside.key_is_next
 
     def _note_key(self, event: yaml.NodeEvent, keys: dict[str, int]) -> None:
+        """Record a key of a mapping with its line in ``keys``.
+
+        Raises:
+            _RefusedError: it is no plain word, or repeated.
+        """
         if not isinstance(event, yaml.ScalarEvent):
             raise _RefusedError(event.start_mark, "a key must be a plain word")
         if event.value in keys:
@@ -152,7 +167,8 @@ class _StructureCounter:
         mark: Any = event.start_mark
         keys[event.value] = mark.line + 1
 
-    def _close(self) -> None:
+    def _close_collection(self) -> None:
+        """End the innermost mapping or list, and record its size if it has an anchor."""
         closed = self.open.pop()
         height = closed.height + 1
         if closed.anchor is not None:
@@ -171,6 +187,7 @@ class _Loader(_Base):  # type: ignore[misc]
 
 
 def _constructor_of_short_numbers(kind: str) -> Any:
+    """PyYAML's constructor of ``kind`` (int or float), which refuses numbers of too many digits."""
     read = yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{kind}"]
 
     def construct(loader: Any, node: yaml.ScalarNode) -> Any:
@@ -196,13 +213,14 @@ class KeyLines:
         self._text = text
 
     def of(self, place: str) -> str:
-        """`` (line 12)``, the line that gives ``place``, or the section that lacks it.
+        """Where ``place`` is given, as `` (line 12)`` for messages; of a missing key, the line of its
+        section.
 
         Args:
             place: keys with dots between them, entries of lists as ``[0]``.
 
         Returns:
-            Nothing where no part of ``place`` is in the text.
+            "" where no part of ``place`` is in the text.
         """
         node, line = self._root, None
         for part in re.findall(r"[^.\[\]]+", place):
@@ -214,11 +232,12 @@ class KeyLines:
 
     @cached_property
     def _root(self) -> yaml.Node | None:
+        """The root node of the text; ``None`` without a text."""
         return None if self._text is None else yaml.compose(self._text, Loader=_Base)
 
 
 def _inside(node: yaml.Node | None, part: str) -> tuple[int, yaml.Node] | None:
-    """The line and the value of a key or an entry of ``node``."""
+    """The line (from 1) and the value of a key or an entry ``part`` of ``node``; ``None`` if it has none."""
     if isinstance(node, yaml.SequenceNode) and part.isdigit() and int(part) < len(node.value):
         entry = node.value[int(part)]
         return entry.start_mark.line + 1, entry

@@ -9,7 +9,10 @@ from pathlib import Path
 
 
 def write_zip_application(target: Path) -> None:
-    """Write this package as a zip application to ``target``, to be run where its four libraries are."""
+    """Write the package `sfumato.verify` as one executable .pyz file to ``target``, which is overwritten.
+
+    It runs as ``python TARGET RUN`` where NumPy, SciPy, PyYAML and dp_accounting are installed.
+    """
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "sfumato" / "verify"
         package.mkdir(parents=True)

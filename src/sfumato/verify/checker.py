@@ -44,10 +44,12 @@ class CheckOutcome:
 
 
 def check_run(folder: Path) -> CheckOutcome:
-    """The outcome of checking everything in a run folder.
+    """Check everything in the run folder ``folder``: hashes, spec, facts, exposed sets, charges and every ε.
+
+    A file that is damaged, or that does not fit the rules, becomes a problem in the outcome, not an error.
 
     Raises:
-        NoRunError: there is no run in the folder.
+        NoRunError: the folder has no spec.yaml.
     """
     if not (folder / "spec.yaml").is_file():
         raise NoRunError(f"{folder}: is no run folder: it has no spec.yaml")
@@ -75,7 +77,15 @@ def check_run(folder: Path) -> CheckOutcome:
 
 
 def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: CheckOutcome) -> Iterator[str]:
-    """Every mismatch in the documents of a run; counts rows and bounds in ``outcome``."""
+    """Yield one line for every mismatch in the parsed files of a run; hashes are not among them.
+
+    Args:
+        spec, privacy, ledger: contents of spec.yaml, privacy.json and ledger.json.
+        outcome: its counts of rows, finite bounds and unchecked gaps are increased in place.
+
+    Raises:
+        UnknownKindError: there is no rule for this kind of protocol or format of certificates.
+    """
     if ledger.get("kind") == "tiered":  # so versions up to 0.2 called it
         ledger = {**ledger, "kind": "tree"}
     no_rule = "ledger.json: this checker has no rule for"
@@ -112,7 +122,9 @@ def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: CheckOut
 
 
 def _unit_problems(spec: Json, privacy: Json, facts: Facts) -> Iterator[str]:
-    """Mismatches in which units the rows are about, and how many pairs they stand for."""
+    """Yield a line where privacy.json is not about the units that the spec asks for, has a row twice,
+    or has rows whose ``stands_for`` do not add up to the pairs of unit and observer that there are.
+    """
     rows, raw = privacy["guarantees"], privacy.get("raw_to_trusted_edge")
     if raw is not None and isinstance(facts, CheckedGroups):
         of = {"devices": facts.raw_workers, "of": facts.workers}
@@ -135,7 +147,7 @@ def _unit_problems(spec: Json, privacy: Json, facts: Facts) -> Iterator[str]:
 
 
 def list_unchecked(spec: Json, privacy: Json, ledger: Json) -> list[str]:
-    """Names of what the folder states and no certificate covers."""
+    """Describe, one text each, what a run folder states and this checker takes on trust."""
     rows = privacy["guarantees"]
     stated = {
         "claims of papers and the figures beside them": privacy.get("claims"),
@@ -153,11 +165,13 @@ def list_unchecked(spec: Json, privacy: Json, ledger: Json) -> list[str]:
             any("epsilon_range" in row for row in rows)
         ),
     }
-    return [what for what, is_there in stated.items() if is_there] + _facts_believed(spec, ledger)
+    return [what for what, is_there in stated.items() if is_there] + _facts_not_determined(spec, ledger)
 
 
-def _facts_believed(spec: Json, ledger: Json) -> list[str]:
-    """Facts of ``ledger.json`` that spec.yaml does not determine, by name."""
+def _facts_not_determined(spec: Json, ledger: Json) -> list[str]:
+    """Describe the record rates and weights of ``ledger.json`` that spec.yaml does not determine; [] if
+    none.
+    """
     capped = (spec["training"].get("weights") or {}).get("kind", "uniform") != "uniform"
     drawn = "batches" in ledger or any("batches" in era for era in ledger.get("eras", ()))
     if not capped and not drawn:
@@ -174,7 +188,10 @@ def _facts_believed(spec: Json, ledger: Json) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Check the run folder that is named, and print what was found; returns the exit status."""
+    """Check the run folder that the only argument names and print the outcome, as the command of the archive.
+
+    Returns the exit status: 0 without a mismatch, 1 with any, 2 for wrong usage or where there is no run.
+    """
     if len(arguments) != 1:
         print("usage: python checker.pyz RUN", file=sys.stderr)
         return 2
@@ -186,7 +203,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def print_outcome(run: str, outcome: CheckOutcome) -> int:
-    """Print every mismatch in a run, how much was checked and what was not; returns the exit status."""
+    """Print every mismatch of the run named ``run``, what was checked and what was not.
+
+    Returns the exit status: 1 if there is any mismatch, else 0.
+    """
     for problem in outcome.problems:
         print(f"mismatch: {problem}")
     checked = f"{outcome.rows:,} guarantees checked, {outcome.finite:,} finite bounds recomputed"

@@ -47,7 +47,12 @@ class EqualReleaseLosses(NamedTuple):
 
 
 def least_epsilon_below_delta(curve: Callable[[float], float], delta: float, above: float) -> float:
-    """The least ε ≥ 0 with ``curve(ε) <= delta``; ``above`` is known to be large enough."""
+    """The least ε ≥ 0 with ``curve(ε) <= delta``, by root finding.
+
+    Args:
+        curve: δ as a function of ε, which falls.
+        above: an ε at which the curve is known to be at most ``delta``; with ∞ the answer may be ∞.
+    """
     if curve(0.0) <= delta:
         return 0.0
     if not math.isfinite(above):
@@ -72,7 +77,9 @@ def masses_on_grid(losses: LossCurve, reverse: LossCurve, interval: float) -> tu
 
 
 def _masses_above_zero(losses: LossCurve, interval: float) -> tuple[Array, float]:
-    """The masses at the points of the grid above 0, and that at infinity."""
+    """Masses at the grid points ``interval``, 2 ``interval``, … of losses above 0, and the mass at
+    infinity.
+    """
     points = max(1, math.ceil(losses.most / interval)) + 1
     curve = np.clip(losses.curve(np.arange(points, dtype=np.float64) * interval), 0.0, 1.0)
     curve = curve[: max(2, np.count_nonzero(curve > NEXT_TO_NOTHING) + 1)]
@@ -84,13 +91,17 @@ def _masses_above_zero(losses: LossCurve, interval: float) -> tuple[Array, float
 
 @lru_cache(maxsize=16)
 def _masses_of_release(term: Event, forward: bool, interval: float) -> tuple[int, Array, float]:
-    """`masses_on_grid` of one release."""
+    """`masses_on_grid` of one release of ``term``; ``forward``: losses of the world with the unit."""
     curve = CURVES[term.kind]
     return masses_on_grid(curve(term, forward), curve(term, not forward), interval)
 
 
 def epsilon_on_grid(terms: Sequence[Event], delta: float, interval: float, forward: bool) -> float:
-    """ε of a composition in one direction, with losses on a grid of this ``interval``."""
+    """ε at ``delta`` of all ``terms`` composed, with losses on a grid of this ``interval``.
+
+    One direction only: ``forward`` compares the world with the unit to that without, else the reverse. The
+    result of dp_accounting counts where it is exact enough, else that of the integral of moments.
+    """
     losses = [
         EqualReleaseLosses(*_masses_of_release(replace(term, count=1), forward, interval), term.count)
         for term in terms
@@ -100,12 +111,21 @@ def epsilon_on_grid(terms: Sequence[Event], delta: float, interval: float, forwa
 
 
 def _rounding(size: int, factors: int, norm: float) -> float:
-    """Bound on the sum of the errors of a convolution by transforms of this ``size``, of so many factors."""
+    """Bound on the sum of the absolute rounding errors of one convolution by Fourier transforms.
+
+    Args:
+        size: length of the transform.
+        factors: how many distributions are convolved.
+        norm: product of their Euclidean norms.
+    """
     return 4 * UNIT_ROUNDING * (factors + math.log2(size)) * math.sqrt(size) * norm
 
 
 def epsilon_by_library(losses: Sequence[EqualReleaseLosses], delta: float, interval: float) -> float | None:
-    """ε by dp_accounting's PLD; ``None`` where its rounding could change ε."""
+    """ε at ``delta`` of the composed losses by dp_accounting's PLD.
+
+    ``None`` where its rounding could change ε by more than 1e-7 of it, or it would take too much memory.
+    """
     from dp_accounting.pld import common, pld_pmf
 
     if any(one.releases * len(one.masses) > LIBRARY_POINTS for one in losses):
@@ -136,7 +156,10 @@ def epsilon_by_library(losses: Sequence[EqualReleaseLosses], delta: float, inter
 
 
 def epsilon_by_integral(losses: Sequence[EqualReleaseLosses], delta: float, interval: float) -> float:
-    """ε by the integral of moments along the line through θ, where Chernoff's bound of ε is smallest."""
+    """ε at ``delta`` of the composed losses, by the integral of moments (see the module).
+
+    The line runs through the θ at which Chernoff's bound of ε is smallest. ∞ if infinite losses exceed δ.
+    """
     infinite = (n * math.log1p(-lost) if lost < 1 else -math.inf for _, _, lost, n in losses)
     delta += math.expm1(math.fsum(infinite))
     if delta <= 0:
@@ -195,13 +218,15 @@ def epsilon_by_integral(losses: Sequence[EqualReleaseLosses], delta: float, inte
 
 
 def _log_sum(logs: Array) -> float:
-    """The logarithm of the sum of exponentials of ``logs``."""
+    """log Σ exp(x) over ``logs``, without overflow."""
     top = float(logs.max())
     return top + math.log(float(np.exp(logs - top).sum()))
 
 
 def _minimum(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    """The place and the value of the minimum of a function of one variable, about."""
+    """Approximate place and value of the minimum of ``function`` on [``low``, ``high``], to 0.02 in the
+    place.
+    """
     found = optimize.minimize_scalar(
         function, bounds=(low, high), method="bounded", options={"xatol": 0.02, "maxiter": 40}
     )

@@ -28,9 +28,11 @@ OF_A_CHANCE, LEAST_CHANCE = 1e-8, 1e-12
 
 
 def noise_of_drawn_others(draw: Draw) -> list[tuple[Array, Array, Array]]:
-    """For each proportion over the releases: the noise of others who may be drawn, and its chances.
+    """Distributions of the noise variance that other devices add if they are drawn.
 
-    Of the proportions in which devices add noise the two with the most of it count.
+    Devices that add noise to the draw's releases in the same proportions form one entry: those proportions
+    (one a release, the largest 1), the possible variances, and their probabilities. Only the two entries
+    with the most noise count; leaving others out can only raise μ².
     """
     sides: dict[tuple[float, ...], list[tuple[float, int]]] = {}
     for count, variances in draw.drawn_noise:
@@ -42,9 +44,13 @@ def noise_of_drawn_others(draw: Draw) -> list[tuple[Array, Array, Array]]:
 
 
 def _law_of_drawn_variance(parts: Sequence[tuple[float, int]], rate: float) -> tuple[Array, Array]:
-    """Sums of the variances of those who are drawn, and their chances.
+    """Possible sums of the variances of drawn devices, ascending, and their probabilities.
 
-    Variances that differ count in whole shares of the largest, rounded down.
+    Args:
+        parts: (variance that one device adds, number of such devices).
+        rate: probability with which each device is drawn, independently.
+
+    Variances that differ are rounded down to a common step, so that noise is never counted too high.
     """
     largest, total = max(v for v, _ in parts), sum(count for _, count in parts)
     shares = 1 if all(v == largest for v, _ in parts) else max(32, (1 << 14) // total)
@@ -64,7 +70,15 @@ def _law_of_drawn_variance(parts: Sequence[tuple[float, int]], rate: float) -> t
 
 
 def chances_of_larger_mu(draw: Draw, relation: str, levels: Array) -> tuple[Array, float]:
-    """Chance that μ² of a round is above each of the ascending ``levels`` but finite; and that it is not."""
+    """The distribution of μ² of one round over which other devices are drawn and add noise.
+
+    Args:
+        relation: ``zero-out``, ``remove`` or ``replace``.
+        levels: ascending values of μ².
+
+    Returns for every level the probability that μ² is above it but finite, and the probability that μ² is
+    infinite, because there is no noise at all.
+    """
     moves = np.array([stated_sensitivity(r, relation) for r in draw.releases])
     sure = np.array([read.figure(r["variance"]) for r in draw.releases])
     nothing = np.zeros(len(moves)), np.zeros(1), np.ones(1)
@@ -83,7 +97,12 @@ def chances_of_larger_mu(draw: Draw, relation: str, levels: Array) -> tuple[Arra
 def _levels_stated_too_rarely(
     stated: Sequence[tuple[float, float]], levels: Array, least: Array
 ) -> Iterator[tuple[float, float, float]]:
-    """Levels of μ² that the stated mixture exceeds too seldom: level, stated and least chance."""
+    """Yield (level, stated probability, least probability) for levels of μ² exceeded too seldom.
+
+    Args:
+        stated: (probability, μ²) of the stated mixture.
+        levels, least: values of μ², and the least probability with which each must be exceeded.
+    """
     for level, chance in zip(levels.tolist(), least.tolist(), strict=True):
         mine = math.fsum(p for p, square in stated if square > level)
         if mine < chance * (1 - OF_A_CHANCE) - LEAST_CHANCE:
@@ -100,10 +119,16 @@ def _probability_problems(probabilities: Iterable[float]) -> Iterator[str]:
 def mixture_problems(
     draws: Sequence[Draw], relation: str, widened: float, terms: Sequence[Json], failure: float
 ) -> Iterator[str]:
-    """Mismatches where a stated mixture has more noise of drawn others than there is.
+    """Yield a line where a certificate's mixtures count more noise of drawn others than there is.
 
     Every draw has terms of its own, in order: one mixture where others add noise if they are drawn, else what
-    its releases amount to. ``widened``: by how much every μ² is larger than that of the releases.
+    its releases amount to.
+
+    Args:
+        relation: ``zero-out``, ``remove`` or ``replace``.
+        widened: the factor by which every μ² exceeds that of the releases.
+        terms: the certificate's terms.
+        failure: the stated probability that a round has no noise.
     """
     left, least = list(terms), 0.0
     for draw in draws:
@@ -126,9 +151,15 @@ def mixture_problems(
 def _mixture_problems_of_draw(
     draw: Draw, relation: str, widened: float, terms: Sequence[Json]
 ) -> Generator[str, None, float]:
-    """Mismatches where the mixture of one draw has too much noise; returns the chance of a round without.
+    """Yield a line where the mixture of one draw counts too much noise.
 
-    The stated μ² must be above every level at least as often as it is by the draws.
+    The stated μ² must be above every level at least as often as it is by the draws. The generator's return
+    value is the probability that any of the draw's rounds has no noise.
+
+    Args:
+        relation: ``zero-out``, ``remove`` or ``replace``.
+        widened: the factor by which every μ² exceeds that of the releases.
+        terms: the certificate's term for this draw, if there is one.
     """
     hidden = is_amplified(draw, relation)
     rate = draw.rate if hidden else draw.moved_rate
@@ -175,10 +206,16 @@ def distance_ratio_problems(sampling: Json, hidden: Sequence[Draw], relation: st
 def outcome_problems(
     draws: Sequence[Draw], chances: Sequence[float], relation: str, terms: Sequence[Json], failure: float
 ) -> Iterator[str]:
-    """Mismatches where a stated mixture over a round's outcomes reveals less than these do.
+    """Yield a line where a stated mixture over the outcomes of a round's election reveals less than these do.
 
     Outcomes in which the draw is hidden are compared among each other, and so are those in which it is seen:
     the stated μ² must be above every level at least as often as it is.
+
+    Args:
+        draws, chances: of every outcome its draw and its probability.
+        relation: ``zero-out``, ``remove`` or ``replace``.
+        terms: the certificate's terms; must be one mixture.
+        failure: the stated probability of a round without noise.
     """
     term: Json = terms[0] if len(terms) == 1 else {"multiplier": 0.0}
     square = stated_term({"multiplier": term["multiplier"]}).square

@@ -26,27 +26,29 @@ class Draw:
 
     @property
     def kind(self) -> str:
-        """The kind of draw: all, poisson or fixed."""
+        """``all`` (every device takes part), ``poisson`` or ``fixed`` (a number without replacement)."""
         return str(self.sampling.get("kind", "all"))
 
     @property
     def rate(self) -> float:
-        """Expected share of draws that choose the unit."""
+        """Probability that one draw of participants chooses the unit."""
         return read.figure(self.sampling.get("rate", 1.0))
 
     @property
     def divides_by_drawn(self) -> bool:
-        """Whether what sums are divided by depends on who is drawn."""
+        """Whether the denominator of any release depends on who is drawn."""
         return any(r.get("divides_by_drawn", False) for r in self.releases)
 
     @property
     def moved_by_unit(self) -> bool:
-        """Whether the unit itself moves a release."""
+        """Whether the unit's own message changes any release (its own sensitivity is above 0)."""
         return any(read.figure(r["own_sensitivity"]) > 0 for r in self.releases)
 
     @property
     def amplifies(self) -> bool:
-        """Whether the draw is hidden, and decides about the unit's message alone, whatever noise is there."""
+        """Whether subsampling may amplify: nobody sees who is drawn, and only the unit's message depends on
+        it.
+        """
         hidden = self.kind != "all" and read.flag(self.sampling.get("hidden", True))
         return hidden and all(
             r["noise_is_draw_independent"]
@@ -57,7 +59,10 @@ class Draw:
 
     @property
     def moved_rate(self) -> float:
-        """Probability that anybody is drawn who moves a release."""
+        """Probability that at least one device is drawn whose message changes a release.
+
+        These are the unit and the devices that pass its data on (``linking``).
+        """
         movers = max((read.count(r.get("linking", 0)) for r in self.releases), default=0) + self.moved_by_unit
         if self.kind == "fixed" and movers > 1:
             left, sample = read.count(self.sampling["population"]), read.count(self.sampling["sample"])
@@ -66,12 +71,16 @@ class Draw:
         return self.rate if movers <= 1 else chance_of_any(self.rate, movers)
 
     def squared_mu(self, relation: str) -> float:
-        """μ² of all releases of the draw together."""
+        """Σ (sensitivity / noise std)² over the releases of one draw; ∞ if one has no noise."""
         return math.fsum(squared_mu_of_release(r, relation) for r in self.releases)
 
 
 def read_draw(draw: Json, table: Sequence[Json]) -> Draw:
-    """A draw of a certificate, with its releases from the table."""
+    """A `Draw` from its JSON; ``table`` holds all releases, which the draw names by index.
+
+    Raises:
+        ValueError: ``drawn_noise`` does not give one variance for each release.
+    """
     releases = tuple(table[read.count(i)] for i in draw["releases"])
     beside = [
         (read.count(d["count"]), tuple(map(read.figure, d["variances"]))) for d in draw.get("drawn_noise", ())
@@ -83,39 +92,46 @@ def read_draw(draw: Json, table: Sequence[Json]) -> Draw:
 
 
 def sensitivity(own: float, others: float, relation: str, divides_by_drawn: bool) -> float:
-    """The most that a release can move: by the unit's own contribution, and by what others pass on."""
+    """Largest L2 distance between a release in the two worlds that ``relation`` compares.
+
+    Args:
+        own: bound of the unit's contribution; it counts twice under ``replace``, and under ``remove`` where
+            the denominator changes with it.
+        others: how far other devices, who started from what the unit changed, move the release.
+        divides_by_drawn: whether the sum is divided by the weight of who is drawn.
+    """
     twice = relation == "replace" or (relation == "remove" and divides_by_drawn)
     return own * (2 if twice else 1) + others
 
 
 def stated_sensitivity(release: Json, relation: str) -> float:
-    """`sensitivity` of a release of a certificate."""
+    """`sensitivity` of a release, from the figures that the certificate states."""
     own, others = read.figure(release["own_sensitivity"]), read.figure(release["propagated_sensitivity"])
     return sensitivity(own, others, relation, release.get("divides_by_drawn", False))
 
 
 def squared_ratio(moves: float, variance: float) -> float:
-    """The squared ratio of sensitivity to noise, from a sensitivity and a variance."""
+    """μ² = ``moves``² / ``variance`` of a Gaussian release: 0 without sensitivity, else ∞ without noise."""
     if moves == 0:
         return 0.0
     return moves**2 / variance if variance > 0 else math.inf
 
 
 def squared_mu_of_release(release: Json, relation: str) -> float:
-    """(sensitivity / noise std)² of a release of a certificate."""
+    """μ² = (sensitivity / noise std)² of a release, from the figures of a certificate; ∞ without noise."""
     return squared_ratio(stated_sensitivity(release, relation), read.figure(release["variance"]))
 
 
 def is_amplified(draw: Draw, relation: str) -> bool:
-    """Whether a hidden Poisson draw amplifies what it serves."""
+    """Whether a Poisson draw amplifies the privacy of its releases under ``relation``."""
     return draw.amplifies and draw.kind == "poisson" and (relation != "zero-out" or not draw.divides_by_drawn)
 
 
 def distance_ratios_of_replaced(draws: Sequence[Draw], relation: str) -> tuple[float, ...]:
-    """How far a replaced unit is from the same draw without it, over how far the two worlds are apart.
+    """Distance from a replaced unit's worlds to the world without it, over the distance of the two worlds.
 
-    Without it nothing of its own is there; where denominators depend on who is drawn they move as well.
-    Nothing under other relations, where one of the worlds is that draw.
+    Returns the largest ratio over all releases twice, once for each world; () under other relations than
+    ``replace``, where the world without the unit is itself compared, and where nothing moves.
     """
     if relation != "replace":
         return ()
@@ -125,14 +141,21 @@ def distance_ratios_of_replaced(draws: Sequence[Draw], relation: str) -> tuple[f
 
 
 def terms_of_draws(draws: Sequence[Draw], relation: str) -> tuple[list[Event], float]:
-    """The terms of ``draws`` under a relation, and the probability that nothing protects."""
+    """The `Event` terms to compose for ``draws``, and the probability that nothing protects.
+
+    That is 1, with no terms, where ``remove`` shows by the mere size of a round who took part; else 0.
+    """
     if relation == "remove" and any(d.moved_by_unit and not is_amplified(d, relation) for d in draws):
         return [], 1.0
     return [term for d in draws for term in terms_of_draw(d, relation, is_amplified(d, relation))], 0.0
 
 
 def terms_of_draw(draw: Draw, relation: str, hidden: bool) -> list[Event]:
-    """The terms of one draw, which amplifies where it is ``hidden``."""
+    """The `Event` terms of one draw; ``hidden``: it is not seen, so that its terms are amplified.
+
+    Raises:
+        UnknownKindError: the draw is neither ``all``, ``poisson`` nor ``fixed``.
+    """
     if draw.kind == "all":
         return [Event(squared_mu_of_release(r, relation), draw.count) for r in draw.releases]
     if draw.kind not in ("poisson", "fixed"):
@@ -145,10 +168,11 @@ def terms_of_draw(draw: Draw, relation: str, hidden: bool) -> list[Event]:
 
 
 def terms_without_replacement(draws: Sequence[Draw], relation: str) -> list[Event]:
-    """The unit in a round against another device in its place, which may count for more.
+    """The `Event` terms of draws of a fixed number, where the unit takes the place of another device.
 
-    The two messages lie up to the sum of both bounds apart, that of a unit that sends zeros only the other's.
-    Where denominators depend on who is drawn, what all others contribute moves too.
+    The other device may have a larger weight. The two messages lie up to the sum of both bounds apart, that
+    of a unit that sends zeros only the other's. Where denominators depend on who is drawn, what all others
+    contribute moves too. Draws that do not amplify are charged as if they were seen.
     """
     terms: list[Event] = []
     for draw in draws:
@@ -166,7 +190,14 @@ def terms_without_replacement(draws: Sequence[Draw], relation: str) -> list[Even
 
 
 def term_of_record(part: Json, releases: Sequence[Json], rate: float, relation: str) -> Event:
-    """Releases that were trained on the same draws of a record, which is in a local step with that rate."""
+    """The `Event` of one part of a record's charge: releases that share the same draws of the record.
+
+    Args:
+        part: the part of the certificate: how often, shares that move, participation.
+        releases: the releases of the part.
+        rate: probability that the record is in the batch of a local step.
+        relation: ``zero-out`` or ``replace``.
+    """
     square, count = (
         math.fsum(squared_mu_of_release(r, "replace") for r in releases),
         read.count(part["count"]),
@@ -190,7 +221,11 @@ def term_of_record(part: Json, releases: Sequence[Json], rate: float, relation: 
 
 
 def stated_term(term: Json) -> Event:
-    """A term as the certificate states it."""
+    """The `Event` that a term of a certificate's JSON stands for.
+
+    Raises:
+        UnknownKindError: noise that depends on the draw is stated for another draw than Poisson.
+    """
     multiplier, count = read.figure(term["multiplier"]), read.count(term.get("count", 1))
     square = math.inf if multiplier == 0 else 0.0 if math.isinf(multiplier) else multiplier**-2
     sampling = {"kind": "all"} if term.get("sampling") is None else term["sampling"]
@@ -232,7 +267,7 @@ def _visible_mixture(square: float, count: int, sampling: Json) -> Event:
 
 
 def stated_distance_ratios(sampling: Json) -> tuple[float, ...]:
-    """How far a replaced unit is stated to be from the draw without it, in the two worlds; else nothing."""
+    """The two ratios stated as ``apart`` of a Poisson draw; () where the two worlds share no part."""
     if sampling.get("kind") != "poisson" or not read.flag(sampling.get("shares_a_part", False)):
         return ()
     one, other = map(read.figure, sampling.get("apart", (1.0, 1.0)))

@@ -23,7 +23,11 @@ class ElectableZone(NamedTuple):
 
 
 def zone_that_may_elect(facts: CheckedTree, coalition: Sequence[Party]) -> ElectableZone | None:
-    """The zone that may elect a member of the coalition; ``None`` where there is none."""
+    """The only zone in which a member of the coalition may be elected, or ``None``.
+
+    Raises:
+        UnknownKindError: members are in several zones.
+    """
     chances = facts.chances_of_office(coalition)
     if len(chances) > 1:
         raise UnknownKindError("elections: this checker has no rule for members in several zones")
@@ -31,7 +35,7 @@ def zone_that_may_elect(facts: CheckedTree, coalition: Sequence[Party]) -> Elect
 
 
 def election_problems(bound: CertifiedBound, facts: CheckedTree, zone: ElectableZone) -> Iterator[str]:
-    """Mismatches in the certificate of an observer that may be elected.
+    """Yield a line for each mismatch in the certificate of an observer that may be elected supernode.
 
     It may state the outcomes of a round's election (``chances``), what a term of office adds (``elections``),
     or charge every round as one in office, which is what whoever is elected meets at most.
@@ -59,7 +63,9 @@ def election_problems(bound: CertifiedBound, facts: CheckedTree, zone: Electable
 
 
 def _term_of_office_problems(bound: CertifiedBound, facts: CheckedTree, zone: ElectableZone) -> Iterator[str]:
-    """Mismatches in a certificate that charges rounds out of office, and what a term of office adds."""
+    """Yield a line where a certificate with ``elections`` does not charge, for every round, what is met
+    out of office, and beside it the further releases of a term of office with its probability.
+    """
     table, unit, coalition, rounds = (
         bound.table,
         bound.unit,
@@ -102,7 +108,16 @@ def _term_of_office_problems(bound: CertifiedBound, facts: CheckedTree, zone: El
 def terms_of_office(
     events: Sequence[Json], table: Sequence[Json], relation: str
 ) -> tuple[list[Event], float]:
-    """What terms of office add to μ², as draws that are seen; and the chance that nothing protects in one."""
+    """What terms of office add to μ², as `Event` terms of draws that are seen.
+
+    Also returns the probability that, in a term of office, something is met that has no noise.
+
+    Args:
+        events: the certificate's ``elections``: probability a round, rounds, and releases in and out of
+            office.
+        table: all releases, which events name by index.
+        relation: ``zero-out``, ``remove`` or ``replace``.
+    """
     terms: list[Event] = []
     failure = 0.0
     for event in events:

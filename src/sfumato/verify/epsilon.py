@@ -32,7 +32,12 @@ NEGLIGIBLE = 1e-30
 
 
 def epsilon_of_mixture(squares: Array, chances: Array, lost: float, delta: float) -> float:
-    """ε of Gaussians of those μ², each with its probability, where everybody sees which one it is."""
+    """ε at ``delta`` of a Gaussian release whose μ² is random, and which value it has everybody sees.
+
+    Args:
+        squares, chances: the values of μ² and their probabilities.
+        lost: probability that is charged to δ in full.
+    """
     if lost >= delta or math.isinf(float(squares.max())):
         return math.inf
     mus = np.sqrt(squares)
@@ -55,7 +60,14 @@ def binomial_law(count: int, rate: float) -> tuple[Array, Array, float]:
 def sum_of_independent(
     values: Array, chances: Array, more: Array, weights: Array
 ) -> tuple[Array, Array, float]:
-    """Distribution of the sum of two independent variables; rounded up where it has too many values."""
+    """Distribution of the sum of two independent variables: values, probabilities, and the mass left out.
+
+    Args:
+        values, chances: of the first variable.
+        more, weights: of the second.
+
+    Where there are too many sums they are rounded up to a grid.
+    """
     sums = np.add.outer(values, more).ravel()
     products = np.outer(chances, weights).ravel()
     if len(sums) > MOST_VALUES:
@@ -68,7 +80,7 @@ def sum_of_independent(
 
 
 def epsilon_of_seen_draws(terms: Sequence[Event], delta: float) -> float:
-    """ε where every draw is told: a finite mixture of Gaussian curves."""
+    """ε at ``delta`` of terms whose draws everybody sees: a finite mixture of Gaussian curves."""
     sure = math.fsum(t.square * t.count for t in terms if t.rate == 1 and t.kind != "visible")
     squares, chances, lost = np.array([sure]), np.ones(1), 0.0
     for term in terms:
@@ -87,10 +99,11 @@ def epsilon_of_seen_draws(terms: Sequence[Event], delta: float) -> float:
 
 
 def law_of_summed_outcomes(term: Event) -> tuple[Array, Array]:
-    """μ² of all releases of a mixture whose every draw is told, and the chances; on a grid where many.
+    """Values of Σ μ² over all releases of a ``visible`` term, and their probabilities.
 
-    A value between two points of the grid is shared out between them so that the mean stays: what that
-    changes is of the order of the grid's step squared, far below the rounding that a stated ε may have.
+    A value between two points of the grid, used where there are many values, is shared out between them so
+    that the mean stays: what that changes is of the order of the grid's step squared, far below the rounding
+    that a stated ε may have.
     """
     told: dict[float, float] = {}
     for chance, ratio, rate, *_ in term.detail:
@@ -107,7 +120,7 @@ def law_of_summed_outcomes(term: Event) -> tuple[Array, Array]:
 
 
 def _law_of_sum(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Values and probabilities of a sum, on a grid where these are many."""
+    """(values, probabilities) of the sum of two independent variables; on a grid where there are many."""
     first, last = one[0][0] + other[0][0], one[0][-1] + other[0][-1]
     if len(one[0]) * len(other[0]) <= MOST_PRODUCTS:
         values, places = np.unique(np.add.outer(one[0], other[0]).ravel(), return_inverse=True)
@@ -128,14 +141,22 @@ def _law_of_sum(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[A
 
 
 def recomputed_epsilon(terms: Iterable[Event], method: str, delta: float, interval: float | None) -> float:
-    """ε of ``terms`` by the method that the row names."""
+    """ε at ``delta`` of all ``terms`` together.
+
+    Args:
+        method: ``gdp`` for the closed form and mixtures of Gaussians, else losses on a grid.
+        interval: step of the grid of losses; ``None`` for 1e-4.
+
+    Raises:
+        UnknownKindError: a term is of a kind without a curve.
+    """
     charged = merge_equal_terms(terms)
     require_known_kinds(charged)
     return _epsilon_of_merged_terms(tuple(charged), method, delta, interval)
 
 
 def require_known_kinds(events: Iterable[Event]) -> None:
-    """Refuse an event of a kind that this checker has no curve for."""
+    """Raise `UnknownKindError` if an event is of a kind that this checker has no privacy curve for."""
     for event in events:
         if event.kind not in CURVES:
             raise UnknownKindError(f"event: this checker has no rule for the kind {event.kind!r}")
@@ -163,14 +184,16 @@ def _epsilon_of_merged_terms(
 
 
 def _is_symmetric(term: Event) -> bool:
-    """Whether losses are the same in both directions."""
+    """Whether the privacy losses of a term have the same distribution in both directions."""
     if term.kind in ("fixed", "replaced"):
         return bool(term.detail[0] == term.detail[1])
     return term.kind in ("unsampled", "revealed") or (term.kind == "batches" and bool(term.detail[0]))
 
 
 def _with_least_noise(term: Event) -> Event:
-    """A visible mixture with its least noise in every round, unless each of its draws is told."""
+    """A ``visible`` term as one that has its least noise in every round, which is an upper bound;
+    any other term, and one whose every draw is seen, as it is.
+    """
     inner = {rate for _, ratio, rate, *_ in term.detail if ratio > 0} if term.kind == "visible" else set()
     if term.kind != "visible" or term.rate == 1 or (1.0 in inner and len(inner) > 1):
         return term
@@ -179,12 +202,15 @@ def _with_least_noise(term: Event) -> Event:
 
 
 def _loss_range(term: Event) -> float:
-    """A bound on the absolute privacy loss of one release."""
+    """A bound on the absolute privacy loss of one release, exceeded with probability below 1e-20."""
     return float(term.square + 2 * TAIL * term.mu)
 
 
 def merge_equal_terms(terms: Iterable[Event]) -> list[Event]:
-    """Equal terms added up; what never uses the unit, or tells nothing, left out; certain draws as none."""
+    """One `Event` for all equal ones, with the sum of their counts, sorted.
+
+    Terms that never use the unit or have μ² = 0 are left out; a draw at rate 1 counts as none.
+    """
     counts: Counter[Event] = Counter()
     for term in terms:
         if term.count > 0 and term.square > 0 and term.rate > 0:
@@ -194,7 +220,12 @@ def merge_equal_terms(terms: Iterable[Event]) -> list[Event]:
 
 
 def epsilon_problems(cert: Json, terms: tuple[Event, ...], failure: float, delta: float) -> Iterator[str]:
-    """Mismatches where a stated ε is below the recomputed one, or above it by more than rounding."""
+    """Yield a line where a certificate's ε is below the recomputed one, or above it by more than rounding.
+
+    Args:
+        terms: what was composed.
+        failure: probability that nothing protects, taken off ``delta``.
+    """
     stated, method = read.figure(cert["epsilon"]), str(cert["method"])
     if method not in STATED_ABOVE:
         raise UnknownKindError(f"method: this checker has no rule for the kind {method!r}")

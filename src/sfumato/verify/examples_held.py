@@ -27,9 +27,10 @@ Pool: TypeAlias = tuple[int, Array | None]
 
 
 def examples_held(spec: Json) -> tuple[Array | None, str]:
-    """The examples that every device holds; ``None``, and what does determine them, where the spec does not.
+    """The number of training examples that every device holds, and "".
 
-    The data set is made or tabulated, and the seed of the spec fixes every draw of the rule of partition.
+    Where the spec does not determine them, ``None`` and the name of the key on which they depend. The data
+    set must be made or tabulated; the seed of the spec fixes every draw of the rule of partition.
     """
     data, topology = spec["data"], spec["topology"]
     places = [worker_count(topology)] if topology["kind"] == "groups" else tree_shape(topology)[2]
@@ -57,7 +58,10 @@ def examples_held(spec: Json) -> tuple[Array | None, str]:
 
 
 def pool_of_examples(data: Json, devices: int) -> Pool | None:
-    """All examples of a data set that is made or tabulated; ``None`` of any other."""
+    """Number of training examples, in all and by label, of a data set that is synthetic or tabulated.
+
+    ``None`` of any other data set, and where examples are grouped by a column.
+    """
     source = str(data["source"])
     if data.get("group_column") is not None or data.get("site_column") is not None:
         return None
@@ -77,14 +81,21 @@ class _Partition:
         self.seed, self.floor = seed, floor
 
     def _generator(self, *address: int) -> np.random.Generator:
-        """The generator of random draws at an address."""
+        """NumPy's generator for the seed and this address, the same as the run used."""
         seed = np.random.SeedSequence(entropy=self.seed, spawn_key=address)
         return np.random.Generator(np.random.Philox(seed))
 
     def pools(
         self, rule: Json, pool: Pool, weights: npt.NDArray[np.int64], level: int, place: int
     ) -> list[Pool] | None:
-        """The pool that each part holds; ``None`` where counts do not tell."""
+        """The pool that each part (an edge or a device) gets of ``pool``; ``None`` where counts do not
+        determine it.
+
+        Args:
+            rule: the rule of ``data.partition``.
+            weights: devices of each part.
+            level, place: address of the draw: 0 for edges or 1 for devices, and the index of the edge.
+        """
         total, counts = pool
         rng = self._generator(1, level, place, 0)
         floor = self.floor if rule.get("min_examples") is None else read.count(rule["min_examples"])
@@ -113,7 +124,10 @@ class _Partition:
     def _labels(
         each: int, counts: Array, weights: npt.NDArray[np.int64], rng: np.random.Generator
     ) -> npt.NDArray[np.int64]:
-        """The counts of each part and label: each part holds so many labels, cut into equal shares."""
+        """Examples by part and label, ``[parts, labels]``, where each part holds ``each`` labels.
+
+        A label is cut among the parts that hold it in proportion to their ``weights``.
+        """
         present = rng.permutation(np.flatnonzero(counts))
         table = np.zeros((len(weights), len(counts)), np.int64)
         needed = np.full(len(weights), each, np.int64)
@@ -131,7 +145,10 @@ class _Partition:
     def _dirichlet(
         alpha: float, counts: Array, weights: npt.NDArray[np.int64], rng: np.random.Generator
     ) -> npt.NDArray[np.int64]:
-        """The counts of each part and label by Dirichlet's law; a part with its even share gets no more."""
+        """Examples by part and label, ``[parts, labels]``: each label shared out by Dirichlet(``alpha``).
+
+        A part that has its share of all examples, by ``weights``, gets no further label.
+        """
         table, weight = np.zeros((len(weights), len(counts)), np.int64), int(weights.sum())
         for label in rng.permutation(np.flatnonzero(counts)):
             free = np.flatnonzero(table.sum(axis=1) * weight < weights * int(counts.sum()))
@@ -141,7 +158,9 @@ class _Partition:
         return table
 
     def zones(self, zones: Json, count: int) -> npt.NDArray[np.int64] | None:
-        """The share that each device holds; ``None`` where that depends on the data."""
+        """Which share of the partition each device gets, by ``topology.zones``; ``None`` where the data
+        decide.
+        """
         kind = zones["kind"]
         if kind == "random":
             return self._generator(23, 0).permutation(count)
@@ -153,7 +172,13 @@ class _Partition:
 
 
 def _fill_up_to_floors(table: npt.NDArray[np.int64], floors: npt.NDArray[np.int64]) -> None:
-    """Bring every row to its floor, from the largest labels of the rows with most to spare, in place."""
+    """Move examples in ``table`` ``[parts, labels]``, in place, until every row sums to its floor at least.
+
+    They are taken from the largest label of the row with most to spare.
+
+    Raises:
+        ValueError: there are fewer examples than the floors need.
+    """
     spare = table.sum(axis=1) - floors
     if spare.sum() < 0:
         raise ValueError(f"data.partition.min_examples: {floors.sum()} examples are needed")

@@ -27,7 +27,7 @@ Amount = tuple[list[Event], float]
 
 
 def is_folded(row: Json) -> bool:
-    """Whether a row says that it stands for pairs of several kinds."""
+    """Whether a row of privacy.json says (``kinds_of_pairs``) that it stands for pairs of several kinds."""
     return read.count(row.get("kinds_of_pairs", 1)) > 1
 
 
@@ -40,11 +40,11 @@ class FoldedRows:
         self._device_of_class = [self._first_device(number) for number in range(len(facts.class_leaf))]
 
     def problems(self, rows: Sequence[Json], left: Counter[Any], units: dict[Any, int]) -> Iterator[str]:
-        """Where ``rows`` do not stand for the pairs that are ``left``, or for one that is charged more.
+        """Yield a line where ``rows`` do not stand for all pairs ``left``, or for one that is charged more.
 
         Args:
-            rows: that stand for several kinds, about devices.
-            left: how many pairs there are of each kind that no other row stands for.
+            rows: rows of privacy.json about devices that stand for several kinds of pairs.
+            left: number of pairs of each kind that no other row stands for.
             units: a device of each kind of units.
         """
         placed: defaultdict[Any, list[Json]] = defaultdict(list)
@@ -65,14 +65,19 @@ class FoldedRows:
                 yield f"privacy.json: stands_for: pairs placed like {who}: {found}"
                 continue
             for unit, observer in self._worst_pairs(keys, units):
-                if not any(self._covers(row, unit, observer) for row in some):
+                if not any(self._is_covered_by(row, unit, observer) for row in some):
                     yield (
                         f"privacy.json: device:{unit} towards {observer}: it is charged more than "
                         f"{some[0]['unit']} towards {some[0]['observer']}, which stands for it"
                     )
 
     def _worst_pairs(self, keys: Sequence[Any], units: dict[Any, int]) -> Iterator[tuple[int, Party]]:
-        """Pairs, placed alike, of which one is charged at least as much as any that is not listed."""
+        """Yield (unit, observer) pairs such that every pair of ``keys`` is charged no more than one of them.
+
+        Args:
+            keys: kinds of pairs whose observers are placed alike.
+            units: a device of each kind of units.
+        """
         observers: defaultdict[Any, list[Party]] = defaultdict(list)
         for key in keys:
             observers[key[0]].append(self._observer_of(key, units[key[0]]))
@@ -81,7 +86,7 @@ class FoldedRows:
             if len(some) == 1 or self.facts.is_near(unit, some[0]):
                 yield from ((unit, one) for one in some)
                 continue
-            known = [np.array(self._known(one, self._common(unit, one))) for one in some]
+            known = [np.array(self._known(one, self._lowest_common_tier(unit, one))) for one in some]
             worst = max(range(len(some)), key=lambda place: float(known[place].sum()))
             allowed = known[worst] * (1 + ROUNDING)
             yield from (
@@ -91,7 +96,11 @@ class FoldedRows:
             )
 
     def _observer_of(self, key: Any, unit: int) -> Party:
-        """An observer of a kind of pairs."""
+        """One observer that forms with ``unit`` a pair of the kind ``key``.
+
+        Raises:
+            ValueError: there is none.
+        """
         facts, who = self.facts, key[1]
         if who == "public":
             return "public", 0, 0
@@ -115,23 +124,24 @@ class FoldedRows:
         raise ValueError(f"there is no device like {key}")
 
     def _first_device(self, number: int, after: int = 0) -> int:
-        """A device of a class."""
+        """Index of the first device of the class ``number``, or of the one ``after`` places later."""
         facts, listed = self.facts, self.facts.ledger.get("class_per_device")
         if listed is not None:
             return int(np.flatnonzero(np.array(listed) == number)[after])
         return int(facts.last[number]) - int(facts.devices[number]) + after
 
-    def _common(self, unit: int, observer: Party) -> int:
-        """The tier of the lowest aggregator above both."""
+    def _lowest_common_tier(self, unit: int, observer: Party) -> int:
+        """The tier of the lowest aggregator above both a unit and an observer (0 is the root)."""
         kind, tier, index = observer
         facts, path = self.facts, self.facts.paths[self.facts.leaf_of(unit)]
         tier, node = (facts.depth - 1, facts.leaf_of(index)) if kind == "device" else (tier, index)
         return sum(facts.ancestor(tier, node, t) == int(path[t]) for t in range(tier + 1)) - 1
 
     def _noise_known(self, observer: Party, common: int) -> tuple[float, ...]:
-        """How much of the noise in what it receives of a unit elsewhere an observer knows, for every step.
+        """Noise variance that an observer knows in the sums with a far unit's message, by aggregation.
 
-        Of any unit whose lowest common aggregator with it is on tier ``common``: such units meet the same.
+        The unit is any whose lowest common aggregator with it is on tier ``common``: all such meet the same.
+        Only aggregations on that tier or above are listed.
         """
         kind, tier, index = observer
         facts = self.facts
@@ -152,8 +162,8 @@ class FoldedRows:
                 found.append(float(none - one))
         return tuple(found)
 
-    def _covers(self, row: Json, unit: int, observer: Party) -> bool:
-        """Whether a pair is charged no more than a row, whichever way the row was charged."""
+    def _is_covered_by(self, row: Json, unit: int, observer: Party) -> bool:
+        """Whether (``unit``, ``observer``) is charged no more than ``row``, in every way of charging."""
         if math.isinf(read.figure(row["epsilon"])):
             return True
         of_row = kind_and_index(row["unit"])[1], self.facts.party_named(row["observer"])
@@ -165,7 +175,14 @@ class FoldedRows:
         return len(charges) == len(own) and all(map(_is_at_most, own, charges))
 
     def _charges(self, unit: int, observer: Party, bound: str, exposed: Sequence[int]) -> list[Amount]:
-        """What a bound of a pair amounts to, in every way that it may be charged."""
+        """The terms and failure probability of a pair's bound, in each way in which it may be charged.
+
+        Args:
+            bound: ``flow``, ``cut`` or ``min-cost``.
+            exposed: aggregations of a round that ``min-cost`` exposes.
+
+        Returns [] where this set may not be charged for the pair.
+        """
         facts, coalition = self.facts, [observer]
         steps = facts.sending_steps(facts.leaf_of(unit))
         if bound == "cut":
@@ -195,12 +212,14 @@ class FoldedRows:
 
 
 def _place_of(key: Any) -> Any:
-    """How the observer of a kind of pairs is placed towards the unit."""
+    """The part of a pair's key that says who observes and how near it is to the unit."""
     return key[1:4]
 
 
 def _is_at_most(own: Amount, other: Amount) -> bool:
-    """Whether a charge is at most another."""
+    """Whether one charge bounds no more ε than another: μ² in all of what is not drawn, and term by term of
+    draws.
+    """
     (terms, failure), (others, most) = own, other
     certain, of_other = (
         math.fsum(term.count * term.square for term in some if term.kind == "unsampled")
@@ -216,7 +235,7 @@ def _is_at_most(own: Amount, other: Amount) -> bool:
 
 
 def _is_term_at_most(term: Event, other: Event) -> bool:
-    """Whether a drawn term is at most another: less telling, drawn no more often."""
+    """Whether a drawn term has no larger μ² and rate than another of the same kind and count."""
     return (
         (term.kind, term.count, term.detail) == (other.kind, other.count, other.detail)
         and term.square <= other.square * (1 + ROUNDING)

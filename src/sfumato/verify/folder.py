@@ -26,7 +26,11 @@ class DamagedFileError(Exception):
 
 
 def read_mapping(folder: Path, name: str) -> Any:
-    """The mapping in a JSON or YAML file."""
+    """The content of the JSON or YAML file ``name`` of a run folder, which must be a mapping.
+
+    Raises:
+        DamagedFileError: it is missing, cannot be read or has a key twice.
+    """
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         path = folder / name
@@ -53,7 +57,11 @@ def read_mapping(folder: Path, name: str) -> Any:
 
 
 def _without_duplicate_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """The mapping of a JSON file; refused where a key is there twice."""
+    """The pairs of a JSON object as a dictionary.
+
+    Raises:
+        ValueError: a key is there twice.
+    """
     found = dict(pairs)
     if len(found) != len(pairs):
         (twice, _), *_ = Counter(key for key, _ in pairs).most_common(1)
@@ -62,12 +70,12 @@ def _without_duplicate_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> Any:
-    """Refuse NaN and infinities, which JSON does not have."""
+    """Raise `ValueError` for the JSON extensions NaN, Infinity and -Infinity."""
     raise ValueError(f"{name} is no JSON")
 
 
 def _refuse_duplicate_yaml_keys(node: Any) -> None:
-    """Refuse a key that is there twice in a mapping of a YAML file."""
+    """Raise `ValueError` if a mapping anywhere below a composed YAML node has a key twice."""
     left = [node]
     while left:
         node = left.pop()
@@ -79,13 +87,16 @@ def _refuse_duplicate_yaml_keys(node: Any) -> None:
 
 
 def json_hash(value: Any) -> str:
-    """SHA-256 of a value as canonical JSON."""
+    """SHA-256, in hexadecimal, of a value as canonical JSON (sorted keys, no spaces)."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def hash_problems(folder: Path, manifest: Json, spec: Json, documents: Mapping[str, Json]) -> Iterator[str]:
-    """Mismatches between files and their hashes in the manifest, or files that name another spec."""
+    """Yield a line for each file whose hash is not that of the manifest, or that names another spec.
+
+    ``documents``: content of privacy.json and ledger.json by file name.
+    """
     body = {key: value for key, value in manifest.items() if key != "sha256"}
     if json_hash(body) != manifest.get("sha256"):
         yield "manifest.json: has another SHA-256 than it says of itself"

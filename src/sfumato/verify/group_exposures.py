@@ -21,12 +21,13 @@ class CheckedGroups(CheckedGroupStructure):
     """Overlapping groups, and the releases that a coalition meets in them."""
 
     def charged_sums(self, unit: int, exposed: Sequence[int]) -> tuple[Counter[Any], Counter[Any]]:
-        """The sums to charge where the first ``exposed`` releases of each group are exposed, counted.
+        """Count the sums of groups to charge for a unit if the first ``exposed[g]`` releases of group g are
+        exposed.
 
         A hidden model holds the unit's data once the unit, or a worker that started from such a model, was in
         its group. A worker starts from its own group's model, or, at a merging step, from those of all its
-        groups. Returns counts of (group, era, whether the unit contributes, workers that link), and how often
-        the unit starts from models of which one is hidden, by group and era.
+        groups. Returns two counters: of (group, era, whether the unit contributes, workers that link), and of
+        (group, era) in which the unit itself starts from models of which one is hidden.
         """
         until = np.array(exposed)
         others = self.sizes.copy()
@@ -57,10 +58,11 @@ class CheckedGroups(CheckedGroupStructure):
         return sums, unknown
 
     def exposable_sets(self, unit: int, coalition: Sequence[Party]) -> tuple[list[list[int]], bool]:
-        """How many releases of every group may be exposed; whether these are all choices that matter.
+        """Sets that may be exposed, each as a number of first releases by group; and whether these are all.
 
         Once a release is hidden, later ones determine nothing until workers start from the mean of several
-        groups' models, or the structure changes.
+        groups' models, or the structure changes. Where there are too many sets, only the smallest and the
+        largest are returned, with False.
         """
         seen = self.received_releases(coalition)
         reach = self.releases_upstream(unit, seen)
@@ -76,7 +78,10 @@ class CheckedGroups(CheckedGroupStructure):
     def squared_mu_of_set(
         self, exposed: Sequence[int], unit: int, coalition: Sequence[Party], relation: str
     ) -> float | None:
-        """μ² of a set under zero-out where everybody takes part, else ``None``."""
+        """Σ μ² of a set of exposed releases under zero-out, or ``None`` where workers are drawn.
+
+        ``relation`` is not used; it is there so that groups and trees are called alike.
+        """
         if self.ledger.get("cohort_per_group") or self.raw_inside:
             return None
         if any(float(rate) != 1 for rate in self.ledger["poisson_rate_per_group"]):
@@ -92,7 +97,13 @@ class CheckedGroups(CheckedGroupStructure):
         self, row: tuple[int, int, bool, int], seen: Sequence[int], coalition: Sequence[Party],
         *, composed: bool = False,
     ) -> list[tuple[ExpectedRelease, Json, int]]:  # fmt: skip
-        """The releases of a charged sum towards the coalition, each with its draw and how often."""
+        """The releases of one charged sum that the coalition meets: release, draw (JSON), and how often.
+
+        Args:
+            row: group, era, whether the unit contributes, and how many workers link (`charged_sums`).
+            seen: releases of each group that the coalition receives.
+            composed: count noise also where its law is not one that is composed.
+        """
         group, era, own, linking = row
         members = [i for kind, _, i in coalition if kind == "device"]
         size = int(self.inside[era][:, group].sum())
@@ -146,7 +157,13 @@ class CheckedGroups(CheckedGroupStructure):
     def _is_sum_independent_of_draw(
         self, group: int, sure: bool, count: int | None, least: int | None
     ) -> bool:
-        """Whether a sum has the same noise, and is sent, whoever is drawn."""
+        """Whether neither the noise of a sum nor its being sent depends on who is drawn.
+
+        Args:
+            sure: the rate of the draw is 1.
+            count: workers drawn where that is a fixed number.
+            least: fewest messages in a sum where messages may be lost.
+        """
         if sure and count is None:
             return True
         noisy = self.devices_add_noise[group] and float(self.ledger["noise_multiplier_per_group"][group])
@@ -159,7 +176,10 @@ class CheckedGroups(CheckedGroupStructure):
     def _messages_behind(
         self, row: tuple[int, int, bool, int], found: ExpectedRelease
     ) -> list[tuple[ExpectedRelease, int]]:
-        """The messages of those who move a sum, which may be charged in its place."""
+        """Single messages that may be charged in place of a sum, and how many of each; [] where they may not.
+
+        They are the unit's own and those of workers that link, each with an equal part of the sum's noise.
+        """
         group, _, own, linking = row
         drawn = float(self.ledger["poisson_rate_per_group"][group]) < 1 and not self.raw_inside
         if not (drawn and self.devices_add_noise[group] and own + linking > 1):
@@ -172,7 +192,14 @@ class CheckedGroups(CheckedGroupStructure):
         self, parts: Sequence[Json], table: Sequence[Json], exposed: Sequence[int], unit: int,
         coalition: Sequence[Party], gaussian: bool,
     ) -> Iterator[str]:  # fmt: skip
-        """Mismatches where more noise is counted behind a record's releases than there is."""
+        """Yield a line where a record's charge counts more noise, or noise more often, than the sums have.
+
+        Args:
+            parts: of the record's charge in the certificate.
+            table: all releases, which parts name by index.
+            exposed: number of exposed releases by group.
+            gaussian: whether the law of the noise is Gaussian, so that it counts for records.
+        """
         left: dict[tuple[str, str], list[tuple[float, int]]] = {}
         for row, count in self.charged_sums(unit, exposed)[0].items():
             for release, _, times in self.releases(
@@ -198,7 +225,15 @@ class CheckedGroups(CheckedGroupStructure):
     def exposure_problems(
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
-        """Mismatches between the exposed set of a bound and what the facts require."""
+        """Yield a line for each mismatch between what a certificate's bound charges and what the facts
+        expose.
+
+        Args:
+            bound: name of the bound; not used in groups.
+            draws: the certificate's draws.
+            unit: index of the worker.
+            coalition: who observes together.
+        """
         if any(draw.drawn_noise for draw in draws):
             yield "drawn noise: counts for nothing in groups"
         exposed = read.counts(cert["exposed_releases_per_group"]).tolist()
@@ -236,7 +271,12 @@ class CheckedGroups(CheckedGroupStructure):
 def _group_problems(
     key: Any, stated: Sequence[Draw], wanted: Sequence[tuple[ExpectedRelease, Json, int]]
 ) -> Iterator[str]:
-    """Mismatches in how often one kind of sum is charged, and by which releases."""
+    """Yield a line where one kind of sum is not charged as often, or with such releases, as the facts give.
+
+    Args:
+        key: name, vector and whether the unit moves it.
+        wanted: releases of the facts, with draw and count.
+    """
     total, least = sum(draw.count for draw in stated), sum(count for *_, count in wanted)
     if total != least:
         yield f"exposed set: {key[0][0]}, {key[0][1]}: charged {total} times; must be {least}"

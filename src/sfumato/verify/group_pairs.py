@@ -28,20 +28,29 @@ class CheckedGroupPairs:
         self._colours: dict[int, tuple[list[int], list[int]]] = {}
 
     def _number_of_key(self, key: Any) -> int:
-        """A number for a key; equal keys have one."""
+        """A small integer for a hashable key; equal keys have the same."""
         return self._known.setdefault(key, len(self._known))
 
     def _numbers_with_neighbours(
         self, mine: Sequence[int], theirs: Sequence[int], near: Sequence[Sequence[Sequence[int]]]
     ) -> list[int]:
-        """A number for every node by its own and those of its neighbours, which ``near`` lists by era."""
+        """One step of colour refinement: new numbers of nodes by their own and their neighbours' numbers.
+
+        Args:
+            mine: numbers of the nodes.
+            theirs: numbers of the nodes that they neighbour.
+            near: of every era, the neighbours of every node.
+        """
         keys = (
             (own, *(tuple(sorted(theirs[n] for n in era[i])) for era in near)) for i, own in enumerate(mine)
         )
         return [self._number_of_key(key) for key in keys]
 
     def refined_colours(self, unit_kind: int) -> tuple[list[int], list[int]]:
-        """A number for every kind of workers and every group, where one worker of a kind is the unit."""
+        """Colours of every kind of workers and of every group, where one worker of ``unit_kind`` is the unit.
+
+        By colour refinement over all eras; equal colours are (nearly always) a symmetry.
+        """
         if unit_kind in self._colours:
             return self._colours[unit_kind]
         facts, ledger = self.facts, self.facts.ledger
@@ -62,7 +71,7 @@ class CheckedGroupPairs:
         return kinds, groups
 
     def key_of(self, unit: int, observer: Party) -> Any:
-        """The key of a pair: equal for pairs that are charged alike."""
+        """A hashable key of a pair, equal for pairs of a worker and an observer that are charged alike."""
         unit_kind = int(self.facts.kind_of[unit])
         kinds, groups = self.refined_colours(unit_kind)
         who, _, index = observer
@@ -73,7 +82,10 @@ class CheckedGroupPairs:
         return self._charges[key]
 
     def _charge_upstream(self, unit: int, observer: Party) -> Any:
-        """A key of what is charged if everything upstream of the observer is exposed."""
+        """A hashable summary of what is charged if everything upstream of the observer is exposed.
+
+        It is "unprotected" where a received release with the unit's message has no noise.
+        """
         facts, found = self.facts, Counter[Any]()
         seen = facts.received_releases([observer])
         exposed = facts.releases_upstream(unit, seen)
@@ -92,7 +104,9 @@ class CheckedGroupPairs:
         return frozenset(found.items())
 
     def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
-        """Workers of the same groups, and the pairs of one of them."""
+        """Yield workers that are in the same groups in every era, and the count of each kind of pairs of one
+        of them.
+        """
         facts = self.facts
         for kind, unit in enumerate(self.first):
             found = Counter[Any]()

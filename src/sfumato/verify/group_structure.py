@@ -38,7 +38,15 @@ class CheckedGroupStructure:
         self.devices_add_noise = self._groups_with_noisy_workers(ledger["noise_added_by"])
 
     def _groups_with_noisy_workers(self, stated: Any) -> list[bool]:
-        """Whether the workers of each group add the noise: stated once for all, or group by group."""
+        """For each group, whether its workers add the noise (else its master does).
+
+        Args:
+            stated: "master" or "devices" for all groups, or a list of these.
+
+        Raises:
+            ValueError: it is something else.
+            UnknownKindError: workers add the noise of dp-ogl+.
+        """
         owners = [stated] * self.groups if isinstance(stated, str) else list(stated)
         if len(owners) != self.groups or not set(owners) <= {"master", "devices"}:
             raise ValueError(f"noise_added_by: {stated!r}: must be master or devices, for every group")
@@ -53,19 +61,19 @@ class CheckedGroupStructure:
         return kind == "master" and self.is_near(unit, observer) and not self.devices_add_noise[group]
 
     def is_near(self, unit: int, party: Party) -> bool:
-        """Whether a worker is ever in the group of a master, or in a group with another worker."""
+        """Whether a worker is, in any era, in a group of ``party``: of a master, or of another worker."""
         kind, _, index = party
         theirs = (inside[index] if kind == "device" else np.eye(self.groups)[index] for inside in self.inside)
         return any((inside[unit] * one).any() for inside, one in zip(self.inside, theirs, strict=True))
 
     @property
     def raw_workers(self) -> int:
-        """How many workers send raw updates to a master."""
+        """How many workers send updates without noise to a master in any era."""
         raw = [~np.array(self.devices_add_noise) & inside for inside in self.inside]
         return int(np.logical_or.reduce(raw).any(axis=1).sum())
 
     def _membership(self, groups: Sequence[Sequence[int]]) -> npt.NDArray[np.bool_]:
-        """Which worker is in which group, as truth values ``[groups, workers]``."""
+        """Whether each worker is in each group, ``[workers, groups]``."""
         found = np.zeros((self.workers, self.groups), dtype=np.bool_)
         for group, members in enumerate(groups):
             found[list(members), group] = True
@@ -77,7 +85,11 @@ class CheckedGroupStructure:
         return self.workers * (self.groups + self.workers - 1)
 
     def party_named(self, name: str) -> Party:
-        """The party that the name of an observer stands for."""
+        """The party (kind, tier, index) of an observer's name, such as ``master:3``.
+
+        Raises:
+            ValueError: there is no such party.
+        """
         kind, index = kind_and_index(name)
         if kind not in ("device", "master"):
             raise ValueError(f"there is no party {name!r}")
@@ -85,23 +97,23 @@ class CheckedGroupStructure:
         return (kind, 0 if kind == "device" else 1, index)
 
     def era_of_step(self, step: int) -> int:
-        """The index of the era that a step is in."""
+        """The index of the era in which a step lies; steps (releases of a group) count from 1."""
         return sum(start <= step for start in self.era_starts) - 1
 
     def merges(self, step: int) -> bool:
-        """Whether workers start a step from the mean of their groups' models."""
+        """Whether workers start step ``step`` (from 1) from the mean of their groups' models."""
         period = 1 if self.intervals or self.kind == "ms-fedavg" else self.every
         return (step - 1) % period == 0
 
     def message_bound(self, group: int) -> float:
-        """Bound of one worker's contribution to a release."""
+        """Bound of the L2 norm of one worker's contribution to a release of a group."""
         if self.kind == "ms-fedavg":
             return 1.0
         intervals = math.sqrt(self.every) if self.intervals else 1.0
         return float(self.ledger["clip_per_group"][group]) * intervals
 
     def received_releases(self, coalition: Sequence[Party]) -> list[int]:
-        """How many releases of each group the coalition receives."""
+        """For each group, how many of its first releases the coalition receives."""
         found = [0] * self.groups
         ends = [start - 1 for start in self.era_starts[1:]] + [self.steps]
         for inside, start, end in zip(self.inside, self.era_starts, ends, strict=True):
@@ -111,7 +123,7 @@ class CheckedGroupStructure:
         return found
 
     def masters_in(self, coalition: Sequence[Party]) -> dict[int, bool]:
-        """Masters in the coalition, and whether one meets single messages in any era."""
+        """The groups whose masters are in the coalition, and whether each sees single messages in any era."""
         found = {}
         for kind, _, group in coalition:
             if kind == "device":
@@ -125,7 +137,9 @@ class CheckedGroupStructure:
         return found
 
     def releases_upstream(self, unit: int, seen: Sequence[int]) -> list[int]:
-        """How many releases of each group the first ``seen`` ones follow from, the unit being no link."""
+        """How many first releases of each group the first ``seen[g]`` ones depend on, by workers other than
+        the unit.
+        """
         until = np.array(seen)
         others = self.sizes.copy()
         others[self.kind_of[unit]] -= 1
@@ -137,7 +151,10 @@ class CheckedGroupStructure:
         return [int(n) for n in until]
 
     def _rate_and_cohort(self, group: int, size: int) -> tuple[float, int | None]:
-        """Rate at which a worker is drawn, and how many are where that is a fixed number, not everybody."""
+        """The rate at which a worker of a group of ``size`` is drawn, and the number drawn.
+
+        That number is ``None`` under Poisson draws and where everybody is drawn.
+        """
         cohort = self.ledger.get("cohort_per_group")
         if not cohort:
             return float(self.ledger["poisson_rate_per_group"][group]), None
@@ -145,6 +162,6 @@ class CheckedGroupStructure:
         return count / size, count if count < size else None
 
     def _least_survivors(self, group: int, era: int) -> int | None:
-        """Messages that a released sum holds at least, where messages may be lost."""
+        """Fewest messages that a released sum of a group holds in an era; ``None`` where none may be lost."""
         listed = self.ledger.get("least_survivors_per_group")
         return read.count(listed[era][group]) if listed else None

@@ -32,12 +32,16 @@ def nearly_equal(one: float, other: float) -> bool:
 
 
 def chance_of_any(chance: float, times: int) -> float:
-    """The probability that something of probability ``chance`` happens in any of ``times`` rounds."""
+    """1 − (1 − ``chance``)^``times``: the probability of at least one of independent equal events."""
     return 1.0 if chance >= 1 and times else -math.expm1(times * math.log1p(-chance))
 
 
 def kind_and_index(name: str) -> tuple[str, int]:
-    """Kind and number of a party, written in the one way that there is."""
+    """Kind and index of a party's name, such as ("device", 3) of ``device:3``.
+
+    Raises:
+        ValueError: the name is written in another way, with leading zeros for example.
+    """
     found = re.fullmatch(r"(.+):(0|[1-9][0-9]{0,9})", name, re.ASCII)
     if found is None:
         raise ValueError(f"there is no party {name!r}")
@@ -45,19 +49,23 @@ def kind_and_index(name: str) -> tuple[str, int]:
 
 
 def require_index_below(name: str, index: int, count: int) -> None:
-    """Refuse the party ``name``, whose ``index`` must be below ``count``."""
+    """Raise `ValueError`, which names the party, unless ``index < count``."""
     if index >= count:
         raise ValueError(f"there is no party {name!r}")
 
 
 def shortened(value: Any) -> str:
-    """At most 80 characters of a value."""
+    """A value as text of at most 80 characters, with ``...`` where it is cut."""
     text = str(value.tolist() if isinstance(value, np.ndarray) else value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 def mismatch_of(what: str, one: Any, other: Any) -> Iterator[str]:
-    """A mismatch where a certificate says ``one`` and not ``other``."""
+    """Yield a line that a certificate says ``one`` where ``other`` must be, unless they are (nearly) equal.
+
+    Args:
+        what: name of the figure in the message.
+    """
     if one != other and not (
         isinstance(one, float) and isinstance(other, float) and nearly_equal(one, other)
     ):

@@ -16,7 +16,10 @@ TAIL = 9.5  # standard deviations: beyond is a probability of 1e-21
 
 
 def gaussian_delta(epsilon: Array | float, mu: Array | float) -> Array:
-    """δ of N(μ, 1) against N(0, 1) at any real ε: Φ(a) − e^ε Φ(a − μ) with a = μ/2 − ε/μ."""
+    """δ(ε) = Φ(a) − e^ε Φ(a − μ) with a = μ/2 − ε/μ, of N(μ, 1) against N(0, 1).
+
+    Elementwise with broadcasting, at any real ε and μ from 0 to ∞, without cancellation.
+    """
     e, m = np.broadcast_arrays(np.asarray(epsilon, dtype=np.float64), np.asarray(mu, dtype=np.float64))
     with np.errstate(all="ignore"):
         nothing = np.maximum(-np.expm1(np.minimum(e, 0.0)), 0.0)  # μ = 0
@@ -41,7 +44,7 @@ class Event:
 
     @property
     def mu(self) -> float:
-        """Sensitivity over noise of one release that uses the unit."""
+        """Sensitivity over noise std, μ = √``square``, of one release that uses the unit."""
         return math.sqrt(self.square)
 
 
@@ -57,19 +60,26 @@ class LossCurve(NamedTuple):
 
 
 def _log_ratio(x: float, moves: Sequence[tuple[float, float]], rest: float) -> float:
-    """Privacy loss at ``x`` of a mixture of N(μ, 1), and of N(0, 1) by ``rest``, against N(0, 1)."""
+    """Privacy loss at ``x`` of a mixture of Gaussians with standard deviation 1 against N(0, 1).
+
+    Args:
+        moves: (probability, μ) of each component.
+        rest: probability of N(0, 1) in the mixture.
+    """
     parts = [math.log(c) + mu * x - mu * mu / 2 for c, mu in moves if c > 0]
     return float(special.logsumexp([*parts, math.log(rest)] if rest > 0 else parts))
 
 
 def gaussian_curve(term: Event, forward: bool) -> LossCurve:
-    """The privacy curve of N(μ, 1) against N(0, 1)."""
+    """The privacy curve of N(μ, 1) against N(0, 1), which is the same in both directions."""
     mu, half = term.mu, term.square / 2
     return LossCurve(lambda e: gaussian_delta(e, mu), half - TAIL * mu, half + TAIL * mu)
 
 
 def seen_draw_curve(term: Event, forward: bool) -> LossCurve:
-    """The privacy curve of a Gaussian with probability q, and of nothing else; which one is seen."""
+    """The privacy curve of a release that uses the unit with probability q; everybody sees whether it
+    does.
+    """
     one, q = gaussian_curve(term, forward), term.rate
     curve: Profile = lambda e: q * one.curve(e) + (1 - q) * np.maximum(-np.expm1(np.minimum(e, 0.0)), 0.0)  # noqa: E731
     return LossCurve(curve, min(0.0, one.least), max(0.0, one.most))
@@ -129,10 +139,13 @@ def _delta_with_shared_part(e: Array, p: float, s: float, t: float) -> Array:
 
 
 def shared_part_curve(ways: Sequence[tuple[float, float, float, float]], forward: bool) -> LossCurve:
-    """The privacy curve of two worlds that both leave a part which they share, in one of several ways.
+    """The privacy curve of two mixtures pA + (1 − p)B and pA' + (1 − p)B, summed over several ways.
 
-    Each way goes with its part of what is shared. Below ε = 0 the curve is that of the other direction,
-    mirrored.
+    Args:
+        ways: (p, distance of A and A', distance of A and B, distance of A' and B), in noise std.
+        forward: the first against the second, else the second against the first.
+
+    Below ε = 0 the curve is that of the other direction, mirrored.
     """
     p = min(1.0, math.fsum(c for c, *_ in ways))
 
@@ -150,7 +163,7 @@ def shared_part_curve(ways: Sequence[tuple[float, float, float, float]], forward
 
 
 def fixed_size_curve(term: Event, forward: bool) -> LossCurve:
-    """The privacy curve of a fixed number drawn unseen: with probability γ the unit replaces another.
+    """The privacy curve of a fixed number drawn unseen: with probability γ the unit takes another's place.
 
     Given all the others, A and A' are what is sent with the unit in the two worlds, and B with that device;
     or B without the unit, where each is drawn by itself and the unit is replaced.
@@ -160,7 +173,11 @@ def fixed_size_curve(term: Event, forward: bool) -> LossCurve:
 
 
 def batch_draw_curve(term: Event, forward: bool) -> LossCurve:
-    """The privacy curve of a record that its device draws into mini-batches."""
+    """The privacy curve of a record that its device draws into mini-batches, unseen.
+
+    ``term.detail`` has a flag, whether both worlds leave a shared part, then (probability, share of the bound
+    that moves, the same if it is replaced) for each local step that may be the first with the record.
+    """
     shares, *ways = term.detail
     if shares:
         moved = [(c, s * term.mu, t * term.mu, t * term.mu) for c, s, t in ways if c > 0]
@@ -207,7 +224,10 @@ def batch_draw_curve(term: Event, forward: bool) -> LossCurve:
 
 
 def visible_mixture_curve(term: Event, forward: bool) -> LossCurve:
-    """The privacy curve of a mixture whose outcome everybody sees."""
+    """The privacy curve of a release whose noise is random, where everybody sees which noise it has.
+
+    ``term.detail`` lists the ways: probability, factor on μ², rate of a draw inside it.
+    """
     ways = []
     for chance, ratio, rate, *ratios in term.detail:
         kind = "unsampled" if rate == 1 else "replaced" if ratios else "poisson"

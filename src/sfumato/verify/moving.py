@@ -34,21 +34,29 @@ class CheckedMovingTree:
 
     @property
     def pair_count(self) -> int:
-        """Ordered pairs of a device and an observer."""
+        """Number of ordered pairs of a device and an observer."""
         return self.eras[0].pair_count
 
     def party_named(self, name: str) -> Party:
-        """The party that the name of an observer stands for."""
+        """The party (kind, tier, index) of an observer's name; `ValueError` where there is none."""
         return self.eras[0].party_named(name)
 
     def is_near(self, unit: int, party: Party) -> bool:
-        """Whether an aggregator is ever above a unit, or a device ever under the same leaf."""
+        """Whether, in any era, an aggregator is above the unit or a device is under the same leaf."""
         return any(era.is_near(unit, party) for era in self.eras)
 
     def exposure_problems(
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
-        """Mismatches between the exposed set of a bound and what the facts of every era require."""
+        """Yield a line for each mismatch between what a certificate's bound charges and what every era
+        exposes.
+
+        Args:
+            bound: ``flow`` or ``cut``; any other raises `UnknownKindError`.
+            draws: the certificate's draws, one an era.
+            unit: index of the device.
+            coalition: who observes together.
+        """
         if len(draws) != len(self.eras):
             yield f"exposed set: it has {len(draws)} draws; there are {len(self.eras)} eras"
             return
@@ -68,13 +76,16 @@ class CheckedMovingTree:
 
 
 def _release_key(release: ExpectedRelease) -> tuple[str, ...]:
-    """A key that is equal for releases that a certificate lists once."""
+    """A key that is equal for releases that a certificate lists once: name, vector and rounded figures."""
     figures = (release.own, release.others, float(release.noise.sum()))
     return (release.name, release.vector, *(f"{figure:.9g}" for figure in figures))
 
 
 def _most_noise_by_owner(releases: Iterable[ExpectedRelease]) -> dict[tuple[str, ...], Array]:
-    """The most noise of each owner: equal releases of several eras may owe the same sum to different ones."""
+    """For each release key the largest variance by owner (devices, aggregators, channel) over the eras.
+
+    Equal releases of several eras may have the same total from different owners.
+    """
     found: dict[tuple[str, ...], Array] = {}
     for one in releases:
         found[_release_key(one)] = np.maximum(found.get(_release_key(one), np.zeros(3)), one.noise)
@@ -90,17 +101,23 @@ class EraFacts(CheckedTree):
         self._charged: dict[Any, list[ExpectedRelease]] = {}
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """The releases of `CheckedTree.flow`, computed once."""
+        """The releases of a round that the flow bound charges in this era, cached; see `CheckedTree.flow`."""
         return self._computed_once("flow", super().flow, unit, coalition)
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """The releases of `CheckedTree.cut`, computed once."""
+        """The releases of a round that the cut bound charges in this era, cached; see `CheckedTree.cut`."""
         return self._computed_once("cut", super().cut, unit, coalition)
 
     def _computed_once(
         self, bound: str, charged: Callable[..., list[ExpectedRelease]], unit: int, coalition: Sequence[Party]
     ) -> list[ExpectedRelease]:
-        """The releases that a bound charges, computed once for pairs that a symmetry makes alike."""
+        """``charged(unit, coalition)``, cached for all pairs of one leaf that a symmetry of the tree makes
+        alike.
+
+        Args:
+            bound: name of the bound, for the key of the cache.
+            charged: `CheckedTree.flow` or `CheckedTree.cut`.
+        """
         if len(coalition) > 1:
             return charged(unit, coalition)
         key = bound, self.leaf_of(unit), self.symmetry.key_of(unit, coalition[0])
@@ -109,7 +126,7 @@ class EraFacts(CheckedTree):
         return self._charged[key]
 
     def squared_mu_of_round(self, unit: int, party: Party, relation: str) -> Array:
-        """μ² of one round under the flow and the cut bound."""
+        """Σ μ² over one round of a unit towards one party: ``[flow, cut]``."""
         charged = self.flow(unit, [party]), self.cut(unit, [party])
         return np.array([math.fsum(one.squared_mu(relation) for one in releases) for releases in charged])
 
@@ -131,27 +148,31 @@ class CheckedMovingPairs:
         self.observers: list[Party] = [("public", 0, 0), ("node", 0, 0), *(("node", 1, e) for e in edges)]
         self.observers += [("device", 2, device) for device in range(self.count)]
 
-    def _placed(self, unit: int, party: Party) -> str:
-        """A word for the position of an observer towards a unit over all eras."""
+    def _placement_of(self, unit: int, party: Party) -> str:
+        """How an observer is placed towards a unit over all eras: "node near", "device elsewhere", "public",
+        ….
+        """
         who, tier, _ = party
         near = "near" if self.facts.is_near(unit, party) else "elsewhere"
         return who if who == "public" or tier == 0 else f"{who} {near}"
 
     def _squared_mu(self, unit: int, party: Party) -> float:
-        """μ² of all rounds under the better of the flow and the cut bound."""
+        """Σ μ² over all rounds, under the smaller of the flow and the cut bound."""
         rounds = np.array([read.count(era.ledger["rounds"]) for era in self.eras])
         squares = np.stack([era.squared_mu_of_round(unit, party, self.relation) for era in self.eras])
         return float((rounds @ squares).min())
 
     def problems(self, rows: Sequence[Json]) -> Iterator[str]:
-        """Mismatches between the rows and the pairs that they stand for."""
+        """Yield a line where the rows of privacy.json do not stand for all pairs, or for one that is charged
+        more.
+        """
         stated: dict[Any, list[tuple[Any, int]]] = {}
         drawn = self.eras[0].ledger["draw"]["kind"] != "all" or "batches" in self.eras[0].ledger
         figure_of: Callable[[int, Party], Any] = self._key_in_eras if drawn else self._squared_mu
         for row in rows:
             unit, party = kind_and_index(row["unit"])[1], self.facts.party_named(row["observer"])
             require_index_below(row["unit"], unit, self.count)
-            key = self.places[unit], self._placed(unit, party)
+            key = self.places[unit], self._placement_of(unit, party)
             found = figure_of(unit, party)
             stated.setdefault(key, []).append((found, read.count(row["stands_for"])))
         alike = Counter(self.places)
@@ -161,17 +182,19 @@ class CheckedMovingPairs:
             for party in self.observers:
                 if party != ("device", 2, unit):
                     found = figure_of(unit, party)
-                    key = place, self._placed(unit, party)
+                    key = place, self._placement_of(unit, party)
                     there.setdefault(key, []).append((found, alike[place]))
             for key in there.keys() | {key for key in stated if key[0] == place}:
                 yield from self._count_problems(unit, key[1], stated.get(key, []), there.get(key, []), drawn)
 
     def key_of(self, unit: int, party: Party) -> Any:
-        """The key of a pair: equal for pairs that no era tells apart."""
-        return self.places[unit], self._placed(unit, party), self._key_in_eras(unit, party)
+        """A hashable key of a pair, equal for pairs that are alike in every era."""
+        return self.places[unit], self._placement_of(unit, party), self._key_in_eras(unit, party)
 
     def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
-        """Devices that are under the same edge in every era, and the pairs of one of them."""
+        """Yield devices that are under the same edge in every era, and the count of each kind of pairs of
+        one.
+        """
         alike: dict[Any, list[int]] = {}
         for device, place in enumerate(self.places):
             alike.setdefault(place, []).append(device)
@@ -180,14 +203,20 @@ class CheckedMovingPairs:
             yield units, Counter(self.key_of(units[0], party) for party in others)
 
     def _key_in_eras(self, unit: int, party: Party) -> Any:
-        """The key of a pair in the tree of every era."""
+        """The keys of a pair in the trees of all eras, in order, as one hashable key."""
         return tuple(era.symmetry.key_of(unit, party) for era in self.eras)
 
     @staticmethod
     def _count_problems(
         unit: int, placed: str, rows: list[tuple[Any, int]], pairs: list[tuple[Any, int]], drawn: bool
     ) -> Iterator[str]:
-        """Mismatches in how many pairs the rows about a unit and observers placed alike stand for."""
+        """Yield a line where rows about ``unit`` and observers placed as ``placed`` stand for other pairs.
+
+        Args:
+            rows, pairs: (figure, count) of the rows and of the pairs there are; the figure is a key where
+                participants are drawn, else μ².
+            drawn: whether participants are drawn; then every key must be there as often.
+        """
         what = f"privacy.json: stands_for: device:{unit} towards observers placed as {placed}"
         total, wanted = sum(n for _, n in rows), sum(n for _, n in pairs)
         if total != wanted:
@@ -205,7 +234,7 @@ class CheckedMovingPairs:
 
 
 def _total_counts(counted: Iterable[tuple[Any, int]]) -> Counter[Any]:
-    """The sum of the counts of every key."""
+    """Key to the sum of its counts, from (key, count) pairs."""
     found = Counter[Any]()
     for key, count in counted:
         found[key] += count

@@ -20,7 +20,14 @@ from sfumato.verify.tree_pairs import CheckedTreePairs
 def pair_problems(
     rows: Sequence[Json], facts: Facts, relation: str, sites: Mapping[int, str]
 ) -> Iterator[str]:
-    """Mismatches in how often the rows about one kind of unit stand for each pair."""
+    """Yield a line where rows do not stand for every pair of unit and observer exactly as often as it is
+    there.
+
+    Args:
+        rows: rows of privacy.json about one kind of unit (devices, or records).
+        relation: ``zero-out``, ``remove`` or ``replace``.
+        sites: site of each device, by index.
+    """
     if isinstance(facts, CheckedMovingTree):
         moving = CheckedMovingPairs(facts, relation)
         yield from moving.problems(rows)
@@ -64,7 +71,7 @@ def _record_rate_and_site_problems(
     pairs: CheckedTreePairs | CheckedGroupPairs | CheckedMovingPairs,
     sites: Mapping[int, str],
 ) -> Iterator[str]:
-    """Mismatches where rows stand for a unit with a larger ε than theirs, or leave a site out.
+    """Yield a line where rows stand for a unit with a larger ε than theirs, or leave a site out.
 
     Such pairs differ in how often the records of their devices are drawn. None has a larger ε than its row if
     at least as many as lie above any row are stood for by rows above it.
@@ -104,11 +111,12 @@ def _record_rate_and_site_problems(
 
 
 def _is_of_device(row: Json) -> bool:
+    """Whether the unit of a row of privacy.json is a device."""
     return str(row["unit"]).startswith("device:")
 
 
 def site_of_each_device(topology: Json, facts: Facts) -> dict[int, str]:
-    """The site of every device, where spec.yaml names devices, or the aggregators above them."""
+    """Device index to name of its site, where spec.yaml names devices, or the leaves above them; else {}."""
     names = topology.get("device_names") or topology.get("worker_names")
     if names:
         return {device: str(name) for device, name in enumerate(names)}

@@ -13,7 +13,11 @@ from sfumato.verify.json_values import Array, shortened
 
 
 def figure(value: Any) -> float:
-    """A figure of a JSON file, where ∞ is ``"inf"``; no other text, no truth value and not NaN."""
+    """A number of a JSON file as a float; "inf" is ∞.
+
+    Raises:
+        ValueError: it is other text, a truth value, NaN or of another type.
+    """
     if value == "inf":
         return math.inf
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
@@ -22,24 +26,28 @@ def figure(value: Any) -> float:
 
 
 def count(value: Any) -> int:
-    """A count or an index of a JSON file: no fraction, which would be rounded, and not below 0."""
+    """A whole number ≥ 0 of a JSON file.
+
+    Raises:
+        ValueError: it is a float, a truth value, negative or of another type.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ValueError(f"{shortened(value)} is no whole number from 0")
     return value
 
 
 def flag(value: Any) -> bool:
-    """A truth value of a JSON file."""
+    """A truth value of a JSON file; `ValueError` for anything else."""
     if not isinstance(value, bool):
         raise ValueError(f"{shortened(value)} is neither true nor false")
     return value
 
 
 def figures(values: Sequence[Any]) -> Array:
-    """Figures of a JSON file."""
+    """`figure` of every value, as a float64 array."""
     return np.array([figure(value) for value in values], dtype=np.float64)
 
 
 def counts(values: Sequence[Any]) -> npt.NDArray[np.int64]:
-    """Counts or indices of a JSON file."""
+    """`count` of every value, as an int64 array."""
     return np.array([count(value) for value in values], dtype=np.int64)

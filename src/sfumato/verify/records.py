@@ -18,7 +18,7 @@ from sfumato.verify.tree_exposures import CheckedTree
 
 
 def record_problems(bound: CertifiedBound) -> Iterator[str]:
-    """Mismatches between a record's charge and the draws and releases that the facts give."""
+    """Yield a line where the charge of a record does not follow from draws and releases of the facts."""
     record, facts = bound.cert["record"], bound.facts
     batches = (facts.eras[0] if isinstance(facts, CheckedMovingTree) else facts).ledger.get("batches")
     if batches is None or bound.name != "flow" or bound.spec.get("control"):
@@ -38,7 +38,10 @@ def record_problems(bound: CertifiedBound) -> Iterator[str]:
 
 
 def _parts_by_era(parts: Sequence[Json], sizes: Sequence[int]) -> Iterator[list[Json]]:
-    """As many parts in order as have each number of releases; whatever is left goes with the last."""
+    """Yield the parts of each era: in order, until they have as many releases as ``sizes`` gives the era.
+
+    Whatever is left goes with the last era.
+    """
     left = list(parts)
     for place, size in enumerate(sizes, start=1):
         mine: list[Json] = []
@@ -50,7 +53,7 @@ def _parts_by_era(parts: Sequence[Json], sizes: Sequence[int]) -> Iterator[list[
 def _part_problems(
     bound: CertifiedBound, facts: CheckedTree | CheckedGroups, parts: Sequence[Json]
 ) -> Iterator[str]:
-    """Mismatches between the parts of a record's charge and the releases of one tree, or of groups."""
+    """Yield a line where parts of a record's charge do not fit the releases of one tree, or of groups."""
     batches, table, unit = facts.ledger["batches"], bound.table, bound.unit
     if multiplier := read.figure(batches["noise_at_steps"]):
         yield from _noised_step_problems(parts, table, multiplier, facts, unit)
@@ -90,13 +93,13 @@ def _part_problems(
 
 
 def has_gaussian_law(spec: Json) -> bool:
-    """Whether the noise of a spec is Gaussian."""
+    """Whether the noise mechanism of a spec is Gaussian, as it is where none is named."""
     mechanism = spec["privacy"].get("mechanism")
     return not mechanism or str(mechanism.get("law", "other")) == "gaussian"
 
 
 def _release_hash(release: Json) -> int:
-    """A number that is equal for releases of one name, vector and sensitivity."""
+    """A hash that is equal for releases with the same name, vector and sensitivities."""
     own = read.figure(release["own_sensitivity"])
     return hash((release["name"], release["vector"], own, read.figure(release["propagated_sensitivity"])))
 
@@ -113,9 +116,14 @@ class _ReleaseOfRecord(NamedTuple):
     def problems(
         self, parts: Sequence[Json], table: Sequence[Json], limit: tuple[int, float] | None
     ) -> Iterator[str]:
-        """Mismatches where draws of records are claimed to move a release less than they may.
+        """Yield a line where draws of a record are claimed to move this release less than they may.
 
-        Where gradients of examples are clipped, ``limit`` says how many a step has, and how likely more.
+        Args:
+            parts: of the record's charge.
+            table: all releases, which parts name by index.
+            limit: where gradients of examples are clipped: the most examples in a step, and the probability
+                of
+                more; else ``None``.
         """
         release, draw, most = self.release, self.draw, self.most
         where = f"record: {release['name']}"
@@ -168,7 +176,12 @@ def _noised_step_problems(
     facts: CheckedTree | CheckedGroups,
     unit: int,
 ) -> Iterator[str]:
-    """Mismatches in the noise at local steps: the device's own, in each of its steps."""
+    """Yield a line where noise at local steps is not charged as one part: every step, the device's own noise.
+
+    Args:
+        multiplier: noise multiplier of a step.
+        unit: index of the device.
+    """
     ledger, rounds = facts.ledger, read.count(facts.ledger["rounds"])
     leaf = facts.leaf_of(unit) if isinstance(facts, CheckedTree) else 0
     steps = [len(one) for one in moved_shares(ledger["batches"], leaf)[0]]
@@ -191,7 +204,14 @@ def _noised_step_problems(
 def hidden_start_problems(
     parts: Sequence[Json], facts: CheckedGroups, exposed: Sequence[int], unit: int, table: Sequence[Json]
 ) -> Iterator[str]:
-    """Mismatches where the unit starts from hidden models, and its record must count as drawn."""
+    """Yield a line where the unit starts from hidden models and its record is not charged as always drawn.
+
+    Args:
+        parts: of the record's charge.
+        exposed: number of exposed releases by group.
+        unit: index of the worker.
+        table: all releases, which parts name by index.
+    """
     _, unknown = facts.charged_sums(unit, exposed)
     for (group, _), least in unknown.items():
         sure = sum(

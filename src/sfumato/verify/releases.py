@@ -30,13 +30,16 @@ class ExpectedRelease(NamedTuple):
     amplifies_propagated: bool = False
 
     def squared_mu(self, relation: str) -> float:
-        """(sensitivity / noise std)² of the release."""
+        """(sensitivity / noise std)² under ``relation``; ∞ without noise."""
         moves = sensitivity(self.own, self.others, relation, self.divides_by_drawn)
         return squared_ratio(moves, float(self.noise.sum()))
 
 
 def release_problems(stated: Json, wanted: ExpectedRelease) -> Iterator[str]:
-    """Mismatches where a stated release claims more protection than the facts give."""
+    """Yield a line where a release of a certificate claims more protection than the facts give.
+
+    That is: smaller sensitivities, more noise of an owner, or a flag in its favour.
+    """
     what = f"{wanted.name}, {wanted.vector}"
     if (stated["name"], stated["vector"]) != (wanted.name, wanted.vector):
         yield f"exposed set: it has {stated['name']}, {stated['vector']}; the observer meets {what}"
@@ -65,7 +68,13 @@ def release_problems(stated: Json, wanted: ExpectedRelease) -> Iterator[str]:
 
 
 def sampling_problems(stated: Draw, wanted: Json, count: int, ratio: float = 1.0) -> Iterator[str]:
-    """Mismatches between a stated draw and that of the facts, which happens ``count`` times."""
+    """Yield a line where a stated draw differs from that of the facts.
+
+    Args:
+        wanted: the draw of the facts: kind, rate, hidden, population, sample.
+        count: how often it happens.
+        ratio: heaviest device's weight over the unit's; the stated one must not be smaller.
+    """
     if stated.count != count:
         yield f"draw: stated {stated.count} times; it happens {count} times"
     defaults = {"kind": "all", "rate": 1.0, "hidden": True, "population": 0, "sample": 0}

@@ -32,7 +32,12 @@ SAME_COST = 1e-5
 
 
 def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequence[Json]) -> Iterator[str]:
-    """Mismatches in one row of privacy.json and its certificate."""
+    """Yield a line for each mismatch in one row of privacy.json and its certificate.
+
+    Args:
+        row, cert: the row, and its certificate of ledger.json.
+        table: all releases of ledger.json, which certificates name by index.
+    """
     relation = spec["privacy"].get("neighbours", "zero-out")
     yield from mismatch_of("relation", cert["relation"], relation)
     if (cert["unit"], cert["observer"]) != (row["unit"], row["observer"]):
@@ -80,7 +85,7 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
 
 
 def _stated_epsilon_problems(row: Json) -> Iterator[str]:
-    """Mismatches where a row's ε is not the smallest of its bounds, and the largest of its range."""
+    """Yield a line where a row's ε is not the smallest of its bounds, or not the largest of its range."""
     stated, named = read.figure(row["epsilon"]), row["bounds"][row["bound"]]["epsilon"]
     best = min(read.figure(bound["epsilon"]) for bound in row["bounds"].values())
     if not nearly_equal(stated, read.figure(named)):
@@ -92,7 +97,7 @@ def _stated_epsilon_problems(row: Json) -> Iterator[str]:
 
 
 def _observer_kind_problems(row: Json, facts: Facts, unit: int, coalition: Sequence[Party]) -> Iterator[str]:
-    """Mismatches in the relation that a row states for its observer."""
+    """Yield a line where ``observer_kind`` of a row (own-edge, peer, …) is not what the facts give."""
     (kind, tier, _), near = coalition[0], facts.is_near(unit, coalition[0])
     wanted = ("own-edge" if near else "other-edge") if tier else "cloud"
     if kind in ("public", "device"):
@@ -105,9 +110,13 @@ def _observer_kind_problems(row: Json, facts: Facts, unit: int, coalition: Seque
 def _gap_problems(
     stated: Json, facts: Facts, unit: int, coalition: Sequence[Party], name: str, relation: str
 ) -> Iterator[str]:
-    """Mismatches where an exposed set is further from the cheapest one than its bound says.
+    """Yield a line where an exposed set is further from the cheapest one than its ``gap`` says.
 
-    Every other set that may be charged shows how far at least: `is_gap_checked` says where all are tried.
+    Every other set that may be charged is compared by μ²: `is_gap_checked` says where all are tried.
+
+    Args:
+        stated: a bound of the row, with ``exposed``, ``gap`` and ``certified``.
+        name: the row's unit.
     """
     gap = read.figure(stated["gap"])
     if not gap >= 1:
@@ -128,7 +137,7 @@ def _gap_problems(
 
 
 def is_gap_checked(row: Json, facts: Facts) -> bool:
-    """Whether all sets are compared with the one that a row charges."""
+    """Whether `row_problems` compares all sets that may be exposed with the one that a row charges."""
     if not any("exposed" in bound for bound in row["bounds"].values()):
         return True
     if not row["unit"].startswith("device:") or isinstance(facts, CheckedMovingTree):
@@ -140,7 +149,7 @@ def is_gap_checked(row: Json, facts: Facts) -> bool:
 
 
 def _bound_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
-    """Mismatches in the exposed set, the charge and the ε of one bound of a row."""
+    """Yield a line for each mismatch in the exposed set, the charge or the ε (at ``delta``) of one bound."""
     cert, draws, facts, zone = bound.cert, bound.draws, bound.facts, None
     released = sum(draw.count * len(draw.releases) for draw in draws)
     if isinstance(facts, CheckedTree) and read.figure(facts.ledger["elections_per_round"]):
@@ -171,7 +180,7 @@ def _bound_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
 
 
 def _charge_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
-    """Mismatches between a bound's terms and its releases, and between its ε and its terms."""
+    """Yield a line where a bound's terms do not follow from its releases, or its ε not from its terms."""
     cert, draws, table = bound.cert, bound.draws, bound.table
     stated = tuple(stated_term(term) for term in cert["terms"])
     require_known_kinds(stated)
@@ -200,7 +209,16 @@ def terms_from_releases(
     cert: Json, stated: Sequence[Event], draws: Sequence[Draw], spec: Json, table: Sequence[Json],
     is_record: bool,
 ) -> tuple[tuple[Event, ...], float, str]:  # fmt: skip
-    """The terms that the releases amount to, the probability of failure, and the relation they are under."""
+    """The terms that a certificate's releases amount to, derived again.
+
+    Args:
+        stated: the certificate's terms; they say if draws are charged without replacement.
+        draws: the certificate's draws.
+        table: all releases.
+        is_record: whether the unit is a record.
+
+    Returns the terms, the probability that nothing protects, and the relation that they are under.
+    """
     relation = under = spec["privacy"].get("neighbours", "zero-out")
     if is_record:
         under = "replace" if relation == "replace" else "zero-out"

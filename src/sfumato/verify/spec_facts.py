@@ -14,7 +14,11 @@ from sfumato.verify.tree_exposures import CheckedTree
 
 
 def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """Mismatches between ``ledger.json`` and what ``spec.yaml`` determines."""
+    """Yield a line where a fact in ``ledger.json`` differs from what spec.yaml determines.
+
+    Raises:
+        UnknownKindError: there is no rule for something in spec.yaml.
+    """
     yield from optimizer_problems(spec, in_tree=ledger["kind"] in ("tree", "moving"))
     if ledger["kind"] == "moving":
         yield from _moving_tree_problems(spec, ledger)
@@ -31,7 +35,12 @@ def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
 
 
 def optimizer_problems(spec: Json, *, in_tree: bool) -> Iterator[str]:
-    """Mismatches where Adam or weight decay is used though bounds of messages rest on plain steps."""
+    """Yield a line where Adam or weight decay is used though bounds of messages assume plain SGD steps.
+
+    Args:
+        in_tree: whether the protocol is one of trees, in which clipped gradients with weight decay are
+            bounded.
+    """
     training, privacy = spec["training"], spec["privacy"]
     optimizer, decay = training.get("optimizer") or "sgd", read.figure(training.get("weight_decay") or 0.0)
     adam = (optimizer if isinstance(optimizer, str) else optimizer["kind"]) != "sgd"
@@ -48,7 +57,9 @@ def optimizer_problems(spec: Json, *, in_tree: bool) -> Iterator[str]:
 
 
 def noise_law_and_batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """Mismatches in the law of the noise, and in how devices draw their batches."""
+    """Yield a line where the law of the noise, the draws of batches or noise at local steps differ from
+    the spec.
+    """
     training, privacy = spec["training"], spec["privacy"]
     mechanism, clip = privacy.get("mechanism") or {}, privacy.get("clip") or {}
     other_law = (mechanism and mechanism.get("law", "other") != "gaussian") or clip.get("kind") == "example"
@@ -64,7 +75,7 @@ def noise_law_and_batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
 
 
 def _moving_tree_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """Mismatches between the eras of ``ledger.json`` and those of ``spec.yaml``."""
+    """Yield a line where an era of ``ledger.json``, or its tree, differs from what spec.yaml determines."""
     eras, held = eras_in_spec(spec), ledger["eras"]
     for key in ("batches", "elections_per_round", "noise_not_composed", "steps"):
         if key in ledger:

@@ -18,7 +18,7 @@ from sfumato.verify.spec_settings import (
 
 
 def group_spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """Mismatches between the facts of overlapping groups and the spec."""
+    """Yield a line where a fact of overlapping groups in ``ledger.json`` differs from spec.yaml."""
     topology, training, clip = spec["topology"], spec["training"], spec["privacy"].get("clip") or {}
     listed, part, bare = groups_in_spec(topology), training["participation"], ledger["kind"] == "ms-fedavg"
     groups, workers = len(listed), 1 + max(max(group) for group in listed)
@@ -43,7 +43,13 @@ def group_spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
 def _session_problems(
     spec: Json, ledger: Json, structures: Sequence[Sequence[Sequence[int]]], rates: Sequence[float]
 ) -> Iterator[str]:
-    """Mismatches in the numbers of workers drawn and in the thresholds of sessions and lost messages."""
+    """Yield a line where numbers drawn, fewest messages or unmasking shares of sessions differ from
+    spec.yaml.
+
+    Args:
+        structures: of every era, the workers of every group.
+        rates: rate of the draw of every group.
+    """
     part = spec["training"]["participation"]
     transport = (spec.get("transport") or {}).get("devices_to_master", "plain")
     yield from unlike_spec("transport", ledger["transport"], transport)
@@ -67,7 +73,7 @@ def _session_problems(
 
 
 def _group_noise_problems(spec: Json, ledger: Json, groups: int) -> Iterator[str]:
-    """Mismatches in the multiplier of every group, and in who adds its noise."""
+    """Yield a line where a group's noise multiplier, or who adds its noise, differs from spec.yaml."""
     sources = spec["privacy"]["noise"].get("sources") or () if ledger["kind"] != "ms-fedavg" else ()
     wanted, by = np.zeros(groups), ["master" if one else "devices" for one in _trusted_masters(spec, groups)]
     owners = [(owner, source["multipliers"][0]) for source in sources for owner in source["owners"]]
@@ -98,10 +104,10 @@ def _trusted_masters(spec: Json, groups: int) -> list[bool]:
 
 
 def _colluders_that_unmask(spec: Json, parties: int, rate: float) -> int:
-    """How many workers of a group, with its master, hold enough shares to take masks off.
+    """How many workers of a group hold, with its master, enough key shares to remove the masks of a session.
 
-    Where the session is drawn, that of the smallest session that holds the unit and as many colluders. Where
-    the group has none, its number of workers.
+    Where workers are drawn (``rate`` < 1), that of the smallest session that can be unmasked without the
+    unit; ``parties``, the number of workers, where no session can.
     """
     if rate == 1:
         return survival_threshold(spec, parties)
@@ -111,7 +117,10 @@ def _colluders_that_unmask(spec: Json, parties: int, rate: float) -> int:
 
 
 def _least_survivors_of_group(spec: Json, size: int, group: int, rates: Sequence[float]) -> int:
-    """Messages that a released sum of a group of so many workers holds at least."""
+    """Fewest messages that a released sum of a group of ``size`` workers holds.
+
+    0 without secure aggregation and under Poisson draws, where a sum may hold none.
+    """
     masked = (spec.get("transport") or {}).get("devices_to_master") == "secure-aggregation"
     part = spec["training"]["participation"]
     if not masked or read.figure(rates[group]) < 1:

@@ -15,7 +15,10 @@ from sfumato.verify.spec_tree import aggregations_of_round, reach_of_steps
 
 
 def record_rate_problems(spec: Json, rates: Array) -> Iterator[str]:
-    """Mismatches between record rates and the batch over the examples that the spec gives a device."""
+    """Yield a line where ``rates`` are not batch size / number of examples of each device, at most 1.
+
+    Where the spec does not determine the examples of each device, only their total is checked.
+    """
     sizes, _ = examples_held(spec)
     batch = read.count(spec["training"]["batch_size"])
     if sizes is not None:
@@ -29,7 +32,12 @@ def record_rate_problems(spec: Json, rates: Array) -> Iterator[str]:
 
 
 def batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """Mismatches in how far a record moves a message that it is first drawn into at some local step."""
+    """Yield a line where ``batches`` of ``ledger.json`` claims that a record moves a message less than it
+    may.
+
+    It states, for every local step, the share of the message's bound that a record moves which is first in
+    the batch of that step.
+    """
     training, clip = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
     batches, momentum = ledger["batches"], training.get("momentum", 0.0)
     rates, tree = read.figures(batches["rate_per_device"]), ledger["kind"] == "tree"
@@ -72,7 +80,10 @@ def batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
 
 
 def most_records_of_a_device(spec: Json, rates: Array) -> int:
-    """The most records that a device has: of q < 1, batch_size / q; of q = 1 not more than batch_size."""
+    """The largest number of records of a device: by the partition, else batch_size / smallest rate below 1.
+
+    1 where every rate is 0 or 1.
+    """
     sizes, _ = examples_held(spec)
     if sizes is not None:
         return int(sizes.max())
@@ -82,7 +93,13 @@ def most_records_of_a_device(spec: Json, rates: Array) -> int:
 
 
 def _max_batch_problems(batch_size: int, max_batch: int, excess: float, most: int) -> Iterator[str]:
-    """Mismatches in the most gradients of a step, and the chance of more (Chernoff's bound)."""
+    """Yield a line where the probability of more than ``max_batch`` examples in a step is stated too small.
+
+    Args:
+        batch_size: expected examples in a step.
+        excess: the stated probability; must not be below Chernoff's bound.
+        most: records of the largest device; a limit of as many needs no probability.
+    """
     if max_batch >= most:
         return
     above = max_batch > batch_size
@@ -93,7 +110,10 @@ def _max_batch_problems(batch_size: int, max_batch: int, excess: float, most: in
 
 
 def moved_shares(batches: Json, leaf: int) -> tuple[list[tuple[float, ...]], list[tuple[float, ...]]]:
-    """The share of each message that moves by the step a record is first in: zeroed out, and replaced."""
+    """For every message of a leaf's devices in a round, the share of its bound that a record moves, by the
+    local
+    step that the record is first in. Two lists: where the record is zeroed out, and where it is replaced.
+    """
     found = []
     for name in ("moved_share_by_first_step", "moved_share_by_first_step_replaced"):
         listed = batches[f"{name}_per_leaf"][leaf] if f"{name}_per_leaf" in batches else batches[name]

@@ -25,7 +25,13 @@ class WrittenEra(NamedTuple):
 
 
 def eras_in_spec(spec: Json) -> list[WrittenEra]:
-    """The eras that spec.yaml determines; none where it has neither moves nor ``trust.from``."""
+    """The eras (rounds with the same places and trust) that spec.yaml determines, in order.
+
+    [] where it has neither moves nor ``trust.from``.
+
+    Raises:
+        UnknownKindError: the tree has more than two tiers, or moves are not listed one by one.
+    """
     moves, changes = spec["topology"].get("moves"), (spec.get("trust") or {}).get("from")
     if moves is None and changes is None:
         return []
@@ -51,18 +57,24 @@ def eras_in_spec(spec: Json) -> list[WrittenEra]:
 
 
 def keeps_control_variates(spec: Json) -> bool:
-    """Whether messages depend on earlier ones, by the control variates of SCAFFOLD."""
+    """Whether devices keep SCAFFOLD's control variates, so that messages depend on earlier rounds."""
     correction = spec.get("training", {}).get("drift_correction") or {}
     return (correction if isinstance(correction, str) else correction.get("kind")) == "scaffold"
 
 
 def worker_count(topology: Json) -> int:
-    """How many devices there are in groups."""
+    """Number of devices of a topology of groups: ``devices``, else one more than the largest index listed."""
     return topology.get("devices") or 1 + max(max(group) for group in groups_in_spec(topology))
 
 
 def unlike_spec(name: str, held: Any, wanted: Any) -> Iterator[str]:
-    """A mismatch where ``ledger.json`` holds another value than the spec gives."""
+    """Yield a line if ``ledger.json`` holds another value than spec.yaml gives; numbers up to rounding.
+
+    Args:
+        name: of the fact, in the message.
+        held: value, or values, of ``ledger.json``.
+        wanted: value, or values, by spec.yaml.
+    """
     if isinstance(held, bool) or isinstance(wanted, str | bool):
         same = held == wanted
     else:
@@ -73,7 +85,14 @@ def unlike_spec(name: str, held: Any, wanted: Any) -> Iterator[str]:
 
 
 def tree_shape(topology: Json) -> tuple[list[str], list[list[int]], list[int]]:
-    """Names of the tiers, the parents of their nodes, and the devices under each leaf."""
+    """Names of the tiers from the root, the parent of each node by tier, and the number of devices of each
+    leaf.
+
+    The parent of the root is -1.
+
+    Raises:
+        UnknownKindError: the tree is written in a form without a rule.
+    """
     if topology["kind"] == "star":
         return ["cloud"], [[-1]], [topology["devices"]]
     if topology.get("edges") is not None:
@@ -97,7 +116,10 @@ def tree_shape(topology: Json) -> tuple[list[str], list[list[int]], list[int]]:
 
 
 def survival_threshold(spec: Json, parties: int) -> int:
-    """Fewest survivors of a session of secure aggregation: more than 2/3, or the share that is asked for."""
+    """Fewest survivors with which a session of secure aggregation of ``parties`` clients ends with a sum.
+
+    More than 2/3 of them, or the share of ``faults.survival_threshold``, but always more than half.
+    """
     share = (spec.get("faults") or {}).get("survival_threshold")
     if share is None:
         return 2 * parties // 3 + 1
@@ -105,7 +127,12 @@ def survival_threshold(spec: Json, parties: int) -> int:
 
 
 def one_per_edge(value: Any, edges: int) -> list[int]:
-    """One number for each edge, of one for all or a list."""
+    """``value`` as a list of one whole number for each of ``edges`` edges: repeated, or the list that it is.
+
+    Raises:
+        ValueError: a list has another length.
+        UnknownKindError: counts are by name of the edges.
+    """
     if isinstance(value, dict):
         raise UnknownKindError("spec.yaml: training: this checker has no rule for counts by name of edges")
     found: list[int] = read.counts(value if isinstance(value, list) else [value] * edges).tolist()
@@ -115,7 +142,7 @@ def one_per_edge(value: Any, edges: int) -> list[int]:
 
 
 def trusted_edges(spec: Json, leaves: int) -> npt.NDArray[np.bool_]:
-    """Whether each edge under a cloud is trusted, in all rounds."""
+    """For each leaf under a cloud, whether spec.yaml calls it trusted in all rounds."""
     trust, found = spec.get("trust") or {}, np.zeros(leaves, dtype=np.bool_)
     sites = spec["topology"].get("sites") or ()
     for place, site in enumerate(sites):
@@ -132,7 +159,9 @@ def trusted_edges(spec: Json, leaves: int) -> npt.NDArray[np.bool_]:
 
 
 def places_of_named_sites(sites: Sequence[Json], tier: int = 1) -> dict[str, tuple[int, int]]:
-    """Tier and index of every site that has a name."""
+    """Name to (tier, index) of every site that has a name, below a node of ``tier`` - 1 as well as further
+    down.
+    """
     found: dict[str, tuple[int, int]] = {}
     below: list[Json] = []
     for index, site in enumerate(sites):
@@ -143,18 +172,22 @@ def places_of_named_sites(sites: Sequence[Json], tier: int = 1) -> dict[str, tup
 
 
 def may_drop_out(spec: Json) -> bool:
-    """Whether a message may be lost."""
+    """Whether spec.yaml has a dropout rate above 0, so that a message may be lost."""
     rates = (spec.get("faults") or {}).get("dropout_rate", 0.0)
     return any(rates.values() if isinstance(rates, dict) else [rates])
 
 
 def sort_members(listed: Any) -> list[list[int]]:
-    """The workers of every group in a list, ascending."""
+    """The listed groups, each as the ascending indices of its workers."""
     return [sorted(read.counts(group).tolist()) for group in listed]
 
 
 def groups_in_spec(topology: Json) -> list[list[int]]:
-    """The workers of every group, ascending."""
+    """The ascending indices of the workers of each group, listed or by ``structure``.
+
+    Raises:
+        UnknownKindError: there is no rule for this structure.
+    """
     if isinstance(topology.get("groups"), list):
         return [sorted(group) for group in topology["groups"]]
     structure, workers = topology["structure"], topology["devices"]

@@ -27,7 +27,12 @@ from sfumato.verify.tree_exposures import CheckedTree
 
 
 def tree_spec_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
-    """Mismatches between the facts of a tree, or of one era of it, and the spec."""
+    """Yield a line where a fact of a tree, or of one era of it, differs from spec.yaml.
+
+    Args:
+        tree: the tree of ``ledger.json``.
+        era: the rounds that it is of; ``None`` where neither places nor trust change.
+    """
     yield from _shape_problems(spec["topology"], tree, era)
     yield from _class_problems(spec, tree, era)
     yield from _participation_problems(spec, tree)
@@ -44,7 +49,7 @@ def tree_spec_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) ->
 
 
 def _shape_problems(topology: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
-    """Mismatches in the tiers, in who is under whom, and in the devices of every leaf."""
+    """Yield a line where tiers, parents of nodes or devices of leaves differ from spec.yaml."""
     names, parents, devices = tree_shape(topology)
     if era is not None:
         devices = np.bincount(era.places, minlength=len(devices)).tolist()
@@ -57,7 +62,7 @@ def _shape_problems(topology: Json, tree: CheckedTree, era: WrittenEra | None) -
 
 
 def _class_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
-    """Mismatches in the classes of devices: how many they are, and their weights."""
+    """Yield a line where the classes of devices (leaf, weight, noisy or not) do not fit spec.yaml."""
     inside = np.bincount(tree.class_leaf, tree.class_size, len(tree.devices))
     yield from unlike_spec("device_classes: devices of each leaf", inside, tree.devices)
     listed = tree.ledger.get("class_per_device")
@@ -84,7 +89,7 @@ def _class_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> It
 
 
 def _participation_problems(spec: Json, tree: CheckedTree) -> Iterator[str]:
-    """Mismatches in who is drawn, who sees it, and what sums are divided by."""
+    """Yield a line where the draw, who sees it, divisors or unmasking shares differ from spec.yaml."""
     ledger, part = tree.ledger, spec["training"]["participation"]
     drawn = tree.devices * part["rate"] if part["kind"] == "poisson" else tree.devices.astype(float)
     if part["kind"] == "fixed":
@@ -114,7 +119,10 @@ def _participation_problems(spec: Json, tree: CheckedTree) -> Iterator[str]:
 
 
 def _least_and_largest_divisors(spec: Json, tree: CheckedTree, drawn: Array) -> tuple[Array, Array]:
-    """The least and the most that the sum of each leaf is divided by: weights of who is drawn."""
+    """The least and the largest number by which the sum of each leaf is divided, ``[leaves]`` each.
+
+    ``drawn``: expected number of devices drawn of each leaf. Both are the same where the divisor is fixed.
+    """
     whole_weight = np.bincount(tree.class_leaf, tree.class_weight * tree.class_size, len(tree.devices))
     denominator = spec["training"].get("denominator") or {}
     if denominator.get("kind", "fixed") == "fixed":
@@ -133,7 +141,7 @@ def _least_and_largest_divisors(spec: Json, tree: CheckedTree, drawn: Array) -> 
 
 
 def reach_of_steps(steps: int, momentum: float) -> float:
-    """The largest length of clipped local steps with momentum, in clip norms."""
+    """The largest length of the sum of ``steps`` clipped gradients with momentum, in clip norms."""
     return math.fsum((steps - j) * momentum**j for j in range(steps))
 
 
@@ -148,7 +156,12 @@ class SpecAggregation(NamedTuple):
 
 
 def aggregations_of_round(training: Json, ledger: Json) -> list[SpecAggregation]:
-    """The aggregations of a round that spec.yaml asks for."""
+    """The aggregations of one round that spec.yaml asks for, in order.
+
+    Args:
+        training: the section of spec.yaml.
+        ledger: for the numbers of tiers and leaves.
+    """
     depth, leaves = len(ledger["tiers"]), len(ledger["devices_per_leaf"])
     steps = training.get("local_steps") or 1
     above = [[period] * leaves for period in training.get("aggregate_every") or [steps] * (depth - 1)]
@@ -169,7 +182,9 @@ def aggregations_of_round(training: Json, ledger: Json) -> list[SpecAggregation]
 
 
 def _step_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
-    """Mismatches in the aggregations of a round, and in how far one device's message moves each."""
+    """Yield a line where the aggregations of a round, or how far one device moves each, differ from
+    spec.yaml.
+    """
     training, kind = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
     rounds = aggregations_of_round(training, tree.ledger)
     yield from unlike_spec("number of steps", len(tree.steps), len(rounds))
@@ -201,7 +216,10 @@ def _step_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Ite
 
 
 def _channel_problems(what: str, channel: Sequence[Any], tree: CheckedTree) -> Iterator[str]:
-    """Mismatches in the noise of channels: only devices send over the air."""
+    """Yield a line where channel noise is stated for a tier whose messages do not go over the air.
+
+    ``what``: name of the aggregation in the message; ``channel``: noise std by tier and node.
+    """
     air = tree.ledger["hops"][-1] == "air"
     yield from unlike_spec(f"{what}.channel_noise_std: tiers", len(channel), tree.depth if air else 0)
     for tier, held in enumerate(channel):
@@ -212,7 +230,10 @@ def _channel_problems(what: str, channel: Sequence[Any], tree: CheckedTree) -> I
 
 
 def certainty_problems(spec: Json, tree: CheckedTree) -> Iterator[str]:
-    """Mismatches in whose noise is sure to be there; over the air less may be sure than the spec says."""
+    """Yield a line where more noise, or more messages, are stated as sure to be there than spec.yaml gives.
+
+    Over the air fewer may be sure than spec.yaml says, since the radio may lose some.
+    """
     faults, compression, ledger = spec.get("faults") or {}, spec.get("compression") or {}, tree.ledger
     dropping = may_drop_out(spec)
     secure, poisson = ledger["hops"][-1] == "secure-aggregation", ledger["draw"]["kind"] == "poisson"
@@ -243,7 +264,11 @@ def certainty_problems(spec: Json, tree: CheckedTree) -> Iterator[str]:
 
 
 def _noise_multipliers(spec: Json, tree: CheckedTree) -> tuple[Array, list[Array], npt.NDArray[np.bool_]]:
-    """Multipliers of devices by leaf and of nodes, by aggregating tier, and which devices add noise."""
+    """Noise multipliers that spec.yaml gives, by the tier of the aggregation.
+
+    Returns those of devices ``[leaves, tiers]``, those of the nodes of each tier ``[nodes, tiers]``, and
+    whether each device adds noise ``[devices]``.
+    """
     device = np.zeros((len(tree.devices), tree.depth))
     node = [np.zeros((len(parents), tree.depth)) for parents in tree.parents]
     noisy = np.ones(int(tree.last[-1]), dtype=np.bool_)
@@ -266,7 +291,11 @@ def _noise_multipliers(spec: Json, tree: CheckedTree) -> tuple[Array, list[Array
 def _multipliers_in_era(
     device: Array, node: list[Array], spec: Json, era: WrittenEra
 ) -> tuple[Array, list[Array]]:
-    """The multipliers of the sources that add noise in an era: where messages leave trusted hands."""
+    """The multipliers (as of `_noise_multipliers`) of those who add noise in an era.
+
+    Noise is added where messages leave trusted hands: by devices of edges that are not trusted, else by the
+    edge, or by the cloud if it is trusted too.
+    """
     trusted = np.isin(np.arange(len(device)), era.trusted)
     cloud = bool((spec.get("trust") or {}).get("cloud"))
     edges = np.stack([trusted & (not cloud), trusted], axis=1)
@@ -274,7 +303,8 @@ def _multipliers_in_era(
 
 
 def _noise_source_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
-    """Mismatches between the stated noise of a source and the spec's: its multiplier times what it hides.
+    """Yield a line where the noise std of a source differs from its multiplier times the sensitivity it
+    hides.
 
     ``era`` are the rounds with one trust; ``None`` where the spec has neither moves nor changes of trust.
     """

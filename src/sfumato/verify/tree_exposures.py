@@ -19,7 +19,15 @@ class CheckedTree(CheckedTreeNoise):
     """A tree, and the releases that a coalition meets in it."""
 
     def release(self, step: int, unit: int, coalition: Sequence[Party]) -> ExpectedRelease:
-        """The release with the unit's message of one step that is charged under flow."""
+        """What the flow bound charges for the unit's message of one aggregation.
+
+        It is the finest sum with the message in it that the coalition knows, with the noise it does not know.
+
+        Args:
+            step: index of the aggregation in the round.
+            unit: index of the device.
+            coalition: who observes together.
+        """
         facts, leaf = self.steps[step], self.leaf_of(unit)
         own = float(facts["message_bound_per_leaf"][leaf]) * float(self.class_weight[self.class_of(unit)])
         tier, sent = self.finest_known_sum(step, unit, coalition)
@@ -36,17 +44,25 @@ class CheckedTree(CheckedTreeNoise):
         return ExpectedRelease(facts["name"], vector, own, 0.0, noise, independent, bool(divides))
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """The releases of the flow bound: every aggregation of the unit's messages."""
+        """The releases of a round that the flow bound charges: one for each aggregation of the unit's
+        messages.
+        """
         return [self.release(step, unit, coalition) for step in self.sending_steps(self.leaf_of(unit))]
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """The releases of the cut bound: every average that is received, with all that was hidden before."""
+        """The releases of a round that the cut bound charges: one for each average that the coalition
+        receives,
+        together with what was hidden before it.
+        """
         return self.releases_between(unit, coalition, self.seen_steps(unit, coalition))
 
     def releases_between(
         self, unit: int, coalition: Sequence[Party], exposed: Sequence[int]
     ) -> list[ExpectedRelease]:
-        """Every average that is exposed, with all that was hidden before it."""
+        """The releases of a round if the averages of the aggregations ``exposed`` are exposed.
+
+        Each counts together with the hidden aggregations since the last exposed one.
+        """
         found, hidden = [], list[int]()
         for step in self.sending_steps(self.leaf_of(unit)):
             if step not in exposed:
@@ -57,7 +73,10 @@ class CheckedTree(CheckedTreeNoise):
         return found
 
     def exposable_sets(self, unit: int, coalition: Sequence[Party]) -> tuple[list[list[int]], bool]:
-        """Sets of averages above the unit that may be charged; whether these are all of them."""
+        """Sets of aggregations of a round that may be charged as exposed; and whether these are all.
+
+        Where there are too many, only the smallest and the largest set are returned, with False.
+        """
         steps, seen = self.sending_steps(self.leaf_of(unit)), self.seen_steps(unit, coalition)
         hidden = [step for step in steps if step not in seen]
         if 2 ** len(hidden) * len(steps) > MOST_COMPARED:
@@ -69,7 +88,7 @@ class CheckedTree(CheckedTreeNoise):
     def squared_mu_of_set(
         self, exposed: Sequence[int], unit: int, coalition: Sequence[Party], relation: str
     ) -> float | None:
-        """μ² of a round of a set where everybody takes part, else ``None``."""
+        """Σ μ² over one round if ``exposed`` are exposed; ``None`` where devices are drawn."""
         if self.sampling_seen_by(unit, coalition)[0]["kind"] != "all":
             return None
         return math.fsum(one.squared_mu(relation) for one in self.releases_between(unit, coalition, exposed))
@@ -77,7 +96,8 @@ class CheckedTree(CheckedTreeNoise):
     def exposed_problems(
         self, exposed: Sequence[int], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
-        """Mismatches: why a set of averages may not be charged by itself.
+        """Yield a line for each reason why the aggregations ``exposed`` of a round may not be charged by
+        themselves.
 
         Once an average is exposed, devices outside its node must not have started from a hidden one: nothing
         above it was hidden since an average was exposed. And what is sent again at the end of a round moves
@@ -104,7 +124,10 @@ class CheckedTree(CheckedTreeNoise):
     def _release_after_hidden_steps(
         self, step: int, unit: int, coalition: Sequence[Party], hidden: Sequence[int]
     ) -> ExpectedRelease:
-        """`release` with pieces of hidden steps that reach it; only the noise of the seen step hides them."""
+        """`release` of one aggregation, moved also by the ``hidden`` aggregations before it.
+
+        Sensitivities add up; only the noise of the exposed aggregation counts.
+        """
         seen = self.release(step, unit, coalition)
         if not hidden:
             return seen
@@ -135,7 +158,14 @@ class CheckedTree(CheckedTreeNoise):
         return seen._replace(name=name, own=own, others=others, noise=noise)
 
     def _propagated_by_others(self, step: int, bounds: int, unit: int, widest: int, to: int) -> float:
-        """Σ 2 a_j C_j of the devices, but the unit, that started from a hidden average of tier ``widest``."""
+        """Σ 2 a_j C_j over the devices, but the unit, that started from a hidden average of tier ``widest``.
+
+        a_j is the weight of their message in the average of tier ``to``, C_j their message's bound.
+
+        Args:
+            step: the aggregation that they send in.
+            bounds: the aggregation whose bounds C_j count.
+        """
         if widest >= self.depth:
             return 0.0
         leaf, top = self.leaf_of(unit), max(widest, to)
@@ -153,7 +183,15 @@ class CheckedTree(CheckedTreeNoise):
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party],
         allowed: Sequence[ExpectedRelease] | None = None,
     ) -> Iterator[str]:  # fmt: skip
-        """Mismatches between the exposed set of a bound and what the facts require, or ``allowed``."""
+        """Yield a line for each mismatch between what a certificate's bound charges and what the facts
+        expose.
+
+        Args:
+            bound: ``flow``, ``cut`` or ``min-cost``.
+            draws: the certificate's draws; must be one.
+            unit, coalition: index of the device, and who observes together.
+            allowed: releases to compare with in place of those of the facts.
+        """
         if cert.get("elections") or cert.get("chances"):
             yield "elections: nobody is elected who observes this"
             return
@@ -171,7 +209,11 @@ class CheckedTree(CheckedTreeNoise):
             yield from release_problems(mine, theirs)
 
     def _exposed_steps(self, bound: str, cert: Json, unit: int, coalition: Sequence[Party]) -> list[int]:
-        """The aggregations of a round that a bound charges."""
+        """Indices of the aggregations of a round that a bound charges as exposed.
+
+        Raises:
+            UnknownKindError: the bound is neither ``flow``, ``cut`` nor ``min-cost``.
+        """
         if bound == "flow":
             return self.sending_steps(self.leaf_of(unit))
         if bound == "cut":

@@ -19,7 +19,12 @@ class CheckedTreeNoise(CheckedTreeStructure):
     def _variance_of_devices(
         self, step: int, leaf: int, unit: int | None, coalition: Sequence[Party]
     ) -> float:
-        """Least variance of devices' noise in a leaf's average; ``unit``: its class, where it is in it."""
+        """Least variance of devices' noise in the average of a leaf that a coalition does not know.
+
+        Args:
+            step: index of the aggregation in the round.
+            unit: class of the unit if it sends in this leaf, else ``None``.
+        """
         variance = self.message_variance(step)
         members = Counter(self.class_of(i) for kind, _, i in coalition if kind == "device")
         alike = np.flatnonzero(self.class_leaf == leaf)
@@ -32,7 +37,7 @@ class CheckedTreeNoise(CheckedTreeStructure):
         return total / float(divisor[leaf]) ** 2
 
     def _variance_without_unit(self, step: int) -> Array:
-        """`_variance_of_devices` of every leaf without the unit and without members."""
+        """`_variance_of_devices` of every leaf, ``[leaves]``, without unit and coalition; cached."""
         if step not in self._noise_cache:
             leaves = [self._variance_of_devices(step, leaf, None, ()) for leaf in range(len(self.devices))]
             self._noise_cache[step] = np.array(leaves)
@@ -41,9 +46,13 @@ class CheckedTreeNoise(CheckedTreeStructure):
     def variance_unknown_to(
         self, step: int, unit: int, coalition: Sequence[Party], tier: int, sent: bool, present: bool = True
     ) -> Array:
-        """Variance by owner, unknown to a coalition, in the average of the unit's ancestor on ``tier``.
+        """Noise variance by owner (devices, aggregators, channel) that a coalition does not know, ``[3]``.
 
-        Without the noise of that node if it is not ``sent``; as if the unit dropped out if not ``present``.
+        It is that in the average of the unit's ancestor on ``tier``, at aggregation ``step``.
+
+        Args:
+            sent: with the noise that this node adds before it sends on.
+            present: False as if the unit dropped out.
         """
         facts, path = self.steps[step], self.paths[self.leaf_of(unit)]
         alone = float(self.message_variance(step)[self.class_of(unit)]) if present else 0.0
@@ -72,7 +81,10 @@ class CheckedTreeNoise(CheckedTreeStructure):
     def _variance_in_leaf_averages(
         self, step: int, unit: int, coalition: Sequence[Party], present: bool
     ) -> Array:
-        """Variance by owner in the average of every leaf, of which there is only that of devices yet."""
+        """Variance by owner in the average of every leaf, ``[leaves, 3]``; only devices' noise is in it yet.
+
+        Only what the coalition does not know counts; ``present``: the unit sends.
+        """
         mine = self.leaf_of(unit)
         below = np.zeros((len(self.devices), 3))
         below[:, 0] = self._variance_without_unit(step)
@@ -82,18 +94,21 @@ class CheckedTreeNoise(CheckedTreeStructure):
         return below
 
     def noise_of_records(self, step: int, unit: int, coalition: Sequence[Party]) -> float:
-        """Variance in what is charged under flow, where single examples are clipped."""
+        """Noise variance in what the flow bound charges at ``step`` where single examples are clipped.
+
+        It counts also where its law is not one that is composed for devices.
+        """
         tier, sent = self.finest_known_sum(step, unit, coalition)
         if tier == self.depth:
             return float(self.message_variance(step)[self.class_of(unit)])
         return float(self.variance_unknown_to(step, unit, coalition, tier, sent).sum())
 
     def _if_composed(self, noise: Array) -> Array:
-        """``noise`` as it is; zeros where its law is not composed."""
+        """``noise``, or zeros where the ledger says that its law cannot be composed."""
         return np.asarray(noise * ("noise_not_composed" not in self.ledger))
 
     def _draw_independent(self, step: int, leaf: int) -> bool:
-        """Whether the noise that is counted does not depend on whether the unit is drawn."""
+        """Whether the noise counted in a leaf's average is the same whether or not the unit is drawn."""
         kind = self.ledger["draw"]["kind"]
         noises = self.message_variance(step)[self.class_leaf == leaf]
         if kind == "all" or self.steps[step]["tells_who_was_drawn"]:
@@ -106,7 +121,9 @@ class CheckedTreeNoise(CheckedTreeStructure):
         return constant and int(self.sure[leaf]) == round(float(self.drawn[leaf]))
 
     def _variance_added_if_drawn(self, step: int, unit: int, coalition: Sequence[Party]) -> Array:
-        """Variance that a drawn device of each class adds to what is charged for a step."""
+        """Variance, ``[classes]``, that a device of each class adds to the charged sum of ``step`` if it
+        is drawn.
+        """
         mine, (tier, _) = self.leaf_of(unit), self.finest_known_sum(step, unit, coalition)
         if tier == self.depth:
             return np.zeros(len(self.class_leaf))
@@ -125,7 +142,9 @@ class CheckedTreeNoise(CheckedTreeStructure):
         return np.asarray(self.message_variance(step) * weight[self.class_leaf] ** 2)
 
     def _why_no_drawn_noise(self) -> str:
-        """The reason why the noise of others does not count even if they are drawn; empty if it counts."""
+        """Reasons, joined by commas, why noise of others who may be drawn counts for nothing; "" if it
+        counts.
+        """
         ledger = self.ledger
         reasons = {
             "draws are not Poisson": ledger["draw"]["kind"] != "poisson" or ledger["draw"]["rate"] == 1,
@@ -140,7 +159,10 @@ class CheckedTreeNoise(CheckedTreeStructure):
     def drawn_noise_problems(
         self, draw: Draw, steps: Sequence[int], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
-        """Mismatches where more noise of others who may be drawn is stated than the facts give."""
+        """Yield a line where a draw states more noise of others who may be drawn than the facts give.
+
+        ``steps``: the aggregations that its releases are of.
+        """
         if not draw.drawn_noise:
             return
         if why := self._why_no_drawn_noise():

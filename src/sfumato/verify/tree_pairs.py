@@ -30,7 +30,9 @@ class CheckedTreePairs:
         self.alike = self._numbers_of_alike_nodes()
 
     def _numbers_of_alike_nodes(self) -> list[npt.NDArray[np.int64]]:
-        """A number for each node of each tier, which nodes that are alike share."""
+        """For each tier, a number for each node; equal numbers are nodes that a symmetry of the tree
+        swaps.
+        """
         facts, known = self.facts, dict[Any, int]()
         below: list[list[Any]] = [[] for _ in facts.devices]
         numbered: list[list[int]] = []
@@ -55,13 +57,15 @@ class CheckedTreePairs:
 
     @staticmethod
     def _noise_of_node(step: Json, tier: int, node: int) -> tuple[float, float]:
-        """Standard deviations of the noise that a node and its channel add."""
+        """Noise std that a node adds at an aggregation, and that of its channel (0 without one)."""
         channel = step["channel_noise_std"]
         own = read.figure(step["node_noise_std"][tier][node])
         return own, read.figure(channel[tier][node]) if channel else 0.0
 
     def _facts_of_leaf(self, leaf: int) -> Any:
-        """A key of the facts about the devices of a leaf, and about its average."""
+        """A hashable key of all facts of a leaf: divisors, its devices, and its bounds and noise by
+        aggregation.
+        """
         facts = self.facts
         steps = tuple(
             (s["message_bound_per_leaf"][leaf], s["device_noise_std_per_leaf"][leaf],
@@ -73,7 +77,9 @@ class CheckedTreePairs:
         return (*sums, tuple(sorted(self.members[leaf].items())), steps)
 
     def key_of(self, unit: int, observer: Party) -> Any:
-        """The key of a pair: equal for pairs that a symmetry takes to each other."""
+        """A hashable key of a pair of unit and observer, equal for pairs that a symmetry of the tree
+        swaps.
+        """
         facts = self.facts
         leaf, kind = facts.leaf_of(unit), self.kinds[facts.class_of(unit)]
         mine = int(self.alike[-1][leaf]), kind
@@ -88,7 +94,7 @@ class CheckedTreePairs:
         return mine, who, common, tier, int(self.alike[tier][node]), *theirs
 
     def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
-        """Devices that are alike, and the pairs of one of them."""
+        """Yield devices that are alike, and the count of each kind of pairs of one of them, by `key_of`."""
         facts, alike = self.facts, dict[Any, list[int]]()
         leaf_of = np.repeat(np.arange(len(facts.devices)), facts.devices)
         classes = np.array(facts.ledger.get("class_per_device", leaf_of), dtype=np.int64)
@@ -108,7 +114,7 @@ class CheckedTreePairs:
                 yield alike.get(mine, []), found
 
     def _observers_of(self, leaf: int) -> Counter[Any]:
-        """The observers of a device of a leaf, counted by what tells them apart."""
+        """Number of observers of each kind towards a device of ``leaf``; the public is not among them."""
         facts, found = self.facts, Counter[Any]()
         for tier in range(facts.depth):
             above = np.arange(len(facts.parents[tier]))

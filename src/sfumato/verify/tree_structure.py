@@ -41,7 +41,7 @@ class CheckedTreeStructure:
         self._noise_cache: dict[int, Array] = {}
 
     def _paths(self) -> npt.NDArray[np.int64]:
-        """For every leaf, its ancestors from the root down to itself."""
+        """For every leaf, its ancestors from the root down to itself, ``[leaves, tiers]``."""
         columns = [np.arange(len(self.devices))]
         for parents in reversed(self.parents[1:]):
             columns.insert(0, parents[columns[0]])
@@ -49,12 +49,16 @@ class CheckedTreeStructure:
 
     @property
     def pair_count(self) -> int:
-        """Ordered pairs of a device and an observer: aggregators, the public, and the other devices."""
+        """Number of ordered pairs of a device and an observer: aggregators, the public and the other
+        devices.
+        """
         devices = int(self.devices.sum())
         return devices * (sum(map(len, self.parents)) + devices)
 
     def party_named(self, name: str) -> Party:
-        """The party that the name of an observer stands for."""
+        """The party (kind, tier, index) of an observer's name, such as ``edge:2``; `ValueError` if there
+        is none.
+        """
         if name in ("public", "cloud"):
             return ("public", 0, 0) if name == "public" else ("node", 0, 0)
         kind, index = kind_and_index(name)
@@ -68,33 +72,33 @@ class CheckedTreeStructure:
         return "node", tier, index
 
     def node_name(self, tier: int, index: int) -> str:
-        """The name of an aggregator."""
+        """The name of an aggregator: "cloud" on tier 0, else such as ``edge:2``."""
         return "cloud" if tier == 0 else f"{self.names[tier]}:{index}"
 
     def leaf_of(self, device: int) -> int:
-        """The leaf that a device is under."""
+        """Index of the leaf (aggregator of the last tier) that a device is under."""
         listed = self.ledger.get("class_per_device")
         if listed is not None:
             return int(self.class_leaf[int(listed[device])])
         return int(np.searchsorted(self.last, device, side="right"))
 
     def class_of(self, device: int) -> int:
-        """The class that a device is in."""
+        """Index of the class of a device in ``device_classes`` of the ledger."""
         listed = self.ledger.get("class_per_device")
         return self.leaf_of(device) if listed is None else int(listed[device])
 
     def message_variance(self, step: int) -> Array:
-        """The variance that a device of each class adds to its message."""
+        """Variance of the noise that a device of each class adds to its weighted message, ``[classes]``."""
         std = np.array(self.steps[step]["device_noise_std_per_leaf"], dtype=np.float64)
         return np.asarray((std[self.class_leaf] * self.class_weight * self.class_noisy) ** 2)
 
     def sends(self, step: int, leaf: int) -> bool:
-        """Whether the devices of a leaf send anything at a step."""
+        """Whether the devices of a leaf send messages for aggregation ``step`` of a round."""
         listed = self.steps[step].get("takes_part_per_leaf")
         return listed is None or read.flag(listed[leaf])
 
     def sending_steps(self, leaf: int) -> list[int]:
-        """The steps at which the devices of a leaf send."""
+        """Indices of the aggregations of a round for which the devices of a leaf send."""
         return [step for step in range(len(self.steps)) if self.sends(step, leaf)]
 
     def broadcasts(self, step: int, leaf: int) -> bool:
@@ -103,7 +107,9 @@ class CheckedTreeStructure:
         return listed is not None and read.flag(listed[leaf])
 
     def _nodes_with_known_average(self, step: int, coalition: Sequence[Party]) -> set[tuple[int, int]]:
-        """Nodes whose average, as they send it, the coalition has."""
+        """(tier, index) of the nodes whose average, as they send it, the coalition has at aggregation
+        ``step``.
+        """
         found = {(tier, index) for kind, tier, index in coalition if kind == "node"}
         leaves = {self.leaf_of(index) for kind, _, index in coalition if kind == "device"}
         return found | {(self.depth - 1, leaf) for leaf in leaves if self.broadcasts(step, leaf)}
@@ -116,7 +122,12 @@ class CheckedTreeStructure:
         return weight
 
     def receives_only_sum(self, node: Party, coalition: Sequence[Party]) -> bool:
-        """Whether a member meets only the sum of what its children send."""
+        """Whether a node of the coalition sees no single message of its children, only their sum.
+
+        That holds over the air, and with secure aggregation while too few of its children are in the
+        coalition
+        to remove the masks.
+        """
         _, tier, index = node
         hop = self.ledger["hops"][tier]
         if hop != "secure-aggregation":
@@ -128,13 +139,13 @@ class CheckedTreeStructure:
         return not thresholds or below < read.count(thresholds[tier][index])
 
     def ancestor(self, tier: int, index: int, above: int) -> int:
-        """The node on the tier ``above`` that is above a node, or that node."""
+        """Index of the ancestor of a node on the tier ``above``; the node itself if it is on that tier."""
         for t in range(tier, above, -1):
             index = int(self.parents[t][index])
         return index
 
     def is_near(self, unit: int, party: Party) -> bool:
-        """Whether an aggregator is above a unit, or a device under the same leaf."""
+        """Whether an aggregator is above the unit, or a device is under the same leaf."""
         kind, tier, index = party
         near = self.leaf_of(index) if kind == "device" else index
         return int(self.paths[self.leaf_of(unit), min(tier, self.depth - 1)]) == near
@@ -151,7 +162,12 @@ class CheckedTreeStructure:
         return tier == 0
 
     def finest_known_sum(self, step: int, unit: int, coalition: Sequence[Party]) -> tuple[int, bool]:
-        """The tier of the finest known sum with the unit's message, and whether its noise is in it."""
+        """The smallest sum with the unit's message that the coalition knows at aggregation ``step``.
+
+        Returns its node's tier (one more than the last for the message itself), and whether the noise that
+        this
+        node adds is in it.
+        """
         aggregating = read.count(self.steps[step]["aggregating_tier"])
         path = self.paths[self.leaf_of(unit)]
         for tier in range(self.depth - 1, aggregating - 1, -1):
@@ -163,12 +179,17 @@ class CheckedTreeStructure:
         return aggregating, True
 
     def seen_steps(self, unit: int, coalition: Sequence[Party]) -> list[int]:
-        """The aggregations of the unit's messages whose average the coalition receives."""
+        """Indices of the aggregations of the unit's messages whose average the coalition receives."""
         steps = self.sending_steps(self.leaf_of(unit))
         return [step for step in steps if self.sees_average(step, unit, coalition)]
 
     def sampling_seen_by(self, unit: int, coalition: Sequence[Party]) -> tuple[Json, float]:
-        """The draw as the coalition sees it, and the heaviest device's weight over the unit's."""
+        """The draw of participants as the coalition sees it, and the heaviest device's weight over the
+        unit's.
+
+        The draw has ``kind``, ``rate`` and ``hidden`` as in a certificate; a fixed one its ``population`` and
+        ``sample`` without the coalition. The ratio is 1 but for fixed draws.
+        """
         draw, leaf = self.ledger["draw"], self.leaf_of(unit)
         first = self.names.index(draw["seen_by"].split(" of ")[0])
         path = self.paths[leaf]
@@ -184,7 +205,11 @@ class CheckedTreeStructure:
         return sampled | {"population": left, "sample": min(sample, left)}, ratio
 
     def with_whoever_is_elected(self, unit: int, coalition: Sequence[Party]) -> list[Party]:
-        """The coalition, and the device of most noise if the unit's supernode is elected from its leaf."""
+        """The coalition, and a device that its supernode is elected from.
+
+        If the unit's supernode is in the coalition it is some device of its leaf: the one with the most noise
+        is added, whose own noise the coalition then knows.
+        """
         leaf, elections = self.leaf_of(unit), read.figure(self.ledger["elections_per_round"])
         if not elections or ("node", self.depth - 1, leaf) not in coalition:
             return list(coalition)
@@ -199,7 +224,10 @@ class CheckedTreeStructure:
         return [*coalition, *loudest[:1]]
 
     def chances_of_office(self, coalition: Sequence[Party]) -> dict[int, float]:
-        """The probability that a leaf elects a member in a round, of leaves that have any."""
+        """Leaf to the probability that it elects a member of the coalition as its supernode in a round.
+
+        Only leaves that have members, and whose supernode is not itself in the coalition.
+        """
         elections = read.figure(self.ledger["elections_per_round"])
         members = Counter(self.leaf_of(index) for kind, _, index in coalition if kind == "device")
         return {

@@ -44,7 +44,7 @@ class Frame:
 
 
 def seal_frame(frame: Frame, identity: Identity) -> bytes:
-    """Encode and sign."""
+    """The bytes of ``frame``, signed by ``identity``."""
     head = _HEADER.pack(
         _MAGIC, VERSION, frame.kind, frame.session, frame.sender, frame.recipient, len(frame.payload)
     )
@@ -53,7 +53,7 @@ def seal_frame(frame: Frame, identity: Identity) -> bytes:
 
 
 def parse_frame(data: bytes) -> Frame:
-    """Decode without checking the signature: for the bytes of others that are checked elsewhere.
+    """Decode a frame without checking its signature, for bytes of others that are checked elsewhere.
 
     Raises:
         MessageError: truncated, malformed, or of another version.
@@ -86,7 +86,7 @@ def open_frame(
     seen: Container[tuple[int, int]] = (),
     authenticate: bool = True,
 ) -> Frame:
-    """Decode and check everything that does not depend on the content.
+    """Decode a frame and check everything that does not depend on its content, the signature included.
 
     Args:
         data: as received.

@@ -30,7 +30,7 @@ class KeyStream:
             self._encryptor.update_into(_BLOCK[: len(piece)], piece)
 
     def take(self, size: int) -> bytes:
-        """The next ``size`` bytes."""
+        """The next ``size`` bytes of the stream."""
         return self._encryptor.update(bytes(size))
 
     def words(self, count: int) -> npt.NDArray[np.uint64]:

@@ -38,17 +38,25 @@ _DOMAIN = b"sfumato/1/"
 
 
 def session_entropy(entropy: Entropy, session: bytes, number: int) -> Entropy:
-    """A party's entropy in one session: a key from ``entropy`` and the session, stretched by AES-256-CTR.
+    """A source of a party's random bytes in one session.
 
-    Where ``entropy`` repeats itself (a copied or restored machine), two sessions still have no secret, no
-    share and no mask in common.
+    It is a key from ``entropy`` and the session, stretched by AES-256-CTR. Where ``entropy`` repeats itself
+    (a
+    copied or restored machine), two sessions still have no secret, no share and no mask in common.
+
+    Args:
+        entropy: of the operating system, say.
+        session: the session's name.
+        number: of the party.
     """
     key = derive(entropy(KEY_BYTES), session=session, purpose=b"entropy", context=number.to_bytes(4, "big"))
     return KeyStream(key).take
 
 
 def digest(purpose: bytes, *parts: bytes) -> bytes:
-    """SHA-256 over a purpose and length-prefixed parts: no two different inputs are hashed alike."""
+    """SHA-256, 32 bytes, over a purpose and length-prefixed parts: no two different inputs are hashed
+    alike.
+    """
     state = hashlib.sha256(_DOMAIN + len(purpose).to_bytes(4, "big") + purpose)
     for part in parts:
         state.update(len(part).to_bytes(8, "big"))
@@ -78,7 +86,7 @@ class Identity:
         return self._key.sign(data)
 
     def join(self, role: bytes, label: str, session: bytes) -> None:
-        """Take part under a label, once: before anything is sent.
+        """Record that this identity takes part in a session, before anything is sent; once for each label.
 
         Args:
             role: what as, e.g. ``b"party"``.
@@ -101,7 +109,8 @@ class Identity:
             )
 
     def answer(self, session: bytes, kind: int, content: bytes) -> bool | None:
-        """Claim the one answer to a kind of message: before it is sent.
+        """Claim the right to answer a kind of message, before the answer is sent; there is one answer a
+        session.
 
         Args:
             session: the hash of the terms.
@@ -121,7 +130,7 @@ class Identity:
 
 
 def check_signature(public: bytes, signature: bytes, data: bytes) -> None:
-    """Check a signature.
+    """Check the signature of ``data`` by the owner of the public key ``public``.
 
     Raises:
         TamperedMessageError: it does not fit.
@@ -164,7 +173,7 @@ class KeyPair:
 
 @lru_cache(maxsize=4096)
 def agreement_point(public: bytes) -> bytes:
-    """What a public key for agreement stands for, 32 bytes: equal exactly where two keys are the same one.
+    """The 32 bytes that a public key for agreement stands for: equal exactly where two keys are the same one.
 
     Several byte strings are one key: X25519 ignores bit 255, takes the other bits modulo 2^255 - 19, and its
     scalars, multiples of 8, cancel a point of small order that is added. So two keys agree on the same
@@ -178,24 +187,27 @@ def agreement_point(public: bytes) -> bytes:
 
 
 def derive(secret: bytes, *, session: bytes, purpose: bytes, context: bytes) -> bytes:
-    """A 256-bit key from a shared secret, for one session, purpose and context."""
+    """A 256-bit key from a shared secret, by HKDF, for one session, purpose and context."""
     info = _DOMAIN + len(purpose).to_bytes(4, "big") + purpose + context
     return HKDF(algorithm=hashes.SHA256(), length=KEY_BYTES, salt=session, info=info).derive(secret)
 
 
 def pair_context(first: int, first_key: bytes, second: int, second_key: bytes) -> bytes:
-    """Two parties' numbers and public keys, in the order given."""
+    """The bytes of two parties' numbers and public keys, in the order given, as context for `derive`."""
     return first.to_bytes(4, "big") + first_key + second.to_bytes(4, "big") + second_key
 
 
 def seal(key: bytes, plain: bytes, associated: bytes, entropy: Entropy) -> bytes:
-    """Encrypt and authenticate (AES-256-GCM): nonce, ciphertext, tag. Each key seals one message here."""
+    """Encrypt and authenticate ``plain`` (AES-256-GCM); returns nonce, ciphertext and tag.
+
+    ``associated`` is authenticated only. Each key seals one message here.
+    """
     nonce = entropy(NONCE_BYTES)
     return nonce + AESGCM(key).encrypt(nonce, plain, associated)
 
 
 def unseal(key: bytes, box: bytes, associated: bytes) -> bytes:
-    """Decrypt what `seal` made.
+    """The plain bytes of a box that `seal` made.
 
     Raises:
         TamperedMessageError: the box or its associated data were changed, or it is for another key.

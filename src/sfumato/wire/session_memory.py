@@ -57,7 +57,7 @@ class ProcessMemory:
         self._claims: dict[bytes, bytes] = {}
 
     def claim(self, question: bytes, digest: bytes) -> bytes | None:
-        """See `SessionMemory.claim`."""
+        """Claim the right to answer a question in this process only; see `SessionMemory.claim`."""
         earlier = self._claims.get(question)
         if earlier is None:
             self._claims[question] = digest
@@ -104,7 +104,11 @@ class FileMemory:
             raise SessionMemoryError(f"{path}: not a memory of sessions, or damaged: {damage}")
 
     def _locked(self) -> BaseFileLock:
-        """The lock of the file, held by this process; within it, memories of one file share the lock."""
+        """Take the lock of the file for this process; memories of one file in the process share it.
+
+        Raises:
+            SessionMemoryError: another process has it, or it cannot be locked.
+        """
         try:
             with _LOCKING:
                 name = f"{self._path.resolve()}.lock"
@@ -118,7 +122,7 @@ class FileMemory:
         return lock
 
     def _damage(self) -> str:
-        """What is wrong with the file; empty if nothing is."""
+        """What is wrong with the file, by SQLite's checks; "" if nothing is."""
         try:
             self._file.execute("PRAGMA journal_mode = DELETE")
             self._file.execute("PRAGMA synchronous = EXTRA")
@@ -154,7 +158,7 @@ class FileMemory:
         return cls(path)
 
     def claim(self, question: bytes, digest: bytes) -> bytes | None:
-        """See `SessionMemory.claim`."""
+        """Claim the right to answer a question, recorded in the file; see `SessionMemory.claim`."""
         try:
             made = self._file.execute("INSERT OR IGNORE INTO claims VALUES (?, ?)", (question, digest))
             if made.rowcount == 1:

@@ -46,7 +46,10 @@ class _Dispersion:
 def diagnose(
     state: AdaptiveState, observed: RoundObservations, played: TreePlan, gap: Gap, rounds: int
 ) -> dict[str, float]:
-    """The columns of a round.
+    """Columns of the metrics on a round of adaptive control: ``z1``, ``z2`` and those of the bounds.
+
+    ``z1`` and ``z2`` are mean squared distances of messages in an edge, and of the edges' models; NaN where
+    they would tell of raw vectors.
 
     Args:
         state: before the round.
@@ -61,14 +64,17 @@ def diagnose(
     return {
         "z1": float(np.mean(np.array(dispersed)[found.public])) if found.public.any() else math.nan,
         "z2": _between_models(observed, played),
-        **_bounds(state, found, played, gap, rounds),
+        **_bound_columns(state, found, played, gap, rounds),
     }
 
 
-def _bounds(
+def _bound_columns(
     state: AdaptiveState, found: _Dispersion, played: TreePlan, gap: Gap, rounds: int
 ) -> dict[str, float]:
-    """The columns of the bounds; NaN where epochs are counted, which have no known number of steps."""
+    """Metrics columns with the convergence bounds of a round; arguments as of `diagnose`.
+
+    NaN where epochs are counted, which have no known number of steps. ``found``: deviations in the round.
+    """
     settings = state.settings
     if played.spec.training.local_epochs is not None:
         return dict.fromkeys(("b1", "b2", "phi", "gap_start", "gap_drift", "gap_noise"), math.nan)
@@ -99,6 +105,10 @@ def _bounds(
 def _dispersion(
     state: AdaptiveState, observed: RoundObservations, played: TreePlan, parameters: int
 ) -> _Dispersion:
+    """Squared deviations of messages and edge averages in a round, with the noise expected in them.
+
+    ``parameters``: coordinates of a message.
+    """
     steps, unit, m = played.releases.steps[-1], played.message_scale(state.round), parameters
     counts = observed.counts.astype(np.float64)
     assert observed.edges is not None
@@ -126,7 +136,10 @@ def _dispersion(
 def _constants(
     state: AdaptiveState, found: _Dispersion, gap: Gap, length: float, control: Control
 ) -> Constants:
-    """The constants of the bounds: 2 G where nothing stands out from the noise."""
+    """The constants of the bounds, estimated from a round; 2 G where nothing stands out from the noise.
+
+    ``length``: step size times local steps.
+    """
     devices = [
         NoisySquaredNorm(e.total / (n - 1), e.noise / (n - 1), e.variance / (n - 1) ** 2)
         for e, n, public in zip(found.within, found.counts, found.public, strict=True)
@@ -145,7 +158,10 @@ def _constants(
 
 
 def _between_models(observed: RoundObservations, played: TreePlan) -> float:
-    """Z2 of the models that the last local steps started from; NaN where one of them is un-noised."""
+    """Mean squared distance of the edges' models, from which the last local steps started, to their mean.
+
+    0 where all edges have one model; NaN where one of them is un-noised.
+    """
     if observed.starts is None:
         return 0.0
     before = played.releases.steps[-2]
@@ -157,4 +173,5 @@ def _between_models(observed: RoundObservations, played: TreePlan) -> float:
 
 
 def _is_without_noise(played: TreePlan) -> bool:
+    """Whether the spec adds no noise at all."""
     return played.spec.privacy.noise.kind == "none"

@@ -37,7 +37,10 @@ class RoundObservations:
         self.counts = np.zeros(len(self.squares), dtype=np.int64)
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Keep sums and squares of devices' messages, and the edges' messages; see `Listener`."""
+        """Add up devices' messages and their squares by edge, and keep the edges' messages.
+
+        Arguments as of `Listener.sent`.
+        """
         if index != self.last:
             return
         if tier == self.depth:
@@ -51,9 +54,9 @@ class RoundObservations:
             self.edges = vectors.clone()
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Ignore what aggregators received; averages are computed from what was sent (see `Listener`)."""
+        """Do nothing: averages are computed from what was sent. Arguments as of `Listener.received`."""
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep the models that edges send to their devices; see `Listener`."""
+        """Keep the models that edges send to their devices; arguments as of `Listener.broadcast`."""
         if tier == self.depth - 1:
             self.starts = values.clone()

@@ -117,7 +117,7 @@ class AdaptiveProtocol:
         beta = self._control.bounds.smoothness or self._control.smoothness
         s_t, s_u = (int(several[-1]) for several in candidates(self._plan, self._control))
         settings = RoundSettings(steps, s_t, s_u, step_size(self._plan, 0, steps, beta), 1.0)
-        inner = self._inner(self._plan).initial(model)
+        inner = self._tree_protocol(self._plan).initial(model)
         fresh = self._budget.fresh()
         settings, ended = self._choice.with_noise(settings, 0, 0, fresh)
         if ended:
@@ -127,13 +127,22 @@ class AdaptiveProtocol:
         return AdaptiveState(inner, 0, settings, beta, ended, fresh.spent, seen, ())
 
     def rounds_expected(self, state: AdaptiveState) -> int:
-        """As many as the local steps that are left make at the next round's interval."""
+        """Rounds done, plus the local steps that are left divided by the next round's interval, 1 at least.
+
+        Rounds done where training has ended.
+        """
         if state.ended:
             return state.round
         return state.round + max(1, (self._choice.total - state.steps) // state.settings.steps)
 
     def run_round(self, state: AdaptiveState) -> tuple[AdaptiveState, RoundStats]:
-        """Run round ``state.round`` and set the next."""
+        """Run round ``state.round``, then choose the settings of the next one.
+
+        Returns the state after it and what is measured of it.
+
+        Raises:
+            EnvelopeError: a message exceeds what the plan declared; nothing of the round is kept.
+        """
         number, settings = state.round, state.settings
         played = round_plan(self._plan, settings, number)
         leaf_of = np.repeat(np.arange(played.tree.leaf_count), played.tree.devices)
@@ -141,7 +150,7 @@ class AdaptiveProtocol:
             self._choice.local, played.tree.depth, leaf_of, np.zeros(played.tree.leaf_count)
         )
         listener = observed if self._listener is None else ListenerGroup((observed, self._listener))
-        inner, stats = self._inner(played, listener).run_round(state.inner)
+        inner, stats = self._tree_protocol(played, listener).run_round(state.inner)
         drawn = draw_participants(played, number)  # charged even where they dropped out
         charge = self._budget.charge(played, drawn) + cost_of_estimates(self._control)
         account = replace(self._budget.fresh(), spent=state.spent).after(charge, drawn)
@@ -152,7 +161,7 @@ class AdaptiveProtocol:
         beta = self._smoothness.estimate(after, inner.model, stats.participants)
         following, ended = self._choice.next(number + 1, done, settings, beta, account)
         extra = diagnose(state, observed, played, self._gap, self._plan.spec.training.rounds)
-        extra |= self._columns(state)
+        extra |= self._settings_columns(state)
         after = replace(
             after,
             inner=inner,
@@ -165,8 +174,8 @@ class AdaptiveProtocol:
         )
         return after, replace(stats, extra={**stats.extra, **extra})
 
-    def _columns(self, state: AdaptiveState) -> dict[str, float]:
-        """The settings of a round, for the metrics."""
+    def _settings_columns(self, state: AdaptiveState) -> dict[str, float]:
+        """The settings that were chosen for a round, as columns of the metrics."""
         settings = state.settings
         return {
             "interval": float(settings.steps),
@@ -178,26 +187,26 @@ class AdaptiveProtocol:
         }
 
     def spent(self, state: AdaptiveState) -> FloatArray:
-        """What the privacy filter has charged so far, mu squared, ``[devices, observers]``."""
+        """μ² that the privacy filter has charged so far, ``[devices, observers]``."""
         return state.spent
 
     def model(self, state: AdaptiveState) -> Tensor:
-        """The global model."""
+        """The global model ``[M]`` of a state, flat."""
         return state.inner.model
 
     def artifacts(self, state: AdaptiveState) -> dict[str, Tensor]:
-        """Nothing: the global model is all there is."""
+        """No files: a finished run keeps nothing beside the global model, so {}."""
         return {}
 
     def realised_facts(self, state: AdaptiveState) -> dict[str, Any]:
-        """Why there was no further round, the settings of every round, and who survived it."""
+        """As JSON: why training ended, the settings of every round, and who survived each."""
         facts = {"ended": state.ended, "settings": [asdict(setting) for setting in state.history]}
         played = [round_plan(self._plan, setting, n) for n, setting in enumerate(state.history)]
         attendance = Attendance.of_rounds(self._plan, played)
         return facts if attendance is None else facts | attendance.to_dict()
 
     def is_finite(self, state: AdaptiveState) -> bool:
-        """Whether the global model has not blown up."""
+        """Whether every coordinate of the global model is a finite number."""
         return bool(torch.isfinite(state.inner.model).all())
 
     def scores(self, state: AdaptiveState, examination: Evaluator) -> dict[str, float]:
@@ -206,8 +215,9 @@ class AdaptiveProtocol:
         return {"accuracy": score.accuracy, "loss": score.loss, **score.measures}
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Norms of un-noised, unclipped messages, as without control."""
-        return self._inner(self._plan).pilot(model, rounds)
+        """Norms of un-noised, unclipped messages over ``rounds`` rounds from ``model``; without control."""
+        return self._tree_protocol(self._plan).pilot(model, rounds)
 
-    def _inner(self, plan: TreePlan, listener: Listener | None = None) -> TreeProtocol:
+    def _tree_protocol(self, plan: TreePlan, listener: Listener | None = None) -> TreeProtocol:
+        """The protocol without control that plays a round by ``plan``."""
         return TreeProtocol(plan, self._engine, self._partition, self._parameters, listener)

@@ -30,11 +30,11 @@ class SeenModels:
 
     @classmethod
     def start(cls, model: Tensor) -> Self:
-        """Before the first round."""
+        """The state before the first round, with the initial ``model`` ``[M]`` alone."""
         return cls(model[None].clone(), (), ())
 
     def after(self, model: Tensor, *, length: float, noise_std: float) -> Self:
-        """With one more round.
+        """These models and that of one more round; the oldest are dropped.
 
         Args:
             model: at its end, ``[M]``.
@@ -47,7 +47,9 @@ class SeenModels:
         return type(self)(kept, lengths, (*self.variances, (noise_std / length) ** 2)[-rounds:])
 
     def moves(self) -> Moves:
-        """Products of the rounds' moves."""
+        """Scalar products of the model's changes in these rounds, ``[rounds, rounds]``, with lengths and
+        noise.
+        """
         rounds = len(self.lengths)
         products = np.zeros((rounds, rounds))
         for start in range(0, self.models.shape[1], _CHUNK):

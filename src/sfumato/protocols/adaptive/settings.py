@@ -34,7 +34,7 @@ def step_size(plan: TreePlan, number: int, last_steps: int, smoothness: float) -
 
     ``stable``: that of the spec, but at most 1/beta, where a step on a beta-smooth loss never raises it.
     ``theorem``: eta_k = gamma_k / sqrt(k + 1), gamma_k = min(1/tau_(k-1), 1/K_g) / beta (section 5.1).
-    ``scheduled``: that of the spec.
+    ``scheduled``: that of the spec. ``smoothness`` is beta.
     """
     training, control = plan.spec.training, plan.spec.control
     assert control is not None  # the registry chooses this class by it
@@ -49,7 +49,10 @@ def step_size(plan: TreePlan, number: int, last_steps: int, smoothness: float) -
 
 
 def candidates(plan: TreePlan, control: Control) -> tuple[IntArray, IntArray]:
-    """What s_T and s_U may be; 1 where there are no such edges."""
+    """Numbers of participants to choose from for trusted and for untrusted edges, ascending.
+
+    [1] where there are no such edges.
+    """
     trusted, devices, least = plan.tree.tiers[-1].trusted, plan.tree.devices, least_participants(plan)
     most = control.max_devices or int(devices.max())
     return tuple(
@@ -61,7 +64,7 @@ def candidates(plan: TreePlan, control: Control) -> tuple[IntArray, IntArray]:
 
 
 def cost_of_estimates(control: Control) -> float:
-    """What a device's noised estimate costs it towards everybody, mu squared; 0 where there is none."""
+    """μ² that a device's noised estimate of smoothness costs it towards everybody; 0 where there is none."""
     estimates = control.estimates
     return 0.0 if estimates == "released" else estimates.multiplier**-2
 
@@ -91,7 +94,17 @@ class SettingsChoice:
     def next(
         self, number: int, done: int, last: RoundSettings, smoothness: float, account: GaussianFilter
     ) -> tuple[RoundSettings, str]:
-        """Problem P for round ``number``, with noise that the filter allows; or why there is none."""
+        """Solve problem P for round ``number`` and set the noise that the filter allows.
+
+        Args:
+            number: of the round, from 0.
+            done: local steps so far.
+            last: settings of the round before.
+            smoothness: estimate of beta.
+            account: what the filter has charged.
+
+        Returns the settings, and "" or the reason why there is no such round.
+        """
         left = self.total - done
         if left < self.local + 1:
             return last, DONE
@@ -106,37 +119,49 @@ class SettingsChoice:
         return self.with_noise(settings, number, done, account)
 
     def _for_each_kind(self, number: int, left: int, steps: IntArray, weights: Weights) -> _Choice:
-        """The interval, and the participants of trusted and of untrusted edges: problem P reduced."""
+        """The interval, and one number of participants for all trusted and one for all untrusted edges.
+
+        It minimises the objective of problem P over ``left`` local steps, with intervals from ``steps``.
+        """
         s_t, s_u = candidates(self.plan, self.control)
         choice = minimise(
             remaining=left,
             steps=steps,
             s_trusted=s_t,
             s_untrusted=s_u,
-            costs=self._predicted(number, s_t, s_u),
+            costs=self._predicted_costs(number, s_t, s_u),
             gap=self.gap,
             weights=weights,
         )
         return choice.steps, choice.trusted, choice.untrusted
 
     def _for_each_edge(self, number: int, left: int, steps: IntArray, weights: Weights) -> _Choice:
-        """The interval, and the participants of every trusted and of every untrusted edge: problem P."""
+        """The interval, and a number of participants for every edge: problem P in full.
+
+        ``left``: local steps to go; ``steps``: intervals to choose from.
+        """
         trusted = self.plan.tree.tiers[-1].trusted
-        choice = EdgeProblem(left, self._of_edges(number), trusted, self.gap, weights).minimise(steps)
+        choice = EdgeProblem(left, self._costs_of_edges(number), trusted, self.gap, weights).minimise(steps)
         each = np.array(choice.participants)
         return choice.steps, tuple(each[trusted].tolist()), tuple(each[~trusted].tolist())
 
     def with_noise(
         self, settings: RoundSettings, number: int, done: int, account: GaussianFilter
     ) -> tuple[RoundSettings, str]:
-        """``settings`` with the round's noise; or why the round may not be."""
+        """``settings`` with the noise of round ``number``, and "" or the reason why the round may not be.
+
+        ``done``: local steps so far; ``account``: what the filter has charged.
+        """
         noised, why = self._within_budget(settings, number, done, account)
-        return noised, why or self._outside_ring(noised, number)
+        return noised, why or self._why_outside_ring(noised, number)
 
     def _within_budget(
         self, settings: RoundSettings, number: int, done: int, account: GaussianFilter
     ) -> tuple[RoundSettings, str]:
-        """``settings`` with noise that the filter allows for the rounds that are left."""
+        """``settings`` with noise that spreads the rest of the budget over the rounds that are left.
+
+        Also "", or the reason why even the round itself would exceed the budget.
+        """
         played = round_plan(self.plan, settings, number)
         chosen = draw_participants(played, number)
         charge = self.budget.charge(played, chosen)
@@ -152,12 +177,14 @@ class SettingsChoice:
             if factor == 0 or math.isfinite(factor):
                 # a hair more, so that rounding never makes it too little
                 return replace(settings, noise=factor * (1 + 1e-9) if factor else 1.0), ""
-            return settings, self._spent(account, charge, chosen)
+            return settings, self._why_spent(account, charge, chosen)
         charge = charge + of_estimates
-        return settings, "" if account.allows(charge, chosen) else self._spent(account, charge, chosen)
+        return settings, "" if account.allows(charge, chosen) else self._why_spent(account, charge, chosen)
 
-    def _outside_ring(self, settings: RoundSettings, number: int) -> str:
-        """Why masked sums of these participants behind this noise do not fit; empty where they do."""
+    def _why_outside_ring(self, settings: RoundSettings, number: int) -> str:
+        """Why masked sums of these participants and their noise would overflow the ring; "" where they
+        fit.
+        """
         if "secure-aggregation" not in self.plan.hops:
             return ""
         played = round_plan(self.plan, settings, number)
@@ -169,8 +196,11 @@ class SettingsChoice:
             return error.allowed
         return ""
 
-    def _predicted(self, number: int, s_t: IntArray, s_u: IntArray) -> Costs:
-        """What a round costs, for every number of participants of trusted and of untrusted edges."""
+    def _predicted_costs(self, number: int, s_t: IntArray, s_u: IntArray) -> Costs:
+        """Predicted energy and delay of a round, ``[len(s_t), len(s_u)]``.
+
+        ``s_t``, ``s_u``: numbers of participants of every trusted and every untrusted edge.
+        """
         counts = np.stack(
             [[participants(self.plan, RoundSettings(1, int(a), int(b), 1.0, 1.0)) for b in s_u] for a in s_t]
         )
@@ -182,8 +212,11 @@ class SettingsChoice:
             predicted.local_delay_s.sum(axis=-1),
         )
 
-    def _of_edges(self, number: int) -> EdgeCosts:
-        """What one aggregation costs in every edge, for every number of participants."""
+    def _costs_of_edges(self, number: int) -> EdgeCosts:
+        """Predicted energy and delay of one aggregation by edge and number of participants, from 1.
+
+        Infinite for numbers that an edge cannot have.
+        """
         devices, most = self.plan.tree.devices, self.control.max_devices
         largest = int(devices.max()) if most is None else min(most, int(devices.max()))
         wanted = np.arange(1, largest + 1)[:, None]
@@ -196,6 +229,7 @@ class SettingsChoice:
             delay_above=float(found.global_delay_s[0] - found.local_delay_s[0].max()),
         )
 
-    def _spent(self, account: GaussianFilter, charge: FloatArray, chosen: IntArray) -> str:
+    def _why_spent(self, account: GaussianFilter, charge: FloatArray, chosen: IntArray) -> str:
+        """The reason that the budget is spent, with the pair of device and observer that exceeds it first."""
         pair = self.budget.pair(*account.tightest(charge, chosen))
         return f"{SPENT}, first that of {pair}"

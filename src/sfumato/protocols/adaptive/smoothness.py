@@ -43,12 +43,13 @@ class SmoothnessEstimator:
     partition: Partition
 
     def estimate(self, state: AdaptiveState, after: Tensor, devices: IntArray) -> float:
-        """beta for the next step size: as stated, from released models, or what devices measured, noised.
+        """beta for the next step size: as stated, from released models, or from noised measurements of
+        devices.
 
         Args:
             state: whose ``seen`` ends with ``after``.
             after: the model at the end of the round, ``[M]``.
-            devices: who took part; where nobody did, nothing new is known.
+            devices: who took part; where nobody did, the old estimate stays.
         """
         estimates, bounds = self.control.estimates, self.control.bounds
         if bounds.smoothness is not None:
@@ -57,7 +58,7 @@ class SmoothnessEstimator:
             return state.seen.moves().interval().or_prior(self.control.smoothness)
         if not len(devices):
             return state.smoothness
-        found = self._measured(state.seen.models[-2], after, devices, state.round)
+        found = self._gradient_changes(state.seen.models[-2], after, devices, state.round)
         clipped = np.minimum(found, estimates.bound)
         std, noise = estimates.multiplier * estimates.bound, torch.zeros(len(devices), 1)
         seed, address = self.plan.spec.seed, (state.round, _MEASUREMENT)
@@ -67,8 +68,8 @@ class SmoothnessEstimator:
         # below its own noise the mean says no more than that beta is small
         return max(float(noised.mean()), std / math.sqrt(len(devices)))
 
-    def _measured(self, before: Tensor, after: Tensor, devices: IntArray, number: int) -> FloatArray:
-        """How far each gradient turns from ``before`` to ``after``, per distance; private ``[P]``."""
+    def _gradient_changes(self, before: Tensor, after: Tensor, devices: IntArray, number: int) -> FloatArray:
+        """‖g(after) − g(before)‖ / ‖after − before‖ of each device, ``[P]``; not noised, so private."""
         rng = generator(self.plan.spec.seed, Stream.BATCHES, number, _MEASUREMENT)
         rows = [self.partition.indices(int(device)) for device in devices]
         batches = plan_steps(rows, steps=1, batch_size=self.plan.spec.training.batch_size, rng=rng)

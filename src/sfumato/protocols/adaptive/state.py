@@ -46,22 +46,22 @@ class AdaptiveState:
 
     @property
     def round(self) -> int:
-        """How many rounds are done."""
+        """The number of rounds that are done."""
         return self.inner.round
 
     def pack(self) -> dict[str, Any]:
-        """All of it as numbers, and tensors on the CPU, for a checkpoint."""
+        """Everything as numbers and CPU tensors, for a checkpoint."""
         return {
             "inner": self.inner.pack(),
             "steps": self.steps,
-            "setting": _packed(self.settings),
+            "setting": _pack_settings(self.settings),
             "smoothness": self.smoothness,
             "ended": self.ended,
             "spent": torch.from_numpy(self.spent),
             "models": self.seen.models.cpu(),
             "lengths": list(self.seen.lengths),
             "variances": list(self.seen.variances),
-            "history": [_packed(setting) for setting in self.history],
+            "history": [_pack_settings(setting) for setting in self.history],
         }
 
     @classmethod
@@ -71,7 +71,7 @@ class AdaptiveState:
         return cls(
             TreeState.unpack(packed["inner"], device),
             int(packed["steps"]),
-            _unpacked(packed["setting"]),
+            _unpack_settings(packed["setting"]),
             float(packed["smoothness"]),
             str(packed["ended"]),
             packed["spent"].numpy(),
@@ -80,16 +80,18 @@ class AdaptiveState:
                 tuple(map(float, packed["lengths"])),
                 tuple(map(float, packed["variances"])),
             ),
-            tuple(_unpacked(setting) for setting in packed["history"]),
+            tuple(_unpack_settings(setting) for setting in packed["history"]),
         )
 
 
-def _packed(setting: RoundSettings) -> list[Any]:
+def _pack_settings(setting: RoundSettings) -> list[Any]:
+    """The settings of a round as a list of numbers, for a checkpoint."""
     numbers = (list(n) if isinstance(n, tuple) else n for n in (setting.trusted, setting.untrusted))
     return [setting.steps, *numbers, setting.rate, setting.noise]
 
 
-def _unpacked(packed: list[Any]) -> RoundSettings:
+def _unpack_settings(packed: list[Any]) -> RoundSettings:
+    """The settings of a round from the list that `_pack_settings` made."""
     steps, trusted, untrusted, rate, noise = packed
     s_t, s_u = (tuple(map(int, n)) if isinstance(n, list) else n for n in (trusted, untrusted))
     return RoundSettings(steps, s_t, s_u, rate, noise)

@@ -78,38 +78,38 @@ class GroupedProtocol:
         models = model.to(first.device).repeat(self._plan.groups.count, 1)
         return GroupedState(0, models, server=first.server.initial(models))
 
-    def _played(self, number: int) -> GroupOperations:
-        """The operations of round ``number``, with the groups as they are then."""
+    def _operations_of(self, number: int) -> GroupOperations:
+        """The operations of round ``number`` (from 0), with the groups of its era."""
         return self._operations[self._plan.era_of(number)]
 
-    def _last(self, state: GroupedState) -> GroupOperations:
-        """The operations of the last round that was played."""
-        return self._played(max(0, state.round - 1))
+    def _last_operations(self, state: GroupedState) -> GroupOperations:
+        """The operations of the last round that was played, or of the first one before any."""
+        return self._operations_of(max(0, state.round - 1))
 
     def personalised(self, state: GroupedState) -> Tensor:
         """The model of every membership class ``[classes, P]``: the mean of its groups' models."""
-        return self._last(state).merged(state.models)
+        return self._last_operations(state).merged(state.models)
 
     def rounds_expected(self, state: GroupedState) -> int:
-        """As many as the spec asks for."""
+        """The number of rounds in the spec."""
         return self._plan.spec.training.rounds
 
     def spent(self, state: GroupedState) -> None:
-        """The plan declares every round: there is no table beside it."""
+        """``None``: the plan declares every round, so there is no filter."""
 
     def model(self, state: GroupedState) -> Tensor:
-        """The mean of all workers' personalised models ``[P]``: one model where only one can be kept."""
-        last = self._last(state)
+        """The mean over all workers of their personalised models, ``[P]``."""
+        last = self._last_operations(state)
         counts = torch.from_numpy(last.plan.groups.classes.counts).float().to(last.device)
         return (counts / counts.sum()) @ self.personalised(state)
 
     def artifacts(self, state: GroupedState) -> dict[str, Tensor]:
-        """The models of all groups ``[M, P]``."""
+        """The models of all groups, ``[M, P]`` for M groups, by file name."""
         return {GROUPS_FILE: state.models}
 
     def realised_facts(self, state: GroupedState) -> dict[str, Any]:
-        """Where messages may be lost, how many were in every group's sum, by round; else nothing."""
-        played = (group_turnout(self._played(number).plan, number) for number in range(state.round))
+        """Where messages may be lost, the number in every group's sum by round; else {}."""
+        played = (group_turnout(self._operations_of(number).plan, number) for number in range(state.round))
         turnouts = [turnout for turnout in played if turnout is not None]
         if not turnouts:
             return {}
@@ -117,7 +117,7 @@ class GroupedProtocol:
         return {"survivors": counts.tolist()} | lost_sums(drawn, counts, "master:{}".format)
 
     def is_finite(self, state: GroupedState) -> bool:
-        """Whether no group's model has blown up."""
+        """Whether every coordinate of the groups' models is a finite number."""
         return bool(torch.isfinite(state.models).all())
 
     def scores(self, state: GroupedState, examination: Evaluator) -> dict[str, float]:
@@ -126,7 +126,7 @@ class GroupedProtocol:
         ``accuracy`` and ``loss`` are on the whole test set, ``personal_accuracy`` on its examples of labels
         that the worker holds.
         """
-        classes = self._last(state).plan.groups.classes
+        classes = self._last_operations(state).plan.groups.classes
         found = examination.score_personalised(self.personalised(state), classes)
         return {
             "accuracy": found.accuracy,
@@ -165,9 +165,9 @@ class GroupedProtocol:
         return PilotNorms(what, found, played)
 
     def run_round(self, state: GroupedState) -> tuple[GroupedState, RoundStats]:
-        """Run round ``state.round``.
+        """Run round ``state.round``; returns the state after it and what is measured of it.
 
         Raises:
             EnvelopeError: a message exceeds what the plan declared; nothing of the round is kept.
         """
-        return self._run_round(self._played(state.round), state)
+        return self._run_round(self._operations_of(state.round), state)

@@ -24,7 +24,9 @@ from sfumato.schedule.groups import GroupPlan
 
 
 def coordinates_of(plan: GroupPlan, number: int, models: Tensor) -> list[Tensor] | None:
-    """Which coordinates the messages of each group hold in the release of round ``number``; ``None``: all.
+    """Indices of the coordinates that messages of each group have in the release of round ``number``.
+
+    ``None`` without compression, where all are sent.
 
     Args:
         plan: of the groups.
@@ -46,10 +48,11 @@ def coordinates_of(plan: GroupPlan, number: int, models: Tensor) -> list[Tensor]
 def noise_and_round_(
     updates: Tensor, assignments: GroupAssignments, plan: GroupPlan, number: int, noise: Noise
 ) -> None:
-    """Make messages of clipped ``updates`` ``[p, P]``, one an assignment, in place: 0 where nothing is sent.
+    """Turn clipped ``updates`` ``[p, P]`` into messages, in place: noised, rounded, and 0 where nothing is
+    sent.
 
     Args:
-        updates: clipped.
+        updates: clipped, one an assignment.
         assignments: of these updates.
         plan: of the groups.
         number: of the round.
@@ -90,15 +93,20 @@ class Noise:
     key_of: Callable[[int], bytes]
 
     def add_(self, sent: Tensor, first: int) -> None:
-        """Add what belongs to the rows ``sent`` ``[p, k]``, from number ``first`` on, in place."""
+        """Add noise, in place, to the rows ``sent`` ``[p, k]`` of sent coordinates.
+
+        ``first``: number of the first row, by which stds and keys are looked up.
+        """
         stds = self.stds[first : first + len(sent)]
         self.mechanism.add_(sent, stds, lambda row: self.key_of(first + row))
 
 
 def _round(messages: Tensor, plan: GroupPlan, group: int, workers: Sequence[int], number: int) -> None:
-    """Round ``messages`` ``[p, k]`` of a group to the bits that compression leaves of a coordinate.
+    """Round ``messages`` ``[p, k]`` of ``workers`` to ``group``, in place, to the bits that compression
+    allows.
 
-    Where there are bits nobody noises a message, so none may become longer than its bound.
+    Where there are bits nobody noises a message, so none may become longer than its bound. ``number``: of
+    the round.
     """
     compression = plan.spec.compression
     if compression is None or compression.bits is None:

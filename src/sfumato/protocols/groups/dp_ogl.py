@@ -9,7 +9,10 @@ from sfumato.schedule.group_participation import draw_assignments
 
 
 def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:
-    """Algorithm 1 of the paper: one sample and one noised release a round."""
+    """One round of DP-OGL (Algorithm 1 of the paper): one sample and one noised release.
+
+    Returns the state after it and what is measured.
+    """
     plan, number = operations.plan, state.round
     assignments = draw_assignments(plan, number)
     start, start_of = operations.start(state.models, assignments, merge=number % plan.merge_every == 0)

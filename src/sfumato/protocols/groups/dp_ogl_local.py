@@ -11,10 +11,10 @@ from sfumato.schedule.group_participation import draw_assignments
 
 
 def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:
-    """One sample an interval; everybody trains alone for all its steps and sends one clipped update.
+    """One round of DP-OGL where workers train alone for a whole interval, and send one clipped update.
 
     The work is done in the interval's last round, with the step size of its first; in the others
-    nothing is sent, and nothing changes.
+    nothing is sent, and nothing changes. Returns the state after it and what is measured.
     """
     plan, number = operations.plan, state.round
     began = plan.interval_start(number)

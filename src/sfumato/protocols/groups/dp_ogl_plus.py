@@ -13,7 +13,9 @@ from sfumato.schedule.group_participation import draw_assignments
 
 
 def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:
-    """One sample an interval, un-noised steps inside (11), one noised release at its end (12, 13)."""
+    """One round of DP-OGL+: one sample an interval, un-noised steps inside (11), a noised release at its end
+    (12, 13). Returns the state after it and what is measured.
+    """
     plan, number = operations.plan, state.round
     began = plan.interval_start(number)
     assignments = draw_assignments(plan, began)

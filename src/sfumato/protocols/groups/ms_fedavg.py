@@ -13,7 +13,10 @@ from sfumato.schedule.group_participation import draw_assignments, without_lost
 
 
 def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:
-    """Each group's model becomes the mean of the models that its master receives; unchanged without any."""
+    """One round of FedAvg with several servers; returns the state after it and what is measured.
+
+    Each group's model becomes the mean of the models that its master receives; unchanged without any.
+    """
     number = state.round
     assignments = draw_assignments(operations.plan, number)
     start, start_of = operations.start(state.models, assignments, merge=True)

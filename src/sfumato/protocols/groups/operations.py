@@ -85,11 +85,11 @@ class GroupOperations:
 
     @property
     def denominators(self) -> Tensor:
-        """What every group's sum is divided by, ``[M, 1]``; public."""
+        """The public numbers that the groups' sums are divided by, ``[M, 1]``."""
         return torch.from_numpy(self.plan.denominators)[:, None].to(self.device)
 
     def turnout(self, number: int) -> GroupTurnout | None:
-        """What becomes of the messages of round ``number``; ``None`` where none can be lost."""
+        """Which messages of round ``number`` arrive; ``None`` where none can be lost."""
         return group_turnout(self.plan, number)
 
     def start(self, models: Tensor, assignments: GroupAssignments, *, merge: bool) -> tuple[Tensor, Tensor]:
@@ -106,14 +106,19 @@ class GroupOperations:
         return self.merged(models), torch.from_numpy(own)
 
     def merged(self, models: Tensor) -> Tensor:
-        """The mean of the groups' models, for every membership class ``[classes, P]``."""
+        """The mean of its groups' models for each membership class, ``[classes, P]``.
+
+        ``models`` are of the groups, ``[M, P]``; a class is the workers in the same groups.
+        """
         classes = self.plan.groups.classes
         return torch.from_numpy(classes.averaging(len(models))).float().to(self.device) @ models
 
     def train(
         self, assignments: GroupAssignments, start: Tensor, start_of: Tensor, number: int, *, rounds: int = 1
     ) -> Iterator[tuple[IntArray, Tensor]]:
-        """Train the worker of every assignment, for the steps of so many rounds.
+        """Train the worker of every assignment, for the steps of ``rounds`` rounds from ``number`` on.
+
+        ``start`` and ``start_of``: models, and which of them each assignment starts from, as of `start`.
 
         Yields:
             The assignments of a chunk, ascending ``[p]``, and their updates ``[p, P]``.
@@ -133,6 +138,9 @@ class GroupOperations:
             yield chunk.rows, chunk.updates
 
     def _batches(self, assignments: GroupAssignments, number: int, rounds: int) -> BatchPlan:
+        """The mini-batches of the worker of each assignment, for the steps of ``rounds`` rounds from
+        ``number`` on.
+        """
         training = self.plan.spec.training
         return draw_batches(
             training,
@@ -170,7 +178,9 @@ class GroupOperations:
         return changed
 
     def norms_of(self, updates: Tensor) -> Tensor:
-        """Norms of messages that nobody clips; a pilot keeps them."""
+        """L2 norms ``[p]`` of messages ``[p, P]`` that nobody clips; during a pilot they are also
+        recorded.
+        """
         norms = row_norms(updates)
         if self._unclipped_norms is not None:
             self._unclipped_norms.append(norms.cpu())
@@ -186,7 +196,8 @@ class GroupOperations:
         *,
         base: Tensor | None = None,
     ) -> int:
-        """Make messages of the updates of the assignments ``rows`` ``[p]``, in place, and add them to sums.
+        """Turn the updates of the assignments ``rows`` ``[p]`` into messages, in place, and add them to
+        ``sums``.
 
         They are clipped; those to masters who are not trusted are noised as well. With compression only the
         coordinates that the groups' models of before the release, ``base`` ``[M, P]``, lead to are sent.
@@ -214,9 +225,10 @@ class GroupOperations:
     def hand_over_(
         self, messages: Tensor, assignments: GroupAssignments, rows: IntArray, number: int, sums: Sums
     ) -> None:
-        """Report the messages of the assignments ``rows``, and add them to the groups' sums, in their place.
+        """Report messages ``[p, P]`` to the listener, and add them to the groups' ``sums``.
 
-        Those that are lost become zeros.
+        They are of the assignments ``rows`` ``[p]`` in round ``number``. Those that are lost become zeros, in
+        place.
         """
         if self._listener is not None:
             self._tell_sent(sums.rounded(messages), assignments, rows, number, self._listener)
@@ -259,7 +271,7 @@ class GroupOperations:
         return self.averages(sums)
 
     def sums(self, number: int, *, clipped: bool = True) -> Sums:
-        """What adds up the messages of each group in round ``number``; not ``clipped`` if they have no
+        """Empty sums of messages, one a group, for round ``number``; not ``clipped`` if messages have no
         bound.
         """
         grid = group_grid(self.plan, number, self.parameters) if clipped else None
@@ -270,7 +282,7 @@ class GroupOperations:
         return sums.values().to(self.device)
 
     def averages(self, sums: Tensor) -> Tensor:
-        """Sums ``[M, P]`` over the groups' denominators, float32."""
+        """``sums`` ``[M, P]`` divided by the groups' denominators, float32."""
         return (sums / self.denominators).float()
 
     def _tell_sent(
@@ -281,7 +293,10 @@ class GroupOperations:
         number: int,
         listener: Listener,
     ) -> None:
-        """Report the messages of the assignments ``rows`` that are sent to the listener."""
+        """Report to the listener those of the messages ``[p, P]`` that are sent and not lost before.
+
+        They are of the assignments ``rows`` ``[p]`` in round ``number``.
+        """
         groups, turnout = assignments.groups[rows], self.turnout(number)
         sent = np.ones(len(groups), bool) if turnout is None else turnout.sent[rows]
         for group in np.unique(groups[sent]):
@@ -290,16 +305,19 @@ class GroupOperations:
             listener.sent(number, int(group), 2, workers, vectors)
 
     def tell_received(self, sums: Tensor, number: int) -> None:
-        """Report the sums that masters received to the listener."""
+        """Report the sums that masters received ``[M, P]`` to the listener, if there is one."""
         if self._listener is not None:
             self._listener.received(number, 0, 1, sums.float())
 
     def tell_broadcast(self, models: Tensor, number: int) -> None:
-        """Report the models that masters send to their workers to the listener."""
+        """Report the models that masters send to their workers ``[M, P]`` to the listener, if there is
+        one.
+        """
         if self._listener is not None:
             self._listener.broadcast(number, 0, 1, models)
 
     def _noise_key(self, *address: int) -> bytes:
+        """The key of noise at an address in the stream NOISE of the run's seed."""
         return key_at(self.plan.spec.seed, Stream.NOISE, *address)
 
     def stats(
@@ -335,7 +353,11 @@ class GroupOperations:
         )
 
     def _model_noise_std(self, turnout: GroupTurnout | None, number: int) -> npt.NDArray[np.float64]:
-        """Noise a coordinate that a release leaves in each group's model ``[M]``, given who was left."""
+        """Noise std of a coordinate that the release of round ``number`` leaves in each group's model,
+        ``[M]``.
+
+        ``turnout``: whose messages arrived; ``None``: all.
+        """
         plan = self.plan
         if turnout is None:
             return plan.model_noise_std(number)

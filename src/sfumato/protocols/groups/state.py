@@ -36,7 +36,7 @@ class GroupedState:
     server: ServerState = _WITHOUT_MOMENTS
 
     def pack(self) -> dict[str, Any]:
-        """All of it as numbers, and tensors on the CPU, for a checkpoint."""
+        """Everything as numbers and CPU tensors, for a checkpoint."""
         tensors = {"models": self.models, "base": self.base, "gathered": self.gathered}
         return {
             "round": self.round,

@@ -39,11 +39,11 @@ class AdaptedState:
 
     @property
     def round(self) -> int:
-        """How many rounds are done."""
+        """The number of rounds that are done."""
         return self.inner.round
 
     def pack(self) -> dict[str, Any]:
-        """All of it as numbers, and tensors on the CPU, for a checkpoint."""
+        """Everything as numbers and CPU tensors, for a checkpoint."""
         return {"inner": self.inner.pack(), "norm": self.norm}
 
     @classmethod
@@ -75,7 +75,7 @@ class AdaptiveClipProtocol:
     ) -> None:
         self._plan, self._engine, self._partition = plan, engine, partition
         self._parameters, self._listener = parameters, listener
-        self._first = self._rounds(replace(plan, eras=()))
+        self._first = self._tree_protocol(replace(plan, eras=()))
 
     def initial(self, model: Tensor) -> AdaptedState:
         """The state before the first round, from the initial model ``[M]``."""
@@ -84,39 +84,39 @@ class AdaptiveClipProtocol:
         return AdaptedState(self._first.initial(model), found[0].norm)
 
     def run_round(self, state: AdaptedState) -> tuple[AdaptedState, RoundStats]:
-        """Run round ``state.round``.
+        """Run round ``state.round`` and adapt the clip norm; returns the state after it and what is measured.
 
         Raises:
             EnvelopeError: a message exceeds what the plan declared; nothing of the round is kept.
         """
         played = with_clip_norm(self._plan.at(state.round), state.norm)
-        inner, stats = self._rounds(played).run_round(state.inner)
+        inner, stats = self._tree_protocol(played).run_round(state.inner)
         indicators = Indicators.of(played, state.round)
         assert indicators is not None  # as above
         norm = indicators.next_norm(state.norm, stats.extra[UNCLIPPED])
         return AdaptedState(inner, norm), replace(stats, extra={**stats.extra, CLIP_NORM: state.norm})
 
     def rounds_expected(self, state: AdaptedState) -> int:
-        """As many as the spec asks for."""
+        """The number of rounds in the spec."""
         return self._first.rounds_expected(state.inner)
 
     def spent(self, state: AdaptedState) -> None:
-        """The plan declares every round: there is no table beside it."""
+        """``None``: the plan declares every round, so there is no filter."""
 
     def model(self, state: AdaptedState) -> Tensor:
-        """The global model."""
+        """The global model ``[M]`` of a state, flat."""
         return state.inner.model
 
     def artifacts(self, state: AdaptedState) -> dict[str, Tensor]:
-        """Nothing: the global model is all there is."""
+        """No files: a finished run keeps nothing beside the global model, so {}."""
         return {}
 
     def realised_facts(self, state: AdaptedState) -> dict[str, Any]:
-        """Who survived and who served as supernode, where that was not settled before."""
+        """Who survived each round and who served as supernode, as JSON, where the plan leaves that open."""
         return self._first.realised_facts(state.inner)
 
     def is_finite(self, state: AdaptedState) -> bool:
-        """Whether the global model has not blown up."""
+        """Whether every coordinate of the global model is a finite number."""
         return self._first.is_finite(state.inner)
 
     def scores(self, state: AdaptedState, examination: Evaluator) -> dict[str, float]:
@@ -124,8 +124,11 @@ class AdaptiveClipProtocol:
         return self._first.scores(state.inner, examination)
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Norms of un-noised, unclipped messages, as with a fixed norm."""
+        """Norms of un-noised, unclipped messages over ``rounds`` rounds from ``model``, as with a fixed
+        norm.
+        """
         return self._first.pilot(model, rounds)
 
-    def _rounds(self, plan: TreePlan) -> TreeProtocol:
+    def _tree_protocol(self, plan: TreePlan) -> TreeProtocol:
+        """The protocol with a fixed clip norm that plays a round by ``plan``."""
         return TreeProtocol(plan, self._engine, self._partition, self._parameters, self._listener)

@@ -19,7 +19,9 @@ from sfumato.schedule.tree import TreePlan
 def tree_protocol(
     plan: TreePlan, engine: Engine, partition: Partition, parameters: int, listener: Listener | None
 ) -> FederatedProtocol[Any]:
-    """The protocol that runs ``plan``; see its class for the arguments."""
+    """The protocol that runs ``plan`` on a tree: with adaptive control, adaptive clip norm, moving devices
+    or none of these. Arguments as of `sfumato.protocols.registry.protocol_of`.
+    """
     if plan.spec.control is not None:
         return AdaptiveProtocol(plan, engine, partition, parameters, listener)
     if adaptive_clip_of(plan.spec) is not None:

@@ -28,7 +28,7 @@ class ControlVariates:
 
     @classmethod
     def initial(cls, plan: TreePlan, model: Tensor) -> ControlVariates | None:
-        """All zero, beside ``model`` ``[M]``; ``None`` where the plan keeps none."""
+        """All variates 0 for a model ``[M]``; ``None`` where the plan keeps none."""
         if not plan.spec.training.keeps_variates:
             return None
         return cls(torch.zeros_like(model), model.new_zeros(plan.tree.device_count, len(model)))
@@ -38,17 +38,20 @@ class ControlVariates:
         return self.server - self.devices[torch.from_numpy(devices).to(self.devices.device)]
 
     def own_after(self, steps: float, devices: npt.NDArray[np.int64], updates: Tensor) -> Tensor:
-        """The c_i of ``devices`` after they sent ``updates``, ``[p, M]``; ``steps`` is rate times K."""
+        """The variates c_i ``[p, M]`` of ``devices`` after they sent ``updates`` ``[p, M]``.
+
+        ``steps``: step size times the number of local steps.
+        """
         own = self.devices[torch.from_numpy(devices).to(self.devices.device)]
         return own - self.server - updates / steps
 
     def server_after(self, steps: float, share: float, average: Tensor) -> Tensor:
-        """The server's after a round with this average of messages ``[M]``.
+        """The server's variate c ``[M]`` after a round.
 
         Args:
-            steps: rate times K.
+            steps: step size times the number of local steps.
             share: of all devices that took part.
-            average: of the messages, their noise included.
+            average: of the round's messages ``[M]``, their noise included.
         """
         return self.server - share * (self.server + average / steps)
 
@@ -59,11 +62,13 @@ def length_of_steps(plan: TreePlan, number: int) -> float:
 
 
 def share_taking_part(plan: TreePlan) -> float:
-    """The share of devices expected in a round, as edges weigh in the global average."""
+    """The expected share of devices in a round, each edge weighted as in the global average."""
     of_leaf = plan.participants.count / plan.tree.devices
     return float((average_weights(plan.tree)[-1] * of_leaf).sum())
 
 
 def own_copy(variates: ControlVariates | None) -> ControlVariates | None:
-    """The same variates, with devices' of their own to write to: a state stays as it is."""
+    """The same variates with a copy of the devices' to write to, so that the old state stays; ``None`` of
+    ``None``.
+    """
     return None if variates is None else replace(variates, devices=variates.devices.clone())

@@ -8,7 +8,7 @@ from sfumato.schedule.tree import TreePlan
 
 
 def ranks_of_sums(ranks: Ranks, plan: TreePlan, listener: Listener | None) -> Ranks:
-    """Who adds up the sums of a round's messages: all ``ranks``, each with the devices that it trained.
+    """The ranks (processes) that add up a round's messages: ``ranks``, each with the devices that it trained.
 
     `ALONE` where every rank needs all updates, as more than their sums follows from them: what a listener
     hears, what is kept of every device (control variates, what compression left out, rounds that are sent

@@ -37,7 +37,7 @@ class Indicators:
 
     @classmethod
     def of(cls, plan: TreePlan, number: int) -> Indicators | None:
-        """Those of round ``number``; ``None`` where the clip norm is fixed."""
+        """The indicators of round ``number``; ``None`` where the clip norm is fixed."""
         found = adaptive_clip_of(plan.spec)
         if found is None:
             return None
@@ -58,6 +58,8 @@ class Indicators:
         return min(1.0, max(0.0, share)) if math.isfinite(share) else 0.5
 
     def next_norm(self, norm: float, unclipped: float) -> float:
-        """The clip norm of the round after one with ``norm``."""
+        """The clip norm for the next round, from this round's ``norm`` and share of ``unclipped``
+        messages.
+        """
         following = norm * math.exp(-self.adapt.rate * (unclipped - self.adapt.quantile))
         return float(np.clip(following, _LEAST, _MOST))

@@ -46,7 +46,7 @@ def local_task(spec: Spec, number: int) -> LocalTask:
 
 
 def local_sgd(spec: Spec, number: int) -> LocalSGD:
-    """The steps of every device in round ``number``, with clips of steps or of examples."""
+    """The local SGD of every device in round ``number``, with clipping of steps or of examples."""
     clip = spec.privacy.clip
     norms = {} if clip is None else {clip.kind: clip.norm}
     return replace(
@@ -55,7 +55,7 @@ def local_sgd(spec: Spec, number: int) -> LocalSGD:
 
 
 def unclipped_sgd(spec: Spec, number: int) -> LocalSGD:
-    """The steps of every device in round ``number`` as they are without clips."""
+    """The local SGD of every device in round ``number``, without clipping."""
     training = spec.training
     correction, optimizer = training.drift_correction, training.optimizer
     adam = None
@@ -89,7 +89,7 @@ def step_noise(spec: Spec, addresses: Sequence[tuple[int, ...]]) -> StepNoise | 
 
 
 def dropout_draws(spec: Spec, addresses: Sequence[tuple[int, ...]]) -> DropoutDraws:
-    """What masks of dropout are drawn from, where a model has any.
+    """The random draws of dropout masks in models that have dropout layers.
 
     Args:
         spec: of the run.
@@ -103,7 +103,7 @@ def dropout_draws(spec: Spec, addresses: Sequence[tuple[int, ...]]) -> DropoutDr
 
 
 def batches_of(plan: TreePlan, partition: Partition, chosen: IntArray, number: int) -> BatchPlan:
-    """The mini-batches of the devices chosen, in round ``number``."""
+    """The mini-batches of the devices ``chosen`` in round ``number``."""
     stream = Stream.BATCHES if plan.spec.training.batches == "shuffled" else Stream.POISSON_BATCHES
     return batches_from(stream, plan, partition, chosen, number, plan.aggregations[-1].step)
 
@@ -111,7 +111,10 @@ def batches_of(plan: TreePlan, partition: Partition, chosen: IntArray, number: i
 def batches_from(
     stream: Stream, plan: TreePlan, partition: Partition, chosen: IntArray, number: int, steps: int
 ) -> BatchPlan:
-    """So many steps for everybody chosen, or the epochs that the spec asks for instead."""
+    """The mini-batches of ``steps`` steps for each of ``chosen``, or of the epochs that the spec counts.
+
+    ``stream``: of random numbers; ``number``: of the round.
+    """
     return draw_batches(
         plan.spec.training,
         [partition.indices(int(device)) for device in chosen],
@@ -134,7 +137,7 @@ def draw_batches(
     stream: Stream,
     address: tuple[int, ...],
 ) -> BatchPlan:
-    """So many steps for every device, or the epochs that the spec asks for instead.
+    """The mini-batches of ``steps`` steps for every device, or of the epochs that ``training`` counts.
 
     Shuffled batches of all devices come from one stream, at ``address``. With Poisson mini-batches every
     device has a stream of its own there, so that its draws do not depend on who else takes part.
@@ -168,7 +171,7 @@ def server_optimizer(server: Server) -> ServerOptimizer:
 
 
 def steps_of(batches: BatchPlan, aggregation: Aggregation, leaf_of: IntArray) -> BatchPlan:
-    """The part of a round's batches between each device's last aggregation and this one.
+    """The batches of the local steps between each device's last aggregation and this one.
 
     Args:
         batches: of the round, ``[P]``.
@@ -187,7 +190,7 @@ def keep_within_(
     number: int,
     index: int,
 ) -> None:
-    """Refuse to send what the accountant was not told about; take float32 rounding off, in place.
+    """Check that messages are no longer than their bounds, and take float32 rounding off, in place.
 
     What is longer than its bound by no more than rounding is scaled down, so that the bound holds of what is
     sent.

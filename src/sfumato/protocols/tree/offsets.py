@@ -27,15 +27,17 @@ class RoundOrigin:
 
     @property
     def offset(self) -> Tensor:
-        """What every node holds at first: zeros, float64 ``[M]``."""
+        """The offset of every node at the start of a round: zeros, float64 ``[M]``."""
         return torch.zeros_like(self.model, dtype=torch.float64)
 
     def models(self, offsets: Tensor) -> Tensor:
-        """The models that offsets ``[..., M]`` lead to, float32."""
+        """The models (global model plus offset) of ``offsets`` ``[..., M]``, float32."""
         return (self.model + offsets).float()
 
-    def told(self, listener: Listener | None) -> Listener | None:
-        """Who hears of nodes: ``listener``, and models in place of offsets."""
+    def listener_of_models(self, listener: Listener | None) -> Listener | None:
+        """A listener that passes calls on to ``listener`` with models in place of offsets; ``None`` of
+        ``None``.
+        """
         return None if listener is None else _OfModels(listener, self)
 
 
@@ -47,10 +49,17 @@ class _OfModels:
     of: RoundOrigin
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
+        """Tell the listener what is sent, as models (global model plus offset); see `Listener.sent`."""
         self.listener.sent(number, index, tier, senders, self.of.models(vectors))
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
+        """Tell the listener what is received, as models (global model plus offset); see
+        `Listener.received`.
+        """
         self.listener.received(number, index, tier, self.of.models(values))
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
+        """Tell the listener what is broadcast, as models (global model plus offset); see
+        `Listener.broadcast`.
+        """
         self.listener.broadcast(number, index, tier, self.of.models(values))

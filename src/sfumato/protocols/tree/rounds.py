@@ -131,7 +131,7 @@ class TreeProtocol:
         begin = state.model if indicators is None else torch.cat([state.model, state.model.new_zeros(1)])
         origin = RoundOrigin(begin)
         values = origin.offset.repeat(plan.tree.leaf_count, 1)
-        resent, variates = self._to_resend(leaf_of), own_copy(state.variates)
+        resent, variates = self._empty_resent(leaf_of), own_copy(state.variates)
         uplink = self._uplink
         if state.memory is not None:
             uplink = uplink_of(plan, self._device, len(begin), state.memory)
@@ -148,8 +148,8 @@ class TreeProtocol:
                 uplink, origin.models(values), chosen[rows], piece, number, index, part, variates
             )
             fresh = torch.from_numpy(plan.releases.steps[index].resends).to(self._device)[:, None]
-            level = self._leaves(torch.where(fresh, 0.0, values), received)
-            ear = origin.told(self._listener)
+            level = self._leaf_aggregates(torch.where(fresh, 0.0, values), received)
+            ear = origin.listener_of_models(self._listener)
             values = self._aggregate(level, received.available, aggregation, number, index, ear)
             clipped, messages = clipped + changed, messages + len(rows)
             both = plan.releases.steps[index].leaf_broadcasts
@@ -176,46 +176,46 @@ class TreeProtocol:
         return TreeState(number + 1, model, server, heard[-1].memory, variates), facts
 
     def _noise_std(self, heard: list[Received], chosen: IntArray, number: int) -> float:
-        """Noise a coordinate of the global model; nan where it is added at local steps."""
+        """Std of all noise in a coordinate of the global model; NaN with noise at local steps."""
         plan = self._plan
         if plan.spec.privacy.step_noise:
             return math.nan
         over = plan.participants.count / plan.denominators_of(chosen)
         noise = plan.noise_with(
-            np.stack([self._present(received) * over**2 for received in heard]),
+            np.stack([self._message_counts(received) * over**2 for received in heard]),
             [received.channel_variance for received in heard],
             np.stack([received.available for received in heard]),
         )
         return math.sqrt(sum(noise)) * plan.message_scale(number)
 
-    def _present(self, received: Received) -> npt.NDArray[np.float64]:
-        """How many messages are in every leaf's average."""
+    def _message_counts(self, received: Received) -> npt.NDArray[np.float64]:
+        """Number of messages in every leaf's average, ``[leaves]``."""
         tree = self._plan.tree
         leaves = tree.leaves_of(received.devices)
         return np.where(received.available, np.bincount(leaves, minlength=tree.leaf_count), 0.0)
 
     def rounds_expected(self, state: TreeState) -> int:
-        """As many as the spec asks for."""
+        """The number of rounds in the spec."""
         return self._plan.spec.training.rounds
 
     def spent(self, state: TreeState) -> None:
-        """The plan declares every round: there is no table beside it."""
+        """``None``: the plan declares every round, so there is no filter."""
 
     def model(self, state: TreeState) -> Tensor:
-        """The global model."""
+        """The global model ``[M]`` of a state, flat."""
         return state.model
 
     def artifacts(self, state: TreeState) -> dict[str, Tensor]:
-        """Nothing: the global model is all there is."""
+        """No files: a finished run keeps nothing beside the global model, so {}."""
         return {}
 
     def realised_facts(self, state: TreeState) -> dict[str, Any]:
-        """Who survived and who served as supernode, where that was not settled before."""
+        """Who survived each round and who served as supernode, as JSON, where the plan leaves that open."""
         attendance = Attendance.of(self._plan, state.round)
         return {} if attendance is None else attendance.to_dict()
 
     def is_finite(self, state: TreeState) -> bool:
-        """Whether the global model has not blown up."""
+        """Whether every coordinate of the global model is a finite number."""
         return bool(torch.isfinite(state.model).all())
 
     def scores(self, state: TreeState, examination: Evaluator) -> dict[str, float]:
@@ -253,20 +253,20 @@ class TreeProtocol:
         return PilotNorms(what, found, min(rounds, training.rounds))
 
     def _pilot_batches(self, chosen: IntArray, number: int, *, first_step_only: bool) -> BatchPlan:
-        """Batches of a pilot round, from a stream of their own."""
+        """Batches of round ``number`` of a pilot, from a random stream of its own."""
         since = max(a.local_steps for a in self._plan.aggregations)
         steps = 1 if first_step_only else since
         return batches_from(Stream.PILOT, self._plan, self._partition, chosen, number, steps)
 
     def _indicators(self, number: int) -> Indicators | None:
-        """How messages of round ``number`` tell whether they were clipped; ``None`` if the norm is fixed."""
+        """What tells if messages of round ``number`` were clipped; ``None`` if the norm is fixed."""
         return Indicators.of(self._plan, number) if self._adapts_clip else None
 
     def _batches(self, chosen: IntArray, number: int) -> BatchPlan:
         return batches_of(self._plan, self._partition, chosen, number)
 
-    def _to_resend(self, leaf_of: IntArray) -> _Resent | None:
-        """Nothing done yet, by the participants under leaves that resend; ``None`` where nobody does."""
+    def _empty_resent(self, leaf_of: IntArray) -> _Resent | None:
+        """Zero sums for participants whose leaves resend the round at its end; ``None`` if none does."""
         resends = self._plan.releases.steps[-1].resends[leaf_of]
         if not resends.any():
             return None
@@ -331,7 +331,7 @@ class TreeProtocol:
         return collector.received(), float(shares.float().sum())
 
     def _remember(self, resent: _Resent, chunk: UpdateChunk, *, again: bool) -> None:
-        """Add a chunk to what its devices did in the round; with ``again``, make that their message."""
+        """Add the updates of a chunk to ``resent``, in place; ``again``: these sums become the messages."""
         members = np.flatnonzero(resent.place[chunk.rows] >= 0)
         rows = torch.from_numpy(resent.place[chunk.rows][members]).to(self._device)
         here = torch.from_numpy(members).to(self._device)
@@ -340,14 +340,14 @@ class TreeProtocol:
             chunk.updates[here] = self._whole_round(resent.updates[rows])
 
     def _whole_round(self, whole: Tensor) -> Tensor:
-        """A device's whole round as one message; clipped as one where whole messages are."""
+        """The sums ``whole`` ``[p, M]`` of a round as messages; clipped where whole updates are."""
         clip = self._plan.spec.privacy.clip
         if clip is None or clip.kind != "update":
             return whole
         return FlatClip(clip.norm).clip_(whole).vectors
 
-    def _leaves(self, base: Tensor, received: Received) -> Aggregates:
-        """What the leaves hold: ``base`` ``[leaves, M]`` and the average received."""
+    def _leaf_aggregates(self, base: Tensor, received: Received) -> Aggregates:
+        """The aggregates of the leaves: ``base`` ``[leaves, M]`` plus the average that each received."""
         tree, seed = self._plan.tree, self._plan.spec.seed
         if received.integer_sums is None:
             return FloatAggregates(
@@ -396,5 +396,5 @@ class TreeProtocol:
 
 
 def _unclipped(indicators: Indicators | None, average: Tensor) -> dict[str, float]:
-    """The column of the noised share of messages that were not clipped, where they tell."""
+    """The metrics column of the noised share of unclipped messages; {} if the norm is fixed."""
     return {} if indicators is None else {UNCLIPPED: indicators.unclipped(float(average[-1]))}

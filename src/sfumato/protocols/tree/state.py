@@ -34,7 +34,7 @@ class TreeState:
     variates: ControlVariates | None = None
 
     def pack(self) -> dict[str, Any]:
-        """All of it as numbers, and tensors on the CPU, for a checkpoint."""
+        """Everything as numbers and CPU tensors, for a checkpoint."""
         kept = self.variates
         return {
             "round": self.round,

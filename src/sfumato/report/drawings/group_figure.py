@@ -21,7 +21,7 @@ from sfumato.report.results.network import GroupNetwork, Network
 
 
 def group_figure(network: Network, shape: GroupNetwork) -> Figure:
-    """Groups side by side, with the workers that link them."""
+    """A drawing of overlapping groups: masters side by side, with lines to the workers that link them."""
     canvas, groups = Canvas(), shape.groups
     slots, low = min(groups.count, MOST_LEAVES), 0.0
     _draw_shared_links(canvas, groups, slots)
@@ -66,7 +66,10 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
 def _worker_details(
     groups: Groups, members: IntArray, noise: list[str], number: int
 ) -> tuple[str, str, list[str]]:
-    """The party's name, its title, and the lines under the pointer of one worker of several groups."""
+    """Of the worker ``members[number]``: its name as a party, its title, and lines of hover text.
+
+    ``noise``: lines on the noise that it adds.
+    """
     worker = int(members[number])
     mine = groups.groups_of(worker).tolist()
     named = list(map(groups.group_title, mine))
@@ -75,7 +78,10 @@ def _worker_details(
 
 
 def _draw_shared_links(canvas: Canvas, groups: Groups, slots: int) -> None:
-    """Links between groups that share workers: straight for adjacent groups, otherwise above the others."""
+    """Draw on ``canvas`` a link for each two of the first ``slots`` groups that share workers.
+
+    The link is straight between adjacent groups, otherwise above the groups between them.
+    """
     shared = groups.shared[:slots, :slots].tocoo()
     pairs = [
         (int(a), int(b), int(n)) for a, b, n in zip(shared.row, shared.col, shared.data, strict=True) if a < b

@@ -24,14 +24,17 @@ Places: TypeAlias = list[tuple[float, float]]
 
 
 def group_graph_figure(run: GroupedRun) -> Figure:
-    """Groups as nodes and shared workers as edges; a menu chooses the group whose release is followed."""
+    """The groups of a run as nodes and shared workers as edges.
+
+    A menu chooses a group; every node then says in which round it first trains from what that one released.
+    """
     groups = run.plan.groups
     order = _order_along_graph(groups)[: min(groups.count, _MOST_GROUPS)]
     places = _node_places(groups, order)
     every, rounds = run.releases.merge_every, run.releases.rounds
     sources = order[:_MOST_SOURCES]
     arrivals = {source: 1 + every * groups.distances[source][order] for source in sources}
-    views = [_nodes(groups, order, source, arrivals[source], rounds) for source in sources]
+    views = [_node_properties(groups, order, source, arrivals[source], rounds) for source in sources]
     said, linked = _caption(groups, len(order), every, rounds)
     not_counted = " A path that passes through the worker itself does not count." if linked else ""
     drawn = [
@@ -44,7 +47,7 @@ def group_graph_figure(run: GroupedRun) -> Figure:
         caption=said + not_counted,
         description=said,
         data=drawn,
-        layout=_layout(groups, places, _labels(groups, order, places), sources, views),
+        layout=_layout(groups, places, _shared_count_labels(groups, order, places), sources, views),
         table=_arrival_table(groups, order, sources, arrivals, rounds),
         kind="spread",
         min_width=480,
@@ -52,14 +55,19 @@ def group_graph_figure(run: GroupedRun) -> Figure:
 
 
 def _trace_on_nodes(places: Places, mode: str, hover: str, font: Json) -> Json:
-    """Marks or words on the nodes."""
+    """A Plotly scatter trace with a point at every node.
+
+    Args:
+        mode, hover: Plotly's ``mode`` and ``hoverinfo``.
+        font: Plotly's ``textfont``.
+    """
     points = {"x": [x for x, _ in places], "y": [y for _, y in places]}
     look = {"mode": mode, "hoverinfo": hover, "cliponaxis": False, "textfont": font}
     return {"type": "scatter"} | points | look
 
 
 def _node_trace(places: Places, view: Json) -> Json:
-    """The nodes as they look for the first group of the menu."""
+    """The trace of the nodes, with the properties ``view`` of `_node_properties`."""
     first = {name: view[name][0] for name in ("hovertext", "text", "marker")}
     nodes = _trace_on_nodes(places, "markers+text", "text", {"size": 12})
     return nodes | first | {"textposition": "bottom center"}
@@ -71,7 +79,7 @@ def _group_label(groups: Groups, group: int) -> str:
 
 
 def _name_trace(groups: Groups, order: Sequence[int], places: Places) -> Json:
-    """The name or number of each group, written on its node."""
+    """The trace with the name or number of each group of ``order`` at its place."""
     font = {"size": 11 if len(order) > 24 else 13, "color": "#1D2126"}
     return _trace_on_nodes(places, "text", "skip", font) | {
         "text": [f"<b>{_group_label(groups, g)}</b>" for g in order]
@@ -81,7 +89,10 @@ def _name_trace(groups: Groups, order: Sequence[int], places: Places) -> Json:
 def _layout(
     groups: Groups, places: Places, labels: list[Json], sources: Sequence[int], views: Sequence[Json]
 ) -> Json:
-    """Ranges that hold all nodes, and the menu of groups."""
+    """Plotly's layout: axes that hold all nodes, the labels, and a menu with an entry for each source.
+
+    ``views``: of each group in ``sources``, the properties of nodes that the menu sets.
+    """
     xs, ys = [x for x, _ in places], [y for _, y in places]
     hidden = {"visible": False, "fixedrange": True}
     layout: Json = {
@@ -107,7 +118,13 @@ def _layout(
 
 
 def _caption(groups: Groups, drawn: int, every: int, rounds: int) -> tuple[str, bool]:
-    """The caption of the graph, and whether any two groups share workers."""
+    """The caption of the graph, and whether any two groups share workers.
+
+    Args:
+        drawn: number of groups in the drawing.
+        every: rounds from one merge of groups to the next.
+        rounds: of the training.
+    """
     hidden = groups.count - drawn
     pairs = int((groups.shared.toarray()[np.triu_indices(groups.count, 1)] > 0).sum())
     said = (
@@ -130,16 +147,16 @@ def _caption(groups: Groups, drawn: int, every: int, rounds: int) -> tuple[str, 
     return f"{said} (under the node: that round; of {rounds}).", True
 
 
-def _linked(groups: Groups) -> BoolArray:
-    """Which two groups share workers, ``[M, M]``."""
+def _groups_that_share(groups: Groups) -> BoolArray:
+    """Whether two different groups share workers, ``[M, M]`` for M groups."""
     linked = groups.shared.toarray() > 0
     np.fill_diagonal(linked, False)
     return np.asarray(linked)
 
 
 def _order_along_graph(groups: Groups) -> list[int]:
-    """Groups in the order of a walk along the graph, so that neighbours are next to each other."""
-    linked = _linked(groups)
+    """All groups in the order of a depth-first walk along shared workers, so that neighbours are close."""
+    linked = _groups_that_share(groups)
     degrees = linked.sum(axis=1)
     left, order = set(range(groups.count)), []
     while left:
@@ -155,8 +172,8 @@ def _order_along_graph(groups: Groups) -> list[int]:
 
 
 def _node_places(groups: Groups, order: Sequence[int]) -> Places:
-    """Positions on a line if the graph is a path, otherwise on an ellipse."""
-    linked = _linked(groups)
+    """(x, y) of each group in ``order``: on a line if the graph is a short path, otherwise on an ellipse."""
+    linked = _groups_that_share(groups)
     degrees = linked.sum(axis=1)
     path = len(order) <= 12 and int(degrees.max()) <= 2 and int((degrees == 1).sum()) == 2
     path = path and all(linked[a, b] for a, b in pairwise(order))
@@ -167,7 +184,7 @@ def _node_places(groups: Groups, order: Sequence[int]) -> Places:
 
 
 def _edge_trace(groups: Groups, order: Sequence[int], places: Places) -> Json:
-    """The trace of lines between groups that share workers."""
+    """The Plotly trace of lines between drawn groups that share workers."""
     at = dict(zip(order, places, strict=True))
     x: list[float | None] = []
     y: list[float | None] = []
@@ -179,7 +196,7 @@ def _edge_trace(groups: Groups, order: Sequence[int], places: Places) -> Json:
 
 
 def _linked_pairs(groups: Groups, order: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Pairs of drawn groups that share workers, each once, with the number of workers they share."""
+    """(group, group, number of shared workers) for each two groups of ``order`` that share any, once."""
     shared = groups.shared.tocoo()
     kept = set(order)
     return [
@@ -189,8 +206,10 @@ def _linked_pairs(groups: Groups, order: Sequence[int]) -> list[tuple[int, int, 
     ]
 
 
-def _labels(groups: Groups, order: Sequence[int], places: Places) -> list[Json]:
-    """The number of workers that two groups share, if there is room for it."""
+def _shared_count_labels(groups: Groups, order: Sequence[int], places: Places) -> list[Json]:
+    """Plotly annotations with the number of workers that two groups share; [] where there are too many
+    links.
+    """
     links = _linked_pairs(groups, order)
     if len(links) > 16:
         return []
@@ -209,14 +228,20 @@ def _labels(groups: Groups, order: Sequence[int], places: Places) -> list[Json]:
     ]
 
 
-def _nodes(
+def _node_properties(
     groups: Groups,
     order: Sequence[int],
     source: int,
     arrivals: FloatArray,
     rounds: int,
 ) -> Json:
-    """The properties of nodes that the menu changes: colours, texts below, hover texts."""
+    """The properties of nodes that the menu changes: colours, texts below, hover texts.
+
+    Args:
+        source: the group whose first release is followed.
+        arrivals: for each group of ``order``, the round in which it first trains from it; ∞ if never.
+        rounds: of the training.
+    """
     big = len(order) <= 24
     words, hovers, colours = [], [], []
     last = max((float(a) for a in arrivals if a <= rounds), default=1.0)
@@ -246,7 +271,13 @@ def _nodes(
 def _arrival_table(
     groups: Groups, order: Sequence[int], sources: Sequence[int], arrivals: dict[int, FloatArray], rounds: int
 ) -> str:
-    """An HTML table: from which round on each group trains from models that hold another's first release."""
+    """An HTML table of the round from which each group trains on models that hold another's first release.
+
+    Args:
+        order, sources: groups in the drawing, and those in the menu.
+        arrivals: of every source, the rounds by group as in ``order``; ∞ if never.
+        rounds: of the training.
+    """
 
     def said(arrival: float) -> str:
         return "never" if math.isinf(arrival) else "not in time" if arrival > rounds else f"{arrival:.0f}"

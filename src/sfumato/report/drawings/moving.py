@@ -16,7 +16,7 @@ _PIXELS = 17
 
 
 def moved_sentence(network: Network) -> list[str]:
-    """How many devices change their edge; nothing where none can."""
+    """One sentence on how many devices ever change their edge; [] where the tree stays the same."""
     if not network.trees:
         return []
     places, name = edges_over_time(network), network.trees[0][1].tiers[-1].name
@@ -25,7 +25,10 @@ def moved_sentence(network: Network) -> list[str]:
 
 
 def places_figure(network: Network) -> Figure | None:
-    """Who was under which edge, and which edges were trusted, in which round; ``None`` if nothing changes."""
+    """A heatmap of the edge that each device was under in each round, with trusted edges marked.
+
+    ``None`` if neither places nor trust change.
+    """
     if not network.trees:
         return None
     trees, places = network.trees, edges_over_time(network)
@@ -63,7 +66,14 @@ def places_figure(network: Network) -> Figure | None:
 
 
 def _place_trace(shown: IntArray, bounds: list[float], edges: int, name: str) -> Json:
-    """The heatmap trace of which edge each shown device is under between the rounds ``bounds``."""
+    """The Plotly heatmap of the edge of every shown device.
+
+    Args:
+        shown: edge by era and device, ``[eras, devices]``.
+        bounds: rounds at which eras begin and end, ``[eras + 1]``.
+        edges: number of edges.
+        name: of the tier of edges.
+    """
     ends = [(edge, position / edges) for edge in range(edges) for position in (edge, edge + 1)]
     steps = [[position, PALETTE[edge % len(PALETTE)]] for edge, position in ends]
     small = shown.shape[0] <= 40 and shown.shape[1] <= 40
@@ -79,7 +89,10 @@ def _place_trace(shown: IntArray, bounds: list[float], edges: int, name: str) ->
 
 
 def _trusted_marks(network: Network, shown: IntArray, bounds: list[float]) -> list[Json]:
-    """A square in every cell whose edge is trusted then."""
+    """A Plotly trace with a square in every cell whose edge is trusted then; [] for none or too many.
+
+    ``shown`` and ``bounds`` as of `_place_trace`.
+    """
     x, y = list[float](), list[int]()
     for era, (_, tree) in enumerate(network.trees):
         for device in np.flatnonzero(tree.tiers[-1].trusted[shown[era]]).tolist():
@@ -94,7 +107,13 @@ def _trusted_marks(network: Network, shown: IntArray, bounds: list[float]) -> li
 
 
 def _era_table(network: Network, places: IntArray, starts: list[int], name: str) -> str:
-    """An HTML table of the devices under each edge, and which edges are trusted, over the rounds."""
+    """An HTML table of every era: devices of each edge, trusted edges, and which devices moved.
+
+    Args:
+        places: edge by era and device, ``[eras, devices]``.
+        starts: first round of every era, from 1.
+        name: of the tier of edges.
+    """
     rows = []
     for era, (_, tree) in enumerate(network.trees[:200]):
         sizes = ", ".join(map(str, np.bincount(places[era], minlength=tree.leaf_count).tolist()))

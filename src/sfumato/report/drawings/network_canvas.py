@@ -64,16 +64,24 @@ class Canvas:
         inside: str = "",
         party: str = "",
     ) -> None:
-        """A party: ``title`` and ``lines`` appear under the pointer, ``party`` is its name for observers."""
+        """Add the mark of a party.
+
+        Args:
+            kind: one of the kinds of marks, which sets symbol and colour.
+            x, y: position, in slots and in pixels downwards.
+            title, lines: the hover text.
+            inside: text inside the mark.
+            party: its name for observers; without it the title.
+        """
         hover = "<br>".join([f"<b>{text.label(title)}</b>", *(text.label(line) for line in lines)])
         self.marks.setdefault(kind, []).append((x, y, hover, inside, party or title))
 
     def link(self, kind: str, start: tuple[float, float], end: tuple[float, float]) -> None:
-        """A line between two points; ``kind`` says what goes over it."""
+        """Add a line between two points; ``kind`` is what goes over it and sets its style."""
         self.links.setdefault(kind, []).append((*start, *end))
 
     def word(self, x: float, y: float, words: str, **style: Any) -> None:
-        """Words at a point; ``style`` as in a plotly annotation."""
+        """Add the text ``words`` at (x, y); ``style`` has further properties of a Plotly annotation."""
         place = {"x": x, "y": y, "text": text.label(words), "showarrow": False}
         self.words.append(place | {"font": {"size": 11}} | style)
 
@@ -86,7 +94,15 @@ class Canvas:
         slots: int,
         describe: Callable[[int], tuple[str, str, list[str]]],
     ) -> float:
-        """A grid of dots centred below ``(x, y)``, and the number of the others; returns the lowest y."""
+        """Add a grid of dots centred below ``(x, y)``, and text with the number of those that do not fit.
+
+        Args:
+            count: how many parties there are.
+            slots: slots across the drawing, which set the room.
+            describe: of the n-th party its name, title and lines of hover text.
+
+        Returns the lowest y that is used.
+        """
         pixels = _WIDTH / slots
         shown = min(count, max(6, _MOST_DEVICES // slots))
         across = min(shown, max(2, int(pixels / _DOT) - 1), max(2, math.ceil(math.sqrt(2.5 * shown))))
@@ -104,13 +120,13 @@ class Canvas:
 
 
 def shortened_to_fit(name: str, slots: int) -> str:
-    """``name``, cut off where it would reach into the marks beside it."""
+    """``name``, cut off with … where it would be wider than one of ``slots`` slots of the drawing."""
     most = int(_WIDTH / slots / _SIGN) - 4
     return name if len(name) <= most else f"{name[: max(1, most - 1)]}…"
 
 
 def noise_sentence(network: Network) -> str:
-    """The parties that add noise, counted by kind."""
+    """A sentence on which parties add noise, counted by kind of party."""
     if not network.noise:
         received = " The received signals contain the receivers' noise."
         return f"No party adds noise.{received if network.over_air else ''}"
@@ -126,7 +142,13 @@ def noise_sentence(network: Network) -> str:
 
 
 def canvas_figure(canvas: Canvas, slots: int, low: float, said: str, top: float = -44.0) -> Figure:
-    """What is on ``canvas``, from ``top`` to ``low`` (pixels), as a figure with the caption ``said``."""
+    """The marks, links and words of ``canvas`` as a figure.
+
+    Args:
+        slots: slots across the drawing.
+        low, top: y of its lower and upper end, in pixels.
+        said: the caption.
+    """
     data: list[Json] = []
     for kind, (name, line) in _LINKS.items():
         ends = canvas.links.get(kind, [])

@@ -26,14 +26,14 @@ _ROW = 96.0  # pixels from tier to tier
 
 
 def topology_figure(network: Network) -> Figure | None:
-    """The network as a drawing; ``None`` if its shape is not known."""
+    """A drawing of the tree or the groups of a network; ``None`` if its shape is not known."""
     if network.family is None:
         return None
     return network.family.figure(network)
 
 
 def tree_figure(network: Network, tree: Tree) -> Figure:
-    """A tree, the cloud on top."""
+    """A drawing of a tree with the cloud on top; of many nodes or devices only examples."""
     canvas = Canvas()
     children = _drawn_children(network, tree)
     order = [leaf for shown in children[-1].values() for leaf in shown] if children else [0]
@@ -61,7 +61,10 @@ def tree_figure(network: Network, tree: Tree) -> Figure:
 
 
 def _drawn_children(network: Network, tree: Tree) -> list[dict[int, list[int]]]:
-    """For every tier except the last, the children of drawn nodes that are drawn: examples of all kinds."""
+    """For every tier except the last: drawn node to the list of its children that are drawn.
+
+    There is room for a limited number of leaves; children that look different come first.
+    """
     room, drawn = float(MOST_LEAVES), [0]
     chosen: list[dict[int, list[int]]] = []
     for depth in range(tree.depth - 1):
@@ -95,7 +98,10 @@ def _representatives(every: Sequence[int], most: int, look: Callable[[int], obje
 
 
 def _appearance(network: Network, tree: Tree, depth: int, index: int) -> object:
-    """A key that is equal for nodes that look alike: whether trusted, and who at them adds noise."""
+    """A hashable key of node ``index`` of tier ``depth``, equal for nodes that are drawn alike.
+
+    It says whether the node is trusted, and whether it or the devices at it add noise.
+    """
     name = tree.node_name(depth, index)
     noises = network.adds_noise(name), network.adds_noise(f"{name}/devices")
     return bool(tree.tiers[depth].trusted[index]), *noises
@@ -104,7 +110,10 @@ def _appearance(network: Network, tree: Tree, depth: int, index: int) -> object:
 def _draw_node(
     canvas: Canvas, network: Network, tree: Tree, depth: int, index: int, x: float, slots: int
 ) -> None:
-    """Draw the aggregator at ``index`` of tier ``depth`` on ``canvas``, with a mark where it adds noise."""
+    """Draw the aggregator ``index`` of tier ``depth`` on ``canvas``, with a mark where it adds noise.
+
+    ``x``: its position in slots; ``slots``: how many there are across.
+    """
     name, tier = tree.node_name(depth, index), tree.tiers[depth]
     trusted, y = bool(tier.trusted[index]), depth * _ROW
     below = int(tree.children[depth][index])
@@ -134,7 +143,14 @@ def _draw_links_below(
     places: dict[int, float],
     shown: list[int],
 ) -> None:
-    """Draw the links from a node to its shown children, and how many children are not shown."""
+    """Draw the links from a node to its drawn children, and a text with how many children are not drawn.
+
+    Args:
+        depth, index: of the node.
+        x: its position in slots.
+        places: positions of the drawn nodes one tier below, by index.
+        shown: its children that are drawn.
+    """
     y = depth * _ROW
     is_secure = f"{tree.tiers[depth + 1].name}_to_{tree.tiers[depth].name}" in network.secure
     for child in shown:
@@ -155,7 +171,10 @@ def _draw_links_below(
 def _draw_devices(
     canvas: Canvas, network: Network, tree: Tree, leaf: int, x: float, y: float, slots: int
 ) -> float:
-    """Draw the devices of ``leaf`` as dots; returns the lowest y that they reach."""
+    """Draw the devices of ``leaf`` as dots below the leaf's mark; returns the lowest y that they reach.
+
+    ``x``, ``y``: position of the mark, in slots and pixels; ``slots``: how many there are across.
+    """
     owner = tree.node_name(tree.depth - 1, leaf)
     noise = _multipliers(network, tree, f"{owner}/devices")
     first = int(tree.first_device[leaf])
@@ -185,7 +204,9 @@ def _sends_noise_only(network: Network, tree: Tree, depth: int, index: int) -> b
 
 
 def _multipliers(network: Network, tree: Tree, owner: str) -> list[str]:
-    """Lines for a hover: the multiplier at each kind of aggregation."""
+    """Lines of hover text with the noise multipliers of ``owner`` at each kind of aggregation; [] without
+    noise.
+    """
     multipliers = network.noise.get(owner, ())
     if len(multipliers) == 1:
         return [f"noise multiplier {text.number(multipliers[0])}"]

@@ -53,7 +53,9 @@ _SCORES = {"ssim": "SSIM", "psnr": "PSNR", "mse": "MSE", "lpips": "LPIPS"}
 
 
 def attacks_part(run: RunFolder, observers: Sequence[ObserverFindings], figures: PlacedFigures) -> str:
-    """HTML of one run: a verdict, and audits drawn; of attacks a table, and what each observer has found."""
+    """HTML of the audits and attacks on one run: a verdict, a figure of audits, a table of attacks,
+    and for each attacked observer its curves and reconstructions, which are added to ``figures``.
+    """
     notes = list(dict.fromkeys(note for one in observers for note in one.notes))
     drawn = _audit_figure(observers, text.at_delta(run.privacy.delta))
     parts = [f'<p class="lead">{text.escape(verdict(observers))}</p>', figures.place(drawn) if drawn else ""]
@@ -63,7 +65,11 @@ def attacks_part(run: RunFolder, observers: Sequence[ObserverFindings], figures:
 
 
 def _audit_figure(observers: Sequence[ObserverFindings], delta: str) -> Figure | None:
-    """Bars of the lower bound that each audit has shown, beside the guaranteed ε; ``None`` without audits."""
+    """Bars of the lower bound of ε that each audit has shown, beside the guaranteed ε; ``None`` without
+    audits.
+
+    ``delta``: text that stands beside every ε.
+    """
     found = [(one.title, audit) for one in observers for audit in one.audits][:_MOST_AUDITS]
     if not found:
         return None
@@ -104,7 +110,9 @@ def _audit_figure(observers: Sequence[ObserverFindings], delta: str) -> Figure |
 
 
 def _overview_table(run: RunFolder, observers: Sequence[ObserverFindings]) -> str:
-    """An HTML table of all observers: the guaranteed ε, the audits' lower bounds, and the attacks' scores."""
+    """An HTML table, a row for each attacked observer: guaranteed ε, lower bounds of audits, attacks'
+    scores.
+    """
     rows = [
         (
             one.title,
@@ -152,7 +160,7 @@ def _observer_html(run: RunFolder, one: ObserverFindings, figures: PlacedFigures
 
 
 def _sentences(run: RunFolder, one: ObserverFindings) -> list[str]:
-    """Sentences about the guarantee, the audits, and attacks above the guarantee."""
+    """Sentences on one observer: the guarantee, what audits found, and attacks above the guarantee."""
     epsilon, delta = guaranteed_epsilon(run, one), text.at_delta(run.privacy.delta)
     said = []
     if math.isinf(epsilon):
@@ -170,13 +178,13 @@ def _sentences(run: RunFolder, one: ObserverFindings) -> list[str]:
 
 
 def _curve_figure(level: str, curves: Sequence[AttackCurve]) -> Figure:
-    """ROC curves on logarithmic axes, with the region that (ε, δ) forbids."""
+    """The ROC curves of attacks on ``level`` on logarithmic axes, with the region that (ε, δ) rules out."""
     (name, question), bound = _LEVELS[level], curves[0]
     floor = 10.0 ** math.floor(math.log10(min(0.5 / bound.others, 0.5 / bound.members)))
     grid = np.geomspace(floor, 1, 121)
     is_bounded = level != "label" and math.isfinite(bound.epsilon)
     data = _forbidden_region(grid, bound, floor) if is_bounded else []
-    best = max(curves, key=lambda one: (one.found, one.auc.value))
+    best = max(curves, key=lambda one: (one.tpr_at_one_percent, one.auc.value))
     data += _confidence_band(best, colour(curves.index(best)), floor)
     for number, one in enumerate(curves):
         line = {"color": colour(number), "width": 2, "shape": "hv"}
@@ -200,7 +208,7 @@ def _curve_figure(level: str, curves: Sequence[AttackCurve]) -> Figure:
         ),
         description=f"{name}. "
         + " ".join(
-            f"{one.attack}: {text.percent(one.found)} true positives at 1 % false ones, area "
+            f"{one.attack}: {text.percent(one.tpr_at_one_percent)} true positives at 1 % false ones, area "
             f"{one.auc.value:.3f}."
             for one in curves
         ),
@@ -225,7 +233,10 @@ def _curve_figure(level: str, curves: Sequence[AttackCurve]) -> Figure:
 
 
 def _about_the_limit(bound: AttackCurve, floor: float) -> str:
-    """A sentence on what the red line is, and whether any curve could cross it."""
+    """A sentence on the curve that (ε, δ) sets for attacks, and whether any attack could cross it.
+
+    ``floor``: the smallest rate on the axes.
+    """
     stated = f"δ = {text.number(bound.delta)}, relation {bound.neighbours}"
     which = f"ε = {text.epsilon(bound.epsilon)} ({stated})"
     if bound.neighbours == "replace":
@@ -243,18 +254,24 @@ def _rate_axis(title: str, floor: float) -> Json:
 
 
 def _line_trace(name: str, x: Any, y: Any, line: Mapping[str, Any], **more: Any) -> Json:
-    """A trace of a line through the points ``x``, ``y``."""
+    """A Plotly trace of a line through the points ``x``, ``y``; ``more`` are further properties."""
     points = {"x": [float(value) for value in x], "y": [float(value) for value in y], "line": line}
     return {"type": "scatter", "mode": "lines", "name": text.label(name), **points, **more}
 
 
 def _edge_of_region(x: Any, y: Any, shape: str, **more: Any) -> Json:
-    """The edge of a filled region."""
+    """A Plotly line of no width, as the edge of a filled region; ``shape``: how points are joined."""
     return _line_trace("", x, y, {"width": 0, "shape": shape}, hoverinfo="skip", showlegend=False, **more)
 
 
 def _forbidden_region(grid: Any, bound: AttackCurve, floor: float) -> list[Json]:
-    """Traces of the region of true-positive rates that (ε, δ) rules out, and of its edge."""
+    """Plotly traces of the region of true-positive rates that (ε, δ) rules out, and of its edge.
+
+    Args:
+        grid: false-positive rates to draw at.
+        bound: a curve whose ε, δ and relation count.
+        floor: the smallest rate on the axes.
+    """
     limit = np.maximum(allowed_tpr(grid, epsilon=bound.epsilon, delta=bound.delta), floor)
     edge = {"color": NO_GUARANTEE, "width": 1.5, "shape": "linear"}
     fill = {"fill": "tonexty", "fillcolor": transparent(NO_GUARANTEE, 0.1)}
@@ -266,7 +283,12 @@ def _forbidden_region(grid: Any, bound: AttackCurve, floor: float) -> list[Json]
 
 
 def _as_steps(one: AttackCurve, column: str, floor: float) -> tuple[Any, Any]:
-    """A curve as steps from the left edge to the right edge; zero is drawn at the edge."""
+    """(x, y) of a ROC curve for drawing as steps up to the right edge.
+
+    Args:
+        column: of the curve, such as ``tpr`` or ``tpr_low``.
+        floor: smaller rates are drawn at this one, where the logarithmic axes begin.
+    """
     x = np.append(np.maximum(one.curve["fpr"], floor), 1.0)
     y = np.maximum(one.curve[column], floor)
     return x, np.append(y, y[-1])
@@ -283,12 +305,12 @@ def _confidence_band(one: AttackCurve, hue: str, floor: float) -> list[Json]:
 
 
 def _estimate_as_text(estimate: Interval) -> str:
-    """An estimate as text, with its confidence interval."""
+    """An estimate with its 95 % interval as text, such as "0.512 [0.480, 0.544]"."""
     return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
 
 
 def _gallery(pictures: Reconstructions) -> str:
-    """Originals and reconstructions side by side, with scores."""
+    """HTML with originals and reconstructions side by side and their scores; at most a fixed number."""
     cards = []
     for number, image in enumerate(pictures.images[:_MOST_PICTURES]):
         views = "".join(
@@ -317,7 +339,10 @@ def image_element(image: npt.NDArray[np.floating], description: str) -> str:
 
 
 def png(image: npt.NDArray[np.floating]) -> bytes:
-    """A PNG file of an image, as of `image_element`; written without an image library."""
+    """The bytes of a PNG file of ``image``, ``[C, H, W]`` with 1 or 3 channels from 0 to 1.
+
+    It is written without an image library; values outside are clipped.
+    """
     channels, height, width = image.shape
     pixels = np.nan_to_num(np.clip(image, 0, 1) * 255).round().astype(np.uint8).transpose(1, 2, 0)
     # every line begins with its filter: none

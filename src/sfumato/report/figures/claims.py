@@ -20,7 +20,7 @@ _ONE_ROUND = "one round"  # as sources of claims say it
 
 
 def claims_sentence(claims: Sequence[Claim]) -> list[str]:
-    """How many claims hold, in a sentence; nothing without claims."""
+    """One sentence on how many published claims hold for the run; [] without claims."""
     if not claims:
         return []
     counted = _count_sentence(claims)
@@ -47,7 +47,7 @@ def claims_sentence(claims: Sequence[Claim]) -> list[str]:
 
 
 def _count_sentence(claims: Sequence[Claim]) -> str:
-    """A phrase on how many published claims hold."""
+    """A phrase such as "1 of 2 published claims holds for this run"."""
     holding = sum(claim.holds for claim in claims)
     verb = "holds" if 1 in (holding, len(claims)) else "hold"
     made = text.pluralise("claim", len(claims))
@@ -55,7 +55,7 @@ def _count_sentence(claims: Sequence[Claim]) -> str:
 
 
 def claims_figure(claims: Sequence[Claim]) -> Figure | None:
-    """Claimed and rigorous ε of each claim as bars; ``None`` without claims."""
+    """For each claim a bar of the claimed ε beside one of the rigorous ε; ``None`` without claims."""
     if not claims:
         return None
     shown = claims[:_MOST_BARS]
@@ -75,7 +75,7 @@ def claims_figure(claims: Sequence[Claim]) -> Figure | None:
     return Figure(
         title="Claimed and rigorous ε" + (f": {text.escape(source)}" if alike else ""),
         caption=f"{_count_sentence(claims)}. A claim holds where the rigorous ε does not exceed it."
-        f"{_about_one_round(claims)}",
+        f"{_one_round_note(claims)}",
         description=" ".join(
             f"{c.source}, {_pair_as_text(c)}: claimed {text.number(c.claimed_epsilon)}, rigorous "
             f"{text.epsilon(c.rigorous_epsilon)}."
@@ -87,15 +87,15 @@ def claims_figure(claims: Sequence[Claim]) -> Figure | None:
     )
 
 
-def _about_one_round(claims: Sequence[Claim]) -> str:
-    """How many claims are not about the whole training, where there are any."""
+def _one_round_note(claims: Sequence[Claim]) -> str:
+    """A sentence on how many claims are about one round only; "" where none is."""
     some = sum(_ONE_ROUND in claim.source for claim in claims)
     verb = "is" if some == 1 else "are"
     return f" {text.whole(some)} of them {verb} about one round only, not the whole training." if some else ""
 
 
 def claims_table(claims: Sequence[Claim], delta: str = "") -> str:
-    """Why each claim holds or does not, and the claims as a table; ``delta`` stands beside the ε."""
+    """HTML of why each claim holds or does not, and a table of claims; ``delta``: text beside the ε."""
     table = text.html_table(
         ["claim", "unit", "observer", "claimed ε", "rigorous ε", "holds", "why"],
         [
@@ -108,11 +108,11 @@ def claims_table(claims: Sequence[Claim], delta: str = "") -> str:
         caption=f"Published claims and the rigorous ε of this run{delta}",
         numeric=(3, 4),
     )  # fmt: skip
-    return f"{_reasons(claims)}<details><summary>Show all claims</summary>{table}</details>"
+    return f"{_reasons_html(claims)}<details><summary>Show all claims</summary>{table}</details>"
 
 
-def _reasons(claims: Sequence[Claim]) -> str:
-    """Every reason once, with the claims that it is about where it is not about all."""
+def _reasons_html(claims: Sequence[Claim]) -> str:
+    """An HTML list of all reasons, each once, with the claims that it is about unless it is about all."""
     about: dict[str, list[str]] = {}
     pairs = Counter(map(_pair_as_text, claims))
     for claim in claims:

@@ -16,11 +16,14 @@ _NAMES = ("before training", "with the supernode among them in every round")
 
 
 def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
-    """HTML of the coalitions of ``one``; empty where its threat model names none."""
+    """HTML on what coalitions of devices learn in the runs of ``one``; "" where its threat model has none.
+
+    ``matrix``: for the titles of units; a figure is added to ``figures``.
+    """
     rows, delta = one.first.privacy.coalitions, text.at_delta(one.first.privacy.delta)
     if not rows:
         return ""
-    titles = {unit: _title(matrix, unit) for unit in dict.fromkeys(row.unit for row in rows)}
+    titles = {unit: _row_title(matrix, unit) for unit in dict.fromkeys(row.unit for row in rows)}
     protected = {row.unit for row in rows if min(_both_epsilons(row)) < math.inf}
     sizes = [row.size for row in rows]
     said = [
@@ -62,12 +65,12 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
 
 
 def _both_epsilons(row: WorstCoalition) -> tuple[float, float]:
-    """The two ε of a row: of the coalition, and of it with the supernode."""
+    """ε towards the coalition of a row, and towards the same together with the supernode."""
     return row.epsilon, row.supernode_epsilon
 
 
-def _title(matrix: Matrix, unit: str) -> str:
-    """The row of the matrix that stands for ``unit``."""
+def _row_title(matrix: Matrix, unit: str) -> str:
+    """The title of the matrix row that holds guarantees of ``unit``; ``unit`` itself where none does."""
     for (row, _), cell in matrix.cells.items():
         if any(g.unit == unit for g in cell.guarantees):
             return matrix.rows[row].title
@@ -75,7 +78,10 @@ def _title(matrix: Matrix, unit: str) -> str:
 
 
 def _coalition_figure(rows: Sequence[WorstCoalition], titles: Mapping[str, str], delta: str) -> Figure | None:
-    """The largest ε by the size of coalitions as curves; ``None`` where none is finite."""
+    """Curves of the largest ε over the number of colluding devices; ``None`` where none is finite.
+
+    ``titles``: of units; ``delta``: text beside ε.
+    """
     data: list[Json] = []
     described = []
     variants = sum(any(_both_epsilons(row)[which] < math.inf for row in rows) for which in range(len(_NAMES)))

@@ -34,12 +34,12 @@ _CONTROL_VARIABLES = (
 
 
 def control_figures(series: Sequence[Series]) -> list[Figure]:
-    """Figures of runs with adaptive control; none if there is no such run."""
+    """A figure over rounds for each variable that adaptive control chose; [] without adaptive control."""
     return [figure for kind in _CONTROL_VARIABLES if (figure := _control_figure(series, kind)) is not None]
 
 
 def stop_reasons(one: Series) -> list[str]:
-    """Why each run of a series with adaptive control ended."""
+    """A sentence for each finished run (seed) of a series on why adaptive control ended it; else []."""
     said = []
     for run in one.runs:
         ended = read_ledger(run.path).get("realised", {}).get("ended") if run.finished else None
@@ -50,7 +50,7 @@ def stop_reasons(one: Series) -> list[str]:
 
 
 def _control_figure(series: Sequence[Series], kind: _ControlVariable) -> Figure | None:
-    """Curves over rounds of what control chose, of one ``kind``; ``None`` where no run has any."""
+    """Curves over rounds of one control variable in all runs; ``None`` where no run has it."""
     found: list[RunCurve] = []
     for i, one in enumerate(series):
         for column, part in kind.columns:

@@ -20,7 +20,7 @@ _UNEVEN = 0.05  # of all costs, by which they may differ from a straight line
 
 
 def grows_evenly(one: Series, *columns: str) -> bool:
-    """Whether the cumulative cost, the sum of ``columns``, is a straight line over the rounds."""
+    """Whether every round costs nearly the same, the cost being the sum of the metrics ``columns``."""
     curves = [one.curve(column, cumulative=True) for column in columns]
     curves = [curve for curve in curves if len(curve.rounds)]
     if not curves or any(len(curve.rounds) != len(curves[0].rounds) for curve in curves):
@@ -31,7 +31,7 @@ def grows_evenly(one: Series, *columns: str) -> bool:
 
 
 def costs_are_alike(series: Sequence[Series], *columns: str) -> bool:
-    """Whether a round costs the same in all rounds of all runs, about."""
+    """Whether the sum of the metrics ``columns`` is nearly the same in all rounds of all runs."""
     if not all(grows_evenly(one, *columns) for one in series):
         return False
     each = [one.total(*columns).value / max(1, one.rounds_played) for one in series]
@@ -39,7 +39,7 @@ def costs_are_alike(series: Sequence[Series], *columns: str) -> bool:
 
 
 def stays_the_same(one: Series, column: str) -> bool:
-    """Whether ``column`` has one value in all rounds in which it is not zero."""
+    """Whether a metrics column of one seed has one value in all rounds in which it is not 0."""
     values = one.curve(column).mean
     if len(one.runs) > 1 or not len(values):
         return False
@@ -48,7 +48,7 @@ def stays_the_same(one: Series, column: str) -> bool:
 
 
 def even_costs_table(one: Series) -> str:
-    """What a round takes and what all of them do, where the costs of a run grow evenly; values that stay."""
+    """An HTML table of costs that are the same in every round: of one round and of all. "" where none is."""
     spec, rounds, rows = one.first.spec_dict, max(1, one.rounds_played), list[tuple[str, str, str]]()
     for name, column, units in (
         ("traffic up", "bytes_up", text.BYTES),
@@ -81,7 +81,7 @@ def even_costs_table(one: Series) -> str:
 
 
 def _rounds_that_cost(values: FloatArray) -> str:
-    """`` in N rounds, else 0``, where a cost is 0 in some rounds and not in others; empty otherwise."""
+    """The text " in N rounds, else 0" where some but not all ``values`` are 0; else ""."""
     some = int(np.count_nonzero(values))
     return "" if some in (0, len(values)) else f" in {text.whole(some)} rounds, else 0"
 
@@ -96,7 +96,7 @@ def cost_figures(series: Sequence[Series]) -> list[Figure]:
         _cost_figure(series, ["bytes_up", "bytes_down"], "Traffic", text.BYTES, kind="bytes",
               caption="Cumulative traffic of all messages, up (solid) and down (dashed)."),
         None if joules is None else _cost_figure(series, ["energy_j"], "Energy", joules, kind="energy",
-              caption=f"Cumulative energy of all transmissions.{_own_unit(series)}"),
+              caption=f"Cumulative energy of all transmissions.{_energy_unit_note(series)}"),
         _cost_figure(series, ["delay_s"], "Time to transmit", text.SECONDS, kind="delay",
               caption="Cumulative duration of all transmissions, by radio and wire, without computing time."),
         None if len(series) == 1 else _cost_figure(series, ["wall_time_s"], "Wall time", text.SECONDS,
@@ -112,8 +112,10 @@ def cost_figures(series: Sequence[Series]) -> list[Figure]:
     return [figure for figure in figures if figure is not None]
 
 
-def _own_unit(series: Sequence[Series]) -> str:
-    """A note on the unit of energy for a radio that is given by gains (docs/radio.md)."""
+def _energy_unit_note(series: Sequence[Series]) -> str:
+    """A sentence that energy has no joules, for runs whose radio is given by gains (docs/radio.md); else
+    "".
+    """
     if {radio_model(one.first.spec_dict) for one in series} != {"gains"}:
         return ""
     return (
@@ -132,7 +134,13 @@ def _cost_figure(
     caption: str,
     cumulative: bool = True,
 ) -> Figure | None:
-    """Curves of some columns of costs over rounds; ``None`` where none was measured."""
+    """Curves over rounds of metrics ``columns``; ``None`` where none was measured or no spec asks for them.
+
+    Args:
+        units: (size, name), smallest first, of which one that fits is taken.
+        kind: name of the figure for style sheets.
+        cumulative: add up over the rounds.
+    """
     found = [
         (i, one.name, column, one.curve(column, cumulative=cumulative))
         for i, one in enumerate(series)
@@ -199,7 +207,7 @@ def accuracy_vs_cost_figures(series: Sequence[Series]) -> list[Figure]:
 
 
 def _score_over_cost_figure(series: Sequence[Series], kind: _CostMeasure, score: Headline) -> Figure | None:
-    """A score over one kind of cumulative cost; ``None`` where no run has both."""
+    """A score over one cumulative cost, a curve for each run; ``None`` where no run has both."""
     judged = [(i, one) for i, one in enumerate(series) if headline_of(one.first.metrics) == score]
     curves = [(i, one.name, _score_over_cost(one, kind, score)) for i, one in judged]
     curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds)]

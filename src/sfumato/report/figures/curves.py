@@ -39,7 +39,7 @@ class RunCurve(NamedTuple):
 
     @property
     def last(self) -> float:
-        """The last value."""
+        """The mean over seeds in the last round of the curve."""
         return float(self.curve.mean[-1])
 
 
@@ -56,7 +56,14 @@ def curve_figure(
     x_axis: Json | None = None,
     table: str = "",
 ) -> Figure:
-    """Curves in one figure, over rounds unless ``x_axis`` is another; with a legend if there are several."""
+    """A figure of ``curves``, over rounds unless ``x_axis`` is given; with a legend if there are several.
+
+    Args:
+        title, caption, description, kind, table: as of `Figure`.
+        y_axis, x_axis: Plotly axes.
+        height: in pixels, without long legends.
+        legend_at: y of the legend, as a share of the height of the plot.
+    """
     data = [trace for one in curves for trace in _curve_traces(one)]
     layout = over_legend(height, data, legend_at) | {
         "showlegend": len(curves) > 1,
@@ -80,7 +87,7 @@ def score_figures(series: Sequence[Series]) -> list[Figure]:
 
 
 def _score_figure(score: Headline, curves: Sequence[RunCurve], seeds: str) -> Figure:
-    """The figure of one score over rounds, with its table."""
+    """The figure of one score over rounds, with a table; ``seeds``: text on seeds in the caption."""
     title = text.title(score.name)
     described = (
         f"{name}: {score.text(float(curve.mean[0]))} at round {curve.rounds[0]:.0f}, "
@@ -109,7 +116,10 @@ def score_axis(score: Headline, curves: Sequence[RunCurve]) -> Json:
 
 
 def personal_figure(series: Sequence[Series]) -> Figure | None:
-    """Accuracy of every worker's own model on its own distribution; ``None`` if it was not measured."""
+    """Mean accuracy over rounds of workers' own models on data distributed like their own.
+
+    ``None`` if it was not measured.
+    """
     curves = [RunCurve(i, one.name, one.curve("personal_accuracy")) for i, one in enumerate(series)]
     curves = [one for one in curves if len(one.curve.rounds)]
     if not curves:
@@ -145,7 +155,10 @@ def _curve_traces(one: RunCurve) -> list[Json]:
 
 
 def _curve_table(curves: Sequence[RunCurve], what: str, score: Headline) -> str:
-    """An HTML table of the values of curves by run and round."""
+    """An HTML table of the values of ``curves`` by run and round.
+
+    ``what``: the measured quantity, for the caption; ``score``: writes values.
+    """
     form = score.text
     rows = [
         (name, text.whole(r), form(m), form((high - low) / 2) if high > low else "")

@@ -47,13 +47,16 @@ def supernode_terms(run: RunFolder) -> SupernodeTerms | None:
     devices = tuple(int(count) for count in ledger["devices_per_leaf"])
     zones = [zone for number in supernodes for zone in number[0]]
     served = np.bincount([device for zone in zones for device in zone], minlength=sum(devices))
-    epsilon, unelected = _epsilons(run.privacy.guarantees)
+    epsilon, unelected = _peer_and_public_epsilon(run.privacy.guarantees)
     failures = sum(len(zone) - 1 for zone in zones)
     return SupernodeTerms(devices, len(supernodes), tuple(served.tolist()), failures, epsilon, unelected)
 
 
-def _epsilons(guarantees: Sequence[Guarantee]) -> tuple[float, float]:
-    """Largest ε towards another client of the zone, and ε of that unit towards the public."""
+def _peer_and_public_epsilon(guarantees: Sequence[Guarantee]) -> tuple[float, float]:
+    """The largest ε of a device towards another of its zone, and that device's ε towards the public.
+
+    NaN where there are no such rows.
+    """
     near = [row for row in guarantees if row.unit_kind == "device" and row.relation.kind == "peer"]
     if not near:
         return math.nan, math.nan
@@ -63,7 +66,7 @@ def _epsilons(guarantees: Sequence[Guarantee]) -> tuple[float, float]:
 
 
 def elections_table(terms: SupernodeTerms) -> str:
-    """For zones of each size: probability and number of terms of a client."""
+    """An HTML table by size of zones: probability that a device is elected, and how often devices served."""
     zones = np.repeat(np.arange(len(terms.devices)), terms.devices)
     served, rows = np.array(terms.served), []
     for size in sorted(set(terms.devices)):
@@ -85,7 +88,7 @@ def elections_table(terms: SupernodeTerms) -> str:
 
 
 def elections_summary(terms: SupernodeTerms, delta: str = "") -> str:
-    """The effect of elections on ε, in one or two sentences; ``delta`` stands beside each ε."""
+    """Two sentences on what zones and elections are and on their ε; ``delta`` stands beside each ε."""
     said = (
         "A zone is an edge with its devices. An elected device receives the sum of its zone and so becomes "
         "an observer of the zone. "
@@ -103,7 +106,9 @@ def elections_summary(terms: SupernodeTerms, delta: str = "") -> str:
 
 
 def elections_figure(series: Sequence[Series]) -> Figure | None:
-    """Devices by number of terms, and the expectation of uniform elections; ``None`` without elections."""
+    """Numbers of devices by terms served, beside what uniform elections expect; ``None`` without
+    elections.
+    """
     found = [(one, terms) for one in series if (terms := supernode_terms(one.first)) is not None]
     if not found:
         return None
@@ -140,7 +145,7 @@ def elections_figure(series: Sequence[Series]) -> Figure | None:
 
 
 def elections_part(one: Series) -> str:
-    """The words and the table of a run as HTML; empty without elections."""
+    """HTML with the sentences and the table on elections of a series; "" without elections."""
     terms = supernode_terms(one.first)
     if terms is None:
         return ""

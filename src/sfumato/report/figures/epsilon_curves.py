@@ -87,7 +87,7 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
 
 
 def _note_on_budget(lines: Sequence[_EpsilonLine]) -> str:
-    """A sentence where adaptive control chose the rounds, whose guarantee is the budget; else empty."""
+    """A sentence on curves of what control has spent of its budget; "" if there is none."""
     if not any(line.is_spent for line in lines):
         return ""
     return (
@@ -97,7 +97,10 @@ def _note_on_budget(lines: Sequence[_EpsilonLine]) -> str:
 
 
 def _epsilon_traces(lines: Sequence[_EpsilonLine], *, several: bool) -> list[Json]:
-    """Traces of finite values, and of infinite ones on the second y axis, a height of its own each."""
+    """Plotly traces of the lines: finite ε on the first y axis, infinite ones on the second at own heights.
+
+    ``several``: there are several runs, so that names and colours are theirs.
+    """
     observers = list(dict.fromkeys(line.observer for line in lines))
     data: list[Json] = []
     height = 0
@@ -126,7 +129,9 @@ def _epsilon_traces(lines: Sequence[_EpsilonLine], *, several: bool) -> list[Jso
 
 
 def _epsilon_layout(lines: Sequence[_EpsilonLine], data: Sequence[Mapping[str, Any]]) -> Json:
-    """A y axis for finite values, and above it a strip for infinite ones, where there are any."""
+    """Plotly's layout: a y axis for finite values and, where traces ``data`` have any, a strip for
+    infinite ones.
+    """
     finite = [float(v) for line in lines for v in line.values if math.isfinite(v)]
     infinite = sum(bool(np.isinf(line.values).any()) for line in lines)
     layout = over_legend(380, data) | {

@@ -54,24 +54,26 @@ class Figure:
 
 
 def colour(index: int) -> str:
-    """The colour of the ``index``-th run or observer."""
+    """The hexadecimal colour of the ``index``-th run or observer; colours repeat after a while."""
     return PALETTE[index % len(PALETTE)]
 
 
 def transparent(hex_colour: str, alpha: float) -> str:
-    """``#rrggbb`` as ``rgba(...)``."""
+    """The colour ``#rrggbb`` as CSS ``rgba(...)`` with this opacity, from 0 to 1."""
     red, green, blue = (int(hex_colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{alpha})"
 
 
 def needs_log_axis(values: Iterable[float]) -> bool:
-    """Whether positive values span more than a factor of 30."""
+    """Whether the positive, finite values span more than a factor of 30."""
     positive = [v for v in values if v > 0 and math.isfinite(v)]
     return bool(positive) and max(positive) > 30 * min(positive)
 
 
 def log_axis(values: Iterable[float]) -> Json:
-    """A log axis that contains the positive, finite ``values``, with ticks at round numbers."""
+    """A logarithmic Plotly axis that contains the positive, finite ``values``, with ticks at round
+    numbers.
+    """
     positive = [v for v in values if v > 0 and math.isfinite(v)]
     low, high = math.log10(min(positive)), math.log10(max(positive))
     room = 0.06 * (high - low) + 0.05
@@ -96,12 +98,12 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def tick_label(value: float) -> str:
-    """A tick without trailing zeros."""
+    """A number as the text of a tick, without trailing zeros."""
     return f"{value:g}" if 1e-3 <= value < 1e5 else text.number(value)
 
 
 def epsilon_axis(values: Iterable[float], title: str = "ε") -> Json:
-    """The axis of some ε, logarithmic where they span much."""
+    """A Plotly axis for these ε; logarithmic if they span more than a factor of 30."""
     known = list(values)
     return {"title": {"text": title}, "rangemode": "tozero"} | (
         log_axis(known) if needs_log_axis(known) else {}
@@ -109,7 +111,7 @@ def epsilon_axis(values: Iterable[float], title: str = "ε") -> Json:
 
 
 def round_axis(rounds: Iterable[float]) -> Json:
-    """The x axis over rounds; with few rounds, a tick for each and a margin at both ends."""
+    """A Plotly x axis over rounds; with few rounds, a tick for each and a margin at both ends."""
     known = list(rounds)
     axis: Json = {"title": {"text": "round"}, "tickformat": "d"}
     if known and max(known) - min(known) < 10:
@@ -118,19 +120,25 @@ def round_axis(rounds: Iterable[float]) -> Json:
 
 
 def over_legend(height: int, data: Sequence[Mapping[str, Any]], y: float = -0.24) -> Json:
-    """Height, margins and legend; a longer legend makes the figure higher, to leave room for axis titles."""
+    """Plotly's height, margins and legend of a figure whose legend is below the plot.
+
+    Args:
+        height: in pixels, with a legend of two lines; each further entry adds to it.
+        data: the traces.
+        y: of the legend, as a share of the height of the plot.
+    """
     entries = sum("name" in trace for trace in data)
     legend = LEGEND | {"y": y, "tracegroupgap": 0, "maxheight": 1}
     return {"height": height + _LEGEND_LINE * max(0, entries - 2), "margin": MARGIN, "legend": legend}
 
 
 def line_mode(rounds: Sequence[float] | np.ndarray[Any, Any]) -> str:
-    """Markers on a line of few rounds."""
+    """Plotly's mode of a line over ``rounds``: with markers if there are at most 30."""
     return "lines+markers" if len(rounds) <= 30 else "lines"
 
 
 def evenly_spaced_rows(*columns: np.ndarray[Any, Any], most: int = 50) -> list[tuple[float, ...]]:
-    """At most ``most`` rows, evenly spaced, including the last one."""
+    """Rows of equally long columns: all, or ``most`` evenly spaced ones with the first and the last."""
     count = len(columns[0])
     kept = range(count) if count <= most else np.unique(np.linspace(0, count - 1, most).round().astype(int))
     return [tuple(float(column[i]) for column in columns) for i in kept]

@@ -18,7 +18,7 @@ _SCALE = [[0.0, "#DEEBF7"], [0.25, "#9ECAE1"], [0.5, "#4292C6"], [0.75, "#08519C
 
 
 def finite_epsilons(matrices: Sequence[Matrix]) -> list[float]:
-    """The finite, positive ε of several runs, which their common colour scale must contain."""
+    """All positive, finite ε in the cells of several matrices, for a common colour scale."""
     return [c.epsilon for matrix in matrices for c in matrix.cells.values() if 0 < c.epsilon < math.inf]
 
 
@@ -74,7 +74,10 @@ def _meaning_of_colours(matrix: Matrix) -> str:
 
 
 def _heatmap_traces(matrix: Matrix, delta: float, finite: Sequence[float]) -> list[Json]:
-    """Cells with a finite ε on a logarithmic colour scale; without a guarantee: red, or grey for trust."""
+    """Plotly heatmaps: finite ε on a logarithmic colour scale; without a guarantee red, or grey if trusted.
+
+    ``finite``: ε that the scale contains.
+    """
     low, high = _scale_ends(finite)
     width = len(matrix.columns)
     common: Json = {"type": "heatmap", "x": list(range(width)), "y": list(range(len(matrix.rows)))}
@@ -98,7 +101,10 @@ def _heatmap_traces(matrix: Matrix, delta: float, finite: Sequence[float]) -> li
 
 
 def _heatmap_layout(matrix: Matrix, columns: Sequence[str], *, upright: bool) -> Json:
-    """Names of columns above the matrix, names of rows left of it."""
+    """Plotly's layout of the matrix, with titles of ``columns`` above and of rows at the left.
+
+    ``upright``: turn the titles of columns.
+    """
     rows = len(matrix.rows)
     axis = {"showgrid": False, "zeroline": False, "automargin": True, "fixedrange": True, "ticks": ""}
     axis |= {"ticklabelstandoff": 6, "showline": False}
@@ -113,7 +119,7 @@ def _heatmap_layout(matrix: Matrix, columns: Sequence[str], *, upright: bool) ->
 
 
 def _guarantee_table(guarantees: Sequence[Guarantee], delta: float) -> str:
-    """The guarantees, the largest ε first."""
+    """An HTML table of all guarantees, the largest ε first."""
     rows = sorted(guarantees, key=lambda g: -g.epsilon)
     left = len(rows) - _MOST_TABLE_ROWS
     listed = f"the {_MOST_TABLE_ROWS} with the largest ε; {text.whole(left)} more are in privacy.json"
@@ -162,7 +168,10 @@ def after_run_table(privacy: RecordedPrivacy) -> str:
 
 
 def _heatmap_cells(matrix: Matrix, delta: float, colour_of: Callable[[Cell], float | None]) -> Json:
-    """Colours, texts and hover texts of all cells; empty where there is no cell, or it has no colour."""
+    """``z``, ``text`` and ``customdata`` of a Plotly heatmap for all cells.
+
+    ``colour_of``: the value of a cell on the colour scale; a cell is left blank where it is ``None``.
+    """
     z: list[list[float | None]] = []
     texts: list[list[str]] = []
     hovers: list[list[str]] = []
@@ -201,7 +210,10 @@ def _hover_text(cell: Cell, title: str, delta: float) -> str:
 
 
 def _scale_ends(finite: Sequence[float]) -> tuple[float, float]:
-    """Ends of the colour scale: at least one decade, so that close values get similar colours."""
+    """The least and the largest ε of the colour scale for the values ``finite``.
+
+    They are at least a factor of 10 apart, so that close values get similar colours.
+    """
     if not finite:
         return 0.1, 10.0
     low, high = max(min(finite), 1e-6), max(finite)
@@ -212,13 +224,13 @@ def _scale_ends(finite: Sequence[float]) -> tuple[float, float]:
 
 
 def _colorbar(low: float, high: float) -> Json:
-    """The legend of the colour scale, whose ends are logarithms of ε."""
+    """Plotly's colour bar from ``low`` to ``high``, logarithms of ε to base 10."""
     inside = log_ticks(low, high)
     ticks = {"tickvals": [math.log10(s) for s in inside], "ticktext": [tick_label(s) for s in inside]}
     return {"title": {"text": "ε"}, "thickness": 12, "outlinewidth": 0, "len": 1} | ticks
 
 
 def _row_label(title: str, detail: str) -> str:
-    """Two lines: the class of devices, and in smaller letters its trust and noise."""
+    """The label of a row: ``title`` and, on a second line in smaller letters, ``detail``."""
     first = text.wrapped(title, 34)
     return f"{first}<br><span style='font-size:11px'>{text.wrapped(detail, 40)}</span>" if detail else first

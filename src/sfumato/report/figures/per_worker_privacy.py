@@ -45,7 +45,7 @@ class _RoundSpread(NamedTuple):
 
 
 def per_worker_privacy_figure(run: GroupedRun) -> Figure | None:
-    """Least, median and largest ε over workers, for both threat models; ``None`` without rounds."""
+    """Least, median and largest ε over workers by round, for both threat models; ``None`` without rounds."""
     at_rounds = _rounds_shown(run)
     if not at_rounds:
         return None
@@ -92,7 +92,10 @@ def per_worker_privacy_figure(run: GroupedRun) -> Figure | None:
 
 
 def _layout(last_round: int, finite: Sequence[float], message: str) -> Json:
-    """Axes over rounds and ε; with a ``message``, only that: there is nothing to draw."""
+    """Plotly's layout over rounds and ε; with a ``message`` an empty plot that shows it.
+
+    ``finite``: ε that the axis contains.
+    """
     layout: Json = {
         "height": 380,
         "margin": MARGIN,
@@ -112,7 +115,9 @@ def _layout(last_round: int, finite: Sequence[float], message: str) -> Json:
 
 
 def _rounds_shown(run: GroupedRun) -> list[int]:
-    """At most twelve rounds, including the last one; fewer with sampling, when ε takes long to compute."""
+    """At most twelve rounds (from 1), with the last one; fewer with sampling, where ε takes long to
+    compute.
+    """
     rounds = run.releases.rounds
     if run.plan.is_sampled:
         pairs = len(run.rows)
@@ -134,7 +139,12 @@ def _spreads(run: GroupedRun, at_rounds: Sequence[int], model: Literal[1, 2]) ->
 
 
 def _spread(found: Sequence[PerWorker], at: int, round_number: int) -> _RoundSpread:
-    """Least, median and largest over workers at one round, and how many have no guarantee.
+    """Least, median and largest ε over workers after one round, and how many have no guarantee.
+
+    Args:
+        found: ε over rounds of every kind of worker.
+        at: the place of the round in these.
+        round_number: of the round, from 1.
 
     The three are of workers that have a guarantee, and infinite where none has one. They are NaN where
     there is no observer.

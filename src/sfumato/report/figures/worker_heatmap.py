@@ -25,9 +25,9 @@ BUTTONS: Json = {
 
 
 def worker_heatmap_figure(run: GroupedRun) -> Figure:
-    """ε for every ordered pair of workers; buttons switch to the values that the paper claims."""
+    """A heatmap of ε for every ordered pair of workers; buttons switch to the ε that papers claim."""
     workers = run.drawn_workers.tolist()
-    pairs: Pairs = [[_pair(run, unit, observer) for observer in workers] for unit in workers]
+    pairs: Pairs = [[_pair_of_cell(run, unit, observer) for observer in workers] for unit in workers]
     views = ["exact", *run.claims]
     exact = _epsilon_array(pairs, "exact")
     scaled = exact[np.isfinite(exact)].tolist()  # claims may be far off: they would leave no contrast
@@ -55,7 +55,7 @@ def worker_heatmap_figure(run: GroupedRun) -> Figure:
         ),
         data=data,
         layout=_layout(run, names, scaled, data),
-        table=_table(run, sorted({int(run.releases.kinds.of[w]) for w in workers})),
+        table=_pair_table(run, sorted({int(run.releases.kinds.of[w]) for w in workers})),
         kind="workers",
         min_width=560,
     )
@@ -79,16 +79,22 @@ def _traces(pairs: Pairs, view: str, names: Sequence[str], log_from: float | Non
         **{"visible": view == "exact", "hoverongaps": False, "hovertemplate": f"{hover}<extra></extra>"},
     }
     colours = values if log_from is None else np.log10(np.maximum(values, log_from))
-    finite = _cells(np.where(np.isinf(values), np.nan, colours), values, pairs, view)
+    finite = _heatmap_cells(np.where(np.isinf(values), np.nan, colours), values, pairs, view)
     yield common | finite | {"coloraxis": "coloraxis"}
     if np.isinf(values).any():
         colorscale = [[0, NO_GUARANTEE], [1, NO_GUARANTEE]]
         red = {"zmin": 0, "zmax": 1, "colorscale": colorscale, "showscale": False}
-        yield common | _cells(np.where(np.isinf(values), 1.0, np.nan), values, pairs, view) | red
+        yield common | _heatmap_cells(np.where(np.isinf(values), 1.0, np.nan), values, pairs, view) | red
 
 
 def _layout(run: GroupedRun, names: Sequence[str], scaled: list[float], data: Sequence[Json]) -> Json:
-    """Axes with a few workers' numbers, the colour scale, and a button for every view."""
+    """Plotly's layout: axes with some workers' names, the colour scale, and a button for every view.
+
+    Args:
+        names: of the workers in the figure.
+        scaled: finite values of the colour scale.
+        data: the traces, of which buttons show some.
+    """
     ticks, workers = _ticks(len(names)), run.drawn_workers.tolist()
     titles = [run.worker_title(workers[t]) for t in ticks]
     axis = {"type": "category", "tickvals": [names[t] for t in ticks], "ticktext": titles, "tickangle": 0}
@@ -100,7 +106,7 @@ def _layout(run: GroupedRun, names: Sequence[str], scaled: list[float], data: Se
         "margin": {"l": 64, "r": 16, "t": 56 if run.claims else 16, "b": 56},
         "xaxis": axis | {"title": {"text": "observer (another worker)"}},
         "yaxis": axis | down,
-        "coloraxis": _colours(scaled, needs_log_axis(scaled)),
+        "coloraxis": _colour_scale(scaled, needs_log_axis(scaled)),
     }
     if run.claims:
         shown = {view: [trace["name"] == view for trace in data] for view in ["exact", *run.claims]}
@@ -113,8 +119,12 @@ def _layout(run: GroupedRun, names: Sequence[str], scaled: list[float], data: Se
     return layout
 
 
-def _pair(run: GroupedRun, unit: int, observer: int) -> WorkerPair | None:
-    """The pair of a cell; on the diagonal two workers of the same groups, if it stands for several."""
+def _pair_of_cell(run: GroupedRun, unit: int, observer: int) -> WorkerPair | None:
+    """The privacy of ``unit`` towards ``observer``.
+
+    On the diagonal, that of two workers in the same groups if a cell stands for several workers; else
+    ``None``.
+    """
     if unit == observer:
         others = np.flatnonzero(run.releases.kinds.of == run.releases.kinds.of[unit])
         others = others[others != unit]
@@ -125,7 +135,10 @@ def _pair(run: GroupedRun, unit: int, observer: int) -> WorkerPair | None:
 
 
 def _epsilon_array(pairs: Pairs, view: str) -> Any:
-    """The ε of every pair as an array, exact or as the claim ``view`` has it; NaN where none is claimed."""
+    """ε by target and observer, ``[targets, observers]``; NaN where there is none.
+
+    ``view``: "exact", or the name of a claim.
+    """
 
     def value(pair: WorkerPair | None) -> float:
         if pair is None:
@@ -135,8 +148,14 @@ def _epsilon_array(pairs: Pairs, view: str) -> Any:
     return np.array([[value(pair) for pair in row] for row in pairs], dtype=float)
 
 
-def _cells(z: Any, epsilons: Any, pairs: Pairs, view: str) -> Json:
-    """Values, texts and hover texts of all cells; empty for NaN."""
+def _heatmap_cells(z: Any, epsilons: Any, pairs: Pairs, view: str) -> Json:
+    """``z``, ``text`` and ``customdata`` of a Plotly heatmap; blank where ``z`` is NaN.
+
+    Args:
+        z: values on the colour scale.
+        epsilons: ε that are written.
+        view: "exact", or the name of a claim, for hover texts.
+    """
     blank = np.isnan(z)
     return {
         "z": [[None if math.isnan(v) else round(float(v), 4) for v in row] for row in z],
@@ -162,7 +181,7 @@ def _worker_title(run: GroupedRun, worker: int) -> str:
 
 
 def _pair_details(pair: WorkerPair | None, view: str) -> str:
-    """The text under the pointer at one pair of workers."""
+    """The hover text of one pair of workers, in the view "exact" or of a claim; "" without a pair."""
     if pair is None:
         return ""
     if view != "exact":
@@ -183,7 +202,7 @@ def _claim_label(view: str) -> str:
 
 
 def _range_as_text(z: Any) -> tuple[str, str]:
-    """The least and the largest of the values that are there, as text."""
+    """The least and the largest value that is not NaN, as text; "nothing" twice where all are."""
     measured = z[~np.isnan(z)]
     if not measured.size:
         return "nothing", "nothing"
@@ -196,8 +215,8 @@ def _ticks(count: int) -> list[int]:
     return list(range(0, count, step))
 
 
-def _colours(scaled: list[float], log: bool) -> Json:
-    """A colour scale over ``scaled`` that spans at least a third of the largest value."""
+def _colour_scale(scaled: list[float], log: bool) -> Json:
+    """A Plotly colour axis over the values ``scaled`` that spans at least a third of the largest one."""
     bar: Json = {"title": {"text": "ε"}, "thickness": 12, "outlinewidth": 0, "len": 1}
     positive = [v for v in scaled if v > 0]
     if log:
@@ -210,8 +229,11 @@ def _colours(scaled: list[float], log: bool) -> Json:
     return {"colorscale": _SCALE, "cmin": low, "cmax": high, "colorbar": bar, "showscale": bool(scaled)}
 
 
-def _table(run: GroupedRun, kinds: list[int]) -> str:
-    """One row for every pair of sets of groups, the largest ε first."""
+def _pair_table(run: GroupedRun, kinds: list[int]) -> str:
+    """An HTML table of ε between every two classes of workers, the largest ε first.
+
+    ``kinds``: indices of the classes (workers in the same groups).
+    """
     rows = []
     for a in kinds:
         for b in kinds:

@@ -28,7 +28,10 @@ _TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
 
 
 def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[str]:
-    """Which run has the best score, and which the smallest ε towards each kind of observer."""
+    """Sentences on which run has the best score, and which the smallest ε towards each kind of observer.
+
+    Nothing is said where all runs are alike.
+    """
     said = []
     scores = {headline_of(one.first.metrics) for one in series}
     finals = [one.final_score for one in summaries]
@@ -52,8 +55,8 @@ def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[st
     return said
 
 
-def _differences(series: Sequence[Series]) -> str:
-    """A table of the keys in which the specs differ; empty where they do not."""
+def _spec_differences_table(series: Sequence[Series]) -> str:
+    """An HTML table of the keys in which the runs' specs differ; "" where they do not."""
     specs = [one.first.spec_dict for one in series]
     compared = [{key: value for key, value in spec.items() if key not in _NOT_COMPARED} for spec in specs]
     found = differing_values(compared)
@@ -70,7 +73,7 @@ def _differences(series: Sequence[Series]) -> str:
 
 
 def _value_as_text(value: Any) -> str:
-    """A value of a spec as short text."""
+    """A value of a spec as short text for a cell."""
     if value is None:
         return "–"
     if value == []:
@@ -85,18 +88,21 @@ def _value_as_text(value: Any) -> str:
 
 
 def _cut_to_cell(shown: str) -> str:
-    """``shown``, cut off with … where it is too long for a cell."""
+    """``shown``, cut off with … if it is too long for a cell of a table."""
     return shown if len(shown) <= _MOST_LETTERS else f"{shown[: _MOST_LETTERS - 1]}…"
 
 
 def _raw_to_cloud(one: Series, summary: Summary) -> str:
-    """In a star: all devices, where they trust the cloud."""
+    """The text "N of N" devices send raw updates, of a run whose cloud is trusted; "–" otherwise."""
     raw = one.first.privacy.raw_to_trusted_edge
     return str(RawDevices(raw.of, raw.of)) if summary.cloud_is_trusted and raw is not None else "–"
 
 
 def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
-    """HTML: a row for each run, without what was not measured or is alike; and where the specs differ."""
+    """HTML of a table with a row for each run, and of the keys in which the specs differ.
+
+    Columns that were not measured, or that are alike in all runs, are left out.
+    """
     scores, specs = (
         [headline_of(one.first.metrics) for one in series],
         [one.first.spec_dict for one in series],
@@ -141,4 +147,4 @@ def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
         "updates. raw devices: they send raw updates to a trusted edge",
         numeric=tuple(range(1, len(kept))),
     )
-    return table + _differences(series)
+    return table + _spec_differences_table(series)

@@ -15,7 +15,7 @@ from sfumato.report.page.comparison import best_runs, comparison
 from sfumato.report.page.html import under_name_of_run
 from sfumato.report.results.attack_findings import attacked_run, observers_of, verdict
 from sfumato.report.results.comparability import asks_for_energy, radio_model, warnings_of_series
-from sfumato.report.results.cost_of_privacy import cost_of_privacy, is_it_worth_it
+from sfumato.report.results.cost_of_privacy import cost_of_privacy, cost_of_privacy_or_commands
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import read_network
 from sfumato.report.results.series import Series
@@ -44,10 +44,13 @@ class _Tile(NamedTuple):
 
 
 def first_screen(series: Sequence[Series], summaries: Sequence[Summary], matrices: Sequence[Matrix]) -> str:
-    """HTML of the answers; several runs are compared in a table first."""
+    """HTML of the top of a report: what the model is worth and who learns how much.
+
+    ``summaries`` and ``matrices``: one for each series. Several runs are compared in a table.
+    """
     parts = [_notice_html(sentence) for one in series if (sentence := _unfinished_sentence(one))]
     if len(series) == 1:
-        parts.append(_answers(series[0], summaries[0], matrices[0]))
+        parts.append(_answers_html(series[0], summaries[0], matrices[0]))
     else:
         parts.append(_lead_html([*cost_of_privacy(series), *best_runs(series, summaries)]))
         parts.append(comparison(series, summaries))
@@ -67,7 +70,7 @@ def first_screen(series: Sequence[Series], summaries: Sequence[Summary], matrice
 
 
 def _unfinished_sentence(one: Series) -> str:
-    """A sentence on how far an unfinished run is; empty where all are finished."""
+    """A sentence on how many rounds of an unfinished run are done; "" where all are."""
     unfinished = [run for run in one.runs if not run.finished]
     if not unfinished:
         return ""
@@ -82,38 +85,38 @@ def _notice_html(sentence: str) -> str:
 
 
 def _lead_html(lines: Sequence[str]) -> str:
-    """Lines as HTML of the leading paragraph; empty without lines."""
+    """Lines of text as HTML in large type; "" without lines."""
     return f'<div class="lead">{_paragraphs(lines)}</div>' if lines else ""
 
 
 def _paragraphs(lines: Iterable[str]) -> str:
-    """Sentences in which an ε, or a δ, stays on one line with its value."""
+    """HTML paragraphs of sentences, in which an ε or δ is not parted from its value by a line break."""
     joined = (text.escape(line).replace(" = ", "&nbsp;=&nbsp;").replace(" %", "&nbsp;%") for line in lines)
     return "".join(f"<p>{line}</p>" for line in joined)
 
 
 def _leakage_sentences(one: Series, matrix: Matrix) -> list[str]:
-    """Sentences on who learns how much: guarantees, claims and what attacks found."""
+    """Sentences on who learns how much in the runs of a series: guarantees, claims and attacks."""
     attacked = attacked_run(one)
     tried = [] if attacked is None else [verdict(observers_of(attacked))]
     moved = moved_sentence(read_network(one.first.spec_dict))
     return [*moved, *protection_sentences(one, matrix), *claims_sentence(one.first.privacy.claims), *tried]
 
 
-def _answers(one: Series, summary: Summary, matrix: Matrix) -> str:
-    """Three columns of sentences and figures, and the findings."""
+def _answers_html(one: Series, summary: Summary, matrix: Matrix) -> str:
+    """HTML of the first screen of one run: three columns of sentences and tiles, and the warnings."""
     score, asked = headline_of(one.first.metrics), asks_for_energy([one])
     costs = [_Tile("Rounds", text.whole(summary.rounds))]
     costs.append(_Tile("Traffic", text.quantity(summary.total_bytes, text.BYTES)))
     if asked:
         time = text.quantity(summary.delay_s, text.SECONDS)
         costs += [_energy_tile(one, summary.energy_j), _Tile("Time to transmit", time)]
-    known, command = is_it_worth_it(one)
+    known, command = cost_of_privacy_or_commands(one)
     worth = [score_sentence(one), *stop_reasons(one), *known]
     shown = f'<pre class="command" tabindex="0">{text.escape(command)}</pre>' if command else ""
     epsilons = [
-        f'<p class="facts">{text.escape(_about_epsilons(one, summary))}</p>',
-        _tiles_html(_epsilons(one, summary)),
+        f'<p class="facts">{text.escape(_epsilon_tiles_caption(one, summary))}</p>',
+        _tiles_html(_epsilon_tiles(one, summary)),
     ]
     final = _tiles_html([_Tile(f"Final {score.name}", score_text(score, one))])
     columns = {
@@ -126,7 +129,7 @@ def _answers(one: Series, summary: Summary, matrix: Matrix) -> str:
 
 
 def _findings_html(one: Series, matrix: Matrix) -> str:
-    """HTML of what is worth a warning; empty where nothing is."""
+    """An HTML list of the warnings about a run; "" where there are none."""
     found = [*unprotected_finding(matrix), *findings_of_run(one.first), *protocol_warnings(one.first)]
     lines = "".join(f"<li>{text.escape(text.sentence(said))}</li>" for said in found)
     return f'<div class="notice"><p>Findings</p><ul>{lines}</ul></div>' if lines else ""
@@ -139,15 +142,15 @@ def _energy_tile(one: Series, energy_j: float) -> _Tile:
     return _Tile("Energy", text.quantity(energy_j, text.JOULES))
 
 
-def _towards_devices(one: Series) -> float:
+def _largest_epsilon_towards_device(one: Series) -> float:
     """The largest ε towards another single device; NaN without such a row."""
     rows = (row for run in one.runs for row in run.privacy.guarantees)
     near = (row.epsilon for row in rows if row.relation.kind in ("peer", "other-device"))
     return max(near, default=math.nan)
 
 
-def _epsilons(one: Series, summary: Summary) -> list[_Tile]:
-    """The largest ε towards each kind of observer; all are at the same δ."""
+def _epsilon_tiles(one: Series, summary: Summary) -> list[_Tile]:
+    """A tile with the largest ε for each kind of observer."""
     grouped = not math.isnan(summary.epsilon_peers)
     edge = "master" if grouped else "edge"
     found = [
@@ -155,7 +158,7 @@ def _epsilons(one: Series, summary: Summary) -> list[_Tile]:
         ("the public", summary.epsilon_public),
         (f"its own {edge}, if not trusted", summary.epsilon_own_edge),
         (f"another {edge}", summary.epsilon_other_edge),
-        ("other workers" if grouped else "other devices", _towards_devices(one)),
+        ("other workers" if grouped else "other devices", _largest_epsilon_towards_device(one)),
     ]
     tiles = [_Tile(name, text.epsilon(value), value > LARGE_EPSILON) for name, value in found]
     if has_edges(one) and one.first.privacy.raw_to_trusted_edge:
@@ -163,8 +166,8 @@ def _epsilons(one: Series, summary: Summary) -> list[_Tile]:
     return [_Tile("the cloud", "∞ (trusted)"), *tiles[1:]] if summary.cloud_is_trusted else tiles
 
 
-def _about_epsilons(one: Series, summary: Summary) -> str:
-    """What the tiles of ε are."""
+def _epsilon_tiles_caption(one: Series, summary: Summary) -> str:
+    """The text above the tiles: of which unit and at which δ the ε are."""
     grouped = not math.isnan(summary.epsilon_peers)
     kind = "record" if about_records(one.first) else "worker" if grouped else "device"
     return f"The largest ε of a {kind}{text.at_delta(one.first.privacy.delta)} towards"

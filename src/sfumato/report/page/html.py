@@ -34,7 +34,9 @@ class PlacedFigures:
     placed: dict[str, Figure] = field(default_factory=dict)
 
     def place(self, figure: Figure) -> str:
-        """HTML for ``figure``: title, plot, caption, and a folded table of its numbers."""
+        """Add a figure to the page; returns its HTML: title, plot, caption, and a folded table of its
+        numbers.
+        """
         name = f"figure-{len(self.placed) + 1}-{figure.kind}"
         self.placed[name] = figure
         table = (
@@ -49,7 +51,7 @@ class PlacedFigures:
         )
 
     def json(self) -> str:
-        """All figures as JSON for a script element."""
+        """All placed figures as JSON for a script element, by the ids of their HTML."""
         figures = {name: {"data": f.data, "layout": f.layout} for name, f in self.placed.items()}
         plain = json.dumps(figures, allow_nan=False, separators=(",", ":"))
         return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -92,17 +94,23 @@ def render_page(
 
 
 def share_script(sweep: Path) -> tuple[str, FileRecord]:
-    """Write the plotting script into a sweep's folder; returns its name there."""
+    """Write Plotly's script into the folder of a sweep, once for all its pages.
+
+    Returns its name in the folder, and its record for the manifest.
+    """
     return _SHARED, write_text(sweep / _SHARED, get_plotlyjs())
 
 
 def script_of_sweep(folder: Path) -> str | None:
-    """Path of the plotting script for the page of a sweep in ``folder``, if the script is there."""
+    """Path of Plotly's script relative to a page in the folder of a sweep; ``None`` if it is not there."""
     return _SHARED if (folder / _SHARED).is_file() else None
 
 
 def shared_script(folder: Path) -> str | None:
-    """Path of the plotting script for a page in ``folder``, if that is the folder of a sweep's point."""
+    """Path of the sweep's Plotly script relative to a page in ``folder``.
+
+    ``None`` unless that is a run folder of a sweep's point and the script is there.
+    """
     point = folder.absolute()
     if len(point.parents) <= 2 or point.parents[1].name != POINTS_FOLDER:
         return None
@@ -110,33 +118,33 @@ def shared_script(folder: Path) -> str | None:
 
 
 def section(title: str, parts: Sequence[str]) -> str:
-    """``parts`` (HTML) under a heading."""
+    """An HTML section with the heading ``title`` and the HTML ``parts``."""
     return f"<section><h2>{text.escape(title)}</h2>{''.join(parts)}</section>"
 
 
 def under_name_of_run(one: Series, series: Sequence[Series], content: str) -> str:
-    """``content``, with the run's name above it if there is more than one run."""
+    """The HTML ``content``, below a heading with the run's name if ``series`` has more than one run."""
     if len(series) == 1:
         return content
     return f'<div class="run"><h3>{text.escape(one.name)}</h3>{content}</div>'
 
 
 def bullet_list(lines: Sequence[str]) -> str:
-    """Plain lines as a list."""
+    """Plain lines as an HTML list."""
     return "<ul>" + "".join(f"<li>{text.escape(line)}</li>" for line in lines) + "</ul>"
 
 
 def placeholder(words: str) -> str:
-    """Plain text in place of a figure without data."""
+    """HTML with plain text, in place of a figure that has no data."""
     return f'<p class="empty">{text.escape(words)}</p>'
 
 
 def asset(name: str) -> str:
-    """The text of a file of this package."""
+    """The text of the file ``name`` in this package (style, script or frame of the page)."""
     return resources.files("sfumato.report.page").joinpath(name).read_text(encoding="utf-8")
 
 
 def _hash(script: str) -> str:
-    """The hash of a script as a content security policy names it."""
+    """The SHA-256 hash of a script, as a content security policy names it."""
     digest = hashlib.sha256(script.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

@@ -67,13 +67,16 @@ def write_report(run_folders: Sequence[str | Path], out: str | Path) -> Path:
 
 
 def write_page(series: Sequence[Series], out: Path) -> Path:
-    """Write the report of loaded runs; in a run folder it is added to the manifest."""
+    """Write the report of loaded runs to ``out``; in a run folder it is added to the manifest.
+
+    Returns ``out``.
+    """
     add_text(out, page_of(series, out.parent))
     return out
 
 
 def page_of(series: Sequence[Series], place: Path) -> str:
-    """The report of runs as HTML for the folder ``place``."""
+    """The report of runs as one HTML text, for a page in the folder ``place``."""
     figures = PlacedFigures()
     matrices = [matrix_of(one.first) for one in series]
     summaries = [summarise(one) for one in series]
@@ -86,16 +89,20 @@ def page_of(series: Sequence[Series], place: Path) -> str:
             under_name_of_run(one, series, _guarantees_html(one, matrix, finite, figures))
             for one, matrix in zip(series, matrices, strict=True)
         ]),
-        _over_rounds(series, figures),
-        *_of_runs("Attacks and audits", series, lambda one: _attacks_html(one, figures)),
-        *_of_runs("Leakage through overlapping groups", series, lambda one: _overlapping(one, figures)),
-        *_elections(series, figures),
-        *_of_runs("Colluding devices", series, lambda one: coalitions_part(one, by_name[one.name], figures)),
-        section("The network", [*_networks(series, figures), *(_noise(one, series) for one in series)]),
-        *_of_runs("Published claims", series, lambda one: _claims_html(one, figures)),
+        _section_over_rounds(series, figures),
+        *_by_run("Attacks and audits", series, lambda one: _attacks_html(one, figures)),
+        *_by_run("Leakage through overlapping groups", series, lambda one: _overlap_html(one, figures)),
+        *_elections_section(series, figures),
+        *_by_run("Colluding devices", series, lambda one: coalitions_part(one, by_name[one.name], figures)),
+        section(
+            "The network", [*_networks_html(series, figures), *(_noise_html(one, series) for one in series)]
+        ),
+        *_by_run("Published claims", series, lambda one: _claims_html(one, figures)),
         _costs_section(series, figures),
         section("What is not accounted", [bullet_list(_NOT_ACCOUNTED)]),
-        section("Spec and versions", [*(_spec(one, series) for one in series), *_versions(series)]),
+        section(
+            "Spec and versions", [*(_spec_html(one, series) for one in series), *_versions_table(series)]
+        ),
     ]  # fmt: skip
     return render_page(title, _subtitle_html(series), sections, figures, shared=shared_script(place))
 
@@ -117,14 +124,14 @@ def _subtitle_html(series: Sequence[Series]) -> str:
     return "".join(facts)
 
 
-def _of_runs(title: str, series: Sequence[Series], content_of: Callable[[Series], str]) -> list[str]:
-    """A section with what there is to say of each run; none if there is nothing."""
+def _by_run(title: str, series: Sequence[Series], content_of: Callable[[Series], str]) -> list[str]:
+    """An HTML section with ``content_of`` each run, below its name; [] if it is "" for all."""
     parts = [under_name_of_run(one, series, content) for one in series if (content := content_of(one))]
     return [section(title, parts)] if parts else []
 
 
-def _over_rounds(series: Sequence[Series], figures: PlacedFigures) -> str:
-    """The section with accuracy and ε over rounds."""
+def _section_over_rounds(series: Sequence[Series], figures: PlacedFigures) -> str:
+    """The HTML section with scores, ε towards watched observers and adaptive control over rounds."""
     scores, epsilon, personal = score_figures(series), epsilon_figure(series), personal_figure(series)
     parts = [
         *([figures.place(score) for score in scores] or [placeholder("The model was not evaluated.")]),
@@ -136,7 +143,10 @@ def _over_rounds(series: Sequence[Series], figures: PlacedFigures) -> str:
 
 
 def _guarantees_html(one: Series, matrix: Matrix, finite: Sequence[float], figures: PlacedFigures) -> str:
-    """HTML of the matrix of guarantees, with reasons and all rows folded below it."""
+    """HTML of the matrix of guarantees of a run, its notes and the reasons for missing guarantees.
+
+    ``finite``: ε that the colour scale contains.
+    """
     privacy, titled = one.first.privacy, read_network(one.first.spec_dict).titled
     rows = [replace(g, unit=titled(g.unit), observer=titled(g.observer)) for g in privacy.guarantees]
     figure = heatmap_figure(matrix, rows, privacy.delta, finite)
@@ -157,8 +167,11 @@ def _attacks_html(one: Series, figures: PlacedFigures) -> str:
     return "" if run is None else attacks_part(run, observers_of(run), figures)
 
 
-def _overlapping(one: Series, figures: PlacedFigures) -> str:
-    """Overlapping groups: ε of pairs of workers, ε over epochs, spread of releases."""
+def _overlap_html(one: Series, figures: PlacedFigures) -> str:
+    """HTML on overlapping groups: ε of pairs of workers, ε by round, and how releases spread.
+
+    "" without groups.
+    """
     overlaps = isinstance(read_network(one.first.spec_dict).shape, GroupNetwork)
     run = grouped_run(one.first) if overlaps else None
     if run is None:
@@ -169,8 +182,8 @@ def _overlapping(one: Series, figures: PlacedFigures) -> str:
     return "".join(figures.place(figure) for figure in drawn if figure)
 
 
-def _elections(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
-    """The section about elected supernodes, if there are any."""
+def _elections_section(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
+    """The HTML section about elected supernodes; [] without elections."""
     figure = elections_figure(series)
     if figure is None:
         return []
@@ -178,8 +191,8 @@ def _elections(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
     return [section("Elected supernodes", [*parts, figures.place(figure)])]
 
 
-def _networks(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
-    """Every network once, with the names of the runs that have it."""
+def _networks_html(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
+    """HTML of each different network among the runs, once, with the names of the runs that have it."""
     drawn: dict[str, tuple[list[str], list[Figure] | str]] = {}
     for one in series:
         network = read_network(one.first.spec_dict)
@@ -194,8 +207,8 @@ def _networks(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
     return parts
 
 
-def _noise(one: Series, series: Sequence[Series]) -> str:
-    """Who takes part, what is clipped and who adds how much noise; empty where the spec adds none."""
+def _noise_html(one: Series, series: Sequence[Series]) -> str:
+    """HTML on who takes part, what is clipped and who adds how much noise; "" where the spec adds none."""
     if not adds_noise(one):
         return ""
     spec = one.first.spec_dict
@@ -214,14 +227,14 @@ def _claims_html(one: Series, figures: PlacedFigures) -> str:
 
 
 def _costs_section(series: Sequence[Series], figures: PlacedFigures) -> str:
-    """The section with the costs and diagnostics."""
+    """The HTML section with traffic, energy, time and diagnostics."""
     drawn = [*accuracy_vs_cost_figures(series), *cost_figures(series)]
     placed = "".join(figures.place(figure) for figure in drawn)
     table = even_costs_table(series[0]) if len(series) == 1 else ""
     return section("Costs and diagnostics", [table, f'<div class="panels">{placed}</div>'])
 
 
-def _spec(one: Series, series: Sequence[Series]) -> str:
+def _spec_html(one: Series, series: Sequence[Series]) -> str:
     """HTML of the spec of a run, folded where there are several runs."""
     seed = f" (seed {one.first.spec_dict.get('seed', 0)}; the other seeds differ in it)"
     pre = (
@@ -232,8 +245,10 @@ def _spec(one: Series, series: Sequence[Series]) -> str:
     return under_name_of_run(one, series, pre)
 
 
-def _versions(series: Sequence[Series]) -> list[str]:
-    """A table of versions, with a column for every set of them."""
+def _versions_table(series: Sequence[Series]) -> list[str]:
+    """An HTML table of package versions, with a column for each different set of them; [] if none is
+    known.
+    """
     found: dict[str, tuple[list[str], Mapping[str, Any]]] = {}
     for one in series:
         versions = one.first.spec_dict.get("versions")

@@ -17,7 +17,11 @@ _STATED = (
 
 
 def noise_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Who adds how much noise: multipliers of the sensitivity, by aggregating level from the top down."""
+    """Who adds how much noise by a resolved spec, as a mapping for `noise_part` and for statements.
+
+    ``clip`` has the clipping, ``parties`` a list of parties with their noise multipliers (std over
+    sensitivity) by aggregating tier from the top down.
+    """
     noise, network = spec["privacy"]["noise"], read_network(spec)
     clip = spec["privacy"].get("clip")
     found: dict[str, Any] = {"clip": clip, "parties": []}
@@ -39,7 +43,7 @@ def noise_of(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def training_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Rounds, steps and participation, as the spec has them."""
+    """What a statement says of training: rounds, steps and participation, as the resolved spec has them."""
     training = spec["training"]
     found = {key: training[key] for key in _STATED if key in training}
     found |= {"controlled": True} if spec.get("control") else {}
@@ -47,7 +51,7 @@ def training_of(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sentence_of_participation(training: Mapping[str, Any]) -> str:
-    """Who takes part in a round, in words."""
+    """A sentence on which devices take part in a round."""
     part = training.get("participation") or {"kind": "all"}
     if part["kind"] == "poisson":
         rates = part.get("rates") or [part["rate"]]
@@ -74,7 +78,10 @@ def _rounds(training: Mapping[str, Any]) -> str:
 
 
 def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any]) -> str:
-    """HTML: sentences, and a table of the parties that add noise."""
+    """HTML: sentences on training and clipping, and a table of the parties that add noise.
+
+    ``noise`` and ``training`` are those of `noise_of` and `training_of`.
+    """
     said = [_rounds(training)]
     clip = noise["clip"]
     if clip:

@@ -23,7 +23,7 @@ _STRIP = 0.16  # of the axis, for infinities
 
 
 def title_of(name: str) -> str:
-    """The name of an objective as the page prints it."""
+    """The title of an objective on the page; ``epsilon:OBSERVER`` becomes "ε towards OBSERVER"."""
     if name.startswith(EPSILON_PREFIX):
         return f"ε towards {name.removeprefix(EPSILON_PREFIX)}"
     return SCORES[name].name if name in SCORES else _NAMES[name]
@@ -47,7 +47,10 @@ class ObjectiveAxis:
 
     @classmethod
     def of(cls, name: str, found: Sequence[Mean]) -> ObjectiveAxis:
-        """The axis that holds all values ``found``; at its end a strip for infinite ones."""
+        """The axis of the objective ``name`` that contains all values ``found``.
+
+        If any is infinite the axis ends with a strip for these.
+        """
         size, unit = 1.0, ""
         finite = [one for one in found if math.isfinite(one.value)]
         if name in UNITS:
@@ -81,19 +84,24 @@ class ObjectiveAxis:
         return cls(name, size, layout, infinite)
 
     def place(self, value: float) -> float:
-        """The position of ``value``, in the unit of the axis."""
+        """The position of ``value`` (in the objective's own unit) in the unit of the axis; ∞ is in the
+        strip.
+        """
         return self.infinite if math.isinf(value) else value / self.size
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """About five round numbers."""
+    """About five round numbers from ``low`` to ``high``."""
     step = 10 ** math.floor(math.log10((high - low) / 5))
     step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (factor * step) <= 6)
     return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def strip_line(axis: ObjectiveAxis, which: str) -> list[Json]:
-    """A line between the finite values and the infinite ones."""
+    """A Plotly shape: a line between finite and infinite values of ``axis``; [] if none is infinite.
+
+    ``which``: "x" or "y".
+    """
     if math.isnan(axis.infinite):
         return []
     low, end = axis.layout["range"]

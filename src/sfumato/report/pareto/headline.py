@@ -19,29 +19,29 @@ from sfumato.report.pareto.points import (
     repeated_by,
     shown_value,
     value_of,
-    varied,
+    varied_objectives,
 )
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 
 
 def headline(swept: ParetoPage) -> str:
-    """HTML of the warnings, and of sentences about the points."""
+    """HTML of the top of a Pareto page: warnings, and the best point by each objective."""
     failed = f"; {text.whole(len(swept.failures))} failed" if swept.failures else ""
     seeds = max((point.seeds for point in swept.points), default=0)
     of = f" of {seeds} seeds each" if seeds > 1 else ""
     said = [f"{text.whole(len(swept.points))} {text.pluralise('point', len(swept.points))}{of}{failed}."]
-    for name in varied(swept):
+    for name in varied_objectives(swept):
         known = [point for point in swept.points if math.isfinite(value_of(point, name))]
         if known:
             best = min(known, key=lambda point: cost_of(point, name))
             ones = [point for point in known if shown_value(point, name) == shown_value(best, name)]
-            where = "every point" if len(ones) == len(swept.points) > 1 else swept.named(best)
+            where = "every point" if len(ones) == len(swept.points) > 1 else swept.describe_point(best)
             others = len(ones) - 1 if len(ones) < len(swept.points) else 0
             more = f" and {text.whole(others)} {text.pluralise('other', others)}" if others else ""
             superlative = "Highest" if is_higher_better(name) else "Lowest"
             said.append(
                 f"{superlative} {title_of(name)}: {describe_objective(best, name)} at {where}{more}"
-                f"{_raw_devices_said(ones, name)}."
+                f"{_raw_devices_note(ones, name)}."
             )
     said += _best_below_large_epsilon(swept)
     said += [
@@ -49,7 +49,7 @@ def headline(swept: ParetoPage) -> str:
         for name in swept.measured
         if name.startswith(EPSILON_PREFIX) and (other := repeated_by(swept, name)) is not None
     ]
-    said += _trust_differs(swept)
+    said += _trust_difference_sentence(swept)
     said += knee_sentences(swept, [plane for plane in planes(swept) if plane[1] in SCORES])
     warnings = ["Some points failed; they are listed below."] if swept.failures else []
     notice = "".join(f'<p class="notice">{text.escape(said)}</p>' for said in [*warnings, *swept.notices])
@@ -58,12 +58,12 @@ def headline(swept: ParetoPage) -> str:
 
 
 def _best_below_large_epsilon(swept: ParetoPage) -> list[str]:
-    """The best score that is reached below the ε that a report warns of, for every kind of observer."""
+    """Sentences on the best score at an ε that is not large, for every kind of observer."""
     score = next((name for name in swept.measured if name in SCORES), None)
     if score is None:
         return []
     said = []
-    for name in varied(swept):
+    for name in varied_objectives(swept):
         if not name.startswith(EPSILON_PREFIX):
             continue
         below = [point for point in swept.points if value_of(point, name) <= LARGE_EPSILON]
@@ -72,13 +72,13 @@ def _best_below_large_epsilon(swept: ParetoPage) -> list[str]:
             best = min(scored, key=lambda point: cost_of(point, score))
             said.append(
                 f"With {title_of(name)} of at most {LARGE_EPSILON:g} the best {title_of(score)} is "
-                f"{describe_objective(best, score)} at {swept.named(best)}."
+                f"{describe_objective(best, score)} at {swept.describe_point(best)}."
             )
     return said
 
 
-def _trust_differs(swept: ParetoPage) -> list[str]:
-    """That a front compares points with more and with less trust, where it does."""
+def _trust_difference_sentence(swept: ParetoPage) -> list[str]:
+    """One sentence that points differ in how many devices send raw updates to trusted edges; else []."""
     raw = list(dict.fromkeys(point.raw_to_trusted_edge for point in swept.points))
     if len(raw) < 2:
         return []
@@ -88,8 +88,12 @@ def _trust_differs(swept: ParetoPage) -> list[str]:
     ]
 
 
-def _raw_devices_said(points: Sequence[SweptPoint], name: str) -> str:
-    """What belongs beside an ε towards edges: how many devices it is not about."""
+def _raw_devices_note(points: Sequence[SweptPoint], name: str) -> str:
+    """The text " (raw to a trusted edge: … devices)" beside an ε towards edges, which leaves these devices
+    out; else "".
+
+    ``name``: the objective.
+    """
     if name.removeprefix(EPSILON_PREFIX) not in ("edge", "own-edge", "other-edge"):
         return ""
     raw = dict.fromkeys(point.raw_to_trusted_edge for point in points)

@@ -15,9 +15,10 @@ _FLAT = 0.05  # of the front's height: nearer to the chord there is no knee
 
 
 def knee_sentences(swept: ParetoPage, planes: Sequence[tuple[str, str]]) -> list[str]:
-    """For every plane whose front bends, the point farthest above the chord between its ends.
+    """For each plane whose front bends, a sentence on the point farthest above the chord between its ends.
 
-    Costs are compared by their logarithms: a factor of ε, or of energy, counts the same everywhere.
+    ``planes``: pairs of objectives (across, up). Costs are compared by their logarithms: a factor of ε, or of
+    energy, counts the same everywhere.
     """
     said: list[str] = []
     at: list[SweptPoint] = []
@@ -30,13 +31,15 @@ def knee_sentences(swept: ParetoPage, planes: Sequence[tuple[str, str]]) -> list
         if any(point is other for other in at):
             said.append(f"The front against {title_of(across)} bends at the same point.")
         else:
-            said.append(_sentence(swept, across, up, front, place))
+            said.append(_knee_sentence(swept, across, up, front, place))
         at.append(point)
     return said
 
 
 def _place_of_knee(front: _Front) -> int | None:
-    """The place in the front of the point farthest above the chord; ``None`` where it hardly bends."""
+    """Index in the front of the point farthest above the chord; ``None`` for short or nearly straight
+    fronts.
+    """
     if len(front) < _FEWEST:
         return None
     (_, low, least), (_, high, most) = front[0], front[-1]
@@ -46,20 +49,20 @@ def _place_of_knee(front: _Front) -> int | None:
     return place if above[place] >= _FLAT else None
 
 
-def _sentence(swept: ParetoPage, across: str, up: str, front: _Front, place: int) -> str:
-    """The sentence on where the curve of a score over a cost bends."""
+def _knee_sentence(swept: ParetoPage, across: str, up: str, front: _Front, place: int) -> str:
+    """The sentence on the bend at ``front[place]`` of the score ``up`` over the cost ``across``."""
     (_, _, least), (point, _, score), (_, _, most) = front[0], front[place], front[-1]
     text, shown = SCORES[up].text, title_of(across)
     costs = [describe_objective(one, across) for one in (point, front[0][0], front[-1][0])]
     return (
-        f"The front of {SCORES[up].name} against {shown} bends at {swept.named(point)}: {text(score)} at "
-        f"{costs[0]}. The smallest {shown}, {costs[1]}, gives {text(least)}; {text(most)} takes "
-        f"{costs[2]}."
+        f"The front of {SCORES[up].name} against {shown} bends at {swept.describe_point(point)}: "
+        f"{text(score)} at {costs[0]}. The smallest {shown}, {costs[1]}, gives {text(least)}; "
+        f"{text(most)} takes {costs[2]}."
     )
 
 
 def _front_of_plane(points: Sequence[SweptPoint], across: str, up: str) -> _Front:
-    """The points of a plane's front with finite, positive costs: each costs and scores more than the last.
+    """The (point, cost, score) on a plane's front with finite, positive costs, by rising cost and score.
 
     Of points whose costs are written alike, the best: one cost has one score in the sentences.
     """

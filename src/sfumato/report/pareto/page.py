@@ -43,7 +43,7 @@ def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
     sections = [
         headline(swept),
         section("Pareto fronts", [panels if drawn else placeholder(nothing)]),
-        section("All points", [_table(swept)]),
+        section("All points", [_points_table(swept)]),
     ]
     if swept.failures:
         sections.append(section("Failures", [bullet_list([f"{who}: {why}" for who, why in swept.failures])]))
@@ -53,13 +53,13 @@ def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
     return out
 
 
-def _averaged(swept: ParetoPage) -> str:
-    """What a figure of several seeds is."""
+def _seeds_note(swept: ParetoPage) -> str:
+    """The words that figures are means over seeds, for a caption; "" with one seed each."""
     several = any(point.seeds > 1 for point in swept.points)
     return "Mean over seeds ± half of its 95 % interval; " if several else ""
 
 
-def _table(swept: ParetoPage) -> str:
+def _points_table(swept: ParetoPage) -> str:
     """An HTML table of all points with their objectives; those on the front are marked."""
     names = swept.measured
     on = pareto_front(swept.points, names)
@@ -75,7 +75,7 @@ def _table(swept: ParetoPage) -> str:
     return text.html_table(
         [*swept.keys, "seeds", *map(title_of, names), "raw to a trusted edge", "on the front"],
         rows,
-        caption=f"{_averaged(swept)}ε: the worst unit and seed, before training; "
+        caption=f"{_seeds_note(swept)}ε: the worst unit and seed, before training; "
         "∞: no guarantee. On the front: no other point is as good in every "
         "objective and better in one; how many devices are raw is no objective.",
         numeric=tuple(range(first, first + 2 + len(names))),
@@ -83,9 +83,10 @@ def _table(swept: ParetoPage) -> str:
 
 
 def _plane_figure(swept: ParetoPage, across: str, up: str, *, with_legend: bool) -> Figure:
-    """Two objectives of all points; points on the front have filled markers and are joined by a line.
+    """A scatter plot of all points by the objectives ``across`` and ``up``.
 
-    The legend is the same in every figure of the page, so one has it.
+    Points on the front have filled markers and are joined by a line. The legend is the same in every figure
+    of the page, so one has it.
     """
     points = [
         point for point in swept.points if not math.isnan(value_of(point, across) + value_of(point, up))
@@ -99,7 +100,7 @@ def _plane_figure(swept: ParetoPage, across: str, up: str, *, with_legend: bool)
         mine = [(one, best) for one, best in zip(points, on, strict=True) if look.colour(one) == hue]
         data.append(_point_marks(swept, mine, x, y, look))
     data += look.legend() if with_legend else []
-    best = [swept.named(point) for point, kept in zip(points, on, strict=True) if kept]
+    best = [swept.describe_point(point) for point, kept in zip(points, on, strict=True) if kept]
     layout = {
         "height": 430,
         "margin": MARGIN | {"t": 16},
@@ -137,7 +138,7 @@ class _MarkerStyle:
 
     @classmethod
     def of(cls, keys: Sequence[str], points: Sequence[SweptPoint]) -> _MarkerStyle:
-        """The style that tells points apart by the first two keys in which they differ."""
+        """The style that tells ``points`` apart by the first two ``keys`` in which they differ."""
         values = [list(dict.fromkeys(point.labels[i] for point in points)) for i in range(len(keys))]
         varied = [i for i, found in enumerate(values) if len(found) > 1]
         first, second = (*varied, 0, 0)[:2]
@@ -146,7 +147,7 @@ class _MarkerStyle:
         return cls((keys[first], keys[second]), (first, second), colours, symbols)
 
     def colour(self, point: SweptPoint) -> str:
-        """The colour of a point, by its value of the first key."""
+        """The colour of a point, by its value of the first key; a neutral one if values are too many."""
         return self.colours.get(point.labels[self.at[0]], PALETTE[0])
 
     def symbol(self, point: SweptPoint) -> str:
@@ -154,7 +155,7 @@ class _MarkerStyle:
         return self.symbols.get(point.labels[self.at[1]], _SYMBOLS[0])
 
     def legend(self) -> list[Json]:
-        """Traces that only show what the colours and symbols stand for."""
+        """Plotly traces without points that put colours and symbols into the legend."""
         entries = [(self.keys[0], value, hue, _SYMBOLS[0]) for value, hue in self.colours.items()]
         entries += [(self.keys[1], value, NEUTRAL, symbol) for value, symbol in self.symbols.items()]
         unseen = {"type": "scatter", "mode": "markers", "x": [None], "y": [None]}
@@ -167,7 +168,7 @@ class _MarkerStyle:
 
 
 def _assign_styles(values: Sequence[str], looks: Sequence[str]) -> dict[str, str]:
-    """A colour or a symbol for every value; none where there are more values than looks."""
+    """A different one of ``looks`` (colours or symbols) for every value; {} where there are too few."""
     return dict(zip(values, looks, strict=False)) if len(values) <= len(looks) else {}
 
 
@@ -178,7 +179,10 @@ def _point_marks(
     y: ObjectiveAxis,
     look: _MarkerStyle,
 ) -> Json:
-    """The trace of the points that share a style, with their confidence intervals."""
+    """The Plotly trace of points that share a style, with their confidence intervals.
+
+    ``mine``: the points, and whether each is on the front; ``x``, ``y``: the axes; ``look``: the style.
+    """
     hue = look.colour(mine[0][0])
 
     def spread(axis: ObjectiveAxis) -> Json:
@@ -190,7 +194,7 @@ def _point_marks(
 
     def hover(point: SweptPoint) -> str:
         values = (f"{title_of(name)}: {describe_objective(point, name)}" for name in (y.name, x.name))
-        return "<br>".join([*map(text.label, swept.named(point).split(", ")), *values])
+        return "<br>".join([*map(text.label, swept.describe_point(point).split(", ")), *values])
 
     symbols = [look.symbol(point) + ("" if best else "-open") for point, best in mine]
     marker = {"color": hue, "symbol": symbols, "line": {"width": 1.5, "color": hue}}
@@ -206,7 +210,10 @@ def _point_marks(
 
 
 def _front_line(points: Sequence[SweptPoint], on: Sequence[bool], x: ObjectiveAxis, y: ObjectiveAxis) -> Json:
-    """The line through the finite points of the front."""
+    """The Plotly trace of a dotted line through the finite points of the front.
+
+    ``on``: whether each point is on the front.
+    """
     places = sorted(
         (x.place(value_of(point, x.name)), y.place(value_of(point, y.name)))
         for point, best in zip(points, on, strict=True)

@@ -57,18 +57,18 @@ class ParetoPage:
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """The objectives of which at least one point has a value."""
+        """Names of the objectives of which at least one point has a value."""
         names = dict.fromkeys(name for point in self.points for name in point.objectives)
         order = sorted(names, key=lambda name: (name not in SCORES, name in UNITS))
         return tuple(n for n in order if any(not math.isnan(value_of(point, n)) for point in self.points))
 
-    def named(self, point: SweptPoint) -> str:
-        """``key = value`` of every swept key."""
+    def describe_point(self, point: SweptPoint) -> str:
+        """A point as text: ``key = value`` of every swept key."""
         return ", ".join(f"{key} = {label}" for key, label in zip(self.keys, point.labels, strict=True))
 
 
 def pareto_front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tuple[bool, ...]:
-    """Which points are on the Pareto front: no other is as good in every objective and better in one.
+    """Whether each point is on the Pareto front: no other is as good in every objective and better in one.
 
     A point without a value of one of the objectives is not on the front. With several seeds, means are
     compared.
@@ -81,7 +81,10 @@ def pareto_front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tup
 
 
 def cost_of(point: SweptPoint, name: str) -> float:
-    """The value to minimise, to six significant digits: smaller differences are calibration tolerance."""
+    """The value of an objective to minimise: negative for scores of which more is better.
+
+    It has six significant digits: smaller differences are within the tolerance of calibration.
+    """
     value = value_of(point, name)
     return float(f"{-value if is_higher_better(name) else value:.6g}")
 
@@ -92,7 +95,7 @@ def is_higher_better(name: str) -> bool:
 
 
 def value_of(point: SweptPoint, name: str) -> float:
-    """The value of an objective; NaN where it was not measured."""
+    """The mean over seeds of an objective of a point; NaN where it was not measured."""
     return point.objectives[name].value if name in point.objectives else math.nan
 
 
@@ -101,15 +104,17 @@ def planes(swept: ParetoPage) -> list[tuple[str, str]]:
 
     Objectives that are the same at all points are left out: there is nothing to trade for them.
     """
-    names = varied(swept)
+    names = varied_objectives(swept)
     score = next((name for name in names if name in SCORES), None)
     if score is not None:
         return [(name, score) for name in names if name != score]
     return list(itertools.combinations(names, 2))[:_MOST_WITHOUT_ACCURACY]
 
 
-def varied(swept: ParetoPage) -> list[str]:
-    """The score, and the objectives that are not the same at all points, nor a repetition of another."""
+def varied_objectives(swept: ParetoPage) -> list[str]:
+    """Names of the score, and of the objectives that differ between points and do not repeat another's
+    values.
+    """
     return [
         name
         for name in swept.measured
@@ -135,14 +140,14 @@ def _have_equal_values(point: SweptPoint, one: str, other: str) -> bool:
 
 
 def describe_objective(point: SweptPoint, name: str) -> str:
-    """The value of an objective with its unit, and half its 95 % interval over seeds."""
+    """The value of an objective as text with its unit, "± half of its 95 % interval" with several seeds."""
     half_width = point.objectives[name].half_width if name in point.objectives else math.nan
     spread = "" if math.isnan(half_width) else f" ± {_objective_as_text(half_width, name)}"
     return shown_value(point, name) + spread
 
 
 def shown_value(point: SweptPoint, name: str) -> str:
-    """The value of an objective with its unit: points with the same text are the same to a reader."""
+    """The value of an objective as text with its unit, rounded as readers see it."""
     return _objective_as_text(value_of(point, name), name)
 
 

@@ -40,7 +40,7 @@ class Interval(NamedTuple):
 
     @classmethod
     def of(cls, found: Mapping[str, float]) -> Interval:
-        """An estimate in a file."""
+        """The estimate with its interval from a mapping with ``value``, ``low`` and ``high``."""
         return cls(float(found["value"]), float(found["low"]), float(found["high"]))
 
 
@@ -75,13 +75,13 @@ class AttackCurve:
     curve: Mapping[str, Sequence[float]]
 
     @property
-    def found(self) -> float:
+    def tpr_at_one_percent(self) -> float:
         """The true-positive rate at 1 % false positives."""
         return self.at_low_rates[1].value
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> AttackCurve:
-        """A row of ``results``."""
+        """The curve of one entry of ``results`` in the file of an attack."""
         bound, rates = row["bound"], tuple(Interval.of(row["tpr_at"][rate]) for rate in _LOW_RATES)
         stated = float(bound["epsilon"]), float(bound["delta"]), str(bound["neighbours"])
         trials = bool(row["exceeds_bound"]), int(row["members"]), int(row["others"])
@@ -98,7 +98,9 @@ class ReconstructedImage(NamedTuple):
 
     @classmethod
     def from_dict(cls, image: Mapping[str, Any]) -> ReconstructedImage:
-        """A row of ``images``; scores that were not computed are left out."""
+        """The image of one entry of ``images`` in the file of an inversion; scores not computed are left
+        out.
+        """
         scores = {name: float(value) for name, value in image["scores"].items() if value is not None}
         return cls(str(image["target"]), str(image["attack"]), scores)
 
@@ -142,16 +144,18 @@ class ObserverFindings:
 
     def best(self, level: str) -> float:
         """The largest true-positive rate on ``level`` at 1 % false positives; NaN where none was measured."""
-        return max((curve.found for curve in self.curves if curve.level == level), default=math.nan)
+        return max(
+            (curve.tpr_at_one_percent for curve in self.curves if curve.level == level), default=math.nan
+        )
 
 
 def attacked_run(one: Series) -> RunFolder | None:
-    """The first seed with results of attacks or of an audit; ``None`` if there are none."""
+    """The first seed of a series with results of attacks or an audit; ``None`` if there is none."""
     return next((run for run in one.runs if _results(run)), None)
 
 
 def observers_of(run: RunFolder) -> list[ObserverFindings]:
-    """Observers with results, in the order of their names.
+    """All findings of attacks and audits in a run folder by observer, in the order of their names.
 
     Raises:
         RunError: a file is damaged, missing, or not of this run.
@@ -192,7 +196,7 @@ def observers_of(run: RunFolder) -> list[ObserverFindings]:
 
 
 def _results(run: RunFolder) -> list[str]:
-    """Names of the results in the folder or in its manifest."""
+    """Names of the result files of attacks and audits, in the folder or in its manifest."""
     there = {path.relative_to(run.path).as_posix() for path in (run.path / ATTACKS_FOLDER).glob("*.json")}
     listed = {name for name in run.manifest.files if name.startswith(_PLACE) and name.endswith(".json")}
     return sorted(there | listed)
@@ -206,7 +210,7 @@ def guaranteed_epsilon(run: RunFolder, observer: ObserverFindings) -> float:
 
 
 def verdict(observers: Sequence[ObserverFindings]) -> str:
-    """Whether audits and attacks agree with the guarantees, in one sentence."""
+    """One sentence on whether audits and attacks agree with the guarantees."""
     refuted = [one.title for one in observers if not all(audit.holds for audit in one.audits)]
     above = [one.title for one in observers if any(curve.exceeds_bound for curve in one.curves)]
     if refuted:
@@ -222,7 +226,7 @@ def verdict(observers: Sequence[ObserverFindings]) -> str:
 
 
 def _best_rates(observers: Sequence[ObserverFindings]) -> str:
-    """What the best attacks find, in a sentence; empty where none was measured."""
+    """A sentence on the largest true-positive rates of attacks by level; "" where none was measured."""
     rates = {
         what: [rate for one in observers if not math.isnan(rate := one.best(level))]
         for level, what in (("record", "examples"), ("device", "devices"), ("label", "labels"))
@@ -236,7 +240,10 @@ def _best_rates(observers: Sequence[ObserverFindings]) -> str:
 
 
 def _pictures(path: Path, document: Mapping[str, Any]) -> Reconstructions:
-    """The images of an inversion and their scores, from the files at ``path``."""
+    """The images and scores of an inversion.
+
+    ``path``: the file of the attack, beside which the arrays are; ``document``: its content.
+    """
     with np.load(path.with_suffix(".npz"), allow_pickle=False) as file:
         names = [name for name in ("originals", "reconstructions", "guesses") if name in file]
         shown = {name: np.asarray(file[name], dtype=np.float32) for name in names}

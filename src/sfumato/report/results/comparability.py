@@ -43,7 +43,7 @@ def sends_over_the_air(spec: Mapping[str, Any]) -> bool:
 
 
 def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:
-    """Warnings beside figures at these δ and of these radio models; none where each has one value."""
+    """Sentences that figures cannot be compared, if there are several δ, or several radio models; else []."""
     said = []
     found = sorted(set(deltas))
     if len(found) > 1:
@@ -59,7 +59,7 @@ def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:
 
 
 def warnings_of_series(series: Sequence[Series]) -> list[str]:
-    """The `notices` about several runs."""
+    """Sentences that figures of several runs cannot be compared, by `notices`; [] where they can."""
     runs = [run for one in series for run in one.runs]
     deltas = [run.privacy.delta for run in runs if not math.isnan(run.privacy.delta)]
     measured = [run for run in runs if "energy_j" in run.metrics and run.metrics["energy_j"].notna().any()]
@@ -67,17 +67,19 @@ def warnings_of_series(series: Sequence[Series]) -> list[str]:
 
 
 def asks_for_energy(series: Sequence[Series]) -> bool:
-    """Whether some run's spec asks for energy and time; then all runs beside it show theirs, too."""
+    """Whether the spec of some run asks for energy and time; then reports show them for all runs."""
     return any(stated_radio(run.spec_dict) is not None for one in series for run in one.runs)
 
 
 def unasked_columns(series: Sequence[Series]) -> tuple[str, ...]:
-    """The columns of metrics that are not shown, as no spec asks for them."""
+    """Names of metrics of energy and delay if no run's spec asks for them, so that they are not shown;
+    else ().
+    """
     return () if asks_for_energy(series) else RADIO_COSTS
 
 
 def energy_units(series: Sequence[Series]) -> Sequence[tuple[float, str]] | None:
-    """The units of an axis of energy for these runs; ``None`` where they have none in common."""
+    """(size, name) of the units of energy of these runs; ``None`` where their radio models differ."""
     models = {radio_model(run.spec_dict) for one in series for run in one.runs}
     if len(models) > 1:
         return None

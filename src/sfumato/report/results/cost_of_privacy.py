@@ -22,7 +22,10 @@ _SAME = ("data", "model", "topology", "training", "compression", "faults")
 
 
 def cost_of_privacy(series: Sequence[Series]) -> list[str]:
-    """Accuracy that each run with noise ends below one without any that is otherwise the same."""
+    """Sentences on how much accuracy a run with noise loses to one without that is otherwise the same.
+
+    [] where no such two runs are among ``series``.
+    """
     silent = [one for one in series if not has_noise(one)]
     said = []
     for one in series:
@@ -47,7 +50,7 @@ def cost_of_privacy(series: Sequence[Series]) -> list[str]:
 
 
 def adds_noise(one: Series) -> bool:
-    """Whether anybody adds noise in a run."""
+    """Whether any party adds noise in the runs of a series."""
     spec = one.first.spec_dict
     noise = spec.get("privacy", {}).get("noise") or {}
     kind = noise.get("kind") if isinstance(noise, Mapping) else noise
@@ -55,7 +58,7 @@ def adds_noise(one: Series) -> bool:
 
 
 def has_noise(one: Series) -> bool:
-    """Whether there is any noise in what is averaged: over the air the receiver's is, whatever is added."""
+    """Whether averages contain any noise: that of parties, or of the receiver over the air."""
     return adds_noise(one) or sends_over_the_air(one.first.spec_dict)
 
 
@@ -75,7 +78,7 @@ def _sections_agree(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def is_it_worth_it(one: Series) -> tuple[list[str], str]:
+def cost_of_privacy_or_commands(one: Series) -> tuple[list[str], str]:
     """What privacy costs in accuracy, by a run in a folder beside this one; else how to find out.
 
     Returns:
@@ -109,7 +112,7 @@ def is_it_worth_it(one: Series) -> tuple[list[str], str]:
 
 
 def _without_noise(spec: Mapping[str, Any]) -> list[str]:
-    """The settings with which nobody adds noise to what ``spec`` trains, nor does a receiver."""
+    """The ``--set`` settings with which nobody adds noise to what ``spec`` trains, nor does a receiver."""
     settings = ["privacy.noise=none"]
     if spec["protocol"] in AIR_PROTOCOLS:
         settings.append("protocol=dp-fedavg")
@@ -119,7 +122,7 @@ def _without_noise(spec: Mapping[str, Any]) -> list[str]:
 
 
 def _folders_beside(one: Series) -> Iterator[Path]:
-    """Folders beside that of ``one`` in which there are runs, or seeds of one, the most recent first."""
+    """Folders beside that of ``one`` that hold a run, or seeds of one, the most recent first."""
     own = one.folder.resolve()
     seeds = {path.parent.parent for path in own.parent.glob(f"*/seed-*/{MANIFEST_FILE}")}
     folders = {path.parent for path in own.parent.glob(f"*/{MANIFEST_FILE}")} | seeds

@@ -66,17 +66,21 @@ class GroupedRun:
 
     @property
     def releases(self) -> GroupReleases:
-        """The declared releases."""
+        """What the plan declares to be released, by group."""
         return self.plan.releases
 
     def worker_title(self, worker: int) -> str:
-        """The name of a worker, or its number."""
+        """The name of a worker as the topology gives it, otherwise its number."""
         names = self.plan.groups.worker_names
         return names[worker] if names else str(worker)
 
     @cached_property
     def drawn_workers(self) -> IntArray:
-        """The workers in the figures: all, or one for every set of groups, or for some of many sets."""
+        """Indices of the workers in the figures: all if they are few, otherwise one of each class (same
+        groups).
+
+        Of very many classes only some, evenly spaced.
+        """
         if self.releases.device_count <= MOST_WORKERS:
             return np.arange(self.releases.device_count)
         firsts = np.sort(self.releases.kinds.first)
@@ -90,34 +94,36 @@ class GroupedRun:
         return len(self.drawn_workers) == self.releases.device_count
 
     def groups_of(self, worker: int) -> tuple[int, ...]:
-        """The groups of ``worker``, in any round."""
+        """Indices of the groups that ``worker`` is in, in any round."""
         return tuple(self.plan.ever.groups_of(worker).tolist())
 
     @cached_property
     def claims(self) -> Mapping[str, str]:
-        """Published claims: name, and method of composition."""
+        """Name of each published claim about pairs, to its method of composition."""
         sources = paper_sources(self.releases)
-        if sources and self._second is not None:
-            sources[self._second.source] = _THEOREM_2
+        if sources and self._theorem_2 is not None:
+            sources[self._theorem_2.source] = _THEOREM_2
         return sources
 
     @cached_property
-    def _second(self) -> Theorem2 | None:
-        """The claims of Theorem 2; ``None`` where it does not apply."""
+    def _theorem_2(self) -> Theorem2 | None:
+        """The ε claimed by Theorem 2 of the paper; ``None`` where it does not apply."""
         return Theorem2.of(self.plan)
 
     def pair(self, unit: int, observer: int) -> WorkerPair:
-        """The privacy of ``unit`` towards ``observer``; computed once for workers of the same groups."""
+        """The privacy of worker ``unit`` towards worker ``observer``; cached for workers of the same
+        groups.
+        """
         kinds = self.releases.kinds
         key = int(kinds.of[unit]), int(kinds.of[observer])
         if key not in self._pairs:
-            self._pairs[key] = self._leakage(unit, observer)
+            self._pairs[key] = self._compute_pair(unit, observer)
         return self._pairs[key]
 
-    def _leakage(self, unit: int, observer: int) -> WorkerPair:
-        """The exact and the claimed ε of ``unit`` towards ``observer``, and the hops between their groups."""
+    def _compute_pair(self, unit: int, observer: int) -> WorkerPair:
+        """The exact and the claimed ε of ``unit`` towards ``observer``, and the groups between them."""
         exposures = self.releases.exposures(unit, (Party("device", 0, observer),))
-        row = self._recorded.get(_exposure_key(exposures))
+        row = self._guarantees_by_exposures.get(_exposure_key(exposures))
         if row is not None:
             found = row.epsilon, row.releases, row.bound
         else:
@@ -136,12 +142,14 @@ class GroupedRun:
                 for name, method in self.claims.items()
                 if method != _THEOREM_2
             }
-            if self._second is not None:
-                claimed[self._second.source] = self._second.epsilon(unit, observer, self.delta)
+            if self._theorem_2 is not None:
+                claimed[self._theorem_2.source] = self._theorem_2.epsilon(unit, observer, self.delta)
         return WorkerPair(*found, self._hops(unit, observer), claimed)
 
     def _hops(self, unit: int, observer: int) -> int | None:
-        """The least number of hops between groups of two workers; ``None`` where none are connected."""
+        """The least number of links between a group of ``unit`` and one of ``observer``; ``None`` without
+        a path.
+        """
         mine, theirs = self.groups_of(unit), self.groups_of(observer)
         if self.plan.eras:  # links of any round, the worker's own included
             away = float(self.plan.ever.distances[np.ix_(mine, theirs)].min())
@@ -151,8 +159,8 @@ class GroupedRun:
         return None if nearest == UNREACHED else nearest
 
     @cached_property
-    def _recorded(self) -> dict[object, Guarantee]:
-        """The rows of privacy.json about two workers, by the key of the releases that they charge."""
+    def _guarantees_by_exposures(self) -> dict[object, Guarantee]:
+        """The rows of privacy.json about two workers, by the releases that they charge (`_exposure_key`)."""
         found: dict[object, Guarantee] = {}
         for row in self.rows:
             unit, observer = _device_number(row.unit), _device_number(row.observer)
@@ -181,5 +189,5 @@ def _device_number(name: str) -> int | None:
 
 
 def _exposure_key(exposures: tuple[Exposure, ...]) -> object:
-    """A key that is equal for pairs that differ only in the names of their groups."""
+    """A key that is equal for pairs whose charged releases differ only in the names of groups."""
     return tuple(exposure_without_names(exposure) for exposure in exposures)

@@ -22,7 +22,7 @@ class Cell:
 
     @property
     def epsilon(self) -> float:
-        """The largest ε."""
+        """The largest ε of the cell's guarantees; ∞ if one pair has none."""
         return self.guarantees[0].epsilon
 
     @property
@@ -46,9 +46,10 @@ class Matrix:
 
 
 def build_matrix(guarantees: Iterable[Guarantee], naming: ObserverLabels) -> Matrix:
-    """The matrix of ``guarantees``, of at most ``MOST`` rows and columns.
+    """The guarantees as a matrix: a row for each class of units, a column for each kind of observer.
 
-    Rows and columns with the largest ε are kept; columns of single observers are kept before coalitions.
+    Of more than ``MOST`` rows or columns those with the largest ε are kept, and the rest is merged into one;
+    columns of single observers are kept before coalitions. ``naming``: gives the row and column of a pair.
     """
     placed = [(naming.row(g.unit, g.sites), naming.column(g.unit, g.observer), g) for g in guarantees]
     weakest_rows: dict[Row, float] = {}
@@ -75,7 +76,10 @@ def build_matrix(guarantees: Iterable[Guarantee], naming: ObserverLabels) -> Mat
 
 
 def _weakest(entries: Iterable[_Entry], rank: Callable[[_Entry], Any]) -> tuple[list[_Entry], int]:
-    """At most ``MOST`` entries, the highest ranks, in reading order, and how many were left out."""
+    """At most ``MOST`` entries of the highest ``rank``, in reading order, and how many were left out.
+
+    One place is left for the rest.
+    """
     kept = sorted(entries, key=rank, reverse=True)
     left = max(0, len(kept) - MOST)
     if left:

@@ -59,7 +59,7 @@ class Network:
     secure: frozenset[str] = frozenset()
 
     def titled(self, name: str) -> str:
-        """A party, or parties joined by commas, by the names that the topology gives."""
+        """A party's name, or several joined by commas, with the titles that the topology gives."""
         if isinstance(self.shape, str):
             return name
         return (self.shape if isinstance(self.shape, Tree) else self.shape.groups).titled(name)
@@ -70,7 +70,7 @@ class Network:
 
 
 def read_network(spec: Mapping[str, Any]) -> Network:
-    """The network of a resolved spec."""
+    """The network (shape, noise, trust) that a resolved spec, as parsed from spec.yaml, describes."""
     shape = _shape(spec)
     family = None if isinstance(shape, str) else _family(spec)
     hops = _section(spec, "transport")
@@ -84,13 +84,13 @@ def read_network(spec: Mapping[str, Any]) -> Network:
 
 
 def _section(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A section of a spec; empty where there is none."""
+    """The section ``name`` of a resolved spec; {} where there is none."""
     found = spec.get(name)
     return found if isinstance(found, Mapping) else {}
 
 
 def _trees(spec: Mapping[str, Any], tree: Tree, rounds: int) -> tuple[tuple[int, Tree], ...]:
-    """The trees over the rounds of a resolved spec; none where it has the same in all of them."""
+    """(first round from 0, tree) of each era of a resolved spec; () where the tree never changes."""
     topology = _TOPOLOGY.validate_python(spec["topology"])
     trust = Trust.model_validate(spec.get("trust") or {})
     moves = topology.moves if isinstance(topology, written.TreeTopology) else None
@@ -102,7 +102,9 @@ def _trees(spec: Mapping[str, Any], tree: Tree, rounds: int) -> tuple[tuple[int,
 
 
 def _shape(spec: Mapping[str, Any]) -> Tree | GroupNetwork | str:
-    """The tree or the groups of a spec; a sentence on why they cannot be drawn otherwise."""
+    """The tree or the groups of a resolved spec; a sentence on why they are not drawn where they are not
+    known.
+    """
     try:
         topology = _TOPOLOGY.validate_python(spec["topology"])
         trust, seed = Trust.model_validate(spec.get("trust") or {}), int(spec.get("seed", 0))
@@ -116,14 +118,17 @@ def _shape(spec: Mapping[str, Any]) -> Tree | GroupNetwork | str:
 
 
 def _family(spec: Mapping[str, Any]) -> Family | None:
-    """The family of the spec's topology; ``None`` where it is not known."""
+    """The family of protocols of the spec's topology; ``None`` where its kind is not known."""
     return family_of_topology(_section(spec, "topology").get("kind"))
 
 
 def tree_of_resolved_spec(
     topology: written.StarTopology | written.TreeTopology, trust: Trust, seed: int
 ) -> Tree:
-    """The tree that a resolved spec describes, with trust marked."""
+    """The tree that a resolved spec describes, with trusted aggregators marked.
+
+    ``seed``: of the run, for trust that is drawn.
+    """
     return with_trust(from_spec(topology), trust, seed=seed)
 
 
@@ -151,7 +156,7 @@ def _groups(topology: written.GroupTopology) -> Groups:
 
 
 def _noise(spec: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
-    """The multipliers of every owner that adds noise, by the owner's name."""
+    """Name of each party that adds noise, to its noise multipliers by aggregating tier."""
     sources = _section(_section(spec, "privacy"), "noise").get("sources", ())
     return {
         str(owner): tuple(float(m) for m in source["multipliers"])

@@ -49,7 +49,7 @@ class Column:
 
     @property
     def is_coalition(self) -> bool:
-        """Whether several observers pool what they know."""
+        """Whether the column is of several observers who pool what they know."""
         return self.order[0] == _COALITION
 
     @property
@@ -62,7 +62,10 @@ class ObserverLabels(abc.ABC):
     """Names units and observers."""
 
     def row(self, unit: str, sites: Sequence[str] = ()) -> Row:
-        """The row of the matrix for ``unit``, a device or a record of it; at ``sites`` that have names."""
+        """The row of the matrix for ``unit``, a device or a record of it.
+
+        ``sites``: names of the sites of all units that the guarantee stands for; () without names.
+        """
         if not unit.startswith(_RECORD):
             return self._row(unit, sites)
         of_device = self._row(_device_of(unit), sites)
@@ -71,7 +74,7 @@ class ObserverLabels(abc.ABC):
 
     @abc.abstractmethod
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
-        """The row of the matrix for a device, at ``sites``."""
+        """`row` of a device; subclasses say by what devices are classed."""
 
     def column(self, unit: str, observer: str) -> Column:
         """The column of the matrix for the relation of ``observer`` to ``unit``."""
@@ -81,20 +84,22 @@ class ObserverLabels(abc.ABC):
         if observer == "public":
             return Column((9_001, ""), "public", "public", "the public")
         if "," in observer:
-            return Column((_COALITION, observer), f"coalition {self._members(observer)}")
-        return self._party(unit, observer)
+            return Column((_COALITION, observer), f"coalition {self._coalition_text(observer)}")
+        return self._party_column(unit, observer)
 
-    def _members(self, coalition: str) -> str:
-        """The members of a coalition as text."""
+    def _coalition_text(self, coalition: str) -> str:
+        """The members of a coalition, given as names joined by commas, as text with " + "."""
         return coalition.replace(",", " + ")
 
     @abc.abstractmethod
-    def _party(self, unit: str, observer: str) -> Column:
+    def _party_column(self, unit: str, observer: str) -> Column:
         """The column for a single party, neither cloud nor public, by its relation to ``unit``."""
 
 
 def labels_for(network: Network) -> ObserverLabels:
-    """The labels for the shape of ``network``."""
+    """The object that puts units and observers into rows and columns of the matrix, by the network's
+    shape.
+    """
     if network.family is None:
         return PlainLabels()
     return network.family.labels(network)
@@ -105,16 +110,16 @@ class PlainLabels(ObserverLabels):
     """Labels for a network whose shape is not known: units by id, observers by kind."""
 
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
-        """The row of the unit by itself, as no shape is known."""
+        """A row for this unit alone, as the network's shape is not known."""
         return Row((index_of(unit) or 0, unit), unit, "")
 
-    def _party(self, unit: str, observer: str) -> Column:
-        """The column of the observer's kind, as no shape is known."""
+    def _party_column(self, unit: str, observer: str) -> Column:
+        """A column for all observers of the kind of ``observer``, as the network's shape is not known."""
         return column_of_observer_kind(observer)
 
 
 def group_labels(network: Network, shape: GroupNetwork) -> ObserverLabels:
-    """The labels for groups."""
+    """The object that puts workers and masters of overlapping groups into rows and columns of the matrix."""
     return GroupLabels(shape.groups, shape.trusted)
 
 
@@ -130,31 +135,31 @@ class GroupLabels(ObserverLabels):
     trusted: BoolArray
 
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
-        """The row of workers in equally many groups of the same sizes; of ``sites`` alone."""
-        key = self._key(self._groups_of(unit))
+        """The row of all workers in equally many groups of the same sizes; those of ``sites`` if given."""
+        key = self._row_key(self._groups_of(unit))
         held, trust = key
         if not held:
             return Row((1 << 60, unit), unit, "")
-        count = len(sites) or self._counts[key]
+        count = len(sites) or self._worker_counts[key]
         title = f"{how_many(count, 'worker')} in {how_many(len(held), 'group')}"
         sizes = join_names([whole(size) for size in sorted(set(held))])
         detail = f"of {sizes} workers{trust}"
         if self.groups.worker_names and count <= MOST_NAMES:
-            names = list(sites) or self._named(key)
+            names = list(sites) or self._worker_names_of(key)
             title, detail = join_names(names), f"in {how_many(len(held), 'group')} {detail}"
         return Row((len(held), f"{held}{trust}{'|'.join(sites)}"), title, detail)
 
-    def _named(self, key: tuple[tuple[int, ...], str]) -> list[str]:
-        """The names of the workers of a class."""
+    def _worker_names_of(self, key: tuple[tuple[int, ...], str]) -> list[str]:
+        """Names of all workers whose groups have this `_row_key`."""
         classes = self.groups.classes
-        of = [number for number, groups in enumerate(classes.groups) if self._key(groups.tolist()) == key]
+        of = [number for number, groups in enumerate(classes.groups) if self._row_key(groups.tolist()) == key]
         return [self.groups.worker_names[worker] for worker in np.flatnonzero(np.isin(classes.class_of, of))]
 
-    def _members(self, coalition: str) -> str:
-        """The members of a coalition by their names."""
-        return super()._members(self.groups.titled(coalition))
+    def _coalition_text(self, coalition: str) -> str:
+        """The members of a coalition by their titles, with " + "."""
+        return super()._coalition_text(self.groups.titled(coalition))
 
-    def _party(self, unit: str, observer: str) -> Column:
+    def _party_column(self, unit: str, observer: str) -> Column:
         """The column for a master or a worker, by how many groups away from those of ``unit`` it is."""
         mine, theirs = self._groups_of(unit), self._groups_of(observer)
         if not mine:
@@ -182,7 +187,7 @@ class GroupLabels(ObserverLabels):
         )
 
     def _groups_of(self, name: str) -> list[int]:
-        """The groups of the worker ``device:N``; none where there is no such worker."""
+        """Indices of the groups of the worker ``device:N``; [] where there is no such worker."""
         index = index_of(name)
         known = name.startswith("device:") and index is not None and index < self.groups.workers
         return self.groups.groups_of(index).tolist() if known and index is not None else []
@@ -192,19 +197,22 @@ class GroupLabels(ObserverLabels):
         """Whether all masters are trusted, or none."""
         return bool(self.trusted.all() or not self.trusted.any())
 
-    def _key(self, groups: Sequence[int]) -> tuple[tuple[int, ...], str]:
-        """The key of a row: sizes of groups, and how many masters are trusted where that differs."""
+    def _row_key(self, groups: Sequence[int]) -> tuple[tuple[int, ...], str]:
+        """Key of the row for workers in ``groups``: ascending sizes of these, and words on trusted masters.
+
+        The words are "" where all masters are trusted, or none.
+        """
         trust = f", {int(self.trusted[groups].sum())} of {len(groups)} masters trusted"
         sizes = tuple(sorted(int(self.groups.sizes[group]) for group in groups))
         return sizes, "" if self._all_alike else trust
 
     @cached_property
-    def _counts(self) -> dict[tuple[tuple[int, ...], str], int]:
-        """The number of workers of each row's key."""
+    def _worker_counts(self) -> dict[tuple[tuple[int, ...], str], int]:
+        """Row key to the number of workers that have it."""
         counts: dict[tuple[tuple[int, ...], str], int] = {}
         classes = self.groups.classes
         for groups, size in zip(classes.groups, classes.counts, strict=True):
-            key = self._key(groups.tolist())
+            key = self._row_key(groups.tolist())
             counts[key] = counts.get(key, 0) + int(size)
         return counts
 
@@ -215,17 +223,17 @@ MOST_NAMES = 4  # of devices, in the label of a class
 
 
 def _device_of(unit: str) -> str:
-    """The device whose record ``unit`` is; else ``unit`` itself."""
+    """``device:N`` of ``record:N``; another ``unit`` unchanged."""
     return f"device:{unit.removeprefix(_RECORD)}" if unit.startswith(_RECORD) else unit
 
 
 def column_of_observer_kind(observer: str) -> Column:
-    """The column for all observers of one kind, where the unit's place is not known."""
+    """The column for all observers of the kind of ``observer``, where the unit's place is not known."""
     kind = observer.partition(":")[0]
     title = "other devices" if kind == "device" else pluralise(kind) if ":" in observer else observer
     return Column((9_002, title), title)
 
 
 def index_of(name: str) -> int | None:
-    """The number in a party's name: 3 of ``edge:3``; ``None`` where there is none."""
+    """The index in a party's name: 3 of ``edge:3``; ``None`` where there is none."""
     return decimal(name.partition(":")[2])

@@ -53,12 +53,12 @@ class Series:
 
     @property
     def first(self) -> RunFolder:
-        """The run whose spec and guarantees represent the series."""
+        """The run of the first seed, whose spec and guarantees represent the series."""
         return self.runs[0]
 
     @property
     def folder(self) -> Path:
-        """The folder of the run, or of all its seeds."""
+        """The folder of the run; of several seeds, the folder that contains theirs."""
         path = self.first.path
         return path.parent if _SEED_FOLDER.fullmatch(path.name) else path
 
@@ -73,7 +73,10 @@ class Series:
         return tuple(dict.fromkeys(o for run in self.runs for o in run.observers))
 
     def curve(self, column: str, *, cumulative: bool = False) -> Curve:
-        """``column`` over rounds; rounds in which no seed measured it are left out."""
+        """``column`` of the metrics over rounds: mean over seeds with its 95 % interval.
+
+        Rounds in which no seed measured it are left out; ``cumulative``: add up over the rounds.
+        """
         table = pd.concat(
             [_column(run, column, cumulative=cumulative) for run in self.runs], axis=1, join="outer"
         ).sort_index()
@@ -92,20 +95,23 @@ class Series:
         return largest.index.to_numpy(dtype=float), largest.to_numpy(dtype=float)
 
     def final(self, column: str) -> Mean:
-        """The last measured value, averaged over seeds."""
+        """The last measured value of a metrics column: mean over seeds with its 95 % half-width."""
         return mean(_last_measured(run.metrics[column]) for run in self.runs)
 
     def best(self, column: str) -> Mean:
-        """The largest measured value, averaged over seeds."""
+        """The largest measured value of a metrics column: mean over seeds with its 95 % half-width."""
         return mean(float(run.metrics[column].max()) for run in self.runs)
 
     def total(self, *columns: str) -> Mean:
-        """The sum over all rounds (and ``columns``), averaged over seeds; NaN where nothing was measured."""
+        """The sum of ``columns`` over all rounds: mean over seeds; NaN where nothing was measured."""
         return mean(_sum_of_measured(run.metrics[list(columns)].to_numpy(dtype=float)) for run in self.runs)
 
 
 def mean(values: Iterable[float]) -> Mean:
-    """Mean and 95 % half-width of the values that are not NaN."""
+    """Mean of the values that are not NaN, with the half-width of its 95 % interval (Student's t).
+
+    NaN where there is no value; the half-width is NaN for one.
+    """
     measured = np.array([v for v in values if not math.isnan(v)], dtype=float)
     if measured.size == 0:
         return Mean(math.nan, math.nan)
@@ -117,7 +123,7 @@ def mean(values: Iterable[float]) -> Mean:
 
 
 def load_series(run_folders: Sequence[Path]) -> tuple[Series, ...]:
-    """Loads run folders; folders ``seed-K`` in one folder, or the folder that contains them, are one series.
+    """Load run folders; folders ``seed-K`` in one folder, or the folder that contains them, are one series.
 
     Raises:
         SpecError: no folder was given, or one of them is not a run.
@@ -138,7 +144,7 @@ def load_series(run_folders: Sequence[Path]) -> tuple[Series, ...]:
 
 
 def _with_unique_names(series: list[tuple[Path, Series]]) -> tuple[Series, ...]:
-    """The series, with their folders added to names that several of them have."""
+    """The series; names that several of them have are followed by their folders."""
     for further in (lambda path: path.name, str):
         counts = Counter(one.name for _, one in series)
         series = [
@@ -149,7 +155,7 @@ def _with_unique_names(series: list[tuple[Path, Series]]) -> tuple[Series, ...]:
 
 
 def _seeds_in(folder: Path) -> list[Path]:
-    """The folders ``seed-K`` in ``folder``, by K; none where it is a run itself."""
+    """The folders ``seed-K`` in ``folder``, by K; [] where it is a run itself."""
     if not folder.is_dir() or (folder / SPEC_FILE).exists():
         return []
     found = [(match, path) for path in folder.iterdir() if (match := _SEED_FOLDER.fullmatch(path.name))]

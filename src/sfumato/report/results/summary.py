@@ -54,12 +54,12 @@ class Summary:
 
 
 def matrix_of(run: RunFolder) -> Matrix:
-    """The matrix of guarantees of ``run``."""
+    """The matrix of the guarantees of a run, with the labels of its network."""
     return build_matrix(run.privacy.guarantees, labels_for(read_network(run.spec_dict)))
 
 
 def summarise(series: Series) -> Summary:
-    """The row of ``series`` in a comparison."""
+    """The figures of ``series`` as one row of a comparison; NaN where something was not measured."""
     accuracy, score = series.final("accuracy"), headline_of(series.first.metrics)
     rows = [row for run in series.runs for row in _of_main_unit(run)]
 
@@ -85,7 +85,7 @@ def summarise(series: Series) -> Summary:
         total_bytes=series.total("bytes_up", "bytes_down").value,
         energy_j=series.total("energy_j").value,
         delay_s=series.total("delay_s").value,
-        epsilon_peers=max(_towards_workers(series), default=math.nan),
+        epsilon_peers=max(_epsilons_towards_workers(series), default=math.nan),
         score=score.column,
         final_score=series.final(score.column).value,
         final_score_half_width=series.final(score.column).half_width,
@@ -95,14 +95,16 @@ def summarise(series: Series) -> Summary:
 
 
 def score_text(score: Headline, series: Series, *, named: bool = False) -> str:
-    """The last value of a score over the seeds, with its 95 % interval; ``named``: and what it is."""
+    """The last value of a score, "± half of its 95 % interval" with several seeds; ``named``: with its
+    name.
+    """
     final = series.final(score.column)
     spread = "" if math.isnan(final.half_width) else f" ± {score.text(final.half_width)}"
     return f"{score.name + ' ' if named else ''}{score.text(final.value)}{spread}"
 
 
 def score_sentence(series: Series) -> str:
-    """A sentence on how good the model is in the end."""
+    """A sentence on the headline score after the last round."""
     score, rounds = headline_of(series.first.metrics), series.rounds_played
     after = f"After {whole(rounds)} round{'s' if rounds != 1 else ''}"
     if math.isnan(series.final(score.column).value):
@@ -117,7 +119,7 @@ def score_sentence(series: Series) -> str:
 
 
 def _best_round_sentence(series: Series) -> str:
-    """A sentence on the best round, where it was better than the last by a point of accuracy or more."""
+    """A sentence on the best round if it was better than the last by a point of accuracy or more; else ""."""
     curve = series.curve(ACCURACY.column)
     at = int(curve.mean.argmax())
     if curve.mean[at] - curve.mean[-1] < _CLEARLY:
@@ -126,14 +128,14 @@ def _best_round_sentence(series: Series) -> str:
 
 
 def _guessing_sentence(series: Series) -> str:
-    """A sentence on the accuracy of guessing, where the number of classes is known."""
+    """A clause on the accuracy of guessing; "" where the number of classes is not known."""
     data = series.first.spec_dict.get("data")
     classes = classes_of(str(data.get("source"))) if isinstance(data, Mapping) else None
     return "" if classes is None else f"; guessing would give {percent(1 / classes)}"
 
 
 def epsilon_in_words(kind: str, value: float) -> str:
-    """A sentence on what an ε of ``value`` means for one unit of ``kind``."""
+    """A sentence on what an ε of ``value`` means for one unit of ``kind`` (device or record)."""
     sure = "almost certain" if value > _CERTAIN else f"at most {certainty(value)} sure"
     return (
         f"At ε = {epsilon(value)} an observer that starts at 50 : 50 on whether a {kind}'s data were "
@@ -142,7 +144,7 @@ def epsilon_in_words(kind: str, value: float) -> str:
 
 
 def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
-    """The largest ε in words, and who has no guarantee."""
+    """Sentences on the largest ε towards each kind of observer, and on who has no guarantee."""
     guarantees = [row for run in series.runs for row in run.privacy.guarantees]
     if not guarantees:
         return ["The run has no guarantees."]
@@ -163,7 +165,7 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
                 said.append(f"Towards the {observer} no {kind}{others} {largest}.")
                 said += [epsilon_in_words(kind, max(finite))] if kind == main else []
                 break
-    workers = _towards_workers(series)
+    workers = _epsilons_towards_workers(series)
     protected = [value for value in workers if value < math.inf]
     if protected:
         largest = f"ε = {epsilon(max(protected))}{at}"
@@ -172,13 +174,13 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
             if len(protected) < len(workers)
             else f"Towards another worker none exceeds {largest}."
         )
-        said += _by_class_of_worker(matrix)
+        said += _class_sentences(matrix)
         said.append(epsilon_in_words("worker" if main == "device" else main, max(protected)))
     return said + _trusting_sentences(matrix, series.first.privacy.raw_to_trusted_edge)
 
 
-def _by_class_of_worker(matrix: Matrix) -> list[str]:
-    """The largest ε towards other workers of every class, where a few classes differ."""
+def _class_sentences(matrix: Matrix) -> list[str]:
+    """One sentence with the largest ε towards other workers of each class; [] for many or equal classes."""
     largest: dict[int, float] = {}
     for (row, column), cell in matrix.cells.items():
         if matrix.columns[column].kind in ("peer", "other-device"):
@@ -195,13 +197,13 @@ def about_records(run: RunFolder) -> bool:
 
 
 def _of_main_unit(run: RunFolder) -> Sequence[Guarantee]:
-    """The rows about devices; where there are none, those about records."""
+    """The guarantees of a run about devices; where there are none, those about records."""
     rows = run.privacy.guarantees
     return [row for row in rows if row.unit_kind == "device"] or rows
 
 
-def _towards_workers(series: Series) -> list[float]:
-    """ε towards single other workers, in runs over groups."""
+def _epsilons_towards_workers(series: Series) -> list[float]:
+    """All ε towards single other workers in runs over groups; [] otherwise."""
     family = read_network(series.first.spec_dict).family
     if family is None or not family.devices_observe:
         return []
@@ -216,7 +218,7 @@ def has_edges(one: Series) -> bool:
 
 
 def findings_of_run(run: RunFolder) -> list[str]:
-    """What is worth a warning, in sentences without a full stop: of the account, and of the metrics."""
+    """What is worth a warning about a run, by its account and its metrics; sentences without a full stop."""
     data = run.spec_dict.get("data")
     source = str(data.get("source")) if isinstance(data, dict) else ""
     measured = [value for value in run.metrics["accuracy"].tolist() if not math.isnan(value)]
@@ -231,13 +233,16 @@ def findings_of_run(run: RunFolder) -> list[str]:
 
 
 def protocol_warnings(run: RunFolder) -> list[str]:
-    """For DP-OGL+: why its rigorous ε is large, and which protocol to use instead."""
+    """For DP-OGL+ one text: why its rigorous ε is large, and which protocol to use instead; else []."""
     every = run.spec_dict["training"].get("merge_every") or 1
     return [DP_OGL_PLUS] if run.spec_dict["protocol"] == "dp-ogl+" and int(every) > 1 else []
 
 
 def _trusting_sentences(matrix: Matrix, raw: RawDevices | None) -> list[str]:
-    """Sentences on who trusts whom with raw updates; or one that every pair has a guarantee."""
+    """One sentence on who trusts whom with raw updates, or that every pair has a guarantee; [] otherwise.
+
+    ``raw``: how many devices send raw updates.
+    """
     trusted = _without_guarantee(matrix, trusted=True)
     if trusted:
         pairs = _unprotected_pairs_phrase(matrix, trusted, str(raw) if raw else None)
@@ -246,7 +251,7 @@ def _trusting_sentences(matrix: Matrix, raw: RawDevices | None) -> list[str]:
 
 
 def unprotected_finding(matrix: Matrix) -> list[str]:
-    """Sentences on who has no guarantee towards observers that nobody trusts."""
+    """One text on who has no guarantee towards observers that nobody trusts; [] if all have."""
     others = _without_guarantee(matrix, trusted=False)
     if not others:
         return []
@@ -255,7 +260,10 @@ def unprotected_finding(matrix: Matrix) -> list[str]:
 
 
 def _without_guarantee(matrix: Matrix, *, trusted: bool) -> dict[int, list[str]]:
-    """The observers towards whom there is no guarantee, by row of the matrix."""
+    """Row of the matrix to phrases for the observers towards whom its ε is infinite.
+
+    ``trusted``: those that are trusted with raw updates, else those that are not.
+    """
     found: dict[int, list[str]] = {}
     for (row, column), cell in sorted(matrix.cells.items()):
         if cell.epsilon == math.inf and cell.trusts_all == trusted:
@@ -266,7 +274,10 @@ def _without_guarantee(matrix: Matrix, *, trusted: bool) -> dict[int, list[str]]
 def _unprotected_pairs_phrase(
     matrix: Matrix, found: Mapping[int, Sequence[str]], count: str | None = None
 ) -> str:
-    """A phrase on who has no guarantee towards whom; of many classes only their number."""
+    """A phrase on who has no guarantee towards whom; of many classes only their number.
+
+    ``found``: as of `_without_guarantee`; ``count``: number of these devices, as text.
+    """
     if len(found) > _MOST_CLASSES:
         towards = join_names(list(dict.fromkeys(whom for several in found.values() for whom in several)), 3)
         merged = any(row.title.endswith("more classes") for row in matrix.rows)
@@ -280,7 +291,7 @@ def _unprotected_pairs_phrase(
 
 
 def reasons_without_guarantee(matrix: Matrix) -> list[str]:
-    """Why pairs have no guarantee, a sentence for every reason; trust needs none."""
+    """A sentence for each reason why pairs have no guarantee; pairs with trust are left out."""
     reasons: dict[str, dict[str, None]] = {}
     for (row, column), cell in sorted(matrix.cells.items()):
         worst = cell.guarantees[0]
@@ -296,5 +307,7 @@ def _without_full_stop(sentence: str) -> str:
 
 
 def raw_text(raw: RawDevices | None) -> str:
-    """``25 of 50``: devices that send raw updates to a trusted edge; a dash where the folder does not say."""
+    """The text "25 of 50": devices that send raw updates to a trusted edge; "–" where the folder does not
+    say.
+    """
     return "–" if raw is None else str(raw)

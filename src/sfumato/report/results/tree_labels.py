@@ -33,8 +33,12 @@ class TreeLabels(ObserverLabels):
     tree: Tree
 
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
-        """The row of devices with the trust, sizes and noise on their path that ``unit`` has."""
-        device = self._device(unit)
+        """The row of all devices whose leaves have the same trust, sizes and noise on their paths as
+        ``unit``'s.
+
+        ``sites``: names of the sites that the row is about; () for all such leaves.
+        """
+        device = self._device_index(unit)
         if device is None:
             return Row((1 << 60, unit), unit, "")
         leaf = self.tree.leaf_of(device)
@@ -44,7 +48,7 @@ class TreeLabels(ObserverLabels):
             leaves = [place for place in leaves if labels and labels[place] in sites] or leaves
         size = int(self.tree.devices[leaves].sum())
         devices = how_many(size, "device")
-        details = [self._trust(leaf) if self.network.noise else "", self._noise(leaf)]
+        details = [self._trust_text(leaf) if self.network.noise else "", self._noise_text(leaf)]
         if self.tree.depth == 1:
             names = sites or self.tree.device_names
             if 0 < len(names) <= MOST_NAMES:
@@ -53,61 +57,63 @@ class TreeLabels(ObserverLabels):
                 devices = how_many(len(sites), "device")
             order, above = device if sites else 0, "the cloud"
         else:
-            order, above = leaves[0], self._leaves(leaves)
+            order, above = leaves[0], self._leaves_text(leaves)
         return Row((order, ""), f"{devices} under {above}", ", ".join(filter(None, details)))
 
-    def _party(self, unit: str, observer: str) -> Column:
+    def _party_column(self, unit: str, observer: str) -> Column:
         """The column for an aggregator or a device, by where its path meets that of ``unit``."""
-        device = self._device(unit)
+        device = self._device_index(unit)
         if device is None:
             return column_of_observer_kind(observer)
         deepest = self.tree.depth - 1
         path = self.tree.paths[self.tree.leaf_of(device)]
-        other = self._device(observer)
+        other = self._device_index(observer)
         if other is not None:
-            common = _common(path, self.tree.paths[self.tree.leaf_of(other)])
+            common = _common_depth(path, self.tree.paths[self.tree.leaf_of(other)])
             near = 10 * (deepest - common)
             if deepest == 0:
                 return Column((near, ""), "other devices", "peer")
             if common == deepest:
                 return Column((near, ""), f"peers (same {self.tree.tiers[-1].name})", "peer")
-            return Column((near, ""), f"devices {self._elsewhere(common)}", "other-device")
+            return Column((near, ""), f"devices {self._elsewhere_text(common)}", "other-device")
         kind, _, number = observer.partition(":")
         for depth, tier in enumerate(self.tree.tiers):
             index = decimal(number)
             if depth and tier.name == kind and index is not None and index < tier.size:
                 above = self._ancestors(depth, index)
-                common = _common(path, above)
+                common = _common_depth(path, above)
                 if common == depth:
                     order = 10 * (deepest - depth) + 1
                     return Column((order, ""), f"own {kind}", "own-edge", f"their own {kind}")
                 order = 10 * (deepest - common) + 2 + deepest - depth
-                return Column((order, ""), f"{pluralise(kind)} {self._elsewhere(common)}", "other-edge")
+                return Column((order, ""), f"{pluralise(kind)} {self._elsewhere_text(common)}", "other-edge")
         return column_of_observer_kind(observer)
 
-    def _members(self, coalition: str) -> str:
-        """The members of a coalition by their names."""
-        return super()._members(self.tree.titled(coalition))
+    def _coalition_text(self, coalition: str) -> str:
+        """The members of a coalition by their titles, with " + "."""
+        return super()._coalition_text(self.tree.titled(coalition))
 
-    def _leaves(self, leaves: Sequence[int]) -> str:
-        """Names of the sites, where they have any and are few; else numbers."""
+    def _leaves_text(self, leaves: Sequence[int]) -> str:
+        """The leaves as text: by names of sites if these are few, otherwise by ranges of indices."""
         labels, name = self.tree.tiers[-1].labels, self.tree.tiers[-1].name
         if labels and len(leaves) <= MOST_SITES:
             return join_names([labels[leaf] for leaf in leaves])
-        return f"{name if len(leaves) == 1 else pluralise(name)} {_ranges(leaves)}"
+        return f"{name if len(leaves) == 1 else pluralise(name)} {_ranges_text(leaves)}"
 
-    def _elsewhere(self, common: int) -> str:
-        """The phrase ``elsewhere``, with the common ancestor's tier where that is below the cloud."""
+    def _elsewhere_text(self, common: int) -> str:
+        """The text "elsewhere", or "elsewhere in the TIER" of the common ancestor on tier ``common`` below
+        the cloud.
+        """
         return "elsewhere" if common == 0 else f"elsewhere in the {self.tree.tiers[common].name}"
 
-    def _device(self, name: str) -> int | None:
-        """The number in ``device:N``; ``None`` where there is no such device."""
+    def _device_index(self, name: str) -> int | None:
+        """The index in ``device:N``; ``None`` where there is no such device."""
         index = index_of(name)
         known = name.startswith("device:") and index is not None and index < self.tree.device_count
         return index if known else None
 
     def _ancestors(self, depth: int, index: int) -> list[int]:
-        """The path from the cloud to the node at ``index`` of tier ``depth``."""
+        """Indices of the nodes on the path from the cloud to node ``index`` of tier ``depth``."""
         path = [index]
         for parents in self.tree.parents[depth:0:-1]:
             path.append(int(parents[path[-1]]))
@@ -115,7 +121,7 @@ class TreeLabels(ObserverLabels):
 
     @cached_property
     def _classes(self) -> dict[Key, list[int]]:
-        """The leaves of every row, by their signature."""
+        """Signature to the leaves that have it; one row each."""
         classes: dict[Key, list[int]] = {}
         for leaf in range(self.tree.leaf_count):
             classes.setdefault(self._signature(leaf), []).append(leaf)
@@ -134,8 +140,8 @@ class TreeLabels(ObserverLabels):
             steps += [bool(self.tree.tiers[depth].trusted[index]), size, *noises]
         return tuple(steps)
 
-    def _trust(self, leaf: int) -> str:
-        """Which aggregators on the path of ``leaf`` are trusted, as text."""
+    def _trust_text(self, leaf: int) -> str:
+        """Which aggregators on the path of a leaf are trusted, as text; "" in a star without trust."""
         path = self.tree.paths[leaf]
         tiers = reversed(list(enumerate(self.tree.tiers))[1:])
         marks = [(tier.name, bool(tier.trusted[path[depth]])) for depth, tier in tiers]
@@ -146,8 +152,8 @@ class TreeLabels(ObserverLabels):
             return f"{who} {'trusted' if marks[0][1] else 'untrusted'}"
         return ", ".join(f"{name} {'trusted' if trusted else 'untrusted'}" for name, trusted in marks)
 
-    def _noise(self, leaf: int) -> str:
-        """Who on the path of ``leaf`` adds noise, as text."""
+    def _noise_text(self, leaf: int) -> str:
+        """The text "noise at …" with who on the path of a leaf adds noise; "no noise" if nobody does."""
         path, tiers = self.tree.paths[leaf], reversed(list(enumerate(self.tree.tiers)))
         above = [(self.tree.node_name(depth, int(path[depth])), tier.name) for depth, tier in tiers]
         places = ["device"] if self.network.adds_noise(f"{above[0][0]}/devices") else []
@@ -168,22 +174,22 @@ class MovingLabels(TreeLabels):
 
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
         """The row of devices that are under the same edges in the same rounds."""
-        device = self._device(unit)
+        device = self._device_index(unit)
         if device is None:
             return Row((1 << 60, unit), unit, "")
         alike = np.flatnonzero((self._places == self._places[:, [device]]).all(axis=0)).tolist()
         name = self.tree.tiers[-1].name
-        visited = ", ".join(str(edge) for edge in _in_turn(self._places[:, device])[:12])
-        more = " …" if len(_in_turn(self._places[:, device])) > 12 else ""
+        visited = ", ".join(str(edge) for edge in _edges_in_turn(self._places[:, device])[:12])
+        more = " …" if len(_edges_in_turn(self._places[:, device])) > 12 else ""
         title = f"device {device}" if len(alike) == 1 else f"device {device} and {len(alike) - 1} like it"
         return Row((alike[0], ""), title, f"{name} {visited}{more}")
 
-    def _party(self, unit: str, observer: str) -> Column:
+    def _party_column(self, unit: str, observer: str) -> Column:
         """The column for an aggregator or a device, by whether it ever is above or beside ``unit``."""
-        device, other = self._device(unit), self._device(observer)
+        device, other = self._device_index(unit), self._device_index(observer)
         kind, _, number = observer.partition(":")
         if device is None:
-            return super()._party(unit, observer)
+            return super()._party_column(unit, observer)
         mine, name = self._places[:, device], self.tree.tiers[-1].name
         if other is not None:
             if (mine == self._places[:, other]).any():
@@ -196,7 +202,7 @@ class MovingLabels(TreeLabels):
                     return Column((2, ""), f"trusted {own} it is ever under", "own-edge")
                 return Column((1, ""), f"untrusted {own} it is ever under", "own-edge")
             return Column((22, ""), f"{pluralise(name)} elsewhere", "other-edge")
-        return super()._party(unit, observer)
+        return super()._party_column(unit, observer)
 
     def _is_trusted_by(self, device: int, edge: int) -> bool:
         """Whether the edge is trusted in some round in which the device is under it."""
@@ -205,12 +211,15 @@ class MovingLabels(TreeLabels):
 
 
 def tree_labels(network: Network, tree: Tree) -> TreeLabels:
-    """The labels of a tree, which may move."""
+    """The object that puts units and observers of a tree into rows and columns of the matrix.
+
+    Another one where devices move between edges.
+    """
     return MovingLabels(network, tree) if network.trees else TreeLabels(network, tree)
 
 
-def _in_turn(places: IntArray) -> list[int]:
-    """The edges that a device is under, one after the other, repetitions left out."""
+def _edges_in_turn(places: IntArray) -> list[int]:
+    """The edges that one device is under, in order, without repetitions; ``places``: its edge in each era."""
     kept = np.flatnonzero(np.diff(places, prepend=-1))
     return [int(edge) for edge in places[kept]]
 
@@ -221,14 +230,14 @@ def edges_over_time(network: Network) -> IntArray:
     return np.stack([tree.leaves_of(everybody) for _, tree in network.trees])
 
 
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """The depth of the nearest common ancestor of two paths from the cloud down."""
+def _common_depth(one: Sequence[int], other: Sequence[int]) -> int:
+    """The tier of the nearest common ancestor of two paths of node indices, which begin at the cloud."""
     alike = [a == b for a, b in zip(one, other, strict=False)]
     return (alike.index(False) if False in alike else len(alike)) - 1
 
 
-def _ranges(indices: Sequence[int], most: int = 4) -> str:
-    """``0–3, 7``; with more than ``most`` ranges, the number of the remaining indices."""
+def _ranges_text(indices: Sequence[int], most: int = 4) -> str:
+    """Ascending indices as text: "0–3, 7"; after ``most`` ranges "and N more"."""
     runs: list[list[int]] = []
     for index in indices:
         if runs and index == runs[-1][1] + 1:

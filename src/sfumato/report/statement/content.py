@@ -85,26 +85,26 @@ class RelatedPairs:
 
     @property
     def pairs(self) -> int:
-        """The number of pairs of a unit and an observer."""
+        """The number of pairs of a unit and an observer that the guarantees stand for."""
         return sum(row.stands_for for row in self.guarantees)
 
     @property
     def unprotected(self) -> int:
-        """How many of them have no guarantee."""
+        """How many of these pairs have no guarantee (ε = ∞)."""
         return sum(row.stands_for for row in self.guarantees if row.epsilon == math.inf)
 
     @property
     def largest_finite(self) -> float | None:
-        """The largest ε of the others, if there are any."""
+        """The largest ε of the pairs that have a guarantee; ``None`` if none has."""
         return max((row.epsilon for row in self.guarantees if row.epsilon < math.inf), default=None)
 
     @property
     def observer(self) -> str:
-        """The observers of these pairs in words."""
+        """The observers of these pairs in words, such as "their own edge"."""
         return _observer_in_words(self.worst)
 
     def to_dict(self) -> dict[str, Any]:
-        """The row of ``largest``."""
+        """The entry of ``largest`` in the JSON of a statement."""
         worst = self.worst
         return {
             "unit": worst.unit_kind,
@@ -129,7 +129,7 @@ class SiteEpsilons:
     epsilon: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """The row of ``sites``."""
+        """The entry of ``sites`` in the JSON of a statement; ∞ is "inf"."""
         epsilons = {whom: json_number(value) for whom, value in self.epsilon.items()}
         return {"site": self.site, "unit": self.unit, "epsilon": epsilons}
 
@@ -161,31 +161,31 @@ class Statement:
 
     @property
     def units(self) -> dict[str, str]:
-        """A description of the units, by kind."""
+        """Each kind of unit (device, record) that has guarantees, to a sentence on what it is."""
         kinds = {row.unit_kind for row in self.privacy.guarantees}
         return {kind: what for kind, what in UNITS.items() if kind in kinds}
 
     @property
     def neighbours(self) -> str:
-        """The neighbouring relation."""
+        """The neighbouring relation: ``zero-out``, ``remove`` or ``replace``."""
         return str(self.spec["privacy"].get("neighbours", "zero-out"))
 
     @cached_property
     def largest(self) -> tuple[RelatedPairs, ...]:
-        """The guarantees by kind of unit, relation and trust."""
+        """All guarantees, grouped by kind of unit, relation of the observer and trust."""
         groups: dict[tuple[str, str, bool], list[Guarantee]] = {}
         for row in self.privacy.guarantees:
             groups.setdefault((row.unit_kind, row.relation.words, row.trusted), []).append(row)
         return tuple(RelatedPairs(tuple(rows), self._example(rows)) for rows in groups.values())
 
     def _example(self, rows: list[Guarantee]) -> str:
-        """The pair with the largest ε of ``rows`` as text."""
+        """The text "UNIT towards OBSERVER" of the row with the largest ε."""
         worst, titled = max(rows, key=lambda row: row.epsilon), self._network.titled
         return f"{unit_of(replace(worst, unit=titled(worst.unit)))} towards {titled(worst.observer)}"
 
     @cached_property
     def sites(self) -> tuple[SiteEpsilons, ...]:
-        """The named sites, that with the largest ε first."""
+        """The largest ε at each named site, the site with the largest first."""
         found: dict[tuple[str, str], dict[str, float]] = {}
         for row in self.privacy.guarantees:
             for site in row.sites:
@@ -196,23 +196,25 @@ class Statement:
 
     @cached_property
     def noise(self) -> dict[str, Any]:
-        """Who adds noise, and its multipliers."""
+        """Who adds noise with which multipliers, as of `noise_of`."""
         return noise_of(self.spec)
 
     @property
     def training(self) -> dict[str, Any]:
-        """Rounds, steps and participation."""
+        """Rounds, steps and participation, as of `training_of`."""
         return training_of(self.spec)
 
     @property
     def hashes(self) -> dict[str, str]:
-        """The hashes of the spec, of what it reads, and of the files of the run, by name."""
+        """SHA-256 by name: of the spec, of files that it reads, and of the files of the run."""
         inputs = {name: value for name, value in (self.spec.get("hashes") or {}).items() if name != SPEC_HASH}
         return {SPEC_HASH: fingerprint(self.spec), **inputs, **self.files}
 
     @cached_property
     def trusted(self) -> list[str] | None:
-        """Who is trusted with raw updates; ``None`` where the network is not known."""
+        """Titles of the parties that are trusted with raw updates; ``None`` where the network is not
+        known.
+        """
         shape = self._network.shape
         if isinstance(shape, Tree):
             return [
@@ -225,7 +227,7 @@ class Statement:
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """The statement as JSON."""
+        """The whole statement as a JSON mapping."""
         raw = self.privacy.raw_to_trusted_edge
         return {
             "format": STATEMENT_FORMAT,
@@ -259,5 +261,5 @@ class Statement:
 
 
 def _observer_in_words(row: Guarantee) -> str:
-    """The observer of a row in words."""
+    """The observer of a row in words, such as "their own edge"."""
     return f"{row.relation.words}, trusted with raw updates" if row.trusted else row.relation.words

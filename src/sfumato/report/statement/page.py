@@ -14,7 +14,7 @@ _MOST_ROWS = 400
 
 
 def statement_page(statement: Statement) -> str:
-    """The page of a statement."""
+    """The statement as one self-contained HTML page."""
     delta = text.number(statement.privacy.delta)
     name, protocol = str(statement.spec["name"]), str(statement.spec["protocol"])
     subtitle = f'<p class="facts">{text.escape(statement.source)} · {text.escape(protocol)} · δ = {delta}</p>'
@@ -104,7 +104,7 @@ def _largest_epsilons_html(statement: Statement, delta: str) -> str:
 
 
 def _every_guarantee(statement: Statement, delta: str) -> str:
-    """All rows, or the first of very many."""
+    """An HTML table of all rows, or of the first of very many; ``delta``: text beside ε."""
     rows = statement.privacy.guarantees
     listed = rows[:_MOST_ROWS]
     first = f" (the first {text.whole(_MOST_ROWS)} of {text.whole(len(rows))}; the JSON has all)"
@@ -125,7 +125,7 @@ def _every_guarantee(statement: Statement, delta: str) -> str:
 
 
 def _sites_html(statement: Statement, delta: str) -> str:
-    """A line for every site that has a name; empty where none has."""
+    """HTML with the largest ε of each named site; "" where no site has a name."""
     found = statement.sites
     if not found:
         return ""

@@ -49,7 +49,9 @@ class AirUplink:
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
     ) -> Collector:
-        """Begin an aggregation; see `Uplink`.
+        """Begin an aggregation in which signals add up on the air; returns what takes messages.
+
+        Arguments as of `Uplink.open`.
 
         Raises:
             EnvelopeError: devices would send louder than the plan declared.
@@ -77,6 +79,7 @@ class _Collector:
     violations: int = 0
 
     def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
+        """Scale, noise and add up the signals of ``devices``; arguments as of `Collector.add`."""
         plan, rows = self.uplink.plan, np.searchsorted(self.devices, devices)
         loudness = self.sending.amplitude[rows] / self.bounds[leaves]
         stds = (
@@ -96,6 +99,7 @@ class _Collector:
         self.sums.add(leaves, messages)
 
     def received(self) -> Received:
+        """The leaves' averages with the channel's noise, and energy and time; see `Collector.received`."""
         uplink, plan, sending = self.uplink, self.uplink.plan, self.sending
         energy, violations = np.zeros(plan.tree.leaf_count), uplink.ranks.added(np.array([self.violations]))
         np.add.at(energy, plan.tree.leaves_of(self.devices), filled_in(uplink.ranks, self.energy))
@@ -121,10 +125,17 @@ class _Collector:
     def _within_power(
         self, messages: Tensor, loudness: FloatArray, stds: FloatArray, limit: FloatArray
     ) -> FloatArray:
-        """Factors that keep every device's power within its limit, in this round and not only on average.
+        """Factors ``[p]`` for messages that keep every device's transmit power within its limit in this
+        round.
 
         Only the message yields; its noise must not depend on it, and counts with its expected energy. Whoever
         would have broken the limit is counted.
+
+        Args:
+            messages: ``[p, M]``, not noised.
+            loudness: amplitude over the message's bound, ``[p]``.
+            stds: of the device's noise, ``[p]``.
+            limit: largest energy of a message, ``[p]``.
         """
         noise = messages.shape[1] * (loudness * stds) ** 2
         signal = (loudness * _norms(messages)) ** 2
@@ -134,8 +145,10 @@ class _Collector:
         return np.where(loudness > 0, factors, 0.0)  # the silent send nothing
 
     def _column(self, values: FloatArray) -> Tensor:
+        """``values`` ``[p]`` as a float32 tensor ``[p, 1]`` on the uplink's device."""
         return torch.as_tensor(values, dtype=torch.float32, device=self.uplink.device)[:, None]
 
 
 def _norms(messages: Tensor) -> FloatArray:
+    """L2 norm of every message, float64 ``[p]``."""
     return row_norms(messages).double().cpu().numpy()

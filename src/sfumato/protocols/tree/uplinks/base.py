@@ -67,7 +67,9 @@ class Received:
 
 
 def uplink_columns(heard: Sequence[Received]) -> dict[str, float]:
-    """Columns for the metrics that the uplink gave in the aggregations of a round."""
+    """Metrics columns of a round from the uplink: totals are added up over its aggregations, means
+    averaged.
+    """
     totals = {name: sum(r.totals[name] for r in heard) for name in heard[0].totals}
     return totals | {name: sum(r.means[name] for r in heard) / len(heard) for name in heard[0].means}
 
@@ -76,7 +78,7 @@ class Collector(Protocol):
     """Takes the messages of one aggregation."""
 
     def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
-        """Some devices send; called chunk by chunk, devices ascending.
+        """Take the messages of some devices; called chunk by chunk, devices ascending.
 
         Args:
             devices: ``[p]``.
@@ -86,7 +88,7 @@ class Collector(Protocol):
         """
 
     def received(self) -> Received:
-        """What the leaves have when everybody has sent; called once."""
+        """What the leaves have received when all devices have sent; called once."""
 
 
 class Uplink(Protocol):
@@ -95,7 +97,7 @@ class Uplink(Protocol):
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
     ) -> Collector:
-        """Begin an aggregation.
+        """Begin an aggregation; returns what takes its messages.
 
         Args:
             number: of the round.

@@ -34,7 +34,11 @@ class CompressedUplink:
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
     ) -> Collector:
-        """Begin an aggregation; see `Uplink`."""
+        """Begin an aggregation in which devices send only the chosen coordinates; returns what takes
+        messages.
+
+        Arguments as of `Uplink.open`.
+        """
         kept = kept_coordinates(self.compression, models.shape[1])
         if self.compression.kind == "rand-k":
             found = rand_k(models.shape[1], kept, seed=self.plan.spec.seed, key=(number, index))
@@ -59,6 +63,10 @@ class _Collector:
     memory: Tensor | None
 
     def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
+        """Pass on the chosen coordinates of messages; with error feedback, keep the rest in ``memory``.
+
+        Arguments as of `Collector.add`.
+        """
         if self.memory is None:
             self.inner.add(devices, leaves, messages[:, self.coordinates])
             return
@@ -72,6 +80,7 @@ class _Collector:
         self.inner.add(devices, leaves, sent)
 
     def received(self) -> Received:
+        """What the inner collector received, as whole vectors; see `Collector.received`."""
         received = self.inner.received()
         averages = _expanded(received.averages, self.coordinates, self.length)
         return replace(received, averages=averages, coordinates=self.coordinates, memory=self.memory)
@@ -86,18 +95,25 @@ class _Expanding:
     length: int
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
+        """Tell the listener what is sent, with 0 at coordinates that were not; see `Listener.sent`."""
         whole = _expanded(vectors, self.coordinates, self.length)
         self.listener.sent(number, index, tier, senders, whole)
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
+        """Tell the listener what is received, with 0 at coordinates that were not sent; see
+        `Listener.received`.
+        """
         self.listener.received(number, index, tier, _expanded(values, self.coordinates, self.length))
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
+        """Tell the listener what is broadcast, with 0 at coordinates that were not sent; see
+        `Listener.broadcast`.
+        """
         self.listener.broadcast(number, index, tier, _expanded(values, self.coordinates, self.length))
 
 
 def _expanded(values: Tensor, coordinates: Tensor, length: int) -> Tensor:
-    """``values`` ``[n, k]`` in their places, 0 elsewhere: ``[n, length]``."""
+    """Vectors ``[n, length]`` with ``values`` ``[n, k]`` at ``coordinates``, and 0 elsewhere."""
     whole = values.new_zeros(len(values), length)
     whole[:, coordinates] = values
     return whole

@@ -39,7 +39,10 @@ class PlainUplink:
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
     ) -> Collector:
-        """Begin an aggregation; see `Uplink`."""
+        """Begin an aggregation in which leaves receive each message; returns what takes messages.
+
+        Arguments as of `Uplink.open`.
+        """
         turnout = turnout_of(self.plan, number, index, devices)
         grid = tree_grid(self.plan, number, index, models.shape[1])
         sums = Sums(self.plan.tree.leaf_count, models.shape[1], grid, self.ranks)
@@ -57,6 +60,7 @@ class _Collector:
     sums: Sums
 
     def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
+        """Noise, round and add up the messages of devices that do not drop out; see `Collector.add`."""
         plan, tier = self.uplink.plan, self.uplink.plan.tree.depth
         sends = self.turnout.sends[np.searchsorted(self.devices, devices)]
         if not sends.all():
@@ -75,9 +79,11 @@ class _Collector:
             self.listener.sent(self.number, self.index, tier, devices, self.sums.rounded(messages))
 
     def _round(self, devices: IntArray, messages: Tensor, *, noised: BoolArray) -> None:
-        """Round what is sent to the bits that compression leaves of a coordinate, in place.
+        """Round messages, in place, to the bits a coordinate that compression allows.
 
-        A noised message is public already, as it were; another one must not become longer than its bound.
+        A message with noise (``noised``) may become longer, as its noise was added before; another one is
+        kept
+        within its bound.
         """
         plan, compression = self.uplink.plan, self.uplink.plan.spec.compression
         if compression is None or compression.bits is None:
@@ -93,6 +99,7 @@ class _Collector:
         bounded_(messages, torch.as_tensor(bounds, dtype=torch.float32, device=messages.device))
 
     def received(self) -> Received:
+        """The leaves' averages (sums over public denominators), and who sent; see `Collector.received`."""
         plan, turnout = self.uplink.plan, self.turnout
         averages = self.sums.values().div_(torch.from_numpy(plan.denominators_of(self.devices))[:, None])
         averages[torch.from_numpy(~turnout.formed)] = 0.0

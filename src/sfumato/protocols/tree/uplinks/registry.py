@@ -22,7 +22,7 @@ def uplink_of(
     memory: Tensor | None = None,
     ranks: Ranks = ALONE,
 ) -> Uplink:
-    """How ``plan``'s devices reach their leaves.
+    """The uplink by which the devices of ``plan`` reach their leaves.
 
     Args:
         plan: says how.
@@ -37,6 +37,10 @@ def uplink_of(
 
 
 def _carrier_of(plan: TreePlan, device: torch.device, parameters: int, ranks: Ranks) -> Uplink:
+    """The uplink without compression: over the air, with secure aggregation, or plain.
+
+    Arguments as of `uplink_of`.
+    """
     if plan.air is not None:
         return AirUplink(plan, plan.air, parameters, device, ranks)
     if "secure-aggregation" in plan.hops:

@@ -37,7 +37,12 @@ threshold."""
 def sum_of_survivors(
     vectors: Mapping[int, RingVector], drop: Mapping[Phase, Collection[int]], parties: int, threshold: int
 ) -> RingVector:
-    """What a session gives, without the cryptography; the vectors are those of the survivors."""
+    """The sum that a session of secure aggregation gives, computed without cryptography.
+
+    Args:
+        vectors: of the survivors, by place in the session.
+        drop, parties, threshold: not used; a session with cryptography has the same signature.
+    """
     return fast_sum(vectors, vectors)
 
 
@@ -58,7 +63,9 @@ class SecureUplink:
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
     ) -> Collector:
-        """Begin an aggregation; see `Uplink`.
+        """Begin an aggregation in which leaves receive masked sums only; returns what takes messages.
+
+        Arguments as of `Uplink.open`.
 
         Raises:
             SpecError: the ring has no room for these sums.
@@ -86,6 +93,7 @@ class _Collector:
         self.leaves = np.searchsorted(first, self.devices, side="right") - 1
 
     def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
+        """Encode and noise messages as integers and add them up, leaf by leaf; see `Collector.add`."""
         plan, tier = self.uplink.plan, self.uplink.plan.tree.depth
         bounds = message_lengths(plan, self.index, devices, messages.shape[1])
         stds = plan.device_stds_of(self.index, devices)
@@ -102,20 +110,23 @@ class _Collector:
                 steps = encode(share, how, key)
             if self.listener is not None:
                 vectors[row] = steps.view(np.int64) / (self.ring.scale * self.ring.shares[leaf])
-            self._take(leaf, int(places[row]), steps)
+            self._take_message(leaf, int(places[row]), steps)
         if self.listener is not None and sends.any():
             heard = torch.from_numpy(vectors[sends]).to(messages.device)
             self.listener.sent(self.number, self.index, tier, devices[sends], heard)
 
-    def _take(self, leaf: int, place: int, steps: RingVector) -> None:
-        """A message has come to ``leaf`` from the participant at ``place``."""
+    def _take_message(self, leaf: int, place: int, steps: RingVector) -> None:
+        """Add the encoded message ``steps`` to the sum of ``leaf``, or let it wait for its session.
+
+        ``place``: of the sender among the participants.
+        """
         if not self.ring.secure[-1]:
             self.sums[leaf] += steps.view(np.int64)
             return
         self.waiting[place] = steps.astype(ring_type(RING_BITS))
 
     def _close_before(self, leaf: int) -> None:
-        """Form the sum of the leaf whose messages wait, if it lies before ``leaf``: all have come."""
+        """If messages wait for a leaf before ``leaf``, run its session: all have come, as devices ascend."""
         if not self.waiting:
             return
         done = int(self.leaves[next(iter(self.waiting))])
@@ -132,6 +143,7 @@ class _Collector:
         self.sums[done] = self.uplink.summation(vectors, drop, stop - start, threshold).view("<i4")
 
     def received(self) -> Received:
+        """The leaves' sums and averages; see `Collector.received`."""
         turnout = self.turnout
         self._close_before(self.uplink.plan.tree.leaf_count)
         self.sums[~turnout.formed] = 0
