@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pandas as pd
+    import plotly.graph_objects as go
 
     from sfumato.findings import Finding
     from sfumato.privacy.declared_releases import DeclaredReleases
@@ -157,6 +158,20 @@ class PrivacyReport:
 
         rows = [row.to_dict() | {"epsilon": row.epsilon} for row in self.guarantees]
         return pd.DataFrame([{k: v for k, v in row.items() if k not in ("bounds", "curve")} for row in rows])
+
+    def plot(self) -> go.Figure:
+        """ε of every row as a bar, the largest on top, as a Plotly figure.
+
+        ``.show()`` opens it, ``.write_html(file)`` and ``.write_image(file)`` keep it.
+        """
+        from sfumato.epsilon_bars import EpsilonBar, epsilon_bars
+
+        titled = self.plan.parties.titled
+        bars = [
+            EpsilonBar(f"{titled(row.unit)} → {titled(row.observer)}", row.epsilon, upper_bound(row.epsilon))
+            for row in self.guarantees
+        ]
+        return epsilon_bars(bars, f"{self.name}: ε at δ = {rounded(self.delta)}")
 
     def epsilon(self, unit: int | str, observer: str) -> float:
         """Epsilon of ``"record:0"``, say, to an observer or coalition; ``0`` is as ``privacy.unit`` says.

@@ -77,9 +77,9 @@ def _refuse_other_separator(path: Path, written: CsvFormat) -> None:
         return
     for sign, name in _NAMES.items():
         if sign in headings:
-            shown = '"\\t"' if sign == "\t" else f"'{sign}'"
-            allowed = f"the headings of {path} have {name} between them: write data.separator: {shown}"
-            raise SpecError("data.separator", written.separator, allowed)
+            right = f"write data.separator: {CsvFormat(sign).separator_name!r}"
+            allowed = f"the headings of {path} have {name} between them: {right}"
+            raise SpecError("data.separator", written.separator_name, allowed)
 
 
 def _first_lines(path: Path) -> tuple[str, str]:

@@ -65,6 +65,10 @@ class Columns:
     vocabulary: int | None = None
 
 
+SEPARATORS = {",": ",", ";": ";", "tab": "\t"}
+"""Signs between the columns of a CSV file, by what a spec calls them."""
+
+
 @dataclass(frozen=True)
 class CsvFormat:
     """How a CSV file is written.
@@ -76,6 +80,11 @@ class CsvFormat:
 
     separator: str = ","
     decimal: str = "."
+
+    @property
+    def separator_name(self) -> str:
+        """What a spec calls the separator."""
+        return next(name for name, sign in SEPARATORS.items() if sign == self.separator)
 
 
 @dataclass(frozen=True)
@@ -146,7 +155,7 @@ def locate(source: str, request: Request) -> DataLocation:
         "test_file": request.test_file,
         "task": None if columns.task == "classification" else columns.task,
         "vocabulary": columns.vocabulary,
-        "separator": None if request.csv.separator == "," else request.csv.separator,
+        "separator": None if request.csv.separator == "," else request.csv.separator_name,
         "decimal": None if request.csv.decimal == "." else request.csv.decimal,
     }
     for option, value in options.items():

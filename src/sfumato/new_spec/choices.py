@@ -78,7 +78,7 @@ def check(choices: Choices, table: OwnTable) -> None:
             raise SpecError(Argument("scale"), name, f"{why}: only features are scaled")
     _check_labels(choices.label, table)
     if choices.site is not None:
-        count = len(table.counts(choices.site))
+        count = len(table.sites(choices.site))
         if not 2 <= count <= MOST_SITES:
             allowed = f"has {count:,} different values; sites must be 2 to {MOST_SITES:,}"
             raise SpecError(site, choices.site, allowed)
@@ -86,30 +86,22 @@ def check(choices: Choices, table: OwnTable) -> None:
 
 def is_regression(label: str, table: OwnTable) -> bool:
     """Whether labels are numbers that are not whole."""
-    return label in table.numeric and any(not float(value).is_integer() for value in _numbers(label, table))
+    return label in table.numeric and any(not float(value).is_integer() for value in table.labels(label))
 
 
 def _check_labels(label: str, table: OwnTable) -> None:
     """Refuse labels of one value, negative ones, and more texts than classes should be."""
-    counts = table.counts(label)
-    if len(counts) < 2:
-        raise SpecError(Argument("label"), label, f"has {len(counts)} value; there is nothing to predict")
+    labels = table.labels(label)
+    if len(labels) < 2:
+        raise SpecError(Argument("label"), label, f"has {len(labels)} value; there is nothing to predict")
     if label not in table.numeric:
-        if len(counts) > _MOST_CLASSES:
-            allowed = f"is text of {len(counts):,} different values: labels of a class must repeat"
+        if len(labels) > _MOST_CLASSES:
+            allowed = f"is text of {len(labels):,} different values: labels of a class must repeat"
             raise SpecError(Argument("label"), label, allowed)
         return
-    if not is_regression(label, table) and min(_numbers(label, table)) < 0:
-        allowed = (
-            f"must not be negative; it has {', '.join(list(counts)[:5])}: write classes as 0, 1, ... or text"
-        )
+    if not is_regression(label, table) and float(labels[0]) < 0:
+        allowed = f"must not be negative; it has {', '.join(labels[:5])}: write classes as 0, 1, ... or text"
         raise SpecError(Argument("label"), label, allowed)
-
-
-def _numbers(label: str, table: OwnTable) -> list[float]:
-    """The different values of a column of numbers."""
-    decimal = "." if table.csv is None else table.csv.decimal
-    return [float(value.replace(decimal, ".")) for value in table.counts(label)]
 
 
 def ranges_in(texts: Sequence[str]) -> dict[str, tuple[float, float]]:

@@ -36,10 +36,10 @@ class Given:
 
     def missing(self) -> list[str]:
         """The options that nobody can choose for a user and that are not there."""
-        found = [] if self.label is not None else ["--label COLUMN"]
+        found = [] if self.label is not None else [str(Argument("label"))]
         if self.site is None and self.sites is None:
-            found.append("--site COLUMN (or --sites N)")
-        return found if self.epsilon is not None else [*found, "--epsilon E"]
+            found.append(f"{Argument('site')} (or {Argument('sites')})")
+        return found if self.epsilon is not None else [*found, str(Argument("epsilon"))]
 
     def with_defaults(self, table: OwnTable) -> Choices:
         """The choices, where nothing is `missing`."""

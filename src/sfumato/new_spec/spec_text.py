@@ -46,7 +46,7 @@ def spec_text(name: str, choices: Choices, table: OwnTable) -> str:
 
 def site_names(choices: Choices, table: OwnTable) -> tuple[str, ...]:
     """The names of the sites that the table has; none where rows are dealt evenly."""
-    return () if choices.site is None else tuple(table.counts(choices.site))
+    return () if choices.site is None else tuple(table.sites(choices.site))
 
 
 def devices_can_be_named(names: Sequence[str]) -> bool:
@@ -58,7 +58,7 @@ def _data(choices: Choices, table: OwnTable, *, regression: bool) -> list[str]:
     """The section ``data``."""
     lines = ["data:", f"  source: {_flow(os.path.relpath(table.path, Path.cwd()))}"]
     if table.csv is not None and table.csv.separator != ",":
-        lines.append(f'  separator: "{table.csv.separator}"'.replace("\t", "\\t"))
+        lines.append(f'  separator: "{table.csv.separator_name}"')
     if table.csv is not None and table.csv.decimal != ".":
         lines.append('  decimal: ","')
     lines.append(f"  label_column: {_flow(choices.label)}")
@@ -85,9 +85,7 @@ def _topology(choices: Choices, table: OwnTable) -> list[str]:
 def _training(choices: Choices, table: OwnTable, *, regression: bool) -> list[str]:
     """The section ``training``: batches of about a fifth of the smallest site's rows."""
     rows = len(table.columns.column(choices.label))
-    counts = (
-        list(table.counts(choices.site).values()) if choices.site is not None else [rows // choices.sites]
-    )
+    counts = list(table.sites(choices.site).values()) if choices.site is not None else [rows // choices.sites]
     batch = max(1, min(_MOST_BATCH, min(counts) // _SHARE))
     rate = 0.2 if regression else 2.0
     if choices.protect == "device":

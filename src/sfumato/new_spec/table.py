@@ -5,6 +5,7 @@ Of columns of features only the types are looked at: no range, mean or extreme i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -65,14 +66,17 @@ class OwnTable:
         more = f", ... ({len(self.names)} in all)" if len(self.names) > _MOST_LISTED else ""
         return ", ".join(self.names[:_MOST_LISTED]) + more
 
-    def counts(self, name: str) -> Mapping[str, int]:
-        """How many rows have each value of a column of sites or labels, in order; missing ones left out."""
-        found: dict[str, int] = {}
-        for value in self.columns.column(name, "text").to_pylist():
-            text = "" if value is None else str(value).strip()
-            if text:
-                found[text] = found.get(text, 0) + 1
-        return {value: found[value] for value in in_order(found)}
+    def sites(self, name: str) -> Mapping[str, int]:
+        """How many rows each site of a column has, in order; rows without a site left out."""
+        found = Counter(str(text or "").strip() for text in self.columns.column(name, "text").to_pylist())
+        return {site: found[site] for site in in_order(found) if site}
+
+    def labels(self, name: str) -> tuple[str, ...]:
+        """The different labels of a column, in order: numbers as they are written shortest, or texts."""
+        if name not in self.numeric:
+            return tuple(self.sites(name))
+        values = {float(value) for value in self.columns.column(name).to_pylist() if value is not None}
+        return tuple(f"{value:.15g}" for value in sorted(values))
 
 
 def open_own_table(source: Path) -> OwnTable:

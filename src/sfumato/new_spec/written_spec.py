@@ -55,11 +55,11 @@ def summary(path: Path, choices: Choices, table: OwnTable) -> Iterator[str]:
     if choices.site is None:
         sites = f"{choices.sites} sites, among whom {rows:,} rows are dealt evenly"
     else:
-        counts = table.counts(choices.site)
+        counts = table.sites(choices.site)
         listed = ", ".join(f"{name} {counts[name]:,}" for name in names[:10])
         sites = f"{len(names)} sites (rows: {listed}{', ...' if len(names) > 10 else ''})"
     features = choices.features(table)
-    labels = list(table.counts(choices.label))
+    labels = table.labels(choices.label)
     what = "a number" if is_regression(choices.label, table) else f"one of {', '.join(labels[:10])}"
     yield f"{path}: {sites}; {len(features)} features; {choices.label} is predicted: {what}"
     left = [f"{name} (identifier)" for name in choices.ids]
@@ -75,25 +75,25 @@ def hints(choices: Choices, table: OwnTable) -> Iterator[str]:
         sign = {";": "semicolons", "\t": "tabs"}[table.csv.separator]
         comma = ", numbers have decimal commas" if table.csv.decimal == "," else ""
         yield f"columns are parted by {sign}{comma}: data.separator says so"
-    counts, numeric = table.counts(choices.label), choices.label in table.numeric
-    if numeric and not is_regression(choices.label, table):
-        values = sorted(float(value) for value in counts)
-        if values[0] > 0:
-            yield f"labels begin at {values[0]:g}: classes are counted from 0, and the first has no rows"
+    if choices.label in table.numeric and not is_regression(choices.label, table):
+        values = table.labels(choices.label)
+        if float(values[0]) > 0:
+            yield f"labels begin at {values[0]}: classes are counted from 0, and the first has no rows"
         if len(values) > _MANY_CLASSES:
             yield f"{choices.label} has {len(values)} values: for a quantity write data.task: regression"
     names = site_names(choices, table)
     if names and not devices_can_be_named(names):
         yield f"results call sites by numbers: {names[0]} is device:0; names like site-1 would be kept"
     if choices.site is not None:
-        for name, rows in table.counts(choices.site).items():
+        for name, rows in table.sites(choices.site).items():
             if rows < _FEW_ROWS:
                 yield f"{name} has {rows} rows: noise hides most of what so few rows say"
                 break
     if choices.protect == "device" and (len(names) or choices.sites) < _FEW_SITES:
         yield (
             f"all rows of one of {len(names) or choices.sites} sites are protected together: the noise is as "
-            "large as what a site says, and hardly anything is learned; --protect record protects one row"
+            "large as what a site says, and hardly anything is learned; to protect one row: "
+            f"{Argument('protect', 'record')}"
         )
     if choices.protect == "record" and choices.several:
         yield "ε is about one row: of a person with several rows more is learned; merge them to one row each"

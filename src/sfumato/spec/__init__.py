@@ -11,6 +11,7 @@ imported.
     overrides            ``key=value``, and several seeds of one spec
     renamed_keys         other and former names of keys
     base                 what every section shares; kinds of numbers, some differ between edges or groups
+    without_noise        the same training without noise
     refusals             the form of refusals that stand in tables, and the search for the first that applies
     limits               the most that a spec may ask for
     names                names of levels and sites

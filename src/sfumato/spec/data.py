@@ -158,7 +158,7 @@ class Data(Section):
         default=None,
         description="CSV and Parquet: [low, high] of a feature, public numbers that become 0 and 1",
     )
-    separator: Literal[",", ";", "\t"] | None = Field(
+    separator: Literal[",", ";", "tab"] | None = Field(
         default=None, description="CSV: between columns; default: a comma"
     )
     decimal: Literal[".", ","] | None = Field(
@@ -183,7 +183,7 @@ class Data(Section):
 
     def refusals(self) -> Refusals:
         """The table of refusals: more than one source of a test set, one sign for columns and decimals."""
-        allowed = "must be ';' or a tab with decimal: ',': a comma cannot do both"
+        allowed = "must be ';' or tab with decimal: ',': a comma cannot do both"
         yield self.decimal == (self.separator or ","), "separator", self.separator, allowed
         values = {key: getattr(self, key) for key in ("test_fraction", "test_file", "test_column")}
         first, *others = [key for key, value in values.items() if value is not None] or [""]
