@@ -190,7 +190,24 @@ def test_a_file_that_exists_is_left_as_it_is(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_terminal_is_asked_what_is_missing() -> None:
-    answers = iter("il ill clinic patient_id patient maybe yes 0:100 60:10 none record zero 2 1e-6".split())
+    answers = iter(
+        [
+            "il",
+            "ill",
+            "clinic",
+            "patient_id",
+            "patient",
+            "maybe",
+            "yes",
+            "0:100",
+            "60:10",
+            "none",
+            "record",
+            "zero",
+            "2",
+            "1e-6",
+        ]
+    )
     questions: list[str] = []
     wrong: list[str] = []
 

@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -175,7 +176,8 @@ def _print_cost(folder: Path) -> None:
     from sfumato.simulation.plays import baseline_folder
 
     twin = baseline_folder(folder)
-    for sentence in cost_of_privacy(load_series([folder, twin])):
+    (one,), (other,) = load_series([folder]), load_series([twin])
+    for sentence in cost_of_privacy([one, replace(other, name="its twin")]):
         console().print(sentence)
     print(f"the twin in {twin} has no guarantee: keep it as private as the data")
 

@@ -2,7 +2,8 @@
 
 It imports nothing else of Sfumato, and of other packages NumPy, SciPy, PyYAML and dp_accounting only, so that
 a mistake in the accountant is not repeated in the check. Only the command line and ``sfumato.checked`` may
-import it. It runs by itself, too: ``python -m sfumato.verify RUN``, or the archive that ``sfumato verify --write-checker`` writes.
+import it. It runs by itself, too: ``python -m sfumato.verify RUN``, or the archive that
+``sfumato verify --write-checker`` writes.
 
 What is checked, in this order (docs/verify.md says what is not):
 
