@@ -34,6 +34,14 @@ _OPTIONS: dict[Form, tuple[str, ...]] = {
     "hub": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
     "factory": _LEARNT,
 }
+_OTHER_FILES = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the spreadsheet as .csv"),
+    **dict.fromkeys(
+        (".txt", ".tsv", ".data", ".dat"), "call a file of columns .csv; data.separator says how"
+    ),
+    **dict.fromkeys((".npy", ".pkl", ".pt", ".h5"), "save arrays by numpy.savez as .npz"),
+    ".py": "write FILE.py:NAME, with the function in that file",
+}
 ENVIRONMENT_VARIABLE = "SFUMATO_DATA"
 SYSTEM_FOLDER = Path("/usr/share/datasets")
 
@@ -253,6 +261,8 @@ def _search(source: str, examples: int | None) -> DataLocation:
     if "/" in source:
         raise DataError(f"{printable_name(str(folder))}: no such folder{_near(folder)}")
     known, near = ", ".join(sorted(BUILT_IN)), closest(source, [*BUILT_IN, "synthetic"]) or _near(folder)
+    if hint := _OTHER_FILES.get(folder.suffix.lower()):
+        near = f" ({hint})"
     raise SpecError(
         "data.source",
         source,

@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from sfumato.spec.limits import LEAST, LEAST_SHARE, MAX_NUMBER, MAX_SEED, MOST, MOST_DECIBELS
+from sfumato.spec.other_words import key_meant
 from sfumato.spec.refusals import Refusals, Refused, first_refused
 
 TAG = "="
@@ -94,10 +95,14 @@ class Section(BaseModel):
         for key in value:
             if key not in keys and key not in cls.model_fields:
                 known = ", ".join(keys)
-                allowed = f"there is no such key{closest(str(key), keys)}; keys here: {known}"
+                near, meant = nearest(str(key), keys), key_meant(str(key))
+                hint = closest(str(key), keys)
+                if meant is not None and meant.rpartition(".")[2] != near:
+                    hint, near = f" (write {meant})", meant.rpartition(".")[2]
+                allowed = f"there is no such key{hint}; keys here: {known}"
                 context = {"key": str(key), "value": value[key], "allowed": allowed}
                 raise PydanticCustomError(
-                    "unknown_key", "{allowed}", context | {"near": nearest(str(key), keys)}
+                    "unknown_key", "{allowed}", context | {"near": near if near in keys else None}
                 )
         return value
 
