@@ -160,17 +160,11 @@ class PrivacyReport:
         return pd.DataFrame([{k: v for k, v in row.items() if k not in ("bounds", "curve")} for row in rows])
 
     def plot(self) -> go.Figure:
-        """ε of every row as a bar, the largest on top, as a Plotly figure.
+        """ε of every row as a bar of a Plotly figure, the largest on top."""
+        from sfumato.epsilon_bars import epsilon_bars
 
-        ``.show()`` opens it, ``.write_html(file)`` and ``.write_image(file)`` keep it.
-        """
-        from sfumato.epsilon_bars import EpsilonBar, epsilon_bars
-
-        titled = self.plan.parties.titled
-        bars = [
-            EpsilonBar(f"{titled(row.unit)} → {titled(row.observer)}", row.epsilon, upper_bound(row.epsilon))
-            for row in self.guarantees
-        ]
+        named = self.plan.parties.titled
+        bars = [(f"{named(row.unit)} → {named(row.observer)}", row.epsilon) for row in self.guarantees]
         return epsilon_bars(bars, f"{self.name}: ε at δ = {rounded(self.delta)}")
 
     def epsilon(self, unit: int | str, observer: str) -> float:
@@ -400,13 +394,6 @@ def _named(declared: DeclaredReleases, coalition: tuple[Party, ...]) -> str:
 
 
 __all__ = [
-    "ObservedUnit",
-    "PrivacyReport",
-    "account",
-    "epsilon_after",
-    "epsilon_of_spent",
-    "pair_guarantee",
-    "unit_guarantee",
-    "unit_kinds",
-    "with_participations",
-]
+    "ObservedUnit", "PrivacyReport", "account", "epsilon_after", "epsilon_of_spent", "pair_guarantee",
+    "unit_guarantee", "unit_kinds", "with_participations",
+]  # fmt: skip

@@ -1,10 +1,12 @@
-"""ε of units towards observers as bars, a Plotly figure: what ``PrivacyReport.plot`` draws."""
+"""ε of pairs as bars, a Plotly figure: what ``PrivacyReport.plot`` draws."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from sfumato.rounding import upper_bound
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -14,25 +16,22 @@ _COLOUR, _NO_GUARANTEE = "#0072B2", "#C23B4A"  # as in reports
 _ROW, _AROUND = 26, 130  # px
 
 
-class EpsilonBar(NamedTuple):
-    """One bar: what it is about, its ε (infinite without a guarantee), and ε as text."""
+def epsilon_bars(bars: Sequence[tuple[str, float]], title: str) -> go.Figure:
+    """Bars, the largest ε on top; of very many the largest. A striped bar has no end: no guarantee.
 
-    label: str
-    epsilon: float
-    text: str
-
-
-def epsilon_bars(bars: Sequence[EpsilonBar], title: str) -> go.Figure:
-    """Bars, the largest ε on top; of very many the largest. A bar without an end is striped: no guarantee."""
+    Args:
+        bars: label and ε of each; infinite without a guarantee.
+        title: of the figure.
+    """
     import plotly.graph_objects as go
 
-    shown = sorted(bars, key=lambda bar: -bar.epsilon)[:MOST_BARS]
-    beyond = 1.15 * max((bar.epsilon for bar in shown if math.isfinite(bar.epsilon)), default=1.0) or 1.0
-    endless = [math.isinf(bar.epsilon) for bar in shown]
+    shown = sorted(bars, key=lambda bar: -bar[1])[:MOST_BARS]
+    beyond = 1.15 * max((epsilon for _, epsilon in shown if math.isfinite(epsilon)), default=1.0) or 1.0
+    endless = [math.isinf(epsilon) for _, epsilon in shown]
     drawn = go.Bar(
-        x=[beyond if no_end else bar.epsilon for bar, no_end in zip(shown, endless, strict=True)],
-        y=[bar.label for bar in shown],
-        text=[bar.text for bar in shown],
+        x=[min(epsilon, beyond) for _, epsilon in shown],
+        y=[label for label, _ in shown],
+        text=[upper_bound(epsilon) for _, epsilon in shown],
         orientation="h",
         marker={
             "color": [_NO_GUARANTEE if no_end else _COLOUR for no_end in endless],

@@ -25,6 +25,7 @@ from sfumato.rounding import certainty, number, upper_bound
 from sfumato.schedule.base import Plan
 from sfumato.schedule.local_steps import learning_rate
 from sfumato.spec.radio import LinkRadio
+from sfumato.user_code import GIVEN
 
 LARGE_EPSILON = 10.0
 """Even odds become 22,026 to 1 at most: whoever guesses is right but once in 22,027 times."""
@@ -173,10 +174,12 @@ def odd_radio_power(plan: Plan) -> str | None:
 
 def feature_columns_of(plan: Plan) -> tuple[str, ...]:
     """The names of the features of a table; none of other data, of tokens, or of a table that is not here."""
-    if plan.spec.data.vocabulary is not None:
+    data = plan.spec.data
+    is_table = data.source.lower().endswith((".csv", ".parquet")) or data.source.startswith(GIVEN)
+    if data.vocabulary is not None or not is_table:
         return ()
     try:
-        return dataset_facts(plan.spec.data, plan.parties.device_count).feature_columns
+        return dataset_facts(data, plan.parties.device_count).feature_columns
     except SfumatoError:  # data given in Python are known inside a call only
         return ()
 

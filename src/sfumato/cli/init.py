@@ -22,6 +22,29 @@ class Protect(enum.StrEnum):
     DEVICE = "device"
 
 
+Ids = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN", help="A column that is no feature; default: those called id. Repeatable."),
+]
+
+Ranges = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN=LOW:HIGH[,...]",
+        help="A public range of a feature, known without the rows; it becomes 0 to 1. Repeatable.",
+    ),
+]
+
+Table = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="A table of your own, .csv or .parquet: write a spec for it. What options leave open and "
+        "nobody can choose for you is asked on a terminal.",
+    ),
+]
+
+
 def init(
     name: Annotated[
         str | None,
@@ -29,14 +52,7 @@ def init(
             help="The built-in spec to copy, or the name of the new spec (a copy of quickstart, or of --csv)."
         ),
     ] = None,
-    csv: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A table of your own, .csv or .parquet: write a spec for it. What options leave open and "
-            "nobody can choose for you is asked on a terminal.",
-        ),
-    ] = None,
+    csv: Table = None,
     label: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column to predict.")] = None,
     site: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The column that says whose row it is.")
@@ -44,19 +60,8 @@ def init(
     sites: Annotated[
         int | None, typer.Option(min=2, max=1000, help="Without --site: deal the rows evenly among so many.")
     ] = None,
-    id: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN", help="A column that is no feature; default: those called id. Repeatable."
-        ),
-    ] = None,
-    scale: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN=LOW:HIGH[,...]",
-            help="A public range of a feature, known without the rows; it becomes 0 to 1. Repeatable.",
-        ),
-    ] = None,
+    id: Ids = None,
+    scale: Ranges = None,
     row: Annotated[
         str | None, typer.Option(metavar="TEXT", help="What one row is, e.g. 'a patient'; for people.")
     ] = None,

@@ -35,6 +35,23 @@ class Device(enum.StrEnum):
     CUDA = "cuda"
 
 
+Baseline = Annotated[
+    bool,
+    typer.Option(
+        "--baseline",
+        help="Also train the twin without noise, in DIR-without-noise; the report says what privacy "
+        "costs. The twin has no guarantee.",
+    ),
+]
+RecordViews = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="OBSERVER[,OBSERVER...]",
+        help="Record all that this party or coalition receives, for attacks. Repeatable.",
+    ),
+]
+
+
 def run(
     spec: SpecSource,
     out: Annotated[
@@ -57,21 +74,8 @@ def run(
         bool, typer.Option("--resume", help="Continue from the run folder's checkpoint.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run that the folder holds.")] = False,
-    record_views: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="OBSERVER[,OBSERVER...]",
-            help="Record all that this party or coalition receives, for attacks. Repeatable.",
-        ),
-    ] = None,
-    baseline: Annotated[
-        bool,
-        typer.Option(
-            "--baseline",
-            help="Also train the twin without noise, in DIR-without-noise; the report says what privacy "
-            "costs. The twin has no guarantee.",
-        ),
-    ] = False,
+    record_views: RecordViews = None,
+    baseline: Baseline = False,
     track: Track = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
     debug: Debug = False,

@@ -1,6 +1,7 @@
 """A table of one's own: which columns it has, and which sites and labels stand in them.
 
-Of columns of features only the types are looked at: no range, mean or extreme is ever computed from rows.
+Of features only the types are looked at: no range, mean or extreme is ever computed from rows. (What is
+before decimals in a CSV file is told by its first row.)
 """
 
 from __future__ import annotations
