@@ -213,7 +213,7 @@ def account(
         with given(data):
             plan = resolve(with_given(spec, data))
     chosen = spec.privacy.delta if delta is None else delta
-    if not LEAST_DELTA <= chosen <= 1 - LEAST_SHARE:
+    if not isinstance(chosen, int | float) or not LEAST_DELTA <= chosen <= 1 - LEAST_SHARE:
         raise SpecError(Argument("delta"), chosen, f"must be from {LEAST_DELTA:g} to {1 - LEAST_SHARE:.10g}")
     if observer in OBSERVER_KINDS and observer not in ("cloud", "public"):  # these are parties
         rows = list(_guarantees_of_kind(plan, unit, observer, chosen, curve))

@@ -22,9 +22,9 @@ class HintingCommand(TyperCommand):
         given = list(args)
         try:
             return super().parse_args(ctx, args)
-        except Exception as error:
-            option = getattr(error, "option_name", None)  # of click's NoSuchOption, which typer may vendor
-            key = None if option is None else key_meant(option.lstrip("-"))
+        except Exception as error:  # click's NoSuchOption, which typer may have a copy of
+            option = str(getattr(error, "option_name", ""))
+            key = key_meant(option.lstrip("-"))
             if type(error).__name__ != "NoSuchOption" or key is None or not self._sets_keys:
                 raise
             raise SpecError(

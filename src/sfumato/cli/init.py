@@ -24,7 +24,9 @@ class Protect(enum.StrEnum):
 
 Ids = Annotated[
     list[str] | None,
-    typer.Option(metavar="COLUMN", help="A column that is no feature; default: those called id. Repeatable."),
+    typer.Option(
+        metavar="COLUMN", help="A column that is no feature, beside those called like ids. Repeatable."
+    ),
 ]
 
 Ranges = Annotated[
@@ -105,9 +107,10 @@ def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> No
     path = spec_path(name, table)
     if options["site"] is not None and options["sites"] is not None:
         raise SpecError(Argument("sites"), options["sites"], "must be left out: --site says whose row it is")
-    ids, scale, unit = options.pop("id"), options.pop("scale"), options.pop("protect")
+    stated, scale, unit = options.pop("id"), options.pop("scale"), options.pop("protect")
+    called = [name for name in table.ids if name not in (options["label"], options["site"])]
     given = Given(
-        ids=None if ids is None else tuple(ids),
+        ids=None if stated is None else tuple(dict.fromkeys([*stated, *called])),
         scale=None if scale is None else ranges_in(scale),
         protect=None if unit is None else ("record" if unit is Protect.RECORD else "device"),
         **options,

@@ -83,7 +83,7 @@ def run(
     """Train a model; write model, metrics and guarantees to a folder."""
     from sfumato.simulation.plays import baseline_folder, plays_of, twins_of
 
-    options = {"device": str(device), "resume": resume, "force": force, "track": track or ()}
+    options = {"device": str(device), "resume": resume, "force": force}
     again = ["run", spec]
     again += [part for change in changes or () for part in ("--set", change)]
     again += [] if seeds is None else ["--seeds", str(seeds)]
@@ -100,9 +100,11 @@ def run(
         if ranks.rank == 0:
             for place in [folder, *([baseline_folder(folder)] if baseline else [])]:
                 _check_folder(place, goes_on=resume or force, several=seeds is not None)
-        for one, where in [*plays, *twins]:
-            views = record_views or ()
-            _run_with_progress(one, where, quiet=silent, record_views=views, ranks=ranks, **options)
+        for one, where in plays:
+            seen = {"record_views": record_views or (), "track": track or ()}
+            _run_with_progress(one, where, quiet=silent, ranks=ranks, **options, **seen)
+        for one, where in twins:
+            _run_with_progress(one, where, quiet=silent, ranks=ranks, **options)
         if baseline and ranks.rank == 0:
             _write_report(folder)
         if not silent:

@@ -29,7 +29,7 @@ def spec_text(name: str, choices: Choices, table: OwnTable) -> str:
     metrics = ["metrics: [mae, r2]"] if regression else []
     parts = [
         f"# Written by sfumato init from {table.path.name}. Next: sfumato account {name}.yaml",
-        f"name: {name}",
+        f"name: {_flow(name)}",
         "protocol: dp-fedavg",
         *_data(choices, table, regression=regression),
         "model: softmax  # one layer; or {kind: mlp, hidden: 32}",

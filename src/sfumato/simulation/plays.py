@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from sfumato.errors import SpecError
+from sfumato.schedule.resolve import resolve
 from sfumato.spec.document import Spec
 from sfumato.spec.overrides import seeds_from
-from sfumato.spec.without_noise import without_noise
+from sfumato.spec.without_noise import no_twin, without_noise
+from sfumato.user_code import allow_user_code
 
 _SUFFIX = "-without-noise"
 
@@ -35,9 +38,15 @@ def twins_of(spec: Spec, folder: Path, seeds: int | None) -> list[Play]:
     """The twins without noise of these runs, in the folder beside theirs that `baseline_folder` names.
 
     Raises:
-        SpecError: the spec has no twin without noise.
+        SpecError: the spec has no twin without noise; said before anything is trained.
     """
-    return plays_of(without_noise(spec), baseline_folder(folder), seeds)
+    twin = without_noise(spec)
+    try:
+        with allow_user_code():
+            resolve(twin)
+    except SpecError as error:
+        raise no_twin(error) from None
+    return plays_of(twin, baseline_folder(folder), seeds)
 
 
 def baseline_folder(folder: Path) -> Path:

@@ -131,17 +131,12 @@ def run(
     folder = Path(out) if out is not None else default_folder(spec)
     spec = with_given_model(with_given(with_graph(spec, graph), data), model)
     plays = plays_of(spec, folder, seeds)
-    twins = twins_of(spec, folder, seeds) if baseline else []
-    options = {
-        "device": device,
-        "resume": resume,
-        "force": force,
-        "record_views": record_views,
-        "track": track,
-    }
+    options = {"device": device, "resume": resume, "force": force}
     with given(data), giving_model(model):
+        twins = twins_of(spec, folder, seeds) if baseline else []
         for play in plays:
-            _played(play, on_round, progress=progress, **options)
+            seen = {"record_views": record_views, "track": track}
+            _played(play, on_round, progress=progress, **options, **seen)
         for twin in twins:
             _played(twin, None, progress=progress, **options)
     if baseline:

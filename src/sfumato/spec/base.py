@@ -20,6 +20,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from sfumato.errors import SpecError
 from sfumato.spec.limits import LEAST, LEAST_SHARE, MAX_NUMBER, MAX_SEED, MOST, MOST_DECIBELS
 from sfumato.spec.other_words import key_meant
 from sfumato.spec.refusals import Refusals, Refused, first_refused
@@ -62,6 +63,13 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, populate_by_name=True, serialize_by_alias=True
     )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse to change a key: a spec stays what was checked."""
+        if name in type(self).model_fields:
+            again = f"load it again: sf.load_spec(SOURCE, ['KEY={value}'])"
+            raise SpecError(name, value, f"a spec does not change by assignment; {again}, with the whole key")
+        super().__setattr__(name, value)
 
     @classmethod
     def keys(cls) -> tuple[str, ...]:

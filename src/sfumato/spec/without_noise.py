@@ -45,4 +45,9 @@ def without_noise(spec: Spec) -> Spec:
     try:
         return load_spec(document, settings_without_noise(document))
     except SpecError as error:
-        raise SpecError(argument, None, f"this spec has no twin without noise: {error}") from None
+        raise no_twin(error) from None
+
+
+def no_twin(error: SpecError) -> SpecError:
+    """The error where a spec without noise is refused for the reason in ``error``."""
+    return SpecError(Argument("baseline"), None, f"this spec has no twin without noise: {error}")
