@@ -67,8 +67,8 @@ class Section(BaseModel):
     def __setattr__(self, name: str, value: Any) -> None:
         """Refuse to change a key: a spec stays what was checked."""
         if name in type(self).model_fields:
-            again = f"load it again: sf.load_spec(SOURCE, ['KEY={value}'])"
-            raise SpecError(name, value, f"a spec does not change by assignment; {again}, with the whole key")
+            again = f"sf.load_spec(SOURCE, ['SECTION.{name}={value}'])"
+            raise SpecError(name, value, f"a spec is not changed by assignment; load it again: {again}")
         super().__setattr__(name, value)
 
     @classmethod
