@@ -50,8 +50,8 @@ def row(name: str, folder: Path, runs: pd.DataFrame) -> list[str]:
     """Accuracy, and what everybody learns; every supernode learns the same of its own clients."""
     epsilons = [float(runs[f"epsilon:{observer}"].max()) for observer in OBSERVERS]
     first = sf.load_run(folder / "points" / runs["point"].iloc[0] / f"seed-{runs['seed'].iloc[0]}")
-    own = [line["epsilon"] for line in first.privacy["guarantees"] if line["relation"] == "own edge"]
-    return [name, shown(mean(100 * runs["accuracy"])), *map(figure, [*epsilons, max(map(float, own))])]
+    own = [line.epsilon for line in first.folder.privacy.guarantees if line.relation.words == "own edge"]
+    return [name, shown(mean(100 * runs["accuracy"])), *map(figure, [*epsilons, max(own)])]
 
 
 def aligned(folder: Path) -> None:

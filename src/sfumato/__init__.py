@@ -10,9 +10,11 @@ if TYPE_CHECKING:
     from sfumato.attacks import attack
     from sfumato.auditing.audit import audit
     from sfumato.auditing.report import AuditReport
+    from sfumato.checked import statement, verify_run
     from sfumato.errors import DataError, EnvelopeError, MissingExtraError, RunError, SfumatoError, SpecError
     from sfumato.planning import PlannedSpec, plan
-    from sfumato.run_folder.reader import load_run
+    from sfumato.report.compare import compare
+    from sfumato.simulation.finished_run import load_run
     from sfumato.simulation.run import run
     from sfumato.spec.document import Spec
     from sfumato.spec.load import dump_spec, load_spec
@@ -23,6 +25,7 @@ _HOMES = {
     "sfumato.accounting": ("PrivacyReport", "account"),
     "sfumato.attacks": ("attack",),
     "sfumato.auditing": ("AuditReport", "audit"),
+    "sfumato.checked": ("statement", "verify_run"),
     "sfumato.errors": (
         "DataError",
         "EnvelopeError",
@@ -32,7 +35,8 @@ _HOMES = {
         "SpecError",
     ),
     "sfumato.planning": ("PlannedSpec", "plan"),
-    "sfumato.run_folder.reader": ("load_run",),
+    "sfumato.report.compare": ("compare",),
+    "sfumato.simulation.finished_run": ("load_run",),
     "sfumato.simulation.run": ("run",),
     "sfumato.spec.document": ("Spec",),
     "sfumato.spec.load": ("dump_spec", "load_spec"),
@@ -56,13 +60,16 @@ __all__ = [
     "account",
     "attack",
     "audit",
+    "compare",
     "dump_spec",
     "load_run",
     "load_spec",
     "load_sweep",
     "plan",
     "run",
+    "statement",
     "sweep",
+    "verify_run",
 ]
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pandas as pd
+    import plotly.graph_objects as go
 
     from sfumato.findings import Finding
     from sfumato.privacy.declared_releases import DeclaredReleases
@@ -158,6 +159,14 @@ class PrivacyReport:
         rows = [row.to_dict() | {"epsilon": row.epsilon} for row in self.guarantees]
         return pd.DataFrame([{k: v for k, v in row.items() if k not in ("bounds", "curve")} for row in rows])
 
+    def plot(self) -> go.Figure:
+        """ε of every row as a bar of a Plotly figure, the largest on top."""
+        from sfumato.epsilon_bars import epsilon_bars
+
+        named = self.plan.parties.titled
+        bars = [(f"{named(row.unit)} → {named(row.observer)}", row.epsilon) for row in self.guarantees]
+        return epsilon_bars(bars, f"{self.name}: ε at δ = {rounded(self.delta)}")
+
     def epsilon(self, unit: int | str, observer: str) -> float:
         """The ε of a unit, ``"record:0"`` or ``"device:0"``, towards an observer or coalition.
 
@@ -206,7 +215,7 @@ def account(
         with given(data):
             plan = resolve(with_given(spec, data))
     chosen = spec.privacy.delta if delta is None else delta
-    if not LEAST_DELTA <= chosen <= 1 - LEAST_SHARE:
+    if not isinstance(chosen, int | float) or not LEAST_DELTA <= chosen <= 1 - LEAST_SHARE:
         raise SpecError(Argument("delta"), chosen, f"must be from {LEAST_DELTA:g} to {1 - LEAST_SHARE:.10g}")
     if observer in OBSERVER_KINDS and observer not in ("cloud", "public"):  # these are parties
         rows = list(_guarantees_of_kind(plan, unit, observer, chosen, curve))
@@ -387,13 +396,6 @@ def _join_names(declared: DeclaredReleases, coalition: tuple[Party, ...]) -> str
 
 
 __all__ = [
-    "ObservedUnit",
-    "PrivacyReport",
-    "account",
-    "epsilon_after",
-    "epsilon_of_spent",
-    "pair_guarantee",
-    "unit_guarantee",
-    "unit_kinds",
-    "with_participations",
-]
+    "ObservedUnit", "PrivacyReport", "account", "epsilon_after", "epsilon_of_spent", "pair_guarantee",
+    "unit_guarantee", "unit_kinds", "with_participations",
+]  # fmt: skip

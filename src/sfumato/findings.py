@@ -2,25 +2,30 @@
 
 A finding refuses nothing. Each is a function of its own that returns a sentence, or ``None``:
 
-    before a run    `large_delta`, `large_epsilon`, `odd_learning_rate`, `odd_radio_power`
+    before a run    `large_delta`, `large_epsilon`, `odd_learning_rate`, `odd_radio_power`,
+                    `unscaled_columns`, `columns_of_ids`
     after a run     `idle_clip`, `accuracy_at_chance`, `empty_sums`
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sfumato.data.builtin_datasets import BUILT_IN
+from sfumato.data.dataset_sizes import dataset_facts
 from sfumato.data.synthetic import CLASSES
+from sfumato.errors import SfumatoError
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.radio.channels import radio_of
 from sfumato.rounding import certainty, number, upper_bound
 from sfumato.schedule.base import Plan
 from sfumato.schedule.local_steps import learning_rate
 from sfumato.spec.radio import LinkRadio
+from sfumato.user_code import GIVEN
 
 LARGE_EPSILON = 10.0
 """Even odds become 22,026 to 1 at most: whoever guesses is right but once in 22,027 times."""
@@ -34,6 +39,11 @@ LEAST_SNR_DB, MOST_SNR_DB = -50.0, 90.0
 """Receivers tell signal from noise over some 140 dB; beyond, the channel is silence or no channel at all."""
 NEVER, ALWAYS = 1e-3, 0.99
 _NAMED = 5  # places in a sentence
+_ID_NAME = re.compile(
+    r"(?i:(.*[ _.-])?(id|ids|uuid|guid|mrn|ssn|identifier)|index|unnamed: \d+|"
+    r"(patient|person|subject|record|row|case|sample|user|customer|client)[ _]?(id|nr|no|number|code))|"
+    r".*[a-z]I[Dd]"
+)
 CHANCE_FACTOR = 1.2
 """At 1.2 times the accuracy of guessing, a test set of some hundred examples shows no difference."""
 
@@ -57,6 +67,9 @@ def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
         "learning-rate": odd_learning_rate(plan),
         "radio-power": odd_radio_power(plan),
     }
+    columns = feature_columns_of(plan)
+    found["unscaled"] = unscaled_columns(columns, plan.spec.data.scale or {})
+    found["ids"] = columns_of_ids(columns)
     return _findings(found)
 
 
@@ -157,6 +170,61 @@ def odd_radio_power(plan: Plan) -> str | None:
             "energies and delays mean nothing"
         )
     return None
+
+
+def feature_columns_of(plan: Plan) -> tuple[str, ...]:
+    """The names of the features of a table; none of other data, of tokens, or of a table that is not here."""
+    data = plan.spec.data
+    is_table = data.source.lower().endswith((".csv", ".parquet")) or data.source.startswith(GIVEN)
+    if data.vocabulary is not None or not is_table:
+        return ()
+    try:
+        return dataset_facts(data, plan.parties.device_count).feature_columns
+    except SfumatoError:  # data given in Python are known inside a call only
+        return ()
+
+
+def unscaled_columns(columns: Sequence[str], scale: Mapping[str, object]) -> str | None:
+    """A warning about features without a stated range; ``None`` where all have one.
+
+    It says nothing of the values: it would be a release that nobody accounts for.
+    """
+    unscaled = [name for name in columns if name not in scale]
+    if not unscaled:
+        return None
+    named = _named(unscaled)
+    has = "has" if len(unscaled) == 1 else "have"
+    return (
+        f"{named} {has} no range in data.scale and so {'is' if len(unscaled) == 1 else 'are'} used as in the "
+        "file: where numbers are far above 1, little or nothing is learned; write the range that everybody "
+        f"knows without the rows, like data.scale: {{{unscaled[0]}: [LOW, HIGH]}} ([0, 1] changes nothing)"
+    )
+
+
+def looks_like_id(column: str) -> bool:
+    """Whether a column is called as columns of identifiers are."""
+    return _ID_NAME.fullmatch(column.strip()) is not None
+
+
+def columns_of_ids(columns: Sequence[str]) -> str | None:
+    """A warning about features that are called like identifiers; ``None`` where there is none."""
+    ids = [name for name in columns if looks_like_id(name)]
+    if not ids:
+        return None
+    one = len(ids) == 1
+    return (
+        f"{_named(ids)} {'is a feature and is' if one else 'are features and are'} called like "
+        f"{'an identifier' if one else 'identifiers'}: a model learns nothing of use from "
+        f"{'it' if one else 'them'}; list the others in data.feature_columns"
+    )
+
+
+def _named(columns: Sequence[str]) -> str:
+    """``the column age``, ``the columns age, bmi and 3 more``."""
+    if len(columns) == 1:
+        return f"the column {columns[0]}"
+    more = f" and {len(columns) - _NAMED:,} more" if len(columns) > _NAMED else ""
+    return f"the columns {', '.join(columns[:_NAMED])}{more}"
 
 
 def idle_clip(fractions: Sequence[float]) -> str | None:

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from key_effects import keys_of_models
 
 from sfumato.cli import main
 from sfumato.spec.load import builtin_text
+from sfumato.spec.other_words import KEYS, key_meant
 
 QUICK = builtin_text("quickstart")
 SITES = """name: hospitals
@@ -105,6 +107,49 @@ CALLS: dict[str, tuple[list[str], tuple[str, ...]]] = {
         ("--target:", "OBSERVER=EPSILON", "e.g. cloud=2"),
     ),
     "no run folder": (["report", "nothing"], ("nothing:", "no such run folder")),
+    "key as an option": (
+        ["account", "quickstart", "--rounds", "4"], ("--rounds:", "write: --set training.rounds=4")
+    ),
+    "key as an option, by an equals sign": (
+        ["run", "quickstart", "--epsilon=4"], ("--epsilon:", "write: --set privacy.noise.epsilon=4")
+    ),
+    "key as an option without a value": (
+        ["validate", "quickstart", "--lr"], ("--lr:", "write: --set training.learning_rate=VALUE")
+    ),
+}  # fmt: skip
+# Words of other libraries: what is set, and what the message says to write instead.
+WORDS = {
+    "training.lr=0.1": "write training.learning_rate",
+    "training.epochs=3": "did you mean 'local_epochs'?",
+    "training.batch=4": "write training.batch_size",
+    "training.num_rounds=4": "did you mean 'rounds'?",
+    "epsilon=4": "write privacy.noise.epsilon",
+    "privacy.epsilon=4": "write privacy.noise.epsilon",
+    "privacy.noise_multiplier=1": "write privacy.noise.multiplier",
+    "privacy.max_grad_norm=1": "write privacy.clip.norm",
+    "privacy.noise.sigma=1": "write privacy.noise.multiplier",
+    "privacy.target_delta=1e-5": "write privacy.delta",
+    "topology.num_clients=4": "write topology.devices of a star, topology.devices_per_edge of a tree",
+    "data.target=ill": "write data.label_column",
+    "data.sep=;": "write data.separator",
+    "data.normalize=true": "write data.scale",
+    "random_state=1": "write seed",
+    "strategy=fedavg": "write protocol",
+    "privacy.unit=patient": "for 'patient' write record: one row",
+    "privacy.unit=hospital": "for 'hospital' write device: all data of a device",
+    "protocol=fedavg": "for 'fedavg' write dp-fedavg",
+    "privacy.clip.kind=per-sample": "for 'per-sample' write example",
+    "model=logistic": "for 'logistic' write softmax",
+    "model=net.py": "write net.py:NAME",
+    "data.task=binary": "for 'binary' write classification",
+    "privacy.clip=1.0": "write {kind: update, norm: 1.0}",
+    "privacy.noise=1.0": "write {multiplier: 1.0}, or {epsilon: 1.0, for: cloud}",
+    "training.participation=0.1": "write {kind: poisson, rate: 0.1}",
+    "data.partition=0.5": "write {alpha: 0.5}",
+    "topology=10": "write {kind: star, devices: 10}",
+    "data.source=patients.xlsx": "save the spreadsheet as .csv",
+    "data.source=patients.txt": "call a file of columns .csv",
+    "data.source=arrays.npy": "save arrays by numpy.savez as .npz",
 }
 
 
@@ -147,6 +192,21 @@ def test_mistakes_in_a_call(name: str, capsys: pytest.CaptureFixture[str]) -> No
     message = said(capsys, arguments)
     for part in parts:
         assert part in message
+
+
+@pytest.mark.parametrize("change", WORDS)
+def test_words_of_other_libraries(change: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert WORDS[change] in said(capsys, ["account", "quickstart", "--set", change])
+
+
+def test_words_that_keys_have_are_no_hints_to_others() -> None:
+    """A hint leads to a key that there is, and never away from one."""
+    there = keys_of_models()
+    meant = {word: key_meant(word) or "" for word in KEYS}
+    assert [word for word, key in meant.items() if key.split()[0] not in there] == []
+    short = {key.rpartition(".")[2]: key for key in there if key.count(".") == 1}
+    same = {word: key for word, key in meant.items() if word in short and word == key.rpartition(".")[2]}
+    assert {word: short[word] for word in same} == same
 
 
 def test_a_delta_that_promises_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:

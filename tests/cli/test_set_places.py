@@ -63,7 +63,8 @@ def test_what_is_printed_of_results_is_one_line(spec: str, tmp_path: Path) -> No
     assert repr(planned).startswith("PlannedSpec('sites', targets: cloud=4, noise in the global model: ")
     sf.run(sf.load_spec(spec), out=tmp_path / "run")
     assert (
-        repr(sf.load_run(tmp_path / "run")) == f"RunFolder({str(tmp_path / 'run')!r}, 'sites', 2 of 2 rounds)"
+        repr(sf.load_run(tmp_path / "run").folder)
+        == f"RunFolder({str(tmp_path / 'run')!r}, 'sites', 2 of 2 rounds)"
     )
     assert sf.__version__.count(".") == 2
     with pytest.raises(sf.SpecError, match=r"must be a Spec, as sfumato.load_spec\('sites.yaml'\) gives it"):

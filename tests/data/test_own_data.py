@@ -296,3 +296,45 @@ def test_image_folders(tmp_path):
     (tmp_path / "scans" / "ill" / "odd.png").write_bytes(b"no image")
     with pytest.raises(DataError, match=r"odd\.png: cannot be read as an image"):
         load_dataset(str(tmp_path / "scans"))
+
+
+def test_a_csv_file_with_semicolons_is_read_where_the_spec_says_so(tmp_path):
+    frame = patients().astype({"marker": float})
+    frame["marker"] += 0.5
+    plain, german = save(frame, tmp_path / "plain.csv"), tmp_path / "german.csv"
+    frame.to_csv(german, index=False, sep=";", decimal=",")
+    with pytest.raises(SpecError, match=r"data\.separator: got ','; .*semicolons.*data\.separator: ';'"):
+        resolve(spec_of({"source": str(german), **COLUMNS}))
+    chosen = {"feature_columns": ["age", "marker"], **COLUMNS}
+    with pytest.raises(
+        SpecError, match=r"'\d,5' in column 'marker' has a decimal comma: write data\.decimal"
+    ):
+        resolve(spec_of({"source": str(german), **chosen, "separator": ";"}))
+    written = {"source": str(german), "separator": ";", "decimal": ","}
+    found = inputs_of(written | chosen)
+    assert np.array_equal(found.train_features, inputs_of({"source": str(plain), **chosen}).train_features)
+
+
+@pytest.mark.parametrize("key", ["separator", "decimal"])
+def test_how_a_csv_file_is_written_goes_with_csv_only(tmp_path, key):
+    path = save(patients(), tmp_path / "patients.parquet")
+    beside = {} if key == "separator" else {"separator": ";"}
+    with pytest.raises(SpecError, match=r"goes with a file that ends in \.csv"):
+        resolve(spec_of({"source": str(path), **COLUMNS, **beside, key: {"separator": ";"}.get(key, ",")}))
+
+
+def test_one_comma_cannot_part_columns_and_decimals(tmp_path):
+    with pytest.raises(SpecError, match=r"data\.separator: must be ';' or tab with decimal: ','"):
+        spec_of({"source": str(save(patients(), tmp_path / "patients.csv")), **COLUMNS, "decimal": ","})
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_labels_may_be_written_as_decimals(tmp_path, suffix):
+    whole, frame = patients(), patients().astype({"outcome": float})
+    one = inputs_of({"source": str(save(whole, tmp_path / f"a.{suffix}")), **COLUMNS})
+    two = inputs_of({"source": str(save(frame, tmp_path / f"b.{suffix}")), **COLUMNS})
+    assert np.array_equal(one.train_labels, two.train_labels)
+    frame.loc[7, "outcome"] = 0.5
+    path = save(frame, tmp_path / f"c.{suffix}")
+    with pytest.raises(SpecError, match=r"row 8 has 0\.5; a number to predict needs data\.task: regression"):
+        resolve(spec_of({"source": str(path), **COLUMNS}))

@@ -55,7 +55,7 @@ def test_a_pilot_keeps_the_noise_of_all_rounds(jobs):
     assert job.process.wait(120) == 0
     run = sf.load_run(job.folder)
     assert (run.name, len(run.metrics), job.rounds) == ("small-pilot", PILOT_ROUNDS, 40)
-    said = run.spec_dict["privacy"]["noise"]
+    said = run.folder.spec_dict["privacy"]["noise"]
     noise = accounted.report.plan.spec.privacy.noise.model_dump(mode="json")
     assert said["sources"] == noise["sources"]
     assert "calibrated_from" not in said

@@ -21,7 +21,7 @@ from sfumato.mechanisms.gaussian import add_gaussian_
 from sfumato.planning.problem import resolve_to_plan
 from sfumato.random import Stream, generator, key_at
 from sfumato.schedule.resolve import resolve
-from sfumato.simulation.run import pilot
+from sfumato.simulation.pilot import pilot
 from sfumato.simulation.training_inputs import TrainingInputs
 from sfumato.simulation.training_loop import Session
 from sfumato.spec.document import Spec

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from sfumato.auditing.canaries import OneRun
 from sfumato.privacy.guarantee import json_number
 from sfumato.privacy.sampling import Neighbours
+from sfumato.rounding import lower_bound, number, upper_bound
 
 _ROUNDING = 1e-9
 
@@ -98,6 +99,26 @@ class AuditReport:
     error: float
     findings: tuple[AuditedPair, ...]
     notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        pairs = f"{len(self.findings):,} {'pair' if len(self.findings) == 1 else 'pairs'}"
+        largest = max((found.lower.epsilon for found in self.findings), default=0.0)
+        said = "all hold" if self.holds else "a guarantee is refuted"
+        return f"<AuditReport {self.name}: {pairs}, {said}, ε at least {lower_bound(largest, 4)}>"
+
+    def _repr_html_(self) -> str:
+        """The bounds as an HTML table, for notebooks."""
+        from sfumato.notebook import block
+
+        titles = ("unit", "observer", "ε is at least", f"ε is at most (δ = {number(self.delta)})", "holds")
+        rows = [
+            (
+                *(found.unit, found.observer, lower_bound(found.lower.epsilon, 4)),
+                *(upper_bound(found.upper), "yes" if found.holds else "no"),
+            )
+            for found in self.findings
+        ]
+        return block(repr(self)[1:-1], titles, rows, self.notes)
 
     @property
     def holds(self) -> bool:

@@ -5,6 +5,7 @@
     ranks.py          a command over the processes that torchrun starts
     options.py        arguments and options that several commands share, and how messages name them
     spec_argument.py  reads the SPEC argument; errors name the file
+    hinting_command.py  what to write instead of an option that there is not
     console.py        tables and numbers as commands print them
     plan_summary.py   parts of `sfumato show` that trees and groups share
     show_tree.py      `sfumato show` for a tree or a star
@@ -29,6 +30,7 @@ from typing import Annotated
 import typer
 
 from sfumato.arguments import spelled_by
+from sfumato.cli.hinting_command import HintingCommand
 from sfumato.cli.options import DEBUG, OptionSpelling
 from sfumato.cli.ranks import require_over_ranks
 from sfumato.distributed.launch import Launch
@@ -61,7 +63,7 @@ def app_of(arguments: Sequence[str]) -> typer.Typer:
     app.callback()(_global)
     named = command_in(arguments)
     for name in COMMANDS if named not in COMMANDS else (named,):
-        app.command()(getattr(import_module(f"sfumato.cli.{name}"), name))
+        app.command(cls=HintingCommand)(getattr(import_module(f"sfumato.cli.{name}"), name))
     return app
 
 

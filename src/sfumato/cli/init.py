@@ -1,24 +1,145 @@
-"""``sfumato init``: writes a spec file to start from."""
+"""``sfumato init``: writes a spec to start from, a copy of a built-in one or one for a table of one's own."""
 
 from __future__ import annotations
 
+import enum
 import re
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
+from sfumato.arguments import Argument
 from sfumato.cli.options import Debug
 from sfumato.errors import SpecError
 
 
+class Protect(enum.StrEnum):
+    """The unit of privacy."""
+
+    RECORD = "record"
+    DEVICE = "device"
+
+
+Ids = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN", help="A column that is no feature, beside those called like ids. Repeatable."
+    ),
+]
+
+Ranges = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN=LOW:HIGH[,...]",
+        help="A public range of a feature, known without the rows; it becomes 0 to 1. Repeatable.",
+    ),
+]
+
+Table = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="A table of your own, .csv or .parquet: write a spec for it. What options leave open and "
+        "nobody can choose for you is asked on a terminal.",
+    ),
+]
+
+
 def init(
     name: Annotated[
-        str, typer.Argument(help="The built-in spec to copy, or a new name for a copy of quickstart.")
-    ] = "quickstart",
+        str | None,
+        typer.Argument(
+            help="The built-in spec to copy, or the name of the new spec (a copy of quickstart, or of --csv)."
+        ),
+    ] = None,
+    csv: Table = None,
+    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column to predict.")] = None,
+    site: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column that says whose row it is.")
+    ] = None,
+    sites: Annotated[
+        int | None, typer.Option(min=2, max=1000, help="Without --site: deal the rows evenly among so many.")
+    ] = None,
+    id: Ids = None,
+    scale: Ranges = None,
+    row: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What one row is, e.g. 'a patient'; for people.")
+    ] = None,
+    several: Annotated[
+        bool | None, typer.Option("--several/--one-each", help="Whether several rows may be of one person.")
+    ] = None,
+    protect: Annotated[
+        Protect | None,
+        typer.Option(help="One row (record, the default), or all rows of a site together (device)."),
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(metavar="E", help="ε towards the server that combines the models.")
+    ] = None,
+    delta: Annotated[float | None, typer.Option(metavar="D", help="δ; default: 1e-5.")] = None,
     debug: Debug = False,
 ) -> None:
     """Write a spec to edit, NAME.yaml, into the working directory."""
+    options: dict[str, Any] = {
+        "label": label, "site": site, "sites": sites, "id": id, "scale": scale, "row": row,
+        "several": several, "protect": protect, "epsilon": epsilon, "delta": delta,
+    }  # fmt: skip
+    if csv is not None:
+        _init_from_table(name, csv, options)
+        return
+    for option, value in options.items():
+        if value is not None:
+            raise SpecError(Argument(option), None, "goes with --csv FILE, a table of your own")
+    if name is not None and name.lower().endswith((".csv", ".parquet")):
+        raise SpecError("NAME", name, f"is a table; write: sfumato init --csv {name}")
+    _copy_builtin(name or "quickstart")
+
+
+def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> None:
+    """Write a spec for a table of one's own, and say who will learn what."""
+    from sfumato.new_spec.choices import check, ranges_in
+    from sfumato.new_spec.questions import Given, answered
+    from sfumato.new_spec.table import open_own_table
+    from sfumato.new_spec.written_spec import hints, spec_path, summary, who_learns_what, write_spec
+
+    table = open_own_table(csv)
+    path = spec_path(name, table)
+    if options["site"] is not None and options["sites"] is not None:
+        raise SpecError(Argument("sites"), options["sites"], "must be left out: --site says whose row it is")
+    stated, scale, unit = options.pop("id"), options.pop("scale"), options.pop("protect")
+    called = [name for name in table.ids if name not in (options["label"], options["site"])]
+    given = Given(
+        ids=None if stated is None else tuple(dict.fromkeys([*stated, *called])),
+        scale=None if scale is None else ranges_in(scale),
+        protect=None if unit is None else ("record" if unit is Protect.RECORD else "device"),
+        **options,
+    )
+    if missing := given.missing():
+        if not sys.stdin.isatty():
+            raise SpecError("init", None, f"needs {', '.join(missing)}; on a terminal it asks")
+        given = answered(given, table, _ask, lambda text: typer.echo(f"  {text}", err=True))
+    choices = given.with_defaults(table)
+    check(choices, table)
+    report = write_spec(path, choices, table)
+    for line in summary(path, choices, table):
+        print(line)
+    for hint in hints(choices, table):
+        print(f"hint: {hint}")
+    for finding in report.findings:
+        print(f"finding: {finding.text}")
+    for line in who_learns_what(report, choices):
+        print(line)
+    print(f"next: sfumato account {path}; sfumato run {path}")
+
+
+def _ask(question: str, default: str) -> str:
+    """Ask on the terminal."""
+    return cast("str", typer.prompt(question, default=default or None, err=True))
+
+
+def _copy_builtin(name: str) -> None:
+    """Write a copy of a built-in spec."""
     from sfumato.spec import builtin_names, builtin_text, load_spec
 
     name = name.removesuffix(".yaml")

@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,6 +35,23 @@ class Device(enum.StrEnum):
     CUDA = "cuda"
 
 
+Baseline = Annotated[
+    bool,
+    typer.Option(
+        "--baseline",
+        help="Also train the twin without noise, in DIR-without-noise; the report says what privacy "
+        "costs. The twin has no guarantee.",
+    ),
+]
+RecordViews = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="OBSERVER[,OBSERVER...]",
+        help="Record all that this party or coalition receives, for attacks. Repeatable.",
+    ),
+]
+
+
 def run(
     spec: SpecSource,
     out: Annotated[
@@ -56,37 +74,43 @@ def run(
         bool, typer.Option("--resume", help="Continue from the run folder's checkpoint.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run that the folder holds.")] = False,
-    record_views: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="OBSERVER[,OBSERVER...]",
-            help="Record all that this party or coalition receives, for attacks. Repeatable.",
-        ),
-    ] = None,
+    record_views: RecordViews = None,
+    baseline: Baseline = False,
     track: Track = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
     debug: Debug = False,
 ) -> None:
     """Train a model; write model, metrics and guarantees to a folder."""
-    options = {"device": str(device), "resume": resume, "force": force, "track": track or ()}
+    from sfumato.simulation.plays import baseline_folder, plays_of, twins_of
+
+    options = {"device": str(device), "resume": resume, "force": force}
     again = ["run", spec]
     again += [part for change in changes or () for part in ("--set", change)]
     again += [] if seeds is None else ["--seeds", str(seeds)]
     again += [part for names in record_views or () for part in ("--record-views", names)]
     again += [part for name in track or () for part in ("--track", str(name))]
+    again += ["--baseline"] if baseline else []
     again += [] if device is Device.AUTO else ["--device", str(device)]
     with _naming_resume_command(again), joined_ranks(str(device)) as ranks, locating_errors(spec, changes):
         loaded = read_spec(spec, changes)
         folder = out or Path("runs") / loaded.name
         again[2:2] = ["--out", str(folder)]
+        plays, silent = plays_of(loaded, folder, seeds), quiet or ranks.rank > 0
+        twins = twins_of(loaded, folder, seeds) if baseline else []
         if ranks.rank == 0:
-            _check_folder(folder, goes_on=resume or force, several=seeds is not None)
-        plays, silent = _runs_and_folders(loaded, folder, seeds), quiet or ranks.rank > 0
+            for place in [folder, *([baseline_folder(folder)] if baseline else [])]:
+                _check_folder(place, goes_on=resume or force, several=seeds is not None)
         for one, where in plays:
-            views = record_views or ()
-            _run_with_progress(one, where, quiet=silent, record_views=views, ranks=ranks, **options)
+            seen = {"record_views": record_views or (), "track": track or ()}
+            _run_with_progress(one, where, quiet=silent, ranks=ranks, **options, **seen)
+        for one, where in twins:
+            _run_with_progress(one, where, quiet=silent, ranks=ranks, **options)
+        if baseline and ranks.rank == 0:
+            _write_report(folder)
         if not silent:
             _print_summary(folder, [where for _, where in plays])
+            if baseline:
+                _print_cost(folder)
 
 
 @contextmanager
@@ -102,16 +126,6 @@ def _naming_resume_command(again: Sequence[str]) -> Iterator[None]:
         words = shlex.join(command_over_ranks([*again, "--resume"], Launch.of().count))
         print(f"\nsfumato: interrupted; continue with: {words}", file=sys.stderr)
         raise typer.Exit(130) from None
-
-
-def _runs_and_folders(spec: Spec, folder: Path, seeds: int | None) -> list[tuple[Spec, Path]]:
-    """The spec and the folder of each run: one, or one a seed."""
-    from sfumato.spec.overrides import seeds_from
-
-    if seeds is None:
-        return [(spec, folder)]
-    numbers = seeds_from(spec.seed, seeds)
-    return [(spec.model_copy(update={"seed": n}), folder / f"seed-{n}") for n in numbers]
 
 
 def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
@@ -158,6 +172,27 @@ def _run_with_progress(spec: Spec, folder: Path, *, quiet: bool, **options: Any)
         with closing(run_rounds(spec, out=folder, on_step=shown.step, **options)) as playing:
             for result in playing:
                 shown.round(result.round, result.rounds, result.metrics)
+
+
+def _write_report(folder: Path) -> None:
+    """Write the report again, now that the twin without noise is there."""
+    from sfumato.report import write_report
+    from sfumato.run_folder.reader import REPORT_FILE
+
+    write_report([folder], folder / REPORT_FILE)
+
+
+def _print_cost(folder: Path) -> None:
+    """Print what privacy costs, by the twin without noise."""
+    from sfumato.report.results.cost_of_privacy import cost_of_privacy
+    from sfumato.report.results.series import load_series
+    from sfumato.simulation.plays import baseline_folder
+
+    twin = baseline_folder(folder)
+    (one,), (other,) = load_series([folder]), load_series([twin])
+    for sentence in cost_of_privacy([one, replace(other, name="its twin")]):
+        console().print(sentence)
+    print(f"the twin in {twin} has no guarantee: keep it as private as the data")
 
 
 def _print_summary(folder: Path, runs: Sequence[Path]) -> None:

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from sfumato.cli.options import Debug
-from sfumato.errors import SpecError
 
 
 def _write_checker(file: Path | None) -> None:
@@ -38,12 +37,8 @@ def verify(
 
     The exit status is 1 if anything in the folder does not match.
     """
-    from sfumato.verify.checker import check_run, print_outcome
-    from sfumato.verify.folder import NoRunError
+    from sfumato.checked import verify_run
+    from sfumato.verify.checker import print_outcome
 
-    try:
-        outcome = check_run(run)
-    except NoRunError:
-        raise SpecError(str(run), None, "is not a run folder: it has no spec.yaml") from None
-    if print_outcome(str(run), outcome):
+    if print_outcome(str(run), verify_run(run)):
         raise typer.Exit(1)

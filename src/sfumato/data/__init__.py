@@ -9,7 +9,8 @@ The schedule, simulation and protocols may import this package; it imports no to
     synthetic          data made on the spot
     idx                IDX files
     hub                data sets of the Hugging Face Hub, and saved folders
-    tables             CSV, Parquet and data frames
+    tables             Parquet, data frames and what tables share
+    csv_files          CSV files: separators, decimals
     arrays             .npz files and tuples of arrays
     image_folder       a sub-folder of images for every class
     given              data given in Python

@@ -31,6 +31,7 @@ class DatasetFacts:
         site_counts: name and training rows of each site; ``None`` where the data name no sites.
         targets: numbers to predict for an example, labels of a set, or different tokens; ``None`` for
             classes.
+        feature_columns: of a table, the names of its features.
     """
 
     name: str
@@ -42,6 +43,7 @@ class DatasetFacts:
     group_counts: tuple[int, ...] | None = None
     site_counts: tuple[tuple[str, int], ...] | None = None
     targets: int | None = None
+    feature_columns: tuple[str, ...] = ()
 
     @property
     def outputs(self) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from sfumato.data import partition as division
 from sfumato.data.builtin_datasets import BUILT_IN, DatasetFacts, tabulated_facts
-from sfumato.data.locate import AS_FOUND, Columns, Request, locate
+from sfumato.data.locate import AS_FOUND, SEPARATORS, Columns, CsvFormat, Request, locate
 from sfumato.data.split_counts import IntArray
 from sfumato.errors import DataError, SpecError
 from sfumato.network.tree import Tree
@@ -46,7 +46,8 @@ def request_of(data: Data, devices: int, *, seed: int = 0) -> Request:
         data.vocabulary,
     )
     examples = None if data.examples_per_device is None else data.examples_per_device * devices
-    return Request(columns, data.test_fraction, data.test_file, examples, seed)
+    written = CsvFormat(SEPARATORS[data.separator or ","], data.decimal or ".")
+    return Request(columns, data.test_fraction, data.test_file, examples, seed, written)
 
 
 def _rules(data: Data) -> dict[str, PartitionRule]:

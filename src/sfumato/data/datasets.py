@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from sfumato.data import hub
 from sfumato.data.arrays import open_npz
 from sfumato.data.builtin_datasets import BuiltIn, DatasetFacts, scaling, tabulated_facts
+from sfumato.data.csv_files import open_csv
 from sfumato.data.dataset import Dataset, checked_dataset
 from sfumato.data.given import given_data, given_rows
 from sfumato.data.hub import HubSplit
@@ -27,7 +29,7 @@ from sfumato.data.locate import AS_FOUND, Columns, DataLocation, Form, Request, 
 from sfumato.data.rows import Rows, features_of, split_of, targets_of_split, token_ids
 from sfumato.data.splits import RowSplit, facts_of, split_rows
 from sfumato.data.synthetic import make_synthetic, synthetic_facts
-from sfumato.data.tables import OPEN_TABLE, table_rows
+from sfumato.data.tables import open_parquet, table_rows
 from sfumato.errors import DataError, SpecError
 from sfumato.user_code import call_user_code, find_factory, user_code_is_allowed
 
@@ -168,20 +170,22 @@ def _describe_table(place: DataLocation, request: Request) -> DatasetFacts:
     return facts
 
 
-def _open_own(place: DataLocation, columns: Columns, test_file: str | None) -> tuple[Rows, Rows | None]:
+def _open_own(place: DataLocation, request: Request) -> tuple[Rows, Rows | None]:
     """Rows of a user's own file, folder or object: to train on, and to test on where these are apart.
 
     Raises:
         SpecError: a column is missing or holds something else.
         DataError: the source cannot be read, or a row lacks what every row needs.
     """
+    columns = request.columns
     match place.form:
         case "csv" | "parquet":
+            opened = partial(open_csv, written=request.csv) if place.form == "csv" else open_parquet
             tested = None
-            if test_file is not None:
-                path = existing_file(test_file, "data.test_file")
-                tested = table_rows(OPEN_TABLE[place.form](path), replace(columns, group=None, site=None))
-            return table_rows(OPEN_TABLE[place.form](place.folder), columns), tested
+            if request.test_file is not None:
+                path = existing_file(request.test_file, "data.test_file")
+                tested = table_rows(opened(path), replace(columns, group=None, site=None))
+            return table_rows(opened(place.folder), columns), tested
         case "npz":
             return open_npz(place.folder, columns)
         case "images":
@@ -194,11 +198,12 @@ def _load_own(place: DataLocation, request: Request) -> Dataset:
     """Load the data set in the user's own files or arrays, split into training and test rows."""
     if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
         return _checked_for_task(checked_dataset(made, place.source), request.columns)
-    train, test = _open_own(place, request.columns, request.test_file)
+    train, test = _open_own(place, request)
     split = split_of(train, test, request.test_fraction)
     features, test_features = features_of(train, test, split)
     targets = targets_of_split(train, test, split) or (None, None)
     facts = facts_of(place.source, split, train.shape, _target_count(request.columns, targets[0]))
+    facts = replace(facts, feature_columns=train.feature_columns)
     arrays = (features, split.labels, test_features, split.test_labels, split.groups, split.sites)
     data = Dataset(facts, *arrays, *targets)
     return _standardised(data, place, request) if train.is_image else _as_tokens(data, request.columns)
@@ -208,9 +213,10 @@ def _describe_own(place: DataLocation, request: Request) -> DatasetFacts:
     """The sizes of a data set in the user's own files or arrays."""
     if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
         return _checked_for_task(checked_dataset(made, place.source), request.columns).facts
-    train, test = _open_own(place, request.columns, request.test_file)
+    train, test = _open_own(place, request)
     split = split_of(train, test, request.test_fraction)
-    return facts_of(place.source, split, train.shape, _target_count(request.columns, train.targets))
+    facts = facts_of(place.source, split, train.shape, _target_count(request.columns, train.targets))
+    return replace(facts, feature_columns=train.feature_columns)
 
 
 _OWN = DataReader(_load_own, _describe_own)

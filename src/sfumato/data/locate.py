@@ -25,7 +25,7 @@ _OF_TABLES = ("feature_columns", "label_column", "group_column", "site_column", 
 _OF_COLUMNS = ("image_column", "label_column", "group_column", "site_column")
 # Options of columns and test sets that each form reads; forms that are not here read none.
 _OPTIONS: dict[Form, tuple[str, ...]] = {
-    "csv": (*_OF_TABLES, *_LEARNT, "test_file", "test_fraction"),
+    "csv": (*_OF_TABLES, *_LEARNT, "test_file", "test_fraction", "separator", "decimal"),
     "parquet": (*_OF_TABLES, *_LEARNT, "test_file", "test_fraction"),
     "given": (*_OF_TABLES, *_LEARNT, "test_fraction"),
     "npz": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
@@ -33,6 +33,14 @@ _OPTIONS: dict[Form, tuple[str, ...]] = {
     "folder": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
     "hub": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
     "factory": _LEARNT,
+}
+_OTHER_FILES = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the spreadsheet as .csv"),
+    **dict.fromkeys(
+        (".txt", ".tsv", ".data", ".dat"), "call a file of columns .csv; data.separator says how"
+    ),
+    **dict.fromkeys((".npy", ".pkl", ".pt", ".h5"), "save arrays by numpy.savez as .npz"),
+    ".py": "write FILE.py:NAME, with the function in that file",
 }
 ENVIRONMENT_VARIABLE = "SFUMATO_DATA"
 SYSTEM_FOLDER = Path("/usr/share/datasets")
@@ -65,6 +73,28 @@ class Columns:
     vocabulary: int | None = None
 
 
+SEPARATORS = {",": ",", ";": ";", "tab": "\t"}
+"""Signs between the columns of a CSV file, by what a spec calls them."""
+
+
+@dataclass(frozen=True)
+class CsvFormat:
+    """How a CSV file is written.
+
+    Attributes:
+        separator: between columns.
+        decimal: before the decimals of a number.
+    """
+
+    separator: str = ","
+    decimal: str = "."
+
+    @property
+    def separator_name(self) -> str:
+        """What a spec calls the separator."""
+        return next(name for name, sign in SEPARATORS.items() if sign == self.separator)
+
+
 @dataclass(frozen=True)
 class Request:
     """What is to be read of a source.
@@ -75,6 +105,7 @@ class Request:
         test_file: rows to test on, for CSV and Parquet files.
         examples: training rows to make; synthetic data only, and required there.
         seed: of the run; only synthetic data depend on it.
+        csv: how a CSV file is written.
     """
 
     columns: Columns = Columns()
@@ -82,6 +113,7 @@ class Request:
     test_file: str | None = None
     examples: int | None = None
     seed: int = 0
+    csv: CsvFormat = CsvFormat()
 
 
 AS_FOUND = Request()
@@ -131,12 +163,16 @@ def locate(source: str, request: Request) -> DataLocation:
         "test_file": request.test_file,
         "task": None if columns.task == "classification" else columns.task,
         "vocabulary": columns.vocabulary,
+        "separator": None if request.csv.separator == "," else request.csv.separator_name,
+        "decimal": None if request.csv.decimal == "." else request.csv.decimal,
     }
     for option, value in options.items():
         if value is not None and option not in _OPTIONS.get(place.form, ()):
             if option in ("task", "vocabulary"):
                 allowed = f"goes with data of your own: {source} has images and one label each"
                 raise SpecError(f"data.{option}", value, allowed)
+            if option in ("separator", "decimal"):
+                raise SpecError(f"data.{option}", value, "goes with a file that ends in .csv")
             what = "no named columns" if option.endswith(("column", "columns")) else "nothing that uses it"
             raise SpecError(f"data.{option}", value, f"nothing: {source} here has {what}")
     if "test_fraction" not in _OPTIONS.get(place.form, ()):
@@ -225,6 +261,8 @@ def _search(source: str, examples: int | None) -> DataLocation:
     if "/" in source:
         raise DataError(f"{printable_name(str(folder))}: no such folder{_near(folder)}")
     known, near = ", ".join(sorted(BUILT_IN)), closest(source, [*BUILT_IN, "synthetic"]) or _near(folder)
+    if hint := _OTHER_FILES.get(folder.suffix.lower()):
+        near = f" ({hint})"
     raise SpecError(
         "data.source",
         source,

@@ -32,6 +32,7 @@ class Rows:
         sites: name of the site of each row, [N].
         is_test: the rows that are tested on, [N], if the source says it row by row.
         targets: what a model learns to predict, [N, K], where that is not the label; labels are 0 then.
+        feature_columns: of a table, the names of its features.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Rows:
     sites: NDArray[np.str_] | None = None
     is_test: NDArray[np.bool_] | None = None
     targets: NDArray[np.float32] | None = None
+    feature_columns: tuple[str, ...] = ()
 
 
 def split_of(train: Rows, test: Rows | None, test_fraction: float | None) -> RowSplit:

@@ -6,6 +6,7 @@ computed from the rows: it would be a release that nobody accounts for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _LABELS = ("label", "labels")
+_MOST_LABEL = 2.0**53  # whole numbers of a double are apart below it
 _TESTED = {"true": True, "1": True, "test": True, "false": False, "0": False, "train": False}
 
 
@@ -37,11 +39,13 @@ class ColumnTable:
         types: of every column, in order; of a CSV file as its first rows have them.
         read: columns by name: as text where it says ``True``, as numbers where ``False``, as they are where
             ``None``.
+        decimal: of a CSV file, the sign before the decimals of a number.
     """
 
     name: str
     types: Mapping[str, pa.DataType]
     read: Callable[[Mapping[str, bool | None]], Mapping[str, pa.ChunkedArray]]
+    decimal: str | None = None
 
     def column(self, name: str, values: str | None = None) -> pa.ChunkedArray:
         """The column ``name``; with ``values="text"`` its entries as they are written."""
@@ -86,6 +90,7 @@ def table_rows(table: ColumnTable, columns: Columns) -> Rows:
         sites=sites,
         is_test=is_test,
         targets=targets,
+        feature_columns=features,
     )
 
 
@@ -96,46 +101,6 @@ def _label_names(table: ColumnTable, columns: Columns) -> tuple[str, ...]:
     if columns.label is None:
         return tuple(name for name in _LABELS if name in table.types)[:1]
     return (columns.label,) if isinstance(columns.label, str) else columns.label
-
-
-def open_csv(path: Path) -> ColumnTable:
-    """Open a CSV file: commas, a line of headings, UTF-8.
-
-    Raises:
-        DataError: it cannot be read.
-    """
-    import pyarrow as pa
-    from pyarrow import csv
-
-    try:
-        with csv.open_csv(path) as reader:
-            schema = reader.schema
-    except (OSError, pa.ArrowInvalid) as error:
-        raise _unreadable_table_error(path, error) from None
-
-    def read(wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
-        types = {
-            name: pa.string() if as_text else pa.float64()
-            for name, as_text in wanted.items()
-            if as_text is not None
-        }
-        options = csv.ConvertOptions(include_columns=list(wanted), column_types=types)
-        try:
-            table = csv.read_csv(path, convert_options=options)
-        except (OSError, pa.ArrowInvalid) as error:
-            _refuse_text(path, [name for name, as_text in wanted.items() if as_text is False])
-            raise _unreadable_table_error(path, error) from None
-        return {name: table[name] for name in wanted}
-
-    def _refuse_text(path: Path, numeric: Sequence[str]) -> None:
-        """Name the first value of these columns that is no number, if that is what is wrong."""
-        for name in numeric:
-            texts = read({name: True})[name].to_pylist()
-            for row, text in enumerate(texts):
-                if not _is_number(text):
-                    raise _not_a_number(str(path), row, name, text)
-
-    return ColumnTable(str(path), _column_types(path, schema), read)
 
 
 def open_parquet(path: Path) -> ColumnTable:
@@ -150,15 +115,15 @@ def open_parquet(path: Path) -> ColumnTable:
     try:
         schema = parquet.read_schema(path)
     except (OSError, pa.ArrowException) as error:
-        raise _unreadable_table_error(path, error) from None
+        raise unreadable_table(path, error) from None
 
     def read(wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
         try:
             return _converted_columns(parquet.read_table(path, columns=list(wanted)), wanted)
         except (OSError, pa.ArrowException) as error:
-            raise _unreadable_table_error(path, error) from None
+            raise unreadable_table(path, error) from None
 
-    return ColumnTable(str(path), _column_types(path, schema), read)
+    return ColumnTable(str(path), column_types(path, schema), read)
 
 
 def open_data_frame(frame: pd.DataFrame, name: str) -> ColumnTable:
@@ -173,10 +138,7 @@ def open_data_frame(frame: pd.DataFrame, name: str) -> ColumnTable:
         table = pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataError(f"{name}: cannot be read as a table ({first_line(error)})") from None
-    return ColumnTable(name, _column_types(name, table.schema), partial(_converted_columns, table))
-
-
-OPEN_TABLE: Mapping[str, Callable[[Path], ColumnTable]] = {"csv": open_csv, "parquet": open_parquet}
+    return ColumnTable(name, column_types(name, table.schema), partial(_converted_columns, table))
 
 
 def _converted_columns(table: pa.Table, wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
@@ -194,7 +156,7 @@ def _converted_columns(table: pa.Table, wanted: Mapping[str, bool | None]) -> Ma
     return found
 
 
-def _column_types(name: object, schema: pa.Schema) -> Mapping[str, pa.DataType]:
+def column_types(name: object, schema: pa.Schema) -> Mapping[str, pa.DataType]:
     """The type of every column by its name; refused where two have one name."""
     twice = [column for column in schema.names if schema.names.count(column) > 1]
     if twice:
@@ -214,18 +176,19 @@ def _features(
     chosen = columns.features
     if chosen is None:
         chosen = tuple(
-            name for name, kind in table.types.items() if name not in others and _holds_numbers(kind)
+            name for name, kind in table.types.items() if name not in others and holds_numbers(kind)
         )
         if not chosen:
-            raise SpecError(
-                place, None, f"{table.name} has no other column of numbers: {_names_as_text(table.types)}"
-            )
+            hint = _decimal_comma(table, [name for name in table.types if name not in others])
+            allowed = f"{table.name} has no other column of numbers: {_names_as_text(table.types)}{hint}"
+            raise SpecError(place, None, allowed)
     for name in chosen:
         _refuse_missing(table, place, name)
         if name in others:
             raise SpecError(place, name, "must not be the column of labels, groups, sites or test rows")
-        if not _holds_numbers(table.types[name]):
-            raise SpecError(place, name, f"must be a column of numbers; it holds {table.types[name]}")
+        if not holds_numbers(table.types[name]):
+            hint = _decimal_comma(table, [name])
+            raise SpecError(place, name, f"must be a column of numbers; it holds {table.types[name]}{hint}")
     if len(set(chosen)) < len(chosen):
         raise SpecError(place, list(chosen), "must name each column once")
     scaled = (*chosen, *(labels if columns.task == "regression" else ()))
@@ -234,6 +197,20 @@ def _features(
             allowed = f"is no feature{closest(name, chosen)}; the features are {_names_as_text(chosen)}"
             raise SpecError("data.scale", name, allowed)
     return chosen
+
+
+def _decimal_comma(table: ColumnTable, names: Sequence[str]) -> str:
+    """What to write where the first row has a decimal comma in one of these columns; empty where not."""
+    for name in names if table.decimal == "." else ():
+        text = str(table.column(name, "text").slice(0, 1).to_pylist()[0] or "")
+        if is_decimal_comma(text):
+            return f"; {text!r} in column {name!r} has a decimal comma: write data.decimal: ','"
+    return ""
+
+
+def is_decimal_comma(text: str) -> bool:
+    """Whether a text is a number with a decimal comma."""
+    return re.fullmatch(r"[+-]?\d+,\d+", text.strip()) is not None
 
 
 def _read_numbers(
@@ -280,7 +257,17 @@ def _label_column(table: ColumnTable, name: str) -> NDArray[Any]:
         return np.asarray(column.to_numpy())
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _text_column(table, name, "label")
-    raise SpecError("data.label_column", name, f"must hold whole numbers or text; it holds {kind}")
+    if not pa.types.is_floating(kind):
+        raise SpecError("data.label_column", name, f"must hold whole numbers or text; it holds {kind}")
+    numbers = np.asarray(column.to_numpy(), np.float64)
+    other = np.flatnonzero(~(np.abs(numbers) < _MOST_LABEL) | (numbers != np.floor(numbers)))
+    if len(other):
+        row, value = other[0], numbers[other[0]]
+        allowed = f"must hold whole numbers (1 or 1.0) or text; row {row + 1:,} has {value:g}"
+        raise SpecError(
+            "data.label_column", name, f"{allowed}; a number to predict needs data.task: regression"
+        )
+    return numbers.astype(np.int64)
 
 
 def _text_column(table: ColumnTable, name: str, what: str) -> NDArray[np.str_]:
@@ -320,14 +307,14 @@ def _refuse_missing(table: ColumnTable, place: str, name: str) -> None:
         )
 
 
-def _holds_numbers(kind: pa.DataType) -> bool:
+def holds_numbers(kind: pa.DataType) -> bool:
     """Whether a type of column is numeric."""
     import pyarrow as pa
 
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
     """Whether a text is a number or a usual mark of a missing one."""
     try:
         float(text or "nan")
@@ -336,14 +323,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _not_a_number(name: str, row: int, column: str, text: str) -> DataError:
-    """The error for a feature that is no number; ``row`` counts from 0."""
-    return DataError(
-        f"{name}: row {row + 1:,}, column {column!r}: got {text!r}; every feature must be a number"
-    )
-
-
-def _unreadable_table_error(path: Path, error: BaseException) -> DataError:
+def unreadable_table(path: Path, error: BaseException) -> DataError:
     """The error for a file that cannot be read as a table."""
     return DataError(f"{path}: cannot be read as a table ({first_line(error)})")
 

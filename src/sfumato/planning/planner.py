@@ -22,6 +22,7 @@ from sfumato.planning.result import (
     global_noise_rms,
 )
 from sfumato.planning.targets import (
+    TARGETS,
     EpsilonTarget,
     PlanTargets,
     guarantee,
@@ -58,6 +59,8 @@ def plan(spec: Spec, targets: Mapping[str, float], *, minimize: Minimize = "nois
     """
     require_spec(spec)
     solver()
+    if not isinstance(targets, Mapping):
+        raise SpecError(TARGETS, targets, "must be a mapping of observers to ε, like {'cloud': 2}")
     requested = parse_targets(targets.items())
     if minimize == "noise":
         return _plan_noise(spec, requested, ())

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from sfumato.arguments import Argument
+from sfumato.errors import SpecError
 from sfumato.report.page.sections import write_page
 from sfumato.report.results.comparability import unasked_columns, warnings_of_series
 from sfumato.report.results.series import Series, load_series
@@ -68,4 +70,6 @@ def compare(run_folders: Sequence[str | Path]) -> Comparison:
         SpecError: no folder was given, or one of them is not a run.
         RunError: a run is damaged.
     """
+    if isinstance(run_folders, str | Path):
+        raise SpecError(Argument("run_folders"), str(run_folders), "must be a list of run folders")
     return Comparison(load_series([Path(folder) for folder in run_folders]))

@@ -1,6 +1,11 @@
 """Simulation of a training: from data and devices to the finished run folder.
 
-    run.py              `run`: a spec, round by round, into a run folder; `pilot`
+    run.py              `run`: a spec, round by round, into a run folder
+    plays.py            which runs one call makes: seeds, and twins without noise
+    finished_run.py     what `run` returns and `load_run` reads
+    trained_model.py    the model of a run, and what it predicts
+    seed_runs.py        several seeds of a spec
+    pilot.py            norms of messages without noise
     training_inputs.py  data, partition and initial model
     input_hashes.py     SHA-256 of the inputs, to detect changes
     training_loop.py    the state of a run in memory, from one round to the next

@@ -1,4 +1,4 @@
-"""`run`: trains a spec round by round and writes the run folder, with checkpoints; `pilot`."""
+"""`run`: trains a spec round by round and writes the run folder, with checkpoints."""
 
 from __future__ import annotations
 
@@ -6,46 +6,35 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import nn
 
-from sfumato.accounting import PrivacyReport, account, with_participations
+from sfumato.accounting import account
 from sfumato.arguments import Argument
 from sfumato.data.given import given, with_given
 from sfumato.distributed.agreement import require_same
 from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.engine.base import EngineSettings
 from sfumato.engine.repeatable import repeatable_arithmetic
-from sfumato.engine.tiles import intra_op_threads
 from sfumato.errors import SpecError
-from sfumato.learning.dropout import with_own_dropout
 from sfumato.learning.given_model import giving_model, with_given_model
 from sfumato.network.given_graph import with_graph
-from sfumato.notebook import block
 from sfumato.protocols.view_recorder import observer_name
-from sfumato.rounding import number, upper_bound
 from sfumato.run_folder.contents import require_files_of_run
-from sfumato.run_folder.headline import headline_of
 from sfumato.run_folder.lock import only_writer
-from sfumato.run_folder.reader import (
-    MODEL_FILE,
-    REPORT_FILE,
-    SPEC_FILE,
-    RunFolder,
-    load_run,
-    read_ledger,
-)
+from sfumato.run_folder.reader import REPORT_FILE, load_run
 from sfumato.schedule.base import Plan
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation.checkpoint import Checkpoint
+from sfumato.simulation.finished_run import Run
 from sfumato.simulation.folder_writer import FolderWriter
 from sfumato.simulation.input_hashes import check_inputs
+from sfumato.simulation.plays import Play, plays_of, twins_of
 from sfumato.simulation.rank_start import FolderFollower, facts_of_rank, shared_checkpoint
 from sfumato.simulation.resume import (
     existing_checkpoint,
@@ -55,12 +44,11 @@ from sfumato.simulation.resume import (
     spec_of_checkpoint,
 )
 from sfumato.simulation.run_progress import run_progress
+from sfumato.simulation.seed_runs import SeedRuns
 from sfumato.simulation.tracking import requested_trackers, tracked
-from sfumato.simulation.training_inputs import initial_model, load_data
 from sfumato.simulation.training_loop import Session
 from sfumato.spec.document import SPEC_HASH, Spec, require_spec
 from sfumato.spec.frozen import FrozenSpec, versions
-from sfumato.spec.load import load_spec
 from sfumato.user_code import allow_user_code
 
 _SECONDS_BETWEEN_CHECKPOINTS = 5.0
@@ -83,93 +71,27 @@ class RoundResult:
     metrics: dict[str, float]
 
 
-@dataclass(frozen=True)
-class Run:
-    """A finished run and its folder.
+class RunOptions(TypedDict, total=False):
+    """The arguments of `run` by name."""
 
-    Attributes:
-        folder: its folder.
-        data: what was given as data in Python.
-        given_model: what was given as model in Python.
-    """
-
-    folder: RunFolder
-    data: Any = None
-    given_model: nn.Module | None = None
-
-    def __repr__(self) -> str:
-        score = headline_of(self.metrics)
-        measured = self.metrics[score.column].dropna()
-        reached = f", {score.name} {score.text(float(measured.iloc[-1]))}" if len(measured) else ""
-        folder = self.folder
-        return f"<Run {folder.name}: {len(folder.metrics):,} rounds{reached}, in {folder.path}>"
-
-    def _repr_html_(self) -> str:
-        privacy = self.folder.privacy
-        rows = sorted(privacy.guarantees, key=lambda row: -row.epsilon)
-        return block(
-            repr(self)[1:-1],
-            ("relation", "unit", "observer", f"ε (δ = {number(privacy.delta)})", "pairs"),
-            [
-                (row.relation.words, row.unit, row.observer, upper_bound(row.epsilon), f"{row.stands_for:,}")
-                for row in rows
-            ],
-        )
-
-    @property
-    def metrics(self) -> pd.DataFrame:
-        """One row for each round (the columns are those of ``metrics.parquet``)."""
-        return self.folder.metrics
-
-    @cached_property
-    def privacy(self) -> PrivacyReport:
-        """Guarantees and claims as in privacy.json, with ε after the run where it differs."""
-        report = account(load_spec(self.folder.path / SPEC_FILE), data=self.data)
-        realised = read_ledger(self.folder.path).get("realised")
-        if not realised:
-            return report
-        participations = np.array(realised["participations"])
-        return with_participations(report, participations, realised["rounds"], realised["parameters"])
-
-    @cached_property
-    def model(self) -> nn.Module:
-        """The trained model, on the CPU, in eval mode: the global one, or the average of the workers' own."""
-        spec = load_spec(self.folder.path / SPEC_FILE)
-        state = torch.load(self.folder.path / MODEL_FILE, map_location="cpu", weights_only=True)
-        # the shape of an example depends on the data set, which is loaded to find it
-        with allow_user_code(), given(self.data), giving_model(self.given_model):
-            plan = resolve(spec)
-            data = load_data(plan)
-            model = initial_model(spec, data)
-        model.load_state_dict(state)
-        return with_own_dropout(model)
-
-    def report(self, out: Path | None = None) -> Path:
-        """Write the report to ``out`` (default: into the run folder); returns its path."""
-        from sfumato.report import write_report
-
-        return write_report([self.folder.path], out or self.folder.path / REPORT_FILE)
+    data: Any
+    model: nn.Module | None
+    graph: Any
+    on_round: Callable[[RoundResult], object] | None
+    out: str | Path | None
+    device: str
+    resume: bool
+    force: bool
+    record_views: Sequence[str]
+    progress: bool
+    track: str | Sequence[str]
+    baseline: bool
 
 
-@dataclass(frozen=True)
-class PilotResult:
-    """Norms of messages without noise and clipping.
-
-    They are not accounted for: do not publish them for private data.
-
-    Attributes:
-        what: the kind of messages.
-        quantiles: norm at each of a few quantiles.
-        rounds: number of rounds.
-        messages: number of messages.
-    """
-
-    what: str
-    quantiles: dict[float, float]
-    rounds: int
-    messages: int
-
-
+@overload
+def run(spec: Spec, *, seeds: None = None, **options: Unpack[RunOptions]) -> Run: ...
+@overload
+def run(spec: Spec, *, seeds: int, **options: Unpack[RunOptions]) -> SeedRuns: ...
 def run(
     spec: Spec,
     *,
@@ -184,39 +106,63 @@ def run(
     record_views: Sequence[str] = (),
     progress: bool = True,
     track: str | Sequence[str] = (),
-) -> Run:
+    seeds: int | None = None,
+    baseline: bool = False,
+) -> Run | SeedRuns:
     """Train ``spec`` and write everything to the folder ``out`` (default ``runs/NAME``). See `run_rounds`.
 
     ``data`` and ``model`` take the place of ``data.source`` and ``model.kind``: a pandas DataFrame, a tuple
     of arrays (features, labels[, sites]) or a torch Dataset; a module, which is copied. The folder keeps
     their hashes. ``graph``, a NetworkX graph, takes the place of ``topology`` and is written out in the
-    folder's spec: see `sfumato.network.given_graph`. ``on_round`` is called after every round; what it raises
-    ends the run, whose checkpoint is kept. With ``progress`` a bar is drawn on a terminal and in a notebook.
-    ``track="wandb"`` or ``"mlflow"`` sends the metrics of every round there. No guarantee covers them.
+    folder's spec: see `sfumato.network.given_graph`. With ``progress`` a bar is drawn on a terminal and in a
+    notebook. ``track="wandb"`` or ``"mlflow"`` sends the metrics of every round there. No guarantee covers
+    them.
+
+    ``on_round`` is called after every round; where it returns True the run stops, and can be resumed; what it
+    raises ends the run as well. The checkpoint is kept. All guarantees are those of all rounds of the spec,
+    and hold for fewer.
+
+    ``seeds`` trains so many seeds, from the spec's on, in ``out/seed-N``. ``baseline`` also trains the twin
+    without noise, with the same data, seed, schedule and clip, in the folder ``out-without-noise``; the
+    report then says what privacy costs. The twin has no guarantee: its folder is as private as the data.
     """
     require_spec(spec)
     if out is not None and not str(out):
         raise SpecError(Argument("out"), out, "is empty; give a folder")
     folder = Path(out) if out is not None else default_folder(spec)
     spec = with_given_model(with_given(with_graph(spec, graph), data), model)
-    with given(data), giving_model(model), run_progress(spec, wanted=progress) as shown:
-        playing = run_rounds(
-            spec,
-            out=folder,
-            device=device,
-            resume=resume,
-            force=force,
-            record_views=record_views,
-            track=track,
-            on_step=shown.step,
-        )
-        with closing(playing):
-            for result in playing:
-                if progress:
-                    shown.round(result.round, result.rounds, result.metrics)
-                if on_round is not None:
-                    on_round(result)
-    return Run(load_run(folder), data, model)
+    plays = plays_of(spec, folder, seeds)
+    options = {"device": device, "resume": resume, "force": force}
+    with given(data), giving_model(model):
+        twins = twins_of(spec, folder, seeds) if baseline else []
+        for play in plays:
+            seen = {"record_views": record_views, "track": track}
+            _played(play, on_round, progress=progress, **options, **seen)
+        for twin in twins:
+            _played(twin, None, progress=progress, **options)
+    if baseline:
+        from sfumato.report import write_report  # slow to import
+
+        write_report([folder], folder / REPORT_FILE)
+    silent = [Run(load_run(twin.folder), data, model) for twin in twins] or [None] * len(plays)
+    done = [Run(load_run(play.folder), data, model, twin) for play, twin in zip(plays, silent, strict=True)]
+    return done[0] if seeds is None else SeedRuns(folder, tuple(done))
+
+
+def _played(
+    play: Play, on_round: Callable[[RoundResult], object] | None, *, progress: bool, **options: Any
+) -> None:
+    """Train one run, until its last round or until ``on_round`` returns True."""
+    with (
+        run_progress(play.spec, wanted=progress) as shown,
+        closing(run_rounds(play.spec, out=play.folder, on_step=shown.step, **options)) as playing,
+    ):
+        for result in playing:
+            if progress:
+                shown.round(result.round, result.rounds, result.metrics)
+            answer = None if on_round is None else on_round(result)
+            if isinstance(answer, bool | np.bool_) and answer:
+                return
 
 
 def default_folder(spec: Spec) -> Path:
@@ -275,7 +221,7 @@ def run_rounds(
     with allow_user_code():
         plan = resolve(spec)
     observers = tuple(observer_name(plan, names, place=Argument("record_views")) for names in record_views)
-    device, writes = _pick_device(device), ranks.rank == 0
+    device, writes = picked_device(device), ranks.rank == 0
     require_same(ranks, facts_of_rank(plan, device, observers))
     with only_writer(out, argument=Argument("out")) if writes else nullcontext():
         found = _checkpoint_to_continue(plan, out, resume=resume, force=force) if writes else None
@@ -366,31 +312,8 @@ def _frozen(plan: Plan, hashes: Mapping[str, str]) -> FrozenSpec:
     return FrozenSpec.of(plan.spec, inputs, versions())
 
 
-def pilot(spec: Spec, *, rounds: int = 3, device: str = "auto") -> PilotResult:
-    """Norms of the messages of devices without noise and clipping, to choose a clip norm on public data.
-
-    With ``clip: {kind: step}`` the norms are those of mini-batch gradients, else of whole messages.
-
-    Raises:
-        SpecError: the spec is wrong.
-    """
-    with allow_user_code():
-        plan = resolve(spec)
-    if plan.spec.privacy.clips_examples:
-        allowed = "must be update or step: a pilot measures norms of messages and of mini-batch gradients"
-        raise SpecError("privacy.clip.kind", "example", allowed)
-    session = Session.prepare(plan, EngineSettings.default(_pick_device(device)))
-    with intra_op_threads(1):
-        found = session.protocol.pilot(session.start, rounds)
-    levels = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
-    norms = found.norms.double() if len(found.norms) else torch.zeros(1, dtype=torch.float64)
-    values = torch.quantile(norms, torch.tensor(levels, dtype=torch.float64))
-    quantiles = dict(zip(levels, values.tolist(), strict=True))
-    return PilotResult(found.what, quantiles, found.rounds, len(found.norms))
-
-
-def _pick_device(device: str) -> str:
-    """cpu or cuda: as given, or for "auto" cuda where there is one."""
+def picked_device(device: str) -> str:
+    """The device that ``auto`` means: CUDA where there is any."""
     if device != "auto":
         return device
     return "cuda" if torch.cuda.is_available() else "cpu"

@@ -11,9 +11,11 @@ imported.
     overrides            ``key=value``, and several seeds of one spec
     renamed_keys         other and former names of keys
     base                 what every section shares; kinds of numbers, some differ between edges or groups
+    without_noise        the same training without noise
     refusals             the form of refusals that stand in tables, and the search for the first that applies
     limits               the most that a spec may ask for
     names                names of levels and sites
+    other_words          words of other libraries, and what to write instead
     used_keys            which keys have an effect where; what has none is refused
     validation_messages  what is wrong with a spec, in one sentence each
     schema               the JSON schema

@@ -20,7 +20,9 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from sfumato.errors import SpecError
 from sfumato.spec.limits import LEAST, LEAST_SHARE, MAX_NUMBER, MAX_SEED, MOST, MOST_DECIBELS
+from sfumato.spec.other_words import key_meant
 from sfumato.spec.refusals import Refusals, Refused, first_refused
 
 TAG = "="
@@ -65,6 +67,13 @@ class Section(BaseModel):
         frozen=True, extra="forbid", validate_default=True, populate_by_name=True, serialize_by_alias=True
     )
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse to change a key: a spec stays what was checked."""
+        if name in type(self).model_fields:
+            again = f"sf.load_spec(SOURCE, ['SECTION.{name}={value}'])"
+            raise SpecError(name, value, f"a spec is not changed by assignment; load it again: {again}")
+        super().__setattr__(name, value)
+
     @classmethod
     def keys(cls) -> tuple[str, ...]:
         """The keys of this section as a user writes them."""
@@ -97,10 +106,14 @@ class Section(BaseModel):
         for key in value:
             if key not in keys and key not in cls.model_fields:
                 known = ", ".join(keys)
-                allowed = f"there is no such key{closest(str(key), keys)}; keys here: {known}"
+                near, meant = nearest(str(key), keys), key_meant(str(key))
+                hint = closest(str(key), keys)
+                if meant is not None and meant.rpartition(".")[2] != near:
+                    hint, near = f" (write {meant})", meant.rpartition(".")[2]
+                allowed = f"there is no such key{hint}; keys here: {known}"
                 context = {"key": str(key), "value": value[key], "allowed": allowed}
                 raise PydanticCustomError(
-                    "unknown_key", "{allowed}", context | {"near": nearest(str(key), keys)}
+                    "unknown_key", "{allowed}", context | {"near": near if near in keys else None}
                 )
         return value
 

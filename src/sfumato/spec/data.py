@@ -158,6 +158,12 @@ class Data(Section):
         default=None,
         description="CSV and Parquet: [low, high] of a feature, public numbers that become 0 and 1",
     )
+    separator: Literal[",", ";", "tab"] | None = Field(
+        default=None, description="CSV: between columns; default: a comma"
+    )
+    decimal: Literal[".", ","] | None = Field(
+        default=None, description="CSV: before the decimals of a number; default: a point"
+    )
     test_fraction: OpenUnit | None = Field(
         default=None, description="held-out share where the data set has no test split"
     )
@@ -176,7 +182,9 @@ class Data(Section):
         return scale
 
     def refusals(self) -> Refusals:
-        """Refusals as rows (applies, key, value, allowed): more than one source of a test set."""
+        """Refusals as rows (applies, key, value, allowed): two sources of a test set, one sign for two things."""
+        allowed = "must be ';' or tab with decimal: ',': a comma cannot do both"
+        yield self.decimal == (self.separator or ","), "separator", self.separator, allowed
         values = {key: getattr(self, key) for key in ("test_fraction", "test_file", "test_column")}
         first, *others = [key for key, value in values.items() if value is not None] or [""]
         for key in others:

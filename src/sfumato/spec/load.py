@@ -49,6 +49,10 @@ def load_spec(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Ite
         raise SpecError(
             Argument("overrides"), overrides, "must be a list of texts, like ['training.rounds=5']"
         )
+    if not isinstance(source, str | os.PathLike | Mapping):
+        raise SpecError(
+            Argument("source"), source, "must be a file, the name of a built-in spec, or a mapping"
+        )
     if isinstance(source, Mapping):
         return _checked_spec(dict(source), None, overrides)
     path = _existing_file(source)

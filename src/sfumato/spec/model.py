@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 
 from sfumato.spec.base import Count, CountOrList, Flag, Section, closest, refuse
 from sfumato.spec.limits import MAX_LAYERS
+from sfumato.spec.other_words import value_hint
 
 Task = Literal["classification", "regression", "multi-label", "next-token"]
 Metric = Literal["auc", "f1", "mae", "rmse", "r2", "perplexity"]
@@ -65,5 +66,7 @@ class Model(Section):
         if kind in BUILT_IN_MODELS or (colon and module and name):
             return kind
         known = ", ".join(BUILT_IN_MODELS)
-        near = closest(kind, BUILT_IN_MODELS)
+        near = value_hint(kind, list(BUILT_IN_MODELS)) or closest(kind, BUILT_IN_MODELS)
+        if kind.endswith(".py"):
+            near = f" (write {kind}:NAME, with the class or function in that file)"
         raise refuse("", kind, f"must be one of {known}, or package.module:factory{near}")

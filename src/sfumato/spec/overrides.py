@@ -115,7 +115,7 @@ def seeds_from(first: int, count: int) -> range:
         SpecError: fewer than one, or more than ``MAX_SEEDS``, or past the largest seed.
     """
     place = Argument("seeds")
-    if not 1 <= count <= MAX_SEEDS:
+    if not isinstance(count, int) or not 1 <= count <= MAX_SEEDS:
         raise SpecError(place, count, f"must be from 1 to {MAX_SEEDS:,}: each seed is a run of its own")
     if first + count - 1 > MAX_SEED:
         raise SpecError(place, count, f"from seed {first} on goes past the largest seed, {MAX_SEED:,}")

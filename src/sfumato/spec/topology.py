@@ -70,7 +70,7 @@ class StarTopology(Section):
     """Devices directly under the cloud."""
 
     kind: Literal["star"] = "star"
-    devices: Devices
+    devices: Annotated[Devices, Field(description="how many there are, e.g. {kind: star, devices: 10}")]
     device_names: tuple[PartyName, ...] = Field(
         default=(), description="what each device is called, in the order of their numbers"
     )

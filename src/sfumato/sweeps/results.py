@@ -12,11 +12,12 @@ import pandas as pd
 
 from sfumato.durable_files import replacing
 from sfumato.errors import RunError, SpecError
+from sfumato.notebook import block
 from sfumato.report.pareto.page import write_pareto_page
 from sfumato.report.pareto.points import ParetoPage, SweptPoint
 from sfumato.report.results.comparability import RADIO_COSTS, notices
 from sfumato.report.results.series import Mean, mean
-from sfumato.rounding import number
+from sfumato.rounding import number, upper_bound
 from sfumato.run_folder.headline import Headline, headline_of
 from sfumato.run_folder.manifest import FileRecord, read_manifest, record_files
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
@@ -49,6 +50,27 @@ class Sweep:
     folder: Path
     table: pd.DataFrame
     failures: tuple[Failure, ...]
+
+    def __repr__(self) -> str:
+        points = f"{self.table['point'].nunique():,} points of {', '.join(self.keys)}"
+        failed = f", {len(self.failures):,} failed" if self.failures else ""
+        return f"<Sweep {self.folder}: {points}, {len(self.table):,} runs{failed}>"
+
+    def _repr_html_(self) -> str:
+        """The points as an HTML table, for notebooks."""
+        score, rows = self.score, self.summary()
+        epsilons = [f"{EPSILON_PREFIX}{observer}" for observer in self.observers]
+        titles = (*self.keys, "seeds", score.title, *(f"ε {observer}" for observer in self.observers))
+        cells = [
+            (
+                *(str(row[key]) for key in self.keys),
+                str(row["seeds"]),
+                score.figure(row[score.column]),
+                *(upper_bound(row[name]) for name in epsilons),
+            )
+            for row in rows.to_dict("records")
+        ]
+        return block(repr(self)[1:-1], titles, cells, self.notices)
 
     @property
     def keys(self) -> tuple[str, ...]:

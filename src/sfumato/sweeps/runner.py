@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -68,6 +68,9 @@ def sweep(
         MissingExtraError: a tracker or Ray is not installed.
         RunError: the Ray cluster cannot be reached.
     """
+    if not isinstance(over, Mapping):
+        allowed = "must be a mapping of keys to values, like {'privacy.noise.epsilon': [2, 8]}"
+        raise SpecError(Argument("over"), over, allowed)
     axes = [Axis.of(keys, values) for keys, values in over.items()]
     request = SweepRequest.of(
         spec, axes, seeds=seeds, out=out, account_only=account_only, overrides=overrides

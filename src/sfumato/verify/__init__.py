@@ -1,8 +1,9 @@
 """Recomputes every ε of a run folder without the accountant (docs/verify.md).
 
 It imports nothing else of Sfumato, and of other packages NumPy, SciPy, PyYAML and dp_accounting only, so that
-a mistake in the accountant is not repeated in the check. Only the command line may import it. It runs by
-itself, too: ``python -m sfumato.verify RUN``, or the archive that ``sfumato verify --write-checker`` writes.
+a mistake in the accountant is not repeated in the check. Only the command line and ``sfumato.checked`` may
+import it. It runs by itself, too: ``python -m sfumato.verify RUN``, or the archive that
+``sfumato verify --write-checker`` writes.
 
 What is checked, in this order (docs/verify.md says what is not):
 

@@ -13,5 +13,6 @@ Imported by ``report`` and what is above it; imports ``report`` and what ``repor
     figure               one figure: Plotly's JSON, caption and description; colours, axes, bars
     heatmap              ε of classes of devices towards observers, and ε after the run
     per_worker_privacy   ε of workers over rounds
+    plotted              figures of runs for Python
     worker_heatmap       ε of every pair of workers
 """

@@ -10,12 +10,14 @@ from shlex import quote
 from typing import Any
 
 from sfumato.errors import SfumatoError
-from sfumato.report.formatting import percent, title
+from sfumato.report.formatting import number, title
 from sfumato.report.results.comparability import sends_over_the_air
 from sfumato.report.results.series import Series, load_series
+from sfumato.run_folder.headline import ACCURACY, headline_of
 from sfumato.run_folder.manifest import MANIFEST_FILE
 from sfumato.run_folder.reader import SPEC_FILE
-from sfumato.spec.used_keys import AIR_PROTOCOLS, WITHOUT_NOISE
+from sfumato.spec.used_keys import WITHOUT_NOISE
+from sfumato.spec.without_noise import settings_without_noise
 
 _MOST_FOLDERS = 50  # the most recent ones
 _SAME = ("data", "model", "topology", "training", "compression", "faults")
@@ -29,22 +31,28 @@ def cost_of_privacy(series: Sequence[Series]) -> list[str]:
     silent = [one for one in series if not has_noise(one)]
     said = []
     for one in series:
-        reached = one.final("accuracy").value
+        score = headline_of(one.first.metrics)
+        reached = one.final(score.column).value
         beside = [other for other in silent if _differ_in_privacy_only(one, other)] if has_noise(one) else []
-        finals = [(other.final("accuracy").value, other) for other in beside]
+        alike = [other for other in beside if headline_of(other.first.metrics) == score]
+        finals = [(other.final(score.column).value, other) for other in alike]
         measured = [(value, other) for value, other in finals if not math.isnan(value)]
         if math.isnan(reached) or not measured:
             continue
-        best, other = max(measured, key=lambda pair: pair[0])
-        points = 100 * (best - reached)
+        sign = 1 if score.higher_is_better else -1
+        best, other = max(measured, key=lambda pair: sign * pair[0])
+        lost = sign * (best - reached)
         on_air = sends_over_the_air(one.first.spec_dict)
         what = "noise, the receiver's included," if on_air else "privacy"
-        cost = f"{title(what)} costs {points:.1f} points of accuracy"
-        cost = cost if points >= 0.05 else f"No cost of {what} is seen"
+        amount = (
+            f"{100 * lost:.1f} points of accuracy" if score is ACCURACY else f"{number(lost)} of {score.name}"
+        )
+        cost = f"{title(what)} costs {amount}"
+        cost = cost if lost >= (0.0005 if score is ACCURACY else 0) else f"No cost of {what} is seen"
         seeds = " (one seed each)" if len(one.runs) == len(other.runs) == 1 else ""
         said.append(
-            f"{cost}: {one.name} ends at {percent(reached)}, and {other.name}, which has no noise, at "
-            f"{percent(best)}{seeds}."
+            f"{cost}: {one.name} ends at {score.text(reached)}, and {other.name}, which has no noise, at "
+            f"{score.text(best)}{seeds}."
         )
     return said
 
@@ -97,7 +105,7 @@ def cost_of_privacy_or_commands(one: Series) -> tuple[list[str], str]:
                 return said[:1], ""
     folder = one.folder.resolve()
     spec = one.first.path.resolve().relative_to(folder.parent) / SPEC_FILE
-    settings = " ".join(f"--set {setting}" for setting in _without_noise(one.first.spec_dict))
+    settings = " ".join(f"--set {setting}" for setting in settings_without_noise(one.first.spec_dict))
     command = (
         f"sfumato run {quote(spec.as_posix())} {settings} "
         f"--out {quote(f'{folder.name}-without-noise')}\nsfumato report {quote(folder.name)}"
@@ -109,16 +117,6 @@ def cost_of_privacy_or_commands(one: Series) -> tuple[list[str], str]:
         unknown += " Over the air the receiver's noise stays, so that run sends its messages one by one."
     how = "These commands, in the folder that holds the run, train it and write this report again:"
     return [f"{unknown} {how}"], command
-
-
-def _without_noise(spec: Mapping[str, Any]) -> list[str]:
-    """The ``--set`` settings with which nobody adds noise to what ``spec`` trains, nor does a receiver."""
-    settings = ["privacy.noise=none"]
-    if spec["protocol"] in AIR_PROTOCOLS:
-        settings.append("protocol=dp-fedavg")
-    over_air = [hop for hop, kind in (spec.get("transport") or {}).items() if kind == "air"]
-    settings += [f"transport.{hop}=plain" for hop in over_air]
-    return settings + (["air=null"] if spec.get("air") else [])
 
 
 def _folders_beside(one: Series) -> Iterator[Path]:

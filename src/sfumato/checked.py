@@ -1,0 +1,86 @@
+"""A run after the checker has looked at it: `verify_run`, and the statement for an auditor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sfumato.arguments import Argument
+from sfumato.errors import SpecError
+
+if TYPE_CHECKING:
+    from sfumato.report.statement.content import Statement
+    from sfumato.spec.document import Spec
+    from sfumato.verify.checker import CheckOutcome
+
+_FILES = ("spec.yaml", "privacy.json", "ledger.json", "model.pt", "groups.pt")
+
+
+def verify_run(run: str | Path) -> CheckOutcome:
+    """Recompute every ε of a run folder from its certificates, without the accountant.
+
+    Raises:
+        SpecError: it is no run folder. What does not hold is no error: it is in ``problems`` of the outcome.
+    """
+    from sfumato.verify.checker import check_run
+    from sfumato.verify.folder import NoRunError
+
+    try:
+        return check_run(Path(run))
+    except NoRunError:
+        raise SpecError(str(run), None, "is not a run folder: it has no spec.yaml") from None
+
+
+def statement(subject: Spec | str | Path, out: str | Path = "statement.html") -> Path:
+    """Write a privacy statement for an auditor: the page ``out``, and the same as JSON beside it.
+
+    Args:
+        subject: a spec, or a run folder, of which every ε is recomputed first, as by `verify_run`.
+        out: ends with ``.html``.
+
+    Raises:
+        SpecError: ``out`` is no page, or there is no run in the folder.
+        RunError: a file of the run is damaged.
+    """
+    from sfumato.report.statement.page import statement_page
+    from sfumato.run_folder.reader import write_json, write_text
+    from sfumato.spec.document import Spec
+
+    page = Path(out)
+    if page.suffix != ".html":
+        raise SpecError(Argument("out"), str(page), "must end with .html; the JSON is written beside it")
+    found = _statement_of_spec(subject) if isinstance(subject, Spec) else _statement_of_run(Path(subject))
+    write_text(page, statement_page(found))
+    write_json(page.with_suffix(".json"), found.to_dict())
+    return page
+
+
+def _statement_of_spec(spec: Spec) -> Statement:
+    """The statement of a spec that has not been run."""
+    from sfumato.accounting import account
+    from sfumato.report.statement.content import Statement
+    from sfumato.run_folder.recorded_privacy import RecordedPrivacy
+    from sfumato.spec.frozen import versions
+
+    report = account(spec)
+    resolved = report.plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return Statement(
+        resolved, RecordedPrivacy.from_dict(report.to_dict()), "A plan, before any run", versions()
+    )
+
+
+def _statement_of_run(folder: Path) -> Statement:
+    """The statement of a run in ``folder``, checked by the checker."""
+    from sfumato.report.statement.content import Statement
+    from sfumato.run_folder.reader import load_run
+
+    run = load_run(folder)
+    state = "finished" if run.finished else "not finished"
+    outcome = verify_run(folder)
+    verified = (
+        f"sfumato verify recomputed {outcome.finite:,} finite bounds of {outcome.rows:,} guarantees from the "
+        f"certificates of the run: {len(outcome.problems):,} mismatches."
+    )
+    files = {name: record.sha256 for name, record in sorted(run.manifest.files.items()) if name in _FILES}
+    versions = run.spec_dict.get("versions") or {}
+    return Statement(run.spec_dict, run.privacy, f"A run ({state})", versions, verified, files)

@@ -1,0 +1,106 @@
+"""CSV files: what is between columns and before decimals, and hints where it is something else.
+
+Nothing is guessed in a run: what is not a comma and a point stands in the spec, where everybody can read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sfumato.data.locate import CsvFormat
+from sfumato.data.tables import ColumnTable, column_types, is_decimal_comma, is_number, unreadable_table
+from sfumato.errors import DataError, SpecError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs"}
+
+
+def open_csv(path: Path, written: CsvFormat) -> ColumnTable:
+    """A CSV file: a line of headings, UTF-8.
+
+    Raises:
+        SpecError: the headings have another separator.
+        DataError: it cannot be read.
+    """
+    import pyarrow as pa
+    from pyarrow import csv
+
+    _refuse_other_separator(path, written)
+    parsed = csv.ParseOptions(delimiter=written.separator)
+    try:
+        converted = csv.ConvertOptions(decimal_point=written.decimal)
+        with csv.open_csv(path, parse_options=parsed, convert_options=converted) as reader:
+            schema = reader.schema
+    except (OSError, pa.ArrowInvalid) as error:
+        raise unreadable_table(path, error) from None
+
+    def read(wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
+        types = {
+            name: pa.string() if as_text else pa.float64()
+            for name, as_text in wanted.items()
+            if as_text is not None
+        }
+        options = csv.ConvertOptions(
+            include_columns=list(wanted), column_types=types, decimal_point=written.decimal
+        )
+        try:
+            table = csv.read_csv(path, parse_options=parsed, convert_options=options)
+        except (OSError, pa.ArrowInvalid) as error:
+            for name in (name for name, as_text in wanted.items() if as_text is False):
+                _refuse_text(path, name, read({name: True})[name].to_pylist(), written)
+            raise unreadable_table(path, error) from None
+        return {name: table[name] for name in wanted}
+
+    return ColumnTable(str(path), column_types(path, schema), read, written.decimal)
+
+
+def format_of(path: Path) -> CsvFormat:
+    """How a CSV file is written, by its headings and the first value of every column.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    headings, first = _first_lines(path)
+    separator = max(_NAMES, key=headings.count) if any(sign in headings for sign in _NAMES) else ","
+    comma = separator != "," and any(is_decimal_comma(value) for value in first.split(separator))
+    return CsvFormat(separator, "," if comma else ".")
+
+
+def _refuse_other_separator(path: Path, written: CsvFormat) -> None:
+    """Refuse a file whose headings are one column by this separator and several by another."""
+    headings, _ = _first_lines(path)
+    if written.separator in headings:
+        return
+    for sign, name in _NAMES.items():
+        if sign in headings:
+            right = f"write data.separator: {CsvFormat(sign).separator_name!r}"
+            allowed = f"the headings of {path} have {name} between them: {right}"
+            raise SpecError("data.separator", written.separator_name, allowed)
+
+
+def _first_lines(path: Path) -> tuple[str, str]:
+    """The line of headings and the first row, without their ends."""
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            return file.readline().rstrip("\r\n"), file.readline().rstrip("\r\n")
+    except OSError as error:
+        raise unreadable_table(path, error) from None
+
+
+def _refuse_text(path: Path, name: str, texts: list[Any], written: CsvFormat) -> None:
+    """Refuse the first value of a column that is no number."""
+    for row, text in enumerate(texts):
+        if not is_number(text.replace(written.decimal, ".")):
+            said = f"{path}: row {row + 1:,}, column {name!r}: got {text!r}; every feature must be a number"
+            other = "," if written.decimal == "." else "."
+            swapped = written.decimal not in text and is_number(text.replace(other, "."))
+            hint = (
+                f"; numbers with {other!r} before the decimals need data.decimal: {other!r}"
+                if swapped
+                else ""
+            )
+            raise DataError(said + hint)

@@ -1,0 +1,135 @@
+"""What a user decides about a table: columns, unit, ε. Each decision is checked against the columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sfumato.arguments import Argument
+from sfumato.errors import SpecError
+from sfumato.new_spec.table import OwnTable
+
+Protected = Literal["record", "device"]
+MOST_SITES = 1_000
+_MOST_CLASSES = 100
+_EXAMPLE = "COLUMN=LOW:HIGH, e.g. age=0:100"
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Every decision.
+
+    Attributes:
+        label: the column to predict.
+        site: the column of sites; ``None``: rows are dealt evenly.
+        sites: how many sites there are, where no column says it.
+        ids: columns that are no features.
+        scale: public range of columns, stated by the user.
+        row: what one row is, in words.
+        several: whether several rows may be of one person.
+        protect: one row, or all rows of a site.
+        epsilon: towards the server.
+        delta: of all guarantees.
+    """
+
+    label: str
+    site: str | None
+    sites: int
+    ids: tuple[str, ...]
+    scale: Mapping[str, tuple[float, float]]
+    row: str
+    several: bool
+    protect: Protected
+    epsilon: float
+    delta: float
+
+    def features(self, table: OwnTable) -> tuple[str, ...]:
+        """The columns that a model sees: all other columns of numbers."""
+        others = {self.label, self.site, *self.ids}
+        return tuple(name for name in table.numeric if name not in others)
+
+
+def check(choices: Choices, table: OwnTable) -> None:
+    """Refuse what contradicts the table.
+
+    Raises:
+        SpecError: a column that there is not, that is used twice, or that cannot be what it should.
+    """
+    label, site = Argument("label"), Argument("site")
+    table.column_called(choices.label, label)
+    if choices.site is not None:
+        table.column_called(choices.site, site)
+    for name in choices.ids:
+        table.column_called(name, Argument("id"))
+        if name in (choices.label, choices.site):
+            raise SpecError(Argument("id"), name, "must not be the column of labels or of sites")
+    if choices.site == choices.label:
+        raise SpecError(site, choices.site, "must not be the column to predict")
+    features = choices.features(table)
+    if not features:
+        allowed = f"leave a column of numbers to learn from; columns of numbers: {', '.join(table.numeric)}"
+        raise SpecError(Argument("id"), list(choices.ids), allowed)
+    for name in choices.scale:
+        table.column_called(name, Argument("scale"))
+        if name not in (*features, choices.label):
+            why = "holds no numbers" if name not in table.numeric else "is no feature"
+            raise SpecError(Argument("scale"), name, f"{why}: only features are scaled")
+    _check_labels(choices.label, table)
+    if choices.site is not None:
+        count = len(table.sites(choices.site))
+        if not 2 <= count <= MOST_SITES:
+            allowed = f"has {count:,} different values; sites must be 2 to {MOST_SITES:,}"
+            raise SpecError(site, choices.site, allowed)
+
+
+def is_regression(label: str, table: OwnTable) -> bool:
+    """Whether labels are numbers that are not whole."""
+    return label in table.numeric and any(not float(value).is_integer() for value in table.labels(label))
+
+
+def _check_labels(label: str, table: OwnTable) -> None:
+    """Refuse labels of one value, negative ones, and more texts than classes should be."""
+    labels = table.labels(label)
+    if len(labels) < 2:
+        raise SpecError(Argument("label"), label, f"has {len(labels)} value; there is nothing to predict")
+    if label not in table.numeric:
+        if len(labels) > _MOST_CLASSES:
+            allowed = f"is text of {len(labels):,} different values: labels of a class must repeat"
+            raise SpecError(Argument("label"), label, allowed)
+        return
+    if not is_regression(label, table) and float(labels[0]) < 0:
+        allowed = f"must not be negative; it has {', '.join(labels[:5])}: write classes as 0, 1, ... or text"
+        raise SpecError(Argument("label"), label, allowed)
+
+
+def ranges_in(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """The ranges that ``COLUMN=LOW:HIGH[,COLUMN=LOW:HIGH...]`` state.
+
+    Raises:
+        SpecError: a text has another form, or a low number is not below its high one.
+    """
+    found: dict[str, tuple[float, float]] = {}
+    for text in (part for one in texts for part in one.split(",")):
+        column, equals, bounds = text.strip().rpartition("=")
+        if not equals or not column:
+            raise SpecError(Argument("scale"), text, f"must be {_EXAMPLE}")
+        found[column] = range_of(bounds, Argument("scale"), column)
+    return found
+
+
+def range_of(text: str, argument: Argument, column: str) -> tuple[float, float]:
+    """The numbers of ``LOW:HIGH``.
+
+    Raises:
+        SpecError: it is something else, or the first is not below the second.
+    """
+    low, colon, high = text.partition(":")
+    try:
+        numbers = float(low), float(high)
+    except ValueError:
+        numbers = math.nan, math.nan
+    if not colon or not numbers[0] < numbers[1] or math.inf in map(abs, numbers):
+        raise SpecError(argument.at(column), text, f"must be LOW:HIGH, the lower number first ({_EXAMPLE})")
+    return numbers

@@ -1,0 +1,179 @@
+"""Asks on a terminal what options leave open. A wrong answer is said, and the question asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar, cast
+
+from sfumato.arguments import Argument
+from sfumato.errors import SpecError
+from sfumato.new_spec.choices import MOST_SITES, Choices, Protected, range_of
+from sfumato.new_spec.table import OwnTable
+
+Answer = TypeVar("Answer")
+Ask = Callable[[str, str], str]
+"""Asks a question with a default answer and returns the answer."""
+
+DEFAULT_ROW, DEFAULT_PROTECT, DEFAULT_EPSILON, DEFAULT_DELTA, DEFAULT_SITES = "record", "record", 4.0, 1e-5, 3
+_NONE = "none"
+
+
+@dataclass(frozen=True)
+class Given:
+    """What options decide; ``None`` for what they leave open. The attributes are those of `Choices`."""
+
+    label: str | None = None
+    site: str | None = None
+    sites: int | None = None
+    ids: tuple[str, ...] | None = None
+    scale: dict[str, tuple[float, float]] | None = None
+    row: str | None = None
+    several: bool | None = None
+    protect: Protected | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def missing(self) -> list[str]:
+        """The options that nobody can choose for a user and that are not there."""
+        found = [] if self.label is not None else [str(Argument("label"))]
+        if self.site is None and self.sites is None:
+            found.append(f"{Argument('site')} (or {Argument('sites')})")
+        return found if self.epsilon is not None else [*found, str(Argument("epsilon"))]
+
+    def with_defaults(self, table: OwnTable) -> Choices:
+        """The choices, where nothing is `missing`."""
+        label, site = cast("str", self.label), self.site
+        ids = tuple(name for name in table.ids if name not in (label, site)) if self.ids is None else self.ids
+        return Choices(
+            label=label,
+            site=site,
+            sites=DEFAULT_SITES if self.sites is None else self.sites,
+            ids=ids,
+            scale=self.scale or {},
+            row=self.row or DEFAULT_ROW,
+            several=bool(self.several),
+            protect=self.protect or "record",
+            epsilon=DEFAULT_EPSILON if self.epsilon is None else self.epsilon,
+            delta=DEFAULT_DELTA if self.delta is None else self.delta,
+        )
+
+
+def answered(given: Given, table: OwnTable, ask: Ask, say: Callable[[str], object]) -> Given:
+    """What is given, completed by answers.
+
+    Args:
+        given: by options.
+        table: whose columns are asked about.
+        ask: a question.
+        say: what was wrong with an answer.
+    """
+
+    def until_right(question: str, default: str, read: Callable[[str], Answer]) -> Answer:
+        while True:
+            try:
+                return read(ask(question, default).strip())
+            except SpecError as error:
+                say(str(error))
+
+    def column(text: str, option: str) -> str:
+        return table.column_called(text, Argument(option))
+
+    if given.label is None:
+        question = f"Which column is to be predicted? ({table.listed})"
+        given = replace(given, label=until_right(question, "", lambda text: column(text, "label")))
+    if given.site is None and given.sites is None:
+        given = _sites(given, until_right, column)
+    if given.ids is None:
+        found = [name for name in table.ids if name not in (given.label, given.site)]
+        question = f"Which columns are identifiers, and so no features? (names with commas, or {_NONE})"
+        ids = until_right(question, ",".join(found) or _NONE, lambda text: _names(text, table))
+        given = replace(given, ids=ids)
+    if given.row is None:
+        row = until_right("What is one row? (a patient, a visit, ...)", DEFAULT_ROW, str)
+        given = replace(given, row=row)
+    if given.several is None:
+        said = until_right("May several rows be of one person? (yes or no)", "no", _yes_or_no)
+        given = replace(given, several=said)
+    if given.scale is None:
+        given = replace(given, scale=_ranges(given.with_defaults(table), table, until_right))
+    return _privacy(given, until_right)
+
+
+def _sites(given: Given, until_right: Callable[..., object], column: Callable[[str, str], str]) -> Given:
+    """The column of sites, or how many sites there are."""
+    question = f"Which column says whose row it is (hospital, branch)? (a name, or {_NONE})"
+    site = until_right(question, _NONE, lambda text: None if text == _NONE else column(text, "site"))
+    if site is not None:
+        return replace(given, site=cast("str", site))
+    question = "Among how many sites shall the rows be dealt evenly?"
+    sites = until_right(question, str(DEFAULT_SITES), lambda text: int(_number(text, "sites", 2, MOST_SITES)))
+    return replace(given, sites=cast("int", sites))
+
+
+def _ranges(
+    choices: Choices, table: OwnTable, until_right: Callable[..., object]
+) -> dict[str, tuple[float, float]]:
+    """The public range of every feature that has one."""
+    found: dict[str, tuple[float, float]] = {}
+    for name in choices.features(table):
+        question = f"Public range of {name}, known without the rows? (LOW:HIGH, or {_NONE})"
+
+        def bounds(text: str, name: str = name) -> tuple[float, float] | None:
+            return None if text == _NONE else range_of(text, Argument("scale"), name)
+
+        stated = until_right(question, _NONE, bounds)
+        if stated is not None:
+            found[name] = cast("tuple[float, float]", stated)
+    return found
+
+
+def _privacy(given: Given, until_right: Callable[..., object]) -> Given:
+    """The unit, ε and δ."""
+    if given.protect is None:
+        question = f"Protect one {given.row} (record), or all rows of a site together (device)?"
+        protect = until_right(question, DEFAULT_PROTECT, _protected)
+        given = replace(given, protect=cast("Protected", protect))
+    if given.epsilon is None:
+        question = "ε towards the server? (1 is strong; above 10 hardly protects)"
+        epsilon = until_right(
+            question, f"{DEFAULT_EPSILON:g}", lambda text: _number(text, "epsilon", 1e-3, 1e3)
+        )
+        given = replace(given, epsilon=cast("float", epsilon))
+    if given.delta is None:
+        question = "δ? (far below 1 over the number of rows)"
+        delta = until_right(question, f"{DEFAULT_DELTA:g}", lambda text: _number(text, "delta", 1e-30, 0.1))
+        given = replace(given, delta=cast("float", delta))
+    return given
+
+
+def _names(text: str, table: OwnTable) -> tuple[str, ...]:
+    """The columns that a text names."""
+    if text == _NONE:
+        return ()
+    return tuple(table.column_called(name.strip(), Argument("id")) for name in text.split(","))
+
+
+def _yes_or_no(text: str) -> bool:
+    """Whether a text says yes."""
+    if text.lower() not in ("y", "yes", "n", "no"):
+        raise SpecError(Argument("several"), text, "must be yes or no")
+    return text.lower() in ("y", "yes")
+
+
+def _protected(text: str) -> Protected:
+    """The unit that a text names."""
+    if text not in ("record", "device"):
+        raise SpecError(Argument("protect"), text, "must be record or device")
+    return cast("Protected", text)
+
+
+def _number(text: str, option: str, least: float, most: float) -> float:
+    """The number in a text."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not least <= number <= most or (option == "sites" and not number.is_integer()):
+        raise SpecError(Argument(option), text, f"must be a number from {least:g} to {most:,g}")
+    return number

@@ -1,0 +1,106 @@
+"""A table of one's own: which columns it has, and which sites and labels stand in them.
+
+Of features only the types are looked at: no range, mean or extreme is ever computed from rows. (What is
+before decimals in a CSV file is told by its first row.)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from sfumato.arguments import Argument
+from sfumato.data.csv_files import format_of, open_csv
+from sfumato.data.locate import CsvFormat, existing_file
+from sfumato.data.sites import in_order
+from sfumato.data.tables import ColumnTable, holds_numbers, is_number, open_parquet
+from sfumato.errors import DataError, SpecError
+from sfumato.findings import looks_like_id
+from sfumato.spec.base import closest
+
+_MOST_LISTED = 20
+
+
+@dataclass(frozen=True)
+class OwnTable:
+    """A file of rows.
+
+    Attributes:
+        path: of the file.
+        columns: its columns, not read yet.
+        csv: how it is written, if it is a CSV file.
+    """
+
+    path: Path
+    columns: ColumnTable
+    csv: CsvFormat | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all columns, in order."""
+        return tuple(self.columns.types)
+
+    @cached_property
+    def numeric(self) -> tuple[str, ...]:
+        """The columns of numbers."""
+        return tuple(name for name, kind in self.columns.types.items() if holds_numbers(kind))
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The columns that are called as identifiers are."""
+        return tuple(name for name in self.names if looks_like_id(name))
+
+    def column_called(self, name: str, argument: Argument) -> str:
+        """``name``, refused if no column is called so."""
+        if name not in self.names:
+            raise SpecError(
+                argument, name, f"is no column{closest(name, self.names)}; there are {self.listed}"
+            )
+        return name
+
+    @property
+    def listed(self) -> str:
+        """The names of the first columns, joined by commas."""
+        more = f", ... ({len(self.names)} in all)" if len(self.names) > _MOST_LISTED else ""
+        return ", ".join(self.names[:_MOST_LISTED]) + more
+
+    def sites(self, name: str) -> Mapping[str, int]:
+        """How many rows each site of a column has, in order; rows without a site left out."""
+        found = Counter(str(text or "").strip() for text in self.columns.column(name, "text").to_pylist())
+        return {site: found[site] for site in in_order(found) if site}
+
+    def labels(self, name: str) -> tuple[str, ...]:
+        """The different labels of a column, in order: numbers as they are written shortest, or texts."""
+        if name not in self.numeric:
+            return tuple(self.sites(name))
+        values = {float(value) for value in self.columns.column(name).to_pylist() if value is not None}
+        return tuple(f"{value:.15g}" for value in sorted(values))
+
+
+def open_own_table(source: Path) -> OwnTable:
+    """Open a CSV or Parquet file; how a CSV file is written is told by its first two lines.
+
+    Raises:
+        SpecError: it is a file of another kind.
+        DataError: it cannot be read, or has no headings.
+    """
+    argument, suffix = Argument("csv"), source.suffix.lower()
+    if suffix in (".xlsx", ".xls", ".ods"):
+        raise SpecError(argument, str(source), "is a spreadsheet: save it as CSV there, then give that file")
+    if suffix not in (".csv", ".parquet"):
+        hint = "; rename a text file with columns to .csv" if suffix in (".txt", ".tsv", ".data") else ""
+        raise SpecError(argument, str(source), f"must end in .csv or .parquet{hint}")
+    path = existing_file(str(source), str(argument))
+    if suffix == ".parquet":
+        return OwnTable(path, open_parquet(path))
+    written = format_of(path)
+    table = OwnTable(path, open_csv(path, written), written)
+    if all(is_number(name) for name in table.names):
+        raise DataError(
+            f"{path}: the first line must name the columns; it holds numbers: {table.listed}: "
+            "put a line like age,bmi,outcome above it"
+        )
+    return table

@@ -1,0 +1,35 @@
+"""Runs drawn for Python: the figures of the report as one Plotly figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from sfumato.report.figures.curves import score_figures
+from sfumato.report.figures.epsilon_curves import epsilon_figure
+from sfumato.report.results.series import load_series
+
+_HEIGHT = 380
+
+
+def plotted_runs(folders: Sequence[Path]) -> go.Figure:
+    """The score over rounds and, where a watched ε is finite, ε over rounds, of runs or of their seeds."""
+    series = load_series(folders)
+    epsilon = epsilon_figure(series)
+    figures = [*score_figures(series), *([] if epsilon is None else [epsilon])]
+    endless = [trace["name"] for figure in figures for trace in figure.data if "yaxis" in trace]
+    titles = [one.title for one in figures]
+    if endless:
+        titles[-1] += f" ({', '.join(endless)})"
+    drawn = make_subplots(rows=1, cols=max(1, len(figures)), subplot_titles=titles)
+    for place, figure in enumerate(figures, 1):
+        for trace in (trace for trace in figure.data if "yaxis" not in trace):
+            drawn.add_trace(go.Figure(data=[trace]).data[0], row=1, col=place)
+        for axis in ("xaxis", "yaxis"):
+            name = axis if place == 1 else f"{axis}{place}"
+            kept = {key: value for key, value in figure.layout[axis].items() if key != "domain"}
+            drawn.update_layout({name: kept})
+    return drawn.update_layout(height=_HEIGHT, showlegend=True)

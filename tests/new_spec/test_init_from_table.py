@@ -1,0 +1,255 @@
+"""`sfumato init --csv`: a table of one's own becomes a spec that account and run accept at once."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+import sfumato as sf
+from sfumato.cli import main
+from sfumato.errors import SpecError
+from sfumato.new_spec.choices import ranges_in
+from sfumato.new_spec.questions import Given, answered
+from sfumato.new_spec.table import open_own_table
+
+ROWS = 120
+DECIDED = ["--label", "ill", "--site", "clinic", "--epsilon", "4"]
+SCALED = ["--scale", "age=0:100,bmi=10:60"]
+
+
+def patients(**columns: Any) -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    age = rng.integers(20, 90, ROWS)
+    return pd.DataFrame(
+        {
+            "patient_id": np.arange(ROWS),
+            "clinic": [("bonn", "kiel", "ulm")[row % 3] for row in range(ROWS)],
+            "age": age,
+            "bmi": rng.normal(25, 3, ROWS).round(1),
+            "note": ["text"] * ROWS,
+            "ill": (age > 55).astype(int),
+        }
+        | columns
+    )
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    patients().to_csv("patients.csv", index=False)
+
+
+def written(name: str = "patients") -> dict[str, Any]:
+    document = yaml.safe_load(Path(f"{name}.yaml").read_text("utf-8"))
+    assert isinstance(document, dict)
+    return document
+
+
+def test_what_is_written_is_run_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", "--csv", "patients.csv", *DECIDED, *SCALED, "--row", "a patient"]) == 0
+    said = capsys.readouterr().out
+    assert "3 sites (rows: bonn 40, kiel 40, ulm 40); 2 features; ill is predicted: one of 0, 1" in said
+    assert "left out: patient_id (identifier), note (no numbers)" in said
+    assert "about one row (a patient), at δ = 1e-5" in said
+    assert "the server (cloud)       ε ≤ 4 " in said
+    assert "finding" not in said
+    spec = written()
+    assert spec["data"]["feature_columns"] == ["age", "bmi"]
+    assert spec["data"]["scale"] == {"age": [0, 100], "bmi": [10, 60]}
+    assert spec["topology"]["device_names"] == ["bonn", "kiel", "ulm"]
+    report = sf.account(sf.load_spec("patients.yaml"))
+    assert max(row.epsilon for row in report.guarantees) == pytest.approx(4, abs=1e-3)
+    assert {row.unit_kind for row in report.guarantees} == {"record"}
+    assert main(["run", "patients.yaml", "--set", "training.rounds=2", "--quiet"]) == 0
+    assert main(["verify", "runs/patients"]) == 0
+
+
+def test_a_range_is_never_computed_from_rows() -> None:
+    """Two tables with the same columns and other numbers make the same spec, but for the names of sites."""
+    assert main(["init", "one", "--csv", "patients.csv", *DECIDED]) == 0
+    patients(age=np.arange(ROWS) * 1000, bmi=-np.arange(ROWS) / 7).to_csv("patients.csv", index=False)
+    assert main(["init", "two", "--csv", "patients.csv", *DECIDED]) == 0
+    one, two = written("one"), written("two")
+    assert "scale" not in one["data"]
+    assert one | {"name": ""} == two | {"name": ""}
+
+
+def test_semicolons_commas_and_parquet_give_the_same_data(capsys: pytest.CaptureFixture[str]) -> None:
+    frame = patients()
+    frame.to_csv("german.csv", index=False, sep=";", decimal=",")
+    frame.to_csv("tabs.csv", index=False, sep="\t")
+    frame.to_parquet("columns.parquet", index=False)
+    found = {}
+    for file in ("patients.csv", "german.csv", "tabs.csv", "columns.parquet"):
+        assert main(["init", "--csv", file, *DECIDED, *SCALED]) == 0
+        spec = sf.load_spec(file.replace(".csv", ".yaml").replace(".parquet", ".yaml"))
+        run = sf.run(spec.model_copy(update={"name": "x"}), out=file + ".run", progress=False)
+        found[file] = run.metrics["loss"].iloc[-1]
+    assert len(set(found.values())) == 1
+    assert written("german")["data"]["separator"] == ";"
+    assert written("german")["data"]["decimal"] == ","
+    assert "columns are parted by semicolons, numbers have decimal commas" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ([1 + row % 2 for row in range(ROWS)], "one of 1, 2"),
+        ([float(row % 2) for row in range(ROWS)], "one of 0, 1"),
+        ([("no", "yes")[row % 2] for row in range(ROWS)], "one of no, yes"),
+        ([row % 2 + 0.5 for row in range(ROWS)], "a number"),
+    ],
+)
+def test_labels(labels: list[Any], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    patients(ill=labels).to_csv("patients.csv", index=False)
+    assert main(["init", "--csv", "patients.csv", *DECIDED, *SCALED]) == 0
+    out = capsys.readouterr().out
+    assert f"ill is predicted: {said}" in out
+    assert ("labels begin at 1" in out) == (1 in labels and 2 in labels)
+    assert written()["data"].get("task") == ("regression" if said == "a number" else None)
+    assert main(["run", "patients.yaml", "--set", "training.rounds=1", "--quiet"]) == 0
+
+
+def test_a_whole_site_and_rows_without_sites(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--label", "ill", "--sites", "4", "--epsilon", "2", "--protect", "device", "--delta", "1e-6"]
+    assert main(["init", "--csv", "patients.csv", *options]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "4 sites, among whom 120 rows are dealt evenly" in said
+    assert "all rows of one of 4 sites are protected together" in said
+    assert "the columns age, bmi have no range in data.scale" in said
+    spec = written()
+    assert spec["privacy"]["unit"] == "device"
+    assert spec["privacy"]["delta"] == 1e-6
+    assert spec["topology"] == {"kind": "star", "devices": 4}
+
+
+def test_sites_called_by_numbers_are_kept_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    patients(clinic=[row % 3 + 1 for row in range(ROWS)]).to_csv("patients.csv", index=False)
+    assert main(["init", "--csv", "patients.csv", *DECIDED]) == 0
+    assert "results call sites by numbers: 1 is device:0" in capsys.readouterr().out
+    assert "device_names" not in written()["topology"]
+
+
+MISTAKES: dict[str, tuple[list[str], str]] = {
+    "nothing decided": (["--csv", "patients.csv"], "init: needs --label, --site (or --sites), --epsilon"),
+    "label misspelt": (["--csv", "patients.csv", *DECIDED, "--label", "il"], "did you mean 'ill'?"),
+    "site is the label": (["--csv", "patients.csv", *DECIDED, "--site", "ill"], "must not be the column"),
+    "site is an id": (["--csv", "patients.csv", *DECIDED, "--id", "clinic"], "--id: got 'clinic'"),
+    "site of one value": (["--csv", "patients.csv", *DECIDED, "--site", "note"], "has 1 different values"),
+    "label of one value": (["--csv", "patients.csv", *DECIDED, "--label", "note"], "nothing to predict"),
+    "scale without numbers": (["--csv", "patients.csv", *DECIDED, "--scale", "age"], "COLUMN=LOW:HIGH"),
+    "scale turned round": (["--csv", "patients.csv", *DECIDED, "--scale", "age=9:1"], "lower number first"),
+    "scale of an id": (
+        ["--csv", "patients.csv", *DECIDED, "--scale", "patient_id=0:1"], "is no feature: only features"
+    ),
+    "scale of text": (["--csv", "patients.csv", *DECIDED, "--scale", "note=0:1"], "holds no numbers"),
+    "no features left": (
+        ["--csv", "patients.csv", *DECIDED, "--id", "age", "--id", "bmi", "--id", "patient_id"],
+        "leave a column of numbers to learn from",
+    ),
+    "two sources of sites": (["--csv", "patients.csv", *DECIDED, "--sites", "3"], "must be left out: --site"),
+    "spreadsheet": (["--csv", "patients.xlsx", *DECIDED], "save it as CSV"),
+    "file misspelt": (["--csv", "patient.csv", *DECIDED], "did you mean 'patients.csv'?"),
+    "table as a name": (["patients.csv"], "write: sfumato init --csv patients.csv"),
+    "options without a table": (["--label", "ill"], "--label: goes with --csv FILE"),
+    "no headings": (["--csv", "bare.csv", *DECIDED], "the first line must name the columns"),
+    "gap": (["--csv", "gap.csv", *DECIDED], "row 8, column 'bmi': the value is missing"),
+    "negative labels": (["--csv", "signed.csv", *DECIDED], "must not be negative; it has -1, 1"),
+    "ε of nothing": (["--csv", "patients.csv", *DECIDED, "--epsilon", "0"], "privacy.noise.epsilon"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_in_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("bare.csv").write_text("1,2,3\n4,5,6\n", "utf-8")
+    gap = patients()
+    gap.loc[7, "bmi"] = np.nan
+    gap.to_csv("gap.csv", index=False)
+    patients(ill=[row % 2 * 2 - 1 for row in range(ROWS)]).to_csv("signed.csv", index=False)
+    options, said = MISTAKES[name]
+    assert main(["init", *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+    assert err.count("\n") == 1, err
+    assert not list(Path().glob("*.yaml"))
+
+
+def test_a_file_that_exists_is_left_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("patients.yaml").write_text("mine\n", "utf-8")
+    assert main(["init", "--csv", "patients.csv", *DECIDED]) == 2
+    assert "patients.yaml: exists already" in capsys.readouterr().err
+    assert Path("patients.yaml").read_text("utf-8") == "mine\n"
+
+
+def test_a_terminal_is_asked_what_is_missing() -> None:
+    answers = iter(
+        [
+            "il",
+            "ill",
+            "clinic",
+            "patient_id",
+            "patient",
+            "maybe",
+            "yes",
+            "0:100",
+            "60:10",
+            "none",
+            "record",
+            "zero",
+            "2",
+            "1e-6",
+        ]
+    )
+    questions: list[str] = []
+    wrong: list[str] = []
+
+    def ask(question: str, default: str) -> str:
+        questions.append(question)
+        return next(answers)
+
+    table = open_own_table(Path("patients.csv"))
+    given = answered(Given(), table, ask, wrong.append)
+    assert next(answers, None) is None
+    assert given.with_defaults(table) == Given(
+        label="ill",
+        site="clinic",
+        ids=("patient_id",),
+        scale={"age": (0.0, 100.0)},
+        row="patient",
+        several=True,
+        protect="record",
+        epsilon=2.0,
+        delta=1e-6,
+    ).with_defaults(table)
+    assert [text.partition(":")[0] for text in wrong] == ["label", "several", "scale", "epsilon"]
+    assert any("Public range of bmi" in question for question in questions)
+
+
+def test_a_command_on_a_terminal_asks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal("ill\nclinic\n\n\n\n\n\n\n\n\n"))
+    assert main(["init", "--csv", "patients.csv"]) == 0
+    out, err = capsys.readouterr()
+    assert "Which column is to be predicted?" in err
+    assert "who will learn what about one row (record)" in out
+    assert written()["data"]["feature_columns"] == ["age", "bmi"]
+
+
+def test_ranges_in_a_text() -> None:
+    assert ranges_in(["a=0:1,b c=-2:3e2", "d=1=0:5"]) == {"a": (0, 1), "b c": (-2, 300), "d=1": (0, 5)}
+    for wrong in ("a", "a=1", "a=1:1", "a=nan:1", "a=0:inf", "=0:1"):
+        with pytest.raises(SpecError, match="LOW:HIGH"):
+            ranges_in([wrong])
