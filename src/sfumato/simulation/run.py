@@ -144,7 +144,8 @@ def run(
         from sfumato.report import write_report  # slow to import
 
         write_report([folder], folder / REPORT_FILE)
-    silent = [Run(load_run(twin.folder), data, model) for twin in twins] or [None] * len(plays)
+    silent: list[Run | None] = [Run(load_run(twin.folder), data, model) for twin in twins]
+    silent = silent or [None] * len(plays)
     done = [Run(load_run(play.folder), data, model, twin) for play, twin in zip(plays, silent, strict=True)]
     return done[0] if seeds is None else SeedRuns(folder, tuple(done))
 
