@@ -105,7 +105,7 @@ def _with_denominators(
 ) -> TreeParticipants:
     """The participants, with what their sums are divided by: ``q W``, or at least ``q W_min``.
 
-    1, repaired).
+    That is Alg. 1 of hdp.txt, repaired.
 
     A clipped denominator is the weight of those drawn where that is more than ``q W_min``. It is one number
     for all rounds where everybody takes part, or as many devices of one weight.
