@@ -52,7 +52,11 @@ class ProcessMemory:
         self._claims: dict[bytes, bytes] = {}
 
     def claim(self, question: bytes, digest: bytes) -> bytes | None:
-        """Claim the right to answer a question in this process only; see `SessionMemory.claim`."""
+        """Claim the right to answer a question, remembered in this process only.
+
+        ``None`` if nobody claimed it before; otherwise the digest of the first claim. See
+        `SessionMemory.claim`.
+        """
         earlier = self._claims.get(question)
         if earlier is None:
             self._claims[question] = digest
@@ -78,7 +82,7 @@ class FileMemory:
         if not self._path.is_file():
             raise SessionMemoryError(f"{path}: no memory of sessions; `FileMemory.create` makes a new one")
         self._opened = ExitStack()
-        self._opened.callback(self._locked().release)
+        self._opened.callback(self._take_lock().release)
         try:
             self._file = sqlite3.connect(
                 f"file:{quote(str(self._path.resolve()))}?mode=rw", uri=True, isolation_level=None
@@ -92,7 +96,7 @@ class FileMemory:
             self.close()
             raise SessionMemoryError(f"{path}: not a memory of sessions, or damaged: {damage}")
 
-    def _locked(self) -> BaseFileLock:
+    def _take_lock(self) -> BaseFileLock:
         """Take the lock of the file for this process; memories of one file in the process share it.
 
         Raises:
@@ -145,7 +149,11 @@ class FileMemory:
         return cls(path)
 
     def claim(self, question: bytes, digest: bytes) -> bytes | None:
-        """Claim the right to answer a question, recorded in the file; see `SessionMemory.claim`."""
+        """Claim the right to answer a question, recorded in the file before it returns.
+
+        ``None`` if nobody claimed it before; otherwise the digest of the first claim. See
+        `SessionMemory.claim`.
+        """
         try:
             made = self._file.execute("INSERT OR IGNORE INTO claims VALUES (?, ?)", (question, digest))
             if made.rowcount == 1:
