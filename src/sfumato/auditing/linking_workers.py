@@ -198,7 +198,9 @@ class LinkedTraining:
     summed: frozenset[int]
 
     def score_trials(self, neighbours: Neighbours, *, trials: int, seed: int) -> TrialScores:
-        """Scores of ``trials`` held-out trials and as many tests in each world."""
+        """Simulate the whole training; returns the scores of held-out and of test trials, ``trials`` each
+        a world.
+        """
         other = null_update(neighbours)
         worlds = torch.tensor([other, 1.0]).repeat_interleave(_FITTING_TRIALS)
         _, middles = self._simulate(worlds, None, seed_at(seed, Stream.AUDIT, 8, 0))

@@ -148,7 +148,7 @@ def plan_lognormal(
 ) -> SizeSplitPlan:
     """A split of the pool in proportion to weight times exp(sigma * N(0, 1)).
 
-    Each part gets at least ``floor`` examples a device if there are enough.
+    Each part gets at least ``floor`` examples for each of its devices (its weight) if there are enough.
     """
     weight = int(weights.sum())
     floors = min(floor, pool.examples // weight) * weights

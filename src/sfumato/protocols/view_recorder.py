@@ -111,7 +111,9 @@ class GroupObserverPosition:
         return self.plan.releases.view(self.coalition, number + 1)
 
     def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
-        """The master that senders send to: aggregation ``index`` is that of group ``index``."""
+        """The master that each of ``senders`` sends to, ``[p]``: aggregation ``index`` is that of group
+        ``index``.
+        """
         return np.full(len(senders), index, dtype=np.int64)
 
 

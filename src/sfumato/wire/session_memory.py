@@ -83,7 +83,7 @@ class FileMemory:
         if not self._path.is_file():
             raise SessionMemoryError(f"{path}: no memory of sessions; `FileMemory.create` makes a new one")
         self._opened = ExitStack()
-        lock = self._locked()
+        lock = self._take_lock()
 
         def free() -> None:
             with _LOCKING:
@@ -103,7 +103,7 @@ class FileMemory:
             self.close()
             raise SessionMemoryError(f"{path}: not a memory of sessions, or damaged: {damage}")
 
-    def _locked(self) -> BaseFileLock:
+    def _take_lock(self) -> BaseFileLock:
         """Take the lock of the file for this process; memories of one file in the process share it.
 
         Raises:

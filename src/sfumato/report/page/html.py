@@ -73,7 +73,7 @@ def render_page(
     script = asset("theme.js") + asset("page.js")
     if shared is None:
         source = get_plotlyjs()
-        plotly, allowed = f"<script>{source}</script>", _hash(source)
+        plotly, allowed = f"<script>{source}</script>", _policy_hash(source)
         holds = "This file contains everything it needs: it loads nothing from the network."
     else:
         # the nonce depends on the content of the page, so an injected script cannot contain it
@@ -88,7 +88,7 @@ def render_page(
         figures=drawn,
         plotly=plotly,
         script=script,
-        allowed_scripts=f"{allowed} {_hash(script)}",
+        allowed_scripts=f"{allowed} {_policy_hash(script)}",
         holds=text.escape(holds),
     )
 
@@ -144,7 +144,7 @@ def asset(name: str) -> str:
     return resources.files("sfumato.report.page").joinpath(name).read_text(encoding="utf-8")
 
 
-def _hash(script: str) -> str:
-    """The SHA-256 hash of a script, as a content security policy names it."""
+def _policy_hash(script: str) -> str:
+    """The hash of a script as a content security policy names it: ``sha256-`` and base64."""
     digest = hashlib.sha256(script.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

@@ -211,9 +211,9 @@ class MovingLabels(TreeLabels):
 
 
 def tree_labels(network: Network, tree: Tree) -> TreeLabels:
-    """The object that puts units and observers of a tree into rows and columns of the matrix.
+    """The object that puts units and observers of a tree into rows and columns of the matrix of ε.
 
-    Another one where devices move between edges.
+    Where devices move between edges it is one that goes by their edges over time.
     """
     return MovingLabels(network, tree) if network.trees else TreeLabels(network, tree)
 
