@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -79,6 +79,7 @@ class Session:
             train_labels=data.train_labels,
             partition=parts,
             threads=speed.threads,
+            ranks=ranks,
         )
         return cls(
             speed=speed,
@@ -98,7 +99,7 @@ class Session:
         return TrainingPosition(self.protocol.initial(self.start), nobody)
 
     def with_current_metrics(self, state: State, rounds: Iterable[LoggedRound]) -> Iterator[LoggedRound]:
-        """``rounds``, which led to ``state``, with the metrics that this spec asks for.
+        """``rounds``, which led to ``state``, with the metrics that this spec asks for; of one rank alone.
 
         Which rounds have any may depend on how many there are.
         """
@@ -109,7 +110,7 @@ class Session:
             if not self._is_evaluated(done, last=last):
                 kept |= dict.fromkeys(self._scores, float("nan"))
             elif done == state.round and np.isnan(row["loss"]):
-                kept |= self._score(state)
+                kept |= self._score(state, replace(self.examination, ranks=ALONE))
             columns = self.epsilons.unknown()
             if done in self.epsilons.accounted or last:
                 stated = {name: row.get(name, float("nan")) for name in columns}
@@ -131,7 +132,7 @@ class Session:
         row |= self.epsilons.unknown()
         last = state.round == self.rounds(state)
         if self._is_evaluated(state.round, last=last):
-            row |= self._score(state)
+            row |= self._score(state, self.examination)
         if state.round in self.epsilons.accounted or last:
             row |= self._epsilons(state, state.round)
         row |= facts.extra
@@ -160,9 +161,9 @@ class Session:
     def _is_evaluated(self, done: int, *, last: bool) -> bool:
         return done % self.plan.spec.evaluate_every == 0 or last
 
-    def _score(self, state: State) -> dict[str, float]:
+    def _score(self, state: State, examination: Evaluator) -> dict[str, float]:
         with intra_op_threads(1):
-            return self.protocol.scores(state, self.examination)
+            return self.protocol.scores(state, examination)
 
     def _epsilons(self, state: State, done: int) -> dict[str, float]:
         """After ``done`` rounds, of which ``state`` has seen at least as many."""

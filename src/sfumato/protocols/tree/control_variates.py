@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sfumato.protocols.tree.device_vectors import DeviceVectors
 from sfumato.schedule.integer_grid import average_weights
 from sfumato.schedule.local_steps import learning_rate
 from sfumato.schedule.tree import TreePlan
@@ -20,27 +21,26 @@ class ControlVariates:
 
     Attributes:
         server: c, float32 ``[M]``; it follows from released averages.
-        devices: the c_i, float32 ``[devices, M]``.
+        devices: the c_i, of length M.
     """
 
     server: Tensor
-    devices: Tensor
+    devices: DeviceVectors
 
     @classmethod
     def initial(cls, plan: TreePlan, model: Tensor) -> ControlVariates | None:
         """All zero, beside ``model`` ``[M]``; ``None`` where the plan keeps none."""
         if not plan.spec.training.keeps_variates:
             return None
-        return cls(torch.zeros_like(model), model.new_zeros(plan.tree.device_count, len(model)))
+        return cls(torch.zeros_like(model), DeviceVectors(torch.zeros_like(model)))
 
     def corrections(self, devices: npt.NDArray[np.int64]) -> Tensor:
         """What each of ``devices`` adds to its gradients, ``c - c_i``, ``[P, M]``."""
-        return self.server - self.devices[torch.from_numpy(devices).to(self.devices.device)]
+        return self.server - self.devices.of(devices)
 
     def own_after(self, steps: float, devices: npt.NDArray[np.int64], updates: Tensor) -> Tensor:
         """The c_i of ``devices`` after they sent ``updates``, ``[p, M]``; ``steps`` is rate times K."""
-        own = self.devices[torch.from_numpy(devices).to(self.devices.device)]
-        return own - self.server - updates / steps
+        return self.devices.of(devices) - self.server - updates / steps
 
     def server_after(self, steps: float, share: float, average: Tensor) -> Tensor:
         """The server's after a round with this average of messages ``[M]``.
@@ -65,5 +65,5 @@ def share_taking_part(plan: TreePlan) -> float:
 
 
 def own_copy(variates: ControlVariates | None) -> ControlVariates | None:
-    """The same variates, with devices' of their own to write to: a state stays as it is."""
-    return None if variates is None else replace(variates, devices=variates.devices.clone())
+    """The same variates, with devices' of their own to write to."""
+    return None if variates is None else replace(variates, devices=variates.devices.copy())

@@ -32,6 +32,7 @@ from sfumato.protocols.tree.control_variates import (
     own_copy,
     share_taking_part,
 )
+from sfumato.protocols.tree.device_vectors import DeviceVectors
 from sfumato.protocols.tree.gathering import ranks_of_sums
 from sfumato.protocols.tree.indicators import UNCLIPPED, Indicators
 from sfumato.protocols.tree.local_work import (
@@ -113,7 +114,7 @@ class TreeProtocol:
         compression = self._plan.spec.compression
         memory = None
         if compression is not None and compression.error_feedback:
-            memory = torch.zeros(self._plan.tree.device_count, self._parameters, device=self._device)
+            memory = DeviceVectors(torch.zeros_like(model))
         variates = ControlVariates.initial(self._plan, model)
         return TreeState(0, model, self._server.initial(model), memory, variates)
 
@@ -320,7 +321,7 @@ class TreeProtocol:
                 self._remember(resent, chunk, again=again)
             if variates is not None:
                 own = variates.own_after(length_of_steps(plan, number), devices, chunk.updates)
-                variates.devices[torch.from_numpy(devices).to(self._device)] = own
+                variates.devices.write_(devices, own)
             updates = chunk.updates if indicators is None else indicators.appended(chunk)
             if plan.participants.weights is not None:
                 weights = torch.as_tensor(plan.weights_of(devices), dtype=torch.float32)

@@ -11,6 +11,7 @@ from torch import Tensor
 from sfumato.learning.server_optimizer import ServerState
 from sfumato.protocols.base import check_tensors
 from sfumato.protocols.tree.control_variates import ControlVariates
+from sfumato.protocols.tree.device_vectors import DeviceVectors
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class TreeState:
         round: how many rounds are done.
         model: the global model, float32 ``[M]``, on the engine's device.
         server: the cloud's optimizer.
-        memory: with error feedback, what each device has not sent so far, float32 ``[devices, M]``.
+        memory: with error feedback, what each device has not sent so far.
         variates: with SCAFFOLD, those of the server and the devices.
     """
 
@@ -30,7 +31,7 @@ class TreeState:
     round: int
     model: Tensor
     server: ServerState
-    memory: Tensor | None = None
+    memory: DeviceVectors | None = None
     variates: ControlVariates | None = None
 
     def pack(self) -> dict[str, Any]:
@@ -41,17 +42,20 @@ class TreeState:
             "model": self.model.cpu(),
             "server_rounds": self.server.rounds,
             "server_moments": [moment.cpu() for moment in self.server.moments],
-            "memory": None if self.memory is None else self.memory.cpu(),
-            "variates": None if kept is None else [kept.server.cpu(), kept.devices.cpu()],
+            "memory": None if self.memory is None else self.memory.pack(),
+            "variates": None if kept is None else [kept.server.cpu(), *kept.devices.pack()],
         }
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
         """The state that ``packed`` tells, on ``device``; any error at all where it is not one."""
-        memory, variates = packed["memory"], packed.get("variates")
-        check_tensors(packed["model"], memory, *packed["server_moments"], *(variates or ()))
+        memory, variates = packed["memory"], packed["variates"]
+        check_tensors(packed["model"], *packed["server_moments"], *(variates or ())[:1])
         moments = tuple(moment.to(device) for moment in packed["server_moments"])
         server = ServerState(int(packed["server_rounds"]), moments)
-        kept = None if memory is None else memory.to(device)
-        own = None if variates is None else ControlVariates(*(tensor.to(device) for tensor in variates))
-        return cls(int(packed["round"]), packed["model"].to(device), server, kept, own)
+        model = packed["model"].to(device)
+        kept = None if memory is None else DeviceVectors.unpack(memory, model)
+        own = None
+        if variates is not None:
+            own = ControlVariates(variates[0].to(device), DeviceVectors.unpack(variates[1:], model))
+        return cls(int(packed["round"]), model, server, kept, own)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from sfumato.mechanisms.compression import bounded_, rand_k, top_k
 from sfumato.protocols.message_hooks import Listener
+from sfumato.protocols.tree.device_vectors import DeviceVectors
 from sfumato.protocols.tree.uplinks.base import Collector, IntArray, Received, Uplink
 from sfumato.radio.costs import kept_coordinates
 from sfumato.schedule.tree import TreePlan
@@ -23,13 +24,13 @@ class CompressedUplink:
         plan: says what messages are bounded by.
         compression: which coordinates.
         inner: carries them.
-        memory: with error feedback, what each device has not sent so far ``[devices, M]``.
+        memory: with error feedback, what each device has not sent so far.
     """
 
     plan: TreePlan
     compression: Compression
     inner: Uplink
-    memory: Tensor | None = None
+    memory: DeviceVectors | None = None
 
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
@@ -44,7 +45,7 @@ class CompressedUplink:
         length = models.shape[1]
         ear = None if listener is None else _Expanding(listener, coordinates, length)
         inner = self.inner.open(number, index, devices, models[:, coordinates], ear)
-        memory = None if self.memory is None else self.memory.clone()
+        memory = None if self.memory is None else self.memory.copy()
         return _Collector(self, number, index, inner, coordinates, length, memory)
 
 
@@ -56,19 +57,18 @@ class _Collector:
     inner: Collector
     coordinates: Tensor
     length: int
-    memory: Tensor | None
+    memory: DeviceVectors | None
 
     def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
         if self.memory is None:
             self.inner.add(devices, leaves, messages[:, self.coordinates])
             return
-        plan, rows = self.uplink.plan, torch.from_numpy(devices).to(messages.device)
-        whole = messages.add_(self.memory[rows])
+        plan, whole = self.uplink.plan, messages.add_(self.memory.of(devices))
         sent = whole[:, self.coordinates]
         bounds = plan.bounds_of(self.index, devices) * plan.message_scale(self.number)
         bounded_(sent, torch.as_tensor(bounds, dtype=torch.float32, device=messages.device))
         whole[:, self.coordinates] -= sent
-        self.memory[rows] = whole
+        self.memory.write_(devices, whole)
         self.inner.add(devices, leaves, sent)
 
     def received(self) -> Received:
