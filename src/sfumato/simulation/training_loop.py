@@ -36,6 +36,7 @@ from sfumato.simulation.watched_epsilons import WatchedEpsilons
 class Session:
     """What a run holds in memory and never writes; ``hashes`` are those of its data and its model."""
 
+    ranks: Ranks
     speed: EngineSettings
     plan: Plan
     protocol: FederatedProtocol[Any]
@@ -82,6 +83,7 @@ class Session:
             ranks=ranks,
         )
         return cls(
+            ranks=ranks,
             speed=speed,
             plan=plan,
             protocol=protocol,
@@ -97,6 +99,10 @@ class Session:
         """Before the first round."""
         nobody = torch.zeros(self.plan.parties.device_count, dtype=torch.int64)
         return TrainingPosition(self.protocol.initial(self.start), nobody)
+
+    def continued(self, position: TrainingPosition) -> TrainingPosition:
+        """The position of a checkpoint, as this rank keeps it."""
+        return replace(position, state=position.state.over(self.protocol.ranks))
 
     def with_current_metrics(self, state: State, rounds: Iterable[LoggedRound]) -> Iterator[LoggedRound]:
         """``rounds``, which led to ``state``, with the metrics that this spec asks for; of one rank alone.

@@ -20,7 +20,7 @@ class WatchedEpsilons:
 
     A plan declares every round, whatever is drawn and whatever the models become, so ε after a number of
     rounds does not depend on training. It is computed once, when that round is done: all at once would let a
-    run of very many rounds wait, with nothing saved. Only what a privacy filter charges is known round by round.
+    run of very many rounds wait, with nothing saved. What a privacy filter charges is known round by round.
 
     Attributes:
         plan: of the run.

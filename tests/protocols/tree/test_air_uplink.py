@@ -19,7 +19,7 @@ from tree_worlds import Library
 
 from sfumato.errors import EnvelopeError, SpecError
 from sfumato.privacy.observers import Party
-from sfumato.protocols.tree.device_vectors import DeviceVectors
+from sfumato.protocols.device_vectors import DeviceVectors
 from sfumato.protocols.tree.state import TreeState
 from sfumato.protocols.tree.uplinks.base import IntArray, Received
 from sfumato.protocols.tree.uplinks.registry import uplink_of
@@ -330,14 +330,12 @@ def test_error_feedback_keeps_what_was_not_sent_and_stays_within_the_clip() -> N
     before = 2.0 * torch.randn(messages.shape, generator=torch.Generator().manual_seed(2)) / 10
     memory, ear = DeviceVectors(torch.zeros(messages.shape[1])), _Ear()
     memory.write_(np.arange(12), before)
-    received = _send(plan, messages, ear=ear, memory=memory)
-    assert torch.equal(memory.of(np.arange(12)), before)  # state in, state out
-    assert received.memory is not None
+    _send(plan, messages, ear=ear, memory=memory)
     sent = torch.stack([ear.heard[i] for i in range(12)])
     norms = torch.linalg.vector_norm(sent.double(), dim=1)
     assert bool((norms <= 0.8).all())
     assert bool((norms > 0.79).any())  # the clip was needed
-    torch.testing.assert_close(sent + received.memory.of(np.arange(12)), messages + before)
+    torch.testing.assert_close(sent + memory.of(np.arange(12)), messages + before)
 
 
 def test_rounded_messages_keep_their_bound_where_nobody_noised_them() -> None:

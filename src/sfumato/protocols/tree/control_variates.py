@@ -9,7 +9,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sfumato.protocols.tree.device_vectors import DeviceVectors
+from sfumato.distributed.ranks import Ranks
+from sfumato.engine.base import Corrections
+from sfumato.protocols.device_vectors import DeviceVectors
 from sfumato.schedule.integer_grid import average_weights
 from sfumato.schedule.local_steps import learning_rate
 from sfumato.schedule.tree import TreePlan
@@ -28,15 +30,15 @@ class ControlVariates:
     devices: DeviceVectors
 
     @classmethod
-    def initial(cls, plan: TreePlan, model: Tensor) -> ControlVariates | None:
-        """All zero, beside ``model`` ``[M]``; ``None`` where the plan keeps none."""
+    def initial(cls, plan: TreePlan, model: Tensor, ranks: Ranks) -> ControlVariates | None:
+        """All zero, beside ``model`` ``[M]``; ``None`` where the plan keeps none. ``ranks`` share them."""
         if not plan.spec.training.keeps_variates:
             return None
-        return cls(torch.zeros_like(model), DeviceVectors(torch.zeros_like(model)))
+        return cls(torch.zeros_like(model), DeviceVectors(torch.zeros_like(model), ranks))
 
-    def corrections(self, devices: npt.NDArray[np.int64]) -> Tensor:
-        """What each of ``devices`` adds to its gradients, ``c - c_i``, ``[P, M]``."""
-        return self.server - self.devices.of(devices)
+    def corrections(self, devices: npt.NDArray[np.int64]) -> Corrections:
+        """What each of ``devices`` ``[P]`` adds to its gradients, ``c - c_i``."""
+        return _Corrections(self, devices)
 
     def own_after(self, steps: float, devices: npt.NDArray[np.int64], updates: Tensor) -> Tensor:
         """The c_i of ``devices`` after they sent ``updates``, ``[p, M]``; ``steps`` is rate times K."""
@@ -51,6 +53,16 @@ class ControlVariates:
             average: of the messages, their noise included.
         """
         return self.server - share * (self.server + average / steps)
+
+
+@dataclass(frozen=True, eq=False)
+class _Corrections:
+    variates: ControlVariates
+    devices: npt.NDArray[np.int64]
+
+    def of(self, rows: list[int]) -> Tensor:
+        """See `Corrections`."""
+        return self.variates.server - self.variates.devices.of(self.devices[rows])
 
 
 def length_of_steps(plan: TreePlan, number: int) -> float:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
+from sfumato.distributed.ranks import Ranks
 from sfumato.learning.server_optimizer import ServerState
 from sfumato.protocols.base import check_tensors
+from sfumato.protocols.device_vectors import DeviceVectors
 from sfumato.protocols.tree.control_variates import ControlVariates
-from sfumato.protocols.tree.device_vectors import DeviceVectors
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,28 @@ class TreeState:
     server: ServerState
     memory: DeviceVectors | None = None
     variates: ControlVariates | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """See `State`."""
+        kept = None if self.variates is None else self.variates.devices
+        return any(vectors is not None and vectors.is_shared for vectors in (self.memory, kept))
+
+    def whole(self) -> Self:
+        """See `State`."""
+        return self._with_each(DeviceVectors.whole)
+
+    def over(self, ranks: Ranks) -> Self:
+        """See `State`."""
+        return self._with_each(lambda vectors: vectors.over(ranks))
+
+    def _with_each(self, change: Callable[[DeviceVectors], DeviceVectors]) -> Self:
+        memory, kept = self.memory, self.variates
+        return replace(
+            self,
+            memory=None if memory is None else change(memory),
+            variates=None if kept is None else replace(kept, devices=change(kept.devices)),
+        )
 
     def pack(self) -> dict[str, Any]:
         """All of it as numbers, and tensors on the CPU, for a checkpoint."""

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from torch import Tensor
 
 from sfumato.protocols.message_hooks import Listener
-from sfumato.protocols.tree.device_vectors import DeviceVectors
 from sfumato.radio.costs import Analog
 from sfumato.schedule.faults.dropouts import Dropouts
 from sfumato.schedule.integer_grid import IntegerGrid
@@ -49,7 +48,6 @@ class Received:
         channel_variance: of the noise that the channel left in a coordinate of each average, ``[leaves]``;
             ``None``: as declared.
         coordinates: where averages can differ from 0, int64, ascending; ``None``: anywhere.
-        memory: with error feedback, what each device has not sent so far.
         turnout: who was left, and who served as supernode; ``None``: everybody, nobody.
         integer_sums: the sums behind the averages, where they are integers.
     """
@@ -62,7 +60,6 @@ class Received:
     means: Mapping[str, float] = field(default_factory=dict)
     channel_variance: FloatArray | None = None
     coordinates: Tensor | None = None
-    memory: DeviceVectors | None = None
     turnout: Dropouts | None = None
     integer_sums: IntegerSums | None = None
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from sfumato.mechanisms.compression import bounded_, rand_k, top_k
+from sfumato.protocols.device_vectors import DeviceVectors
 from sfumato.protocols.message_hooks import Listener
-from sfumato.protocols.tree.device_vectors import DeviceVectors
 from sfumato.protocols.tree.uplinks.base import Collector, IntArray, Received, Uplink
 from sfumato.radio.costs import kept_coordinates
 from sfumato.schedule.tree import TreePlan
@@ -24,7 +24,7 @@ class CompressedUplink:
         plan: says what messages are bounded by.
         compression: which coordinates.
         inner: carries them.
-        memory: with error feedback, what each device has not sent so far.
+        memory: with error feedback, what each device has not sent so far; written to.
     """
 
     plan: TreePlan
@@ -45,8 +45,7 @@ class CompressedUplink:
         length = models.shape[1]
         ear = None if listener is None else _Expanding(listener, coordinates, length)
         inner = self.inner.open(number, index, devices, models[:, coordinates], ear)
-        memory = None if self.memory is None else self.memory.copy()
-        return _Collector(self, number, index, inner, coordinates, length, memory)
+        return _Collector(self, number, index, inner, coordinates, length)
 
 
 @dataclass
@@ -57,24 +56,24 @@ class _Collector:
     inner: Collector
     coordinates: Tensor
     length: int
-    memory: DeviceVectors | None
 
     def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
-        if self.memory is None:
+        memory = self.uplink.memory
+        if memory is None:
             self.inner.add(devices, leaves, messages[:, self.coordinates])
             return
-        plan, whole = self.uplink.plan, messages.add_(self.memory.of(devices))
+        plan, whole = self.uplink.plan, messages.add_(memory.of(devices))
         sent = whole[:, self.coordinates]
         bounds = plan.bounds_of(self.index, devices) * plan.message_scale(self.number)
         bounded_(sent, torch.as_tensor(bounds, dtype=torch.float32, device=messages.device))
         whole[:, self.coordinates] -= sent
-        self.memory.write_(devices, whole)
+        memory.write_(devices, whole)
         self.inner.add(devices, leaves, sent)
 
     def received(self) -> Received:
         received = self.inner.received()
         averages = _expanded(received.averages, self.coordinates, self.length)
-        return replace(received, averages=averages, coordinates=self.coordinates, memory=self.memory)
+        return replace(received, averages=averages, coordinates=self.coordinates)
 
 
 @dataclass(frozen=True)

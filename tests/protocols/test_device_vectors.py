@@ -1,4 +1,4 @@
-"""Vectors of devices: zero until they are written, kept of those that took part, in checkpoints as they are."""
+"""Vectors of devices: zero until they are written, and kept of those that took part."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from resumed_specs import PFELS, VARIANTS
 from tree_worlds import Library
 
-from sfumato.protocols.tree.device_vectors import DeviceVectors
+from sfumato.protocols.device_vectors import DeviceVectors
 from sfumato.schedule.participation import draw_participants
 from sfumato.spec.document import Spec
 
