@@ -27,6 +27,11 @@ TINY = spec_of(topology={"kind": "tree", "edges": 2, "devices_per_edge": [3, 4]}
 ENDS = spec_of(
     model={"kind": "failing_models:ends"}, topology={"kind": "tree", "edges": 2, "devices_per_edge": [4, 4]}
 )
+LONGER = {
+    "sums alone": TINY,
+    "devices remember": VARIANTS["SCAFFOLD"],
+    "workers remember": GROUPED["dp-ogl+, stopped inside intervals"],
+}
 SUPPORT = {"PYTHONPATH": os.pathsep.join([str(TESTS / "support"), os.environ.get("PYTHONPATH", "")])}
 SECONDS_TO_END = 20.0
 """Generous: a rank that has ended ends the others at their next exchange."""
@@ -49,11 +54,10 @@ def test_torchrun_gives_the_bytes_of_one_process(tmp_path: Path) -> None:
     assert differences(played(spec, tmp_path / "one", 1), tmp_path / "two") == []
 
 
-def test_three_ranks_resume_what_two_began(tmp_path: Path) -> None:
-    shorter = TINY.model_copy(
-        update={"training": TINY.training.model_copy(update={"rounds": 4}), "watch": ()}
-    )
-    whole = TINY.model_copy(update={"watch": ()})
+@pytest.mark.parametrize("name", ["sums alone", "devices remember", "workers remember"])
+def test_three_ranks_resume_what_two_began(name: str, tmp_path: Path) -> None:
+    whole = LONGER[name].model_copy(update={"watch": ()})
+    shorter = whole.model_copy(update={"training": whole.training.model_copy(update={"rounds": 4})})
     out = played(written(shorter, tmp_path), tmp_path / "ranks", 2)
     spec = written(whole, tmp_path)
     played(spec, out, 3, "--resume")
@@ -193,10 +197,11 @@ def test_a_killed_rank_ends_the_others_with_one_line(tmp_path: Path) -> None:
     _resumed_as_never_ended(ENDS, tmp_path, 2)
 
 
-def test_an_interrupt_saves(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spec", [ENDS, VARIANTS["SCAFFOLD"]], ids=["sums alone", "devices remember"])
+def test_an_interrupt_saves(spec: Spec, tmp_path: Path) -> None:
     """As a terminal and torchrun send it: to all, and again while they end."""
     out = tmp_path / "out"
-    processes = start(arguments(written(ENDS, tmp_path), out, "--set", "training.rounds=5000"), 2, **SUPPORT)
+    processes = start(arguments(written(spec, tmp_path), out, "--set", "training.rounds=5000"), 2, **SUPPORT)
     while not (out / "rounds.jsonl").exists() or (out / "rounds.jsonl").stat().st_size < 2000:
         assert processes[0].poll() is None
         time.sleep(0.05)

@@ -48,6 +48,11 @@ class DeviceVectors:
 
     def of(self, devices: IntArray) -> Tensor:
         """Those of ``devices``, ``[p, M]``, which this rank trains."""
+        me = self.ranks.rank
+        assert all(self.holders.get(device, me) == me for device in devices.tolist())  # they were moved here
+        return self._rows(devices)
+
+    def _rows(self, devices: IntArray) -> Tensor:
         if not len(devices):
             return self.zero.new_zeros(0, len(self.zero))
         return torch.stack([self.written.get(device, self.zero) for device in devices.tolist()])
@@ -82,7 +87,7 @@ class DeviceVectors:
         going = [[one for one, holder, to in moves if (holder, to) == (me, rank)] for rank in range(count)]
         coming = [[one for one, holder, to in moves if (holder, to) == (rank, me)] for rank in range(count)]
         leaving, new = (np.array(list(chain.from_iterable(each)), dtype=np.int64) for each in (going, coming))
-        came = self.ranks.moved(self.of(leaving), list(map(len, going)), list(map(len, coming)))
+        came = self.ranks.moved(self._rows(leaving), list(map(len, going)), list(map(len, coming)))
         for device in leaving.tolist():
             del self.written[device]
         self.write_(new, came)
@@ -106,7 +111,7 @@ class DeviceVectors:
     def pack(self) -> list[Tensor]:
         """Which devices have one, ascending int64 ``[k]``, and these ``[k, M]``, on the CPU; all are here."""
         devices = np.array(sorted(self.written), dtype=np.int64)
-        return [torch.from_numpy(devices), self.of(devices).cpu()]
+        return [torch.from_numpy(devices), self._rows(devices).cpu()]
 
     @classmethod
     def unpack(cls, packed: Sequence[Tensor], model: Tensor) -> Self:
