@@ -44,7 +44,7 @@ def outputs_of(model: nn.Module, models: Tensor, features: Tensor) -> Tensor:
     if _floats_of_chain(model, features) is not None:
         return _outputs_of_chain(model, layout.unflatten(models), features)
     every = []
-    for one in models.split(1):
+    for one in torch.split(models, 1):
         own = {name: value[0] for name, value in layout.unflatten(one).items()}
         module = deepcopy(model).to(features.device)
         every.append(functional_call(module, own, (features,)))
