@@ -39,7 +39,7 @@ SPECS: tuple[tuple[str, tuple[str, ...]], ...] = (
 PARTS: tuple[tuple[str, type, str], ...] = (
     ("rounds", TreeProtocol, "run_round"),
     ("rounds", GroupedProtocol, "run_round"),
-    ("engine", LocalEngine, "_train_chunk"),
+    ("engine", LocalEngine, "_train_tile"),
     ("costs", TreeCosts, "round"),
     ("costs", TreeRound, "aggregation"),
     ("costs", GroupCosts, "round"),

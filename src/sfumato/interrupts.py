@@ -1,10 +1,10 @@
-"""Signals that end what is at work like Ctrl-C, so that a run saves its checkpoint."""
+"""Signals that end what is at work: like Ctrl-C, so that a run saves its checkpoint, or at once."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -19,9 +19,6 @@ def interrupted_by(*signals: int, once: bool = False) -> Iterator[None]:
         signals: their numbers.
         once: whether later ones are ignored: they would interrupt what the first one made the block save.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     came = False
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -30,9 +27,30 @@ def interrupted_by(*signals: int, once: bool = False) -> Iterator[None]:
             came = True
             raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in signals}
+    with _handled(signals, interrupt):
+        yield
+
+
+@contextmanager
+def ended_by(*signals: int) -> Iterator[None]:
+    """Let ``signals`` end the process at once in the block, where nothing is at work that could be saved.
+
+    An exception would come only when a call into C, which waits for other processes, returns.
+    """
+    with _handled(signals, signal.SIG_DFL):
+        yield
+
+
+@contextmanager
+def _handled(
+    signals: Sequence[int], handler: Callable[[int, FrameType | None], None] | signal.Handlers
+) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in signals}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, former in before.items():
+            signal.signal(number, former)

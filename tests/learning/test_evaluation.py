@@ -37,7 +37,7 @@ def scored(
         (NUMBERS[part], targets[part]) for part in (slice(0, split), slice(split, 60)) if part.start < 60
     ]
     parts = [apply_model(model, FLAT, x, y, how, batch_size=7) for x, y in halves]
-    return score_of(parts, how)
+    return score_of(parts, targets, how)
 
 
 def outputs() -> torch.Tensor:

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from sfumato.learning import stacked_outputs
 from sfumato.learning.models import build_model
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.learning.stacked_outputs import outputs_by_stack
+from sfumato.learning.stacked_outputs import outputs_of, stacks_of
 
 DRAWN = torch.Generator().manual_seed(4)
 FEATURES = torch.randn(7, 1, 8, 8, generator=DRAWN)
@@ -34,7 +34,8 @@ def test_stacks_are_the_models_themselves(kind: str, bias: bool, monkeypatch: py
     monkeypatch.setattr(stacked_outputs, "_STACK_FLOATS", 4 * a_model)
     found = torch.empty(7, 11, 5)
     sizes = []
-    for some, outputs in outputs_by_stack(model, models, FEATURES):
+    for some in stacks_of(model, 11, FEATURES):
+        outputs = outputs_of(model, models[some], FEATURES)
         found[:, some] = outputs
         sizes.append(outputs.shape[1])
     assert sizes == ([1] * 11 if kind == "cnn-small" else [4, 4, 3])  # memory bounds a stack
@@ -44,8 +45,7 @@ def test_stacks_are_the_models_themselves(kind: str, bias: bool, monkeypatch: py
 def test_one_model_of_a_chain_gives_the_bits_of_its_module() -> None:
     model = build_model("softmax", shape=(1, 8, 8), classes=5, seed=0)
     models = models_like(model, 1)
-    ((_, outputs),) = outputs_by_stack(model, models, FEATURES)
-    assert torch.equal(outputs, one_by_one(model, models, FEATURES))
+    assert torch.equal(outputs_of(model, models, FEATURES), one_by_one(model, models, FEATURES))
 
 
 class Counting(nn.Module):
@@ -63,6 +63,6 @@ class Counting(nn.Module):
 def test_what_a_module_keeps_reaches_no_other_model() -> None:
     model = Counting()
     models = models_like(model, 3)
-    found = torch.cat([outputs for _, outputs in outputs_by_stack(model, models, FEATURES)], dim=1)
+    found = outputs_of(model, models, FEATURES)
     assert model.calls == 0
     torch.testing.assert_close(found, one_by_one(model.linear, models, FEATURES.flatten(1)) + 1)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sfumato.cli import main
-from sfumato.errors import MissingExtraError, SpecError
+from sfumato.errors import MissingExtraError, RunError, SpecError
 from sfumato.pool.location import Location
+from sfumato.pool.on_ray import RayWorkers
 
 WITHOUT_RAY = [path for path in sys.path if not (Path(path) / "ray" / "__init__.py").is_file()]
 
@@ -38,3 +40,16 @@ def test_ray_that_is_not_installed_is_said_with_the_command_before_anything_is_d
     said = capsys.readouterr().err
     assert said == f"sfumato: --on {name}: needs the extra 'ray': pip install 'sfumato[ray]'\n"
     assert not Path("swept").exists()
+
+
+@pytest.mark.parametrize("kind", [Exception, ConnectionError, RuntimeError])
+def test_a_ray_that_does_not_start_is_one_message(
+    kind: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def init(*arguments: object, **options: object) -> None:
+        raise kind("The current node timed out during startup.")
+
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False, init=init))
+    said = r"^on='ray': the cluster cannot be reached: The current node timed out"
+    with pytest.raises(RunError, match=said), RayWorkers("", 1, tmp_path / "log"):
+        pass

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,6 +15,7 @@ from sfumato.durable_files import HashedFile, replacing
 from sfumato.engine.base import EngineSettings
 from sfumato.errors import RunError
 from sfumato.learning.server_optimizer import ServerState
+from sfumato.protocols.device_vectors import DeviceVectors
 from sfumato.protocols.groups.state import GroupedState
 from sfumato.protocols.tree.state import TreeState
 from sfumato.run_folder.rounds_log import EMPTY, SealedPrefix
@@ -41,6 +43,7 @@ RIGHT: dict[str, Any] = {
     "server_rounds": 0,
     "server_moments": [],
     "memory": None,
+    "variates": None,
 }
 
 
@@ -60,16 +63,22 @@ def test_the_documents_below_are_wrong_in_one_thing_only(tmp_path: Path) -> None
 @pytest.mark.parametrize("inside_interval", [False, True])
 def test_round_trip_of_groups(inside_interval: bool, tmp_path: Path) -> None:
     models = torch.arange(6.0).reshape(2, 3)
-    parts = (models + 1, models[:1] + 2) if inside_interval else ()
+    seats = DeviceVectors(torch.zeros(3))
+    seats.write_(np.array([1, 0]), models + 2)
+    parts = (models + 1, seats) if inside_interval else ()
     state = GroupedState(2, models, *parts, server=ServerState(2, (models + 3, models + 4)))
     checkpoint.save(tmp_path, replace(written(), position=TrainingPosition(state, torch.zeros(3))))
     read = checkpoint.load(tmp_path)
     assert read is not None
     assert isinstance(read.position.state, GroupedState)
     assert read.position.state.round == 2
-    for name in ("models", "base", "gathered"):
+    for name in ("models", "base"):
         mine, yours = getattr(read.position.state, name), getattr(state, name)
         assert mine is yours is None or torch.equal(mine, yours)
+    gathered = read.position.state.gathered
+    assert (gathered is None) == (not inside_interval)
+    if gathered is not None:
+        assert all(map(torch.equal, gathered.pack(), seats.pack()))
     assert read.position.state.server.rounds == 2
     for mine, yours in zip(read.position.state.server.moments, state.server.moments, strict=True):
         assert torch.equal(mine, yours)
@@ -179,6 +188,8 @@ def test_a_checkpoint_of_another_version_is_said(tmp_path: Path) -> None:
         (tree_document(**RIGHT | {"round": 3}), "tree"),
         (tree_document(**RIGHT | {"model": [0.0]}), "tree"),
         (tree_document(**RIGHT | {"server_moments": [1.0]}), "tree"),
+        (tree_document(**RIGHT | {"memory": torch.zeros(2, 2)}), "tree"),
+        (tree_document(**RIGHT | {"variates": [torch.zeros(2), torch.zeros(3, 2)]}), "tree"),
         (tree_document(**RIGHT) | {"participations": [1]}, "tree"),
         (tree_document(**RIGHT), "grouped"),
         (tree_document(**RIGHT), "another"),

@@ -5,10 +5,43 @@ import pytest
 import torch
 
 from sfumato.distributed.agreement import require_same
+from sfumato.distributed.division import divided
 from sfumato.distributed.launch import Launch
 from sfumato.distributed.process_group import joined
-from sfumato.distributed.ranks import filled_in
+from sfumato.distributed.ranks import Ranks, filled_in
 from sfumato.errors import RanksDifferError
+from sfumato.protocols.device_vectors import DeviceVectors
+
+
+def check_vectors(ranks: Ranks) -> None:
+    """Vectors follow who trains, round by round; rank 0 can have all; divided again, nothing is lost."""
+    rng, devices, wanted = np.random.default_rng(3), 9, {}
+    vectors = DeviceVectors(torch.zeros(2), ranks)
+    for number in range(6):
+        chosen = np.sort(rng.choice(devices, 5, replace=False))
+        trains = rng.integers(0, ranks.count, 5)
+        owners = [np.flatnonzero(trains == rank) for rank in range(ranks.count)]
+        before, vectors = vectors, vectors.copy()
+        vectors.move_(chosen, owners)
+        own = chosen[owners[ranks.rank]]
+        assert vectors.of(own).tolist() == [wanted.get(device, [0.0, 0.0]) for device in own.tolist()]
+        vectors.write_(
+            own, torch.tensor([[device, number] for device in own.tolist()]).reshape(-1, 2).float()
+        )
+        wanted |= {device: [float(device), float(number)] for device in chosen.tolist()}
+        assert sum(ranks.gather(len(vectors.written))) == len(wanted)  # each is held once
+        again = before.copy()
+        again.move_(chosen, owners)  # the state before is as it was
+    whole = vectors.whole()
+    assert not whole.is_shared
+    assert whole.written.keys() == (wanted.keys() if ranks.rank == 0 else set())
+    packed = ranks.of_first(whole.pack())
+    assert dict(zip(packed[0].tolist(), packed[1].tolist(), strict=True)) == wanted
+    divided_again = DeviceVectors.unpack(packed, torch.zeros(2)).over(ranks)
+    sizes = ranks.gather(len(divided_again.written))
+    assert sum(sizes) == len(wanted)
+    assert max(sizes) - min(sizes) <= 1
+    assert all(map(torch.equal, ranks.of_first(divided_again.whole().pack()), packed))
 
 
 def check(launch: Launch) -> None:
@@ -37,9 +70,25 @@ def check(launch: Launch) -> None:
         nothing = torch.zeros(0, 3)
         ranks.share_rows_(nothing, [torch.zeros(0, dtype=torch.int64)] * n)
 
+        going = [(r + to) % 3 for to in range(n)]  # rows for each rank
+        sent = torch.tensor([[r, to] for to, rows in enumerate(going) for _ in range(rows)]).reshape(-1, 2)
+        coming = [(start + r) % 3 for start in range(n)]
+        came = ranks.moved(sent.float(), going, coming)
+        assert came.tolist() == [[start, r] for start, rows in enumerate(coming) for _ in range(rows)]
+
+        check_vectors(ranks)
+
         assert ranks.gather("x" * r) == ["x" * rank for rank in range(n)]
         assert ranks.of_first({"from": r}) == {"from": 0}
         assert ranks.of_first(None) is None
+
+        done: list[int] = []
+        assert divided(range(7), lambda job: (done.append(job), job * job)[1], ranks=ranks) == [
+            job * job for job in range(7)
+        ]
+        assert done == list(range(7))[r::n]
+        assert divided([], str, ranks=ranks) == []
+        assert divided(range(9), str, ranks=ranks, threads=2) == list("012345678")
 
         require_same(ranks, {"torch": "2"})
         with pytest.raises(RanksDifferError) as refused:

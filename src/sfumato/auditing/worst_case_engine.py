@@ -63,6 +63,10 @@ class WorstCaseEngine:
         self._others = others
         self._answers = iter(answers)
 
+    def owners(self, task: LocalTask, batches: BatchPlan) -> list[npt.NDArray[np.int64]]:
+        """All of them; see `Engine.owners`."""
+        return [np.arange(batches.devices)]
+
     def train(
         self,
         task: LocalTask,

@@ -3,6 +3,7 @@
     launch         which rank this process is, from the environment; what it may print
     ranks          what ranks exchange; a process that is alone exchanges nothing
     process_group  exchanges by torch.distributed
+    division       independent jobs divided among ranks and their threads
     agreement      ranks that do not fit together refuse to start
 
 ``sfumato.engine``, ``sfumato.protocols``, ``sfumato.simulation`` and ``sfumato.cli`` may import this package.

@@ -20,7 +20,7 @@ from sfumato.arguments import Argument
 from sfumato.distributed.launch import Launch
 from sfumato.distributed.ranks import IntArray
 from sfumato.errors import RunError, first_line
-from sfumato.interrupts import interrupted_by
+from sfumato.interrupts import ended_by, interrupted_by
 
 T = TypeVar("T")
 
@@ -80,6 +80,13 @@ class ProcessGroup:
         for rank, rows in enumerate(here):
             if rank != self.rank:
                 raw[rows] = theirs[rank][: len(rows)]
+
+    def moved(self, values: Tensor, going: Sequence[int], coming: Sequence[int]) -> Tensor:
+        """See `Ranks`."""
+        came = values.new_empty(sum(coming), *values.shape[1:])
+        sizes = list(coming), list(going)
+        self._wait(lambda: dist.all_to_all_single(came, values.contiguous(), *sizes, async_op=True))
+        return came
 
     def gather(self, value: T) -> list[T]:
         """The values of all ranks, in the order of ranks; see `Ranks.gather`."""
@@ -144,7 +151,8 @@ def joined(launch: Launch, *, cuda: bool) -> Iterator[ProcessGroup]:
     """Context in which this process exchanges values with the other ranks.
 
     Inside it the first SIGINT or SIGTERM interrupts and later ones are ignored: torchrun passes on the Ctrl-C
-    that a terminal has sent already, and what is saved then must not be interrupted again.
+    that a terminal has sent already, and what is saved then must not be interrupted again. While the ranks
+    find each other both end the process: there is nothing to save.
 
     Args:
         launch: which rank this process is.
@@ -156,14 +164,15 @@ def joined(launch: Launch, *, cuda: bool) -> Iterator[ProcessGroup]:
     if cuda:
         torch.cuda.set_device(launch.local)
     try:
-        store, rank, count = next(rendezvous("env://", timeout=PATIENCE))
-        dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if cuda else "gloo",
-            store=store,
-            rank=rank,
-            world_size=count,
-            timeout=PATIENCE,
-        )
+        with ended_by(signal.SIGINT, signal.SIGTERM):  # torchrun sends one where another rank has ended
+            store, rank, count = next(rendezvous("env://", timeout=PATIENCE))
+            dist.init_process_group(
+                "cpu:gloo,cuda:nccl" if cuda else "gloo",
+                store=store,
+                rank=rank,
+                world_size=count,
+                timeout=PATIENCE,
+            )
     except RuntimeError as error:  # dist.DistError is one
         said = first_line(error)
         raise RunError(f"the {launch.count} processes of this run did not find each other: {said}") from error

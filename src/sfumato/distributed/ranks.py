@@ -41,6 +41,18 @@ class Ranks(Protocol):
             owners: for each rank, the rows it owns, int64 on the CPU; each row at most once.
         """
 
+    def moved(self, values: Tensor, going: Sequence[int], coming: Sequence[int]) -> Tensor:
+        """Send rows to other ranks.
+
+        Args:
+            values: ``[p, M]``, in the order of the ranks that they are for.
+            going: how many of them are for each rank.
+            coming: how many each rank has for this one.
+
+        Returns:
+            What came, in the order of the ranks that sent it.
+        """
+
     def gather(self, value: T) -> list[T]:
         """The values of all ranks, in the order of ranks; small objects that can be pickled."""
 
@@ -64,6 +76,10 @@ class Alone:
 
     def share_rows_(self, values: Tensor, owners: Sequence[Tensor]) -> None:
         """Do nothing, as this rank owns all rows."""
+
+    def moved(self, values: Tensor, going: Sequence[int], coming: Sequence[int]) -> Tensor:
+        """See `Ranks`."""
+        return values
 
     def gather(self, value: T) -> list[T]:
         """[``value``], as there is one rank."""

@@ -59,6 +59,13 @@ class EngineSettings:
         return cls(device, torch.get_num_threads(), 512 << 20)
 
 
+class Corrections(Protocol):
+    """What each of P devices adds to the gradient of every step."""
+
+    def of(self, rows: list[int]) -> Tensor:
+        """Of some of the devices, ``[p, M]``; several threads may call it."""
+
+
 @dataclass(frozen=True)
 class LocalTask:
     """What every device does in one piece of local work.
@@ -68,8 +75,8 @@ class LocalTask:
         update_clip: how it clips the whole update, end minus start; ``None`` for not at all.
         layer_norms: what each layer of the whole update is clipped to instead, in the model's order.
         step_noise: what it adds to the sum of gradients of every step; ``None`` for nothing.
-        corrections: what each device adds to the gradient of every step, float32 ``[P, M]``; ``None`` for
-            nothing.
+        corrections: what each device adds to the gradient of every step; ``None`` for nothing. A rank asks
+            for those of devices that it trains.
         dropout: what masks of dropout layers are drawn from; needed by models that have any.
         gathers: whether every rank is handed the updates of all devices, or only of those that it trains.
     """
@@ -78,7 +85,7 @@ class LocalTask:
     update_clip: Clip | None = None
     layer_norms: tuple[float, ...] | None = None
     step_noise: StepNoise | None = None
-    corrections: Tensor | None = None
+    corrections: Corrections | None = None
     dropout: DropoutDraws | None = None
     gathers: bool = True
 
@@ -113,6 +120,9 @@ class Engine(Protocol):
     @property
     def ranks(self) -> Ranks:
         """The processes that share the devices."""
+
+    def owners(self, task: LocalTask, batches: BatchPlan) -> list[IntArray]:
+        """For each rank, the rows of the P devices that it trains, ascending; the same on every rank."""
 
     def train(
         self,

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sfumato.distributed.ranks import ALONE
-from sfumato.engine.base import EngineSettings, LocalTask, UpdateChunk
+from sfumato.engine.base import EngineSettings, IntArray, LocalTask, UpdateChunk
 from sfumato.engine.chunks import begin_chunk, checked, finish_, places_of, room_for
 from sfumato.engine.tiles import chunks_of, tiles_of, work_on
 from sfumato.learning.batches import BatchPlan
@@ -53,6 +54,14 @@ class LocalEngine:
         self._idle: list[TrainingMemory] = []
         self._floats: dict[int, int] = {}
 
+    def owners(self, task: LocalTask, batches: BatchPlan) -> list[IntArray]:
+        """All of them; see `Engine.owners`."""
+        return [np.arange(batches.devices)]
+
+    def tiles(self, task: LocalTask, batches: BatchPlan) -> list[list[Tensor]]:
+        """The tiles of the P devices, block by block; see `tiles_of`."""
+        return tiles_of(batches.steps, self._tile(task, batches.width)[0], 4 * self._layout.total)
+
     def train(
         self,
         task: LocalTask,
@@ -65,11 +74,10 @@ class LocalEngine:
         task = checked(task, self._layout, start, group_of, batches)
         start = start.to(self.settings.device)
         group_of = group_of.to(self.settings.device)
-        most, scratch = self._tile(task, batches.width)
+        scratch = self._tile(task, batches.width)[1]
         half, an_update = self.settings.memory_bytes // 2, 4 * self._layout.total
         workers = max(1, min(self.settings.threads, half // scratch))
-        blocks = tiles_of(batches.steps, most, an_update)
-        for some in chunks_of(blocks, tiles, half // an_update):
+        for some in chunks_of(self.tiles(task, batches), tiles, half // an_update):
             chunk = begin_chunk(task, self._layout, some, self._features.device)
 
             def train(tile: Tensor, chunk: UpdateChunk = chunk) -> None:
@@ -130,6 +138,7 @@ class LocalEngine:
         own = batches.of(tile).to(device)
         noise = None if task.step_noise is None else task.step_noise.of(tile.tolist())
         drawn = None if task.dropout is None else task.dropout.of(tile.tolist())
+        more = None if task.corrections is None else task.corrections.of(tile.tolist())
         places, tile = places_of(chunk, tile), tile.to(device)
         begin = StartModels.of(start, group_of[tile])
         memory = self._borrow()
@@ -139,7 +148,7 @@ class LocalEngine:
             return out
 
         starts = replace(begin, models=packed(begin.models))
-        corrections = None if task.corrections is None else packed(task.corrections[tile])
+        corrections = None if more is None else packed(more)
         steps_clipped, drift = train_stack(
             memory, starts, own, self._features, self._labels, task.sgd, noise, corrections, drawn
         )

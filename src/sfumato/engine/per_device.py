@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import deepcopy
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sfumato.distributed.ranks import ALONE
-from sfumato.engine.base import EngineSettings, LocalTask, UpdateChunk
+from sfumato.engine.base import EngineSettings, IntArray, LocalTask, UpdateChunk
 from sfumato.engine.chunks import begin_chunk, checked, finish_, places_of
 from sfumato.engine.tiles import chunks_of, tiles_of, work_on
 from sfumato.learning.autograd_gradient import AutogradGradient
@@ -52,6 +53,14 @@ class PerDeviceEngine:
         self._labels = labels.to(settings.device)
         self._dropout = DropoutLayout.of(model, torch.zeros(1, *features.shape[1:], dtype=features.dtype))
 
+    def owners(self, task: LocalTask, batches: BatchPlan) -> list[IntArray]:
+        """All of them; see `Engine.owners`."""
+        return [np.arange(batches.devices)]
+
+    def tiles(self, task: LocalTask, batches: BatchPlan) -> list[list[Tensor]]:
+        """Every device by itself, block by block; see `tiles_of`."""
+        return tiles_of(batches.steps, 1, 4 * self._layout.total)
+
     def train(
         self,
         task: LocalTask,
@@ -66,9 +75,10 @@ class PerDeviceEngine:
         """
         task = checked(task, self._layout, start, group_of, batches)
         start, an_update = start.to(self.settings.device), 4 * self._layout.total
-        blocks = tiles_of(batches.steps, 1, an_update)
         workers = 1 if self._features.is_cuda else self.settings.threads
-        for some in chunks_of(blocks, tiles, self.settings.memory_bytes // (2 * an_update)):
+        for some in chunks_of(
+            self.tiles(task, batches), tiles, self.settings.memory_bytes // (2 * an_update)
+        ):
             chunk = begin_chunk(task, self._layout, some, self._features.device)
 
             def train(tile: Tensor, chunk: UpdateChunk = chunk) -> None:
@@ -89,7 +99,7 @@ class PerDeviceEngine:
         starts = StartModels(start[None], [(slice(0, 1), 1)])
         noise = None if task.step_noise is None else task.step_noise.of([row])
         drawn = None if task.dropout is None else task.dropout.of([row])
-        more = None if task.corrections is None else task.corrections[row : row + 1].to(where)
+        more = None if task.corrections is None else task.corrections.of([row])
         steps_clipped, drift = train_stack(
             memory, starts, own, self._features, self._labels, task.sgd, noise, more, drawn
         )

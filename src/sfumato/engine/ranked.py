@@ -7,12 +7,15 @@ bytes. Every rank replays what follows from the updates; those who need all of t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import torch
 from torch import Tensor
 
 from sfumato.distributed.ranks import Ranks
-from sfumato.engine.base import Engine, EngineSettings, LocalTask, UpdateChunk
+from sfumato.engine.base import EngineSettings, IntArray, LocalTask, UpdateChunk
+from sfumato.engine.local import LocalEngine
+from sfumato.engine.per_device import PerDeviceEngine
 from sfumato.learning.batches import BatchPlan
 
 
@@ -24,7 +27,7 @@ class RankedEngine:
         ranks: of the run.
     """
 
-    def __init__(self, inner: Engine, ranks: Ranks) -> None:
+    def __init__(self, inner: LocalEngine | PerDeviceEngine, ranks: Ranks) -> None:
         self._inner = inner
         self.ranks = ranks
 
@@ -32,6 +35,12 @@ class RankedEngine:
     def settings(self) -> EngineSettings:
         """Device, threads and memory of this rank's own engine."""
         return self._inner.settings
+
+    def owners(self, task: LocalTask, batches: BatchPlan) -> list[IntArray]:
+        """For each rank, the rows that it trains; see `Engine.owners`."""
+        tiles = list(chain.from_iterable(self._inner.tiles(task, batches)))
+        nobody, count = torch.zeros(0, dtype=torch.int64), self.ranks.count
+        return [torch.cat([nobody, *tiles[rank::count]]).sort().values.numpy() for rank in range(count)]
 
     def train(
         self,

@@ -31,7 +31,7 @@ def engine_of(
     """
     reason = why_not_batched(model, features, labels, loss)
     if reason is None:
-        engine: Engine = LocalEngine(model, features, labels, settings, loss)
+        engine: LocalEngine | PerDeviceEngine = LocalEngine(model, features, labels, settings, loss)
     else:
         LOG.warning("model: devices are trained one after another, as they cannot be batched: %s", reason)
         engine = PerDeviceEngine(model, features, labels, settings, loss)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,12 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sfumato.learning.losses import CROSS_ENTROPY, Loss
-from sfumato.learning.stacked_outputs import outputs_by_stack
+from sfumato.learning.stacked_outputs import outputs_of
 
 PART = 1000
 """Examples of a part of a test set. What is added up within a part, and the order of parts, never changes."""
 
-_Found = TypeVar("_Found")
 _MOST_EXPONENT = 700.0  # exp of more is no finite number
 
 
@@ -76,31 +74,18 @@ class Scored:
         count: number of examples.
         right: sum of the shares predicted rightly.
         loss: sum of the losses.
-        outputs: of every example, where measures need them; empty otherwise.
-        targets: of every example alike.
+        outputs: of every example, on the CPU, where measures need them; ``None`` otherwise.
     """
 
     count: int
     right: float
     loss: float
-    outputs: Tensor
-    targets: Tensor
+    outputs: Tensor | None
 
 
-def over_parts(count: int, work: Callable[[slice], _Found], *, threads: int = 1) -> list[_Found]:
-    """Call ``work`` for consecutive parts of ``count`` examples; returns the results in order.
-
-    Args:
-        count: number of examples.
-        work: is given a part; several threads may call it.
-        threads: to share the parts among; the parts do not depend on it.
-    """
-    parts = [slice(first, min(first + PART, count)) for first in range(0, count, PART)]
-    workers = min(threads, len(parts))
-    if workers <= 1:
-        return [work(part) for part in parts]
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(work, parts))
+def parts_of(count: int) -> list[slice]:
+    """The parts of a test set of so many examples."""
+    return [slice(first, min(first + PART, count)) for first in range(0, count, PART)]
 
 
 def apply_model(
@@ -128,29 +113,33 @@ def apply_model(
     keeps = any(name in _OF_OUTPUTS for name in scoring.measures)
     with torch.no_grad():
         for x, y in zip(torch.split(features, batch_size), torch.split(targets, batch_size), strict=True):
-            outputs = next(outputs_by_stack(model, flat[None], x))[1][:, 0]
+            outputs = outputs_of(model, flat[None], x)[:, 0]
             right += scoring.right(outputs, y).double().sum().cpu()
             loss += float(scoring.loss.of_examples(outputs, y).sum())
             if keeps:
-                kept.append(outputs)
-    outputs = torch.cat(kept) if kept else targets[:0]
-    return Scored(len(features), float(right), loss, outputs, targets if kept else targets[:0])
+                kept.append(outputs.cpu())
+    return Scored(len(features), float(right), loss, torch.cat(kept) if kept else None)
 
 
-def score_of(parts: Sequence[Scored], scoring: Scoring) -> Score:
-    """Means and measures over all examples of ``parts``, of which there is at least one."""
+def score_of(parts: Sequence[Scored], targets: Tensor, scoring: Scoring) -> Score:
+    """The score on examples that were predicted in parts, at least one.
+
+    Args:
+        parts: in the order of the examples.
+        targets: of all of them, as `apply_model` is given them.
+        scoring: how outputs are scored.
+    """
     count = sum(part.count for part in parts)
     loss = sum(part.loss for part in parts) / count
     found = {}
-    outputs = targets = np.empty(0)
-    if any(len(part.outputs) for part in parts):
-        outputs = torch.cat([part.outputs for part in parts]).double().cpu().numpy()
-        targets = torch.cat([part.targets for part in parts]).cpu().numpy()
+    kept = [part.outputs for part in parts if part.outputs is not None]
+    outputs = torch.cat(kept).double().numpy() if kept else np.empty(0)
+    right = targets.cpu().numpy() if kept else np.empty(0)
     for name in scoring.measures:
         if name == "perplexity":
             found[name] = math.exp(min(loss, _MOST_EXPONENT))
         else:
-            found[name] = _OF_OUTPUTS[name](outputs, targets) if np.isfinite(outputs).all() else math.nan
+            found[name] = _OF_OUTPUTS[name](outputs, right) if np.isfinite(outputs).all() else math.nan
     return Score(sum(part.right for part in parts) / count, loss, found)
 
 
@@ -165,7 +154,8 @@ def evaluate(
 ) -> Score:
     """Score a model with the parameters ``flat`` on a test set; see `apply_model`."""
     how = Scoring() if scoring is None else scoring
-    return score_of([apply_model(model, flat, features, targets, how, batch_size=batch_size)], how)
+    whole = apply_model(model, flat, features, targets, how, batch_size=batch_size)
+    return score_of([whole], targets, how)
 
 
 def _auc(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:

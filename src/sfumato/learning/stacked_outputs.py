@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 
 import torch
@@ -17,35 +17,38 @@ from sfumato.learning.sequential import as_layers
 _STACK_FLOATS = 1 << 24  # float32 entries of what the models of a stack compute, 64 MiB
 
 
-def outputs_by_stack(model: nn.Module, models: Tensor, features: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Outputs of every model for every example, some models at a time; nothing is dropped out.
+def stacks_of(model: nn.Module, count: int, features: Tensor) -> list[slice]:
+    """Which of ``count`` models are computed at a time for ``features``, so that they fit 64 MiB.
 
-    Chains of linear layers are computed by products over as many models as 64 MiB hold. The first layer is
+    It depends on the architecture and on the number of examples alone.
+    """
+    a_model = _floats_of_chain(model, features)
+    at_once = 1 if a_model is None else max(1, _STACK_FLOATS // (ParameterLayout.of(model).total + a_model))
+    return [slice(first, min(first + at_once, count)) for first in range(0, count, at_once)]
+
+
+def outputs_of(model: nn.Module, models: Tensor, features: Tensor) -> Tensor:
+    """Outputs ``[B, c, ...]`` of the models of a stack for every example; nothing is dropped out.
+
+    Chains of linear layers are computed by products over all models of the stack. The first layer is
     one product for all of them, as their inputs are the same. Any other module is called for one model after
     the other (measured: convolutions of several models in one call take longer), each time as a copy, so that
     what a module keeps beside its parameters reaches no other model and no other examples.
 
     Args:
         model: the architecture; its own parameters are neither read nor changed.
-        models: float32 ``[C, P]``.
+        models: float32 ``[c, P]``, one of the stacks that `stacks_of` gives.
         features: ``[B, ...]``, on the models' device.
-
-    Yields:
-        Which models, and their outputs ``[B, c, ...]``. How many there are at a time depends on the
-        architecture and on B alone.
     """
     layout = ParameterLayout.of(model)
-    a_model = _floats_of_chain(model, features)
-    at_once = 1 if a_model is None else max(1, _STACK_FLOATS // (layout.total + a_model))
-    for first in range(0, len(models), at_once):
-        some = slice(first, min(first + at_once, len(models)))
-        named = layout.unflatten(models[some])
-        if a_model is None:
-            own = {name: value[0] for name, value in named.items()}
-            module = deepcopy(model).to(features.device)
-            yield some, functional_call(module, own, (features,)).unsqueeze(1)
-        else:
-            yield some, _outputs_of_chain(model, named, features)
+    if _floats_of_chain(model, features) is not None:
+        return _outputs_of_chain(model, layout.unflatten(models), features)
+    every = []
+    for one in torch.split(models, 1):
+        own = {name: value[0] for name, value in layout.unflatten(one).items()}
+        module = deepcopy(model).to(features.device)
+        every.append(functional_call(module, own, (features,)))
+    return torch.stack(every, dim=1)
 
 
 def _floats_of_chain(model: nn.Module, features: Tensor) -> int | None:

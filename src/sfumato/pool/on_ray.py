@@ -49,7 +49,7 @@ class RayWorkers:
             try:
                 with _own_sigterm():
                     self._ray.init(self._address or None, log_to_driver=False, logging_level="warning")
-            except (OSError, RuntimeError, ValueError) as error:
+            except Exception as error:  # Ray raises a bare one where its processes take over 30 seconds
                 place = Argument("on", self._address or "ray")
                 raise RunError(f"{place}: the cluster cannot be reached: {first_line(error)}") from error
             self._is_own = True

@@ -118,7 +118,7 @@ class IntegerAggregates:
         starts = np.flatnonzero(np.diff(parents, prepend=-1))  # parents ascend
         sums = np.add.reduceat(self.sums, starts, axis=0)
         if self.ring.secure[self.tier - 1]:
-            sums = _in_ring(sums)
+            sums = in_ring(sums)
         return IntegerAggregates(
             self.ring, self.tier - 1, self.seed, _means(self.base, parents), sums, self.coordinates
         )
@@ -137,7 +137,7 @@ class IntegerAggregates:
         return IntegerAggregates(self.ring, self.tier, self.seed, self.base, sums, self.coordinates)
 
 
-def _in_ring(sums: IntArray) -> IntArray:
+def in_ring(sums: IntArray) -> IntArray:
     """Each sum modulo 2^32, as the representative in [−2^31, 2^31)."""
     from_ring: IntArray = sums.astype(ring_type(32)).view("<i4").astype(np.int64)
     return from_ring

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from sfumato.distributed.ranks import Ranks
 from sfumato.protocols.evaluator import Evaluator
 
 IntArray = npt.NDArray[np.int64]
@@ -29,8 +30,18 @@ class State(Protocol):
     def round(self) -> int:
         """The number of rounds that are done."""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other ranks hold parts of it: what devices remember that they trained."""
+
+    def whole(self) -> Self:
+        """With the parts that other ranks hold, on rank 0, for a checkpoint; every rank calls it."""
+
+    def over(self, ranks: Ranks) -> Self:
+        """The state of a checkpoint, which every rank has read, with only this one's share of such parts."""
+
     def pack(self) -> dict[str, Any]:
-        """Everything as numbers and CPU tensors, for a checkpoint."""
+        """Everything as numbers and CPU tensors, for a checkpoint. It is whole."""
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
@@ -89,9 +100,11 @@ class FederatedProtocol(Protocol[S]):
 
     Attributes:
         metrics: the columns that `scores` fills.
+        ranks: which share what devices remember (`State.over`); `ALONE` where every rank has all of it.
     """
 
     metrics: ClassVar[tuple[str, ...]]
+    ranks: Ranks
 
     def initial(self, model: Tensor) -> S:
         """The state before the first round, from the initial model ``[P]``."""

@@ -1,4 +1,4 @@
-"""The test set, and how models are scored on it: in fixed parts, side by side on worker threads."""
+"""The test set, and how models are scored on it: in fixed parts, divided among ranks and their threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import numpy.typing as npt
 from torch import Tensor, nn
 
 from sfumato.data.partition import Partition
-from sfumato.learning.evaluation import Score, Scored, Scoring, apply_model, over_parts, score_of
+from sfumato.distributed.division import divided
+from sfumato.distributed.ranks import ALONE, Ranks
+from sfumato.learning.evaluation import Score, Scored, Scoring, apply_model, parts_of, score_of
 from sfumato.network.groups import MembershipClasses
 from sfumato.protocols.personalised_evaluation import (
     FloatArray,
@@ -33,7 +35,8 @@ class Evaluator:
         classes: number of labels.
         train_labels: int64, of all training rows.
         partition: who holds which of them.
-        threads: to share the work among.
+        threads: of this rank, to divide the work among.
+        ranks: which divide the work too: each must score the same models in the same order.
     """
 
     model: nn.Module
@@ -44,14 +47,17 @@ class Evaluator:
     train_labels: npt.NDArray[np.int64]
     partition: Partition
     threads: int = 1
+    ranks: Ranks = ALONE
 
     def score(self, model: Tensor) -> Score:
-        """Accuracy, loss and further metrics of one model ``[P]`` on the test set."""
-
-        def scored(part: slice) -> Scored:
-            return apply_model(self.model, model, self.features[part], self.targets[part], self.scoring)
-
-        return score_of(over_parts(len(self.targets), scored, threads=self.threads), self.scoring)
+        """Score one model ``[P]`` on the test set."""
+        parts = divided(
+            parts_of(len(self.targets)),
+            lambda part: self._scored(model, part),
+            ranks=self.ranks,
+            threads=self.threads,
+        )
+        return score_of(parts, self.targets, self.scoring)
 
     def score_personalised(self, models: Tensor, membership: MembershipClasses) -> PersonalScores:
         """Scores of the models of all membership classes ``[classes, P]``, as means over workers.
@@ -59,13 +65,32 @@ class Evaluator:
         On the whole test set, and on the distribution of labels that each worker holds.
         """
         if self.scoring.task != "classification":
-            return mean_scores([self.score(one) for one in models], membership)
+            return mean_scores(self._score_each(models), membership)
         found = evaluate_personalised(
-            self.model, models, membership, self._shares, self.features, self.targets, threads=self.threads
+            self.model,
+            models,
+            membership,
+            self._shares,
+            self.features,
+            self.targets,
+            ranks=self.ranks,
+            threads=self.threads,
         )
         if not self.scoring.measures:
             return found
-        return replace(found, measures=mean_scores([self.score(one) for one in models], membership).measures)
+        return replace(found, measures=mean_scores(self._score_each(models), membership).measures)
+
+    def _scored(self, model: Tensor, part: slice) -> Scored:
+        return apply_model(self.model, model, self.features[part], self.targets[part], self.scoring)
+
+    def _score_each(self, models: Tensor) -> list[Score]:
+        """The score of every model ``[C, P]``; a rank, and one of its threads, works on a whole model."""
+
+        def score(model: Tensor) -> Score:
+            parts = [self._scored(model, part) for part in parts_of(len(self.targets))]
+            return score_of(parts, self.targets, self.scoring)
+
+        return divided(models.unbind(), score, ranks=self.ranks, threads=self.threads)
 
     @cached_property
     def _shares(self) -> FloatArray:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +15,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from sfumato.data.partition import Partition
-from sfumato.learning.evaluation import Score, over_parts
-from sfumato.learning.stacked_outputs import outputs_by_stack
+from sfumato.distributed.division import divided
+from sfumato.distributed.ranks import ALONE, Ranks
+from sfumato.learning.evaluation import Score, parts_of
+from sfumato.learning.stacked_outputs import outputs_of, stacks_of
 from sfumato.network.groups import MembershipClasses
 
 FloatArray = npt.NDArray[np.float64]
@@ -93,6 +94,7 @@ def scores_by_label(
     labels: Tensor,
     *,
     classes: int,
+    ranks: Ranks = ALONE,
     threads: int = 1,
 ) -> tuple[FloatArray, FloatArray]:
     """Accuracy and mean cross-entropy of every model on the test examples of each label.
@@ -103,28 +105,39 @@ def scores_by_label(
         features: float32 ``[T, ...]``, the test set.
         labels: int64 ``[T]``.
         classes: number of labels.
-        threads: to share parts of the test set among; the result does not depend on it.
+        ranks: to divide parts of the test set and stacks of models among; no bit of the result depends on it.
+        threads: of this rank, likewise.
 
     Returns:
         Two arrays ``[C, classes]``; NaN for labels without test examples.
     """
 
-    def sums(part: slice) -> Tensor:
-        """Right predictions and losses, ``[2, classes, C]``."""
+    def sums(job: tuple[slice, slice]) -> FloatArray:
+        """Right predictions and losses of a stack on a part, ``[2, classes, c]``."""
+        part, some = job
         x, y = features[part], labels[part]
-        found = torch.zeros(2, classes, len(models), dtype=torch.float64, device=x.device)
         with torch.no_grad():  # every thread has a switch of its own
-            for some, outputs in outputs_by_stack(model, models, x):
-                every = y.repeat_interleave(outputs.shape[1])
-                loss = cross_entropy(outputs.flatten(0, 1), every, reduction="none").view(len(y), -1)
-                right = outputs.argmax(dim=2) == y.unsqueeze(1)
-                for total, values in zip(found, (right, loss), strict=True):
-                    total[:, some].index_add_(0, y, values.double())
-        return found
+            outputs = outputs_of(model, models[some], x)
+            every = y.repeat_interleave(outputs.shape[1])
+            loss = cross_entropy(outputs.flatten(0, 1), every, reduction="none").view(len(y), -1)
+            right = outputs.argmax(dim=2) == y.unsqueeze(1)
+            found = torch.zeros(2, classes, outputs.shape[1], dtype=torch.float64, device=x.device)
+            for total, values in zip(found, (right, loss), strict=True):
+                total.index_add_(0, y, values.double())
+        return np.asarray(found.cpu().numpy())
 
-    right, loss = reduce(torch.add, over_parts(len(labels), sums, threads=threads)).mT
-    counts = torch.bincount(labels, minlength=classes).double()
-    return (right / counts).cpu().numpy(), (loss / counts).cpu().numpy()
+    jobs = [
+        (part, some)
+        for part in parts_of(len(labels))
+        for some in stacks_of(model, len(models), features[part])
+    ]
+    totals = np.zeros((2, classes, len(models)))
+    for (_, some), found in zip(jobs, divided(jobs, sums, ranks=ranks, threads=threads), strict=True):
+        totals[:, :, some] += found
+    right, loss = totals.swapaxes(1, 2)
+    counts = torch.bincount(labels, minlength=classes).double().cpu().numpy()
+    with np.errstate(invalid="ignore"):  # labels without test examples
+        return right / counts, loss / counts
 
 
 def evaluate_personalised(
@@ -135,6 +148,7 @@ def evaluate_personalised(
     features: Tensor,
     labels: Tensor,
     *,
+    ranks: Ranks = ALONE,
     threads: int = 1,
 ) -> PersonalScores:
     """Score every worker's personalised model; workers in the same groups share one, evaluated once.
@@ -146,10 +160,13 @@ def evaluate_personalised(
         shares: label shares of every worker, as `label_shares` gives them.
         features: float32 ``[T, ...]``, the test set, on the models' device.
         labels: int64 ``[T]``.
-        threads: to share parts of the test set among; the result does not depend on it.
+        ranks: to divide parts of the test set and stacks of models among; no bit of the result depends on it.
+        threads: of this rank, likewise.
     """
     classes = shares.shape[1]
-    accuracy, loss = scores_by_label(model, models, features, labels, classes=classes, threads=threads)
+    accuracy, loss = scores_by_label(
+        model, models, features, labels, classes=classes, ranks=ranks, threads=threads
+    )
     counts = torch.bincount(labels, minlength=classes).double().cpu().numpy()
     tested = counts > 0
     accuracy, loss = accuracy[:, tested], loss[:, tested]

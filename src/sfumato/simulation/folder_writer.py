@@ -92,7 +92,7 @@ class FolderWriter:
         self._log = RoundsLog(folder, mark)
         remove_views(folder, behind=mark.rounds)
         self._write_declared_files()
-        self.start = position
+        self.start = position if existing is None else session.continued(position)
 
     def close(self) -> None:
         """Close the log of rounds; rounds that were not saved are lost."""
@@ -114,13 +114,18 @@ class FolderWriter:
         self._log.add(LoggedRound(row, views))
 
     def save(self, position: TrainingPosition) -> None:
-        """Write the log and the checkpoint, from which a resumed run continues."""
-        self._save(position, self._log.flush(position.state.round))
+        """Write the log and the checkpoint, from which a resumed run continues; every rank comes to it."""
+        whole = replace(position, state=position.state.whole())
+        self._save(whole, self._log.flush(position.state.round))
 
     def stop(self, position: TrainingPosition) -> None:
-        """Save an interrupted run, and its metrics up to now as a table."""
-        self.save(position)
-        if position.state.round > 0:
+        """Save an interrupted run, and its metrics up to now as a table.
+
+        What other ranks hold cannot be had any more: then the last checkpoint stays.
+        """
+        if not position.state.is_shared:
+            self.save(position)
+        if self._log.mark.rounds > 0:
             self._add_to_manifest({METRICS_FILE: self._write_metrics()})
 
     def finish(self, position: TrainingPosition) -> None:

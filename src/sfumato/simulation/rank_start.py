@@ -65,7 +65,10 @@ class FolderFollower:
 
     def __init__(self, session: Session, existing: Checkpoint | None) -> None:
         self._session = session
-        self.start = session.initial_position() if existing is None else existing.position
+        if existing is None:
+            self.start = session.initial_position()
+        else:
+            self.start = session.continued(existing.position)
 
     def close(self) -> None:
         """Do nothing: no file is open."""
@@ -80,10 +83,12 @@ class FolderFollower:
             recorder.clear()
 
     def save(self, position: TrainingPosition) -> None:
-        """Do nothing: rank 0 saves."""
+        """Give rank 0 what it does not hold."""
+        position.state.whole()
 
     def stop(self, position: TrainingPosition) -> None:
         """Do nothing: rank 0 saves."""
 
     def finish(self, position: TrainingPosition) -> None:
-        """Do nothing: rank 0 writes the files."""
+        """Give rank 0 what it does not hold."""
+        position.state.whole()

@@ -295,7 +295,10 @@ def _run_remaining_rounds(
                 done, row = session.next(position)
                 writer.add(done, row)
                 position = done  # only after the round has been written
-                if time.monotonic() - saved_at > _SECONDS_BETWEEN_CHECKPOINTS:
+                due = time.monotonic() - saved_at > _SECONDS_BETWEEN_CHECKPOINTS
+                if position.state.is_shared:
+                    due = session.ranks.of_first(due)
+                if due:
                     writer.save(position)
                     saved_at = time.monotonic()
                 send(row)

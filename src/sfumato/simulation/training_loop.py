@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from sfumato.simulation.watched_epsilons import WatchedEpsilons
 class Session:
     """What a run holds in memory and never writes; ``hashes`` are those of its data and its model."""
 
+    ranks: Ranks
     speed: EngineSettings
     plan: Plan
     protocol: FederatedProtocol[Any]
@@ -87,8 +88,10 @@ class Session:
             train_labels=data.train_labels,
             partition=parts,
             threads=speed.threads,
+            ranks=ranks,
         )
         return cls(
+            ranks=ranks,
             speed=speed,
             plan=plan,
             protocol=protocol,
@@ -105,8 +108,12 @@ class Session:
         nobody = torch.zeros(self.plan.parties.device_count, dtype=torch.int64)
         return TrainingPosition(self.protocol.initial(self.start), nobody)
 
+    def continued(self, position: TrainingPosition) -> TrainingPosition:
+        """The position of a checkpoint, as this rank keeps it."""
+        return replace(position, state=position.state.over(self.protocol.ranks))
+
     def with_current_metrics(self, state: State, rounds: Iterable[LoggedRound]) -> Iterator[LoggedRound]:
-        """The logged ``rounds``, which led to ``state``, with the metrics that this spec asks for.
+        """The logged ``rounds``, which led to ``state``, with the metrics that this spec asks for; of one rank.
 
         A spec with another number of rounds may ask for scores and ε after other ones.
         """
@@ -117,7 +124,7 @@ class Session:
             if not self._is_evaluated(done, last=last):
                 kept |= dict.fromkeys(self._scores, float("nan"))
             elif done == state.round and np.isnan(row["loss"]):
-                kept |= self._score(state)
+                kept |= self._score(state, replace(self.examination, ranks=ALONE))
             columns = self.epsilons.unknown()
             if done in self.epsilons.accounted or last:
                 stated = {name: row.get(name, float("nan")) for name in columns}
@@ -143,7 +150,7 @@ class Session:
         row |= self.epsilons.unknown()
         last = state.round == self.rounds(state)
         if self._is_evaluated(state.round, last=last):
-            row |= self._score(state)
+            row |= self._score(state, self.examination)
         if state.round in self.epsilons.accounted or last:
             row |= self._epsilons(state, state.round)
         row |= facts.extra
@@ -173,10 +180,10 @@ class Session:
         """Whether the model is scored after ``done`` rounds: as the spec says, and after the last."""
         return done % self.plan.spec.evaluate_every == 0 or last
 
-    def _score(self, state: State) -> dict[str, float]:
+    def _score(self, state: State, examination: Evaluator) -> dict[str, float]:
         """Column to score of the models of ``state``."""
         with intra_op_threads(1):
-            return self.protocol.scores(state, self.examination)
+            return self.protocol.scores(state, examination)
 
     def _epsilons(self, state: State, done: int) -> dict[str, float]:
         """Column to ε of the watched pairs after ``done`` rounds, of which ``state`` has seen at least as

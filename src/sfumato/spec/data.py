@@ -182,7 +182,7 @@ class Data(Section):
         return scale
 
     def refusals(self) -> Refusals:
-        """Refusals as rows (applies, key, value, allowed): two sources of a test set, a comma for two things."""
+        """Refusals as rows (applies, key, value, allowed): two test sets, a comma for two things."""
         allowed = "must be ';' or tab with decimal: ',': a comma cannot do both"
         yield self.decimal == (self.separator or ","), "separator", self.separator, allowed
         values = {key: getattr(self, key) for key in ("test_fraction", "test_file", "test_column")}

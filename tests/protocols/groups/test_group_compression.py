@@ -55,7 +55,7 @@ def operations_of(plan):
     made = GroupOperations.__new__(GroupOperations)
     made.plan, made.parameters, made.device = plan, LENGTH, torch.device("cpu")
     made._listener, made._unclipped_norms = None, None
-    made._mechanism, made._ranks = mechanism_of(plan.spec), ALONE
+    made._mechanism, made.ranks = mechanism_of(plan.spec), ALONE
     return made
 
 

@@ -103,7 +103,7 @@ def test_scaffold_is_the_papers_with_messages_of_fedavg(
         assert torch.allclose(state.model, x, atol=2e-6)
         assert state.variates is not None
         assert torch.allclose(state.variates.server, c, atol=2e-5)
-        assert torch.allclose(state.variates.devices[chosen], own[chosen], atol=2e-5)
+        assert torch.allclose(state.variates.devices.of(chosen), own[chosen], atol=2e-5)
     assert float(c.norm()) > 0.01
 
 
@@ -229,10 +229,11 @@ def test_a_round_leaves_the_state_before_it_as_it_was() -> None:
     library = Library(spec_of(training=TRAINING | SCAFFOLD))
     first, _ = library.protocol.run_round(library.protocol.initial(library.start))
     assert first.variates is not None
-    kept = first.variates.devices.clone()
+    every = np.arange(library.plan.tree.device_count)
+    kept = first.variates.devices.of(every)
     once, _ = library.protocol.run_round(first)
     again, _ = library.protocol.run_round(first)
-    assert torch.equal(first.variates.devices, kept)
+    assert torch.equal(first.variates.devices.of(every), kept)
     assert torch.equal(once.model, again.model)
 
 

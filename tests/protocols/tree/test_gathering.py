@@ -19,11 +19,8 @@ SUMS = {
     "an adapted clip norm": VARIANTS["an adapted clip norm"],
     "no noise": VARIANTS["no noise"],
     "air": Spec.model_validate(AIR),
-}
-UPDATES = {
     "control variates": VARIANTS["SCAFFOLD"],
     "error feedback": PFELS,
-    "rounds that are sent again": VARIANTS["edges with schedules of their own"],
     "sums of integers": VARIANTS["secure aggregation, elections and faults"],
 }
 
@@ -40,9 +37,9 @@ def test_sums_are_exchanged(name: str) -> None:
     assert ranks_of_sums(ranks, plan_of(SUMS[name]), None) is ranks
 
 
-@pytest.mark.parametrize("name", UPDATES)
-def test_updates_are_exchanged(name: str) -> None:
-    assert ranks_of_sums(Alone(), plan_of(UPDATES[name]), None) is ALONE
+def test_who_sends_rounds_again_needs_every_update() -> None:
+    plan = plan_of(VARIANTS["edges with schedules of their own"])
+    assert ranks_of_sums(Alone(), plan, None) is ALONE
 
 
 def test_whoever_listens_needs_every_update() -> None:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from sfumato.adaptive_control.problem import Gap
 from sfumato.data.partition import Partition
+from sfumato.distributed.ranks import ALONE
 from sfumato.engine.base import Engine
 from sfumato.errors import SpecError
 from sfumato.protocols.adaptive.diagnosis import diagnose
@@ -83,7 +84,7 @@ class AdaptiveProtocol:
         assert plan.spec.control is not None  # the registry chooses this class by it
         self._plan, self._control = plan, plan.spec.control
         self._engine, self._partition, self._parameters = engine, partition, parameters
-        self._listener = listener
+        self._listener, self.ranks = listener, ALONE
         self._budget = Budget.of(plan)
         trusted, clip = plan.tree.tiers[-1].trusted, plan.spec.privacy.clip
         self._gap = Gap(

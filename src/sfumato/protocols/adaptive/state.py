@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from sfumato.distributed.ranks import Ranks
 from sfumato.protocols.adaptive.seen_models import SeenModels
 from sfumato.protocols.base import check_tensors
 from sfumato.protocols.tree.state import TreeState
@@ -48,6 +49,19 @@ class AdaptiveState:
     def round(self) -> int:
         """The number of rounds that are done."""
         return self.inner.round
+
+    @property
+    def is_shared(self) -> bool:
+        """See `State`: who controls hears every message, so every rank has them all."""
+        return False
+
+    def whole(self) -> Self:
+        """See `State`."""
+        return self
+
+    def over(self, ranks: Ranks) -> Self:
+        """See `State`."""
+        return self
 
     def pack(self) -> dict[str, Any]:
         """Everything as numbers and CPU tensors, for a checkpoint."""

@@ -70,6 +70,7 @@ class GroupedProtocol:
         self._operations = [
             GroupOperations(of_era, engine, partition, parameters, listener, norms) for of_era in plan.by_era
         ]
+        self.ranks = self._operations[0].ranks
         self._run_round = ROUND_FUNCTIONS[plan.spec.protocol]
 
     def initial(self, model: Tensor) -> GroupedState:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-import torch
-
 from sfumato.learning.norms import drop_non_finite_, row_norms
 from sfumato.protocols.base import RoundStats
 from sfumato.protocols.groups.operations import GroupOperations
@@ -21,14 +18,16 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
     assignments = draw_assignments(plan, began)
     start, start_of = operations.start(state.models, assignments, merge=number == began)
     base = state.models if state.base is None else state.base
-    gathered = torch.zeros(len(assignments.workers), operations.parameters, device=operations.device)
-    releasing = plan.releases_after(number)
+    gathered = operations.seats() if state.gathered is None else state.gathered.copy()
+    releasing, clipped = plan.releases_after(number), 0
     sums = operations.sums(number, clipped=releasing)
-    for rows, updates in operations.train(assignments, start, start_of, number):
+    for rows, updates in operations.train(assignments, start, start_of, number, seats=gathered):
         drop_non_finite_(updates, row_norms(updates))
-        here = torch.from_numpy(rows).to(operations.device)
-        gathered[here] = updates if state.gathered is None else updates + state.gathered[here]
-        if not releasing:
+        whole = updates if state.gathered is None else updates + gathered.of(rows)
+        if releasing:
+            clipped += operations.send_(whole, assignments, rows, number, sums)
+        else:
+            gathered.write_(rows, whole)
             operations.hand_over_(updates, assignments, rows, number, sums)
     if not releasing:
         received = operations.values(sums)
@@ -37,10 +36,6 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
         operations.tell_broadcast(models, number)
         inside = GroupedState(number + 1, models, base, gathered, state.server)
         return inside, operations.stats(number, assignments, None)
-    clipped = 0
-    if len(gathered):  # somebody was drawn
-        every = np.arange(len(gathered))
-        clipped = operations.send_(gathered, assignments, every, number, sums)
     server, models = operations.release(state.server, base, sums, number)
     after = GroupedState(number + 1, models, server=server)
     return after, operations.stats(number, assignments, clipped)

@@ -22,6 +22,7 @@ from sfumato.learning.server_optimizer import ServerState
 from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.registry import mechanism_of
 from sfumato.protocols.base import RoundStats
+from sfumato.protocols.device_vectors import DeviceVectors
 from sfumato.protocols.groups.compressed_messages import (
     Noise,
     coordinates_of,
@@ -78,9 +79,8 @@ class GroupOperations:
         self._listener = listener
         self._mechanism = mechanism_of(plan.spec)
         self._unclipped_norms = norms
-        # all updates, and not only their sums, are needed by who records them and by intervals of DP-OGL+
-        alone = listener is not None or norms is not None or plan.kind == "dp-ogl+"
-        self._ranks = ALONE if alone else engine.ranks
+        # all updates, and not only their sums, are needed by who records them or keeps their norms
+        self.ranks = ALONE if listener is not None or norms is not None else engine.ranks
         self.server = server_optimizer(plan.spec.training.server)
 
     @property
@@ -113,12 +113,25 @@ class GroupOperations:
         classes = self.plan.groups.classes
         return torch.from_numpy(classes.averaging(len(models))).float().to(self.device) @ models
 
+    def seats(self) -> DeviceVectors:
+        """What workers remember inside an interval, by assignment: nothing yet."""
+        return DeviceVectors(torch.zeros(self.parameters, device=self.device), self.ranks)
+
     def train(
-        self, assignments: GroupAssignments, start: Tensor, start_of: Tensor, number: int, *, rounds: int = 1
+        self,
+        assignments: GroupAssignments,
+        start: Tensor,
+        start_of: Tensor,
+        number: int,
+        *,
+        rounds: int = 1,
+        seats: DeviceVectors | None = None,
     ) -> Iterator[tuple[IntArray, Tensor]]:
         """Train the worker of every assignment, for the steps of ``rounds`` rounds from ``number`` on.
 
         ``start`` and ``start_of``: models, and which of them each assignment starts from, as of `start`.
+
+        What ``seats`` remember is brought to the ranks that train them.
 
         Yields:
             The assignments of a chunk, ascending ``[p]``, and their updates ``[p, P]``.
@@ -132,9 +145,12 @@ class GroupOperations:
             local_sgd(spec, number),
             step_noise=step_noise(spec, addresses),
             dropout=dropout_draws(spec, addresses),
-            gathers=self._ranks is ALONE,
+            gathers=self.ranks is ALONE,
         )
-        for chunk in self._engine.train(task, start, start_of, self._batches(assignments, number, rounds)):
+        batches = self._batches(assignments, number, rounds)
+        if seats is not None:
+            seats.move_(np.arange(len(addresses)), self._engine.owners(task, batches))
+        for chunk in self._engine.train(task, start, start_of, batches):
             yield chunk.rows, chunk.updates
 
     def _batches(self, assignments: GroupAssignments, number: int, rounds: int) -> BatchPlan:
@@ -275,7 +291,7 @@ class GroupOperations:
         bound.
         """
         grid = group_grid(self.plan, number, self.parameters) if clipped else None
-        return Sums(self.plan.groups.count, self.parameters, grid, self._ranks)
+        return Sums(self.plan.groups.count, self.parameters, grid, self.ranks)
 
     def values(self, sums: Sums) -> Tensor:
         """The sums that masters received, float64 ``[M, P]``."""
@@ -331,7 +347,7 @@ class GroupOperations:
         """
         plan, messages = self.plan, len(assignments.workers)
         if clipped is not None:  # by the updates of this rank
-            clipped = int(self._ranks.added(np.array([clipped]))[0])
+            clipped = int(self.ranks.added(np.array([clipped]))[0])
         turnout = None if silent else self.turnout(number)
         bounded = clipped is not None and messages and bool(np.isfinite(plan.bounds).all())
         noise = (

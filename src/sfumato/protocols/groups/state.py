@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
+from sfumato.distributed.ranks import Ranks
 from sfumato.learning.server_optimizer import ServerState
 from sfumato.protocols.base import check_tensors
+from sfumato.protocols.device_vectors import DeviceVectors
 
 _WITHOUT_MOMENTS = ServerState(0, ())
 
@@ -22,8 +24,8 @@ class GroupedState:
         round: how many rounds are done.
         models: the group models, float32 ``[M, P]``, on the engine's device.
         base: DP-OGL+ inside an interval: the models that it began with ``[M, P]``; else ``None``.
-        gathered: DP-OGL+ inside an interval: what each seat's worker has learned in it ``[seats, P]``,
-            private; else ``None``.
+        gathered: DP-OGL+ inside an interval: what each seat's worker has learned in it, private; else
+            ``None``.
         server: the masters' optimizers, with moments ``[M, P]``.
     """
 
@@ -32,15 +34,29 @@ class GroupedState:
     round: int
     models: Tensor
     base: Tensor | None = None
-    gathered: Tensor | None = None
+    gathered: DeviceVectors | None = None
     server: ServerState = _WITHOUT_MOMENTS
+
+    @property
+    def is_shared(self) -> bool:
+        """See `State`."""
+        return self.gathered is not None and self.gathered.is_shared
+
+    def whole(self) -> Self:
+        """See `State`."""
+        return self if self.gathered is None else replace(self, gathered=self.gathered.whole())
+
+    def over(self, ranks: Ranks) -> Self:
+        """See `State`."""
+        return self if self.gathered is None else replace(self, gathered=self.gathered.over(ranks))
 
     def pack(self) -> dict[str, Any]:
         """Everything as numbers and CPU tensors, for a checkpoint."""
-        tensors = {"models": self.models, "base": self.base, "gathered": self.gathered}
         return {
             "round": self.round,
-            **{name: None if tensor is None else tensor.cpu() for name, tensor in tensors.items()},
+            "models": self.models.cpu(),
+            "base": None if self.base is None else self.base.cpu(),
+            "gathered": None if self.gathered is None else self.gathered.pack(),
             "server_rounds": self.server.rounds,
             "server_moments": [moment.cpu() for moment in self.server.moments],
         }
@@ -49,12 +65,14 @@ class GroupedState:
     def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
         """The state that ``packed`` tells, on ``device``; any error at all where it is not one."""
         models, base, gathered = packed["models"], packed["base"], packed["gathered"]
-        check_tensors(models, base, gathered, *packed["server_moments"])
+        check_tensors(models, base, *packed["server_moments"])
         if models is None or (base is None) != (gathered is None):
             raise ValueError("its parts do not fit each other")
         server = ServerState(
             int(packed["server_rounds"]), tuple(moment.to(device) for moment in packed["server_moments"])
         )
+        models = models.to(device)
         if base is None:
-            return cls(int(packed["round"]), models.to(device), server=server)
-        return cls(int(packed["round"]), models.to(device), base.to(device), gathered.to(device), server)
+            return cls(int(packed["round"]), models, server=server)
+        seats = DeviceVectors.unpack(gathered, models[0])
+        return cls(int(packed["round"]), models, base.to(device), seats, server)

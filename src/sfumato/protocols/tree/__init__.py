@@ -8,6 +8,7 @@ Only `sfumato.protocols`, audits and attacks import this package.
     gathering        what ranks exchange: sums, or every update
     indicators       the coordinate that tells whether an update was clipped
     moving           rounds where devices move, or trust changes
+    resent_rounds    rounds that devices send again at their end
     rounds           a round: training, messages, averages, noise
     state            what is remembered between rounds
     local_work       batches, steps, clipping and length of messages of devices, and the server's optimizer

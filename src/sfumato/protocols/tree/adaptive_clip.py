@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 from torch import Tensor
 
 from sfumato.data.partition import Partition
+from sfumato.distributed.ranks import Ranks
 from sfumato.engine.base import Engine
 from sfumato.protocols.base import PilotNorms, RoundStats
 from sfumato.protocols.evaluator import Evaluator
@@ -41,6 +42,19 @@ class AdaptedState:
     def round(self) -> int:
         """The number of rounds that are done."""
         return self.inner.round
+
+    @property
+    def is_shared(self) -> bool:
+        """See `State`."""
+        return self.inner.is_shared
+
+    def whole(self) -> Self:
+        """See `State`."""
+        return replace(self, inner=self.inner.whole())
+
+    def over(self, ranks: Ranks) -> Self:
+        """See `State`."""
+        return replace(self, inner=self.inner.over(ranks))
 
     def pack(self) -> dict[str, Any]:
         """Everything as numbers and CPU tensors, for a checkpoint."""
@@ -76,6 +90,7 @@ class AdaptiveClipProtocol:
         self._plan, self._engine, self._partition = plan, engine, partition
         self._parameters, self._listener = parameters, listener
         self._first = self._tree_protocol(replace(plan, eras=()))
+        self.ranks = self._first.ranks
 
     def initial(self, model: Tensor) -> AdaptedState:
         """The state before the first round, from the initial model ``[M]``."""

@@ -9,6 +9,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sfumato.distributed.ranks import Ranks
+from sfumato.engine.base import Corrections
+from sfumato.protocols.device_vectors import DeviceVectors
 from sfumato.schedule.integer_grid import average_weights
 from sfumato.schedule.local_steps import learning_rate
 from sfumato.schedule.tree import TreePlan
@@ -20,30 +23,29 @@ class ControlVariates:
 
     Attributes:
         server: c, float32 ``[M]``; it follows from released averages.
-        devices: the c_i, float32 ``[devices, M]``.
+        devices: the c_i, of length M.
     """
 
     server: Tensor
-    devices: Tensor
+    devices: DeviceVectors
 
     @classmethod
-    def initial(cls, plan: TreePlan, model: Tensor) -> ControlVariates | None:
-        """All variates 0 for a model ``[M]``; ``None`` where the plan keeps none."""
+    def initial(cls, plan: TreePlan, model: Tensor, ranks: Ranks) -> ControlVariates | None:
+        """All variates 0 for a model ``[M]``, shared by ``ranks``; ``None`` where the plan keeps none."""
         if not plan.spec.training.keeps_variates:
             return None
-        return cls(torch.zeros_like(model), model.new_zeros(plan.tree.device_count, len(model)))
+        return cls(torch.zeros_like(model), DeviceVectors(torch.zeros_like(model), ranks))
 
-    def corrections(self, devices: npt.NDArray[np.int64]) -> Tensor:
-        """What each of ``devices`` adds to its gradients, ``c - c_i``, ``[P, M]``."""
-        return self.server - self.devices[torch.from_numpy(devices).to(self.devices.device)]
+    def corrections(self, devices: npt.NDArray[np.int64]) -> Corrections:
+        """What each of ``devices`` ``[P]`` adds to its gradients, ``c - c_i``."""
+        return _Corrections(self, devices)
 
     def own_after(self, steps: float, devices: npt.NDArray[np.int64], updates: Tensor) -> Tensor:
         """The variates c_i ``[p, M]`` of ``devices`` after they sent ``updates`` ``[p, M]``.
 
         ``steps``: step size times the number of local steps.
         """
-        own = self.devices[torch.from_numpy(devices).to(self.devices.device)]
-        return own - self.server - updates / steps
+        return self.devices.of(devices) - self.server - updates / steps
 
     def server_after(self, steps: float, share: float, average: Tensor) -> Tensor:
         """The server's variate c ``[M]`` after a round.
@@ -54,6 +56,16 @@ class ControlVariates:
             average: of the round's messages ``[M]``, their noise included.
         """
         return self.server - share * (self.server + average / steps)
+
+
+@dataclass(frozen=True, eq=False)
+class _Corrections:
+    variates: ControlVariates
+    devices: npt.NDArray[np.int64]
+
+    def of(self, rows: list[int]) -> Tensor:
+        """See `Corrections`."""
+        return self.variates.server - self.variates.devices.of(self.devices[rows])
 
 
 def length_of_steps(plan: TreePlan, number: int) -> float:
@@ -71,4 +83,4 @@ def own_copy(variates: ControlVariates | None) -> ControlVariates | None:
     """The same variates with a copy of the devices' to write to, so that the old state stays; ``None`` of
     ``None``.
     """
-    return None if variates is None else replace(variates, devices=variates.devices.clone())
+    return None if variates is None else replace(variates, devices=variates.devices.copy())

@@ -11,13 +11,7 @@ def ranks_of_sums(ranks: Ranks, plan: TreePlan, listener: Listener | None) -> Ra
     """The ranks (processes) that add up a round's messages: ``ranks``, each with the devices that it trained.
 
     `ALONE` where every rank needs all updates, as more than their sums follows from them: what a listener
-    hears, what is kept of every device (control variates, what compression left out, rounds that are sent
-    again), and sums of integers, which the vectors of a zone make together.
+    hears, and rounds that are sent again.
     """
-    compression = plan.spec.compression
-    keeps = (
-        plan.spec.training.keeps_variates
-        or (compression is not None and compression.error_feedback)
-        or any(step.resends.any() for step in plan.releases.steps)
-    )
-    return ALONE if listener is not None or keeps or "secure-aggregation" in plan.hops else ranks
+    again = any(step.resends.any() for step in plan.releases.steps)
+    return ALONE if listener is not None or again else ranks

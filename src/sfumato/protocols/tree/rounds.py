@@ -7,7 +7,7 @@ plan, the state and its number: a resumed run replays it to the bit.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,12 +17,13 @@ from torch import Tensor
 
 from sfumato.data.partition import Partition
 from sfumato.distributed.ranks import ALONE, filled_in
-from sfumato.engine.base import Engine, LocalTask, UpdateChunk
+from sfumato.engine.base import Engine, LocalTask
 from sfumato.learning.batches import BatchPlan
 from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.registry import mechanism_of
 from sfumato.protocols.aggregates import Aggregates, FloatAggregates, IntegerAggregates
 from sfumato.protocols.base import PilotNorms, RoundStats
+from sfumato.protocols.device_vectors import DeviceVectors
 from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.sums import Sums
@@ -46,6 +47,7 @@ from sfumato.protocols.tree.local_work import (
     unclipped_sgd,
 )
 from sfumato.protocols.tree.offsets import RoundOrigin
+from sfumato.protocols.tree.resent_rounds import ResentRound
 from sfumato.protocols.tree.state import TreeState
 from sfumato.protocols.tree.uplinks.base import Received, Uplink, uplink_columns
 from sfumato.protocols.tree.uplinks.registry import uplink_of
@@ -58,19 +60,6 @@ from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
 
 IntArray = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class _Resent:
-    """What devices that send their whole round again at its end did so far in it.
-
-    Attributes:
-        updates: their sums, float32 ``[such devices, M]``; added to in place.
-        place: the row in it of each participant that trains, ``[P]``; -1 for those that do not resend.
-    """
-
-    updates: Tensor
-    place: IntArray
 
 
 class TreeProtocol:
@@ -104,8 +93,8 @@ class TreeProtocol:
         self._listener = listener
         self._mechanism = mechanism_of(plan.spec)
         self._adapts_clip = adaptive_clip_of(plan.spec) is not None
-        self._ranks = ranks_of_sums(engine.ranks, plan, listener)
-        self._uplink = uplink_of(plan, self._device, parameters + self._adapts_clip, None, self._ranks)
+        self.ranks = ranks_of_sums(engine.ranks, plan, listener)
+        self._uplink = uplink_of(plan, self._device, parameters + self._adapts_clip, None, self.ranks)
 
     def initial(self, model: Tensor) -> TreeState:
         """The state before the first round, from the initial model ``[M]``."""
@@ -113,8 +102,8 @@ class TreeProtocol:
         compression = self._plan.spec.compression
         memory = None
         if compression is not None and compression.error_feedback:
-            memory = torch.zeros(self._plan.tree.device_count, self._parameters, device=self._device)
-        variates = ControlVariates.initial(self._plan, model)
+            memory = DeviceVectors(torch.zeros_like(model), self.ranks)
+        variates = ControlVariates.initial(self._plan, model, self.ranks)
         return TreeState(0, model, self._server.initial(model), memory, variates)
 
     def run_round(self, state: TreeState) -> tuple[TreeState, RoundStats]:
@@ -131,10 +120,12 @@ class TreeProtocol:
         begin = state.model if indicators is None else torch.cat([state.model, state.model.new_zeros(1)])
         origin = RoundOrigin(begin)
         values = origin.offset.repeat(plan.tree.leaf_count, 1)
-        resent, variates = self._empty_resent(leaf_of), own_copy(state.variates)
-        uplink = self._uplink
-        if state.memory is not None:
-            uplink = uplink_of(plan, self._device, len(begin), state.memory)
+        resent = ResentRound.begin(plan, leaf_of, self._parameters, self._device)
+        variates = own_copy(state.variates)
+        uplink, memory = self._uplink, None if state.memory is None else state.memory.copy()
+        if memory is not None:
+            uplink = uplink_of(plan, self._device, len(begin), memory, self.ranks)
+        remembered = memory if variates is None else variates.devices
         clipped, cost, costs, messages = 0.0, Cost(), self._costs.round(number), 0
         heard: list[Received] = []
         for index, aggregation in enumerate(plan.aggregations):
@@ -143,9 +134,9 @@ class TreeProtocol:
             piece = batches if len(plan.aggregations) == 1 else steps_of(batches, aggregation, leaf_of)
             if len(rows) < len(chosen):
                 piece = piece.of(torch.from_numpy(rows))
-            part = None if resent is None else replace(resent, place=resent.place[rows])
+            part = None if resent is None else resent.of(rows)
             received, changed = self._collect(
-                uplink, origin.models(values), chosen[rows], piece, number, index, part, variates
+                uplink, origin.models(values), chosen[rows], piece, number, index, part, variates, remembered
             )
             fresh = torch.from_numpy(plan.releases.steps[index].resends).to(self._device)[:, None]
             level = self._leaf_aggregates(torch.where(fresh, 0.0, values), received)
@@ -173,7 +164,7 @@ class TreeProtocol:
             bytes_down=cost.bytes_down,
             extra=uplink_columns(heard) | _unclipped(indicators, values[0]),
         )
-        return TreeState(number + 1, model, server, heard[-1].memory, variates), facts
+        return TreeState(number + 1, model, server, memory, variates), facts
 
     def _noise_std(self, heard: list[Received], chosen: IntArray, number: int) -> float:
         """Std of all noise in a coordinate of the global model; NaN with noise at local steps."""
@@ -265,14 +256,6 @@ class TreeProtocol:
     def _batches(self, chosen: IntArray, number: int) -> BatchPlan:
         return batches_of(self._plan, self._partition, chosen, number)
 
-    def _empty_resent(self, leaf_of: IntArray) -> _Resent | None:
-        """Zero sums for participants whose leaves resend the round at its end; ``None`` if none does."""
-        resends = self._plan.releases.steps[-1].resends[leaf_of]
-        if not resends.any():
-            return None
-        place = np.where(resends, np.cumsum(resends) - 1, -1)
-        return _Resent(torch.zeros(int(resends.sum()), self._parameters, device=self._device), place)
-
     def _collect(
         self,
         uplink: Uplink,
@@ -281,8 +264,9 @@ class TreeProtocol:
         piece: BatchPlan,
         number: int,
         index: int,
-        resent: _Resent | None,
+        resent: ResentRound | None,
         variates: ControlVariates | None,
+        remembered: DeviceVectors | None,
     ) -> tuple[Received, float]:
         """Train everybody who takes part in an aggregation and send their messages to their leaves.
 
@@ -295,6 +279,7 @@ class TreeProtocol:
             index: of the aggregation.
             resent: where devices repeat the whole round at its end, what they have so far; added to.
             variates: of the round's begin, where devices keep any; those of the devices are written anew.
+            remembered: what devices do remember; brought to the ranks that train them.
 
         Returns:
             What the leaves received, and how many messages clipping changed.
@@ -308,8 +293,11 @@ class TreeProtocol:
             step_noise=step_noise(plan.spec, addresses),
             corrections=None if variates is None else variates.corrections(chosen),
             dropout=dropout_draws(plan.spec, addresses),
-            gathers=self._ranks is ALONE,
+            gathers=self.ranks is ALONE,
         )
+        if remembered is not None:
+            assert remembered.ranks is self.ranks  # else some of it would be missing here
+            remembered.move_(chosen, self._engine.owners(task, piece))
         indicators = self._indicators(number)
         start = models[:, : self._parameters]
         for chunk in self._engine.train(task, start, torch.from_numpy(leaf_of), piece):
@@ -317,34 +305,18 @@ class TreeProtocol:
             share = chunk.steps_clipped if chunk.clipped is None else chunk.clipped
             clipped[chunk.rows] = share.double().cpu().numpy()
             if resent is not None:
-                self._remember(resent, chunk, again=again)
+                resent.add_(chunk, again=again)
             if variates is not None:
                 own = variates.own_after(length_of_steps(plan, number), devices, chunk.updates)
-                variates.devices[torch.from_numpy(devices).to(self._device)] = own
+                variates.devices.write_(devices, own)
             updates = chunk.updates if indicators is None else indicators.appended(chunk)
             if plan.participants.weights is not None:
                 weights = torch.as_tensor(plan.weights_of(devices), dtype=torch.float32)
                 updates.mul_(weights.to(self._device)[:, None])
             keep_within_(plan, updates, plan.bounds_of(index, devices) * unit, number, index)
             collector.add(devices, leaves, updates)
-        shares = torch.from_numpy(filled_in(self._ranks, clipped))
+        shares = torch.from_numpy(filled_in(self.ranks, clipped))
         return collector.received(), float(shares.float().sum())
-
-    def _remember(self, resent: _Resent, chunk: UpdateChunk, *, again: bool) -> None:
-        """Add the updates of a chunk to ``resent``, in place; ``again``: these sums become the messages."""
-        members = np.flatnonzero(resent.place[chunk.rows] >= 0)
-        rows = torch.from_numpy(resent.place[chunk.rows][members]).to(self._device)
-        here = torch.from_numpy(members).to(self._device)
-        resent.updates.index_add_(0, rows, chunk.updates[here])
-        if again:
-            chunk.updates[here] = self._whole_round(resent.updates[rows])
-
-    def _whole_round(self, whole: Tensor) -> Tensor:
-        """The sums ``whole`` ``[p, M]`` of a round as messages; clipped where whole updates are."""
-        clip = self._plan.spec.privacy.clip
-        if clip is None or clip.kind != "update":
-            return whole
-        return FlatClip(clip.norm).clip_(whole).vectors
 
     def _leaf_aggregates(self, base: Tensor, received: Received) -> Aggregates:
         """The aggregates of the leaves: ``base`` ``[leaves, M]`` plus the average that each received."""

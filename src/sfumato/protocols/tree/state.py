@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
+from sfumato.distributed.ranks import Ranks
 from sfumato.learning.server_optimizer import ServerState
 from sfumato.protocols.base import check_tensors
+from sfumato.protocols.device_vectors import DeviceVectors
 from sfumato.protocols.tree.control_variates import ControlVariates
 
 
@@ -21,7 +23,7 @@ class TreeState:
         round: how many rounds are done.
         model: the global model, float32 ``[M]``, on the engine's device.
         server: the cloud's optimizer.
-        memory: with error feedback, what each device has not sent so far, float32 ``[devices, M]``.
+        memory: with error feedback, what each device has not sent so far.
         variates: with SCAFFOLD, those of the server and the devices.
     """
 
@@ -30,8 +32,30 @@ class TreeState:
     round: int
     model: Tensor
     server: ServerState
-    memory: Tensor | None = None
+    memory: DeviceVectors | None = None
     variates: ControlVariates | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """See `State`."""
+        kept = None if self.variates is None else self.variates.devices
+        return any(vectors is not None and vectors.is_shared for vectors in (self.memory, kept))
+
+    def whole(self) -> Self:
+        """See `State`."""
+        return self._with_each(DeviceVectors.whole)
+
+    def over(self, ranks: Ranks) -> Self:
+        """See `State`."""
+        return self._with_each(lambda vectors: vectors.over(ranks))
+
+    def _with_each(self, change: Callable[[DeviceVectors], DeviceVectors]) -> Self:
+        memory, kept = self.memory, self.variates
+        return replace(
+            self,
+            memory=None if memory is None else change(memory),
+            variates=None if kept is None else replace(kept, devices=change(kept.devices)),
+        )
 
     def pack(self) -> dict[str, Any]:
         """Everything as numbers and CPU tensors, for a checkpoint."""
@@ -41,17 +65,20 @@ class TreeState:
             "model": self.model.cpu(),
             "server_rounds": self.server.rounds,
             "server_moments": [moment.cpu() for moment in self.server.moments],
-            "memory": None if self.memory is None else self.memory.cpu(),
-            "variates": None if kept is None else [kept.server.cpu(), kept.devices.cpu()],
+            "memory": None if self.memory is None else self.memory.pack(),
+            "variates": None if kept is None else [kept.server.cpu(), *kept.devices.pack()],
         }
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
         """The state that ``packed`` tells, on ``device``; any error at all where it is not one."""
-        memory, variates = packed["memory"], packed.get("variates")
-        check_tensors(packed["model"], memory, *packed["server_moments"], *(variates or ()))
+        memory, variates = packed["memory"], packed["variates"]
+        check_tensors(packed["model"], *packed["server_moments"], *(variates or ())[:1])
         moments = tuple(moment.to(device) for moment in packed["server_moments"])
         server = ServerState(int(packed["server_rounds"]), moments)
-        kept = None if memory is None else memory.to(device)
-        own = None if variates is None else ControlVariates(*(tensor.to(device) for tensor in variates))
-        return cls(int(packed["round"]), packed["model"].to(device), server, kept, own)
+        model = packed["model"].to(device)
+        kept = None if memory is None else DeviceVectors.unpack(memory, model)
+        own = None
+        if variates is not None:
+            own = ControlVariates(variates[0].to(device), DeviceVectors.unpack(variates[1:], model))
+        return cls(int(packed["round"]), model, server, kept, own)

@@ -48,7 +48,6 @@ class Received:
         channel_variance: of the noise that the channel left in a coordinate of each average, ``[leaves]``;
             ``None``: as declared.
         coordinates: where averages can differ from 0, int64, ascending; ``None``: anywhere.
-        memory: with error feedback, what each device has not sent so far, float32 ``[devices, M]``.
         turnout: who was left, and who served as supernode; ``None``: everybody, nobody.
         integer_sums: the sums behind the averages, where they are integers.
     """
@@ -61,7 +60,6 @@ class Received:
     means: Mapping[str, float] = field(default_factory=dict)
     channel_variance: FloatArray | None = None
     coordinates: Tensor | None = None
-    memory: Tensor | None = None
     turnout: Dropouts | None = None
     integer_sums: IntegerSums | None = None
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from sfumato.mechanisms.compression import bounded_, rand_k, top_k
+from sfumato.protocols.device_vectors import DeviceVectors
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.uplinks.base import Collector, IntArray, Received, Uplink
 from sfumato.radio.costs import kept_coordinates
@@ -23,13 +24,13 @@ class CompressedUplink:
         plan: says what messages are bounded by.
         compression: which coordinates.
         inner: carries them.
-        memory: with error feedback, what each device has not sent so far ``[devices, M]``.
+        memory: with error feedback, what each device has not sent so far; written to.
     """
 
     plan: TreePlan
     compression: Compression
     inner: Uplink
-    memory: Tensor | None = None
+    memory: DeviceVectors | None = None
 
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
@@ -48,8 +49,7 @@ class CompressedUplink:
         length = models.shape[1]
         ear = None if listener is None else _Expanding(listener, coordinates, length)
         inner = self.inner.open(number, index, devices, models[:, coordinates], ear)
-        memory = None if self.memory is None else self.memory.clone()
-        return _Collector(self, number, index, inner, coordinates, length, memory)
+        return _Collector(self, number, index, inner, coordinates, length)
 
 
 @dataclass
@@ -60,30 +60,29 @@ class _Collector:
     inner: Collector
     coordinates: Tensor
     length: int
-    memory: Tensor | None
 
     def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
         """Pass on the chosen coordinates of messages; with error feedback, keep the rest in ``memory``.
 
         Arguments as of `Collector.add`.
         """
-        if self.memory is None:
+        memory = self.uplink.memory
+        if memory is None:
             self.inner.add(devices, leaves, messages[:, self.coordinates])
             return
-        plan, rows = self.uplink.plan, torch.from_numpy(devices).to(messages.device)
-        whole = messages.add_(self.memory[rows])
+        plan, whole = self.uplink.plan, messages.add_(memory.of(devices))
         sent = whole[:, self.coordinates]
         bounds = plan.bounds_of(self.index, devices) * plan.message_scale(self.number)
         bounded_(sent, torch.as_tensor(bounds, dtype=torch.float32, device=messages.device))
         whole[:, self.coordinates] -= sent
-        self.memory[rows] = whole
+        memory.write_(devices, whole)
         self.inner.add(devices, leaves, sent)
 
     def received(self) -> Received:
         """What the inner collector received, as whole vectors; see `Collector.received`."""
         received = self.inner.received()
         averages = _expanded(received.averages, self.coordinates, self.length)
-        return replace(received, averages=averages, coordinates=self.coordinates, memory=self.memory)
+        return replace(received, averages=averages, coordinates=self.coordinates)
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.mechanisms.registry import mechanism_of
+from sfumato.protocols.device_vectors import DeviceVectors
 from sfumato.protocols.tree.uplinks.air import AirUplink
 from sfumato.protocols.tree.uplinks.base import Uplink
 from sfumato.protocols.tree.uplinks.compressed import CompressedUplink
@@ -19,7 +19,7 @@ def uplink_of(
     plan: TreePlan,
     device: torch.device,
     parameters: int,
-    memory: Tensor | None = None,
+    memory: DeviceVectors | None = None,
     ranks: Ranks = ALONE,
 ) -> Uplink:
     """The uplink by which the devices of ``plan`` reach their leaves.
@@ -28,7 +28,7 @@ def uplink_of(
         plan: says how.
         device: where tensors are.
         parameters: M.
-        memory: with error feedback, what each device has not sent so far ``[devices, M]``.
+        memory: with error feedback, what each device has not sent so far; written to.
         ranks: each of which hands over the messages of some devices.
     """
     carrier = _carrier_of(plan, device, parameters, ranks)
@@ -44,5 +44,5 @@ def _carrier_of(plan: TreePlan, device: torch.device, parameters: int, ranks: Ra
     if plan.air is not None:
         return AirUplink(plan, plan.air, parameters, device, ranks)
     if "secure-aggregation" in plan.hops:
-        return SecureUplink(plan, device)
+        return SecureUplink(plan, device, ranks=ranks)
     return PlainUplink(plan, device, mechanism_of(plan.spec), ranks)

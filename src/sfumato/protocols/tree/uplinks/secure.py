@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sfumato.distributed.ranks import ALONE, Ranks
+from sfumato.protocols.aggregates import in_ring
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.uplinks.base import Collector, IntArray, IntegerSums, Received
 from sfumato.radio.secagg_traffic import RING_BITS
@@ -54,11 +56,14 @@ class SecureUplink:
         plan: says how much noise, what sums are divided by, and which hops are masked.
         device: where tensors are.
         summation: forms the sums of masked zones.
+        ranks: each of which hands over the messages of some devices; several need `sum_of_survivors`, which
+            also forms the part of a zone's sum that a rank has.
     """
 
     plan: TreePlan
     device: torch.device
     summation: Summation = sum_of_survivors
+    ranks: Ranks = ALONE
 
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
@@ -146,12 +151,15 @@ class _Collector:
         """The leaves' sums and averages; see `Collector.received`."""
         turnout = self.turnout
         self._close_before(self.uplink.plan.tree.leaf_count)
-        self.sums[~turnout.formed] = 0
-        averages = torch.from_numpy(self.sums / (self.ring.scale * self.ring.weights[-1][:, None]))
+        sums = self.uplink.ranks.added(self.sums)
+        if self.ring.secure[-1]:
+            sums = in_ring(sums)
+        sums[~turnout.formed] = 0
+        averages = torch.from_numpy(sums / (self.ring.scale * self.ring.weights[-1][:, None]))
         return Received(
             averages=averages.to(self.uplink.device),
             devices=self.devices[turnout.received],
             available=turnout.formed,
             turnout=turnout,
-            integer_sums=IntegerSums(self.ring, self.sums),
+            integer_sums=IntegerSums(self.ring, sums),
         )

@@ -1,0 +1,125 @@
+"""What devices remember from one round to the next: a vector each, of those that ever took part.
+
+Of several ranks each holds the vectors of the devices that it trained last. Every rank knows who holds which,
+so that a device's vector is sent, once, where another rank trains it; nothing else of these vectors is. A
+checkpoint has all of them, and rank 0 gathers them for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sfumato.distributed.ranks import ALONE, Ranks
+from sfumato.protocols.base import check_tensors
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceVectors:
+    """A vector of every device, zero until one is written. A device's own is private to it.
+
+    Memory is taken by devices with a vector alone, as many as have taken part.
+
+    Attributes:
+        zero: float32 ``[M]``, on the engine's device.
+        ranks: of the run, which share them; `ALONE` where every rank has all.
+        written: the vectors that are here, by device.
+        holders: of several ranks, which holds a device's vector, by device.
+    """
+
+    zero: Tensor
+    ranks: Ranks = ALONE
+    written: dict[int, Tensor] = field(default_factory=dict)
+    holders: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other ranks have some of them."""
+        return self.ranks.count > 1
+
+    def of(self, devices: IntArray) -> Tensor:
+        """Those of ``devices``, ``[p, M]``, which this rank trains."""
+        me = self.ranks.rank
+        assert all(self.holders.get(device, me) == me for device in devices.tolist())  # they were moved here
+        return self._rows(devices)
+
+    def _rows(self, devices: IntArray) -> Tensor:
+        if not len(devices):
+            return self.zero.new_zeros(0, len(self.zero))
+        return torch.stack([self.written.get(device, self.zero) for device in devices.tolist()])
+
+    def copy(self) -> Self:
+        """The same vectors, to write others beside them: a state stays as it is."""
+        return replace(self, written=dict(self.written), holders=dict(self.holders))
+
+    def write_(self, devices: IntArray, vectors: Tensor) -> None:
+        """Write ``vectors`` ``[p, M]`` for ``devices``, which this rank trains."""
+        own = (vector.clone() for vector in vectors)  # a view would keep its whole chunk in memory
+        self.written.update(zip(devices.tolist(), own, strict=True))
+
+    def move_(self, devices: IntArray, owners: Sequence[IntArray]) -> None:
+        """Bring the vectors of ``devices`` to the ranks that train them; every rank calls it.
+
+        Args:
+            devices: who trains, ``[P]``.
+            owners: for each rank, which of them it trains (`Engine.owners`); it writes a vector for each.
+        """
+        if not self.is_shared:
+            return
+        me, count, moves = self.ranks.rank, self.ranks.count, []
+        for rank, rows in enumerate(owners):
+            for device in devices[rows].tolist():
+                holder = self.holders.get(device, rank)
+                self.holders[device] = rank
+                if holder != rank:
+                    moves.append((device, holder, rank))
+        if not moves:
+            return
+        going = [[one for one, holder, to in moves if (holder, to) == (me, rank)] for rank in range(count)]
+        coming = [[one for one, holder, to in moves if (holder, to) == (rank, me)] for rank in range(count)]
+        leaving, new = (np.array(list(chain.from_iterable(each)), dtype=np.int64) for each in (going, coming))
+        came = self.ranks.moved(self._rows(leaving), list(map(len, going)), list(map(len, coming)))
+        for device in leaving.tolist():
+            del self.written[device]
+        self.write_(new, came)
+
+    def whole(self) -> Self:
+        """With all vectors on rank 0, and none on others; every rank calls it."""
+        if not self.is_shared:
+            return self
+        every, found = np.array(sorted(self.holders), dtype=np.int64), self.copy()
+        found.move_(every, [np.arange(len(every) if rank == 0 else 0) for rank in range(self.ranks.count)])
+        return replace(found, ranks=ALONE, holders={})
+
+    def over(self, ranks: Ranks) -> Self:
+        """These, which every rank has, divided among ``ranks``."""
+        if ranks.count == 1:
+            return self
+        holders = {device: place % ranks.count for place, device in enumerate(sorted(self.written))}
+        own = {device: vector for device, vector in self.written.items() if holders[device] == ranks.rank}
+        return replace(self, ranks=ranks, written=own, holders=holders)
+
+    def pack(self) -> list[Tensor]:
+        """Which devices have one, ascending int64 ``[k]``, and these ``[k, M]``, on the CPU; all are here."""
+        devices = np.array(sorted(self.written), dtype=np.int64)
+        return [torch.from_numpy(devices), self._rows(devices).cpu()]
+
+    @classmethod
+    def unpack(cls, packed: Sequence[Tensor], model: Tensor) -> Self:
+        """What ``packed`` tells, beside ``model`` ``[M]``; any error at all where it is not that."""
+        check_tensors(*packed)
+        devices, vectors = packed
+        if vectors.shape[1:] != model.shape:
+            raise ValueError("vectors of devices are not as long as the model")
+        found = cls(torch.zeros_like(model))
+        found.write_(devices.numpy(), vectors.to(model.device))
+        return found

@@ -1,0 +1,58 @@
+"""What devices did in a round so far that they send again at its end, as one message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sfumato.engine.base import UpdateChunk
+from sfumato.mechanisms.clipping import FlatClip
+from sfumato.schedule.tree import TreePlan
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class ResentRound:
+    """The round so far of devices that send all of it again.
+
+    Attributes:
+        updates: the sums of their updates, float32 ``[such devices, M]``; added to in place.
+        place: the row in it of each device that trains, ``[P]``; -1 for those that do not resend.
+        clip: of whole messages, if they are clipped.
+    """
+
+    updates: Tensor
+    place: IntArray
+    clip: FlatClip | None
+
+    @classmethod
+    def begin(
+        cls, plan: TreePlan, leaf_of: IntArray, parameters: int, device: torch.device
+    ) -> ResentRound | None:
+        """Nothing done yet, by the participants under leaves that resend; ``None`` where nobody does."""
+        resends = plan.releases.steps[-1].resends[leaf_of]
+        if not resends.any():
+            return None
+        place = np.where(resends, np.cumsum(resends) - 1, -1)
+        clip = plan.spec.privacy.clip
+        flat = FlatClip(clip.norm) if clip is not None and clip.kind == "update" else None
+        return cls(torch.zeros(int(resends.sum()), parameters, device=device), place, flat)
+
+    def of(self, rows: IntArray) -> ResentRound:
+        """The same, where these participants train."""
+        return replace(self, place=self.place[rows])
+
+    def add_(self, chunk: UpdateChunk, *, again: bool) -> None:
+        """Add a chunk to what its devices did in the round; with ``again``, make that their message."""
+        members = np.flatnonzero(self.place[chunk.rows] >= 0)
+        rows = torch.from_numpy(self.place[chunk.rows][members]).to(self.updates.device)
+        here = torch.from_numpy(members).to(self.updates.device)
+        self.updates.index_add_(0, rows, chunk.updates[here])
+        if again:
+            whole = self.updates[rows]
+            chunk.updates[here] = whole if self.clip is None else self.clip.clip_(whole).vectors
