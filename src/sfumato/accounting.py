@@ -112,20 +112,16 @@ class PrivacyReport:
         rows = [row.to_dict() for row in self.guarantees]
         for row, after in zip(rows, self.ex_post, strict=False):
             if after is not None:
-                row["ex_post"] = {
-                    "epsilon": json_number(after.epsilon),
-                    "participations": after.participations,
-                }
+                spent = json_number(after.epsilon)
+                row["ex_post"] = {"epsilon": spent, "participations": after.participations}
+        raw, devices = self.plan.raw_to_trusted_edge, self.plan.parties.device_count
         document = {
             "spec": self.name,
             "delta": self.delta,
             "guarantees": rows,
             "claims": [claim.to_dict() for claim in self.claims],
             "notes": list(self.notes),
-            "raw_to_trusted_edge": {
-                "devices": self.plan.raw_to_trusted_edge,
-                "of": self.plan.parties.device_count,
-            },
+            "raw_to_trusted_edge": {"devices": raw, "of": devices},
             "findings": [finding.to_dict() for finding in self.findings],
         }
         if self.coalitions:

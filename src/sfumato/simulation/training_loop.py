@@ -113,7 +113,7 @@ class Session:
         return replace(position, state=position.state.over(self.protocol.ranks))
 
     def with_current_metrics(self, state: State, rounds: Iterable[LoggedRound]) -> Iterator[LoggedRound]:
-        """The logged ``rounds``, which led to ``state``, with the metrics that this spec asks for; of one rank.
+        """``rounds``, which led to ``state``, with the metrics that this spec asks for; of one rank alone.
 
         A spec with another number of rounds may ask for scores and ε after other ones.
         """
