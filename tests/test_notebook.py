@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import sfumato as sf
+from sfumato.auditing.report import AuditedPair, AuditReport, LowerBound
 from sfumato.notebook import MOST_ROWS, block
 
 SPEC = {
@@ -47,6 +49,19 @@ def test_a_notebook_shows_tables_with_the_names_of_sites_escaped(tmp_path: Path)
     run = sf.run(spec, out=tmp_path / "run")._repr_html_()
     assert run.count("<tr>") == len(sf.account(spec).guarantees)
     assert "ε (δ = 1e-5)" in run
+
+
+def test_an_audit_says_whether_guarantees_hold() -> None:
+    lower = LowerBound(1.23456, "curve", 1.0, 1.23456, 0.5)
+    pair = AuditedPair("device:0", "cloud", "zero-out", 2.0, "gdp", lower, None, 0.1)
+    report = AuditReport("small", 1e-5, 100, 1e-3, (pair,), ("a note",))
+    assert repr(report) == "<AuditReport small: 1 pair, all hold, ε at least 1.234>"
+    shown = report._repr_html_()
+    assert "<td>1.234</td>" in shown
+    assert "<td>2</td>" in shown
+    assert "<td>yes</td>" in shown
+    assert "a note" in shown
+    assert "a guarantee is refuted" in repr(replace(report, findings=(replace(pair, upper=1.0),)))
 
 
 def test_of_many_rows_the_first_are_shown_and_the_others_counted() -> None:

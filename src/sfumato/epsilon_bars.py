@@ -32,6 +32,8 @@ def epsilon_bars(bars: Sequence[tuple[str, float]], title: str) -> go.Figure:
         x=[min(epsilon, beyond) for _, epsilon in shown],
         y=[label for label, _ in shown],
         text=[upper_bound(epsilon) for _, epsilon in shown],
+        textposition="outside",
+        cliponaxis=False,
         orientation="h",
         marker={
             "color": [_NO_GUARANTEE if no_end else _COLOUR for no_end in endless],

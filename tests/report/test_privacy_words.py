@@ -59,6 +59,20 @@ def test_privacy_costs_what_a_run_without_noise_reaches_more(run_folder: Make, t
     assert "--set privacy.noise=none" not in page_of(load_series(folders[2:]), tmp_path)
 
 
+@pytest.mark.parametrize(("reached", "said"), [(0.3, "Privacy costs 0.05 of MAE: "), (0.25, "No cost of ")])
+def test_a_run_without_accuracy_is_judged_by_its_own_score(
+    run_folder: Make, reached: float, said: str
+) -> None:
+    private, silent = metrics(4), metrics(4)
+    private["accuracy"] = silent["accuracy"] = math.nan
+    private["mae"], silent["mae"] = reached, 0.25
+    folders = [
+        run_folder("private", quickstart_spec(name="private"), frame=private),
+        run_folder("silent", quickstart_spec(name="silent", protocol="hfl"), frame=silent),
+    ]
+    assert cost_of_privacy(load_series(folders))[0].startswith(said)
+
+
 @pytest.mark.parametrize("above", [0.0, 0.01])
 def test_noise_that_costs_nothing_is_said_to(run_folder: Make, above: float) -> None:
     private, silent = metrics(4), metrics(4)

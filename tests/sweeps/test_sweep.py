@@ -129,6 +129,13 @@ class TestSweep:
             assert row["epsilon:cloud"] == found["epsilon:cloud"].max()
             assert row["seeds"] == 2
 
+    def test_a_prompt_and_a_notebook_show_the_points(self, swept):
+        keys = "trust.trusted_edges, protocol, privacy.noise.epsilon"
+        assert repr(swept) == f"<Sweep {swept.folder}: 4 points of {keys}, 8 runs>"
+        shown = swept._repr_html_()
+        assert shown.count("<tr>") == 4
+        assert "<th>accuracy %</th>" in shown
+
     def test_is_read_back(self, swept):
         again = sf.load_sweep(swept.folder)
         pd.testing.assert_frame_equal(again.table, swept.table)

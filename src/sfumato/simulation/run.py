@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
@@ -144,9 +145,9 @@ def run(
         from sfumato.report import write_report  # slow to import
 
         write_report([folder], folder / REPORT_FILE)
-    silent: list[Run | None] = [Run(load_run(twin.folder), data, model) for twin in twins]
-    silent = silent or [None] * len(plays)
-    done = [Run(load_run(play.folder), data, model, twin) for play, twin in zip(plays, silent, strict=True)]
+    silent = [Run(load_run(twin.folder), data, model) for twin in twins]
+    pairs = zip_longest(plays, silent)
+    done = [Run(load_run(play.folder), data, model, twin) for play, twin in pairs]
     return done[0] if seeds is None else SeedRuns(folder, tuple(done))
 
 

@@ -48,7 +48,8 @@ def cost_of_privacy(series: Sequence[Series]) -> list[str]:
             f"{100 * lost:.1f} points of accuracy" if score is ACCURACY else f"{number(lost)} of {score.name}"
         )
         cost = f"{title(what)} costs {amount}"
-        cost = cost if lost >= (0.0005 if score is ACCURACY else 0) else f"No cost of {what} is seen"
+        seen = lost >= 0.0005 if score is ACCURACY else lost > 0
+        cost = cost if seen else f"No cost of {what} is seen"
         seeds = " (one seed each)" if len(one.runs) == len(other.runs) == 1 else ""
         said.append(
             f"{cost}: {one.name} ends at {score.text(reached)}, and {other.name}, which has no noise, at "
