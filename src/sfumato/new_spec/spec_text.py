@@ -85,12 +85,8 @@ def _topology(decisions: Decisions, table: OwnTable) -> list[str]:
 def _training(decisions: Decisions, table: OwnTable, *, regression: bool) -> list[str]:
     """The section ``training``: batches of about a fifth of the smallest site's rows."""
     rows = len(table.columns.column(decisions.label))
-    counts = (
-        list(table.sites(decisions.site).values())
-        if decisions.site is not None
-        else [rows // decisions.sites]
-    )
-    batch = max(1, min(_MOST_BATCH, min(counts) // _SHARE))
+    fewest = rows // decisions.sites if decisions.site is None else min(table.sites(decisions.site).values())
+    batch = max(1, min(_MOST_BATCH, fewest // _SHARE))
     rate = 0.2 if regression else 2.0
     if decisions.protect == "device":
         schedule = f"rounds: 10, local_steps: 5, batch_size: {batch}, learning_rate: {rate / 4:g}"

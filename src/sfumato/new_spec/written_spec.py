@@ -89,9 +89,10 @@ def hints(decisions: Decisions, table: OwnTable) -> Iterator[str]:
             if rows < _FEW_ROWS:
                 yield f"{name} has {rows} rows: noise hides most of what so few rows say"
                 break
-    if decisions.protect == "device" and (len(names) or decisions.sites) < _FEW_SITES:
+    count = len(names) or decisions.sites
+    if decisions.protect == "device" and count < _FEW_SITES:
         yield (
-            f"all rows of one of {len(names) or decisions.sites} sites are protected together: the noise is as "
+            f"all rows of one of {count} sites are protected together: the noise is as "
             "large as what a site says, and hardly anything is learned; to protect one row: "
             f"{Argument('protect', 'record')}"
         )
