@@ -93,7 +93,7 @@ def init(
             raise SpecError(Argument(option), None, "goes with --csv FILE, a table of your own")
     if name is not None and name.lower().endswith((".csv", ".parquet")):
         raise SpecError("NAME", name, f"is a table; write: sfumato init --csv {name}")
-    _copy_builtin(name or "quickstart")
+    _copy_builtin("quickstart" if name is None else name)
 
 
 def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> None:
