@@ -436,7 +436,7 @@ class TestShow:
     def test_a_pilot_is_marked_as_not_private(self, capsys, monkeypatch):
         found = types.SimpleNamespace(quantiles={0.5: 1.25}, rounds=3, messages=600, what="messages")
         monkeypatch.setitem(
-            sys.modules, "sfumato.simulation.run", types.SimpleNamespace(pilot=lambda spec: found)
+            sys.modules, "sfumato.simulation.pilot", types.SimpleNamespace(pilot=lambda spec: found)
         )
         assert main(["show", "quickstart", "--pilot"]) == 0
         out = written(capsys).out

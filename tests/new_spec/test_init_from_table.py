@@ -15,7 +15,7 @@ import yaml
 import sfumato as sf
 from sfumato.cli import main
 from sfumato.errors import SpecError
-from sfumato.new_spec.choices import ranges_in
+from sfumato.new_spec.decisions import ranges_in
 from sfumato.new_spec.questions import Given, answered
 from sfumato.new_spec.table import open_own_table
 

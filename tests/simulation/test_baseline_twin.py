@@ -11,7 +11,7 @@ import sfumato as sf
 from sfumato.cli import main
 from sfumato.errors import SpecError
 from sfumato.simulation.plays import baseline_folder
-from sfumato.spec.without_noise import without_noise
+from sfumato.spec.without_noise import twin_without_noise
 
 TRAINING = {"rounds": 2, "local_steps": 1, "batch_size": 5, "learning_rate": 0.1}
 STAR: dict[str, Any] = {
@@ -38,7 +38,7 @@ AIR = STAR | {
 @pytest.mark.parametrize("document", [STAR, PFELS, AIR], ids=["star", "pfels", "air"])
 def test_a_twin_has_no_noise_of_anybody(document: dict[str, Any]) -> None:
     spec = sf.load_spec(document)
-    twin = without_noise(spec)
+    twin = twin_without_noise(spec)
     assert twin.privacy.noise.kind == "none"
     assert not twin.sends_over_the_air
     assert (twin.seed, twin.data, twin.training, twin.model, twin.compression) == (
@@ -55,7 +55,7 @@ def test_a_run_has_its_twin_beside_it(document: dict[str, Any], tmp_path: Path) 
     assert rounds == [1, 2]  # of the run, not of its twin
     assert run.baseline is not None
     assert run.baseline.path == baseline_folder(tmp_path / "run")
-    by_hand = sf.run(without_noise(spec), out=tmp_path / "by-hand")
+    by_hand = sf.run(twin_without_noise(spec), out=tmp_path / "by-hand")
     assert run.baseline.metrics.drop(columns="wall_time_s").equals(
         by_hand.metrics.drop(columns="wall_time_s")
     )
@@ -67,7 +67,7 @@ def test_a_run_has_its_twin_beside_it(document: dict[str, Any], tmp_path: Path) 
 def test_where_there_is_no_twin() -> None:
     silent = sf.load_spec(STAR, ["privacy.noise=none"])
     with pytest.raises(SpecError, match="baseline: must be left out: this spec adds no noise"):
-        without_noise(silent)
+        twin_without_noise(silent)
     control = STAR | {
         "protocol": "h2fdp",
         "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 3},
@@ -76,7 +76,7 @@ def test_where_there_is_no_twin() -> None:
         "control": {"smoothness": 0.1},
     }
     with pytest.raises(SpecError, match="baseline: does not go with control"):
-        without_noise(sf.load_spec(control))
+        twin_without_noise(sf.load_spec(control))
 
 
 def test_the_command_makes_twins_of_all_seeds(

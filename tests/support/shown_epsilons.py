@@ -26,9 +26,9 @@ import pytest
 
 import sfumato as sf
 from sfumato.accounting import PrivacyReport, account, main_unit, unit_kinds
+from sfumato.checked import _statement_of_run
 from sfumato.cli import account as account_command
 from sfumato.cli import run as run_command
-from sfumato.cli.statement import _statement_of_run
 from sfumato.explore import words
 from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.edited_spec import EditedSpec

@@ -93,15 +93,21 @@ def init(
             raise SpecError(Argument(option), None, "goes with --csv FILE, a table of your own")
     if name is not None and name.lower().endswith((".csv", ".parquet")):
         raise SpecError("NAME", name, f"is a table; write: sfumato init --csv {name}")
-    _copy_builtin(name or "quickstart")
+    _copy_builtin("quickstart" if name is None else name)
 
 
 def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> None:
     """Write a spec for a table of one's own, and say who will learn what."""
-    from sfumato.new_spec.choices import check, ranges_in
+    from sfumato.new_spec.decisions import check, ranges_in
     from sfumato.new_spec.questions import Given, answered
     from sfumato.new_spec.table import open_own_table
-    from sfumato.new_spec.written_spec import hints, spec_path, summary, who_learns_what, write_spec
+    from sfumato.new_spec.written_spec import (
+        hints,
+        spec_path,
+        table_summary,
+        who_learns_what,
+        write_checked_spec,
+    )
 
     table = open_own_table(csv)
     path = spec_path(name, table)
@@ -119,16 +125,16 @@ def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> No
         if not sys.stdin.isatty():
             raise SpecError("init", None, f"needs {', '.join(missing)}; on a terminal it asks")
         given = answered(given, table, _ask, lambda text: typer.echo(f"  {text}", err=True))
-    choices = given.with_defaults(table)
-    check(choices, table)
-    report = write_spec(path, choices, table)
-    for line in summary(path, choices, table):
+    decisions = given.with_defaults(table)
+    check(decisions, table)
+    report = write_checked_spec(path, decisions, table)
+    for line in table_summary(path, decisions, table):
         print(line)
-    for hint in hints(choices, table):
+    for hint in hints(decisions, table):
         print(f"hint: {hint}")
     for finding in report.findings:
         print(f"finding: {finding.text}")
-    for line in who_learns_what(report, choices):
+    for line in who_learns_what(report, decisions):
         print(line)
     print(f"next: sfumato account {path}; sfumato run {path}")
 

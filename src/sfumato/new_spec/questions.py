@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
-from sfumato.new_spec.choices import MOST_SITES, Choices, Protected, range_of
+from sfumato.new_spec.decisions import MOST_SITES, Decisions, Protected, range_of
 from sfumato.new_spec.table import OwnTable
 
 Answer = TypeVar("Answer")
@@ -21,7 +21,7 @@ _NONE = "none"
 
 @dataclass(frozen=True)
 class Given:
-    """What options decide; ``None`` for what they leave open. The attributes are those of `Choices`."""
+    """What options decide; ``None`` for what they leave open. The attributes are those of `Decisions`."""
 
     label: str | None = None
     site: str | None = None
@@ -41,11 +41,11 @@ class Given:
             found.append(f"{Argument('site')} (or {Argument('sites')})")
         return found if self.epsilon is not None else [*found, str(Argument("epsilon"))]
 
-    def with_defaults(self, table: OwnTable) -> Choices:
-        """The choices, where nothing is `missing`."""
+    def with_defaults(self, table: OwnTable) -> Decisions:
+        """The decisions, where nothing is `missing`."""
         label, site = cast("str", self.label), self.site
         ids = tuple(name for name in table.ids if name not in (label, site)) if self.ids is None else self.ids
-        return Choices(
+        return Decisions(
             label=label,
             site=site,
             sites=DEFAULT_SITES if self.sites is None else self.sites,
@@ -112,11 +112,11 @@ def _sites(given: Given, until_right: Callable[..., object], column: Callable[[s
 
 
 def _ranges(
-    choices: Choices, table: OwnTable, until_right: Callable[..., object]
+    decisions: Decisions, table: OwnTable, until_right: Callable[..., object]
 ) -> dict[str, tuple[float, float]]:
     """The public range of every feature that has one."""
     found: dict[str, tuple[float, float]] = {}
-    for name in choices.features(table):
+    for name in decisions.features(table):
         question = f"Public range of {name}, known without the rows? (LOW:HIGH, or {_NONE})"
 
         def bounds(text: str, name: str = name) -> tuple[float, float] | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from sfumato.new_spec.choices import Choices, is_regression
+from sfumato.new_spec.decisions import Decisions, is_regression
 from sfumato.new_spec.table import OwnTable
 from sfumato.spec.names import unfit_party_name
 
@@ -17,36 +17,36 @@ _SHARE, _MOST_BATCH = 5, 256
 _WIDTH = 108
 
 
-def spec_text(name: str, choices: Choices, table: OwnTable) -> str:
+def spec_text(name: str, decisions: Decisions, table: OwnTable) -> str:
     """The spec as YAML.
 
     Args:
         name: of the spec.
-        choices: checked against the table.
+        decisions: checked against the table.
         table: of the rows; of a column of sites the values are counted.
     """
-    regression = is_regression(choices.label, table)
+    regression = is_regression(decisions.label, table)
     metrics = ["metrics: [mae, r2]"] if regression else []
     parts = [
         f"# Written by sfumato init from {table.path.name}. Next: sfumato account {name}.yaml",
         f"name: {_flow(name)}",
         "protocol: dp-fedavg",
-        *_data(choices, table, regression=regression),
+        *_data(decisions, table, regression=regression),
         "model: softmax  # one layer; or {kind: mlp, hidden: 32}",
         *metrics,
-        *_topology(choices, table),
+        *_topology(decisions, table),
         "radio: none  # the sites are on wires: bytes are counted, energy is not",
-        *_training(choices, table, regression=regression),
-        *_privacy(choices),
+        *_training(decisions, table, regression=regression),
+        *_privacy(decisions),
         "trust: {cloud: false}  # the server sees what every site sends, noised by the site",
         "watch: [cloud, public]",
     ]
     return "\n".join(parts) + "\n"
 
 
-def site_names(choices: Choices, table: OwnTable) -> tuple[str, ...]:
+def site_names(decisions: Decisions, table: OwnTable) -> tuple[str, ...]:
     """The names of the sites that the table has; none where rows are dealt evenly."""
-    return () if choices.site is None else tuple(table.sites(choices.site))
+    return () if decisions.site is None else tuple(table.sites(decisions.site))
 
 
 def devices_can_be_named(names: Sequence[str]) -> bool:
@@ -54,62 +54,62 @@ def devices_can_be_named(names: Sequence[str]) -> bool:
     return bool(names) and all(unfit_party_name(name) is None for name in names)
 
 
-def _data(choices: Choices, table: OwnTable, *, regression: bool) -> list[str]:
+def _data(decisions: Decisions, table: OwnTable, *, regression: bool) -> list[str]:
     """The section ``data``."""
     lines = ["data:", f"  source: {_flow(os.path.relpath(table.path, Path.cwd()))}"]
     if table.csv is not None and table.csv.separator != ",":
         lines.append(f'  separator: "{table.csv.separator_name}"')
     if table.csv is not None and table.csv.decimal != ".":
         lines.append('  decimal: ","')
-    lines.append(f"  label_column: {_flow(choices.label)}")
+    lines.append(f"  label_column: {_flow(decisions.label)}")
     lines += ["  task: regression"] if regression else []
-    lines += [f"  site_column: {_flow(choices.site)}"] if choices.site is not None else []
+    lines += [f"  site_column: {_flow(decisions.site)}"] if decisions.site is not None else []
     lines.append("  feature_columns:  # all columns of numbers but labels, sites and identifiers")
-    lines += [f"    - {_flow(name)}" for name in choices.features(table)]
-    if choices.scale:
+    lines += [f"    - {_flow(name)}" for name in decisions.features(table)]
+    if decisions.scale:
         lines.append("  scale:  # public ranges, stated without looking at the rows; they become 0 and 1")
-        lines += [f"    {_flow(name)}: {_flow(list(bounds))}" for name, bounds in choices.scale.items()]
+        lines += [f"    {_flow(name)}: {_flow(list(bounds))}" for name, bounds in decisions.scale.items()]
     return lines
 
 
-def _topology(choices: Choices, table: OwnTable) -> list[str]:
+def _topology(decisions: Decisions, table: OwnTable) -> list[str]:
     """The section ``topology``: a star of sites."""
-    names = site_names(choices, table)
+    names = site_names(decisions, table)
     lines = ["topology:  # every site talks to the server", "  kind: star"]
-    lines.append(f"  devices: {len(names) or choices.sites}")
+    lines.append(f"  devices: {len(names) or decisions.sites}")
     if devices_can_be_named(names):
         lines += ["  device_names:", *(f"    - {_flow(name)}" for name in names)]
     return lines
 
 
-def _training(choices: Choices, table: OwnTable, *, regression: bool) -> list[str]:
+def _training(decisions: Decisions, table: OwnTable, *, regression: bool) -> list[str]:
     """The section ``training``: batches of about a fifth of the smallest site's rows."""
-    rows = len(table.columns.column(choices.label))
-    counts = list(table.sites(choices.site).values()) if choices.site is not None else [rows // choices.sites]
-    batch = max(1, min(_MOST_BATCH, min(counts) // _SHARE))
+    rows = len(table.columns.column(decisions.label))
+    fewest = rows // decisions.sites if decisions.site is None else min(table.sites(decisions.site).values())
+    batch = max(1, min(_MOST_BATCH, fewest // _SHARE))
     rate = 0.2 if regression else 2.0
-    if choices.protect == "device":
+    if decisions.protect == "device":
         schedule = f"rounds: 10, local_steps: 5, batch_size: {batch}, learning_rate: {rate / 4:g}"
         return [f"training: {{{schedule}}}"]
     schedule = f"rounds: 200, local_steps: 1, batches: poisson, batch_size: {batch}, learning_rate: {rate:g}"
     return [f"training: {{{schedule}}}"]
 
 
-def _privacy(choices: Choices) -> list[str]:
+def _privacy(decisions: Decisions) -> list[str]:
     """The section ``privacy``."""
     clip, unit = "update", "all rows of a site together"
-    if choices.protect == "record":
-        clip, unit = "example", f"one row: {choices.row}"
-        if choices.several:
+    if decisions.protect == "record":
+        clip, unit = "example", f"one row: {decisions.row}"
+        if decisions.several:
             unit += (
                 "; several rows may be of one person, who is protected less (ε grows with the number of rows)"
             )
     return [
         "privacy:",
-        f"  unit: {choices.protect}  # {_one_line(unit)}",
-        f"  delta: {_flow(choices.delta)}",
+        f"  unit: {decisions.protect}  # {_one_line(unit)}",
+        f"  delta: {_flow(decisions.delta)}",
         f"  clip: {{kind: {clip}, norm: 1.0}}",
-        f"  noise: {{epsilon: {choices.epsilon:g}, for: cloud}}",
+        f"  noise: {{epsilon: {decisions.epsilon:g}, for: cloud}}",
     ]
 
 

@@ -12,7 +12,7 @@ from sfumato.arguments import Argument
 from sfumato.data.dataset_sizes import request_of
 from sfumato.data.datasets import load_dataset
 from sfumato.errors import SpecError
-from sfumato.new_spec.choices import Choices, is_regression
+from sfumato.new_spec.decisions import Decisions, is_regression
 from sfumato.new_spec.spec_text import devices_can_be_named, site_names, spec_text
 from sfumato.new_spec.table import OwnTable
 from sfumato.rounding import certainty, number, upper_bound
@@ -23,7 +23,7 @@ _FEW_ROWS, _MANY_CLASSES, _FEW_SITES = 30, 20, 100
 _WHO = {"cloud": "the server (cloud)", "peer": "another site", "public": "everybody else (public)"}
 
 
-def write_spec(path: Path, choices: Choices, table: OwnTable) -> PrivacyReport:
+def write_checked_spec(path: Path, decisions: Decisions, table: OwnTable) -> PrivacyReport:
     """Check the spec, account for it and write it; returns the account. A file that exists is left as it is.
 
     Raises:
@@ -32,7 +32,7 @@ def write_spec(path: Path, choices: Choices, table: OwnTable) -> PrivacyReport:
     """
     if path.exists():
         raise SpecError(str(path), None, "exists already; give another name")
-    text = spec_text(path.stem, choices, table)
+    text = spec_text(path.stem, decisions, table)
     spec = load_spec(yaml.safe_load(text))
     report = account(spec)
     _read_every_row(spec)
@@ -49,59 +49,60 @@ def _read_every_row(spec: Spec) -> None:
     load_dataset(spec.data.source, request_of(spec.data, 1, seed=spec.seed))
 
 
-def summary(path: Path, choices: Choices, table: OwnTable) -> Iterator[str]:
+def table_summary(path: Path, decisions: Decisions, table: OwnTable) -> Iterator[str]:
     """What was written, in lines: sites, features, labels, and which columns are left out."""
-    names, rows = site_names(choices, table), len(table.columns.column(choices.label))
-    if choices.site is None:
-        sites = f"{choices.sites} sites, among whom {rows:,} rows are dealt evenly"
+    names, rows = site_names(decisions, table), len(table.columns.column(decisions.label))
+    if decisions.site is None:
+        sites = f"{decisions.sites} sites, among whom {rows:,} rows are dealt evenly"
     else:
-        counts = table.sites(choices.site)
+        counts = table.sites(decisions.site)
         listed = ", ".join(f"{name} {counts[name]:,}" for name in names[:10])
         sites = f"{len(names)} sites (rows: {listed}{', ...' if len(names) > 10 else ''})"
-    features = choices.features(table)
-    labels = table.labels(choices.label)
-    what = "a number" if is_regression(choices.label, table) else f"one of {', '.join(labels[:10])}"
-    yield f"{path}: {sites}; {len(features)} features; {choices.label} is predicted: {what}"
-    left = [f"{name} (identifier)" for name in choices.ids]
-    others = {choices.label, choices.site, *choices.ids, *features}
+    features = decisions.features(table)
+    labels = table.labels(decisions.label)
+    what = "a number" if is_regression(decisions.label, table) else f"one of {', '.join(labels[:10])}"
+    yield f"{path}: {sites}; {len(features)} features; {decisions.label} is predicted: {what}"
+    left = [f"{name} (identifier)" for name in decisions.ids]
+    others = {decisions.label, decisions.site, *decisions.ids, *features}
     left += [f"{name} (no numbers)" for name in table.names if name not in others]
     if left:
         yield f"left out: {', '.join(left)}"
 
 
-def hints(choices: Choices, table: OwnTable) -> Iterator[str]:
+def hints(decisions: Decisions, table: OwnTable) -> Iterator[str]:
     """What a user may not have meant, a line each."""
     if table.csv is not None and table.csv.separator != ",":
         sign = {";": "semicolons", "\t": "tabs"}[table.csv.separator]
         comma = ", numbers have decimal commas" if table.csv.decimal == "," else ""
         yield f"columns are parted by {sign}{comma}: data.separator says so"
-    if choices.label in table.numeric and not is_regression(choices.label, table):
-        values = table.labels(choices.label)
+    if decisions.label in table.numeric and not is_regression(decisions.label, table):
+        values = table.labels(decisions.label)
         if float(values[0]) > 0:
             yield f"labels begin at {values[0]}: classes are counted from 0, and the first has no rows"
         if len(values) > _MANY_CLASSES:
-            yield f"{choices.label} has {len(values)} values: for a quantity write data.task: regression"
-    names = site_names(choices, table)
+            yield f"{decisions.label} has {len(values)} values: for a quantity write data.task: regression"
+    names = site_names(decisions, table)
     if names and not devices_can_be_named(names):
         yield f"results call sites by numbers: {names[0]} is device:0; names like site-1 would be kept"
-    if choices.site is not None:
-        for name, rows in table.sites(choices.site).items():
+    if decisions.site is not None:
+        for name, rows in table.sites(decisions.site).items():
             if rows < _FEW_ROWS:
                 yield f"{name} has {rows} rows: noise hides most of what so few rows say"
                 break
-    if choices.protect == "device" and (len(names) or choices.sites) < _FEW_SITES:
+    count = len(names) or decisions.sites
+    if decisions.protect == "device" and count < _FEW_SITES:
         yield (
-            f"all rows of one of {len(names) or choices.sites} sites are protected together: the noise is as "
+            f"all rows of one of {count} sites are protected together: the noise is as "
             "large as what a site says, and hardly anything is learned; to protect one row: "
             f"{Argument('protect', 'record')}"
         )
-    if choices.protect == "record" and choices.several:
+    if decisions.protect == "record" and decisions.several:
         yield "ε is about one row: of a person with several rows more is learned; merge them to one row each"
 
 
-def who_learns_what(report: PrivacyReport, choices: Choices) -> Iterator[str]:
+def who_learns_what(report: PrivacyReport, decisions: Decisions) -> Iterator[str]:
     """The largest ε towards every kind of observer, in words."""
-    of_whom = f"one row ({choices.row})" if choices.protect == "record" else "all rows of a site together"
+    of_whom = f"one row ({decisions.row})" if decisions.protect == "record" else "all rows of a site together"
     yield f"who will learn what about {of_whom}, at δ = {number(report.delta)}:"
     largest: dict[str, float] = {}
     for row in report.guarantees:

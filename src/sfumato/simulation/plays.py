@@ -9,7 +9,7 @@ from sfumato.errors import SpecError
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.document import Spec
 from sfumato.spec.overrides import seeds_from
-from sfumato.spec.without_noise import no_twin, without_noise
+from sfumato.spec.without_noise import no_twin, twin_without_noise
 from sfumato.user_code import allow_user_code
 
 _SUFFIX = "-without-noise"
@@ -40,7 +40,7 @@ def twins_of(spec: Spec, folder: Path, seeds: int | None) -> list[Play]:
     Raises:
         SpecError: the spec has no twin without noise; said before anything is trained.
     """
-    twin = without_noise(spec)
+    twin = twin_without_noise(spec)
     try:
         with allow_user_code():
             resolve(twin)

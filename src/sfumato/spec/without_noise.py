@@ -26,7 +26,7 @@ def settings_without_noise(document: Mapping[str, Any]) -> list[str]:
     return settings + (["air=null"] if document.get("air") else [])
 
 
-def without_noise(spec: Spec) -> Spec:
+def twin_without_noise(spec: Spec) -> Spec:
     """The twin of ``spec``: the same data, seed, schedule and clip, and no noise of anybody.
 
     Raises:

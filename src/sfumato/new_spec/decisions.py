@@ -18,7 +18,7 @@ _EXAMPLE = "COLUMN=LOW:HIGH, e.g. age=0:100"
 
 
 @dataclass(frozen=True)
-class Choices:
+class Decisions:
     """Every decision.
 
     Attributes:
@@ -51,37 +51,37 @@ class Choices:
         return tuple(name for name in table.numeric if name not in others)
 
 
-def check(choices: Choices, table: OwnTable) -> None:
+def check(decisions: Decisions, table: OwnTable) -> None:
     """Refuse what contradicts the table.
 
     Raises:
         SpecError: a column that there is not, that is used twice, or that cannot be what it should.
     """
     label, site = Argument("label"), Argument("site")
-    table.column_called(choices.label, label)
-    if choices.site is not None:
-        table.column_called(choices.site, site)
-    for name in choices.ids:
+    table.column_called(decisions.label, label)
+    if decisions.site is not None:
+        table.column_called(decisions.site, site)
+    for name in decisions.ids:
         table.column_called(name, Argument("id"))
-        if name in (choices.label, choices.site):
+        if name in (decisions.label, decisions.site):
             raise SpecError(Argument("id"), name, "must not be the column of labels or of sites")
-    if choices.site == choices.label:
-        raise SpecError(site, choices.site, "must not be the column to predict")
-    features = choices.features(table)
+    if decisions.site == decisions.label:
+        raise SpecError(site, decisions.site, "must not be the column to predict")
+    features = decisions.features(table)
     if not features:
         allowed = f"leave a column of numbers to learn from; columns of numbers: {', '.join(table.numeric)}"
-        raise SpecError(Argument("id"), list(choices.ids), allowed)
-    for name in choices.scale:
+        raise SpecError(Argument("id"), list(decisions.ids), allowed)
+    for name in decisions.scale:
         table.column_called(name, Argument("scale"))
-        if name not in (*features, choices.label):
+        if name not in (*features, decisions.label):
             why = "holds no numbers" if name not in table.numeric else "is no feature"
             raise SpecError(Argument("scale"), name, f"{why}: only features are scaled")
-    _check_labels(choices.label, table)
-    if choices.site is not None:
-        count = len(table.sites(choices.site))
+    _check_labels(decisions.label, table)
+    if decisions.site is not None:
+        count = len(table.sites(decisions.site))
         if not 2 <= count <= MOST_SITES:
             allowed = f"has {count:,} different values; sites must be 2 to {MOST_SITES:,}"
-            raise SpecError(site, choices.site, allowed)
+            raise SpecError(site, decisions.site, allowed)
 
 
 def is_regression(label: str, table: OwnTable) -> bool:
