@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.data.features import RowNumbers
 from sfumato.errors import SpecError
 
 IntArray = NDArray[np.int64]
@@ -50,8 +51,8 @@ class SplitPlan(Protocol):
         ...
 
     def deal(
-        self, rows: IntArray, labels: IntArray, groups: IntArray | None, rng: np.random.Generator
-    ) -> IntArray:
+        self, rows: RowNumbers, labels: RowNumbers, groups: IntArray | None, rng: np.random.Generator
+    ) -> RowNumbers:
         """The rows dealt out [sum of sizes], part after part; labels and groups are of ``rows``."""
         ...
 
@@ -67,8 +68,8 @@ class SizeSplitPlan:
         return [Pool(size) for size in self.sizes.tolist()]
 
     def deal(
-        self, rows: IntArray, labels: IntArray, groups: IntArray | None, rng: np.random.Generator
-    ) -> IntArray:
+        self, rows: RowNumbers, labels: RowNumbers, groups: IntArray | None, rng: np.random.Generator
+    ) -> RowNumbers:
         """A permutation of ``rows``."""
         return rng.permutation(rows)[: int(self.sizes.sum())]
 
@@ -90,8 +91,8 @@ class ClassSplitPlan:
         return [Pool(int(counts.sum()), counts) for counts in self.table]
 
     def deal(
-        self, rows: IntArray, labels: IntArray, groups: IntArray | None, rng: np.random.Generator
-    ) -> IntArray:
+        self, rows: RowNumbers, labels: RowNumbers, groups: IntArray | None, rng: np.random.Generator
+    ) -> RowNumbers:
         """Rows in random order, the next of each label to each part as the table says."""
         order = rng.permutation(len(rows))
         order = order[np.argsort(labels[order], kind="stable")]
@@ -123,11 +124,11 @@ class GroupSplitPlan:
         return [Pool(int(counts.sum()), None, counts) for counts in kept]
 
     def deal(
-        self, rows: IntArray, labels: IntArray, groups: IntArray | None, rng: np.random.Generator
-    ) -> IntArray:
+        self, rows: RowNumbers, labels: RowNumbers, groups: IntArray | None, rng: np.random.Generator
+    ) -> RowNumbers:
         """Rows in their own order, group by owner."""
         assert groups is not None  # this plan was made from their counts
-        owners = self.owners[groups]
+        owners = self.owners.astype(np.int32)[groups]
         order = np.argsort(owners, kind="stable")
         return rows[order][int(np.count_nonzero(owners < 0)) :]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from sfumato.data.partition import Partition
 from sfumato.learning.evaluation import Score, Scored, Scoring, apply_model, over_parts, score_of
+from sfumato.learning.examples import Slices
 from sfumato.network.groups import MembershipClasses
 from sfumato.protocols.personalised_evaluation import (
     FloatArray,
@@ -27,21 +29,21 @@ class Evaluator:
 
     Attributes:
         model: the architecture; its own parameters are neither read nor changed.
-        features: ``[T, ...]``, the test set, on the models' device.
+        features: ``[T, ...]``, the test set; every part of it comes on the models' device.
         targets: labels int64 ``[T]``, or what the loss takes ``[T, ...]``.
         scoring: how outputs are scored.
         classes: number of labels.
-        train_labels: int64, of all training rows.
+        train_labels: of all training rows.
         partition: who holds which of them.
         threads: to share the work among.
     """
 
     model: nn.Module
-    features: Tensor
-    targets: Tensor
+    features: Slices
+    targets: Slices
     scoring: Scoring
     classes: int
-    train_labels: npt.NDArray[np.int64]
+    train_labels: npt.NDArray[np.integer[Any]]
     partition: Partition
     threads: int = 1
 
@@ -57,8 +59,9 @@ class Evaluator:
         """Score the models of all membership classes ``[classes, P]``: globally, and on each worker's own."""
         if self.scoring.task != "classification":
             return mean_scores([self.score(one) for one in models], membership)
+        labels = self.targets[:]
         found = evaluate_personalised(
-            self.model, models, membership, self._shares, self.features, self.targets, threads=self.threads
+            self.model, models, membership, self._shares, self.features, labels, threads=self.threads
         )
         if not self.scoring.measures:
             return found

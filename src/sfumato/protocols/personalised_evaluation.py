@@ -17,6 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from sfumato.data.partition import Partition
 from sfumato.learning.evaluation import Score, over_parts
+from sfumato.learning.examples import Slices
 from sfumato.learning.stacked_outputs import outputs_by_stack
 from sfumato.network.groups import MembershipClasses
 
@@ -89,7 +90,7 @@ def label_shares(partition: Partition, labels: npt.NDArray[np.integer], classes:
 def scores_by_label(
     model: nn.Module,
     models: Tensor,
-    features: Tensor,
+    features: Slices,
     labels: Tensor,
     *,
     classes: int,
@@ -132,7 +133,7 @@ def evaluate_personalised(
     models: Tensor,
     membership: MembershipClasses,
     shares: FloatArray,
-    features: Tensor,
+    features: Slices,
     labels: Tensor,
     *,
     threads: int = 1,
@@ -144,7 +145,7 @@ def evaluate_personalised(
         models: of every membership class ``[classes, P]``, as ``GroupedProtocol.personalised`` gives them.
         membership: which class each worker is in.
         shares: label shares of every worker, as `label_shares` gives them.
-        features: float32 ``[T, ...]``, the test set, on the models' device.
+        features: float32 ``[T, ...]``, the test set; every part of it comes on the models' device.
         labels: int64 ``[T]``.
         threads: to share parts of the test set among; the result does not depend on it.
     """
