@@ -44,7 +44,7 @@ class ArrayRows:
             out[...] = found.reshape(out.shape)
         refuse_not_finite(out, self.name, rows, "")
         if self.in_bytes:
-            out /= np.float32(255)
+            np.divide(out, np.float32(255), out=out)
 
 
 def array_files(folder: Path) -> dict[str, Path]:

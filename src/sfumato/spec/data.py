@@ -134,7 +134,7 @@ class Data(Section):
     source: str = Field(
         min_length=1,
         description="digits, fashion-mnist, mnist, cifar10, cifar100, emnist, femnist, synthetic, a file "
-        "(.csv, .parquet, .npz), a folder, a Hub id, package.module:factory or FILE.py:factory",
+        "(.csv, .parquet, .arrow, .npz), a folder, a Hub id, package.module:factory or FILE.py:factory",
     )
     partition: PartitionRule = IidPartition()
     examples_per_device: Count | None = Field(default=None, description="synthetic data only")
