@@ -59,7 +59,13 @@ def open_npy_folder(folder: Path, columns: Columns) -> tuple[Rows, Rows | None]:
     """
     arrays = {name: map_array(path) for name, path in array_files(folder).items()}
     headers = {name: ArrayHeader(array.shape, array.dtype) for name, array in arrays.items()}
-    return _named_arrays(folder, columns, headers, arrays.__getitem__)
+    mapped = columns.image or "features"
+
+    def read(name: str) -> NDArray[Any]:
+        """Features as they are mapped, all else in memory."""
+        return arrays[name] if name in (mapped, _TEST + mapped) else np.array(arrays[name])
+
+    return _named_arrays(folder, columns, headers, read)
 
 
 def _named_arrays(

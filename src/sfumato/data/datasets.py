@@ -30,6 +30,7 @@ from sfumato.data.rows import (
     TokenRows,
     features_of,
     no_sequences,
+    refuse_too_many,
     split_of,
     targets_of_split,
     token_ids,
@@ -76,6 +77,7 @@ def load_dataset(source: str, request: Request = AS_FOUND) -> Dataset:
 
 def _load_synthetic(place: DataLocation, request: Request) -> Dataset:
     """The synthetic data set."""
+    refuse_too_many(place.source, place.examples)
     return Dataset(synthetic_facts(place.examples), *make_synthetic(place.examples, seed=request.seed))
 
 
@@ -352,9 +354,8 @@ def _scaled(data: Dataset, built_in: BuiltIn | None) -> Dataset:
     def standardised(features: Features) -> Features:
         if not in_memory(features):
             return StandardisedRows(features, by, over)
-        standardise_(
-            features, by, over
-        )  # in place: the arrays are still ours alone, and two copies do not fit
+        # In place: the arrays are still ours alone, and two copies of the largest sets do not fit.
+        standardise_(features, by, over)
         return features
 
     return replace(

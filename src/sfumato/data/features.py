@@ -41,7 +41,7 @@ class FeatureSource(Protocol):
         """Write the features of some rows.
 
         Args:
-            rows: numbers from 0, ascending, each once, ``[n]``.
+            rows: numbers from 0, ascending, each once, at least one, ``[n]``.
             out: ``[n, ...]``, of `dtype`.
 
         Raises:
@@ -67,7 +67,8 @@ def taken(features: Features, rows: RowNumbers) -> Array:
     if isinstance(features, np.ndarray):
         return features[rows]
     out: Array = np.empty((len(rows), *features.shape[1:]), features.dtype)
-    features.take(rows, out)
+    if len(rows):
+        features.take(rows, out)
     return out
 
 

@@ -64,13 +64,11 @@ def split_of(train: Rows, test: Rows | None, test_fraction: float | None) -> Row
         SpecError: a share to hold out beside a test split.
         DataError: no rows, too much data, test rows of another shape, or with a label that no other row has.
     """
-    for part in (train, test):
-        if part is not None and not len(part.labels):
+    for part in (train,) if test is None else (train, test):
+        if not len(part.labels):
             raise DataError(f"{part.name}: has no rows")
-        if part is not None and len(part.labels) > MAX_ROWS:
-            raise DataError(f"{part.name}: {len(part.labels):,} rows are too many; at most {MAX_ROWS:,}")
-        values = 0 if part is None else len(part.labels) * int(np.prod(part.shape))
-        if part is not None and part.source is None and values > MAX_DATA_VALUES:
+        refuse_too_many(part.name, len(part.labels))
+        if part.source is None and len(part.labels) * int(np.prod(part.shape)) > MAX_DATA_VALUES:
             size = f"{len(part.labels):,} rows of {int(np.prod(part.shape)):,} numbers"
             raise DataError(f"{part.name}: {size} are too many; at most {MAX_DATA_VALUES:,} numbers in all")
     if test is not None and test.shape != train.shape:
@@ -88,6 +86,16 @@ def split_of(train: Rows, test: Rows | None, test_fraction: float | None) -> Row
         sites=train.sites,
         is_test=train.is_test,
     )
+
+
+def refuse_too_many(name: str, rows: int) -> None:
+    """Refuse more rows than a run can number.
+
+    Raises:
+        DataError: there are.
+    """
+    if rows > MAX_ROWS:
+        raise DataError(f"{name}: {rows:,} rows are too many; at most {MAX_ROWS:,}")
 
 
 def features_of(train: Rows, test: Rows | None, split: RowSplit) -> tuple[Features, Features]:
