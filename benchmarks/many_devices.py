@@ -1,6 +1,6 @@
 """A million devices, 10,000 of them a round: memory beyond imports, CPU time of a round and of all before it.
 
-    python benchmarks/many_devices.py [DEVICES [CHOSEN [EXAMPLES]]]
+python benchmarks/many_devices.py [DEVICES [CHOSEN [EXAMPLES]]]
 """
 
 from __future__ import annotations
