@@ -2,16 +2,20 @@
 
 The schedule, simulation and protocols may import this package; it imports no torch.
 
-    dataset            a data set in memory
+    dataset            a data set
+    features           features in memory, or taken when they are used
+    mapped             rows of mapped arrays
+    row_groups         rows of tables that are read group by group
     datasets           data sets by name, folder, Hub id or factory: the table of readers
     locate             where a source is to be read from, and what is read of it
     builtin_datasets   sizes and scaling of the built-in sets
     synthetic          data made on the spot
     idx                IDX files
     hub                data sets of the Hugging Face Hub, and saved folders
-    tables             Parquet, data frames and what tables share
     csv_files          CSV files: separators, decimals
-    arrays             .npz files and tuples of arrays
+    table_files        Parquet and Arrow files, and data frames, column by column
+    tables             the rows of tables
+    arrays             .npz files, folders of .npy files, and tuples of arrays
     image_folder       a sub-folder of images for every class
     given              data given in Python
     rows               rows and targets as these readers give them, and the checks that all share

@@ -1,4 +1,7 @@
-"""Arrays: ``.npz`` files, and tuples of arrays given in Python.
+"""Arrays: ``.npz`` files, folders of ``.npy`` files, and tuples of arrays given in Python.
+
+A folder of ``.npy`` files holds what an ``.npz`` file would, array by array. Its features are mapped, as are
+those of a mapped array in Python; all others are read at once.
 
 Vectors are [N, F], images [N, H, W] or [N, C, H, W]. Bytes are divided by 255; images in bytes are then
 scaled as all images are. Other numbers are taken as they are.
@@ -9,14 +12,17 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.data.features import RowNumbers, taken
 from sfumato.data.locate import Columns
-from sfumato.data.rows import Rows, refuse_not_finite, target_columns
+from sfumato.data.mapped import ArrayRows, array_files, map_array
+from sfumato.data.rows import Rows, target_columns
 from sfumato.errors import DataError, SpecError, first_line
 from sfumato.spec.limits import MAX_DATA_VALUES
 
@@ -41,7 +47,34 @@ def open_npz(path: Path, columns: Columns) -> tuple[Rows, Rows | None]:
         SpecError: an array that the spec names is missing.
         DataError: the file is damaged, or an array has another shape or type than it should.
     """
-    headers = _headers_of_arrays(path)
+    return _named_arrays(path, columns, _headers_of_arrays(path), partial(_read_array, path))
+
+
+def open_npy_folder(folder: Path, columns: Columns) -> tuple[Rows, Rows | None]:
+    """The rows of a folder of ``.npy`` files, as `open_npz` gives them; their features are taken when used.
+
+    Raises:
+        SpecError: an array that the spec names is missing.
+        DataError: a file is damaged, or an array has another shape or type than it should.
+    """
+    arrays = {name: map_array(path) for name, path in array_files(folder).items()}
+    headers = {name: ArrayHeader(array.shape, array.dtype) for name, array in arrays.items()}
+    mapped = columns.image or "features"
+
+    def read(name: str) -> NDArray[Any]:
+        """Features as they are mapped, all else in memory."""
+        return arrays[name] if name in (mapped, _TEST + mapped) else np.array(arrays[name])
+
+    return _named_arrays(folder, columns, headers, read)
+
+
+def _named_arrays(
+    path: Path,
+    columns: Columns,
+    headers: Mapping[str, ArrayHeader],
+    read: Callable[[str], NDArray[Any]],
+) -> tuple[Rows, Rows | None]:
+    """The rows in named arrays, of which ``read`` gives each."""
     features, label = columns.image or "features", _label_of(columns)
     site = columns.site or ("sites" if "sites" in headers else None)
     named = {"image": features, "label": label, "group": columns.group, "site": site}
@@ -53,16 +86,17 @@ def open_npz(path: Path, columns: Columns) -> tuple[Rows, Rows | None]:
 
     def part(prefix: str) -> Rows:
         def lines(name: str | None) -> NDArray[Any] | None:
-            return None if name is None or prefix else _read_array(path, name)
+            return None if name is None or prefix else read(name)
 
         return array_rows(
             f"{path}: {prefix}{features}",
             headers[prefix + features],
-            lambda: _read_array(path, prefix + features),
-            None if label is None else _read_array(path, prefix + label),
+            partial(read, prefix + features),
+            None if label is None else read(prefix + label),
             groups=lines(columns.group),
             sites=lines(site),
             columns=columns,
+            is_mapped=path.is_dir(),
         )
 
     return part(""), part(_TEST) if has_test else None
@@ -87,17 +121,19 @@ def array_rows(
     groups: NDArray[Any] | None = None,
     sites: NDArray[Any] | None = None,
     columns: Columns,
+    is_mapped: bool = False,
 ) -> Rows:
     """The rows of a data set whose features are one array.
 
     Args:
         name: of the features, for messages.
         header: shape and type of the features.
-        read: the features.
+        read: the features; a mapped array is left where it is.
         labels: [N], whole numbers or text; of other tasks numbers, [N] or [N, K]; ``None`` for next tokens.
         groups: natural group of each row [N].
         sites: name of the site of each row [N].
         columns: says what is learnt.
+        is_mapped: whether ``read`` gives a mapped array, of which rows are taken when they are used.
 
     Raises:
         DataError: an array has another shape or type than it should.
@@ -114,17 +150,18 @@ def array_rows(
         if labels is not None and columns.task != "next-token":
             targets = target_columns(columns, _checked_column(name, "labels", labels, rows, most=2), name)
 
-    def read_features(chosen: NDArray[np.int64]) -> NDArray[np.float32]:
-        with np.errstate(over="ignore"):
-            values = read()[chosen].reshape(len(chosen), *shape).astype(np.float32)
-        refuse_not_finite(values, name, chosen, "")
-        return values / np.float32(255) if in_bytes else values
+    def source() -> ArrayRows:
+        return ArrayRows(name, read(), (rows, *shape), in_bytes)
+
+    def read_features(chosen: RowNumbers) -> NDArray[np.float32]:
+        return taken(source(), chosen)
 
     return Rows(
         name,
         classes,
         shape,
         read_features,
+        source() if is_mapped else None,
         is_image=in_bytes and len(shape) == 3,
         groups=None if groups is None else _group_numbers(_checked_column(name, "groups", groups, rows)),
         sites=None if sites is None else _site_names(name, _checked_column(name, "sites", sites, rows)),

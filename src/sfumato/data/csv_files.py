@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.data.locate import CsvFormat
-from sfumato.data.tables import ColumnTable, column_types, is_decimal_comma, is_number, unreadable_table
+from sfumato.data.table_files import ColumnTable, column_types, unreadable_table
+from sfumato.data.tables import is_decimal_comma
 from sfumato.errors import DataError, SpecError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def open_csv(path: Path, written: CsvFormat) -> ColumnTable:
             raise unreadable_table(path, error) from None
         return {name: table[name] for name in wanted}
 
-    return ColumnTable(str(path), column_types(path, schema), read, written.decimal)
+    return ColumnTable(str(path), column_types(path, schema), read, decimal=written.decimal)
 
 
 def format_of(path: Path) -> CsvFormat:
@@ -104,3 +105,12 @@ def _refuse_text(path: Path, name: str, texts: list[Any], written: CsvFormat) ->
                 else ""
             )
             raise DataError(said + hint)
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number or a usual mark of a missing one."""
+    try:
+        float(text or "nan")
+    except ValueError:
+        return text in ("NA", "N/A", "null", "NULL", "#N/A")
+    return True

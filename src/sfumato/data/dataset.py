@@ -1,33 +1,36 @@
-"""A data set in memory, and how one is made of arrays."""
+"""A data set, and how one is made of arrays or of sources of features."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.data.builtin_datasets import DatasetFacts
-from sfumato.data.splits import facts_of, numbered, split_rows
+from sfumato.data.features import CheckedRows, Features, in_memory
+from sfumato.data.mapped import ArrayRows
+from sfumato.data.splits import facts_of, numbered, smallest, split_rows
 from sfumato.errors import DataError
 from sfumato.spec.model import Task
 
-Features: TypeAlias = NDArray[np.float32] | NDArray[np.int64]
-Targets: TypeAlias = NDArray[np.float32] | NDArray[np.int64]
+Labels: TypeAlias = NDArray[np.integer[Any]]
+Targets: TypeAlias = NDArray[np.float32] | Labels | Features
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A data set in memory.
+    """A data set: labels in memory, and features there or taken when they are used.
 
     Attributes:
         facts: its sizes, all of them known.
         train_features: [N, C, H, W] or [N, F], scaled as `datasets` says; token ids [N, T] in int64.
-        train_labels: [N], from 0 to ``facts.classes`` - 1; 0 where no classes are learnt.
+        train_labels: [N], from 0 to ``facts.classes`` - 1; 0 where no classes are learnt. int64, and of the
+            smallest type that holds them where features are taken when they are used.
         test_features: [M, ...] alike.
-        test_labels: [M] alike.
+        test_labels: [M] alike, int64.
         train_groups: natural group of each training row [N], numbered from 0, if a group column was
             asked for.
         train_sites: site of each training row [N], numbered as in ``facts.site_counts``, if there are
@@ -39,7 +42,7 @@ class Dataset:
 
     facts: DatasetFacts
     train_features: Features
-    train_labels: NDArray[np.int64]
+    train_labels: Labels
     test_features: Features
     test_labels: NDArray[np.int64]
     train_groups: NDArray[np.int64] | None = None
@@ -54,7 +57,7 @@ class Dataset:
         if task == "classification":
             return self.train_labels, self.test_labels
         if task == "next-token":
-            return np.asarray(self.train_features, np.int64), np.asarray(self.test_features, np.int64)
+            return self.train_features, self.test_features
         assert self.train_targets is not None and self.test_targets is not None  # noqa: PT018
         return self.train_targets, self.test_targets
 
@@ -73,6 +76,9 @@ def dataset_of(
 ) -> Dataset:
     """A data set of these arrays; see `Dataset` for their shapes. ``train_sites`` names the site of each row.
 
+    Features may be mapped arrays (``numpy.load(..., mmap_mode="r")``) or `FeatureSource`s: then only those of
+    devices that take part are taken, each time they do, and checked then.
+
     Raises:
         DataError: arrays of other types or of unequal lengths, values not finite, negative labels.
     """
@@ -80,13 +86,13 @@ def dataset_of(
         ("train", train_features, train_labels),
         ("test", test_features, test_labels),
     ):
-        wrong = features.dtype not in (np.float32, np.int64) or features.ndim < 2
+        wrong = features.dtype not in (np.float32, np.int64) or len(features.shape) < 2
         if wrong or labels.dtype != np.int64 or labels.ndim != 1:
             what = f"{part} features must be float32 [N, ...] or token ids int64 [N, T]"
             raise DataError(f"{name}: {what}, {part} labels int64 [N]")
-        if len(features) != len(labels):
-            raise DataError(f"{name}: {len(features):,} {part} examples but {len(labels):,} labels")
-        if not np.isfinite(features).all():
+        if features.shape[0] != len(labels):
+            raise DataError(f"{name}: {features.shape[0]:,} {part} examples but {len(labels):,} labels")
+        if in_memory(features) and not np.isfinite(features).all():
             raise DataError(f"{name}: some {part} features are not finite")
         numbered(labels)
     if train_features.shape[1:] != test_features.shape[1:]:
@@ -98,8 +104,31 @@ def dataset_of(
         raise DataError(f"{name}: {len(train_labels):,} train examples but {len(sites):,} sites")
     split = split_rows(train_labels, test_labels, test_fraction=None, groups=train_groups, sites=sites)
     facts = facts_of(name, split, train_features.shape[1:], targets)
-    arrays = (train_features, train_labels, test_features, test_labels)
-    return Dataset(facts, *arrays, train_groups, split.sites, train_targets, test_targets)
+    return Dataset(
+        facts,
+        _checked_when_taken(train_features, f"{name}: train features"),
+        train_labels,
+        _checked_when_taken(test_features, f"{name}: test features"),
+        test_labels,
+        train_groups,
+        split.sites,
+        train_targets,
+        test_targets,
+    )
+
+
+def _checked_when_taken(features: Features, name: str) -> Features:
+    """Features that are not in memory, refused when they are taken and are not finite."""
+    if in_memory(features):
+        return features
+    if isinstance(features, np.memmap):
+        return ArrayRows(name, features, features.shape, dtype=features.dtype)
+    return features if isinstance(features, ArrayRows | CheckedRows) else CheckedRows(features, name)
+
+
+def stored_labels(labels: Labels, features: Features) -> Labels:
+    """Labels in int64 beside features in memory, else in the smallest type that holds them."""
+    return labels.astype(np.int64, copy=False) if in_memory(features) else smallest(labels)
 
 
 def _checked_targets(

@@ -17,19 +17,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.data import hub
-from sfumato.data.arrays import open_npz
+from sfumato.data.arrays import open_npy_folder, open_npz
 from sfumato.data.builtin_datasets import BuiltIn, DatasetFacts, scaling, tabulated_facts
 from sfumato.data.csv_files import open_csv
-from sfumato.data.dataset import Dataset, checked_dataset
+from sfumato.data.dataset import Dataset, checked_dataset, stored_labels
+from sfumato.data.features import Features, StandardisedRows, in_memory, standardise_
 from sfumato.data.given import given_data, given_rows
 from sfumato.data.hub import HubSplit
 from sfumato.data.idx import read_idx_labels, read_idx_shape, read_idx_split
 from sfumato.data.image_folder import open_images
 from sfumato.data.locate import AS_FOUND, Columns, DataLocation, Form, Request, existing_file, locate
-from sfumato.data.rows import Rows, features_of, split_of, targets_of_split, token_ids
+from sfumato.data.rows import (
+    Rows,
+    TokenRows,
+    features_of,
+    no_sequences,
+    refuse_too_many,
+    split_of,
+    targets_of_split,
+    token_ids,
+)
 from sfumato.data.splits import RowSplit, facts_of, split_rows
 from sfumato.data.synthetic import make_synthetic, synthetic_facts
-from sfumato.data.tables import open_parquet, table_rows
+from sfumato.data.table_files import OPEN_TABLE
+from sfumato.data.tables import table_rows
 from sfumato.errors import DataError, SpecError
 from sfumato.user_code import call_user_code, find_factory, user_code_is_allowed
 
@@ -51,8 +62,8 @@ def load_dataset(source: str, request: Request = AS_FOUND) -> Dataset:
     """Load ``source`` into memory, downloading it if need be; `READERS` says how each form is read.
 
     Args:
-        source: a name in ``BUILT_IN``, ``"synthetic"``, a file (.csv, .parquet, .npz), a folder (IDX files,
-            written by ``datasets.save_to_disk``, or images), a Hub id ``"org/name"``, or
+        source: a name in ``BUILT_IN``, ``"synthetic"``, a file (.csv, .parquet, .arrow, .npz), a folder (IDX
+            or ``.npy`` files, written by ``datasets.save_to_disk``, or images), a Hub id ``"org/name"``, or
             ``"package.module:factory"``, a callable that returns a `Dataset` (see `dataset_of`). Named sets
             are sought in ``$SFUMATO_DATA/NAME``, in ``/usr/share/datasets/NAME``, then on the Hub.
         request: what is to be read of it.
@@ -68,6 +79,7 @@ def load_dataset(source: str, request: Request = AS_FOUND) -> Dataset:
 
 def _load_synthetic(place: DataLocation, request: Request) -> Dataset:
     """Make the synthetic data set, with as many examples as ``request`` says."""
+    refuse_too_many(place.source, place.examples)
     return Dataset(synthetic_facts(place.examples), *make_synthetic(place.examples, seed=request.seed))
 
 
@@ -105,11 +117,20 @@ def _as_tokens(data: Dataset, columns: Columns) -> Dataset:
     if vocabulary is None:
         return data
     facts = replace(data.facts, targets=vocabulary) if columns.task == "next-token" else data.facts
+
+    def tokens(features: Features, which: str) -> Features:
+        name = f"{facts.name}, rows to {which} on"
+        if in_memory(features):
+            return token_ids(features, vocabulary, name)
+        if len(features.shape) != 2:
+            raise no_sequences(name, features.shape)
+        return TokenRows(features, vocabulary, name)
+
     return replace(
         data,
         facts=facts,
-        train_features=token_ids(data.train_features, vocabulary, f"{facts.name}, rows to train on"),
-        test_features=token_ids(data.test_features, vocabulary, f"{facts.name}, rows to test on"),
+        train_features=tokens(data.train_features, "train"),
+        test_features=tokens(data.test_features, "test"),
     )
 
 
@@ -137,8 +158,7 @@ def _describe_from_factory(place: DataLocation, request: Request) -> DatasetFact
 def _standardised(data: Dataset, place: DataLocation, request: Request) -> Dataset:
     """A data set of images with standardised features, of the size that the catalogue says."""
     _check_facts(data.facts, place.built_in, request.test_fraction)
-    _standardise_in_place(data, place.built_in)
-    return data
+    return _scaled(data, place.built_in)
 
 
 def _load_table(place: DataLocation, request: Request) -> Dataset:
@@ -179,8 +199,9 @@ def _open_own(place: DataLocation, request: Request) -> tuple[Rows, Rows | None]
     """
     columns = request.columns
     match place.form:
-        case "csv" | "parquet":
-            opened = partial(open_csv, written=request.csv) if place.form == "csv" else open_parquet
+        case "csv" | "parquet" | "arrow":
+            is_csv = place.form == "csv"
+            opened = partial(open_csv, written=request.csv) if is_csv else OPEN_TABLE[place.form]
             tested = None
             if request.test_file is not None:
                 path = existing_file(request.test_file, "data.test_file")
@@ -188,6 +209,8 @@ def _open_own(place: DataLocation, request: Request) -> tuple[Rows, Rows | None]
             return table_rows(opened(place.folder), columns), tested
         case "npz":
             return open_npz(place.folder, columns)
+        case "npy":
+            return open_npy_folder(place.folder, columns)
         case "images":
             return open_images(place.folder)
         case _:
@@ -204,7 +227,8 @@ def _load_own(place: DataLocation, request: Request) -> Dataset:
     targets = targets_of_split(train, test, split) or (None, None)
     facts = facts_of(place.source, split, train.shape, _target_count(request.columns, targets[0]))
     facts = replace(facts, feature_columns=train.feature_columns)
-    arrays = (features, split.labels, test_features, split.test_labels, split.groups, split.sites)
+    labels, test_labels = stored_labels(split.labels, features), split.test_labels.astype(np.int64)
+    arrays = (features, labels, test_features, test_labels, split.groups, split.sites)
     data = Dataset(facts, *arrays, *targets)
     return _standardised(data, place, request) if train.is_image else _as_tokens(data, request.columns)
 
@@ -232,7 +256,9 @@ READERS: Mapping[Form, DataReader] = {
     "hub": DataReader(_load_table, _describe_table),
     "csv": _OWN,
     "parquet": _OWN,
+    "arrow": _OWN,
     "npz": _OWN,
+    "npy": _OWN,
     "images": _OWN,
     "given": _OWN,
 }
@@ -302,7 +328,8 @@ def _load_hub(train: HubSplit, test: HubSplit | None, source: str, request: Requ
     if targets is not None and tested is not None:
         targets, tested = targets[split.rows], tested[split.held_out] if test is None else tested
     facts = facts_of(source, split, features.shape[1:], _target_count(request.columns, targets))
-    arrays = (features, split.labels, test_features, split.test_labels, split.groups, split.sites)
+    labels, test_labels = split.labels.astype(np.int64), split.test_labels.astype(np.int64)
+    arrays = (features, labels, test_features, test_labels, split.groups, split.sites)
     return Dataset(facts, *arrays, targets, tested)
 
 
@@ -331,10 +358,17 @@ def _check_facts(found: DatasetFacts, built_in: BuiltIn | None, test_fraction: f
             )
 
 
-def _standardise_in_place(data: Dataset, built_in: BuiltIn | None) -> None:
-    """Scale the features to the data set's published mean and standard deviation, in place."""
-    mean, std = scaling(built_in)
-    for features in (data.train_features, data.test_features):
+def _scaled(data: Dataset, built_in: BuiltIn | None) -> Dataset:
+    """``data`` of images, less the data set's published mean and over its standard deviation."""
+    by, over = (np.asarray(one, np.float32)[:, None, None] for one in scaling(built_in))
+
+    def standardised(features: Features) -> Features:
+        if not in_memory(features):
+            return StandardisedRows(features, by, over)
         # In place: the arrays are still ours alone, and two copies of the largest sets do not fit.
-        features -= np.asarray(mean, np.float32)[:, None, None]
-        features /= np.asarray(std, np.float32)[:, None, None]
+        standardise_(features, by, over)
+        return features
+
+    return replace(
+        data, train_features=standardised(data.train_features), test_features=standardised(data.test_features)
+    )

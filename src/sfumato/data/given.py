@@ -68,7 +68,8 @@ def given_rows(source: str, columns: Columns) -> Rows:
         SpecError: it is none of the types allowed, or has no such column.
         DataError: it is not given, or does not fit together.
     """
-    from sfumato.data.tables import open_data_frame, table_rows
+    from sfumato.data.table_files import open_data_frame
+    from sfumato.data.tables import table_rows
 
     data = given_data(source)
     if type(data).__name__ == "DataFrame" and hasattr(data, "columns"):
@@ -92,13 +93,16 @@ def _of_arrays(source: str, parts: tuple[Any, ...], columns: Columns) -> Rows:
         parts = (*parts, np.zeros(len(parts[0]), np.int64))
     if len(parts) not in (2, 3):
         raise SpecError("data", f"a tuple of {len(parts)}", _ALLOWED)
-    arrays = [np.asarray(part) for part in parts]
+    arrays = [part if isinstance(part, np.memmap) else np.asarray(part) for part in parts]
     features = arrays[0]
     if not features.ndim:
         raise SpecError("data", type(parts[0]).__name__, _ALLOWED)
     header = ArrayHeader(features.shape, features.dtype)
     sites = arrays[2] if len(arrays) == 3 else None
-    return array_rows(source, header, lambda: features, arrays[1], sites=sites, columns=columns)
+    labels, is_mapped = np.asarray(arrays[1]), isinstance(features, np.memmap)
+    return array_rows(
+        source, header, lambda: features, labels, sites=sites, columns=columns, is_mapped=is_mapped
+    )
 
 
 def _collected(source: str, data: Any) -> tuple[NDArray[Any], ...]:

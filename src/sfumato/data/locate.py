@@ -17,9 +17,21 @@ from sfumato.user_code import GIVEN
 from sfumato.user_text.files import printable_name
 
 Form = Literal[
-    "synthetic", "digits", "factory", "given", "idx", "folder", "hub", "csv", "parquet", "npz", "images"
+    "synthetic",
+    "digits",
+    "factory",
+    "given",
+    "idx",
+    "folder",
+    "hub",
+    "csv",
+    "parquet",
+    "arrow",
+    "npz",
+    "npy",
+    "images",
 ]
-_FILES: dict[str, Form] = {".csv": "csv", ".parquet": "parquet", ".npz": "npz"}
+_FILES: dict[str, Form] = {".csv": "csv", ".parquet": "parquet", ".arrow": "arrow", ".npz": "npz"}
 _LEARNT = ("task", "vocabulary")
 _OF_TABLES = ("feature_columns", "label_column", "group_column", "site_column", "test_column", "scale")
 _OF_COLUMNS = ("image_column", "label_column", "group_column", "site_column")
@@ -27,8 +39,10 @@ _OF_COLUMNS = ("image_column", "label_column", "group_column", "site_column")
 _OPTIONS: dict[Form, tuple[str, ...]] = {
     "csv": (*_OF_TABLES, *_LEARNT, "test_file", "test_fraction", "separator", "decimal"),
     "parquet": (*_OF_TABLES, *_LEARNT, "test_file", "test_fraction"),
+    "arrow": (*_OF_TABLES, *_LEARNT, "test_file", "test_fraction"),
     "given": (*_OF_TABLES, *_LEARNT, "test_fraction"),
     "npz": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
+    "npy": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
     "images": ("test_fraction",),
     "folder": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
     "hub": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
@@ -102,7 +116,7 @@ class Request:
     Attributes:
         columns: which columns hold what; by default found by their types, groups and sites not read.
         test_fraction: share held out where the source has no test split.
-        test_file: rows to test on, for CSV and Parquet files.
+        test_file: rows to test on, for CSV, Parquet and Arrow files.
         examples: training rows to make; synthetic data only, and required there.
         seed: of the run; only synthetic data depend on it.
         csv: how a CSV file is written.
@@ -195,14 +209,17 @@ def files_of(source: str, test_file: str | None = None) -> dict[str, Path]:
         return {}
     from sfumato.data.idx import idx_files
     from sfumato.data.image_folder import image_files
+    from sfumato.data.mapped import array_files
 
     place = _search(source, None)
     match place.form:
         case "idx":
             return {path.name: path for path in idx_files(place.folder)}
-        case "csv" | "parquet" | "npz":
+        case "csv" | "parquet" | "arrow" | "npz":
             tested = {} if test_file is None else {"test_file": existing_file(test_file, "data.test_file")}
             return {place.folder.name: place.folder} | tested
+        case "npy":
+            return {path.name: path for path in array_files(place.folder).values()}
         case "images":
             return {str(path.relative_to(place.folder)): path for path in image_files(place.folder)}
         case "folder":  # what `datasets` caches beside the data is not data
@@ -254,7 +271,8 @@ def _search(source: str, examples: int | None) -> DataLocation:
     if there:
         raise DataError(
             f"{printable_name(source)}: neither IDX files nor a folder written by datasets.save_to_disk, "
-            f"nor a sub-folder of images for every class; files of data end in {', '.join(DATA_SUFFIXES)}"
+            "nor .npy files, nor a sub-folder of images for every class; "
+            f"files of data end in {', '.join(DATA_SUFFIXES)}"
         )
     if source.count("/") == 1 and all(source.split("/")) and source[0] not in ".~":
         return DataLocation(source, "hub", tried=str(folder))
@@ -318,9 +336,12 @@ def _form_of(folder: Path) -> Form | None:
         return None
     from sfumato.data.idx import holds_idx
     from sfumato.data.image_folder import is_image_folder
+    from sfumato.data.mapped import array_files
 
     if any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
         return "folder"  # as datasets.save_to_disk writes it
     if holds_idx(folder):
         return "idx"
+    if array_files(folder):
+        return "npy"
     return "images" if is_image_folder(folder) else None

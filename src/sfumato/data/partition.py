@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.data.features import RowNumbers, row_numbers
 from sfumato.data.split_counts import (
     ClassSplitPlan,
     IntArray,
@@ -23,6 +25,7 @@ from sfumato.data.split_counts import (
     plan_lognormal,
     plan_natural_groups,
 )
+from sfumato.data.splits import counts_of
 from sfumato.errors import SpecError
 from sfumato.random import Stream, generator
 from sfumato.spec.data import (
@@ -34,6 +37,8 @@ from sfumato.spec.data import (
     PartitionRule,
     TwoLevelPartition,
 )
+
+Labels: TypeAlias = NDArray[np.integer[Any]]
 
 PLACE = "data.partition"
 _PLAN, _DEAL = 0, 1
@@ -49,7 +54,7 @@ class Partition:
         offsets: [devices + 1]; device d holds ``rows[offsets[d]:offsets[d + 1]]``.
     """
 
-    rows: IntArray
+    rows: RowNumbers
     offsets: IntArray
 
     @property
@@ -64,17 +69,17 @@ class Partition:
 
     def indices(self, device: int) -> IntArray:
         """Row numbers of the data set that one device holds, a view."""
-        return self.rows[self.offsets[device] : self.offsets[device + 1]]
+        return self.rows[self.offsets[device] : self.offsets[device + 1]].astype(np.int64)
 
     def reordered(self, order: IntArray) -> Partition:
         """The partition in which device d holds what device ``order[d]`` holds in this one."""
-        rows = [self.indices(int(share)) for share in order]
+        rows = [self.rows[self.offsets[share] : self.offsets[share + 1]] for share in order]
         offsets = np.concatenate([[0], np.cumsum(self.sizes[order])]).astype(np.int64)
         return Partition(np.concatenate(rows) if rows else self.rows, offsets)
 
 
 def partition(
-    labels: NDArray[np.int64],
+    labels: NDArray[np.integer[Any]],
     devices_per_edge: Sequence[int] | IntArray,
     rule: PartitionRule,
     *,
@@ -105,13 +110,13 @@ def partition(
         name, options = rule.partitioner, rule.options
         dealt, sizes = flower_partition(name, labels, groups, devices, options, seed=seed, place=PLACE)
     elif sites is not None:
-        blocks = [np.flatnonzero(sites == place) for place in range(len(weights))]
+        by_site = np.argsort(sites, kind="stable")
+        blocks = np.split(by_site, np.cumsum(np.bincount(sites, minlength=len(weights)))[:-1])
         dealt, sizes = step.deal_inside(blocks, labels, groups, weights)
     elif inside is None:
-        rows = np.arange(len(labels), dtype=np.int64)
-        dealt, sizes = step.deal(rows, labels, groups, np.ones(devices, np.int64))
+        dealt, sizes = step.deal(row_numbers(len(labels)), labels, groups, np.ones(devices, np.int64))
     else:
-        by_edge, edge_sizes = step.deal(np.arange(len(labels), dtype=np.int64), labels, groups, weights)
+        by_edge, edge_sizes = step.deal(row_numbers(len(labels)), labels, groups, weights)
         blocks = np.split(by_edge, np.cumsum(edge_sizes)[:-1])
         dealt, sizes = inside.deal_inside(blocks, labels, groups, weights)
     _refuse_empty(rule, sizes, len(labels))
@@ -265,12 +270,16 @@ class _Step:
         return None
 
     def deal(
-        self, rows: IntArray, labels: IntArray, groups: IntArray | None, weights: IntArray
-    ) -> tuple[IntArray, IntArray]:
+        self, rows: RowNumbers, labels: Labels, groups: IntArray | None, weights: IntArray
+    ) -> tuple[RowNumbers, IntArray]:
         """Deal ``rows`` to the parts; returns them in the order of their parts, and the parts' sizes."""
-        own_labels, own_groups = labels[rows], None if groups is None else groups[rows]
-        group_counts = None if own_groups is None else np.bincount(own_groups)
-        plan = self.plan(Pool(len(rows), np.bincount(own_labels), group_counts), weights)
+        if isinstance(self.rule, IidPartition):  # asks for neither, and there may be very many
+            own_labels, own_groups, pool = labels[:0], None, Pool(len(rows))
+        else:
+            own_labels, own_groups = labels[rows], None if groups is None else groups[rows]
+            group_counts = None if own_groups is None else counts_of(own_groups)
+            pool = Pool(len(rows), counts_of(own_labels), group_counts)
+        plan = self.plan(pool, weights)
         if plan is None:
             raise no_groups(self.place, self.rule)
         rng = generator(self.seed, Stream.PARTITION, *self.key, _DEAL)
@@ -290,8 +299,8 @@ class _Step:
         return np.concatenate(sizes)
 
     def deal_inside(
-        self, blocks: Sequence[IntArray], labels: IntArray, groups: IntArray | None, weights: IntArray
-    ) -> tuple[IntArray, IntArray]:
+        self, blocks: Sequence[RowNumbers], labels: Labels, groups: IntArray | None, weights: IntArray
+    ) -> tuple[RowNumbers, IntArray]:
         """Deal the rows of each edge, ``blocks``, to its devices; returns rows in their order, and sizes."""
         inside = [
             replace(self, key=(_INSIDE, edge)).deal(block, labels, groups, np.ones(count, np.int64))

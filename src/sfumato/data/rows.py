@@ -12,10 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.data.features import (
+    INT64,
+    Array,
+    ChosenRows,
+    Features,
+    FeatureSource,
+    RowNumbers,
+    row_numbers,
+    taken,
+)
 from sfumato.data.locate import Columns
 from sfumato.data.splits import RowSplit, split_rows
 from sfumato.errors import DataError
-from sfumato.spec.limits import MAX_DATA_VALUES
+from sfumato.spec.limits import MAX_DATA_VALUES, MAX_ROWS
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +36,8 @@ class Rows:
         name: of the source, for messages.
         labels: as stored, integers or strings, [N].
         shape: of the features of one row.
-        read_features: reads the features of the rows with these numbers, [n, *shape].
+        read_features: reads the features of the rows with these numbers, ascending, [n, *shape].
+        source: where features are taken when they are used; ``None``: they are all read at once.
         is_image: whether the features are pixels in [0, 1].
         groups: natural group of each row, numbered from 0, [N].
         sites: name of the site of each row, [N].
@@ -38,7 +49,8 @@ class Rows:
     name: str
     labels: NDArray[Any]
     shape: tuple[int, ...]
-    read_features: Callable[[NDArray[np.int64]], NDArray[np.float32]]
+    read_features: Callable[[RowNumbers], NDArray[np.float32]]
+    source: FeatureSource | None = None
     is_image: bool = False
     groups: NDArray[np.int64] | None = None
     sites: NDArray[np.str_] | None = None
@@ -54,10 +66,11 @@ def split_of(train: Rows, test: Rows | None, test_fraction: float | None) -> Row
         SpecError: a share to hold out beside a test split.
         DataError: no rows, too much data, test rows of another shape, or with a label that no other row has.
     """
-    for part in (train, test):
-        if part is not None and not len(part.labels):
+    for part in (train,) if test is None else (train, test):
+        if not len(part.labels):
             raise DataError(f"{part.name}: has no rows")
-        if part is not None and len(part.labels) * int(np.prod(part.shape)) > MAX_DATA_VALUES:
+        refuse_too_many(part.name, len(part.labels))
+        if part.source is None and len(part.labels) * int(np.prod(part.shape)) > MAX_DATA_VALUES:
             size = f"{len(part.labels):,} rows of {int(np.prod(part.shape)):,} numbers"
             raise DataError(f"{part.name}: {size} are too many; at most {MAX_DATA_VALUES:,} numbers in all")
     if test is not None and test.shape != train.shape:
@@ -77,14 +90,28 @@ def split_of(train: Rows, test: Rows | None, test_fraction: float | None) -> Row
     )
 
 
-def features_of(
-    train: Rows, test: Rows | None, split: RowSplit
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Features of the training rows and of the test rows."""
-    features = train.read_features(split.rows)
+def refuse_too_many(name: str, rows: int) -> None:
+    """Refuse more rows than a run can number.
+
+    Raises:
+        DataError: there are.
+    """
+    if rows > MAX_ROWS:
+        raise DataError(f"{name}: {rows:,} rows are too many; at most {MAX_ROWS:,}")
+
+
+def features_of(train: Rows, test: Rows | None, split: RowSplit) -> tuple[Features, Features]:
+    """Features to train on and to test on: read, or to be taken when they are used."""
+
+    def part(rows: Rows, chosen: RowNumbers) -> Features:
+        if rows.source is None:
+            return rows.read_features(chosen)
+        is_all = len(chosen) == len(rows.labels)  # in order, as all that are chosen
+        return rows.source if is_all else ChosenRows(rows.source, chosen)
+
     if test is None:
-        return features, train.read_features(split.held_out)
-    return features, test.read_features(np.arange(len(test.labels)))
+        return part(train, split.rows), part(train, split.held_out)
+    return part(train, split.rows), part(test, row_numbers(len(test.labels)))
 
 
 def targets_of_split(
@@ -104,6 +131,11 @@ def targets_of_split(
         counts = f"{test.targets.shape[1]} labels, but {train.targets.shape[1]} in {train.name}"
         raise DataError(f"{test.name}: {counts}")
     return train.targets[split.rows], test.targets
+
+
+def no_sequences(name: str, shape: tuple[int, ...]) -> DataError:
+    """For token ids that are no sequences."""
+    return DataError(f"{name}: token ids must have the shape [N, T], not {shape}")
 
 
 def target_columns(columns: Columns, values: NDArray[Any], name: str) -> NDArray[np.float32]:
@@ -137,49 +169,45 @@ def target_columns(columns: Columns, values: NDArray[Any], name: str) -> NDArray
     return found
 
 
+@dataclass(frozen=True, eq=False)
+class TokenRows:
+    """Rows of a source as token ids; see `token_ids`."""
+
+    source: FeatureSource
+    vocabulary: int
+    name: str
+    dtype: np.dtype[Any] = INT64
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """See `FeatureSource`."""
+        return self.source.shape
+
+    def take(self, rows: RowNumbers, out: Array) -> None:
+        """See `FeatureSource`."""
+        out[...] = token_ids(taken(self.source, rows), self.vocabulary, self.name, rows)
+
+
 def token_ids(
-    features: NDArray[np.float32] | NDArray[np.int64], vocabulary: int, name: str
+    features: Array, vocabulary: int, name: str, rows: RowNumbers | None = None
 ) -> NDArray[np.int64]:
-    """Features as token ids ``[N, T]``.
+    """Features as token ids ``[N, T]``; ``rows``: which of the source they are, if not all of them.
 
     Raises:
         DataError: examples are no sequences, or a value is no whole number below ``vocabulary``.
     """
     if features.ndim != 2:
-        raise DataError(f"{name}: token ids must have the shape [N, T], not {features.shape}")
+        raise no_sequences(name, features.shape)
     found = features.astype(np.int64)
     bad = (found != features) | (found < 0) | (found >= vocabulary)
     if bad.any():
         row, place = np.argwhere(bad)[0].tolist()
+        number = row if rows is None else int(rows[row])
         raise DataError(
-            f"{name}: row {row + 1:,}, place {place + 1:,}: got {features[row, place]:g}; with "
+            f"{name}: row {number + 1:,}, place {place + 1:,}: got {features[row, place]:g}; with "
             f"data.vocabulary every feature must be a token id, a whole number from 0 to {vocabulary - 1:,}"
         )
     return found
-
-
-def refuse_not_finite(
-    values: NDArray[np.float32], name: str, rows: NDArray[np.int64], what: str, *, kind: str = "feature"
-) -> None:
-    """Refuse features that are missing, infinite or too large, with the first row that has one.
-
-    Args:
-        values: features, [n, ...].
-        name: of the source.
-        rows: number of each row in the source, from 0, [n].
-        what: the column, for the message; empty where there is none.
-        kind: what the values are.
-
-    Raises:
-        DataError: one is not finite.
-    """
-    bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
-    if len(bad):
-        where = f"row {rows[bad[0]] + 1:,}{what}"
-        raise DataError(
-            f"{name}: {where}: the value is missing, NaN or beyond what a {kind} may be; "
-            f"every {kind} must be a finite number ({len(bad):,} such rows)"
-        )
 
 
 def _known_labels(known: NDArray[Any], tested: NDArray[Any], name: str, rows: NDArray[np.int64]) -> None:

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.data.features import RowNumbers
 from sfumato.errors import SpecError
 
 IntArray = NDArray[np.int64]
@@ -50,8 +51,8 @@ class SplitPlan(Protocol):
         ...
 
     def deal(
-        self, rows: IntArray, labels: IntArray, groups: IntArray | None, rng: np.random.Generator
-    ) -> IntArray:
+        self, rows: RowNumbers, labels: RowNumbers, groups: IntArray | None, rng: np.random.Generator
+    ) -> RowNumbers:
         """The rows dealt out, part after part, ``[sum of sizes]``; labels and groups are of ``rows``."""
         ...
 
@@ -67,8 +68,8 @@ class SizeSplitPlan:
         return [Pool(size) for size in self.sizes.tolist()]
 
     def deal(
-        self, rows: IntArray, labels: IntArray, groups: IntArray | None, rng: np.random.Generator
-    ) -> IntArray:
+        self, rows: RowNumbers, labels: RowNumbers, groups: IntArray | None, rng: np.random.Generator
+    ) -> RowNumbers:
         """A random permutation of ``rows``; see `SplitPlan.deal`."""
         return rng.permutation(rows)[: int(self.sizes.sum())]
 
@@ -90,8 +91,8 @@ class ClassSplitPlan:
         return [Pool(int(counts.sum()), counts) for counts in self.table]
 
     def deal(
-        self, rows: IntArray, labels: IntArray, groups: IntArray | None, rng: np.random.Generator
-    ) -> IntArray:
+        self, rows: RowNumbers, labels: RowNumbers, groups: IntArray | None, rng: np.random.Generator
+    ) -> RowNumbers:
         """Deal rows in random order, of each label as many to each part as planned; see `SplitPlan.deal`."""
         order = rng.permutation(len(rows))
         order = order[np.argsort(labels[order], kind="stable")]
@@ -123,11 +124,11 @@ class GroupSplitPlan:
         return [Pool(int(counts.sum()), None, counts) for counts in kept]
 
     def deal(
-        self, rows: IntArray, labels: IntArray, groups: IntArray | None, rng: np.random.Generator
-    ) -> IntArray:
+        self, rows: RowNumbers, labels: RowNumbers, groups: IntArray | None, rng: np.random.Generator
+    ) -> RowNumbers:
         """The rows of each part's groups, in their own order; see `SplitPlan.deal`."""
         assert groups is not None  # this plan was made from their counts
-        owners = self.owners[groups]
+        owners = self.owners.astype(np.int32)[groups]
         order = np.argsort(owners, kind="stable")
         return rows[order][int(np.count_nonzero(owners < 0)) :]
 

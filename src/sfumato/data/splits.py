@@ -17,12 +17,14 @@ from sfumato.data.builtin_datasets import (
     held_out_count,
     refuse_test_fraction,
 )
+from sfumato.data.features import RowNumbers, row_numbers
 from sfumato.data.sites import in_order
 from sfumato.errors import DataError
 from sfumato.random import Stream, generator
 
 # Set apart from the addresses partitions use; the seed is fixed so that runs share a test set.
 _HELD_OUT_SEED, _HELD_OUT_KEY = 0, 1_000_000
+_COUNTED_AT_ONCE = 1 << 20
 
 
 class RowSplit(NamedTuple):
@@ -32,11 +34,11 @@ class RowSplit(NamedTuple):
     where there is a test split. ``sites`` are numbered as in ``site_names``.
     """
 
-    labels: NDArray[np.int64]
-    test_labels: NDArray[np.int64]
+    labels: NDArray[np.integer[Any]]
+    test_labels: NDArray[np.integer[Any]]
     groups: NDArray[np.int64] | None
-    rows: NDArray[np.int64]
-    held_out: NDArray[np.int64]
+    rows: RowNumbers
+    held_out: RowNumbers
     sites: NDArray[np.int64] | None = None
     site_names: tuple[str, ...] = ()
 
@@ -68,13 +70,16 @@ def split_rows(
     if test_labels is not None:
         both = numbered(np.concatenate([labels, test_labels]))
         own, other = both[: len(labels)], both[len(labels) :]
-        codes, names = _sites(sites, np.arange(len(labels)))
-        return RowSplit(own, other, groups, np.arange(len(labels)), np.arange(0), codes, names)
+        rows = row_numbers(len(labels))
+        codes, names = _sites(sites, rows)
+        return RowSplit(own, other, groups, rows, np.arange(0), codes, names)
     if is_test is not None:
-        held_out, rows = np.flatnonzero(is_test), np.flatnonzero(~is_test)
+        numbers = row_numbers(len(labels))
+        held_out, rows = numbers[is_test], numbers[~is_test]
     else:
         count = held_out_count(len(labels), DEFAULT_TEST_FRACTION if test_fraction is None else test_fraction)
-        shuffled = generator(_HELD_OUT_SEED, Stream.PARTITION, _HELD_OUT_KEY).permutation(len(labels))
+        rng = generator(_HELD_OUT_SEED, Stream.PARTITION, _HELD_OUT_KEY)
+        shuffled = rng.permutation(row_numbers(len(labels)))
         held_out, rows = np.sort(shuffled[:count]), np.sort(shuffled[count:])
     found = numbered(labels)
     if groups is not None:
@@ -84,7 +89,7 @@ def split_rows(
     return RowSplit(found[rows], found[held_out], groups, rows, held_out, codes, names)
 
 
-def numbered(labels: NDArray[Any]) -> NDArray[np.int64]:
+def numbered(labels: NDArray[Any]) -> NDArray[np.integer[Any]]:
     """Labels as class numbers [N]: integers as they are, strings numbered in sorted order.
 
     Raises:
@@ -93,7 +98,7 @@ def numbered(labels: NDArray[Any]) -> NDArray[np.int64]:
     if labels.dtype.kind in "iu":
         if len(labels) and labels.min() < 0:
             raise DataError("labels must be 0, 1, 2, ...; a negative one usually means 'unlabelled'")
-        return labels.astype(np.int64)
+        return labels
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
@@ -113,7 +118,7 @@ def facts_of(
         raise DataError(
             f"{name}: a label of {classes - 1:,} in a set of {len(labels):,} rows is not a class number"
         )
-    counts = tuple(np.bincount(labels, minlength=classes).tolist())
+    counts = tuple(counts_of(labels, classes).tolist())
     groups = None if split.groups is None else tuple(np.bincount(split.groups).tolist())
     sites = None
     if split.sites is not None:
@@ -124,8 +129,21 @@ def facts_of(
     return DatasetFacts(name, *sizes, shape, counts, groups, sites, targets)
 
 
+def counts_of(numbers: NDArray[np.integer[Any]], least: int = 0) -> NDArray[np.int64]:
+    """How often each number from 0 occurs, ``[at least so many]``; NumPy would copy all of them to int64."""
+    found = np.zeros(max(least, int(numbers.max()) + 1 if len(numbers) else 0), np.int64)
+    for first in range(0, len(numbers), _COUNTED_AT_ONCE):
+        found += np.bincount(numbers[first : first + _COUNTED_AT_ONCE].astype(np.int64), minlength=len(found))
+    return found
+
+
+def smallest(numbers: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
+    """Numbers from 0 in the smallest unsigned type that holds them."""
+    return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))), copy=False)
+
+
 def _sites(
-    sites: NDArray[np.str_] | None, rows: NDArray[np.int64]
+    sites: NDArray[np.str_] | None, rows: RowNumbers
 ) -> tuple[NDArray[np.int64] | None, tuple[str, ...]]:
     """The number of the site of each of ``rows``, and the names of all sites; (``None``, ()) without sites.
 

@@ -1,4 +1,4 @@
-"""Tables: CSV and Parquet files, and data frames. Each row is an example, each feature a column of numbers.
+"""Tables: CSV, Parquet and Arrow files, and data frames. A row is an example, a feature a column of numbers.
 
 Numbers are taken as they are, or brought to a scale that the spec states. No mean, deviation or extreme is
 computed from the rows: it would be a release that nobody accounts for.
@@ -7,49 +7,27 @@ computed from the rows: it would be a release that nobody accounts for.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.data.features import LARGEST_IN_MEMORY, RowNumbers, refuse_not_finite, row_numbers
 from sfumato.data.locate import Columns
-from sfumato.data.rows import Rows, refuse_not_finite, target_columns
-from sfumato.errors import DataError, SpecError, first_line
+from sfumato.data.row_groups import GroupedRows
+from sfumato.data.rows import Rows, target_columns
+from sfumato.data.table_files import ColumnTable
+from sfumato.errors import DataError, SpecError
 from sfumato.spec.base import closest
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
 _LABELS = ("label", "labels")
 _MOST_LABEL = 2.0**53  # whole numbers of a double are apart below it
 _TESTED = {"true": True, "1": True, "test": True, "false": False, "0": False, "train": False}
-
-
-@dataclass(frozen=True, eq=False)
-class ColumnTable:
-    """A table whose columns are known and whose values are not read yet.
-
-    Attributes:
-        name: for messages.
-        types: of every column, in order; of a CSV file as its first rows have them.
-        read: columns by name: as text where it says ``True``, as numbers where ``False``, as they are where
-            ``None``.
-        decimal: of a CSV file, the sign before the decimals of a number.
-    """
-
-    name: str
-    types: Mapping[str, pa.DataType]
-    read: Callable[[Mapping[str, bool | None]], Mapping[str, pa.ChunkedArray]]
-    decimal: str | None = None
-
-    def column(self, name: str, values: str | None = None) -> pa.ChunkedArray:
-        """The column ``name``; with ``values="text"`` its entries as they are written."""
-        return self.read({name: True if values == "text" else None})[name]
 
 
 def table_rows(table: ColumnTable, columns: Columns) -> Rows:
@@ -81,11 +59,16 @@ def table_rows(table: ColumnTable, columns: Columns) -> Rows:
     else:
         classes = np.zeros(len(table.column(features[0])), np.int64)
     groups = None if columns.group is None else _text_column(table, columns.group, "group")
+    source = None
+    if table.groups is not None and 4 * len(classes) * len(features) > LARGEST_IN_MEMORY:
+        convert = partial(_as_numbers, table.name, features, columns.scale)
+        source = GroupedRows(table.groups, features, convert)
     return Rows(
         table.name,
         classes,
         (len(features),),
         partial(_read_numbers, table, features, columns.scale),
+        source,
         groups=None if groups is None else np.unique(groups, return_inverse=True)[1].astype(np.int64),
         sites=sites,
         is_test=is_test,
@@ -101,67 +84,6 @@ def _label_names(table: ColumnTable, columns: Columns) -> tuple[str, ...]:
     if columns.label is None:
         return tuple(name for name in _LABELS if name in table.types)[:1]
     return (columns.label,) if isinstance(columns.label, str) else columns.label
-
-
-def open_parquet(path: Path) -> ColumnTable:
-    """Open a Parquet file.
-
-    Raises:
-        DataError: it cannot be read.
-    """
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    try:
-        schema = parquet.read_schema(path)
-    except (OSError, pa.ArrowException) as error:
-        raise unreadable_table(path, error) from None
-
-    def read(wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
-        try:
-            return _converted_columns(parquet.read_table(path, columns=list(wanted)), wanted)
-        except (OSError, pa.ArrowException) as error:
-            raise unreadable_table(path, error) from None
-
-    return ColumnTable(str(path), column_types(path, schema), read)
-
-
-def open_data_frame(frame: pd.DataFrame, name: str) -> ColumnTable:
-    """A data frame as a table; its index is left out.
-
-    Raises:
-        DataError: its columns mix types, or have no names or the same name.
-    """
-    import pyarrow as pa
-
-    try:
-        table = pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DataError(f"{name}: cannot be read as a table ({first_line(error)})") from None
-    return ColumnTable(name, column_types(name, table.schema), partial(_converted_columns, table))
-
-
-def _converted_columns(table: pa.Table, wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
-    """Name to column, converted to text or numbers as ``wanted`` says."""
-    import pyarrow as pa
-
-    found = {}
-    for name, as_text in wanted.items():
-        column = table[name]
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        if as_text is not None:
-            column = column.cast(pa.string() if as_text else pa.float64())
-        found[name] = column
-    return found
-
-
-def column_types(name: object, schema: pa.Schema) -> Mapping[str, pa.DataType]:
-    """The type of every column by its name; refused where two have one name."""
-    twice = [column for column in schema.names if schema.names.count(column) > 1]
-    if twice:
-        raise DataError(f"{name}: two columns are called {twice[0]!r}; every column needs a name of its own")
-    return {field.name: field.type for field in schema}
 
 
 def _features(
@@ -217,7 +139,7 @@ def _read_numbers(
     table: ColumnTable,
     names: Sequence[str],
     scale: Sequence[tuple[str, float, float]],
-    rows: NDArray[np.int64] | None = None,
+    rows: RowNumbers | None = None,
     *,
     what: str = "feature",
 ) -> NDArray[np.float32]:
@@ -232,15 +154,29 @@ def _read_numbers(
         DataError: a value is missing, no number or not finite.
     """
     read = table.read(dict.fromkeys(names, False))
-    rows = np.arange(len(read[names[0]])) if rows is None else rows
+    rows = row_numbers(len(read[names[0]])) if rows is None else rows
+    return _as_numbers(table.name, names, scale, read, rows, chosen=rows, what=what)
+
+
+def _as_numbers(
+    table: str,
+    names: Sequence[str],
+    scale: Sequence[tuple[str, float, float]],
+    read: Mapping[str, pa.ChunkedArray],
+    rows: RowNumbers,
+    *,
+    chosen: RowNumbers | slice = slice(None),
+    what: str = "feature",
+) -> NDArray[np.float32]:
+    """The ``chosen`` values of columns, on their scale, [rows, names]; ``rows`` are their numbers."""
     bounds = {name: (low, high) for name, low, high in scale}
     features = np.empty((len(rows), len(names)), np.float32)
     for number, name in enumerate(names):
-        values = np.asarray(read[name].to_numpy(), np.float64)[rows]
+        values = np.asarray(read[name].to_numpy(), np.float64)[chosen]
         low, high = bounds.get(name, (0.0, 1.0))
         with np.errstate(over="ignore"):
             features[:, number] = (values - low) / (high - low)
-        refuse_not_finite(features[:, number], table.name, rows, f", column {name!r}", kind=what)
+        refuse_not_finite(features[:, number], table, rows, f", column {name!r}", kind=what)
     return features
 
 
@@ -312,20 +248,6 @@ def holds_numbers(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-def is_number(text: str) -> bool:
-    """Whether a text is a number or a usual mark of a missing one."""
-    try:
-        float(text or "nan")
-    except ValueError:
-        return text in ("NA", "N/A", "null", "NULL", "#N/A")
-    return True
-
-
-def unreadable_table(path: Path, error: BaseException) -> DataError:
-    """The error for a file that cannot be read as a table."""
-    return DataError(f"{path}: cannot be read as a table ({first_line(error)})")
 
 
 def _names_as_text(names: Mapping[str, object] | Sequence[str]) -> str:

@@ -32,11 +32,17 @@ class EngineSettings:
         threads: tiles that are worked on at once (`engine.tiles`); on CUDA unused.
         memory_bytes: what the updates and scratch of one chunk of devices may take, as far as the least that
             fits: the updates of a block of neighbours, of 32 MiB or one device's, and one tile's scratch.
+            Where examples are not in memory, an eighth of it more for those of some tiles, or one tile's.
     """
 
     device: str
     threads: int
     memory_bytes: int
+
+    @property
+    def load_bytes(self) -> int:
+        """What the features of some tiles may take that are not in memory before."""
+        return self.memory_bytes // 8
 
     @classmethod
     def default(cls, device: str = "cpu") -> EngineSettings:

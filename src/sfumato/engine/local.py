@@ -10,11 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sfumato.data.features import FeatureSource
 from sfumato.distributed.ranks import ALONE
 from sfumato.engine.base import EngineSettings, IntArray, LocalTask, UpdateChunk
 from sfumato.engine.chunks import begin_chunk, checked, finish_, places_of, room_for
 from sfumato.engine.tiles import chunks_of, tiles_of, work_on
 from sfumato.learning.batches import BatchPlan
+from sfumato.learning.examples import Examples, LoadedExamples
 from sfumato.learning.gradients import stacked_gradient
 from sfumato.learning.local_training import train_stack
 from sfumato.learning.losses import CROSS_ENTROPY, Loss
@@ -32,8 +34,8 @@ class LocalEngine:
 
     Args:
         model: the architecture; its parameters are not read.
-        features: ``[N, *shape]``, the data set.
-        labels: int64 ``[N]``, or the targets that the loss takes ``[N, ...]``.
+        features: ``[N, *shape]``, the data set; or a source, from which what devices train on is taken.
+        labels: ``[N]``, or the targets that the loss takes ``[N, ...]``; a source of features may be its own.
         settings: see `EngineSettings`.
         loss: of every example.
     """
@@ -41,16 +43,16 @@ class LocalEngine:
     def __init__(
         self,
         model: nn.Module,
-        features: Tensor,
-        labels: Tensor,
+        features: Tensor | FeatureSource,
+        labels: Tensor | FeatureSource,
         settings: EngineSettings,
         loss: Loss = CROSS_ENTROPY,
     ) -> None:
         self.settings, self.ranks = settings, ALONE
         self._model, self._loss = model, loss
         self._layout = ParameterLayout.of(model)
-        self._features = features.to(settings.device)
-        self._labels = labels.to(settings.device)
+        self._examples = Examples.of(features, labels, settings.device)
+        self._no_features = self._examples.none[0]
         self._idle: list[TrainingMemory] = []
         self._floats: dict[int, int] = {}
 
@@ -78,12 +80,15 @@ class LocalEngine:
         half, an_update = self.settings.memory_bytes // 2, 4 * self._layout.total
         workers = max(1, min(self.settings.threads, half // scratch))
         for some in chunks_of(self.tiles(task, batches), tiles, half // an_update):
-            chunk = begin_chunk(task, self._layout, some, self._features.device)
+            chunk = begin_chunk(task, self._layout, some, self._examples.device)
+            for loaded, examples in self._examples.loads(batches, some, self.settings.load_bytes):
 
-            def train(tile: Tensor, chunk: UpdateChunk = chunk) -> None:
-                self._train_tile(task, start, group_of, batches, tile, chunk)
+                def train(
+                    tile: Tensor, chunk: UpdateChunk = chunk, examples: LoadedExamples = examples
+                ) -> None:
+                    self._train_tile(task, start, group_of, batches, examples, tile, chunk)
 
-            work_on(some, train, 1 if self._on_cuda else min(workers, len(some)))
+                work_on(loaded, train, 1 if self._on_cuda else min(workers, len(loaded)))
             yield chunk
 
     def _tile(self, task: LocalTask, width: int) -> tuple[int, int]:
@@ -109,7 +114,7 @@ class LocalEngine:
     @property
     def _on_cuda(self) -> bool:
         """Whether training runs on a CUDA device."""
-        return self._features.is_cuda
+        return self._no_features.is_cuda
 
     def _borrow(self) -> TrainingMemory:
         """Training memory that no thread uses at present, with a model of its own; it must be given back."""
@@ -118,8 +123,8 @@ class LocalEngine:
         except IndexError:
             # A copy each: torch.func swaps a module's parameters while it runs, which threads cannot share.
             model = deepcopy(self._model).to(self.settings.device)
-            gradient = stacked_gradient(model, self._features, self._loss)
-            return TrainingMemory(gradient, self._layout.total, self._features)
+            gradient = stacked_gradient(model, self._no_features, self._loss)
+            return TrainingMemory(gradient, self._layout.total, self._no_features)
 
     def _train_tile(
         self,
@@ -127,6 +132,7 @@ class LocalEngine:
         start: Tensor,
         group_of: Tensor,
         batches: BatchPlan,
+        examples: LoadedExamples,
         tile: Tensor,
         chunk: UpdateChunk,
     ) -> None:
@@ -134,8 +140,8 @@ class LocalEngine:
 
         Other arguments as of `Engine.train`.
         """
-        device = self._features.device
-        own = batches.of(tile).to(device)
+        device = self._examples.device
+        own = examples.places_of(batches.of(tile).to(device))
         noise = None if task.step_noise is None else task.step_noise.of(tile.tolist())
         drawn = None if task.dropout is None else task.dropout.of(tile.tolist())
         more = None if task.corrections is None else task.corrections.of(tile.tolist())
@@ -150,7 +156,7 @@ class LocalEngine:
         starts = replace(begin, models=packed(begin.models))
         corrections = None if more is None else packed(more)
         steps_clipped, drift = train_stack(
-            memory, starts, own, self._features, self._labels, task.sgd, noise, corrections, drawn
+            memory, starts, own, examples.features, examples.targets, task.sgd, noise, corrections, drawn
         )
         update = room_for(chunk, places)
         moved = memory.reserve(len(tile), own.width) if drift is None else drift

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sfumato.data.features import FeatureSource
 from sfumato.distributed.ranks import ALONE
 from sfumato.engine.base import EngineSettings, IntArray, LocalTask, UpdateChunk
 from sfumato.engine.chunks import begin_chunk, checked, finish_, places_of
@@ -21,6 +22,7 @@ from sfumato.engine.tiles import chunks_of, tiles_of, work_on
 from sfumato.learning.autograd_gradient import AutogradGradient
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.dropout import DropoutLayout
+from sfumato.learning.examples import Examples, LoadedExamples
 from sfumato.learning.local_training import train_stack
 from sfumato.learning.losses import CROSS_ENTROPY, Loss
 from sfumato.learning.parameters import ParameterLayout
@@ -32,8 +34,8 @@ class PerDeviceEngine:
 
     Args:
         model: the architecture; its parameters are not read.
-        features: ``[N, *shape]``, the data set.
-        labels: int64 ``[N]``, or the targets that the loss takes ``[N, ...]``.
+        features: ``[N, *shape]``, the data set; or a source, from which what devices train on is taken.
+        labels: ``[N]``, or the targets that the loss takes ``[N, ...]``; a source of features may be its own.
         settings: see `EngineSettings`.
         loss: of every example.
     """
@@ -41,17 +43,18 @@ class PerDeviceEngine:
     def __init__(
         self,
         model: nn.Module,
-        features: Tensor,
-        labels: Tensor,
+        features: Tensor | FeatureSource,
+        labels: Tensor | FeatureSource,
         settings: EngineSettings,
         loss: Loss = CROSS_ENTROPY,
     ) -> None:
         self.settings, self.ranks = settings, ALONE
         self._model, self._loss = model, loss
         self._layout = ParameterLayout.of(model)
-        self._features = features.to(settings.device)
-        self._labels = labels.to(settings.device)
-        self._dropout = DropoutLayout.of(model, torch.zeros(1, *features.shape[1:], dtype=features.dtype))
+        self._examples = Examples.of(features, labels, settings.device)
+        self._no_features = self._examples.none[0]
+        example = torch.zeros(1, *features.shape[1:], dtype=self._no_features.dtype)
+        self._dropout = DropoutLayout.of(model, example)
 
     def owners(self, task: LocalTask, batches: BatchPlan) -> list[IntArray]:
         """All of them; see `Engine.owners`."""
@@ -75,33 +78,41 @@ class PerDeviceEngine:
         """
         task = checked(task, self._layout, start, group_of, batches)
         start, an_update = start.to(self.settings.device), 4 * self._layout.total
-        workers = 1 if self._features.is_cuda else self.settings.threads
-        for some in chunks_of(
-            self.tiles(task, batches), tiles, self.settings.memory_bytes // (2 * an_update)
-        ):
-            chunk = begin_chunk(task, self._layout, some, self._features.device)
+        workers = 1 if self._no_features.is_cuda else self.settings.threads
+        half = self.settings.memory_bytes // 2
+        for some in chunks_of(self.tiles(task, batches), tiles, half // an_update):
+            chunk = begin_chunk(task, self._layout, some, self._examples.device)
+            for loaded, examples in self._examples.loads(batches, some, self.settings.load_bytes):
 
-            def train(tile: Tensor, chunk: UpdateChunk = chunk) -> None:
-                self._train_device(task, start[group_of[int(tile)]], batches, tile, chunk)
+                def train(
+                    tile: Tensor, chunk: UpdateChunk = chunk, examples: LoadedExamples = examples
+                ) -> None:
+                    self._train_device(task, start[group_of[int(tile)]], batches, examples, tile, chunk)
 
-            work_on(some, train, min(workers, len(some)))
+                work_on(loaded, train, min(workers, len(loaded)))
             yield chunk
 
     def _train_device(
-        self, task: LocalTask, start: Tensor, batches: BatchPlan, tile: Tensor, chunk: UpdateChunk
+        self,
+        task: LocalTask,
+        start: Tensor,
+        batches: BatchPlan,
+        examples: LoadedExamples,
+        tile: Tensor,
+        chunk: UpdateChunk,
     ) -> None:
         """Train the one device of ``tile`` from ``start`` ``[M]``, and write its update into ``chunk``."""
-        where, row = self._features.device, int(tile)
-        own = batches.of(tile).to(where)
+        where, row = self._examples.device, int(tile)
+        own = examples.places_of(batches.of(tile).to(where))
         model = deepcopy(self._model).to(where)
         gradient = AutogradGradient(model, self._loss, self._dropout)
-        memory = TrainingMemory(gradient, self._layout.total, self._features)
+        memory = TrainingMemory(gradient, self._layout.total, self._no_features)
         starts = StartModels(start[None], [(slice(0, 1), 1)])
         noise = None if task.step_noise is None else task.step_noise.of([row])
         drawn = None if task.dropout is None else task.dropout.of([row])
         more = None if task.corrections is None else task.corrections.of([row])
         steps_clipped, drift = train_stack(
-            memory, starts, own, self._features, self._labels, task.sgd, noise, more, drawn
+            memory, starts, own, examples.features, examples.targets, task.sgd, noise, more, drawn
         )
         update = memory.reserve(1, own.width).sub_(start) if drift is None else drift
         finish_(chunk, task, places_of(chunk, tile), update, steps_clipped, own)

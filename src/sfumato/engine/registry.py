@@ -6,11 +6,13 @@ import logging
 
 from torch import Tensor, nn
 
+from sfumato.data.features import FeatureSource
 from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.engine.base import Engine, EngineSettings
 from sfumato.engine.local import LocalEngine
 from sfumato.engine.per_device import PerDeviceEngine
 from sfumato.engine.ranked import RankedEngine
+from sfumato.learning.examples import Examples
 from sfumato.learning.gradients import why_not_batched
 from sfumato.learning.losses import CROSS_ENTROPY, Loss
 
@@ -19,8 +21,8 @@ LOG = logging.getLogger("sfumato")
 
 def engine_of(
     model: nn.Module,
-    features: Tensor,
-    labels: Tensor,
+    features: Tensor | FeatureSource,
+    labels: Tensor | FeatureSource,
     settings: EngineSettings,
     loss: Loss = CROSS_ENTROPY,
     ranks: Ranks = ALONE,
@@ -29,7 +31,7 @@ def engine_of(
 
     Where one device after another is to be trained, a note says why. Several ``ranks`` share the devices.
     """
-    reason = why_not_batched(model, features, labels, loss)
+    reason = why_not_batched(model, *Examples.of(features, labels, "cpu").none, loss)
     if reason is None:
         engine: LocalEngine | PerDeviceEngine = LocalEngine(model, features, labels, settings, loss)
     else:

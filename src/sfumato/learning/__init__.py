@@ -7,6 +7,7 @@ Mechanisms, engines, protocols and attacks may import this package.
     parameters          a model's parameters as one flat vector
     partial_training    training a head, or low-rank adapters
     batches             which examples every mini-batch holds
+    examples            the examples of a data set, in memory or taken for a few devices at a time
     gradients           the interface of stacked gradients, the choice among them, and that by ``torch.func``
     sequential          hand-written gradients for chains of simple layers
     tape                recorded operations over memory that is used again

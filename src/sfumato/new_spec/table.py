@@ -13,10 +13,11 @@ from functools import cached_property
 from pathlib import Path
 
 from sfumato.arguments import Argument
-from sfumato.data.csv_files import format_of, open_csv
+from sfumato.data.csv_files import format_of, is_number, open_csv
 from sfumato.data.locate import CsvFormat, existing_file
 from sfumato.data.sites import in_order
-from sfumato.data.tables import ColumnTable, holds_numbers, is_number, open_parquet
+from sfumato.data.table_files import ColumnTable, open_parquet
+from sfumato.data.tables import holds_numbers
 from sfumato.errors import DataError, SpecError
 from sfumato.findings import looks_like_id
 from sfumato.spec.base import closest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from sfumato.data.partition import Partition
 from sfumato.distributed.division import divided
 from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.learning.evaluation import Score, Scored, Scoring, apply_model, parts_of, score_of
+from sfumato.learning.examples import Slices
 from sfumato.network.groups import MembershipClasses
 from sfumato.protocols.personalised_evaluation import (
     FloatArray,
@@ -29,22 +31,22 @@ class Evaluator:
 
     Attributes:
         model: the architecture; its own parameters are neither read nor changed.
-        features: ``[T, ...]``, the test set, on the models' device.
+        features: ``[T, ...]``, the test set; every part of it comes on the models' device.
         targets: labels int64 ``[T]``, or what the loss takes ``[T, ...]``.
         scoring: how outputs are scored.
         classes: number of labels.
-        train_labels: int64, of all training rows.
+        train_labels: of all training rows.
         partition: who holds which of them.
         threads: of this rank, to divide the work among.
         ranks: which divide the work too: each must score the same models in the same order.
     """
 
     model: nn.Module
-    features: Tensor
-    targets: Tensor
+    features: Slices
+    targets: Slices
     scoring: Scoring
     classes: int
-    train_labels: npt.NDArray[np.int64]
+    train_labels: npt.NDArray[np.integer[Any]]
     partition: Partition
     threads: int = 1
     ranks: Ranks = ALONE
@@ -57,7 +59,7 @@ class Evaluator:
             ranks=self.ranks,
             threads=self.threads,
         )
-        return score_of(parts, self.targets, self.scoring)
+        return score_of(parts, self.targets[:], self.scoring)
 
     def score_personalised(self, models: Tensor, membership: MembershipClasses) -> PersonalScores:
         """Scores of the models of all membership classes ``[classes, P]``, as means over workers.
@@ -66,13 +68,14 @@ class Evaluator:
         """
         if self.scoring.task != "classification":
             return mean_scores(self._score_each(models), membership)
+        labels = self.targets[:]
         found = evaluate_personalised(
             self.model,
             models,
             membership,
             self._shares,
             self.features,
-            self.targets,
+            labels,
             ranks=self.ranks,
             threads=self.threads,
         )
@@ -88,7 +91,7 @@ class Evaluator:
 
         def score(model: Tensor) -> Score:
             parts = [self._scored(model, part) for part in parts_of(len(self.targets))]
-            return score_of(parts, self.targets, self.scoring)
+            return score_of(parts, self.targets[:], self.scoring)
 
         return divided(models.unbind(), score, ranks=self.ranks, threads=self.threads)
 

@@ -18,6 +18,7 @@ from sfumato.data.partition import Partition
 from sfumato.distributed.division import divided
 from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.learning.evaluation import Score, parts_of
+from sfumato.learning.examples import Slices
 from sfumato.learning.stacked_outputs import outputs_of, stacks_of
 from sfumato.network.groups import MembershipClasses
 
@@ -90,7 +91,7 @@ def label_shares(partition: Partition, labels: npt.NDArray[np.integer], classes:
 def scores_by_label(
     model: nn.Module,
     models: Tensor,
-    features: Tensor,
+    features: Slices,
     labels: Tensor,
     *,
     classes: int,
@@ -145,7 +146,7 @@ def evaluate_personalised(
     models: Tensor,
     membership: MembershipClasses,
     shares: FloatArray,
-    features: Tensor,
+    features: Slices,
     labels: Tensor,
     *,
     ranks: Ranks = ALONE,
@@ -158,7 +159,7 @@ def evaluate_personalised(
         models: of every membership class ``[classes, P]``, as ``GroupedProtocol.personalised`` gives them.
         membership: which class each worker is in.
         shares: label shares of every worker, as `label_shares` gives them.
-        features: float32 ``[T, ...]``, the test set, on the models' device.
+        features: float32 ``[T, ...]``, the test set; every part of it comes on the models' device.
         labels: int64 ``[T]``.
         ranks: to divide parts of the test set and stacks of models among; no bit of the result depends on it.
         threads: of this rank, likewise.

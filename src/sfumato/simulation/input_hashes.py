@@ -9,11 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from sfumato.data.dataset import Dataset
+from sfumato.data.features import Array, Features, in_memory, taken
 from sfumato.data.locate import files_of
 from sfumato.durable_files import hash_file, reason, short_hash
 from sfumato.errors import DataError
 from sfumato.spec.document import Spec
 from sfumato.user_code import GIVEN, source_file
+
+_MOST_COMPARED = 1_000  # rows of features that are taken when they are used
 
 _DATA, _MODEL, _MECHANISM, _LOSS = "data.source", "model.kind", "privacy.mechanism", "training.loss"
 
@@ -101,10 +104,19 @@ def _hash(path: Path) -> str:
         raise DataError(f"{path}: cannot be read: {reason(error)}") from None
 
 
+def _compared(features: Features) -> Array:
+    """Features by whose bytes data are known: of a source, rows that are spread over it."""
+    if in_memory(features):
+        return features
+    count = features.shape[0]
+    return taken(features, np.unique(np.linspace(0, count - 1, min(count, _MOST_COMPARED)).astype(np.int64)))
+
+
 def _hash_arrays(data: Dataset) -> str:
     """The SHA-256 of all arrays of a data set, with their types and shapes."""
     found = hashlib.sha256()
-    loaded = (data.train_features, data.train_labels, data.test_features, data.test_labels)
+    features = (_compared(data.train_features), _compared(data.test_features))
+    loaded = (features[0], data.train_labels, features[1], data.test_labels)
     arrays = (*loaded, data.train_groups, data.train_sites, data.train_targets, data.test_targets)
     for array in (part for part in arrays if part is not None):
         found.update(f"{array.dtype.str}{array.shape}".encode())

@@ -18,6 +18,7 @@ from sfumato.engine.registry import engine_of
 from sfumato.engine.tiles import intra_op_threads
 from sfumato.errors import RunError
 from sfumato.learning.evaluation import Scoring
+from sfumato.learning.examples import as_trained_on, slices_of
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.protocols.base import FederatedProtocol, State
 from sfumato.protocols.evaluator import Evaluator
@@ -70,10 +71,11 @@ class Session:
         learnt = data.learnt(spec.data.task)
         layout = ParameterLayout.of(model)
         start = layout.read(model)
-        features, targets, test_features, test_targets = map(
-            torch.from_numpy, (data.train_features, learnt[0], data.test_features, learnt[1])
+        test_features, test_targets = (
+            slices_of(part, speed.device) for part in (data.test_features, learnt[1])
         )
-        loss = checked_loss(spec, model, features, targets)
+        loss = checked_loss(spec, model, test_features[:3].cpu(), test_targets[:3].cpu())
+        features, targets = as_trained_on(data.train_features), as_trained_on(learnt[0])
         engine = engine_of(model, features, targets, speed, loss, ranks)
         recorders = tuple(recorder_of(plan, name, layout.total) for name in observers)
         protocol = protocol_of(
@@ -81,8 +83,8 @@ class Session:
         )
         examination = Evaluator(
             model,
-            test_features.to(speed.device),
-            test_targets.to(speed.device),
+            test_features,
+            test_targets,
             Scoring(spec.data.task, loss, spec.metrics),
             classes=data.facts.classes,
             train_labels=data.train_labels,

@@ -22,7 +22,7 @@ from sfumato.spec.limits import LEAST, MAX_VOCABULARY, MOST, MOST_SIGMA
 from sfumato.spec.model import Task
 from sfumato.spec.refusals import Refusals
 
-DATA_SUFFIXES = (".csv", ".parquet", ".npz")
+DATA_SUFFIXES = (".csv", ".parquet", ".arrow", ".npz")
 """How the names of files end that ``data.source`` may be, without regard to case."""
 
 Sigma = Annotated[float, Field(ge=0, le=MOST_SIGMA), in_range(LEAST, MOST_SIGMA, or_zero=True)]
@@ -134,7 +134,7 @@ class Data(Section):
     source: str = Field(
         min_length=1,
         description="digits, fashion-mnist, mnist, cifar10, cifar100, emnist, femnist, synthetic, a file "
-        "(.csv, .parquet, .npz), a folder, a Hub id, package.module:factory or FILE.py:factory",
+        "(.csv, .parquet, .arrow, .npz), a folder, a Hub id, package.module:factory or FILE.py:factory",
     )
     partition: PartitionRule = IidPartition()
     examples_per_device: Count | None = Field(default=None, description="synthetic data only")

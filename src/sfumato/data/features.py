@@ -1,0 +1,186 @@
+"""Features of examples: in memory, or taken from a `FeatureSource` when they are used.
+
+Where data do not fit in memory, or few of the examples are used, a source stands for the array: mapped files
+(`mapped`), row groups (`row_groups`), draws (`synthetic`), or an object of a factory's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import DataError
+from sfumato.spec.limits import MAX_ROWS
+
+Array: TypeAlias = NDArray[np.float32] | NDArray[np.int64]
+RowNumbers: TypeAlias = NDArray[np.integer[Any]]
+FLOAT32, INT64 = np.dtype(np.float32), np.dtype(np.int64)
+
+LARGEST_IN_MEMORY = 1 << 28
+"""Bytes of features that are read into memory at once from files of which parts can be read."""
+
+
+class FeatureSource(Protocol):
+    """Features of N examples that are taken when they are used. Several threads may take at once.
+
+    Only rows of devices that take part are taken, each time they do: nothing else needs to exist.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``[N, ...]``, as of an array of all of them."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of what is taken: float32, or int64 for token ids."""
+
+    def take(self, rows: RowNumbers, out: Array) -> None:
+        """Write the features of some rows.
+
+        Args:
+            rows: numbers from 0, ascending, each once, at least one, ``[n]``.
+            out: ``[n, ...]``, of `dtype`.
+
+        Raises:
+            DataError: they cannot be read, or are no finite numbers.
+        """
+
+
+Features: TypeAlias = Array | FeatureSource
+
+
+def row_numbers(count: int) -> RowNumbers:
+    """The numbers of so many rows, in the smaller of two types."""
+    return np.arange(count, dtype=np.int32 if count <= MAX_ROWS else np.int64)
+
+
+def in_memory(features: Features) -> TypeGuard[Array]:
+    """Whether features are an array that is in memory already."""
+    return isinstance(features, np.ndarray) and not isinstance(features, np.memmap)
+
+
+def taken(features: Features, rows: RowNumbers) -> Array:
+    """The features of ``rows``, ascending and each once, in an array of their own."""
+    if isinstance(features, np.ndarray):
+        return features[rows]
+    out: Array = np.empty((len(rows), *features.shape[1:]), features.dtype)
+    if len(rows):
+        features.take(rows, out)
+    return out
+
+
+def all_of(features: Features) -> Array:
+    """All features as an array in memory; the array itself where there is one."""
+    return features if in_memory(features) else taken(features, row_numbers(features.shape[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenRows:
+    """Some rows of a source.
+
+    Attributes:
+        source: of all rows.
+        rows: the chosen ones, ascending, ``[N]``.
+    """
+
+    source: FeatureSource
+    rows: RowNumbers
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """See `FeatureSource`."""
+        return len(self.rows), *self.source.shape[1:]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """See `FeatureSource`."""
+        return self.source.dtype
+
+    def take(self, rows: RowNumbers, out: Array) -> None:
+        """See `FeatureSource`."""
+        self.source.take(self.rows[rows], out)
+
+
+@dataclass(frozen=True, eq=False)
+class StandardisedRows:
+    """Images of a source, less a mean and over a deviation for each channel, as `datasets` scales them."""
+
+    source: FeatureSource
+    mean: NDArray[np.float32]
+    std: NDArray[np.float32]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """See `FeatureSource`."""
+        return self.source.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """See `FeatureSource`."""
+        return self.source.dtype
+
+    def take(self, rows: RowNumbers, out: Array) -> None:
+        """See `FeatureSource`."""
+        self.source.take(rows, out)
+        standardise_(out, self.mean, self.std)
+
+
+def standardise_(features: Array, mean: NDArray[np.float32], std: NDArray[np.float32]) -> None:
+    """Take ``mean`` off images ``[n, C, H, W]`` and divide them by ``std``, both ``[C, 1, 1]``, in place."""
+    features -= mean
+    features /= std
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedRows:
+    """Rows of a source that others made, refused where they are not finite.
+
+    Attributes:
+        source: gives float32.
+        name: of it, for messages.
+    """
+
+    source: FeatureSource
+    name: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """See `FeatureSource`."""
+        return self.source.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """See `FeatureSource`."""
+        return self.source.dtype
+
+    def take(self, rows: RowNumbers, out: Array) -> None:
+        """See `FeatureSource`."""
+        self.source.take(rows, out)
+        refuse_not_finite(out, self.name, rows, "")
+
+
+def refuse_not_finite(
+    values: Array, name: str, rows: RowNumbers, what: str, *, kind: str = "feature"
+) -> None:
+    """Refuse features that are missing, infinite or too large, with the first row that has one.
+
+    Args:
+        values: features, [n, ...].
+        name: of the source.
+        rows: number of each row in the source, from 0, [n].
+        what: the column, for the message; empty where there is none.
+        kind: what the values are.
+
+    Raises:
+        DataError: one is not finite.
+    """
+    bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+    if len(bad):
+        where = f"row {rows[bad[0]] + 1:,}{what}"
+        raise DataError(
+            f"{name}: {where}: the value is missing, NaN or beyond what a {kind} may be; "
+            f"every {kind} must be a finite number ({len(bad):,} such rows)"
+        )

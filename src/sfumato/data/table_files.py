@@ -1,0 +1,163 @@
+"""Files of tables, and data frames: their columns, of which each is read when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sfumato.data.row_groups import RowGroups
+from sfumato.errors import DataError, first_line
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnTable:
+    """A table whose columns are known and whose values are not read yet.
+
+    Attributes:
+        name: for messages.
+        types: of every column, in order; of a CSV file as its first rows have them.
+        read: columns by name: as text where it says ``True``, as numbers where ``False``, as they are where
+            ``None``.
+        groups: of rows, where they can be read one by one.
+        decimal: of a CSV file, the sign before the decimals of a number.
+    """
+
+    name: str
+    types: Mapping[str, pa.DataType]
+    read: Callable[[Mapping[str, bool | None]], Mapping[str, pa.ChunkedArray]]
+    groups: RowGroups | None = None
+    decimal: str | None = None
+
+    def column(self, name: str, values: str | None = None) -> pa.ChunkedArray:
+        """One column, as text if ``values`` is ``text``."""
+        return self.read({name: True if values == "text" else None})[name]
+
+
+def open_parquet(path: Path) -> ColumnTable:
+    """A Parquet file.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        about = parquet.read_metadata(path)
+        schema = about.schema.to_arrow_schema()
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable_table(path, error) from None
+
+    def read(wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
+        try:
+            return _converted_columns(parquet.read_table(path, columns=list(wanted)), wanted)
+        except (OSError, pa.ArrowException) as error:
+            raise unreadable_table(path, error) from None
+
+    def read_group(group: int, names: Sequence[str]) -> Mapping[str, pa.ChunkedArray]:
+        try:
+            with parquet.ParquetFile(path, metadata=about) as file:
+                found = file.read_row_group(group, columns=list(names))
+            return _converted_columns(found, dict.fromkeys(names, False))
+        except (OSError, pa.ArrowException) as error:
+            raise unreadable_table(path, error) from None
+
+    sizes = [about.row_group(group).num_rows for group in range(about.num_row_groups)]
+    return ColumnTable(str(path), column_types(path, schema), read, RowGroups(sizes, read_group))
+
+
+def open_arrow(path: Path) -> ColumnTable:
+    """An Arrow file, in the format of files or of streams; it is mapped.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    import pyarrow as pa
+
+    try:
+        table = _mapped_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable_table(path, error) from None
+    batches = table.to_batches()
+
+    def read_group(group: int, names: Sequence[str]) -> Mapping[str, pa.ChunkedArray]:
+        one = pa.Table.from_batches([batches[group]])
+        try:
+            return _converted_columns(one, dict.fromkeys(names, False))
+        except pa.ArrowException as error:
+            raise unreadable_table(path, error) from None
+
+    def read(wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
+        try:
+            return _converted_columns(table, wanted)
+        except pa.ArrowException as error:
+            raise unreadable_table(path, error) from None
+
+    groups = RowGroups([len(batch) for batch in batches], read_group)
+    return ColumnTable(str(path), column_types(path, table.schema), read, groups)
+
+
+def _mapped_table(path: Path) -> pa.Table:
+    """The table in an Arrow file of either format."""
+    import pyarrow as pa
+
+    try:
+        return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    except pa.ArrowInvalid:
+        return pa.ipc.open_stream(pa.memory_map(str(path))).read_all()
+
+
+def open_data_frame(frame: pd.DataFrame, name: str) -> ColumnTable:
+    """A data frame, its index left out.
+
+    Raises:
+        DataError: its columns mix types, or have no names or the same name.
+    """
+    import pyarrow as pa
+
+    try:
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise DataError(f"{name}: cannot be read as a table ({first_line(error)})") from None
+    return ColumnTable(name, column_types(name, table.schema), partial(_converted_columns, table))
+
+
+OPEN_TABLE: Mapping[str, Callable[[Path], ColumnTable]] = {
+    "parquet": open_parquet,
+    "arrow": open_arrow,
+}
+
+
+def _converted_columns(table: pa.Table, wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
+    """The wanted columns, converted to text or to numbers."""
+    import pyarrow as pa
+
+    found = {}
+    for name, as_text in wanted.items():
+        column = table[name]
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if as_text is not None:
+            column = column.cast(pa.string() if as_text else pa.float64())
+        found[name] = column
+    return found
+
+
+def column_types(name: object, schema: pa.Schema) -> Mapping[str, pa.DataType]:
+    """The type of every column by its name; refused where two have one name."""
+    twice = [column for column in schema.names if schema.names.count(column) > 1]
+    if twice:
+        raise DataError(f"{name}: two columns are called {twice[0]!r}; every column needs a name of its own")
+    return {field.name: field.type for field in schema}
+
+
+def unreadable_table(path: Path, error: BaseException) -> DataError:
+    """The error for a file that cannot be read as a table."""
+    return DataError(f"{path}: cannot be read as a table ({first_line(error)})")

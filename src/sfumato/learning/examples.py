@@ -1,0 +1,162 @@
+"""Examples as training and evaluation see them: all of them in memory, or taken for a few devices at a time.
+
+No bit of an update depends on which: what is taken are the same numbers in another place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sfumato.data.dataset import Targets
+from sfumato.data.features import FeatureSource, taken
+from sfumato.learning.batches import BatchPlan
+
+
+class Slices(Protocol):
+    """Features or targets of a test set, by parts: a tensor, or `TakenSlices`."""
+
+    def __len__(self) -> int:
+        """How many examples there are."""
+
+    def __getitem__(self, part: slice, /) -> Tensor:
+        """Those of a part ``[n, ...]``."""
+
+
+@dataclass(frozen=True, eq=False)
+class TakenSlices:
+    """Features that are taken from a source part by part, and put on a device of torch."""
+
+    source: FeatureSource
+    device: torch.device
+
+    def __len__(self) -> int:
+        """How many examples there are."""
+        return self.source.shape[0]
+
+    def __getitem__(self, part: slice, /) -> Tensor:
+        """The features of a part ``[n, ...]``."""
+        rows = np.arange(*part.indices(len(self)))
+        return torch.from_numpy(taken(self.source, rows)).to(self.device)
+
+
+def slices_of(values: Targets, device: str) -> Tensor | TakenSlices:
+    """Features or targets of a test set: on the device, or taken when a part of them is asked for."""
+    if isinstance(values, np.ndarray):
+        return torch.from_numpy(values).to(device)
+    return TakenSlices(values, torch.device(device))
+
+
+def as_trained_on(values: Targets) -> Tensor | FeatureSource:
+    """Features or targets to train on, as engines take them: an array as a tensor."""
+    return torch.from_numpy(values) if isinstance(values, np.ndarray) else values
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedExamples:
+    """Examples that some devices train on.
+
+    Attributes:
+        features: ``[n, ...]``, on the device that trains.
+        targets: ``[n, ...]`` alike.
+        rows: which rows of the data set they are, ascending; ``None``: all of them, in order.
+    """
+
+    features: Tensor
+    targets: Tensor
+    rows: Tensor | None = None
+
+    def places_of(self, batches: BatchPlan) -> BatchPlan:
+        """``batches`` of rows of the data set, with the places of these rows here."""
+        if self.rows is None:
+            return batches
+        found = torch.searchsorted(self.rows, batches.rows)
+        return replace(batches, rows=found.clamp_(max=len(self.rows) - 1).to(torch.int32))
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """The training examples of a data set.
+
+    Attributes:
+        features: ``[N, ...]``, on the device that trains; or a source of them.
+        targets: labels ``[N]``, or what the loss takes ``[N, ...]``, on the device if the features are. A
+            source of features may stand for itself here.
+        device: that trains.
+    """
+
+    features: Tensor | FeatureSource
+    targets: Tensor | FeatureSource
+    device: torch.device
+
+    @classmethod
+    def of(cls, features: Tensor | FeatureSource, targets: Tensor | FeatureSource, device: str) -> Examples:
+        """Examples of a data set; tensors are moved to the device."""
+        if isinstance(features, Tensor):
+            assert isinstance(targets, Tensor)  # beside features in memory
+            features, targets = features.to(device), targets.to(device)
+        return cls(features, targets, torch.device(device))
+
+    @property
+    def none(self) -> tuple[Tensor, Tensor]:
+        """Features and targets of no example, for their shapes and types ``[0, ...]``."""
+        if isinstance(self.features, Tensor):
+            assert isinstance(self.targets, Tensor)
+            return self.features[:0], self.targets[:0]
+        return self._taken(np.zeros(0, np.int64))
+
+    def loads(
+        self, batches: BatchPlan, tiles: Sequence[Tensor], most_bytes: int
+    ) -> Iterator[tuple[Sequence[Tensor], LoadedExamples]]:
+        """All tiles in turn, some of them at a time, with the examples that these need.
+
+        Args:
+            batches: of all devices.
+            tiles: devices that train side by side, each int64 ``[n]``.
+            most_bytes: what the features of a load may take, but for one tile's that are more.
+        """
+        if isinstance(self.features, Tensor):
+            assert isinstance(self.targets, Tensor)
+            yield tiles, LoadedExamples(self.features, self.targets)
+            return
+        a_row = int(np.prod(self.features.shape[1:])) * self.features.dtype.itemsize
+        held: list[Tensor] = []
+        rows = np.zeros(0, np.int32)
+        for tile in tiles:
+            more = _rows_used(batches.of(tile))
+            if held and (len(rows) + len(more)) * a_row > most_bytes:
+                yield held, self._loaded(rows)
+                held, rows = [], rows[:0]
+            held.append(tile)
+            rows = np.union1d(rows, more)
+        if held:
+            yield held, self._loaded(rows)
+
+    def _loaded(self, rows: np.ndarray[tuple[int], np.dtype[np.int32]]) -> LoadedExamples:
+        """The examples of ``rows``; one that is zero where no device has any."""
+        features, targets = self._taken(rows)
+        if not len(rows):
+            features, targets = (part.new_zeros(1, *part.shape[1:]) for part in (features, targets))
+            rows = np.zeros(1, np.int32)
+        return LoadedExamples(features, targets, torch.from_numpy(rows).to(self.device))
+
+    def _taken(self, rows: np.ndarray[tuple[int], np.dtype[np.integer]]) -> tuple[Tensor, Tensor]:
+        """Features and targets of ``rows``, ascending."""
+        assert not isinstance(self.features, Tensor)
+        features = torch.from_numpy(taken(self.features, rows)).to(self.device)
+        if isinstance(self.targets, Tensor):
+            targets = self.targets[torch.from_numpy(rows)]
+            return features, (targets if targets.is_floating_point() else targets.long()).to(self.device)
+        return features, features
+
+
+def _rows_used(batches: BatchPlan) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    """The rows that some devices use, ascending, each once: not those that only fill a batch up."""
+    used = torch.arange(batches.width) < batches.counts[:, :, None]
+    used &= (torch.arange(batches.rows.shape[1]) < batches.steps[:, None])[:, :, None]
+    return np.unique(batches.rows[used].numpy())
