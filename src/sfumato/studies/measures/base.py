@@ -1,0 +1,62 @@
+"""One observation of a study, and what a measure is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from sfumato.spec.document import Spec
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One measured number of one point and seed.
+
+    Attributes:
+        value: in the measure's unit; infinite for an ε without a guarantee.
+        series: tells several values of one measure apart, such as ``exact`` and ``claimed``.
+        at: round or epoch; NaN where there is none.
+        unit: the worker that an ε is about; -1: none.
+        observer: the worker that observes; -1: none.
+    """
+
+    value: float
+    series: str = ""
+    at: float = math.nan
+    unit: int = -1
+    observer: int = -1
+
+
+Measured: TypeAlias = Sequence[Observation]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What can be measured of a point.
+
+    Attributes:
+        title: on axes and in tables, with its unit.
+        source: ``run``: from the folder of a finished run; ``accounts``: from its accounts, also without
+            training; ``formula``: from the spec alone, in a job of its own.
+        measure: of ``run`` and ``accounts``: from the folder; of ``formula``: from the spec. With what stands
+            behind the colon of the measure's name.
+        points: of what differences are called: percentage points, J; empty: as the title says.
+        is_epsilon: whether values are upper bounds of ε, which are rounded up.
+        is_exact: whether it follows from the spec, without training: one seed decides.
+        observers: the observers that the spec must watch for it.
+    """
+
+    title: str
+    source: Literal["run", "accounts", "formula"]
+    from_folder: Callable[[Path, str], Measured] | None = None
+    from_spec: Callable[[Spec, str], Measured] | None = None
+    points: str = ""
+    is_epsilon: bool = False
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it follows from the spec without training, so that one seed decides."""
+        return self.source != "run"
