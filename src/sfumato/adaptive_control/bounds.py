@@ -145,6 +145,13 @@ class BoundInputs:
         largest = max(phi for count, phi in phis if count)
         return Dispersions(math.sqrt(b1_square), self._growth * math.sqrt(mean), largest)
 
+    def printed_terms(self, first_gap: float) -> BoundTerms:
+        """(33) as printed, from F_0 - F* (``first_gap``)."""
+        found, loss, root = self.printed_dispersions(), self.constants, math.sqrt(self.rounds + 1)
+        inner = loss.smoothness * self.steps * (found.b1**2 + found.b2**2) + self._step_square
+        start = 2 * self.first_step * first_gap / (self.steps * root)
+        return BoundTerms(start, loss.smoothness * self.first_step / root * inner, self._noise)
+
     def corrected_terms(self, largest_gap: float) -> BoundTerms:
         """(33) corrected, from the largest F_k - F* of the run (``largest_gap``)."""
         found, count = self.corrected_dispersions(), np.arange(1, self.rounds + 1)

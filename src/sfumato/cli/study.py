@@ -27,8 +27,8 @@ def study(
         list[str] | None,
         typer.Argument(
             metavar="[NAME]...",
-            help="Studies, such as h2fdp/fig6; a paper, such as h2fdp; all; or the file of a study. Without a "
-            "name, all studies are listed.",
+            help="Studies, such as h2fdp/fig6; a paper, such as h2fdp; all; or the file of a study. Without "
+            "a name, all studies are listed.",
         ),
     ] = None,
     out: Annotated[
@@ -114,7 +114,13 @@ def _print_list(out: Path, *, paper: bool, quick: bool) -> None:
     from sfumato.studies.catalogue import catalogue
 
     shown = empty_table(
-        "study", "figure or table", "data", "device steps", "quickstarts", "done", right=("device steps", "quickstarts", "done")
+        "study",
+        "figure or table",
+        "data",
+        "device steps",
+        "quickstarts",
+        "done",
+        right=("device steps", "quickstarts", "done"),
     )
     for entry in catalogue(out, paper=paper, quick=quick):
         plan = entry.plan
@@ -125,8 +131,8 @@ def _print_list(out: Path, *, paper: bool, quick: bool) -> None:
     out_console = console()
     out_console.print(shown)
     out_console.print(
-        "device steps: one local step of one device each; –: accounts or formulas only. quickstarts: multiples of "
-        "`sfumato run quickstart`"
+        "device steps: one local step of one device each; –: accounts or formulas only. quickstarts: "
+        "multiples of `sfumato run quickstart`"
     )
     out_console.print(f"done: runs in {out}. Run one: sfumato study NAME, or NAME --quick for a look")
 

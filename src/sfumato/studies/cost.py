@@ -46,7 +46,7 @@ def quickstart_steps() -> float:
 
 
 def _devices(spec: Spec) -> int:
-    """How many models are trained in a round in which everybody takes part; a worker trains one in each group."""
+    """Models that are trained in a round in which everybody takes part; a worker has one in each group."""
     if isinstance(spec.topology, GroupTopology):
         return int(build_groups(spec, spec.topology).sizes.sum())
     return from_spec(spec.topology).device_count

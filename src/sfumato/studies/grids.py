@@ -59,13 +59,17 @@ class StudyPlan:
         return tuple(map(self._kept, self.study.grids[name].over))
 
     def _kept(self, axis: StudyAxis) -> StudyAxis:
-        kept = self.study.quick.keep.get(axis.name) if self.quick else None
-        if kept is None:
-            return axis
-        if axis.cases:
-            cases = {name: keys for name, keys in axis.cases.items() if name in kept}
-            return axis.model_copy(update={"cases": cases})
-        return axis.model_copy(update={"values": tuple(value for value in axis.values if value in kept)})
+        """The axis with what a shortened study keeps of it; what the form sets, cases cannot set."""
+        kept = self.study.quick.keep.get(axis.name, axis.settings) if self.quick else axis.settings
+        if not axis.cases:
+            return axis.model_copy(update={"values": tuple(value for value in axis.values if value in kept)})
+        sets = self._form_changes
+        cases = {
+            name: {key: sets.get(key, value) for key, value in keys.items()}
+            for name, keys in axis.cases.items()
+            if name in kept
+        }
+        return axis.model_copy(update={"cases": cases})
 
     def seeds_of(self, name: str) -> int:
         """The number of seeds of a grid."""
@@ -90,17 +94,23 @@ class StudyPlan:
 
     def changes(self, name: str) -> dict[str, Any]:
         """Keys that the form, the look and the measures set in every spec of a grid."""
-        changes = dict(self.study.forms[self.form].changes)
-        changes |= self.study.quick.changes if self.quick else {}
-        seen = {observer for measure in self.measures(name) if (observer := watched_observer(measure)) is not None}
+        changes = self._form_changes
+        seen = {
+            observer for measure in self.measures(name) if (observer := watched_observer(measure)) is not None
+        }
         return changes | ({"watch": sorted(seen)} if seen else {})
+
+    @property
+    def _form_changes(self) -> dict[str, Any]:
+        """Keys that the form and the look set in every spec."""
+        return self.study.forms[self.form].changes | (self.study.quick.changes if self.quick else {})
 
     def measures(self, name: str) -> list[str]:
         """Every measure that a panel, a statement or a value of the paper names of a grid."""
         return list(dict.fromkeys(measure for measure, _ in self._asked(name)))
 
     def is_asked(self, name: str, measure: str, point: StudyPoint) -> bool:
-        """Whether a panel, a statement or a value of the paper is about the measure at this point of a grid."""
+        """Whether a panel, a statement or a value of the paper is about the measure at this point."""
         return any(one == measure and point.matches(where) for one, where in self._asked(name))
 
     def _asked(self, name: str) -> list[tuple[str, Mapping[str, Any]]]:

@@ -76,7 +76,9 @@ def _checked(text: str, file: str, folder: Path | None) -> Study:
     lines = KeyLines(text)
 
     def located(problem: Problem) -> SpecError:
-        return SpecError(f"{file}: {problem.place or 'study'}", problem.value, problem.allowed + lines.of(problem.place))
+        return SpecError(
+            f"{file}: {problem.place or 'study'}", problem.value, problem.allowed + lines.of(problem.place)
+        )
 
     try:
         study = Study.model_validate(raw)

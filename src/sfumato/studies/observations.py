@@ -105,7 +105,13 @@ def _rows(
 ) -> list[dict[str, Any]]:
     """The rows of one measure of one point and seed."""
     same = {
-        **{"study": plan.name, "form": plan.form, "quick": plan.quick, "grid": name, "point": point.folder_name},
+        **{
+            "study": plan.name,
+            "form": plan.form,
+            "quick": plan.quick,
+            "grid": name,
+            "point": point.folder_name,
+        },
         **dict(point.settings),
         **{"seed": task.seed, "measure": measure},
     }

@@ -29,8 +29,12 @@ def check_references(study: Study) -> Iterator[Refused]:
         if not found:
             names = dict.fromkeys(a.name for grid in study.grids.values() for a in grid.over)
             yield Refused(f"quick.keep.{axis}", None, f"is no axis; axes: {', '.join(names)}")
-        elif not kept or any(setting not in one.settings for one in found for setting in kept):
-            yield Refused(f"quick.keep.{axis}", list(kept), f"must be some of {_listed(found[0].settings)}")
+            continue
+        known = tuple(dict.fromkeys(setting for one in found for setting in one.settings))
+        if any(setting not in known for setting in kept):
+            yield Refused(f"quick.keep.{axis}", list(kept), f"must be some of {_listed(known)}")
+        elif any(not set(kept) & set(one.settings) for one in found):
+            yield Refused(f"quick.keep.{axis}", list(kept), "leaves a grid without any point")
 
 
 def grid_of(study: Study, name: str) -> StudyGrid | None:
@@ -118,7 +122,9 @@ def _one_point(grid: StudyGrid, where: Mapping[str, Any], place: str) -> Iterato
     left = [axis for axis in grid.over if axis.name not in where and len(axis.settings) > 1]
     if left:
         points = math.prod(len(axis.settings) for axis in left)
-        yield Refused(place, None, f"selects {points} points; give {', '.join(axis.name for axis in left)} too")
+        yield Refused(
+            place, None, f"selects {points} points; give {', '.join(axis.name for axis in left)} too"
+        )
 
 
 def same_setting(one: Any, other: Any) -> bool:

@@ -1,6 +1,7 @@
 """Runs a study: its sweeps, the measures that are computed from specs, then the table and the page.
 
-Whatever a folder holds already is kept: runs as in a sweep, computed measures by the fingerprint of their spec.
+Whatever a folder holds already is kept: runs as in a sweep, computed measures by the fingerprint of their
+spec.
 """
 
 from __future__ import annotations
@@ -177,7 +178,8 @@ def _compute(
     if location.is_here:
         workers = workers or core_count()
     jobs = [
-        Job(compute_measure, (written_spec(task.task), task.measure, task.file), task.task.folder) for task in left
+        Job(compute_measure, (written_spec(task.task), task.measure, task.file), task.task.folder)
+        for task in left
     ]
     failed = []
     bar = bars.add(name)

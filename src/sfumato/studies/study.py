@@ -1,7 +1,7 @@
 """What a study file may say: frozen models, checked like a spec.
 
-A study has *grids* of specs, *panels* that draw what was measured, the *paper's* values, and *statements* of the
-paper, each with a rule that decides from the measured values whether it agrees.
+A study has *grids* of specs, *panels* that draw what was measured, the *values* that the paper states, and
+*statements* of the paper, each with a rule that decides from what was measured whether it agrees.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ class Term(Section):
     grid: str = Field(default="", description="default: the only grid")
     where: Where = Field(default_factory=dict, description="axis: value, for every axis of the grid")
     series: str = Field(default="", description="of measures that have several")
-    at: Number | None = Field(default=None, description="of measures over rounds: the round; default: the last")
+    at: Number | None = Field(
+        default=None, description="of measures over rounds: the round; default: the last"
+    )
     unit: int | None = Field(default=None, description="of pairs: the worker that ε is about")
     observer: int | None = Field(default=None, description="of pairs: the worker that observes")
 
@@ -108,7 +110,12 @@ class Expect(Section):
         ends = (self.at_least, self.at_most)
         both = (self.about, self.within)
         yield (self.about is None) != (self.within is None), "", None, "needs about and within together"
-        yield both == (None, None) and ends == (None, None), "", None, "needs at_least, at_most, or about and within"
+        yield (
+            both == (None, None) and ends == (None, None),
+            "",
+            None,
+            "needs at_least, at_most, or about and within",
+        )
         yield both != (None, None) and ends != (None, None), "", None, "is either about a value or has ends"
         if self.at_least is not None and self.at_most is not None:
             yield self.at_least > self.at_most, "at_most", self.at_most, "must not be below at_least"
@@ -163,7 +170,12 @@ class Statement(Section):
         yield self.value is not None and self.expect is None, "expect", None, "is required beside value"
         yield self.value is None and self.expect is not None, "expect", None, "goes with value only"
         baselines = [name for name in ("minus", "relative_to") if getattr(self, name) is not None]
-        yield self.value is None and bool(baselines), baselines[0] if baselines else "", None, "goes with value only"
+        yield (
+            self.value is None and bool(baselines),
+            baselines[0] if baselines else "",
+            None,
+            "goes with value only",
+        )
         yield len(baselines) == 2, "relative_to", None, "goes without minus"
 
 
@@ -190,8 +202,18 @@ class Panel(Section):
 
     def refusals(self) -> Refusals:
         """What each kind needs."""
-        yield self.kind != "table" and len(self.measures) > 1, "measures", None, "must have one entry, but in a table"
-        yield self.kind in ("lines", "bars", "heatmap") and not self.x, "x", None, f"is required of {self.kind}"
+        yield (
+            self.kind != "table" and len(self.measures) > 1,
+            "measures",
+            None,
+            "must have one entry, but in a table",
+        )
+        yield (
+            self.kind in ("lines", "bars", "heatmap") and not self.x,
+            "x",
+            None,
+            f"is required of {self.kind}",
+        )
         yield self.kind == "heatmap" and not self.y, "y", None, "is required of a heatmap"
 
 
@@ -239,5 +261,18 @@ class Study(Section):
         return any(grid.trains for grid in self.grids.values())
 
 
-COLUMNS = ("study", "form", "quick", "grid", "point", "seed", "measure", "series", "at", "unit", "observer", "value")
+COLUMNS = (
+    "study",
+    "form",
+    "quick",
+    "grid",
+    "point",
+    "seed",
+    "measure",
+    "series",
+    "at",
+    "unit",
+    "observer",
+    "value",
+)
 """Columns of every table of results; an axis cannot have such a name."""

@@ -1,14 +1,16 @@
 """Whether the paper's statements agree with what was measured: an interval beside what is expected.
 
-The value of a statement is computed seed by seed, as seeds share partition, trust and initial model, and has a 95 %
-t interval. It *agrees* if the whole interval is within what is expected, and *differs* if all of it is outside.
-Otherwise it is *not settled* by so many seeds. A value without training, such as an ε, needs no interval. A direction
-is the same rule, with above 0 expected of every step along the axis.
+The value of a statement is computed seed by seed, as a seed draws the same partition, trust and initial model
+in both of its terms, and has a 95 % t interval. It *agrees* if the whole interval is within what is expected,
+and *differs* if all of it is outside. Otherwise it is *not settled* by so many seeds. A value without training,
+such as an ε, needs no interval. A direction is the same rule, with at least 0 expected of every step along the
+axis. Nothing is judged of a shortened study, nor where a seed has no value.
 """
 
 from __future__ import annotations
 
 import enum
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -83,7 +85,9 @@ class _Judge:
         values = self._values(statement)
         low, high = _interval(values, is_exact=self._is_exact(statement))
         asked = self.plan.seeds_of(self._name(statement.value.grid))
-        outcome = _compare(low, high, statement.expect.interval) if len(values) >= asked else Outcome.NOT_JUDGED
+        outcome = (
+            _compare(low, high, statement.expect.interval) if len(values) >= asked else Outcome.NOT_JUDGED
+        )
         measure = measure_named(statement.value.measure)[0]
         alone = statement.minus is None and statement.relative_to is None
         unit = "%" if statement.relative_to is not None else measure.points
@@ -110,7 +114,9 @@ class _Judge:
         return [float(value) for value in ours if not math.isnan(value)]
 
     def _is_exact(self, statement: Statement) -> bool:
-        terms = [term for term in (statement.value, statement.minus, statement.relative_to) if term is not None]
+        terms = [
+            term for term in (statement.value, statement.minus, statement.relative_to) if term is not None
+        ]
         return all(measure_named(term.measure)[0].is_exact for term in terms)
 
     def _of_term(self, term: Term) -> pd.Series[float]:
@@ -141,7 +147,7 @@ class _Judge:
             )
             seeds.append(rows[rows["point"] == point.folder_name].groupby("seed")["value"].last())
         is_exact = measure_named(along.measure)[0].is_exact
-        steps = [list((after - before).dropna() * sign) for before, after in zip(seeds, seeds[1:], strict=False)]
+        steps = [list((after - before).dropna() * sign) for before, after in itertools.pairwise(seeds)]
         intervals = [_interval(step, is_exact=is_exact) for step in steps]
         asked = self.plan.seeds_of(self._name(along.grid))
         outcomes = [_compare(*both, (0.0, math.inf)) for both in intervals]
@@ -159,7 +165,9 @@ class _Judge:
 
     def _rows(self, grid: str, measure: str, series: str) -> pd.DataFrame:
         table = self.table
-        chosen = (table["grid"] == self._name(grid)) & (table["measure"] == measure) & (table["series"] == series)
+        chosen = (
+            (table["grid"] == self._name(grid)) & (table["measure"] == measure) & (table["series"] == series)
+        )
         return table[chosen]
 
 

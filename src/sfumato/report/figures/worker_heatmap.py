@@ -204,7 +204,8 @@ def _colours(scaled: list[float], log: bool) -> Json:
         low, high = min(positive), max(positive)
         inside = log_ticks(low, high)
         bar |= {"tickvals": [math.log10(t) for t in inside], "ticktext": [tick_label(t) for t in inside]}
-        return {"colorscale": WORKER_SCALE, "cmin": math.log10(low), "cmax": math.log10(high), "colorbar": bar}
+        scale = {"colorscale": WORKER_SCALE, "colorbar": bar}
+        return scale | {"cmin": math.log10(low), "cmax": math.log10(high)}
     high = max(positive, default=1.0)
     low = min(min(scaled, default=0.0), high * 2 / 3)
     return {"colorscale": WORKER_SCALE, "cmin": low, "cmax": high, "colorbar": bar, "showscale": bool(scaled)}

@@ -13,7 +13,7 @@ from sfumato.sweeps.point_result import result_of
 
 
 def epsilon_towards(folder: Path, observer: str) -> Measured:
-    """ε of the worst unit towards a kind of observer before training; nothing where there is none of it."""
+    """ε of the worst unit towards a kind of observer before training; nothing where there is none."""
     result = result_of(folder)
     if result is None:
         raise RunError(f"{folder}: has no accounts any more; run the study again")
@@ -22,7 +22,7 @@ def epsilon_towards(folder: Path, observer: str) -> Measured:
 
 
 def claimed_epsilon(folder: Path, which: str) -> Measured:
-    """The largest ε among the claims that ``which`` names: ``TEXT@OBSERVER``, a part of the claim's source."""
+    """The largest ε among claims: ``which`` is ``TEXT@OBSERVER``, a part of the claims' source."""
     return _largest([claim.claimed_epsilon for claim in _claims(folder, which)])
 
 

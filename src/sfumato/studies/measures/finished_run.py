@@ -1,4 +1,4 @@
-"""What the metrics of a finished run say: last values, totals, curves over rounds, costs until an accuracy."""
+"""What the metrics of a finished run say: last values, totals, curves, and costs until an accuracy."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def by_round(folder: Path, column: str) -> Measured:
 
 
 def total_until(folder: Path, column: str, level: str) -> Measured:
-    """The sum of ``column`` up to the first evaluated round with an accuracy of ``level``; NaN without one."""
+    """The sum of ``column`` up to the first evaluated round with the accuracy ``level``; else NaN."""
     metrics = load_run(folder).metrics
     reached = np.flatnonzero(metrics["accuracy"].to_numpy(dtype=float) >= float(level))
     if not len(reached) or column not in metrics:

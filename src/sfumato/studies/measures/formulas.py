@@ -49,7 +49,7 @@ def convergence_bound(spec: Spec, term: str) -> Measured:
 
 
 def rule_of_table_three(spec: Spec, _: str) -> Measured:
-    """The ε that HDP's Table III follows from: one noiser's by the old conversion, over √(number of noisers)."""
+    """HDP's Table III: one noiser's ε by the old conversion, over the root of the number of noisers."""
     plan = resolve_tree(spec)
     noise = spec.privacy.requested_noise
     if not isinstance(noise, NoiseByMultiplier):

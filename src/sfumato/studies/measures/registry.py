@@ -20,7 +20,9 @@ def _of_column(title: str, read: Callable[[Path, str], Measured], column: str, p
 
 def _until(title: str, column: str) -> Measure:
     """What a run has spent until it reaches an accuracy, which is the argument."""
-    return Measure(title, "run", from_folder=lambda folder, level: finished_run.total_until(folder, column, level))
+    return Measure(
+        title, "run", from_folder=lambda folder, level: finished_run.total_until(folder, column, level)
+    )
 
 
 def _epsilon(title: str, read: Callable[[Path, str], Measured]) -> Measure:
@@ -30,9 +32,13 @@ def _epsilon(title: str, read: Callable[[Path, str], Measured]) -> Measure:
 
 MEASURES: dict[str, Measure] = {
     "accuracy": _of_column("test accuracy, %", finished_run.last_percent, "accuracy", PERCENTAGE_POINTS),
-    "best_accuracy": _of_column("best test accuracy, %", finished_run.best_percent, "accuracy", PERCENTAGE_POINTS),
+    "best_accuracy": _of_column(
+        "best test accuracy, %", finished_run.best_percent, "accuracy", PERCENTAGE_POINTS
+    ),
     "loss": _of_column("test loss", finished_run.last_value, "loss"),
-    "accuracy_by_round": _of_column("test accuracy, %", finished_run.percent_by_round, "accuracy", PERCENTAGE_POINTS),
+    "accuracy_by_round": _of_column(
+        "test accuracy, %", finished_run.percent_by_round, "accuracy", PERCENTAGE_POINTS
+    ),
     "loss_by_round": _of_column("test loss", finished_run.by_round, "loss"),
     "energy": _of_column("energy, J", finished_run.total, "energy_j"),
     "delay": _of_column("delay, s", finished_run.total, "delay_s"),
@@ -41,20 +47,25 @@ MEASURES: dict[str, Measure] = {
     "channel_uses": _of_column("uses of the channel", finished_run.total, "channel_uses"),
     "mean_interval": _of_column("mean τ, local steps", finished_run.mean_value, "interval"),
     "mean_trusted": _of_column("mean s, trusted edges", finished_run.mean_value, "participants_trusted"),
-    "mean_untrusted": _of_column("mean s, untrusted edges", finished_run.mean_value, "participants_untrusted"),
+    "mean_untrusted": _of_column(
+        "mean s, untrusted edges", finished_run.mean_value, "participants_untrusted"
+    ),
     "epsilon": _epsilon("ε", accounts.epsilon_towards),
     "claimed": _epsilon("claimed ε", accounts.claimed_epsilon),
     "rigorous": _epsilon("rigorous ε", accounts.epsilon_of_claim),
     "pairs": Measure("ε", "formula", from_spec=workers.pairs_of_workers, is_epsilon=True),
     "pwp": Measure("mean PwP, ε", "formula", from_spec=workers.per_worker_over_epochs, is_epsilon=True),
     "theorem_4_3": Measure("value", "formula", from_spec=formulas.convergence_bound),
-    "table_3_rule": Measure("ε by its rule", "formula", from_spec=formulas.rule_of_table_three, is_epsilon=True),
+    "table_3_rule": Measure(
+        "ε by its rule", "formula", from_spec=formulas.rule_of_table_three, is_epsilon=True
+    ),
 }
 """By the name before the colon; what stands behind it is the argument.
 
-``epsilon:OBSERVER`` watches that kind of observer. ``claimed:TEXT@OBSERVER`` and ``rigorous:TEXT@OBSERVER`` are
-about the claims whose source contains the text. ``energy_to:0.75`` and ``delay_to:0.75``: until the first evaluated
-round with that accuracy. ``pwp:1`` and ``pwp:2``: the threat model of the DP-OGL paper.
+``epsilon:OBSERVER`` watches that kind of observer. ``claimed:TEXT@OBSERVER`` and ``rigorous:TEXT@OBSERVER``
+are about the claims whose source contains the text. ``energy_to:0.75`` and ``delay_to:0.75``: until the first
+evaluated round with that accuracy. ``pwp:1`` and ``pwp:2``: the threat model of the DP-OGL paper.
+``theorem_4_3:TERM:BETA,SIGMA,ZETA,ZETA_C,G,GAP``: a term and the constants of the loss.
 """
 
 _BOUND_TERMS = {
@@ -64,7 +75,11 @@ _BOUND_TERMS = {
     "drift": "drift term (a₂)",
     "noise": "noise term (b)",
 }
-_TITLES = {"epsilon": "ε {argument}", "claimed": "claimed ε ({argument})", "rigorous": "rigorous ε ({argument})"}
+_TITLES = {
+    "epsilon": "ε {argument}",
+    "claimed": "claimed ε ({argument})",
+    "rigorous": "rigorous ε ({argument})",
+}
 _NEEDS_ARGUMENT = ("epsilon", "claimed", "rigorous", "energy_to", "delay_to", "theorem_4_3", "pwp")
 
 

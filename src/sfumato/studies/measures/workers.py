@@ -1,8 +1,9 @@
 """Overlapping groups: ε of every worker towards every other, and per-worker privacy (PwP) over epochs.
 
-``exact`` is the account's own figure. Theorem 1 of the DP-OGL paper is composed in three ways: its figures take
-Opacus's Rényi divergences, and their text does not say whether ε is read before or after the conversion at δ:
-``claimed`` is after it, ``claimed, Rényi`` before it, at the best order of the conversion. Its text has 2π²α/σ².
+``exact`` is the account's own figure. Theorem 1 of the DP-OGL paper is composed in three ways: its figures
+take Opacus's Rényi divergences, and its text does not say whether ε is read before or after the conversion at
+δ: ``claimed`` is after it, ``claimed, Rényi`` before it, at the best order of the conversion. The theorem's
+own 2π²α/σ² is the third.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ _MOMENTS = 8
 def pairs_of_workers(spec: Spec, _: str) -> Measured:
     """ε of every worker towards every other after the last epoch: exact and as claimed.
 
-    Series ``SERIES, mean``, ``SERIES, least`` and ``SERIES, largest`` are of all pairs. ``releases`` is how many
-    releases the exact figure charges, ``releases by the paper's count`` how many Theorem 1 counts.
+    Series ``SERIES, mean``, ``SERIES, least`` and ``SERIES, largest`` are of all pairs. ``releases`` is how
+    many the exact figure charges, ``releases by the paper's count`` how many Theorem 1 counts.
     """
     workers = _Workers(spec)
     found = []
@@ -70,7 +71,9 @@ def per_worker_over_epochs(spec: Spec, threat_model: str) -> Measured:
     moments = sorted({max(1, round(rounds * i / _MOMENTS)) for i in range(1, _MOMENTS + 1)})
     model = 2 if threat_model == "2" else 1
     neighbours = workers.run.plan.spec.privacy.neighbours
-    exact = per_worker(workers.releases, moments, threat_model=model, delta=workers.delta, neighbours=neighbours)
+    exact = per_worker(
+        workers.releases, moments, threat_model=model, delta=workers.delta, neighbours=neighbours
+    )
     found = []
     for i, moment in enumerate(moments):
         weighted = [(one.epsilon[i], one.stands_for) for one in exact]
@@ -81,7 +84,7 @@ def per_worker_over_epochs(spec: Spec, threat_model: str) -> Measured:
 
 
 def _spread(values: Sequence[float], series: str, epoch: int) -> Measured:
-    """Mean and standard deviation over the workers that have an observer; infinite where one has no guarantee."""
+    """Mean and standard deviation over workers that have an observer; infinite without a guarantee."""
     known = np.array([value for value in values if not math.isnan(value)])
     if not len(known):
         return []

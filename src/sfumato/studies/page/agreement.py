@@ -29,7 +29,12 @@ def agreement_figures(verdicts: Sequence[Verdict]) -> list[Figure]:
 def _figure(shown: Sequence[Verdict], words: str) -> Figure:
     """A row for each statement: its expected interval, the paper's figure, and what was measured."""
     places = list(range(len(shown)))
-    ends = [value for one in shown for value in (one.value, one.low, one.high, _figure_of(one)) if not math.isnan(value)]
+    ends = [
+        value
+        for one in shown
+        for value in (one.value, one.low, one.high, _figure_of(one))
+        if not math.isnan(value)
+    ]
     room = 0.08 * (max(ends) - min(ends)) or 1.0
     low, high = min([*ends, 0.0]) - room, max([*ends, 0.0]) + room
     shapes = []
@@ -37,8 +42,8 @@ def _figure(shown: Sequence[Verdict], words: str) -> Figure:
         assert one.statement.expect is not None
         least, most = one.statement.expect.interval
         shapes.append({
-            "type": "rect", "x0": max(least, low), "x1": min(most, high), "y0": place - 0.3, "y1": place + 0.3,
-            "fillcolor": transparent("#0072B2", 0.13), "line": {"width": 0}, "layer": "below",
+            "type": "rect", "x0": max(least, low), "x1": min(most, high),
+            "y0": place - 0.3, "y1": place + 0.3, "fillcolor": transparent("#0072B2", 0.13), "line": {"width": 0}, "layer": "below",
         })  # fmt: skip
     data: list[Json] = []
     for outcome, hue in _HUES.items():
@@ -47,11 +52,12 @@ def _figure(shown: Sequence[Verdict], words: str) -> Figure:
             data.append({
                 "type": "scatter", "mode": "markers", "name": f"here: {outcome}",
                 "x": [one.value for _, one in mine], "y": [place for place, _ in mine],
-                "error_x": {"type": "data", "array": [_half(one) for _, one in mine], "color": hue, "width": 5},
+                "error_x": {"type": "data", "array": [_half(one) for _, one in mine], "color": hue},
                 "marker": {"color": hue, "size": 10},
             })  # fmt: skip
     data.append({
-        "type": "scatter", "mode": "markers", "name": "the paper", "x": [_figure_of(one) for one in shown], "y": places,
+        "type": "scatter", "mode": "markers", "name": "the paper", "y": places,
+        "x": [_figure_of(one) for one in shown],
         "marker": {"symbol": "diamond-open", "size": 12, "color": "#0072B2", "line": {"width": 2.5}},
     })  # fmt: skip
     labels = [text.wrapped(one.statement.says, 46) for one in shown]
@@ -60,12 +66,17 @@ def _figure(shown: Sequence[Verdict], words: str) -> Figure:
         "margin": MARGIN | {"l": 8, "t": 8},
         "shapes": shapes,
         "xaxis": {"title": {"text": words}, "range": [low, high], "zeroline": True},
-        "yaxis": {"tickvals": places, "ticktext": labels, "range": [len(shown) - 0.4, -0.6], "automargin": True},
+        "yaxis": {
+            "tickvals": places,
+            "ticktext": labels,
+            "range": [len(shown) - 0.4, -0.6],
+            "automargin": True,
+        },
         "legend": {"orientation": "h", "x": 0, "y": -60 / (74 + _ROW * len(shown)), "yanchor": "top"},
     }
     return Figure(
         title="The paper's sentences and what was measured",
-        caption="Dots: means over seeds with 95 % intervals. Diamonds: the paper's figures. Blue: what agrees with it.",
+        caption="Dots: means over seeds with 95 % intervals. Diamonds: the paper's figures. Blue: what agrees.",
         description="; ".join(f"{one.statement.says}: {one.words}" for one in shown),
         data=data,
         layout=layout,
@@ -80,14 +91,17 @@ def verdict_table(verdicts: Sequence[Verdict]) -> str:
         (
             one.statement.place,
             one.statement.says,
-            _expected(one.statement.expect, one.unit) or f"{'rises' if one.statement.rises else 'falls'} throughout",
+            _expected(one.statement.expect, one.unit)
+            or f"{'rises' if one.statement.rises else 'falls'} throughout",
             _measured(one),
             one.words,
         )
         for one in verdicts
     ]
     caption = "Every sentence of the paper that this study checks, in our words"
-    return text.html_table(["place", "the paper says", "expected", "measured", "verdict"], rows, caption=caption)
+    return text.html_table(
+        ["place", "the paper says", "expected", "measured", "verdict"], rows, caption=caption
+    )
 
 
 def _measured(one: Verdict) -> str:

@@ -24,6 +24,7 @@ from sfumato.studies.page.panel_data import SPREAD, PanelData, setting_text
 from sfumato.studies.study import StudyAxis
 
 _HEIGHT = 400
+_DIAMOND: Json = {"symbol": "diamond-open", "size": 12, "line": {"width": 2.5}}
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,11 @@ def line_figure(data: PanelData) -> Figure:
     """The panel as lines over a numeric axis or over rounds."""
     lines = _lines(data)
     dense = data.panel.x == "at" and any(len(line.x) > 12 for line in lines)
-    traces = [trace for line in lines for trace in (_banded(line) if dense or _has_spread(data) else [_barred(line)])]
+    traces = [
+        trace
+        for line in lines
+        for trace in (_banded(line) if dense or _has_spread(data) else [_barred(line)])
+    ]
     traces += _paper_marks(data, lines)
     layout = over_legend(_HEIGHT, traces) | {"hovermode": "closest"}
     layout |= {"xaxis": _x_axis(data, lines), "yaxis": _y_axis(data, lines)}
@@ -107,7 +112,9 @@ def _lines(data: PanelData) -> list[_Line]:
                 continue
             title = ", ".join(filter(None, (name, series))) or data.title
             hue = colour(i if len(named) > 1 else j)
-            found.append(_Line(title, hue, DASHES[j % len(DASHES)] if len(named) > 1 else "solid", places, values))
+            found.append(
+                _Line(title, hue, DASHES[j % len(DASHES)] if len(named) > 1 else "solid", places, values)
+            )
     return found
 
 
@@ -127,7 +134,9 @@ def _places(
             setting = point.settings[data.panel.x]
             axis = data.axis(data.panel.x)
             assert axis is not None
-            places.append(float(setting) if _is_numeric(axis) and data.panel.kind == "lines" else setting_text(setting))
+            places.append(
+                float(setting) if _is_numeric(axis) and data.panel.kind == "lines" else setting_text(setting)
+            )
             values.append(one)
     return places, values
 
@@ -155,7 +164,9 @@ def _finite(line: _Line) -> list[tuple[float | str, Mean]]:
 
 def _error(values: Sequence[Mean], hue: str) -> Json:
     widths = [0.0 if math.isnan(one.half_width) else one.half_width for one in values]
-    return {"type": "data", "array": widths, "thickness": 1.2, "width": 4, "color": hue} if any(widths) else {}
+    return (
+        {"type": "data", "array": widths, "thickness": 1.2, "width": 4, "color": hue} if any(widths) else {}
+    )
 
 
 def _barred(line: _Line) -> Json:
@@ -176,12 +187,18 @@ def _banded(line: _Line) -> list[Json]:
     middle = [one.value for _, one in kept]
     common: Json = {"type": "scatter", "x": x, "legendgroup": line.name}
     edge = common | {"mode": "lines", "line": {"width": 0}, "showlegend": False, "hoverinfo": "skip"}
-    look: Json = {"line": {"color": line.hue, "width": 2, "dash": line.dash}, "marker": {"color": line.hue, "size": 5}}
+    look: Json = {
+        "line": {"color": line.hue, "width": 2, "dash": line.dash},
+        "marker": {"color": line.hue, "size": 5},
+    }
     traces = []
     if any(width):
         low = [a - b for a, b in zip(middle, width, strict=True)]
         high = [a + b for a, b in zip(middle, width, strict=True)]
-        traces = [edge | {"y": low}, edge | {"y": high, "fill": "tonexty", "fillcolor": transparent(line.hue, 0.15)}]
+        traces = [
+            edge | {"y": low},
+            edge | {"y": high, "fill": "tonexty", "fillcolor": transparent(line.hue, 0.15)},
+        ]
     return [*traces, common | {"name": text.label(line.name), "mode": line_mode(x), "y": middle} | look]  # type: ignore[arg-type]
 
 
@@ -191,7 +208,9 @@ def _paper_marks(data: PanelData, lines: Sequence[_Line], *, grouped: bool = Fal
     axis = data.axis(panel.lines) if panel.lines else None
     x_axis = data.axis(panel.x)
     for value, point in data.paper_values(panel.measures[0]):
-        wanted = ", ".join(filter(None, ("" if axis is None else _name(axis, point.settings[axis.name]), value.series)))
+        wanted = ", ".join(
+            filter(None, ("" if axis is None else _name(axis, point.settings[axis.name]), value.series))
+        )
         number = next((i for i, line in enumerate(lines) if line.name.startswith(wanted)), None)
         if number is None:
             continue
@@ -208,8 +227,8 @@ def _paper_marks(data: PanelData, lines: Sequence[_Line], *, grouped: bool = Fal
         found.append({
             "type": "scatter", "mode": "markers", "name": "the paper", "showlegend": not found,
             "x": [place for place, _ in mine], "y": [value.value for _, value in mine],
-            "hovertext": [text.label(f"{value.place}: {value.value:g}") for _, value in mine], "hoverinfo": "text",
-            "marker": {"symbol": "diamond-open", "size": 12, "color": lines[number].hue, "line": {"width": 2.5}},
+            "hovertext": [text.label(f"{value.place}: {value.value:g}") for _, value in mine],
+            "hoverinfo": "text", "marker": _DIAMOND | {"color": lines[number].hue},
         } | ({"offsetgroup": str(number)} if grouped else {}))  # fmt: skip
     return found
 
@@ -270,4 +289,6 @@ def _numbers(data: PanelData, lines: Sequence[_Line]) -> str:
         for x, one in zip(line.x, line.values, strict=True)
     ]
     words = "round" if axis is None else axis.words
-    return text.html_table(["line", words, data.title], rows, caption="The numbers of the figure", numeric=(1, 2))
+    return text.html_table(
+        ["line", words, data.title], rows, caption="The numbers of the figure", numeric=(1, 2)
+    )

@@ -26,7 +26,9 @@ def write_study_page(result: StudyResult) -> FileRecord:
     sections = [_top(result)]
     if study.statements:
         agreement = "".join(map(figures.place, agreement_figures(result.verdicts)))
-        sections.append(section("What the paper says, and what was found", [verdict_table(result.verdicts), agreement]))
+        sections.append(
+            section("What the paper says, and what was found", [verdict_table(result.verdicts), agreement])
+        )
     sections.append(section("Figures and tables", _panels(result, figures)))
     sections.append(section("How it was computed", [_how(result)]))
     page = render_page(study.title, subtitle, sections, figures)
@@ -38,9 +40,13 @@ def _top(result: StudyResult) -> str:
     plan = result.plan
     notices = []
     if plan.quick:
-        notices.append("A shortened run, for a look: it has fewer rounds, seeds or points, and decides nothing.")
+        notices.append(
+            "A shortened run, for a look: it has fewer rounds, seeds or points, and decides nothing."
+        )
     if result.failures:
-        notices.append(f"{text.how_many(len(result.failures), 'run')} failed; what depends on them is not judged.")
+        notices.append(
+            f"{text.how_many(len(result.failures), 'run')} failed; what depends on them is not judged."
+        )
         notices += [f"{who}: {why}" for who, why in result.failures[:5]]
     shown = f'<div class="notice" role="note">{bullet_list(notices)}</div>' if notices else ""
     return f'<div class="lead">{text.paragraphs([plan.study.intro])}</div>{shown}{_tiles(result)}'
@@ -93,7 +99,9 @@ def _how(result: StudyResult) -> str:
     if result.steps:
         multiple = text.number(result.steps / quickstart_steps(), 2)
         lines.append(f"{text.number(result.steps, 3)} device steps: {multiple} times the quickstart.")
-    lines.append(f"This call took {text.quantity(result.seconds, text.SECONDS)}; what was there before is not counted.")
+    lines.append(
+        f"This call took {text.quantity(result.seconds, text.SECONDS)}; what was there before is not counted."
+    )
     lines.append(f"Everything measured: results.parquet, {text.whole(len(result.table))} rows.")
     command = f"sfumato study {plan.name}{_options(plan)}"
     unstated = text.paragraphs([study.unstated]) if study.unstated else ""
@@ -102,7 +110,11 @@ def _how(result: StudyResult) -> str:
 
 
 def _options(plan: StudyPlan) -> str:
-    chosen = [name for name, wanted in (("--quick", plan.quick), ("--paper", plan.form != plan.study.first_form)) if wanted]
+    chosen = [
+        name
+        for name, wanted in (("--quick", plan.quick), ("--paper", plan.form != plan.study.first_form))
+        if wanted
+    ]
     usual = plan.study.quick.seeds if plan.quick else plan.study.seeds
     chosen += [f"--seeds {plan.seeds}"] if plan.seeds != usual else []
     return "".join(f" {option}" for option in chosen)

@@ -1,4 +1,4 @@
-"""Heatmaps: a measure by two axes, and ε of every worker towards every other, each on a colour scale of its own."""
+"""Heatmaps on colour scales of their own: a measure by two axes, and ε of workers towards each other."""
 
 from __future__ import annotations
 
@@ -46,15 +46,22 @@ def axis_heatmap(data: PanelData) -> Figure:
         "yaxis": {"type": "category", "title": {"text": text.label(down.words)}, "showgrid": False},
     }
     seeds = data.rows["seed"].nunique()
-    shown = f"Mean of {text.how_many(seeds, 'seed')} ± half of its 95 % interval." if seeds > 1 else "One seed."
+    shown = (
+        f"Mean of {text.how_many(seeds, 'seed')} ± half of its 95 % interval." if seeds > 1 else "One seed."
+    )
     caption = f"{text.sentence(panel.about) + ' ' if panel.about else ''}{shown}"
-    return Figure(panel.title, caption, f"{panel.title}. {caption}", [trace], layout, kind="heatmap", min_width=420)
+    return Figure(
+        panel.title, caption, f"{panel.title}. {caption}", [trace], layout, kind="heatmap", min_width=420
+    )
 
 
 def worker_heatmaps(data: PanelData) -> list[Figure]:
     """ε of every worker (row) towards every other (column), a figure for each series."""
     of_pairs = data.rows[data.rows["unit"] >= 0]
-    return [_workers(data, of_pairs[of_pairs["series"] == series], series) for series in of_pairs["series"].unique()]
+    return [
+        _workers(data, of_pairs[of_pairs["series"] == series], series)
+        for series in of_pairs["series"].unique()
+    ]
 
 
 def _workers(data: PanelData, rows: pd.DataFrame, series: str) -> Figure:
@@ -66,14 +73,18 @@ def _workers(data: PanelData, rows: pd.DataFrame, series: str) -> Figure:
         values[unit, observer] = value
     finite = values[np.isfinite(values)]
     trusted = int(np.isnan(values).sum()) - count
-    traces: list[Json] = [_cells(values, np.isfinite(values)) | {"colorscale": WORKER_SCALE, "colorbar": _bar()}]
+    traces: list[Json] = [
+        _cells(values, np.isfinite(values)) | {"colorscale": WORKER_SCALE, "colorbar": _bar()}
+    ]
     if count <= MOST_WRITTEN:
         traces[0] |= {"texttemplate": "%{z:.4~g}", "textfont": {"size": 15}}
     if len(finite):
         traces[0] |= {"zmin": float(min(finite.min(), finite.max() * 0.8)), "zmax": float(finite.max())}
     if np.isinf(values).any():
         red = [[0, NO_GUARANTEE], [1, NO_GUARANTEE]]
-        traces.append(_cells(np.ones_like(values), np.isinf(values)) | {"colorscale": red, "showscale": False})
+        traces.append(
+            _cells(np.ones_like(values), np.isinf(values)) | {"colorscale": red, "showscale": False}
+        )
     axis: Json = {"showgrid": False, "constrain": "domain", "ticks": ""}
     layout: Json = {
         "height": 400,
@@ -81,14 +92,18 @@ def _workers(data: PanelData, rows: pd.DataFrame, series: str) -> Figure:
         "xaxis": axis | {"title": {"text": "observer"}},
         "yaxis": axis | {"title": {"text": "worker"}, "autorange": "reversed", "scaleanchor": "x"},
     }
-    low, high = ("–", "–") if not len(finite) else map(text.epsilon, (float(finite.min()), float(finite.max())))
+    low, high = (
+        ("–", "–") if not len(finite) else map(text.epsilon, (float(finite.min()), float(finite.max())))
+    )
     said = [f"ε from {low} to {high}."]
     if np.isinf(values).any():
         said.append(f"Red: no guarantee ({text.whole(int(np.isinf(values).sum()))} pairs).")
     if trusted > 0:
         said.append(f"Empty: {text.whole(trusted)} pairs, about which nothing is claimed.")
     title = f"{data.panel.title}: {series}"
-    return Figure(title, " ".join(said), f"{title}. {' '.join(said)}", traces, layout, kind="workers", min_width=320)
+    return Figure(
+        title, " ".join(said), f"{title}. {' '.join(said)}", traces, layout, kind="workers", min_width=320
+    )
 
 
 def _cells(values: np.ndarray, shown: np.ndarray) -> Json:  # type: ignore[type-arg]

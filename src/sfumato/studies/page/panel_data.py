@@ -86,7 +86,9 @@ class PanelData:
 
     def _of(self, point: StudyPoint, measure: str, series: str) -> pd.DataFrame:
         rows = self.rows
-        same = (rows["point"] == point.folder_name) & (rows["measure"] == measure) & (rows["series"] == series)
+        same = (
+            (rows["point"] == point.folder_name) & (rows["measure"] == measure) & (rows["series"] == series)
+        )
         return rows[same]
 
     def paper_values(self, measure: str) -> Iterator[tuple[PaperValue, StudyPoint]]:

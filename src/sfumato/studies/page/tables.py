@@ -27,7 +27,9 @@ def measure_table(data: PanelData) -> str:
         rows.append(row)
     seeds = data.rows["seed"].nunique()
     shown = f" Means of {text.how_many(seeds, 'seed')} ± half of the 95 % interval." if seeds > 1 else ""
-    caption = f"{data.panel.title}.{shown} {text.sentence(data.panel.about) if data.panel.about else ''}".strip()
+    caption = (
+        f"{data.panel.title}.{shown} {text.sentence(data.panel.about) if data.panel.about else ''}".strip()
+    )
     first = len(axes)
     numeric = tuple(range(first, len(headers)))
     table = text.html_table(headers, rows, caption=caption, numeric=numeric)
