@@ -113,14 +113,25 @@ class StudyPlan:
         """Whether a panel, a statement or a value of the paper is about the measure at this point."""
         return any(one == measure and point.matches(where) for one, where in self._asked(name))
 
+    def series_of(self, name: str, measure: str) -> set[str] | None:
+        """The series of a measure that are asked for; ``None``: all."""
+        wanted = self.study.grids[name]
+        found: set[str] = set()
+        for panel in self.study.panels:
+            if grid_of(self.study, panel.grid) is wanted and measure in panel.measures:
+                if not panel.series:
+                    return None
+                found |= set(panel.series)
+        terms = [*self.study.values, *(term for one in self.study.statements for term in one.terms)]
+        return found | {term.series for term in terms if term.measure == measure}
+
     def _asked(self, name: str) -> list[tuple[str, Mapping[str, Any]]]:
         """Measures of a grid, and the points that they are asked of."""
         panels = self.study.panels
         asked = [(panel.grid, measure, panel.where) for panel in panels for measure in panel.measures]
         asked += [(value.grid, value.measure, value.where) for value in self.study.values]
         for statement in self.study.statements:
-            terms = statement.value, statement.minus, statement.relative_to, statement.rises, statement.falls
-            asked += [(term.grid, term.measure, term.where) for term in terms if term is not None]
+            asked += [(term.grid, term.measure, term.where) for term in statement.terms]
         wanted = self.study.grids[name]
         return [(measure, where) for grid, measure, where in asked if grid_of(self.study, grid) is wanted]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,13 @@ from sfumato.run_folder.reader import read_json, write_json
 from sfumato.spec.document import Spec, fingerprint
 from sfumato.spec.load import load_spec
 from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
-from sfumato.studies.measures.base import Measured, Observation
+from sfumato.studies.measures.base import SPREAD, Measured, Observation
 from sfumato.studies.measures.registry import measure_named
 from sfumato.sweeps.request import SweepRequest, Task
 
 TABLE_FILE = "results.parquet"
 MEASURES_FOLDER = "measures"
+_OBSERVED = ("series", "at", "unit", "observer", "value")
 
 
 @dataclass(frozen=True)
@@ -76,17 +77,26 @@ def collect_observations(
     for name, request in requests.items():
         named = {point.folder_name: point for point in points_of(plan.axes(name))}
         for measure in plan.measures(name):
+            asked = plan.series_of(name, measure)
             for task in request.tasks:
-                if {(task.point.name, task.seed), (task.point.name, None)} & failed[name]:
-                    continue
                 point = named[task.point.name]
-                if not plan.is_asked(name, measure, point):
+                is_lost = bool({(task.point.name, task.seed), (task.point.name, None)} & failed[name])
+                if is_lost or not plan.is_asked(name, measure, point):
                     continue
-                parts.append(_rows(plan, name, measure, point, task, _measured(measure, request, task)))
-    columns = ["study", "form", "quick", "grid", "point"]
+                found = _of_series(_measured(measure, request, task), asked)
+                parts.append(_rows(plan, name, measure, point, task, found))
     axes = dict.fromkeys(axis.name for grid in requests for axis in plan.axes(grid))
-    columns += [*axes, "seed", "measure", "series", "at", "unit", "observer", "value"]
-    return pd.DataFrame([row for part in parts for row in part], columns=columns)
+    columns = ["study", "form", "quick", "grid", "point", *axes, "seed", "measure", *_OBSERVED]
+    known = [part for part in parts if len(part)]
+    return (pd.concat(known, ignore_index=True) if known else pd.DataFrame()).reindex(columns=columns)
+
+
+def _of_series(found: Measured, asked: set[str] | None) -> Measured:
+    """Those of the asked series, and the spreads that belong to them."""
+    if asked is None:
+        return found
+    wanted = asked | {name + SPREAD for name in asked}
+    return [one for one in found if one.series in wanted]
 
 
 def _measured(measure: str, request: SweepRequest, task: Task) -> Measured:
@@ -101,25 +111,16 @@ def _measured(measure: str, request: SweepRequest, task: Task) -> Measured:
 
 
 def _rows(
-    plan: StudyPlan, name: str, measure: str, point: StudyPoint, task: Task, found: Iterable[Observation]
-) -> list[dict[str, Any]]:
+    plan: StudyPlan, name: str, measure: str, point: StudyPoint, task: Task, found: Measured
+) -> pd.DataFrame:
     """The rows of one measure of one point and seed."""
-    same = {
-        **{
-            "study": plan.name,
-            "form": plan.form,
-            "quick": plan.quick,
-            "grid": name,
-            "point": point.folder_name,
-        },
-        **dict(point.settings),
-        **{"seed": task.seed, "measure": measure},
-    }
-    return [
-        same
-        | {"series": one.series, "at": one.at, "unit": one.unit, "observer": one.observer, "value": one.value}
-        for one in found
-    ]
+    table = pd.DataFrame({column: [getattr(one, column) for one in found] for column in _OBSERVED})
+    table = table.assign(
+        study=plan.name, form=plan.form, quick=plan.quick, grid=name, point=point.folder_name
+    )
+    for axis, setting in point.settings.items():
+        table[axis] = [setting] * len(table)
+    return table.assign(seed=task.seed, measure=measure)
 
 
 def write_observations(table: pd.DataFrame, file: Path, axes: Sequence[str]) -> FileRecord:

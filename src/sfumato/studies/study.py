@@ -163,6 +163,12 @@ class Statement(Section):
     expect: Expect | None = None
     because: str = Field(default="", description="why it differs, where it does")
 
+    @property
+    def terms(self) -> tuple[Term | Monotone, ...]:
+        """All measures that it is about."""
+        said = self.value, self.minus, self.relative_to, self.rises, self.falls
+        return tuple(term for term in said if term is not None)
+
     def refusals(self) -> Refusals:
         """One value with what is expected of it, or one direction."""
         said = [name for name in ("value", "rises", "falls") if getattr(self, name) is not None]

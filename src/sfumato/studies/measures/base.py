@@ -10,6 +10,9 @@ from typing import Literal, TypeAlias
 
 from sfumato.spec.document import Spec
 
+SPREAD = ", sd"
+"""Ends the name of a series that holds the standard deviation of another, over workers."""
+
 
 @dataclass(frozen=True)
 class Observation:
@@ -41,12 +44,11 @@ class Measure:
         title: on axes and in tables, with its unit.
         source: ``run``: from the folder of a finished run; ``accounts``: from its accounts, also without
             training; ``formula``: from the spec alone, in a job of its own.
-        measure: of ``run`` and ``accounts``: from the folder; of ``formula``: from the spec. With what stands
+        from_folder: of ``run`` and ``accounts``: measures the folder of a point and seed, with what stands
             behind the colon of the measure's name.
+        from_spec: of ``formula``: the same from the spec.
         points: of what differences are called: percentage points, J; empty: as the title says.
         is_epsilon: whether values are upper bounds of ε, which are rounded up.
-        is_exact: whether it follows from the spec, without training: one seed decides.
-        observers: the observers that the spec must watch for it.
     """
 
     title: str

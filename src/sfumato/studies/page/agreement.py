@@ -43,7 +43,8 @@ def _figure(shown: Sequence[Verdict], words: str) -> Figure:
         least, most = one.statement.expect.interval
         shapes.append({
             "type": "rect", "x0": max(least, low), "x1": min(most, high),
-            "y0": place - 0.3, "y1": place + 0.3, "fillcolor": transparent("#0072B2", 0.13), "line": {"width": 0}, "layer": "below",
+            "y0": place - 0.3, "y1": place + 0.3, "line": {"width": 0}, "layer": "below",
+            "fillcolor": transparent("#0072B2", 0.13),
         })  # fmt: skip
     data: list[Json] = []
     for outcome, hue in _HUES.items():
@@ -76,7 +77,7 @@ def _figure(shown: Sequence[Verdict], words: str) -> Figure:
     }
     return Figure(
         title="The paper's sentences and what was measured",
-        caption="Dots: means over seeds with 95 % intervals. Diamonds: the paper's figures. Blue: what agrees.",
+        caption="Dots: means and 95 % intervals. Diamonds: the paper's figures. Blue: what agrees with it.",
         description="; ".join(f"{one.statement.says}: {one.words}" for one in shown),
         data=data,
         layout=layout,
@@ -110,7 +111,7 @@ def _measured(one: Verdict) -> str:
     shown = upper_bound(one.value) if one.is_epsilon else number(one.value)
     half = _half(one)
     spread = f" ± {number(half, 2)}" if half > 0 else ""
-    return f"{shown}{spread}{f' {one.unit}' if one.unit else ''}"
+    return f"{shown}{spread}{f' {one.unit}' if one.unit else ''}".replace("-", "−")
 
 
 def _expected(expect: Expect | None, unit: str) -> str:
@@ -118,12 +119,12 @@ def _expected(expect: Expect | None, unit: str) -> str:
         return ""
     tail = f" {unit}" if unit else ""
     if expect.about is not None:
-        within = f" (± {expect.within:g})" if expect.within else ""
-        return f"about {expect.about:g}{within}{tail}"
+        within = f", ± {expect.within:g}" if expect.within else ""
+        return f"about {expect.about:g}{tail}{within}".replace("-", "−")
     if expect.at_least is not None and expect.at_most is not None:
         return f"{expect.at_least:g} to {expect.at_most:g}{tail}"
     end = f"at least {expect.at_least:g}" if expect.at_least is not None else f"at most {expect.at_most:g}"
-    return f"{end}{tail}"
+    return f"{end}{tail}".replace("-", "−")
 
 
 def _half(one: Verdict) -> float:

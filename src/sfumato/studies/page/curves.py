@@ -19,8 +19,9 @@ from sfumato.report.figures.figure import (
 )
 from sfumato.report.results.series import Mean
 from sfumato.studies.grids import StudyPoint
+from sfumato.studies.measures.base import SPREAD
 from sfumato.studies.measures.registry import measure_named
-from sfumato.studies.page.panel_data import SPREAD, PanelData, setting_text
+from sfumato.studies.page.panel_data import PanelData, setting_text
 from sfumato.studies.study import StudyAxis
 
 _HEIGHT = 400

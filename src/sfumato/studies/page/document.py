@@ -99,9 +99,8 @@ def _how(result: StudyResult) -> str:
     if result.steps:
         multiple = text.number(result.steps / quickstart_steps(), 2)
         lines.append(f"{text.number(result.steps, 3)} device steps: {multiple} times the quickstart.")
-    lines.append(
-        f"This call took {text.quantity(result.seconds, text.SECONDS)}; what was there before is not counted."
-    )
+    took = text.quantity(round(result.seconds), text.SECONDS)
+    lines.append(f"This call took {took}; what was there before is not counted.")
     lines.append(f"Everything measured: results.parquet, {text.whole(len(result.table))} rows.")
     command = f"sfumato study {plan.name}{_options(plan)}"
     unstated = text.paragraphs([study.unstated]) if study.unstated else ""

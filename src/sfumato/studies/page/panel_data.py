@@ -12,12 +12,10 @@ import pandas as pd
 from sfumato.report.results.series import Mean, mean
 from sfumato.rounding import number, upper_bound
 from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
+from sfumato.studies.measures.base import SPREAD
 from sfumato.studies.measures.registry import measure_named, title_of_measure
 from sfumato.studies.references import grid_of
 from sfumato.studies.study import Panel, PaperValue, StudyAxis
-
-SPREAD = ", sd"
-"""Ends the name of a series that holds the standard deviation of another, over workers."""
 
 
 @dataclass(frozen=True)

@@ -27,13 +27,12 @@ def measure_table(data: PanelData) -> str:
         rows.append(row)
     seeds = data.rows["seed"].nunique()
     shown = f" Means of {text.how_many(seeds, 'seed')} ± half of the 95 % interval." if seeds > 1 else ""
-    caption = (
-        f"{data.panel.title}.{shown} {text.sentence(data.panel.about) if data.panel.about else ''}".strip()
-    )
+    caption = f"{data.panel.title}.{shown}"
     first = len(axes)
     numeric = tuple(range(first, len(headers)))
     table = text.html_table(headers, rows, caption=caption, numeric=numeric)
-    return f"<h3>{text.escape(data.panel.title)}</h3>{table}"
+    about = text.paragraphs([text.sentence(data.panel.about)]) if data.panel.about else ""
+    return f"<h3>{text.escape(data.panel.title)}</h3>{about}{table}"
 
 
 def _states(stated: list, series: str) -> bool:  # type: ignore[type-arg]
