@@ -94,7 +94,8 @@ def test_relative_changes_are_percent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("values", "outcome"), [
-    ([math.inf], Outcome.DIFFERS), ([0.5], Outcome.AGREES), ([2.0], Outcome.DIFFERS), ([0.5, 2.0], Outcome.NOT_SETTLED),
+    ([math.inf], Outcome.DIFFERS), ([0.5], Outcome.AGREES), ([2.0], Outcome.DIFFERS),
+    ([0.5, 2.0], Outcome.NOT_SETTLED),
 ])  # fmt: skip
 def test_an_epsilon_needs_no_interval_and_the_range_of_seeds_counts(
     values: list[float], outcome: Outcome, tmp_path: Path

@@ -3,7 +3,7 @@
 The value of a statement is computed seed by seed, as a seed draws the same partition, trust and initial model
 in both of its terms, and has a 95 % t interval. It *agrees* if the whole interval is within what is expected,
 and *differs* if all of it is outside. Otherwise it is *not settled* by so many seeds. A value without
-training, such as an ε, needs no interval. A direction is the same rule, with at least 0 expected of every step
+training, such as an ε, needs no interval. A direction is the same rule, with at least 0 expected of each step
 along the axis. Nothing is judged of a shortened study, nor where a seed has no value.
 """
 

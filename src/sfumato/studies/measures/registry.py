@@ -50,6 +50,8 @@ MEASURES: dict[str, Measure] = {
     "mean_untrusted": _of_column(
         "mean s, untrusted edges", finished_run.mean_value, "participants_untrusted"
     ),
+    "last_step_size": _of_column("last step size", finished_run.last_value, "step_size"),
+    "last_smoothness": _of_column("last β", finished_run.last_value, "smoothness"),
     "epsilon": _epsilon("ε", accounts.epsilon_towards),
     "claimed": _epsilon("claimed ε", accounts.claimed_epsilon),
     "rigorous": _epsilon("rigorous ε", accounts.epsilon_of_claim),
