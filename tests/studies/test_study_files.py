@@ -82,7 +82,7 @@ def test_points_are_called_as_their_specs_are(tmp_path: Path) -> None:
 
 def test_a_shortened_study_keeps_some_points_and_sets_what_cases_set(tmp_path: Path) -> None:
     document = tiny()
-    document["quick"] = {"set": {"trust.trusted_edges": 0.5}, "keep": {"z": [2.0]}}
+    document["quick"] = {"set": {"trust.trusted_edges": 0.5}, "keep": {"z": [2.0], "trust": ["all"]}}
     _, study = load_study(written(tmp_path, document))
     tasks = StudyPlan.of("mine", study, quick=True).request("main", tmp_path / "out").tasks
     assert {task.spec.privacy.noise.multiplier for task in tasks} == {2.0}
@@ -108,7 +108,8 @@ WRONG: dict[str, tuple[Change, str]] = {
     "a measure without its argument": (
         lambda s: s["panels"][0].update(measures=["energy_to"]), "needs an argument: energy_to:..."),
     "a measure of runs where nothing is trained": (
-        lambda s: s["grids"]["main"].update(trains=False), "is measured of runs, and"),
+        lambda s: (s["grids"]["main"].update(trains=False), s.update(values=[], statements=[])),
+        "is measured of runs, and this grid has trains: false"),
     "no such axis": (lambda s: s["panels"][0].update(x="y"), "panels[0].x: got 'y'; is no axis of this grid"),
     "no such value": (
         lambda s: s["values"][0]["where"].update(z=3), "values[0].where.z: got 3; must be one of 1.0, 2.0"),

@@ -7,8 +7,9 @@ spec.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sfumato.arguments import Argument
@@ -19,7 +20,7 @@ from sfumato.run_folder.lock import only_writer
 from sfumato.run_folder.manifest import record_files
 from sfumato.studies.catalogue import done_runs
 from sfumato.studies.cost import request_steps
-from sfumato.studies.grids import StudyPlan
+from sfumato.studies.grids import StudyPlan, points_of
 from sfumato.studies.observations import (
     TABLE_FILE,
     FormulaTask,
@@ -108,101 +109,116 @@ def run_study(
     requests = {name: plan.request(name, out) for name in plan.study.grids}
     tasks = {name: formula_tasks(plan, name, request) for name, request in requests.items()}
     size = sum(len(request.tasks) + len(request.refused) for request in requests.values())
-    told = StudyProgress(tell, size + sum(map(len, tasks.values())))
     failures: list[tuple[str, str]] = []
     failed: dict[str, set[tuple[str, int | None]]] = {}
     with progress_bars(wanted=progress) as bars:
+        told = StudyProgress(_say_nothing if bars.are_drawn else tell, size + sum(map(len, tasks.values())))
         for name, request in requests.items():
-            states = _run_grid(name, request, bars, told, device=device, workers=workers, on=on)
-            found = failures_of(states)
+            grid = _GridRun(name, request, _words_of(plan, name), bars, told, device, workers, on)
+            found = failures_of(grid.run())
             collect_and_report(request, found)
-            failures += [(f"{name}: {one.point}, seed {one.seed}", one.message) for one in found]
+            failures += [(f"{name}: {grid.words[one.point]}, seed {one.seed}", one.message) for one in found]
             failed[name] = {(one.point, one.seed) for one in found}
-            lost = _compute(name, tasks[name], request, bars, told, workers=workers, on=on)
-            failures += [(f"{name}: {task.task.point.name}, {task.measure}", why) for task, why in lost]
+            lost = grid.compute(tasks[name])
+            failures += [(f"{name}: {grid.title(task)}", why) for task, why in lost]
             failed[name] |= {(task.task.point.name, task.task.seed) for task, _ in lost}
     table = collect_observations(plan, requests, failed)
     verdicts = judge_statements(plan, table)
-    seconds = time.monotonic() - began
-    folder = plan.folder(out)
     steps = sum(map(request_steps, requests.values()))
-    result = StudyResult(plan, folder, table, verdicts, tuple(failures), seconds, steps)
+    seconds = time.monotonic() - began
+    result = StudyResult(plan, plan.folder(out), table, verdicts, tuple(failures), seconds, steps)
     _write(result)
     return result
 
 
-def _run_grid(
-    name: str,
-    request: SweepRequest,
-    bars: ProgressBars,
-    told: StudyProgress,
-    *,
-    device: str,
-    workers: int | None,
-    on: str,
-) -> Sequence[PointProgress]:
-    """Run the points of a grid that are left; returns what became of all of them."""
-    size = len(request.tasks) + len(request.refused)
-    drawn = SweepBars(bars, size, name) if bars.are_drawn else None
-    kept, steps = done_runs(request), []
-    for step in run_points(request, device=device, workers=workers, on=on):
+def _say_nothing(line: str) -> None:
+    pass
+
+
+def _words_of(plan: StudyPlan, name: str) -> dict[str, str]:
+    """What the points of a grid are called, by the names of their folders."""
+    varied = [axis.name for axis in plan.axes(name) if len(axis.settings) > 1]
+    return {
+        point.folder_name: ", ".join(f"{axis} {point.settings[axis]}" for axis in varied) or name
+        for point in points_of(plan.axes(name))
+    }
+
+
+@dataclass(frozen=True)
+class _GridRun:
+    """A grid with where its work is done, and who is told of it."""
+
+    name: str
+    request: SweepRequest
+    words: Mapping[str, str]
+    bars: ProgressBars
+    told: StudyProgress
+    device: str
+    workers: int | None
+    on: str
+
+    def run(self) -> list[PointProgress]:
+        """Run the points that are left; returns what became of all of them."""
+        request, steps = self.request, []
+        size = len(request.tasks) + len(request.refused)
+        drawn = SweepBars(self.bars, size, self.name) if self.bars.are_drawn else None
+        kept = done_runs(request)
+        running = run_points(request, device=self.device, workers=self.workers, on=self.on)
+        with closing(running):
+            for step in running:
+                shown = replace(step, point=self.words[step.point])
+                if drawn is not None:
+                    drawn.show(shown)
+                elif step.finished:
+                    is_kept = (step.point, step.seed) in kept
+                    self._finished(title_of_point(shown), step.failure, was_there=is_kept)
+                steps.append(step)
         if drawn is not None:
-            drawn.show(step)
-        elif step.finished:
-            is_kept = (step.point, step.seed) in kept
-            told.finished(f"{name}: {title_of_point(step)}", step.failure, was_there=is_kept)
-        steps.append(step)
-    if drawn is not None:
-        drawn.remove()
-    return steps
+            drawn.remove()
+        return steps
 
+    def compute(self, tasks: Sequence[FormulaTask]) -> list[tuple[FormulaTask, str]]:
+        """Compute the measures that follow from specs; returns those that failed, and why."""
+        left = []
+        for task in tasks:
+            if task.is_done:
+                self._finished(self.title(task), "", was_there=True)
+            else:
+                left.append(task)
+        if not left:
+            return []
+        location, workers = Location.named(self.on), self.workers
+        if location.is_here:
+            workers = workers or core_count()
+        jobs = [
+            Job(compute_measure, (written_spec(task.task), task.measure, task.file), task.task.folder)
+            for task in left
+        ]
+        failed = []
+        bar, done = self.bars.add(self.name), 0
+        with (
+            only_writer(self.request.folder, argument=Argument("out")),
+            location.workers(workers, self.request.folder / LOG_FILE) as pool,
+        ):
+            bar.show(f"0/{len(left)} measures", 0, len(left))
+            for step in run_jobs(pool, jobs):
+                if not step.finished:
+                    continue
+                task, done = left[step.number], done + 1
+                bar.show(f"{done}/{len(left)} measures", done, len(left))
+                self._finished(self.title(task), step.failure, was_there=False)
+                if step.failure:
+                    failed.append((task, step.failure))
+        bar.remove()
+        return failed
 
-def _compute(
-    name: str,
-    tasks: Sequence[FormulaTask],
-    request: SweepRequest,
-    bars: ProgressBars,
-    told: StudyProgress,
-    *,
-    workers: int | None,
-    on: str,
-) -> list[tuple[FormulaTask, str]]:
-    """Compute the measures of a grid that follow from specs; returns those that failed, and why."""
-    left = [task for task in tasks if not task.is_done]
-    for task in tasks:
-        if task not in left:
-            told.finished(f"{name}: {_title(task)}", "", was_there=True)
-    if not left:
-        return []
-    location = Location.named(on)
-    if location.is_here:
-        workers = workers or core_count()
-    jobs = [
-        Job(compute_measure, (written_spec(task.task), task.measure, task.file), task.task.folder)
-        for task in left
-    ]
-    failed = []
-    bar = bars.add(name)
-    with (
-        only_writer(request.folder, argument=Argument("out")),
-        location.workers(workers, request.folder / LOG_FILE) as pool,
-    ):
-        done = 0
-        bar.show(f"0/{len(left)} measures", 0, len(left))
-        for step in run_jobs(pool, jobs):
-            if not step.finished:
-                continue
-            done += 1
-            bar.show(f"{done}/{len(left)} measures", done, len(left))
-            told.finished(f"{name}: {_title(left[step.number])}", step.failure, was_there=False)
-            if step.failure:
-                failed.append((left[step.number], step.failure))
-    bar.remove()
-    return failed
+    def title(self, task: FormulaTask) -> str:
+        """A computed measure as a person reads it."""
+        name = task.measure.partition(":")[0]
+        return f"{name} of {self.words[task.task.point.name]}, seed {task.task.seed}"
 
-
-def _title(task: FormulaTask) -> str:
-    return f"{task.measure} of {task.task.point.name}, seed {task.task.seed}"
+    def _finished(self, title: str, failure: str, *, was_there: bool) -> None:
+        self.told.finished(f"{self.name}: {title}", failure, was_there=was_there)
 
 
 def _write(result: StudyResult) -> None:
