@@ -127,6 +127,8 @@ WRONG: dict[str, tuple[Change, str]] = {
     "two baselines": (
         lambda s: s["statements"][0].update(minus=point(), relative_to=point()), "goes without minus"),
     "a value that is not kept": (lambda s: s.update(quick={"keep": {"z": [3]}}), "must be some of 1.0, 2.0"),
+    "a line through several points": (
+        lambda s: s["panels"][0].pop("lines"), "panels[0].where: selects 2 points; give trust too"),
     "lines over nothing": (lambda s: s["panels"][0].pop("x"), "x: is required of lines"),
 }  # fmt: skip
 

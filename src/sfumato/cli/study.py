@@ -90,13 +90,15 @@ def _tell(line: str) -> None:
 
 def _plans(names: list[str], *, paper: bool, quick: bool, seeds: int | None) -> list[StudyPlan]:
     """The studies that ``names`` call, each checked before any is run."""
-    from sfumato.studies.grids import StudyPlan
+    from sfumato.studies.grids import PAPER_FORM, StudyPlan
     from sfumato.studies.load import load_study, study_names
 
     known = study_names()
     chosen: dict[str, None] = {}
     for name in names:
         of_paper = [one for one in known if name == ALL or one.partition("/")[0] == name]
+        if paper:  # of several, those that have such a form
+            of_paper = [one for one in of_paper if PAPER_FORM in load_study(one)[1].forms]
         chosen |= dict.fromkeys(of_paper or [name])
     loaded = [load_study(name) for name in chosen]
     return [StudyPlan.of(name, one, paper=paper, quick=quick, seeds=seeds) for name, one in loaded]

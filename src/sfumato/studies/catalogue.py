@@ -9,7 +9,7 @@ from pathlib import Path
 from sfumato.errors import SfumatoError
 from sfumato.run_folder.reader import read_json
 from sfumato.studies.cost import quickstart_steps, request_steps
-from sfumato.studies.grids import StudyPlan
+from sfumato.studies.grids import PAPER_FORM, StudyPlan
 from sfumato.studies.load import load_study, study_names
 from sfumato.studies.observations import TABLE_FILE
 from sfumato.sweeps.point_result import RESULT_FILE
@@ -50,7 +50,7 @@ def catalogue(out: Path, *, paper: bool = False, quick: bool = False) -> Iterato
     """
     for name in study_names():
         _, study = load_study(name)
-        if paper and "paper" not in study.forms:
+        if paper and PAPER_FORM not in study.forms:
             continue
         plan = StudyPlan.of(name, study, paper=paper, quick=quick)
         requests = [plan.request(grid, out) for grid in study.grids]

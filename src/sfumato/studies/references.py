@@ -57,6 +57,10 @@ def _of_panel(study: Study, panel: Panel, place: str) -> Iterator[Refused]:
     yield from _known_settings(grid, panel.where, f"{place}.where")
     if panel.kind == "pairs":
         yield from _one_point(grid, panel.where, f"{place}.where")
+    elif panel.kind != "table":
+        drawn = {name: None for name in (panel.x, panel.y, panel.lines) if name}
+        single = {name: one for name, one in panel.where.items() if not isinstance(one, list | tuple)}
+        yield from _one_point(grid, single | drawn, f"{place}.where")
 
 
 def _of_point(study: Study, term: Any, place: str, *, whole: bool = True) -> Iterator[Refused]:
