@@ -50,14 +50,14 @@ def _of_panel(study: Study, panel: Panel, place: str) -> Iterator[Refused]:
         return
     for measure in panel.measures:
         yield from _known_measure(measure, grid, f"{place}.measures")
+    unknown = False
     for key in ("x", "y", "lines"):
         name = getattr(panel, key)
         if name and grid.axis(name) is None and not (key == "x" and name == _ROUNDS):
+            unknown = True
             yield Refused(f"{place}.{key}", name, _no_axis(grid))
     yield from _known_settings(grid, panel.where, f"{place}.where")
-    if panel.kind == "pairs":
-        yield from _one_point(grid, panel.where, f"{place}.where")
-    elif panel.kind != "table":
+    if panel.kind != "table" and not unknown:
         drawn = {name: None for name in (panel.x, panel.y, panel.lines) if name}
         single = {name: one for name, one in panel.where.items() if not isinstance(one, list | tuple)}
         yield from _one_point(grid, single | drawn, f"{place}.where")

@@ -159,7 +159,8 @@ class _GridRun:
 
     def run(self) -> list[PointProgress]:
         """Run the points that are left; returns what became of all of them."""
-        request, steps = self.request, []
+        request = self.request
+        steps: list[PointProgress] = []
         size = len(request.tasks) + len(request.refused)
         drawn = SweepBars(self.bars, size, self.name) if self.bars.are_drawn else None
         kept = done_runs(request)

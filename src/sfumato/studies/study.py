@@ -10,11 +10,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from sfumato.spec.base import Count, Flag, NonNegative, Section
+from sfumato.spec.base import Count, Flag, NonNegative, Section, in_range
+from sfumato.spec.limits import MOST
 from sfumato.spec.refusals import Refusals
 
 Text = Annotated[str, Field(min_length=1)]
-Number: TypeAlias = float
+Number = Annotated[float, in_range(-MOST, MOST)]
 Where: TypeAlias = dict[str, Any]
 """The name of an axis and a value on it."""
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -69,7 +70,7 @@ def per_worker_over_epochs(spec: Spec, threat_model: str) -> Measured:
     workers = _Workers(spec)
     rounds = workers.releases.rounds
     moments = sorted({max(1, round(rounds * i / _MOMENTS)) for i in range(1, _MOMENTS + 1)})
-    model = 2 if threat_model == "2" else 1
+    model: Literal[1, 2] = 2 if threat_model == "2" else 1
     neighbours = workers.run.plan.spec.privacy.neighbours
     exact = per_worker(
         workers.releases, moments, threat_model=model, delta=workers.delta, neighbours=neighbours

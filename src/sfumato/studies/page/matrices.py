@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import NO_GUARANTEE, Figure, Json
 from sfumato.report.figures.worker_heatmap import WORKER_SCALE
+from sfumato.report.results.series import FloatArray
 from sfumato.studies.page.panel_data import PanelData, setting_text
 
 MOST_WRITTEN = 12
@@ -68,9 +70,8 @@ def _workers(data: PanelData, rows: pd.DataFrame, series: str) -> Figure:
     """One matrix; small ones have their numbers in the cells."""
     count = 1 + int(max(data.rows["unit"].max(), data.rows["observer"].max()))
     values = np.full((count, count), np.nan)
-    worst = rows.groupby(["unit", "observer"])["value"].max()
-    for (unit, observer), value in worst.items():
-        values[unit, observer] = value
+    worst = rows.groupby(["unit", "observer"])["value"].max().reset_index()
+    values[worst["unit"].to_numpy(), worst["observer"].to_numpy()] = worst["value"].to_numpy()
     finite = values[np.isfinite(values)]
     trusted = int(np.isnan(values).sum()) - count
     traces: list[Json] = [
@@ -106,7 +107,7 @@ def _workers(data: PanelData, rows: pd.DataFrame, series: str) -> Figure:
     )
 
 
-def _cells(values: np.ndarray, shown: np.ndarray) -> Json:  # type: ignore[type-arg]
+def _cells(values: FloatArray, shown: npt.NDArray[np.bool_]) -> Json:
     """The cells of a matrix that are ``shown``."""
     z = [
         [round(float(value), 4) if is_shown else None for value, is_shown in zip(row, mask, strict=True)]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sfumato.report import formatting as text
+from sfumato.studies.grids import StudyPoint
 from sfumato.studies.measures.registry import title_of_measure
 from sfumato.studies.page.panel_data import PanelData, setting_text
+from sfumato.studies.study import PaperValue
 
 
 def measure_table(data: PanelData) -> str:
@@ -35,5 +39,6 @@ def measure_table(data: PanelData) -> str:
     return f"<h3>{text.escape(data.panel.title)}</h3>{about}{table}"
 
 
-def _states(stated: list, series: str) -> bool:  # type: ignore[type-arg]
+def _states(stated: Sequence[tuple[PaperValue, StudyPoint]], series: str) -> bool:
+    """Whether the paper states a value of a series."""
     return any(value.series in ("", series) for value, _ in stated)
