@@ -12,7 +12,7 @@ from test_study_files import tiny, written
 
 from sfumato.studies.grids import StudyPlan, points_of
 from sfumato.studies.load import load_study
-from sfumato.studies.verdicts import Outcome, Verdict, judge_statements
+from sfumato.studies.verdicts import Outcome, StatementVerdict, judge_statements
 
 LOW, HIGH = {"z": 1.0, "trust": "all"}, {"z": 2.0, "trust": "all"}
 
@@ -25,7 +25,7 @@ def judged(
     measure: str = "accuracy",
     seeds: int | None = None,
     quick: bool = False,
-) -> Verdict:
+) -> StatementVerdict:
     """The verdict where the points with trust in all edges have these values, by z, one a seed."""
     document = tiny()
     document["statements"] = [{"says": "So.", "place": "Fig. 0"} | statement]

@@ -19,7 +19,7 @@ from sfumato.run_folder.reader import read_json, write_json
 from sfumato.spec.document import Spec, fingerprint
 from sfumato.spec.load import load_spec
 from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
-from sfumato.studies.measures.base import SPREAD, Measured, Observation
+from sfumato.studies.measures.base import SPREAD, Measurement, Measurements
 from sfumato.studies.measures.registry import measure_named
 from sfumato.sweeps.request import SweepRequest, Task
 
@@ -91,7 +91,7 @@ def collect_observations(
     return (pd.concat(known, ignore_index=True) if known else pd.DataFrame()).reindex(columns=columns)
 
 
-def _of_series(found: Measured, asked: set[str] | None) -> Measured:
+def _of_series(found: Measurements, asked: set[str] | None) -> Measurements:
     """Those of the asked series, and the spreads that belong to them."""
     if asked is None:
         return found
@@ -99,19 +99,19 @@ def _of_series(found: Measured, asked: set[str] | None) -> Measured:
     return [one for one in found if one.series in wanted]
 
 
-def _measured(measure: str, request: SweepRequest, task: Task) -> Measured:
+def _measured(measure: str, request: SweepRequest, task: Task) -> Measurements:
     found, argument = measure_named(measure)
     if found.from_folder is not None:
         return found.from_folder(task.folder, argument)
     rows = read_json(_file(request.folder, task, measure))["rows"]
     return [
-        Observation(_or_nan(value), series, _or_nan(at), unit, observer)
+        Measurement(_or_nan(value), series, _or_nan(at), unit, observer)
         for value, series, at, unit, observer in rows
     ]
 
 
 def _rows(
-    plan: StudyPlan, name: str, measure: str, point: StudyPoint, task: Task, found: Measured
+    plan: StudyPlan, name: str, measure: str, point: StudyPoint, task: Task, found: Measurements
 ) -> pd.DataFrame:
     """The rows of one measure of one point and seed."""
     table = pd.DataFrame({column: [getattr(one, column) for one in found] for column in _OBSERVED})

@@ -10,7 +10,7 @@ from sfumato.errors import SpecError
 from sfumato.spec.base import closest
 from sfumato.spec.refusals import Refused
 from sfumato.studies.measures.registry import measure_named
-from sfumato.studies.study import Panel, Statement, Study, StudyGrid, Term
+from sfumato.studies.study import Panel, PaperStatement, Study, StudyGrid, StudyTerm
 
 _ROUNDS = "at"
 """The x axis of measures over rounds or epochs."""
@@ -74,9 +74,9 @@ def _of_point(study: Study, term: Any, place: str, *, whole: bool = True) -> Ite
         yield from _one_point(grid, term.where, f"{place}.where")
 
 
-def _of_statement(study: Study, statement: Statement, place: str) -> Iterator[Refused]:
+def _of_statement(study: Study, statement: PaperStatement, place: str) -> Iterator[Refused]:
     for key in ("value", "minus", "relative_to"):
-        term: Term | None = getattr(statement, key)
+        term: StudyTerm | None = getattr(statement, key)
         if term is not None:
             yield from _of_point(study, term, f"{place}.{key}")
     for key in ("rises", "falls"):

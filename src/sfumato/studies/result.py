@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from sfumato.studies.grids import StudyPlan
-from sfumato.studies.verdicts import Verdict
+from sfumato.studies.verdicts import StatementVerdict
 
 PAGE_FILE = "index.html"
 
@@ -30,7 +30,7 @@ class StudyResult:
     plan: StudyPlan
     folder: Path
     table: pd.DataFrame
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[StatementVerdict, ...]
     failures: tuple[tuple[str, str], ...]
     seconds: float
     steps: float

@@ -72,7 +72,7 @@ class StudyGrid(Section):
         return next((axis for axis in self.over if axis.name == name), None)
 
 
-class Term(Section):
+class StudyTerm(Section):
     """One measured quantity: a measure at one point of a grid."""
 
     measure: Text
@@ -147,7 +147,7 @@ class Monotone(Section):
     series: str = ""
 
 
-class Statement(Section):
+class PaperStatement(Section):
     """A sentence of the paper in our words, and the rule that decides whether what was measured agrees.
 
     The value is ``value``, ``value`` minus ``minus``, or how many percent ``value`` is above ``relative_to``;
@@ -156,16 +156,16 @@ class Statement(Section):
 
     says: Text
     place: Text
-    value: Term | None = None
-    minus: Term | None = None
-    relative_to: Term | None = None
+    value: StudyTerm | None = None
+    minus: StudyTerm | None = None
+    relative_to: StudyTerm | None = None
     rises: Monotone | None = None
     falls: Monotone | None = None
     expect: Expect | None = None
     because: str = Field(default="", description="why it differs, where it does")
 
     @property
-    def terms(self) -> tuple[Term | Monotone, ...]:
+    def terms(self) -> tuple[StudyTerm | Monotone, ...]:
         """All measures that it is about."""
         said = self.value, self.minus, self.relative_to, self.rises, self.falls
         return tuple(term for term in said if term is not None)
@@ -253,7 +253,7 @@ class Study(Section):
     grids: dict[str, StudyGrid] = Field(min_length=1)
     panels: tuple[Panel, ...] = Field(min_length=1)
     values: tuple[PaperValue, ...] = Field(default=(), description="that the paper states")
-    statements: tuple[Statement, ...] = ()
+    statements: tuple[PaperStatement, ...] = ()
     quick: Quick = Quick()
     forms: dict[str, Form] = Field(min_length=1, description="by name; the first is run without --paper")
 

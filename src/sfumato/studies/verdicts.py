@@ -21,7 +21,7 @@ from sfumato.report.results.series import mean
 from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
 from sfumato.studies.measures.registry import measure_named
 from sfumato.studies.references import grid_of, same_setting
-from sfumato.studies.study import Monotone, Statement, Term
+from sfumato.studies.study import Monotone, PaperStatement, StudyTerm
 
 
 class Outcome(enum.StrEnum):
@@ -34,7 +34,7 @@ class Outcome(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class StatementVerdict:
     """A statement, what was measured of it, and what was found.
 
     Attributes:
@@ -48,7 +48,7 @@ class Verdict:
         is_epsilon: whether the value is an ε, which is rounded up.
     """
 
-    statement: Statement
+    statement: PaperStatement
     outcome: Outcome
     words: str
     value: float = math.nan
@@ -58,25 +58,25 @@ class Verdict:
     is_epsilon: bool = False
 
 
-def judge_statements(plan: StudyPlan, table: pd.DataFrame) -> tuple[Verdict, ...]:
+def judge_statements(plan: StudyPlan, table: pd.DataFrame) -> tuple[StatementVerdict, ...]:
     """The verdict on every statement of a study; on none where it is shortened.
 
     Args:
         plan: of the study.
         table: of `collect_observations`.
     """
-    judge = _Judge(plan, table)
+    judge = _StatementJudge(plan, table)
     return tuple(map(judge.verdict, plan.study.statements))
 
 
 @dataclass(frozen=True)
-class _Judge:
+class _StatementJudge:
     plan: StudyPlan
     table: pd.DataFrame
 
-    def verdict(self, statement: Statement) -> Verdict:
+    def verdict(self, statement: PaperStatement) -> StatementVerdict:
         if self.plan.quick:
-            return Verdict(statement, Outcome.NOT_JUDGED, "a shortened run decides nothing.")
+            return StatementVerdict(statement, Outcome.NOT_JUDGED, "a shortened run decides nothing.")
         direction = statement.rises or statement.falls
         if direction is not None:
             return self._of_direction(statement, direction, 1.0 if statement.rises else -1.0)
@@ -91,7 +91,7 @@ class _Judge:
         measure = measure_named(statement.value.measure)[0]
         alone = statement.minus is None and statement.relative_to is None
         unit = "%" if statement.relative_to is not None else measure.points
-        return Verdict(
+        return StatementVerdict(
             statement,
             outcome,
             _words(outcome, statement, asked),
@@ -102,7 +102,7 @@ class _Judge:
             alone and measure.is_epsilon,
         )
 
-    def _values(self, statement: Statement) -> list[float]:
+    def _values(self, statement: PaperStatement) -> list[float]:
         """The value of every seed that has one."""
         assert statement.value is not None
         ours = self._of_term(statement.value)
@@ -113,13 +113,13 @@ class _Judge:
             ours = (100 * (ours / theirs - 1)).dropna()
         return [float(value) for value in ours if not math.isnan(value)]
 
-    def _is_exact(self, statement: Statement) -> bool:
+    def _is_exact(self, statement: PaperStatement) -> bool:
         terms = [
             term for term in (statement.value, statement.minus, statement.relative_to) if term is not None
         ]
         return all(measure_named(term.measure)[0].is_exact for term in terms)
 
-    def _of_term(self, term: Term) -> pd.Series[float]:
+    def _of_term(self, term: StudyTerm) -> pd.Series[float]:
         """The measured values of a term by seed; of measures over rounds the asked or the last one."""
         found = self._rows(term.grid, term.measure, term.series)
         for point in self._points(term.grid):
@@ -131,7 +131,7 @@ class _Judge:
                 return rows.sort_values("at", kind="stable").groupby("seed")["value"].last()
         return pd.Series(dtype=float)
 
-    def _of_direction(self, statement: Statement, along: Monotone, sign: float) -> Verdict:
+    def _of_direction(self, statement: PaperStatement, along: Monotone, sign: float) -> StatementVerdict:
         """All steps along the axis must go one way."""
         section = grid_of(self.plan.study, along.grid)
         assert section is not None
@@ -155,7 +155,7 @@ class _Judge:
             outcomes = [Outcome.NOT_JUDGED]
         ranked = (Outcome.NOT_JUDGED, Outcome.DIFFERS, Outcome.NOT_SETTLED)
         outcome = next((one for one in ranked if one in outcomes), Outcome.AGREES)
-        return Verdict(statement, outcome, _words(outcome, statement, asked))
+        return StatementVerdict(statement, outcome, _words(outcome, statement, asked))
 
     def _points(self, grid: str) -> Sequence[StudyPoint]:
         return points_of(self.plan.axes(self._name(grid)))
@@ -193,7 +193,7 @@ def _compare(low: float, high: float, expected: tuple[float, float]) -> Outcome:
     return Outcome.NOT_SETTLED
 
 
-def _words(outcome: Outcome, statement: Statement, seeds: int) -> str:
+def _words(outcome: Outcome, statement: PaperStatement, seeds: int) -> str:
     """The outcome as a sentence."""
     if outcome is Outcome.AGREES:
         return "agrees."

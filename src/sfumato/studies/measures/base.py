@@ -15,7 +15,7 @@ SPREAD = ", sd"
 
 
 @dataclass(frozen=True)
-class Observation:
+class Measurement:
     """One measured number of one point and seed.
 
     Attributes:
@@ -33,7 +33,7 @@ class Observation:
     observer: int = -1
 
 
-Measured: TypeAlias = Sequence[Observation]
+Measurements: TypeAlias = Sequence[Measurement]
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class Measure:
 
     title: str
     source: Literal["run", "accounts", "formula"]
-    from_folder: Callable[[Path, str], Measured] | None = None
-    from_spec: Callable[[Spec, str], Measured] | None = None
+    from_folder: Callable[[Path, str], Measurements] | None = None
+    from_spec: Callable[[Spec, str], Measurements] | None = None
     points: str = ""
     is_epsilon: bool = False
 

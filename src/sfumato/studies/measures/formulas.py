@@ -13,12 +13,12 @@ from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import NoiseByMultiplier
-from sfumato.studies.measures.base import Measured, Observation
+from sfumato.studies.measures.base import Measurement, Measurements
 
 PRINTED, CORRECTED, INDEPENDENT = "as printed", "corrected", "corrected, independent noises"
 
 
-def convergence_bound(spec: Spec, term: str) -> Measured:
+def convergence_bound(spec: Spec, term: str) -> Measurements:
     """A term of Theorem 4.3 of H2FDP, or a constant of its Proposition 4.2, at the largest step it allows.
 
     Args:
@@ -40,15 +40,15 @@ def convergence_bound(spec: Spec, term: str) -> Measured:
     inputs = BoundInputs(loss, 1 / (rounds * beta), steps, rounds, devices, devices, gap)
     if name in ("b1", "b2"):
         both = {PRINTED: inputs.printed_dispersions(), CORRECTED: inputs.corrected_dispersions()}
-        return [Observation(getattr(found, name) ** 2, series) for series, found in both.items()]
+        return [Measurement(getattr(found, name) ** 2, series) for series, found in both.items()]
     printed, corrected = inputs.printed_terms(largest_gap), inputs.corrected_terms(largest_gap)
     found = {PRINTED: getattr(printed, name), CORRECTED: getattr(corrected, name)}
     if name == "noise":
         found[INDEPENDENT] = inputs.noise_of_independent_sums
-    return [Observation(value, series) for series, value in found.items()]
+    return [Measurement(value, series) for series, value in found.items()]
 
 
-def rule_of_table_three(spec: Spec, _: str) -> Measured:
+def rule_of_table_three(spec: Spec, _: str) -> Measurements:
     """HDP's Table III: one noiser's ε by the old conversion, over the root of the number of noisers."""
     plan = resolve_tree(spec)
     noise = spec.privacy.requested_noise
@@ -56,4 +56,4 @@ def rule_of_table_three(spec: Spec, _: str) -> Measured:
         raise SpecError("privacy.noise", None, "must be a multiplier, which HDP's Table III is about")
     rounds, rate = plan.releases.rounds, plan.participants.rate
     of_one = epsilon_by_old_conversion(noise.multiplier, rate, rounds, spec.privacy.delta)
-    return [Observation(of_one / math.sqrt(noisers_of(plan).total))]
+    return [Measurement(of_one / math.sqrt(noisers_of(plan).total))]

@@ -30,14 +30,14 @@ from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.report.results.grouped_run import GroupedRun
 from sfumato.schedule.resolve.groups import resolve_groups
 from sfumato.spec.document import Spec
-from sfumato.studies.measures.base import Measured, Observation
+from sfumato.studies.measures.base import Measurement, Measurements
 
 EXACT, CLAIMED, BEFORE, TEXT = "exact", "claimed", "claimed, Rényi", "claimed, 2π²α/σ²"
 RELEASES, COUNTED = "releases", "releases by the paper's count"
 _MOMENTS = 8
 
 
-def pairs_of_workers(spec: Spec, _: str) -> Measured:
+def pairs_of_workers(spec: Spec, _: str) -> Measurements:
     """ε of every worker towards every other after the last epoch: exact and as claimed.
 
     Series ``SERIES, mean``, ``SERIES, least`` and ``SERIES, largest`` are of all pairs. ``releases`` is how
@@ -49,18 +49,18 @@ def pairs_of_workers(spec: Spec, _: str) -> Measured:
         for observer in range(workers.count):
             if unit != observer:
                 for series, epsilon in workers.of_pair(unit, observer).items():
-                    found.append(Observation(epsilon, series, unit=unit, observer=observer))
+                    found.append(Measurement(epsilon, series, unit=unit, observer=observer))
     by_series: dict[str, list[float]] = {}
     for one in found:
         by_series.setdefault(one.series, []).append(one.value)
     for series, values in by_series.items():
         mean = sum(values) / len(values)
         summary = {"mean": mean, "least": min(values), "largest": max(values)}
-        found += [Observation(value, f"{series}, {what}") for what, value in summary.items()]
+        found += [Measurement(value, f"{series}, {what}") for what, value in summary.items()]
     return found
 
 
-def per_worker_over_epochs(spec: Spec, threat_model: str) -> Measured:
+def per_worker_over_epochs(spec: Spec, threat_model: str) -> Measurements:
     """PwP over epochs: mean and standard deviation over workers, exact and as claimed.
 
     Args:
@@ -84,14 +84,14 @@ def per_worker_over_epochs(spec: Spec, threat_model: str) -> Measured:
     return found
 
 
-def _spread(values: Sequence[float], series: str, epoch: int) -> Measured:
+def _spread(values: Sequence[float], series: str, epoch: int) -> Measurements:
     """Mean and standard deviation over workers that have an observer; infinite without a guarantee."""
     known = np.array([value for value in values if not math.isnan(value)])
     if not len(known):
         return []
     middle = float(known.mean())
     spread = float(known.std()) if math.isfinite(middle) else math.nan
-    return [Observation(middle, series, at=epoch), Observation(spread, f"{series}, sd", at=epoch)]
+    return [Measurement(middle, series, at=epoch), Measurement(spread, f"{series}, sd", at=epoch)]
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ from sfumato.report import formatting as text
 from sfumato.report.figures.figure import MARGIN, NO_GUARANTEE, Figure, Json, transparent
 from sfumato.rounding import number, upper_bound
 from sfumato.studies.study import Expect
-from sfumato.studies.verdicts import Outcome, Verdict
+from sfumato.studies.verdicts import Outcome, StatementVerdict
 
 _HUES = {Outcome.AGREES: "#009E73", Outcome.DIFFERS: NO_GUARANTEE, Outcome.NOT_SETTLED: "#B87F00"}
 _UNITS = {"points": "percentage points of accuracy", "%": "change, %"}
 _ROW = 58
 
 
-def agreement_figures(verdicts: Sequence[Verdict]) -> list[Figure]:
+def agreement_figures(verdicts: Sequence[StatementVerdict]) -> list[Figure]:
     """A figure for every unit in which at least two statements have a value."""
     found = []
     for unit, words in _UNITS.items():
@@ -26,7 +26,7 @@ def agreement_figures(verdicts: Sequence[Verdict]) -> list[Figure]:
     return found
 
 
-def _figure(shown: Sequence[Verdict], words: str) -> Figure:
+def _figure(shown: Sequence[StatementVerdict], words: str) -> Figure:
     """A row for each statement: its expected interval, the paper's figure, and what was measured."""
     places = list(range(len(shown)))
     ends = [
@@ -86,7 +86,7 @@ def _figure(shown: Sequence[Verdict], words: str) -> Figure:
     )
 
 
-def verdict_table(verdicts: Sequence[Verdict]) -> str:
+def verdict_table(verdicts: Sequence[StatementVerdict]) -> str:
     """The statements with their places, what was measured, what is expected, and the verdict."""
     rows = [
         (
@@ -105,7 +105,7 @@ def verdict_table(verdicts: Sequence[Verdict]) -> str:
     )
 
 
-def _measured(one: Verdict) -> str:
+def _measured(one: StatementVerdict) -> str:
     if math.isnan(one.value):
         return "–"
     shown = upper_bound(one.value) if one.is_epsilon else number(one.value)
@@ -127,11 +127,11 @@ def _expected(expect: Expect | None, unit: str) -> str:
     return f"{end}{tail}".replace("-", "−")
 
 
-def _half(one: Verdict) -> float:
+def _half(one: StatementVerdict) -> float:
     half = (one.high - one.low) / 2
     return half if math.isfinite(half) else 0.0
 
 
-def _figure_of(one: Verdict) -> float:
+def _figure_of(one: StatementVerdict) -> float:
     assert one.statement.expect is not None
     return one.statement.expect.figure

@@ -30,8 +30,8 @@ def measure_table(data: PanelData) -> str:
                 row.append(", ".join(f"{value:g}" for value in found) or "–")
         rows.append(row)
     seeds = data.rows["seed"].nunique()
-    shown = f" Means of {text.how_many(seeds, 'seed')} ± half of the 95 % interval." if seeds > 1 else ""
-    caption = f"{data.panel.title}.{shown}"
+    several = f"Means of {text.how_many(seeds, 'seed')} ± half of the 95 % interval; of ε the largest"
+    caption = several if seeds > 1 else "One seed"
     first = len(axes)
     numeric = tuple(range(first, len(headers)))
     table = text.html_table(headers, rows, caption=caption, numeric=numeric)
