@@ -89,6 +89,13 @@ def test_a_shortened_study_keeps_some_points_and_sets_what_cases_set(tmp_path: P
     assert {task.spec.trust.trusted_edges for task in tasks} == {0.5}
 
 
+def test_a_study_of_accounts_with_nothing_to_leave_out_is_not_shortened(tmp_path: Path) -> None:
+    _, trained = load_study(written(tmp_path, tiny()))
+    _, accounted = load_study("hdp/table3")
+    assert StudyPlan.of("mine", trained, quick=True).quick
+    assert not StudyPlan.of("hdp/table3", accounted, quick=True).quick
+
+
 Change = Callable[[dict[str, Any]], object]
 WRONG: dict[str, tuple[Change, str]] = {
     "an unknown key": (lambda s: s.update(colour="red"), "colour: got 'red'; there is no such key"),

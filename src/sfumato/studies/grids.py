@@ -40,7 +40,7 @@ class StudyPlan:
     def of(
         cls, name: str, study: Study, *, paper: bool = False, quick: bool = False, seeds: int | None = None
     ) -> StudyPlan:
-        """The plan of a study in its first form, or in the paper's.
+        """The plan of a study in its first form, or in the paper's; one that is short anyway is not shortened.
 
         Raises:
             SpecError: the study has no form with the paper's own data and model.
@@ -48,6 +48,7 @@ class StudyPlan:
         form = PAPER_FORM if paper else study.first_form
         if form not in study.forms:
             raise SpecError(Argument("paper"), name, f"has no such form; it has {', '.join(study.forms)}")
+        quick = quick and study.can_be_shortened
         return cls(name, study, form, quick, seeds or (study.quick.seeds if quick else study.seeds))
 
     def folder(self, out: Path) -> Path:

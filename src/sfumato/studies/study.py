@@ -263,9 +263,10 @@ class Study(Section):
         return next(iter(self.forms))
 
     @property
-    def trains(self) -> bool:
-        """Whether any grid trains."""
-        return any(grid.trains for grid in self.grids.values())
+    def can_be_shortened(self) -> bool:
+        """Whether a look at it is shorter: it trains, or says what to leave out."""
+        trains = any(grid.trains for grid in self.grids.values())
+        return trains or bool(self.quick.changes or self.quick.keep)
 
 
 COLUMNS = (
