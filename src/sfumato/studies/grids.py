@@ -40,7 +40,7 @@ class StudyPlan:
     def of(
         cls, name: str, study: Study, *, paper: bool = False, quick: bool = False, seeds: int | None = None
     ) -> StudyPlan:
-        """The plan of a study in its first form, or in the paper's; one that is short anyway is not shortened.
+        """The plan of a study, in its first form or the paper's; what is short anyway is not shortened.
 
         Raises:
             SpecError: the study has no form with the paper's own data and model.
