@@ -41,7 +41,7 @@ class StatementVerdict:
         statement: of the study.
         outcome: what was found.
         words: the outcome as a sentence.
-        value: measured, the mean over seeds; the least step of a direction; NaN if nothing was.
+        value: measured, the mean over seeds; NaN of a direction, and if nothing was measured.
         low: lower end of its interval; the value itself where no interval is needed.
         high: upper end.
         unit: of the value: points, %, or empty.
