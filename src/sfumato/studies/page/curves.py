@@ -26,6 +26,12 @@ from sfumato.studies.study import StudyAxis
 
 _HEIGHT = 400
 _DIAMOND: Json = {"symbol": "diamond-open", "size": 12, "line": {"width": 2.5}}
+_ON_BAR: Json = {
+    "symbol": "diamond",
+    "size": 12,
+    "color": "#FFFFFF",
+    "line": {"width": 2.5, "color": "#1D2126"},
+}
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,7 @@ def bar_figure(data: PanelData) -> Figure:
             "error_y": _error([one for _, one in kept], "#6B7280"),
         })  # fmt: skip
     traces += _paper_marks(data, lines, grouped=True)
-    layout = over_legend(_HEIGHT, traces) | {"barmode": "group", "scattermode": "group"}
+    layout = over_legend(_HEIGHT, traces) | {"barmode": "group", "scattermode": "group", "bargap": 0.4}
     layout |= {"xaxis": _x_axis(data, lines) | {"type": "category"}, "yaxis": _y_axis(data, lines)}
     return Figure(
         title=data.panel.title,
@@ -229,7 +235,7 @@ def _paper_marks(data: PanelData, lines: Sequence[_Line], *, grouped: bool = Fal
             "type": "scatter", "mode": "markers", "name": "the paper", "showlegend": not found,
             "x": [place for place, _ in mine], "y": [value.value for _, value in mine],
             "hovertext": [text.label(f"{value.place}: {value.value:g}") for _, value in mine],
-            "hoverinfo": "text", "marker": _DIAMOND | {"color": lines[number].hue},
+            "hoverinfo": "text", "marker": _ON_BAR if grouped else _DIAMOND | {"color": lines[number].hue},
         } | ({"offsetgroup": str(number)} if grouped else {}))  # fmt: skip
     return found
 
@@ -267,7 +273,7 @@ def _caption(data: PanelData, lines: Sequence[_Line]) -> str:
         shown = "Bars and bands: 95 % intervals." if seeds > 1 else "One seed: no interval."
         parts.append(f"Mean of {text.how_many(seeds, 'seed')}. {shown}" if seeds > 1 else shown)
     if any(True for _ in data.paper_values(data.panel.measures[0])):
-        parts.append("Open diamonds: values that the paper states.")
+        parts.append("Diamonds: values that the paper states.")
     endless = [line.name for line in lines if any(one.value == math.inf for one in line.values)]
     if endless:
         parts.append(f"∞ (no guarantee), so not drawn: {text.join_names(endless, 6)}.")
