@@ -115,27 +115,20 @@ def _print_list(out: Path, *, paper: bool, quick: bool) -> None:
     """Print all studies, what they cost, and what of them is done in ``out``."""
     from sfumato.studies.catalogue import catalogue
 
-    shown = empty_table(
-        "study",
-        "figure or table",
-        "data",
-        "device steps",
-        "quickstarts",
-        "done",
-        right=("device steps", "quickstarts", "done"),
-    )
+    right = ("steps", "× quickstart", "done")
+    shown = empty_table("study", "figure or table", "data", *right, right=right)
+    shown.columns[0].no_wrap = True
     for entry in catalogue(out, paper=paper, quick=quick):
         plan = entry.plan
         steps = number(entry.steps, 2) if entry.steps else "–"
         multiple = number(entry.quickstarts, 2) if entry.steps else "–"
-        done = f"{entry.done}/{entry.runs}{' and page' if entry.has_page else ''}"
-        shown.add_row(plan.name, f"{plan.study.figure}: {plan.study.title}", plan.form, steps, multiple, done)
+        done = f"{entry.done}/{entry.runs}{', page' if entry.has_page else ''}"
+        figure = plan.study.figure.partition(" (")[0]
+        shown.add_row(plan.name, f"{figure}: {plan.study.title}", plan.form, steps, multiple, done)
     out_console = console()
     out_console.print(shown)
-    out_console.print(
-        "device steps: one local step of one device each; –: accounts or formulas only. quickstarts: "
-        "multiples of `sfumato run quickstart`"
-    )
+    out_console.print("steps: local steps of one device each; –: accounts and formulas only")
+    out_console.print("× quickstart: the same in multiples of `sfumato run quickstart`")
     out_console.print(f"done: runs in {out}. Run one: sfumato study NAME, or NAME --quick for a look")
 
 
