@@ -107,7 +107,7 @@ def test_the_page_holds_verdicts_figures_and_the_papers_value(ran: StudyResult) 
 def test_what_is_there_is_kept(ran: StudyResult) -> None:
     """Run again: not one file of a run or a measure is written anew, and the table is the same."""
     kept = {path: path.stat().st_mtime_ns for path in ran.folder.rglob("seed-*/result.json")}
-    kept |= {path: path.stat().st_mtime_ns for path in ran.folder.rglob("measures/*/*.json")}
+    kept |= {path: path.stat().st_mtime_ns for path in ran.folder.rglob("measures/*/*.parquet")}
     assert len(kept) == 8 + 1 + 2
     said: list[str] = []
     again = run_study(ran.plan, out_of(ran), workers=1, tell=said.append)
@@ -118,7 +118,7 @@ def test_what_is_there_is_kept(ran: StudyResult) -> None:
 
 
 def test_a_lost_run_and_a_lost_measure_are_done_again(ran: StudyResult) -> None:
-    lost = next(iter(ran.folder.rglob("measures/*/*.json")))
+    lost = next(iter(ran.folder.rglob("measures/*/*.parquet")))
     lost.unlink()
     result = sorted(ran.folder.rglob("seed-1/result.json"))[0]
     result.unlink()

@@ -11,20 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from sfumato.durable_files import replacing
-from sfumato.errors import SfumatoError
 from sfumato.run_folder.manifest import FileRecord
-from sfumato.run_folder.reader import read_json, write_json
 from sfumato.spec.document import Spec, fingerprint
 from sfumato.spec.load import load_spec
 from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
-from sfumato.studies.measures.base import SPREAD, Measurement, Measurements
+from sfumato.studies.measures.base import SPREAD, Measurements
 from sfumato.studies.measures.registry import measure_named
 from sfumato.sweeps.request import SweepRequest, Task
 
 TABLE_FILE = "results.parquet"
 MEASURES_FOLDER = "measures"
+_SPEC = b"sfumato"
+"""Key of the spec's fingerprint in the file of a computed measure."""
 _OBSERVED = ("series", "at", "unit", "observer", "value")
 
 
@@ -40,9 +42,10 @@ class FormulaTask:
     def is_done(self) -> bool:
         """Whether the file holds it, of the same spec."""
         try:
-            return self.file.is_file() and read_json(self.file)["spec"] == _key(self.task.spec)
-        except (SfumatoError, KeyError):
+            kept = pq.read_schema(self.file).metadata or {}
+        except (OSError, pa.ArrowInvalid):
             return False
+        return kept.get(_SPEC) == _key(self.task.spec)
 
 
 def formula_tasks(plan: StudyPlan, name: str, request: SweepRequest) -> list[FormulaTask]:
@@ -62,11 +65,9 @@ def compute_measure(spec: Mapping[str, Any], measure: str, file: Path) -> None:
     loaded = load_spec(spec)
     found, argument = measure_named(measure)
     assert found.from_spec is not None
-    rows = [
-        [_or_none(one.value), one.series, _or_none(one.at), one.unit, one.observer]
-        for one in found.from_spec(loaded, argument)
-    ]
-    write_json(file, {"measure": measure, "spec": _key(loaded), "rows": rows})
+    table = pa.Table.from_pandas(_frame(found.from_spec(loaded, argument)), preserve_index=False)
+    with replacing(file) as opened:
+        pq.write_table(table.replace_schema_metadata({_SPEC: _key(loaded)}), opened)
 
 
 def collect_observations(
@@ -83,7 +84,9 @@ def collect_observations(
                 is_lost = bool({(task.point.name, task.seed), (task.point.name, None)} & failed[name])
                 if is_lost or not plan.is_asked(name, measure, point):
                     continue
-                found = _of_series(_measured(measure, request, task), asked)
+                found = _measured(measure, request, task)
+                if asked is not None:  # with the spreads that belong to them
+                    found = found[found["series"].isin([*asked, *(series + SPREAD for series in asked)])]
                 parts.append(_rows(plan, name, measure, point, task, found))
     axes = dict.fromkeys(axis.name for grid in requests for axis in plan.axes(grid))
     columns = ["study", "form", "quick", "grid", "point", *axes, "seed", "measure", *_OBSERVED]
@@ -91,36 +94,28 @@ def collect_observations(
     return (pd.concat(known, ignore_index=True) if known else pd.DataFrame()).reindex(columns=columns)
 
 
-def _of_series(found: Measurements, asked: set[str] | None) -> Measurements:
-    """Those of the asked series, and the spreads that belong to them."""
-    if asked is None:
-        return found
-    wanted = asked | {name + SPREAD for name in asked}
-    return [one for one in found if one.series in wanted]
-
-
-def _measured(measure: str, request: SweepRequest, task: Task) -> Measurements:
+def _measured(measure: str, request: SweepRequest, task: Task) -> pd.DataFrame:
+    """The measurements of one point and seed."""
     found, argument = measure_named(measure)
     if found.from_folder is not None:
-        return found.from_folder(task.folder, argument)
-    rows = read_json(_file(request.folder, task, measure))["rows"]
-    return [
-        Measurement(_or_nan(value), series, _or_nan(at), unit, observer)
-        for value, series, at, unit, observer in rows
-    ]
+        return _frame(found.from_folder(task.folder, argument))
+    return pq.read_table(_file(request.folder, task, measure)).to_pandas()
+
+
+def _frame(found: Measurements) -> pd.DataFrame:
+    """Measurements as a table."""
+    return pd.DataFrame({column: [getattr(one, column) for one in found] for column in _OBSERVED})
 
 
 def _rows(
-    plan: StudyPlan, name: str, measure: str, point: StudyPoint, task: Task, found: Measurements
+    plan: StudyPlan, name: str, measure: str, point: StudyPoint, task: Task, found: pd.DataFrame
 ) -> pd.DataFrame:
     """The rows of one measure of one point and seed."""
-    table = pd.DataFrame({column: [getattr(one, column) for one in found] for column in _OBSERVED})
-    table = table.assign(
-        study=plan.name, form=plan.form, quick=plan.quick, grid=name, point=point.folder_name
-    )
+    place = {"study": plan.name, "form": plan.form, "quick": plan.quick, "grid": name}
+    table = found.assign(**place, point=point.folder_name, seed=task.seed, measure=measure)
     for axis, setting in point.settings.items():
         table[axis] = [setting] * len(table)
-    return table.assign(seed=task.seed, measure=measure)
+    return table
 
 
 def write_observations(table: pd.DataFrame, file: Path, axes: Sequence[str]) -> FileRecord:
@@ -135,14 +130,6 @@ def write_observations(table: pd.DataFrame, file: Path, axes: Sequence[str]) -> 
     return FileRecord.of(opened)
 
 
-def _or_none(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def _or_nan(value: float | str | None) -> float:
-    return math.nan if value is None else float(value)
-
-
 def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
@@ -153,8 +140,8 @@ def _text(value: Any) -> str:
 
 def _file(folder: Path, task: Task, measure: str) -> Path:
     digest = hashlib.sha256(measure.encode()).hexdigest()[:8]
-    return folder / MEASURES_FOLDER / task.point.name / f"seed-{task.seed}-{digest}.json"
+    return folder / MEASURES_FOLDER / task.point.name / f"seed-{task.seed}-{digest}.parquet"
 
 
-def _key(spec: Spec) -> str:
-    return fingerprint(spec.model_dump(mode="json"))
+def _key(spec: Spec) -> bytes:
+    return fingerprint(spec.model_dump(mode="json")).encode()
