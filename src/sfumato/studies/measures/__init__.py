@@ -1,7 +1,7 @@
 """What is measured of a point of a study.
 
     registry.py       the measures by name
-    base.py           an observation, and what a measure is
+    base.py           a measurement, and what a measure is
     finished_run.py   from the metrics of a finished run
     accounts.py       from its accounts: ε and claims
     workers.py        ε of every worker towards every other, and per-worker privacy over epochs

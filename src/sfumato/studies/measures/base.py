@@ -1,4 +1,4 @@
-"""One observation of a study, and what a measure is."""
+"""One measurement of a study, and what a measure is."""
 
 from __future__ import annotations
 
