@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.adaptive_control.bounds import BoundInputs, BoundTerms, Constants
+from sfumato.adaptive_control.bounds import BoundInputs, Constants
 from sfumato.adaptive_control.problem import Gap
 
 GAP = Gap(parameters=100, clip=2.0, strength=0.03, trusted=2, untrusted=3, local_aggregations=3)
@@ -33,17 +33,6 @@ def by_hand(b1_factor: float = 1.0, noise_factor: float = 1.0) -> tuple[float, f
     return b1, b2, max(phis)
 
 
-def printed_terms(setting: BoundInputs, first_gap: float) -> BoundTerms:
-    """(33) as printed, from F_0 - F*."""
-    found, loss, root = setting.printed_dispersions(), setting.constants, math.sqrt(setting.rounds + 1)
-    squares = found.b1**2 + found.b2**2
-    inner = loss.smoothness * setting.steps * squares + loss.gradient**2
-    inner += setting.steps * loss.gradient_noise**2
-    start = 2 * setting.first_step * first_gap / (setting.steps * root)
-    drift = loss.smoothness * setting.first_step / root * inner
-    return BoundTerms(start, drift, setting.corrected_terms(first_gap).noise)
-
-
 def test_printed_dispersions_are_those_of_proposition_4_2() -> None:
     found = INPUTS.printed_dispersions()
     assert (found.b1, found.b2, found.phi) == pytest.approx(by_hand())
@@ -57,7 +46,7 @@ def test_corrected_dispersions_have_what_the_proof_loses() -> None:
 
 def test_printed_terms_are_those_of_theorem_4_3() -> None:
     b1, b2, _ = by_hand()
-    got = printed_terms(INPUTS, 2.3)
+    got = INPUTS.printed_terms(2.3)
     assert got.start == pytest.approx(2 * ETA * 2.3 / (STEPS * 10))
     assert got.drift == pytest.approx(0.4 * ETA / 10 * (0.4 * STEPS * (b1**2 + b2**2) + 4.0 + STEPS * 0.49))
     noise = 4 * STEPS * 28 * 100 * 4.0 * 0.03 / 25 * (2 / S_T**2 + 3 / S_U)
@@ -78,7 +67,7 @@ def test_edges_may_have_participants_of_their_own() -> None:
     found = each.printed_dispersions()
     assert (found.b2, found.phi) == pytest.approx((b2, max(phis)))
     noise = 4 * STEPS * 28 * 100 * 4.0 * 0.03 / 25 * sum(shares)
-    assert printed_terms(each, 1.0).noise == pytest.approx(noise)
+    assert each.printed_terms(1.0).noise == pytest.approx(noise)
     alike = replace(INPUTS, trusted=(S_T,) * 2, untrusted=(S_U,) * 3)
     assert alike.corrected_terms(2.3) == INPUTS.corrected_terms(2.3)
 
@@ -105,14 +94,14 @@ def test_the_printed_start_term_bounds_nothing() -> None:
     """H6: one round that falls to the optimum; the printed term has the step size in the numerator."""
     one = replace(INPUTS, rounds=1)
     mean = 2 * 1.0 / (ETA * STEPS)
-    assert printed_terms(one, 1.0).start < mean / 100
+    assert one.printed_terms(1.0).start < mean / 100
     assert one.corrected_terms(1.0).start == pytest.approx(mean)
 
 
 def test_the_mean_step_is_nearly_twice_what_is_printed() -> None:
     apart = Constants(smoothness=0.4, gradient_noise=0.0, between=0.0, within=0.0, gradient=1.0)
     still = replace(INPUTS, constants=apart, gap=replace(GAP, strength=0.0), rounds=200)
-    assert still.corrected_terms(1.0).drift / printed_terms(still, 1.0).drift == pytest.approx(1.9, abs=0.02)
+    assert still.corrected_terms(1.0).drift / still.printed_terms(1.0).drift == pytest.approx(1.9, abs=0.02)
 
 
 def test_the_corrected_start_term_is_vacuous_at_the_largest_step_allowed() -> None:
@@ -151,3 +140,17 @@ def test_measured_dispersions_are_within_the_corrected_bounds(eta: float) -> Non
     bounds = inputs.corrected_dispersions()
     assert 0 < z1 <= (eta * steps * bounds.b1) ** 2
     assert 0 < z2 <= (eta * steps * bounds.b2) ** 2
+
+
+@pytest.mark.parametrize("local", [1, 2, 3, 7])
+def test_independent_noises_of_a_round_add_up_by_their_squares(local: int) -> None:
+    """Local noises have `local` times the variance of the global one, so their sum has local² of it."""
+    setting = replace(INPUTS, gap=replace(GAP, local_aggregations=local))
+    covariance = np.diag([float(local)] * local)  # of independent noises, in squares of the global one
+    of_sum = float(np.ones(local) @ covariance @ np.ones(local))
+    by_cauchy_schwarz = local * float(np.trace(covariance))
+    printed = setting.corrected_terms(1.0).noise
+    assert printed / (by_cauchy_schwarz + 1) == pytest.approx(
+        setting.noise_of_independent_sums / (of_sum + 1)
+    )
+    assert setting.noise_of_independent_sums <= printed

@@ -1,6 +1,5 @@
 import json
 import math
-import os
 import re
 import shutil
 import signal
@@ -13,7 +12,7 @@ import fast_python
 import pandas as pd
 import pytest
 import torch
-from places import ROOT, TESTS
+from places import TESTS
 from scipy import stats
 
 import sfumato as sf
@@ -485,17 +484,3 @@ class TestCommand:
         assert captured.out == ""
         assert said in captured.err
         assert not list(here.iterdir())
-
-    @pytest.mark.slow
-    def test_the_example_figures_are_sweeps(self, tmp_path):
-        script = ROOT / "examples" / "h2fdp" / "figures.sh"
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        arguments = ["--account-only", "--set", "training.rounds=2"]
-        done = subprocess.run(
-            ["sh", str(script), str(tmp_path), *arguments],
-            capture_output=True, text=True, check=False, env=os.environ | {"PATH": path},
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        sizes = {name: len(sf.load_sweep(tmp_path / name).table) for name in ("fig6", "fig7", "fig9")}
-        assert sizes == {"fig6": 45, "fig7": 27, "fig9": 12}
-        assert "| Fig. 9 | ε = 1.5 over ε = 1 | +8.5 |" in done.stdout

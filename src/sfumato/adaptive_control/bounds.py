@@ -22,6 +22,12 @@ aggregation's noise has the deviation 2 eta tau G q c2 sqrt(K_l K_g ln(1/delta))
 power one. The last term of (73) has eta^2, one eta too many, and (74) spends it on K_g (eta K_g beta <= 1).
 With one eta, dividing by eta, which Phi_c is a multiple of, leaves sqrt(K_g): it is put back (errata H10). In
 the descent the same noise enters squared: there one of two eta does pay for K_g, so (b) of (33) stands.
+
+*Noise.* (b) bounds the square of the sum of a round's K_l local noises by K_l times the sum of their squares
+(Cauchy-Schwarz). Each has a variance that (15) makes proportional to K_l, so that is K_l K_l K_l. The noises
+are drawn independently and have mean zero, so the expected square of their sum is the sum of the expected
+squares: K_l K_l, which is `BoundInputs.noise_of_independent_sums` (errata H11). With K_l = 3: 10 for 28.
+
 Phi_c's 2 B_1^2 stands for 2 beta max Z_1 of (31); by Z_1 <= (eta tau)^2 B_1^2 and eta tau beta <= 1 it
 is at most 2 B_1^2 eta tau, so 2 B_1^2 max(1, eta_0 tau).
 """
@@ -146,6 +152,13 @@ class BoundInputs:
         largest = max(phi for count, phi in phis if count)
         return Dispersions(math.sqrt(b1_square), self._growth * math.sqrt(mean), largest)
 
+    def printed_terms(self, first_gap: float) -> BoundTerms:
+        """(33) as printed, from F_0 - F* (``first_gap``)."""
+        found, loss, root = self.printed_dispersions(), self.constants, math.sqrt(self.rounds + 1)
+        inner = loss.smoothness * self.steps * (found.b1**2 + found.b2**2) + self._step_square
+        start = 2 * self.first_step * first_gap / (self.steps * root)
+        return BoundTerms(start, loss.smoothness * self.first_step / root * inner, self._noise)
+
     def corrected_terms(self, largest_gap: float) -> BoundTerms:
         """The three terms of (33), corrected; ``largest_gap``: the largest F_k - F* of the run."""
         found, count = self.corrected_dispersions(), np.arange(1, self.rounds + 1)
@@ -154,6 +167,12 @@ class BoundInputs:
         apart = (beta * gamma * self.steps) ** 2 * float(np.mean(1 / count))
         drift = apart * (found.b1**2 + found.b2**2) + beta * step * self._step_square
         return BoundTerms(2 * largest_gap / (gamma * self.steps * math.sqrt(self.rounds)), drift, self._noise)
+
+    @property
+    def noise_of_independent_sums(self) -> float:
+        """Term (b) with the square of a sum of independent noises, which is smaller (see the file's text)."""
+        local = self.gap.local_aggregations
+        return self._noise * (local**2 + 1) / (local**3 + 1)
 
     @property
     def _step_square(self) -> float:

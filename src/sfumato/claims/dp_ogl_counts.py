@@ -18,8 +18,8 @@ from functools import cache
 
 import numpy as np
 
-from sfumato.claims.opacus_rdp import ORDERS, divergences, epsilon_of
-from sfumato.network.groups import IntArray
+from sfumato.claims.opacus_rdp import ORDERS, divergence_of_best_order, divergences, epsilon_of
+from sfumato.network.groups import FloatArray, IntArray
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import UNREACHED, GroupStructure, WorkerKinds, hops_between_groups
 
@@ -85,12 +85,24 @@ def paper_epsilon(declared: GroupReleases, counts: Sequence[PaperCount], method:
 
     ``method``: ``BY_RDP``, as its figures are made, or ``BY_TEXT``.
     """
+    return _composed_epsilon(_terms(declared, counts), method, delta)
+
+
+def paper_divergence(declared: GroupReleases, counts: Sequence[PaperCount], delta: float) -> float:
+    """The Rényi divergence of Theorem 1's counts at the order that is best for ``delta``, not converted to ε.
+
+    The paper does not say whether its figures show ε before or after the conversion.
+    """
+    return _composed_divergence(_terms(declared, counts), delta)
+
+
+def _terms(declared: GroupReleases, counts: Sequence[PaperCount]) -> tuple[tuple[float, float, int], ...]:
+    """Noise multiplier, rate and number of the releases that are counted."""
     found: dict[tuple[float, float], int] = {}
     for count in counts:
         key = declared.noise_multiplier[count.group], declared.rate[count.group]
         found[key] = found.get(key, 0) + count.charged
-    terms = tuple(sorted((sigma, rate, n) for (sigma, rate), n in found.items() if n))
-    return _composed_epsilon(terms, method, delta)
+    return tuple(sorted((sigma, rate, n) for (sigma, rate), n in found.items() if n))
 
 
 def paper_sources(declared: GroupReleases) -> dict[str, str]:
@@ -141,5 +153,16 @@ def _composed_epsilon(terms: tuple[tuple[float, float, int], ...], method: str, 
     if method == BY_TEXT:
         spent = sum(count * 2 * rate**2 / sigma**2 for sigma, rate, count in terms) * np.array(ORDERS)
     else:
-        spent = np.sum([count * divergences(sigma, rate) for sigma, rate, count in terms], axis=0)
+        spent = _spent(terms)
     return epsilon_of(spent, delta)
+
+
+@cache
+def _composed_divergence(terms: tuple[tuple[float, float, int], ...], delta: float) -> float:
+    """The divergence of the terms at the best order for ``delta``."""
+    return divergence_of_best_order(_spent(terms), delta) if terms else 0.0
+
+
+def _spent(terms: tuple[tuple[float, float, int], ...]) -> FloatArray:
+    """The sum of the terms' Rényi divergences at all orders."""
+    return np.asarray(np.sum([n * divergences(sigma, rate) for sigma, rate, n in terms], axis=0))

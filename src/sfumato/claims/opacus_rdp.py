@@ -24,9 +24,18 @@ _MOST_TERMS = 1 << 18
 
 def epsilon_of(rdp: FloatArray, delta: float) -> float:
     """The ε at ``delta``, at least 0, of Rényi divergences ``rdp`` at `ORDERS`, by Opacus's conversion."""
+    return max(0.0, float(np.nanmin(_converted(rdp, delta))))
+
+
+def divergence_of_best_order(rdp: FloatArray, delta: float) -> float:
+    """The divergence, before conversion, at the order whose conversion is the smallest."""
+    return float(rdp[np.nanargmin(_converted(rdp, delta))])
+
+
+def _converted(rdp: FloatArray, delta: float) -> FloatArray:
+    """What every order of `ORDERS` gives for epsilon; it may be below 0."""
     orders = np.array(ORDERS)
-    found = rdp - (math.log(delta) + np.log(orders)) / (orders - 1) + np.log((orders - 1) / orders)
-    return max(0.0, float(np.nanmin(found)))
+    return rdp - (math.log(delta) + np.log(orders)) / (orders - 1) + np.log((orders - 1) / orders)
 
 
 @cache

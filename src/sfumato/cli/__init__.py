@@ -1,7 +1,7 @@
 """The command line: one file for each command, imported only when that command runs.
 
-    run.py account.py validate.py show.py init.py plan.py sweep.py report.py compare.py attack.py audit.py
-    verify.py statement.py explore.py
+    run.py account.py validate.py show.py init.py plan.py sweep.py study.py report.py compare.py attack.py
+    audit.py verify.py statement.py explore.py
     ranks.py          a command over the processes that torchrun starts
     options.py        arguments and options that several commands share, and how messages name them
     spec_argument.py  reads the SPEC argument; errors name the file
@@ -40,8 +40,8 @@ from sfumato.interrupts import interrupted_by
 from sfumato.user_code import command_was_exited, describe_error, user_code_location
 
 COMMANDS = (
-    "run", "account", "validate", "show", "init", "plan", "sweep", "report", "compare", "attack", "audit",
-    "verify", "statement", "explore",
+    "run", "account", "validate", "show", "init", "plan", "sweep", "study", "report", "compare", "attack",
+    "audit", "verify", "statement", "explore",
 )  # fmt: skip
 """Each is the function of its name in the file of its name, listed in this order by ``--help``."""
 

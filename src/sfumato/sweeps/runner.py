@@ -144,7 +144,7 @@ def _run_points(
         yield PointProgress(failure.point, None, finished=True, failure=failure.message)
     if location.is_here:
         device = "cpu" if request.account_only else _device(device)
-        workers = workers or (1 if device.startswith("cuda") else _cores())
+        workers = workers or (1 if device.startswith("cuda") else core_count())
     with location.workers(workers, request.folder / LOG_FILE) as pool:
         sound = set()
         for progress in _account_points(request, pool):
@@ -160,7 +160,7 @@ def _run_points(
             elif (task.point.name, task.seed) in sound:
                 left.append(task)
                 jobs.append(
-                    Job(train_point, (_written(task), task.folder, device, track), task.folder, device)
+                    Job(train_point, (written_spec(task), task.folder, device, track), task.folder, device)
                 )
         yield from _run_tasks(pool, left, jobs)
 
@@ -174,7 +174,7 @@ def _account_points(request: SweepRequest, pool: Workers) -> Iterator[PointProgr
         else:
             left.append(task)
     yield from _run_tasks(
-        pool, left, [Job(account_point, (_written(task), task.folder), task.folder) for task in left]
+        pool, left, [Job(account_point, (written_spec(task), task.folder), task.folder) for task in left]
     )
 
 
@@ -190,7 +190,7 @@ def _run_tasks(pool: Workers, tasks: Sequence[Task], jobs: Sequence[Job]) -> Ite
         )
 
 
-def _written(task: Task) -> dict[str, Any]:
+def written_spec(task: Task) -> dict[str, Any]:
     """The spec of ``task`` as plain values, for `load_spec`."""
     return task.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
 
@@ -217,7 +217,7 @@ def _progress(task: Task, *, finished: bool) -> PointProgress:
     return PointProgress(task.point.name, task.seed, finished=finished)
 
 
-def _cores() -> int:
+def core_count() -> int:
     """The number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

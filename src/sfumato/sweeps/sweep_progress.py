@@ -39,7 +39,7 @@ def sweep_progress(
     It is ``otherwise`` where bars are not ``wanted`` or cannot be drawn.
     """
     with progress_bars(wanted=wanted) as bars:
-        yield _SweepBars(bars, size).show if bars.are_drawn else otherwise
+        yield SweepBars(bars, size).show if bars.are_drawn else otherwise
 
 
 def title_of_point(progress: PointProgress) -> str:
@@ -47,10 +47,12 @@ def title_of_point(progress: PointProgress) -> str:
     return progress.point if progress.seed is None else f"{progress.point}, seed {progress.seed}"
 
 
-class _SweepBars:
-    def __init__(self, bars: ProgressBars, size: int) -> None:
+class SweepBars:
+    """The bars of one sweep among ``bars``: one of its ``size`` runs, and one for each that is trained."""
+
+    def __init__(self, bars: ProgressBars, size: int, title: str = "sweep") -> None:
         self._bars, self._size = bars, size
-        self._sweep = bars.add("sweep")
+        self._sweep = bars.add(title)
         self._sweep.show(f"0/{size}", 0, size)
         self._running: dict[tuple[str, int | None], tuple[ProgressBar, float]] = {}
         self._finished = self._accounted = 0
@@ -74,3 +76,8 @@ class _SweepBars:
         trains = self._finished or self._running
         said = f"{self._finished}/{self._size}" if trains else f"ε of {self._accounted}/{self._size}"
         self._sweep.show(said, self._finished + parts, self._size)
+
+    def remove(self) -> None:
+        """Take the bars away."""
+        for bar in (self._sweep, *(bar for bar, _ in self._running.values())):
+            bar.remove()

@@ -16,7 +16,7 @@ Pairs: TypeAlias = list[list[WorkerPair | None]]
 """By target and observer; ``None`` where there is no such pair."""
 
 _COLOURS = ("#F7FBFF", "#DEEBF7", "#9ECAE1", "#4292C6", "#08519C", "#08306B")
-_SCALE = [[step / 5, colour] for step, colour in enumerate(_COLOURS)]
+WORKER_SCALE = [[step / 5, colour] for step, colour in enumerate(_COLOURS)]
 BUTTONS: Json = {
     **{"bgcolor": "#F4F4F2", "bordercolor": "#9AA1AA", "borderwidth": 1, "showactive": True},
     **{"font": {"color": "#1D2126", "size": 12}, "pad": {"t": 0, "b": 8, "l": 0, "r": 0}},
@@ -223,10 +223,11 @@ def _colour_scale(scaled: list[float], log: bool) -> Json:
         low, high = min(positive), max(positive)
         inside = log_ticks(low, high)
         bar |= {"tickvals": [math.log10(t) for t in inside], "ticktext": [tick_label(t) for t in inside]}
-        return {"colorscale": _SCALE, "cmin": math.log10(low), "cmax": math.log10(high), "colorbar": bar}
+        scale = {"colorscale": WORKER_SCALE, "colorbar": bar}
+        return scale | {"cmin": math.log10(low), "cmax": math.log10(high)}
     high = max(positive, default=1.0)
     low = min(min(scaled, default=0.0), high * 2 / 3)
-    return {"colorscale": _SCALE, "cmin": low, "cmax": high, "colorbar": bar, "showscale": bool(scaled)}
+    return {"colorscale": WORKER_SCALE, "cmin": low, "cmax": high, "colorbar": bar, "showscale": bool(scaled)}
 
 
 def _pair_table(run: GroupedRun, kinds: list[int]) -> str:

@@ -1,0 +1,74 @@
+"""What a study costs: device steps, one local step of one device each, and multiples of the quickstart's.
+
+A step of a larger model takes longer, so multiples compare studies of one model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cache
+
+from sfumato.data.dataset_sizes import dataset_facts
+from sfumato.network.tree import from_spec
+from sfumato.schedule.resolve.groups import build_groups
+from sfumato.spec.document import Spec
+from sfumato.spec.load import load_spec
+from sfumato.spec.topology import GroupTopology, StarTopology
+from sfumato.spec.training import FixedParticipation, PoissonParticipation
+from sfumato.sweeps.request import SweepRequest
+
+
+def device_steps(spec: Spec) -> float:
+    """Local steps of all devices that take part, over the whole training; expected where they are drawn.
+
+    Raises:
+        DataError: steps follow from the data's size, and the set is neither tabulated nor on this machine.
+    """
+    training = spec.training
+    devices, share = _devices(spec), _share(spec)
+    steps: float = training.local_steps or 0
+    if training.local_epochs:
+        examples = dataset_facts(spec.data, devices).train_examples / devices
+        steps = training.local_epochs * math.ceil(examples / training.batch_size)
+    return training.rounds * devices * share * steps
+
+
+def request_steps(request: SweepRequest) -> float:
+    """Device steps of a sweep; an account has none."""
+    return 0.0 if request.account_only else sum(device_steps(task.spec) for task in request.tasks)
+
+
+@cache
+def quickstart_steps() -> float:
+    """Device steps of the quickstart."""
+    return device_steps(load_spec("quickstart"))
+
+
+def _devices(spec: Spec) -> int:
+    """Models that are trained in a round in which everybody takes part; a worker has one in each group."""
+    if isinstance(spec.topology, GroupTopology):
+        return int(build_groups(spec, spec.topology).sizes.sum())
+    return from_spec(spec.topology).device_count
+
+
+def _share(spec: Spec) -> float:
+    """The share of devices that take part in a round, expected."""
+    match spec.training.participation:
+        case PoissonParticipation(rate=rate):
+            return rate
+        case FixedParticipation(count=count):
+            several = count.values() if isinstance(count, Mapping) else count
+            drawn = [several] if isinstance(several, int) else list(several)
+            is_star = isinstance(spec.topology, StarTopology)
+            edges = 1 if is_star else _units(spec)
+            return min(1.0, sum(drawn) / len(drawn) * edges / _devices(spec))
+        case _:
+            return 1.0
+
+
+def _units(spec: Spec) -> int:
+    """The number of edges, or of groups."""
+    if isinstance(spec.topology, GroupTopology):
+        return build_groups(spec, spec.topology).count
+    return from_spec(spec.topology).leaf_count

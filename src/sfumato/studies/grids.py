@@ -1,0 +1,186 @@
+"""A study in one form: the sweeps of its grids, and what its points are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sfumato.arguments import Argument
+from sfumato.errors import SpecError
+from sfumato.studies.measures.registry import watched_observer
+from sfumato.studies.references import grid_of, same_setting
+from sfumato.studies.study import Study, StudyAxis
+from sfumato.sweeps.grid import Axis, as_yaml, grid
+from sfumato.sweeps.request import SweepRequest
+
+PAPER_FORM = "paper"
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """A study in one form, before anything is computed.
+
+    Attributes:
+        name: of the study.
+        study: as its file says.
+        form: name of the form.
+        quick: whether it is shortened, and judges nothing.
+        seeds: number of seeds of grids that do not say how many.
+    """
+
+    name: str
+    study: Study
+    form: str
+    quick: bool
+    seeds: int
+
+    @classmethod
+    def of(
+        cls, name: str, study: Study, *, paper: bool = False, quick: bool = False, seeds: int | None = None
+    ) -> StudyPlan:
+        """The plan of a study, in its first form or the paper's; what is short anyway is not shortened.
+
+        Raises:
+            SpecError: the study has no form with the paper's own data and model.
+        """
+        form = PAPER_FORM if paper else study.first_form
+        if form not in study.forms:
+            raise SpecError(Argument("paper"), name, f"has no such form; it has {', '.join(study.forms)}")
+        quick = quick and study.can_be_shortened
+        return cls(name, study, form, quick, seeds or (study.quick.seeds if quick else study.seeds))
+
+    def folder(self, out: Path) -> Path:
+        """Where its results are, in the folder ``out`` of all studies; quick ones have their own."""
+        return out / self.name / (f"{self.form}-quick" if self.quick else self.form)
+
+    def axes(self, name: str) -> tuple[StudyAxis, ...]:
+        """The axes of a grid, with the values that stay in this form."""
+        return tuple(map(self._kept, self.study.grids[name].over))
+
+    def _kept(self, axis: StudyAxis) -> StudyAxis:
+        """The axis with what a shortened study keeps of it; what the form sets, cases cannot set."""
+        kept = self.study.quick.keep.get(axis.name, axis.settings) if self.quick else axis.settings
+        if not axis.cases:
+            return axis.model_copy(update={"values": tuple(value for value in axis.values if value in kept)})
+        sets = self._form_changes
+        cases = {
+            name: {key: sets.get(key, value) for key, value in keys.items()}
+            for name, keys in axis.cases.items()
+            if name in kept
+        }
+        return axis.model_copy(update={"cases": cases})
+
+    def seeds_of(self, name: str) -> int:
+        """The number of seeds of a grid."""
+        own = self.study.grids[name].seeds
+        return self.seeds if own is None else own
+
+    def request(self, name: str, out: Path) -> SweepRequest:
+        """The sweep of a grid.
+
+        Raises:
+            SpecError: no point of it has a valid spec, or its folder holds something else.
+        """
+        section = self.study.grids[name]
+        return SweepRequest.of(
+            section.spec,
+            [_sweep_axis(axis) for axis in self.axes(name)],
+            seeds=self.seeds_of(name),
+            out=self.folder(out) / name,
+            account_only=not section.trains,
+            overrides=[f"{key}={as_yaml(value)}" for key, value in self.changes(name).items()],
+        )
+
+    def changes(self, name: str) -> dict[str, Any]:
+        """Keys that the form, the look and the measures set in every spec of a grid."""
+        changes = self._form_changes
+        seen = {
+            observer for measure in self.measures(name) if (observer := watched_observer(measure)) is not None
+        }
+        return changes | ({"watch": sorted(seen)} if seen else {})
+
+    @property
+    def _form_changes(self) -> dict[str, Any]:
+        """Keys that the form and the look set in every spec."""
+        return self.study.forms[self.form].changes | (self.study.quick.changes if self.quick else {})
+
+    def measures(self, name: str) -> list[str]:
+        """Every measure that a panel, a statement or a value of the paper names of a grid."""
+        return list(dict.fromkeys(measure for measure, _ in self._asked(name)))
+
+    def is_asked(self, name: str, measure: str, point: StudyPoint) -> bool:
+        """Whether a panel, a statement or a value of the paper is about the measure at this point."""
+        return any(one == measure and point.matches(where) for one, where in self._asked(name))
+
+    def series_of(self, name: str, measure: str) -> set[str] | None:
+        """The series of a measure that are asked for; ``None``: all."""
+        wanted = self.study.grids[name]
+        found: set[str] = set()
+        for panel in self.study.panels:
+            if grid_of(self.study, panel.grid) is wanted and measure in panel.measures:
+                if not panel.series:
+                    return None
+                found |= set(panel.series)
+        terms = [*self.study.values, *(term for one in self.study.statements for term in one.terms)]
+        return found | {term.series for term in terms if term.measure == measure}
+
+    def _asked(self, name: str) -> list[tuple[str, Mapping[str, Any]]]:
+        """Measures of a grid, and the points that they are asked of."""
+        panels = self.study.panels
+        asked = [(panel.grid, measure, panel.where) for panel in panels for measure in panel.measures]
+        asked += [(value.grid, value.measure, value.where) for value in self.study.values]
+        for statement in self.study.statements:
+            asked += [(term.grid, term.measure, term.where) for term in statement.terms]
+        wanted = self.study.grids[name]
+        return [(measure, where) for grid, measure, where in asked if grid_of(self.study, grid) is wanted]
+
+
+@dataclass(frozen=True)
+class StudyPoint:
+    """A point of a grid as the study calls it.
+
+    Attributes:
+        folder_name: of its folder in the sweep.
+        settings: value of every axis, by the axis's name.
+    """
+
+    folder_name: str
+    settings: Mapping[str, Any]
+
+    def matches(self, where: Mapping[str, Any]) -> bool:
+        """Whether the point is one of those that ``where`` selects: a value or several for some axes."""
+        return all(
+            any(same_setting(self.settings[name], value) for value in _listed(wanted))
+            for name, wanted in where.items()
+        )
+
+
+def points_of(axes: Sequence[StudyAxis]) -> tuple[StudyPoint, ...]:
+    """Every point of a grid, in the order of a sweep."""
+    points = grid([_sweep_axis(axis) for axis in axes])
+    return tuple(StudyPoint(*both) for both in zip((p.name for p in points), _settings(axes), strict=True))
+
+
+def _settings(axes: Sequence[StudyAxis]) -> Iterator[dict[str, Any]]:
+    """Every combination of the axes' settings; the last axis varies fastest."""
+    if not axes:
+        yield {}
+        return
+    for setting in axes[0].settings:
+        for rest in _settings(axes[1:]):
+            yield {axes[0].name: setting} | rest
+
+
+def _listed(wanted: Any) -> Sequence[Any]:
+    return wanted if isinstance(wanted, list | tuple) else (wanted,)
+
+
+def _sweep_axis(axis: StudyAxis) -> Axis:
+    """The axis as a sweep has it: the keys of cases vary together."""
+    if not axis.cases:
+        assert axis.key is not None
+        return Axis.of(axis.key, axis.values)
+    keys = tuple(next(iter(axis.cases.values())))
+    return Axis.of(keys, [tuple(case[key] for key in keys) for case in axis.cases.values()])

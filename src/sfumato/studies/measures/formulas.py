@@ -1,0 +1,59 @@
+"""Formulas of the papers that no run and no account holds."""
+
+from __future__ import annotations
+
+import math
+
+from sfumato.adaptive_control.bounds import BoundInputs, Constants
+from sfumato.adaptive_control.problem import Gap
+from sfumato.claims.hdp import epsilon_by_old_conversion, noisers_of
+from sfumato.errors import SpecError
+from sfumato.schedule.control.adaptive import local_aggregations, strength
+from sfumato.schedule.model_size import parameter_count
+from sfumato.schedule.resolve.tree import resolve_tree
+from sfumato.spec.document import Spec
+from sfumato.spec.privacy import NoiseByMultiplier
+from sfumato.studies.measures.base import Measurement, Measurements
+
+PRINTED, CORRECTED, INDEPENDENT = "as printed", "corrected", "corrected, independent noises"
+
+
+def convergence_bound(spec: Spec, term: str) -> Measurements:
+    """A term of Theorem 4.3 of H2FDP, or a constant of its Proposition 4.2, at the largest step it allows.
+
+    Args:
+        spec: of H2FDP's default experiment.
+        term: ``b1``, ``b2``, ``start``, ``drift`` or ``noise``, then the constants of the loss:
+            ``noise:BETA,SIGMA,ZETA,ZETA_C,G,GAP``.
+    """
+    name, _, written = term.partition(":")
+    beta, sigma, between, within, gradient, largest_gap = map(float, written.split(","))
+    plan = resolve_tree(spec)
+    rounds, steps = spec.training.rounds, plan.aggregations[-1].step
+    trusted = int(plan.tree.tiers[-1].trusted.sum())
+    untrusted, devices = plan.tree.leaf_count - trusted, int(plan.tree.devices[0])
+    parameters = parameter_count(spec)
+    if parameters is None:
+        raise SpecError("model.kind", spec.model.kind, "must be a built-in model")
+    gap = Gap(parameters, gradient, strength(plan), trusted, untrusted, local_aggregations(plan))
+    loss = Constants(beta, sigma, between, within, gradient)
+    inputs = BoundInputs(loss, 1 / (rounds * beta), steps, rounds, devices, devices, gap)
+    if name in ("b1", "b2"):
+        both = {PRINTED: inputs.printed_dispersions(), CORRECTED: inputs.corrected_dispersions()}
+        return [Measurement(getattr(found, name) ** 2, series) for series, found in both.items()]
+    printed, corrected = inputs.printed_terms(largest_gap), inputs.corrected_terms(largest_gap)
+    found = {PRINTED: getattr(printed, name), CORRECTED: getattr(corrected, name)}
+    if name == "noise":
+        found[INDEPENDENT] = inputs.noise_of_independent_sums
+    return [Measurement(value, series) for series, value in found.items()]
+
+
+def rule_of_table_three(spec: Spec, _: str) -> Measurements:
+    """HDP's Table III: one noiser's ε by the old conversion, over the root of the number of noisers."""
+    plan = resolve_tree(spec)
+    noise = spec.privacy.requested_noise
+    if not isinstance(noise, NoiseByMultiplier):
+        raise SpecError("privacy.noise", None, "must be a multiplier, which HDP's Table III is about")
+    rounds, rate = plan.releases.rounds, plan.participants.rate
+    of_one = epsilon_by_old_conversion(noise.multiplier, rate, rounds, spec.privacy.delta)
+    return [Measurement(of_one / math.sqrt(noisers_of(plan).total))]

@@ -1,0 +1,165 @@
+"""Overlapping groups: ε of every worker towards every other, and per-worker privacy (PwP) over epochs.
+
+``exact`` is the account's own figure. Theorem 1 of the DP-OGL paper is composed in three ways: its figures
+take Opacus's Rényi divergences, and its text does not say whether ε is read before or after the conversion at
+δ: ``claimed`` is after it, ``claimed, Rényi`` before it, at the best order of the conversion. The theorem's
+own 2π²α/σ² is the third.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from sfumato.claims.dp_ogl_counts import (
+    BY_RDP,
+    BY_TEXT,
+    claims_pair,
+    paper_counts,
+    paper_divergence,
+    paper_epsilon,
+    paper_sources,
+)
+from sfumato.privacy.groups.per_worker import per_worker
+from sfumato.privacy.groups.releases import GroupReleases
+from sfumato.report.results.grouped_run import GroupedRun
+from sfumato.schedule.resolve.groups import resolve_groups
+from sfumato.spec.document import Spec
+from sfumato.studies.measures.base import Measurement, Measurements
+
+EXACT, CLAIMED, BEFORE, TEXT = "exact", "claimed", "claimed, Rényi", "claimed, 2π²α/σ²"
+RELEASES, COUNTED = "releases", "releases by the paper's count"
+_MOMENTS = 8
+
+
+def pairs_of_workers(spec: Spec, _: str) -> Measurements:
+    """ε of every worker towards every other after the last epoch: exact and as claimed.
+
+    Series ``SERIES, mean``, ``SERIES, least`` and ``SERIES, largest`` are of all pairs. ``releases`` is how
+    many the exact figure charges, ``releases by the paper's count`` how many Theorem 1 counts.
+    """
+    workers = _Workers(spec)
+    found = []
+    for unit in range(workers.count):
+        for observer in range(workers.count):
+            if unit != observer:
+                for series, epsilon in workers.of_pair(unit, observer).items():
+                    found.append(Measurement(epsilon, series, unit=unit, observer=observer))
+    by_series: dict[str, list[float]] = {}
+    for one in found:
+        by_series.setdefault(one.series, []).append(one.value)
+    for series, values in by_series.items():
+        mean = sum(values) / len(values)
+        summary = {"mean": mean, "least": min(values), "largest": max(values)}
+        found += [Measurement(value, f"{series}, {what}") for what, value in summary.items()]
+    return found
+
+
+def per_worker_over_epochs(spec: Spec, threat_model: str) -> Measurements:
+    """PwP over epochs: mean and standard deviation over workers, exact and as claimed.
+
+    Args:
+        spec: over groups.
+        threat_model: ``1``: every other worker is curious; ``2``: those that share no group with the unit.
+    """
+    workers = _Workers(spec)
+    rounds = workers.releases.rounds
+    moments = sorted({max(1, round(rounds * i / _MOMENTS)) for i in range(1, _MOMENTS + 1)})
+    model: Literal[1, 2] = 2 if threat_model == "2" else 1
+    neighbours = workers.run.plan.spec.privacy.neighbours
+    exact = per_worker(
+        workers.releases, moments, threat_model=model, delta=workers.delta, neighbours=neighbours
+    )
+    found = []
+    for i, moment in enumerate(moments):
+        weighted = [(one.epsilon[i], one.stands_for) for one in exact]
+        found += _spread([value for value, times in weighted for _ in range(times)], EXACT, moment)
+        for series, values in workers.claimed_after(moment, model).items():
+            found += _spread(values, series, moment)
+    return found
+
+
+def _spread(values: Sequence[float], series: str, epoch: int) -> Measurements:
+    """Mean and standard deviation over workers that have an observer; infinite without a guarantee."""
+    known = np.array([value for value in values if not math.isnan(value)])
+    if not len(known):
+        return []
+    middle = float(known.mean())
+    spread = float(known.std()) if math.isfinite(middle) else math.nan
+    return [Measurement(middle, series, at=epoch), Measurement(spread, f"{series}, sd", at=epoch)]
+
+
+@dataclass(frozen=True)
+class _Workers:
+    """A spec over groups with its releases; pairs of workers of the same groups are computed once."""
+
+    spec: Spec
+
+    @cached_property
+    def run(self) -> GroupedRun:
+        """The resolved plan, with no recorded guarantees."""
+        plan = resolve_groups(self.spec)
+        return GroupedRun(plan, plan.spec.privacy.delta, ())
+
+    @property
+    def releases(self) -> GroupReleases:
+        """What is released."""
+        return self.run.releases
+
+    @property
+    def delta(self) -> float:
+        """Of every ε."""
+        return self.run.delta
+
+    @property
+    def count(self) -> int:
+        """The number of workers."""
+        return self.releases.device_count
+
+    def of_pair(self, unit: int, observer: int) -> Mapping[str, float]:
+        """ε of a pair after the last epoch, and how many releases it charges, by series."""
+        pair = self.run.pair(unit, observer)
+        exact = {EXACT: pair.epsilon, RELEASES: float(pair.releases)}
+        return exact | _claims(self.releases, unit, observer, self.delta)
+
+    def claimed_after(self, epochs: int, threat_model: int) -> Mapping[str, list[float]]:
+        """Claimed PwP of every worker after so many epochs, by series; NaN where nobody is curious."""
+        declared = self.releases.after(epochs)
+        kinds, found = declared.kinds, dict[str, list[float]]()
+        mine = [set(groups[0]) for groups in kinds.groups]
+        for kind, unit in enumerate(kinds.first):
+            worst: dict[str, float] = {}
+            for other, first in enumerate(kinds.first):
+                if other == kind and int(kinds.size[kind]) == 1:
+                    continue
+                if threat_model == 2 and mine[kind] & mine[other]:
+                    continue
+                observer = int(first) if other != kind else _another(declared, kind, int(unit))
+                for series, epsilon in _claims(declared, int(unit), observer, self.delta).items():
+                    worst[series] = max(worst.get(series, 0.0), epsilon)
+            for series in worst:
+                found.setdefault(series, []).extend([worst[series]] * int(kinds.size[kind]))
+        return found
+
+
+def _another(declared: GroupReleases, kind: int, unit: int) -> int:
+    """A worker of the same groups."""
+    return next(int(worker) for worker in np.flatnonzero(declared.kinds.of == kind) if worker != unit)
+
+
+def _claims(declared: GroupReleases, unit: int, observer: int, delta: float) -> dict[str, float]:
+    """What Theorem 1 claims for a pair, by series; nothing where it claims nothing."""
+    if not paper_sources(declared) or not claims_pair(declared, unit, observer):
+        return {}
+    counts = paper_counts(declared, unit, observer)
+    return {
+        COUNTED: float(sum(count.charged for count in counts)),
+        CLAIMED: paper_epsilon(declared, counts, BY_RDP, delta),
+        BEFORE: paper_divergence(declared, counts, delta),
+        TEXT: paper_epsilon(declared, counts, BY_TEXT, delta),
+    }

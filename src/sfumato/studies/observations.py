@@ -1,0 +1,147 @@
+"""The tidy table of a study: one row for every measured number, with the settings of its point as columns."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sfumato.durable_files import replacing
+from sfumato.run_folder.manifest import FileRecord
+from sfumato.spec.document import Spec, fingerprint
+from sfumato.spec.load import load_spec
+from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
+from sfumato.studies.measures.base import SPREAD, Measurements
+from sfumato.studies.measures.registry import measure_named
+from sfumato.sweeps.request import SweepRequest, Task
+
+TABLE_FILE = "results.parquet"
+MEASURES_FOLDER = "measures"
+_SPEC = b"sfumato"
+"""Key of the spec's fingerprint in the file of a computed measure."""
+_OBSERVED = ("series", "at", "unit", "observer", "value")
+
+
+@dataclass(frozen=True)
+class FormulaTask:
+    """A measure of one point and seed that is computed from its spec, and the file that keeps it."""
+
+    task: Task
+    measure: str
+    file: Path
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the file holds it, of the same spec."""
+        try:
+            kept = pq.read_schema(self.file).metadata or {}
+        except (OSError, pa.ArrowInvalid):
+            return False
+        return kept.get(_SPEC) == _key(self.task.spec)
+
+
+def formula_tasks(plan: StudyPlan, name: str, request: SweepRequest) -> list[FormulaTask]:
+    """The measures of a grid that are computed from specs alone, at the points that they are asked of."""
+    named = {point.folder_name: point for point in points_of(plan.axes(name))}
+    return [
+        FormulaTask(task, measure, _file(request.folder, task, measure))
+        for measure in plan.measures(name)
+        if measure_named(measure)[0].source == "formula"
+        for task in request.tasks
+        if plan.is_asked(name, measure, named[task.point.name])
+    ]
+
+
+def compute_measure(spec: Mapping[str, Any], measure: str, file: Path) -> None:
+    """Compute a measure and keep it in ``file``: what a worker process does."""
+    loaded = load_spec(spec)
+    found, argument = measure_named(measure)
+    assert found.from_spec is not None
+    table = pa.Table.from_pandas(_frame(found.from_spec(loaded, argument)), preserve_index=False)
+    with replacing(file) as opened:
+        pq.write_table(table.replace_schema_metadata({_SPEC: _key(loaded)}), opened)
+
+
+def collect_observations(
+    plan: StudyPlan, requests: Mapping[str, SweepRequest], failed: Mapping[str, set[tuple[str, int | None]]]
+) -> pd.DataFrame:
+    """Everything that was measured; points and seeds in ``failed`` are left out, by grid."""
+    parts = []
+    for name, request in requests.items():
+        named = {point.folder_name: point for point in points_of(plan.axes(name))}
+        for measure in plan.measures(name):
+            asked = plan.series_of(name, measure)
+            for task in request.tasks:
+                point = named[task.point.name]
+                is_lost = bool({(task.point.name, task.seed), (task.point.name, None)} & failed[name])
+                if is_lost or not plan.is_asked(name, measure, point):
+                    continue
+                found = _measured(measure, request, task)
+                if asked is not None:  # with the spreads that belong to them
+                    found = found[found["series"].isin([*asked, *(series + SPREAD for series in asked)])]
+                parts.append(_rows(plan, name, measure, point, task, found))
+    axes = dict.fromkeys(axis.name for grid in requests for axis in plan.axes(grid))
+    columns = ["study", "form", "quick", "grid", "point", *axes, "seed", "measure", *_OBSERVED]
+    known = [part for part in parts if len(part)]
+    return (pd.concat(known, ignore_index=True) if known else pd.DataFrame()).reindex(columns=columns)
+
+
+def _measured(measure: str, request: SweepRequest, task: Task) -> pd.DataFrame:
+    """The measurements of one point and seed."""
+    found, argument = measure_named(measure)
+    if found.from_folder is not None:
+        return _frame(found.from_folder(task.folder, argument))
+    return pq.read_table(_file(request.folder, task, measure)).to_pandas()
+
+
+def _frame(found: Measurements) -> pd.DataFrame:
+    """Measurements as a table."""
+    return pd.DataFrame({column: [getattr(one, column) for one in found] for column in _OBSERVED})
+
+
+def _rows(
+    plan: StudyPlan, name: str, measure: str, point: StudyPoint, task: Task, found: pd.DataFrame
+) -> pd.DataFrame:
+    """The rows of one measure of one point and seed."""
+    place = {"study": plan.name, "form": plan.form, "quick": plan.quick, "grid": name}
+    table = found.assign(**place, point=point.folder_name, seed=task.seed, measure=measure)
+    for axis, setting in point.settings.items():
+        table[axis] = [setting] * len(table)
+    return table
+
+
+def write_observations(table: pd.DataFrame, file: Path, axes: Sequence[str]) -> FileRecord:
+    """Write the table as Parquet; an axis with values that are no numbers is written as text."""
+    written = table.copy()
+    for axis in axes:
+        kinds = {type(value) for value in written[axis].dropna()}
+        if not kinds <= {int, float}:
+            written[axis] = [None if _is_missing(value) else _text(value) for value in written[axis]]
+    with replacing(file) as opened:
+        written.to_parquet(opened, engine="pyarrow", index=False)
+    return FileRecord.of(opened)
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _file(folder: Path, task: Task, measure: str) -> Path:
+    digest = hashlib.sha256(measure.encode()).hexdigest()[:8]
+    return folder / MEASURES_FOLDER / task.point.name / f"seed-{task.seed}-{digest}.parquet"
+
+
+def _key(spec: Spec) -> bytes:
+    return fingerprint(spec.model_dump(mode="json")).encode()

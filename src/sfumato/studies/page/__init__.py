@@ -1,0 +1,12 @@
+"""The page of a study.
+
+    document.py   the whole page: verdicts, figures, tables, how it was computed
+    panels.py     chooses how a panel is drawn
+    panel_data.py what a panel shows: means over seeds, and the paper's values
+    curves.py     lines and bars with intervals, and the paper's values
+    matrices.py   heatmaps: by two axes, and of workers by workers
+    tables.py     tables of measures beside the paper's values
+    agreement.py  the figure of all statements: what was measured, and what the paper states
+
+Figures, tables and the frame of the page are those of ``sfumato.report``.
+"""

@@ -1,0 +1,137 @@
+"""The statements of the paper beside what was measured: as figures, one for each unit, and as a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sfumato.report import formatting as text
+from sfumato.report.figures.figure import MARGIN, NO_GUARANTEE, Figure, Json, transparent
+from sfumato.rounding import number, upper_bound
+from sfumato.studies.study import Expect
+from sfumato.studies.verdicts import Outcome, StatementVerdict
+
+_HUES = {Outcome.AGREES: "#009E73", Outcome.DIFFERS: NO_GUARANTEE, Outcome.NOT_SETTLED: "#B87F00"}
+_UNITS = {"points": "percentage points of accuracy", "%": "change, %"}
+_ROW = 58
+
+
+def agreement_figures(verdicts: Sequence[StatementVerdict]) -> list[Figure]:
+    """A figure for every unit in which at least two statements have a value."""
+    found = []
+    for unit, words in _UNITS.items():
+        shown = [verdict for verdict in verdicts if verdict.unit == unit and math.isfinite(verdict.value)]
+        if len(shown) > 1:
+            found.append(_figure(shown, words))
+    return found
+
+
+def _figure(shown: Sequence[StatementVerdict], words: str) -> Figure:
+    """A row for each statement: its expected interval, the paper's figure, and what was measured."""
+    places = list(range(len(shown)))
+    ends = [
+        value
+        for one in shown
+        for value in (one.value, one.low, one.high, _figure_of(one))
+        if not math.isnan(value)
+    ]
+    room = 0.08 * (max(ends) - min(ends)) or 1.0
+    low, high = min([*ends, 0.0]) - room, max([*ends, 0.0]) + room
+    shapes = []
+    for place, one in zip(places, shown, strict=True):
+        assert one.statement.expect is not None
+        least, most = one.statement.expect.interval
+        shapes.append({
+            "type": "rect", "x0": max(least, low), "x1": min(most, high),
+            "y0": place - 0.3, "y1": place + 0.3, "line": {"width": 0}, "layer": "below",
+            "fillcolor": transparent("#0072B2", 0.13),
+        })  # fmt: skip
+    data: list[Json] = []
+    for outcome, hue in _HUES.items():
+        mine = [(place, one) for place, one in zip(places, shown, strict=True) if one.outcome is outcome]
+        if mine:
+            data.append({
+                "type": "scatter", "mode": "markers", "name": f"here: {outcome}",
+                "x": [one.value for _, one in mine], "y": [place for place, _ in mine],
+                "error_x": {"type": "data", "array": [_half(one) for _, one in mine], "color": hue},
+                "marker": {"color": hue, "size": 10},
+            })  # fmt: skip
+    data.append({
+        "type": "scatter", "mode": "markers", "name": "the paper", "y": places,
+        "x": [_figure_of(one) for one in shown],
+        "marker": {"symbol": "diamond-open", "size": 12, "color": "#0072B2", "line": {"width": 2.5}},
+    })  # fmt: skip
+    labels = [text.wrapped(one.statement.says, 46) for one in shown]
+    layout: Json = {
+        "height": 130 + _ROW * len(shown),
+        "margin": MARGIN | {"l": 8, "t": 8},
+        "shapes": shapes,
+        "xaxis": {"title": {"text": words}, "range": [low, high], "zeroline": True},
+        "yaxis": {
+            "tickvals": places,
+            "ticktext": labels,
+            "range": [len(shown) - 0.4, -0.6],
+            "automargin": True,
+        },
+        "legend": {"orientation": "h", "x": 0, "y": -60 / (74 + _ROW * len(shown)), "yanchor": "top"},
+    }
+    return Figure(
+        title="The paper's sentences and what was measured",
+        caption="Dots: means and 95 % intervals. Diamonds: the paper's figures. Blue: what agrees with it.",
+        description="; ".join(f"{one.statement.says}: {one.words}" for one in shown),
+        data=data,
+        layout=layout,
+        kind="agreement",
+        min_width=560,
+    )
+
+
+def verdict_table(verdicts: Sequence[StatementVerdict]) -> str:
+    """The statements with their places, what was measured, what is expected, and the verdict."""
+    rows = [
+        (
+            one.statement.place,
+            one.statement.says,
+            _expected(one.statement.expect, one.unit)
+            or f"{'rises' if one.statement.rises else 'falls'} throughout",
+            _measured(one),
+            one.words,
+        )
+        for one in verdicts
+    ]
+    caption = "Every sentence of the paper that this study checks, in our words"
+    return text.html_table(
+        ["place", "the paper says", "expected", "measured", "verdict"], rows, caption=caption
+    )
+
+
+def _measured(one: StatementVerdict) -> str:
+    if math.isnan(one.value):
+        return "–"
+    shown = upper_bound(one.value) if one.is_epsilon else number(one.value)
+    half = _half(one)
+    spread = f" ± {number(half, 2)}" if half > 0 else ""
+    return f"{shown}{spread}{f' {one.unit}' if one.unit else ''}".replace("-", "−")
+
+
+def _expected(expect: Expect | None, unit: str) -> str:
+    if expect is None:
+        return ""
+    tail = f" {unit}" if unit else ""
+    if expect.about is not None:
+        within = f", ± {expect.within:g}" if expect.within else ""
+        return f"about {expect.about:g}{tail}{within}".replace("-", "−")
+    if expect.at_least is not None and expect.at_most is not None:
+        return f"{expect.at_least:g} to {expect.at_most:g}{tail}"
+    end = f"at least {expect.at_least:g}" if expect.at_least is not None else f"at most {expect.at_most:g}"
+    return f"{end}{tail}".replace("-", "−")
+
+
+def _half(one: StatementVerdict) -> float:
+    half = (one.high - one.low) / 2
+    return half if math.isfinite(half) else 0.0
+
+
+def _figure_of(one: StatementVerdict) -> float:
+    assert one.statement.expect is not None
+    return one.statement.expect.figure

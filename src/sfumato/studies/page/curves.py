@@ -1,0 +1,301 @@
+"""Lines and bars of a measure, with 95 % intervals over seeds and the paper's values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sfumato.report import formatting as text
+from sfumato.report.figures.figure import (
+    DASHES,
+    Figure,
+    Json,
+    colour,
+    line_mode,
+    log_axis,
+    over_legend,
+    transparent,
+)
+from sfumato.report.results.series import Mean
+from sfumato.studies.grids import StudyPoint
+from sfumato.studies.measures.base import SPREAD
+from sfumato.studies.measures.registry import measure_named
+from sfumato.studies.page.panel_data import PanelData, setting_text
+from sfumato.studies.study import StudyAxis
+
+_HEIGHT = 400
+_DIAMOND: Json = {"symbol": "diamond-open", "size": 12, "line": {"width": 2.5}}
+_ON_BAR: Json = {
+    "symbol": "diamond",
+    "size": 12,
+    "color": "#FFFFFF",
+    "line": {"width": 2.5, "color": "#1D2126"},
+}
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One line, or the bars of one colour.
+
+    Attributes:
+        name: in the legend.
+        hue: colour.
+        dash: of the line.
+        x: places: numbers, or names of categories.
+        values: with their intervals.
+    """
+
+    name: str
+    hue: str
+    dash: str
+    x: Sequence[float | str]
+    values: Sequence[Mean]
+
+
+def line_figure(data: PanelData) -> Figure:
+    """The panel as lines over a numeric axis or over rounds."""
+    lines = _lines(data)
+    dense = data.panel.x == "at" and any(len(line.x) > 12 for line in lines)
+    traces = [
+        trace
+        for line in lines
+        for trace in (_banded(line) if dense or _has_spread(data) else [_barred(line)])
+    ]
+    traces += _paper_marks(data, lines)
+    layout = over_legend(_HEIGHT, traces) | {"hovermode": "closest"}
+    layout |= {"xaxis": _x_axis(data, lines), "yaxis": _y_axis(data, lines)}
+    return Figure(
+        title=data.panel.title,
+        caption=_caption(data, lines),
+        description=_description(data, lines),
+        data=traces,
+        layout=layout,
+        table=_numbers(data, lines),
+        kind="lines",
+        min_width=420,
+    )
+
+
+def bar_figure(data: PanelData) -> Figure:
+    """The panel as groups of bars."""
+    lines = _lines(data)
+    traces: list[Json] = []
+    for number, line in enumerate(lines):
+        kept = [(x, one) for x, one in zip(line.x, line.values, strict=True) if math.isfinite(one.value)]
+        traces.append({
+            "type": "bar", "name": text.label(line.name), "x": [x for x, _ in kept],
+            "y": [one.value for _, one in kept], "offsetgroup": str(number), "marker": {"color": line.hue},
+            "error_y": _error([one for _, one in kept], "#6B7280"),
+        })  # fmt: skip
+    traces += _paper_marks(data, lines, grouped=True)
+    layout = over_legend(_HEIGHT, traces) | {"barmode": "group", "scattermode": "group", "bargap": 0.4}
+    layout |= {"xaxis": _x_axis(data, lines) | {"type": "category"}, "yaxis": _y_axis(data, lines)}
+    return Figure(
+        title=data.panel.title,
+        caption=_caption(data, lines),
+        description=_description(data, lines),
+        data=traces,
+        layout=layout,
+        table=_numbers(data, lines),
+        kind="bars",
+        min_width=420,
+    )
+
+
+def _lines(data: PanelData) -> list[_Line]:
+    """A line for every setting of the panel's ``lines`` and for every series of its measure."""
+    panel, measure = data.panel, data.panel.measures[0]
+    axis = data.axis(panel.lines) if panel.lines else None
+    named = [(None, "")] if axis is None else [(s, _name(axis, s)) for s in axis.settings]
+    named = [(s, name) for s, name in named if any(_is_on(axis, s, point) for point in data.points)]
+    several = data.series(measure)
+    found = []
+    for i, (setting, name) in enumerate(named):
+        points = [point for point in data.points if _is_on(axis, setting, point)]
+        for j, series in enumerate(several):
+            places, values = _places(data, points, measure, series)
+            if not places:
+                continue
+            title = ", ".join(filter(None, (name, series))) or data.title
+            hue = colour(i if len(named) > 1 else j)
+            found.append(
+                _Line(title, hue, DASHES[j % len(DASHES)] if len(named) > 1 else "solid", places, values)
+            )
+    return found
+
+
+def _places(
+    data: PanelData, points: Sequence[StudyPoint], measure: str, series: str
+) -> tuple[list[float | str], list[Mean]]:
+    """Where the values of one line are, and the values."""
+    places: list[float | str] = []
+    values: list[Mean] = []
+    for point in points:
+        if data.panel.x == "at":
+            spread = dict(data.curve(point, measure, series + SPREAD))
+            for at, found in data.curve(point, measure, series):
+                places.append(at)
+                values.append(Mean(found.value, spread[at].value) if at in spread else found)
+        elif (one := data.mean_at(point, measure, series)) is not None:
+            setting = point.settings[data.panel.x]
+            axis = data.axis(data.panel.x)
+            assert axis is not None
+            places.append(
+                float(setting) if _is_numeric(axis) and data.panel.kind == "lines" else setting_text(setting)
+            )
+            values.append(one)
+    return places, values
+
+
+def _is_on(axis: StudyAxis | None, setting: object, point: StudyPoint) -> bool:
+    return axis is None or point.settings[axis.name] == setting
+
+
+def _name(axis: StudyAxis, setting: object) -> str:
+    """A setting in the legend: cases have names, values need that of their axis."""
+    return str(setting) if axis.cases else f"{axis.words} = {setting_text(setting)}"
+
+
+def _is_numeric(axis: StudyAxis) -> bool:
+    return not axis.cases and all(isinstance(v, int | float) and not isinstance(v, bool) for v in axis.values)
+
+
+def _has_spread(data: PanelData) -> bool:
+    return any(str(name).endswith(SPREAD) for name in data.rows["series"])
+
+
+def _finite(line: _Line) -> list[tuple[float | str, Mean]]:
+    return [(x, one) for x, one in zip(line.x, line.values, strict=True) if math.isfinite(one.value)]
+
+
+def _error(values: Sequence[Mean], hue: str) -> Json:
+    widths = [0.0 if math.isnan(one.half_width) else one.half_width for one in values]
+    return (
+        {"type": "data", "array": widths, "thickness": 1.2, "width": 4, "color": hue} if any(widths) else {}
+    )
+
+
+def _barred(line: _Line) -> Json:
+    """A line with error bars."""
+    kept = _finite(line)
+    return {
+        "type": "scatter", "mode": "lines+markers", "name": text.label(line.name), "x": [x for x, _ in kept],
+        "y": [one.value for _, one in kept], "error_y": _error([one for _, one in kept], line.hue),
+        "line": {"color": line.hue, "width": 2, "dash": line.dash}, "marker": {"color": line.hue, "size": 7},
+    }  # fmt: skip
+
+
+def _banded(line: _Line) -> list[Json]:
+    """A line in a band."""
+    kept = _finite(line)
+    x = [place for place, _ in kept]
+    width = [0.0 if math.isnan(one.half_width) else one.half_width for _, one in kept]
+    middle = [one.value for _, one in kept]
+    common: Json = {"type": "scatter", "x": x, "legendgroup": line.name}
+    edge = common | {"mode": "lines", "line": {"width": 0}, "showlegend": False, "hoverinfo": "skip"}
+    look: Json = {
+        "line": {"color": line.hue, "width": 2, "dash": line.dash},
+        "marker": {"color": line.hue, "size": 5},
+    }
+    traces = []
+    if any(width):
+        low = [a - b for a, b in zip(middle, width, strict=True)]
+        high = [a + b for a, b in zip(middle, width, strict=True)]
+        traces = [
+            edge | {"y": low},
+            edge | {"y": high, "fill": "tonexty", "fillcolor": transparent(line.hue, 0.15)},
+        ]
+    return [*traces, common | {"name": text.label(line.name), "mode": line_mode(x), "y": middle} | look]  # type: ignore[arg-type]
+
+
+def _paper_marks(data: PanelData, lines: Sequence[_Line], *, grouped: bool = False) -> list[Json]:
+    """The paper's values, in the colour of the line that they belong to."""
+    panel, marks = data.panel, []
+    axis = data.axis(panel.lines) if panel.lines else None
+    x_axis = data.axis(panel.x)
+    for value, point in data.paper_values(panel.measures[0]):
+        wanted = ", ".join(
+            filter(None, ("" if axis is None else _name(axis, point.settings[axis.name]), value.series))
+        )
+        number = next((i for i, line in enumerate(lines) if line.name.startswith(wanted)), None)
+        if number is None:
+            continue
+        place: object = value.at
+        if x_axis is not None:
+            setting = point.settings[panel.x]
+            place = float(setting) if _is_numeric(x_axis) and not grouped else setting_text(setting)
+        marks.append((number, place, value))
+    if not marks:
+        return []
+    found: list[Json] = []
+    for number in sorted({number for number, _, _ in marks}):
+        mine = [(place, value) for at, place, value in marks if at == number]
+        found.append({
+            "type": "scatter", "mode": "markers", "name": "the paper", "showlegend": not found,
+            "x": [place for place, _ in mine], "y": [value.value for _, value in mine],
+            "hovertext": [text.label(f"{value.place}: {value.value:g}") for _, value in mine],
+            "hoverinfo": "text", "marker": _ON_BAR if grouped else _DIAMOND | {"color": lines[number].hue},
+        } | ({"offsetgroup": str(number)} if grouped else {}))  # fmt: skip
+    return found
+
+
+def _x_axis(data: PanelData, lines: Sequence[_Line]) -> Json:
+    axis = data.axis(data.panel.x)
+    words = "epoch" if data.panel.measures[0].startswith("pwp") else "round"
+    found: Json = {"title": {"text": text.label(words if axis is None else axis.words)}}
+    if axis is None:
+        return found | {"rangemode": "tozero", "tickformat": "d"}
+    numbers = [float(x) for line in lines for x in line.x if isinstance(x, float)]
+    positive = [x for x in numbers if x > 0]
+    if _is_numeric(axis) and len(positive) == len(numbers) and numbers and max(numbers) >= 30 * min(numbers):
+        found |= log_axis(numbers)
+    return found
+
+
+def _y_axis(data: PanelData, lines: Sequence[_Line]) -> Json:
+    values = [one.value for line in lines for _, one in _finite(line)]
+    axis: Json = {"title": {"text": text.label(data.title)}}
+    if data.panel.log and any(value > 0 for value in values):
+        return axis | log_axis(values)
+    return axis | {"rangemode": "tozero" if data.panel.kind == "bars" or _has_spread(data) else "normal"}
+
+
+def _caption(data: PanelData, lines: Sequence[_Line]) -> str:
+    """What the figure shows, what its intervals are, and what could not be drawn."""
+    parts = [text.sentence(data.panel.about)] if data.panel.about else []
+    seeds = data.rows["seed"].nunique()
+    if _has_spread(data):
+        parts.append("Bands: ± one standard deviation over workers.")
+    elif measure_named(data.panel.measures[0])[0].is_epsilon:
+        parts.append("The largest ε over the seeds." if seeds > 1 else "")
+    else:
+        shown = "Bars and bands: 95 % intervals." if seeds > 1 else "One seed: no interval."
+        parts.append(f"Mean of {text.how_many(seeds, 'seed')}. {shown}" if seeds > 1 else shown)
+    if any(True for _ in data.paper_values(data.panel.measures[0])):
+        parts.append("Diamonds: values that the paper states.")
+    endless = [line.name for line in lines if any(one.value == math.inf for one in line.values)]
+    if endless:
+        parts.append(f"∞ (no guarantee), so not drawn: {text.join_names(endless, 6)}.")
+    return " ".join(filter(None, parts))
+
+
+def _description(data: PanelData, lines: Sequence[_Line]) -> str:
+    """The last value of every line, for screen readers."""
+    measure = data.panel.measures[0]
+    said = [f"{line.name}: {data.figure_of(measure, line.values[-1])}" for line in lines]
+    return f"{data.panel.title}. {data.title}, last value of each line: {'; '.join(said)}."
+
+
+def _numbers(data: PanelData, lines: Sequence[_Line]) -> str:
+    """All values of the figure as a table."""
+    measure, axis = data.panel.measures[0], data.axis(data.panel.x)
+    rows = [
+        (line.name, x if isinstance(x, str) else f"{x:g}", data.figure_of(measure, one))
+        for line in lines
+        for x, one in zip(line.x, line.values, strict=True)
+    ]
+    words = "round" if axis is None else axis.words
+    return text.html_table(
+        ["line", words, data.title], rows, caption="The numbers of the figure", numeric=(1, 2)
+    )

@@ -1,0 +1,136 @@
+"""The page of a study: verdicts first, then figures like the paper's, tables, and how it was computed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from sfumato.report import formatting as text
+from sfumato.report.page.html import PlacedFigures, bullet_list, render_page, section
+from sfumato.run_folder.manifest import FileRecord
+from sfumato.run_folder.reader import write_text
+from sfumato.studies.cost import quickstart_steps
+from sfumato.studies.grids import StudyPlan
+from sfumato.studies.page.agreement import agreement_figures, verdict_table
+from sfumato.studies.page.panel_data import PanelData, setting_text
+from sfumato.studies.page.panels import figures_of
+from sfumato.studies.page.tables import measure_table
+from sfumato.studies.result import StudyResult
+from sfumato.studies.verdicts import Outcome
+
+
+def write_study_page(result: StudyResult) -> FileRecord:
+    """Write the page of a study into its folder, as one file that loads nothing else."""
+    plan, figures = result.plan, PlacedFigures()
+    study = plan.study
+    subtitle = f'<p class="facts">{text.escape(f"{study.paper} · {study.figure} · {plan.name}")}</p>'
+    sections = [_top(result)]
+    if study.statements:
+        agreement = "".join(map(figures.place, agreement_figures(result.verdicts)))
+        sections.append(
+            section("What the paper says, and what was found", [verdict_table(result.verdicts), agreement])
+        )
+    sections.append(section("Figures and tables", _panels(result, figures)))
+    sections.append(section("How it was computed", [_how(result)]))
+    page = render_page(study.title, subtitle, sections, figures)
+    return write_text(result.page, page)
+
+
+def _top(result: StudyResult) -> str:
+    """What the study is about and what came out; notices of shortened runs and of failures."""
+    plan = result.plan
+    notices = []
+    if plan.quick:
+        notices.append(
+            "A shortened run, for a look: it has fewer rounds, seeds or points, and decides nothing."
+        )
+    if result.failures:
+        notices.append(
+            f"{text.how_many(len(result.failures), 'run')} failed; what depends on them is not judged."
+        )
+        notices += [f"{who}: {why}" for who, why in result.failures[:5]]
+    shown = f'<div class="notice" role="note">{bullet_list(notices)}</div>' if notices else ""
+    return f'<div class="lead">{text.paragraphs([plan.study.intro])}</div>{shown}{_tiles(result)}'
+
+
+def _tiles(result: StudyResult) -> str:
+    """How many statements agree, differ and are not settled."""
+    if not result.verdicts or result.plan.quick:
+        return ""
+    counts = Counter(one.outcome for one in result.verdicts)
+    tiles = "".join(
+        f"<div><dt>{outcome}</dt><dd>{counts[outcome]}</dd></div>" for outcome in Outcome if counts[outcome]
+    )
+    return f'<dl class="tiles">{tiles}</dl>'
+
+
+def _panels(result: StudyResult, figures: PlacedFigures) -> list[str]:
+    """All panels in order; neighbouring heatmaps of workers stand side by side."""
+    parts: list[str] = []
+    beside: list[str] = []
+    for panel in result.plan.study.panels:
+        if panel.kind == "pairs":
+            beside += [figures.place(figure) for figure in figures_of(result.plan, panel, result.table)]
+            continue
+        parts += _side_by_side(beside)
+        beside = []
+        if panel.kind == "table":
+            parts.append(measure_table(PanelData.of(result.plan, panel, result.table)))
+        else:
+            parts += [figures.place(figure) for figure in figures_of(result.plan, panel, result.table)]
+    return parts + _side_by_side(beside)
+
+
+def _side_by_side(placed: list[str]) -> list[str]:
+    return [f'<div class="panels">{"".join(placed)}</div>'] if placed else []
+
+
+def _how(result: StudyResult) -> str:
+    """What is unstated and how it is set, the form, the grids, the cost and the command."""
+    plan = result.plan
+    study, form = plan.study, plan.study.forms[plan.form]
+    lines = [f"Form: {plan.form}{', shortened' if plan.quick else ''}."]
+    if form.changes:
+        lines.append(f"It sets {_changes(form.changes)}.")
+    if plan.quick and study.quick.changes:
+        lines.append(f"Shortened by {_changes(study.quick.changes)}.")
+    if form.needs:
+        lines.append(form.needs)
+    lines += [_grid_sentence(plan, name) for name in study.grids]
+    if result.steps:
+        multiple = text.number(result.steps / quickstart_steps(), 2)
+        lines.append(f"{text.number(result.steps, 3)} device steps: {multiple} times the quickstart.")
+    took = text.quantity(round(result.seconds), text.SECONDS)
+    lines.append(f"This call took {took}; what was there before is not counted.")
+    lines.append(f"Everything measured: results.parquet, {text.whole(len(result.table))} rows.")
+    command = f"sfumato study {plan.name}{_options(plan)}"
+    unstated = text.paragraphs([study.unstated]) if study.unstated else ""
+    title = "<h3>What the paper leaves open</h3>" if unstated else ""
+    return f"{title}{unstated}{bullet_list(lines)}<pre>{text.escape(command)}</pre>"
+
+
+def _options(plan: StudyPlan) -> str:
+    chosen = [
+        name
+        for name, wanted in (("--quick", plan.quick), ("--paper", plan.form != plan.study.first_form))
+        if wanted
+    ]
+    usual = plan.study.quick.seeds if plan.quick else plan.study.seeds
+    chosen += [f"--seeds {plan.seeds}"] if plan.seeds != usual else []
+    return "".join(f" {option}" for option in chosen)
+
+
+def _changes(changes: dict[str, object]) -> str:
+    return text.join_names([f"{key} = {value}" for key, value in changes.items()], 8)
+
+
+def _grid_sentence(plan: StudyPlan, name: str) -> str:
+    """A grid in one sentence: its axes, its seeds, and whether it trains."""
+    section_of_grid = plan.study.grids[name]
+    axes = [
+        f"{axis.words}: {text.join_names([setting_text(s) for s in axis.settings], 12)}"
+        for axis in plan.axes(name)
+        if len(axis.settings) > 1
+    ]
+    how = "trained" if section_of_grid.trains else "accounted for, without training"
+    seeds = text.how_many(plan.seeds_of(name), "seed")
+    return f"Grid {name}, {how}, {seeds}{'; ' if axes else ''}{'; '.join(axes)}."

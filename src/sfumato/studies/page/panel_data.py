@@ -1,0 +1,114 @@
+"""What a panel shows: the means over seeds of its rows, and the paper's values that belong to them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from sfumato.report.results.series import Mean, mean
+from sfumato.rounding import number, upper_bound
+from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
+from sfumato.studies.measures.base import SPREAD
+from sfumato.studies.measures.registry import measure_named, title_of_measure
+from sfumato.studies.references import grid_of
+from sfumato.studies.study import Panel, PaperValue, StudyAxis
+
+
+@dataclass(frozen=True)
+class PanelData:
+    """A panel with the rows of the table that it is about.
+
+    Attributes:
+        plan: of the study.
+        panel: of it.
+        name: of its grid.
+        axes: of the grid, with the values of this form.
+        points: of the grid that the panel's ``where`` selects.
+        rows: of these points and the panel's measures.
+    """
+
+    plan: StudyPlan
+    panel: Panel
+    name: str
+    axes: tuple[StudyAxis, ...]
+    points: tuple[StudyPoint, ...]
+    rows: pd.DataFrame
+
+    @classmethod
+    def of(cls, plan: StudyPlan, panel: Panel, table: pd.DataFrame) -> PanelData:
+        """The rows of ``table`` that ``panel`` shows."""
+        name = panel.grid or next(iter(plan.study.grids))
+        axes = plan.axes(name)
+        points = tuple(point for point in points_of(axes) if point.matches(panel.where))
+        chosen = (table["grid"] == name) & table["measure"].isin(panel.measures)
+        chosen &= table["point"].isin([point.folder_name for point in points])
+        if panel.series:
+            chosen &= table["series"].isin([*panel.series, *(name + SPREAD for name in panel.series)])
+        return cls(plan, panel, name, axes, points, table[chosen])
+
+    @property
+    def title(self) -> str:
+        """What the panel's measure is called."""
+        return title_of_measure(self.panel.measures[0])
+
+    def axis(self, name: str) -> StudyAxis | None:
+        """The axis called ``name``."""
+        return next((axis for axis in self.axes if axis.name == name), None)
+
+    def series(self, measure: str) -> list[str]:
+        """The series of a measure, spreads left out."""
+        found = self.rows[self.rows["measure"] == measure]["series"]
+        return [str(name) for name in dict.fromkeys(found) if not str(name).endswith(SPREAD)]
+
+    def mean_at(self, point: StudyPoint, measure: str, series: str) -> Mean | None:
+        """The mean over seeds at a point; of measures over rounds that of the last; ``None`` if not measured.
+
+        ε is the largest over the seeds, not the mean.
+        """
+        chosen = self._of(point, measure, series)
+        if not len(chosen):
+            return None
+        last = chosen.sort_values("at", kind="stable").groupby("seed")["value"].last()
+        if measure_named(measure)[0].is_epsilon:
+            return Mean(float(last.max()), math.nan)
+        return mean(last)
+
+    def curve(self, point: StudyPoint, measure: str, series: str) -> list[tuple[float, Mean]]:
+        """The means over seeds at every round."""
+        chosen = self._of(point, measure, series)
+        return [(float(at), mean(values)) for at, values in chosen.groupby("at")["value"]]
+
+    def _of(self, point: StudyPoint, measure: str, series: str) -> pd.DataFrame:
+        rows = self.rows
+        same = (
+            (rows["point"] == point.folder_name) & (rows["measure"] == measure) & (rows["series"] == series)
+        )
+        return rows[same]
+
+    def paper_values(self, measure: str) -> Iterator[tuple[PaperValue, StudyPoint]]:
+        """What the paper states of the measure at the panel's points."""
+        wanted = self.plan.study.grids[self.name]
+        for value in self.plan.study.values:
+            if value.measure != measure or grid_of(self.plan.study, value.grid) is not wanted:
+                continue
+            for point in self.points:
+                if point.matches(value.where):
+                    yield value, point
+
+    def figure_of(self, measure: str, found: Mean | None) -> str:
+        """A measured value as text: ε rounded up, others with half of their 95 % interval."""
+        if found is None:
+            return "–"
+        if measure_named(measure)[0].is_epsilon:
+            return upper_bound(found.value)
+        spread = "" if math.isnan(found.half_width) else f" ± {number(found.half_width, 2)}"
+        return f"{number(found.value)}{spread}"
+
+
+def setting_text(value: Any) -> str:
+    """A setting of an axis as people read it."""
+    return number(value) if isinstance(value, float) else str(value)

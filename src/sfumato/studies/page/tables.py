@@ -1,0 +1,44 @@
+"""Tables of measures, a row for every point, beside the paper's values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sfumato.report import formatting as text
+from sfumato.studies.grids import StudyPoint
+from sfumato.studies.measures.registry import title_of_measure
+from sfumato.studies.page.panel_data import PanelData, setting_text
+from sfumato.studies.study import PaperValue
+
+
+def measure_table(data: PanelData) -> str:
+    """The panel as an HTML table."""
+    axes = [axis for axis in data.axes if len(axis.settings) > 1]
+    columns = [(measure, series) for measure in data.panel.measures for series in data.series(measure)]
+    stated = {measure: list(data.paper_values(measure)) for measure in data.panel.measures}
+    headers = [axis.words for axis in axes]
+    for measure, series in columns:
+        words = ", ".join(filter(None, (title_of_measure(measure), series)))
+        headers += [words, "paper"] if _states(stated[measure], series) else [words]
+    rows = []
+    for point in data.points:
+        row = [setting_text(point.settings[axis.name]) for axis in axes]
+        for measure, series in columns:
+            row.append(data.figure_of(measure, data.mean_at(point, measure, series)))
+            if _states(stated[measure], series):
+                found = [v.value for v, at in stated[measure] if at is point and v.series in ("", series)]
+                row.append(", ".join(f"{value:g}" for value in found) or "–")
+        rows.append(row)
+    seeds = data.rows["seed"].nunique()
+    several = f"Means of {text.how_many(seeds, 'seed')} ± half of the 95 % interval; of ε the largest"
+    caption = several if seeds > 1 else "One seed"
+    first = len(axes)
+    numeric = tuple(range(first, len(headers)))
+    table = text.html_table(headers, rows, caption=caption, numeric=numeric)
+    about = text.paragraphs([text.sentence(data.panel.about)]) if data.panel.about else ""
+    return f"<h3>{text.escape(data.panel.title)}</h3>{about}{table}"
+
+
+def _states(stated: Sequence[tuple[PaperValue, StudyPoint]], series: str) -> bool:
+    """Whether the paper states a value of a series."""
+    return any(value.series in ("", series) for value, _ in stated)

@@ -1,0 +1,144 @@
+"""Refuses what a study names but does not have: grids, axes, values of axes, and measures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sfumato.errors import SpecError
+from sfumato.spec.base import closest
+from sfumato.spec.refusals import Refused
+from sfumato.studies.measures.registry import measure_named
+from sfumato.studies.study import Panel, PaperStatement, Study, StudyGrid, StudyTerm
+
+_ROUNDS = "at"
+"""The x axis of measures over rounds or epochs."""
+
+
+def check_references(study: Study) -> Iterator[Refused]:
+    """What is wrong with the names in a study; nothing if all are known."""
+    for number, panel in enumerate(study.panels):
+        yield from _of_panel(study, panel, f"panels[{number}]")
+    for number, value in enumerate(study.values):
+        yield from _of_point(study, value, f"values[{number}]", whole=False)
+    for number, statement in enumerate(study.statements):
+        yield from _of_statement(study, statement, f"statements[{number}]")
+    for axis, kept in study.quick.keep.items():
+        found = [one for grid in study.grids.values() if (one := grid.axis(axis)) is not None]
+        if not found:
+            names = dict.fromkeys(a.name for grid in study.grids.values() for a in grid.over)
+            yield Refused(f"quick.keep.{axis}", None, f"is no axis; axes: {', '.join(names)}")
+            continue
+        known = tuple(dict.fromkeys(setting for one in found for setting in one.settings))
+        if any(setting not in known for setting in kept):
+            yield Refused(f"quick.keep.{axis}", list(kept), f"must be some of {_listed(known)}")
+        elif any(not set(kept) & set(one.settings) for one in found):
+            yield Refused(f"quick.keep.{axis}", list(kept), "leaves a grid without any point")
+
+
+def grid_of(study: Study, name: str) -> StudyGrid | None:
+    """The grid called ``name``; of a study with one grid, that one."""
+    if not name and len(study.grids) == 1:
+        return next(iter(study.grids.values()))
+    return study.grids.get(name)
+
+
+def _of_panel(study: Study, panel: Panel, place: str) -> Iterator[Refused]:
+    grid = yield from _known_grid(study, panel.grid, place)
+    if grid is None:
+        return
+    for measure in panel.measures:
+        yield from _known_measure(measure, grid, f"{place}.measures")
+    unknown = False
+    for key in ("x", "y", "lines"):
+        name = getattr(panel, key)
+        if name and grid.axis(name) is None and not (key == "x" and name == _ROUNDS):
+            unknown = True
+            yield Refused(f"{place}.{key}", name, _no_axis(grid))
+    yield from _known_settings(grid, panel.where, f"{place}.where")
+    if panel.kind != "table" and not unknown:
+        drawn = {name: None for name in (panel.x, panel.y, panel.lines) if name}
+        single = {name: one for name, one in panel.where.items() if not isinstance(one, list | tuple)}
+        yield from _one_point(grid, single | drawn, f"{place}.where")
+
+
+def _of_point(study: Study, term: Any, place: str, *, whole: bool = True) -> Iterator[Refused]:
+    """A measure at a point; ``whole``: at exactly one."""
+    grid = yield from _known_grid(study, term.grid, place)
+    if grid is None:
+        return
+    yield from _known_measure(term.measure, grid, f"{place}.measure")
+    yield from _known_settings(grid, term.where, f"{place}.where")
+    if whole:
+        yield from _one_point(grid, term.where, f"{place}.where")
+
+
+def _of_statement(study: Study, statement: PaperStatement, place: str) -> Iterator[Refused]:
+    for key in ("value", "minus", "relative_to"):
+        term: StudyTerm | None = getattr(statement, key)
+        if term is not None:
+            yield from _of_point(study, term, f"{place}.{key}")
+    for key in ("rises", "falls"):
+        along = getattr(statement, key)
+        if along is None:
+            continue
+        yield from _of_point(study, along, f"{place}.{key}", whole=False)
+        grid = grid_of(study, along.grid)
+        if grid is None:
+            continue
+        if grid.axis(along.along) is None:
+            yield Refused(f"{place}.{key}.along", along.along, _no_axis(grid))
+        else:
+            yield from _one_point(grid, {**along.where, along.along: None}, f"{place}.{key}.where")
+
+
+def _known_grid(study: Study, name: str, place: str) -> Any:
+    grid = grid_of(study, name)
+    if grid is None:
+        listed = ", ".join(study.grids)
+        yield Refused(f"{place}.grid", name or None, f"must be one of {listed}{closest(name, study.grids)}")
+    return grid
+
+
+def _known_measure(name: str, grid: StudyGrid, place: str) -> Iterator[Refused]:
+    try:
+        measure, _ = measure_named(name)
+    except SpecError as error:
+        yield Refused(place, error.value, error.allowed)
+        return
+    if measure.source == "run" and not grid.trains:
+        yield Refused(place, name, "is measured of runs, and this grid has trains: false")
+
+
+def _known_settings(grid: StudyGrid, where: Mapping[str, Any], place: str) -> Iterator[Refused]:
+    for name, value in where.items():
+        axis = grid.axis(name)
+        if axis is None:
+            yield Refused(f"{place}.{name}", None, _no_axis(grid))
+            continue
+        for one in value if isinstance(value, list | tuple) else (value,):
+            if not any(same_setting(one, setting) for setting in axis.settings):
+                yield Refused(f"{place}.{name}", one, f"must be one of {_listed(axis.settings)}")
+
+
+def _one_point(grid: StudyGrid, where: Mapping[str, Any], place: str) -> Iterator[Refused]:
+    left = [axis for axis in grid.over if axis.name not in where and len(axis.settings) > 1]
+    if left:
+        points = math.prod(len(axis.settings) for axis in left)
+        yield Refused(
+            place, None, f"selects {points} points; give {', '.join(axis.name for axis in left)} too"
+        )
+
+
+def same_setting(one: Any, other: Any) -> bool:
+    """Whether two settings of an axis are the same: 1 is 1.0, but true is not 1."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _no_axis(grid: StudyGrid) -> str:
+    return f"is no axis of this grid; axes: {', '.join(axis.name for axis in grid.over)}"
+
+
+def _listed(settings: tuple[Any, ...]) -> str:
+    return ", ".join(map(str, settings))

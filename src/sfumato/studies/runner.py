@@ -1,0 +1,232 @@
+"""Runs a study: its sweeps, the measures that are computed from specs, then the table and the page.
+
+Whatever a folder holds already is kept: runs as in a sweep, computed measures by the fingerprint of their
+spec.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sfumato.arguments import Argument
+from sfumato.pool.jobs import Job, run_jobs
+from sfumato.pool.location import Location
+from sfumato.progress_bars import ProgressBars, progress_bars
+from sfumato.run_folder.lock import only_writer
+from sfumato.run_folder.manifest import record_files
+from sfumato.studies.catalogue import done_runs
+from sfumato.studies.cost import request_steps
+from sfumato.studies.grids import StudyPlan, points_of
+from sfumato.studies.observations import (
+    TABLE_FILE,
+    FormulaTask,
+    collect_observations,
+    compute_measure,
+    formula_tasks,
+    write_observations,
+)
+from sfumato.studies.page.document import write_study_page
+from sfumato.studies.result import PAGE_FILE, StudyResult
+from sfumato.studies.verdicts import judge_statements
+from sfumato.sweeps.request import SweepRequest
+from sfumato.sweeps.runner import (
+    LOG_FILE,
+    collect_and_report,
+    core_count,
+    failures_of,
+    run_points,
+    written_spec,
+)
+from sfumato.sweeps.sweep_progress import PointProgress, SweepBars, title_of_point
+
+
+@dataclass
+class StudyProgress:
+    """How much of a study is done, as lines on a terminal that draws no bars.
+
+    Attributes:
+        tell: takes a line.
+        size: number of runs and computed measures.
+    """
+
+    tell: Callable[[str], None]
+    size: int
+    done: int = 0
+    began: float = field(default_factory=time.monotonic)
+    computed: int = 0
+
+    def finished(self, title: str, failure: str, *, was_there: bool) -> None:
+        """One is finished; if it ``was_there`` before, it says nothing about the time that others take."""
+        self.done += 1
+        self.computed += not was_there
+        how = f"failed: {failure}" if failure else "was there" if was_there else "done"
+        left = self.size - self.done
+        when = ""
+        if self.computed and left:
+            seconds = (time.monotonic() - self.began) / self.computed * left
+            when = f"; about {describe_seconds(seconds)} left"
+        self.tell(f"{self.done}/{self.size} {title}: {how}{when}")
+
+
+def describe_seconds(seconds: float) -> str:
+    """``40 s``, ``12 min`` or ``3.5 h``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def run_study(
+    plan: StudyPlan,
+    out: Path,
+    *,
+    device: str = "auto",
+    workers: int | None = None,
+    on: str = "local",
+    progress: bool = True,
+    tell: Callable[[str], None] = lambda line: None,
+) -> StudyResult:
+    """Run what is left of a study, and write its table and page.
+
+    Args:
+        plan: of the study.
+        out: the folder of all studies.
+        device: auto, cpu or cuda.
+        workers: number of processes; default one per core, or one on a GPU.
+        on: where they are, as in `sfumato.sweep`.
+        progress: whether bars are drawn, on a terminal and in a notebook.
+        tell: is told a line for each run that is finished, where no bars are drawn.
+
+    Raises:
+        SpecError: a spec of the study is wrong, the folder holds something else, or another process is there.
+        MissingExtraError: Ray is not installed.
+        RunError: the Ray cluster cannot be reached.
+    """
+    began = time.monotonic()
+    requests = {name: plan.request(name, out) for name in plan.study.grids}
+    tasks = {name: formula_tasks(plan, name, request) for name, request in requests.items()}
+    size = sum(len(request.tasks) + len(request.refused) for request in requests.values())
+    failures: list[tuple[str, str]] = []
+    failed: dict[str, set[tuple[str, int | None]]] = {}
+    with progress_bars(wanted=progress) as bars:
+        told = StudyProgress(_say_nothing if bars.are_drawn else tell, size + sum(map(len, tasks.values())))
+        for name, request in requests.items():
+            grid = _GridRun(name, request, _words_of(plan, name), bars, told, device, workers, on)
+            found = failures_of(grid.run())
+            collect_and_report(request, found)
+            failures += [(f"{name}: {grid.words[one.point]}, seed {one.seed}", one.message) for one in found]
+            failed[name] = {(one.point, one.seed) for one in found}
+            lost = grid.compute(tasks[name])
+            failures += [(f"{name}: {grid.title(task)}", why) for task, why in lost]
+            failed[name] |= {(task.task.point.name, task.task.seed) for task, _ in lost}
+    table = collect_observations(plan, requests, failed)
+    verdicts = judge_statements(plan, table)
+    steps = sum(map(request_steps, requests.values()))
+    seconds = time.monotonic() - began
+    result = StudyResult(plan, plan.folder(out), table, verdicts, tuple(failures), seconds, steps)
+    _write(result)
+    return result
+
+
+def _say_nothing(line: str) -> None:
+    pass
+
+
+def _words_of(plan: StudyPlan, name: str) -> dict[str, str]:
+    """What the points of a grid are called, by the names of their folders."""
+    varied = [axis.name for axis in plan.axes(name) if len(axis.settings) > 1]
+    return {
+        point.folder_name: ", ".join(f"{axis} {point.settings[axis]}" for axis in varied) or name
+        for point in points_of(plan.axes(name))
+    }
+
+
+@dataclass(frozen=True)
+class _GridRun:
+    """A grid with where its work is done, and who is told of it."""
+
+    name: str
+    request: SweepRequest
+    words: Mapping[str, str]
+    bars: ProgressBars
+    told: StudyProgress
+    device: str
+    workers: int | None
+    on: str
+
+    def run(self) -> list[PointProgress]:
+        """Run the points that are left; returns what became of all of them."""
+        request = self.request
+        steps: list[PointProgress] = []
+        size = len(request.tasks) + len(request.refused)
+        drawn = SweepBars(self.bars, size, self.name) if self.bars.are_drawn else None
+        kept = done_runs(request)
+        running = run_points(request, device=self.device, workers=self.workers, on=self.on)
+        with closing(running):
+            for step in running:
+                shown = replace(step, point=self.words[step.point])
+                if drawn is not None:
+                    drawn.show(shown)
+                elif step.finished:
+                    is_kept = (step.point, step.seed) in kept
+                    self._finished(title_of_point(shown), step.failure, was_there=is_kept)
+                steps.append(step)
+        if drawn is not None:
+            drawn.remove()
+        return steps
+
+    def compute(self, tasks: Sequence[FormulaTask]) -> list[tuple[FormulaTask, str]]:
+        """Compute the measures that follow from specs; returns those that failed, and why."""
+        left = []
+        for task in tasks:
+            if task.is_done:
+                self._finished(self.title(task), "", was_there=True)
+            else:
+                left.append(task)
+        if not left:
+            return []
+        location, workers = Location.named(self.on), self.workers
+        if location.is_here:
+            workers = workers or core_count()
+        jobs = [
+            Job(compute_measure, (written_spec(task.task), task.measure, task.file), task.task.folder)
+            for task in left
+        ]
+        failed = []
+        bar, done = self.bars.add(self.name), 0
+        with (
+            only_writer(self.request.folder, argument=Argument("out")),
+            location.workers(workers, self.request.folder / LOG_FILE) as pool,
+        ):
+            bar.show(f"0/{len(left)} measures", 0, len(left))
+            for step in run_jobs(pool, jobs):
+                if not step.finished:
+                    continue
+                task, done = left[step.number], done + 1
+                bar.show(f"{done}/{len(left)} measures", done, len(left))
+                self._finished(self.title(task), step.failure, was_there=False)
+                if step.failure:
+                    failed.append((task, step.failure))
+        bar.remove()
+        return failed
+
+    def title(self, task: FormulaTask) -> str:
+        """A computed measure as a person reads it."""
+        name = task.measure.partition(":")[0]
+        return f"{name} of {self.words[task.task.point.name]}, seed {task.task.seed}"
+
+    def _finished(self, title: str, failure: str, *, was_there: bool) -> None:
+        self.told.finished(f"{self.name}: {title}", failure, was_there=was_there)
+
+
+def _write(result: StudyResult) -> None:
+    """Write the table and the page into the study's folder."""
+    plan = result.plan
+    axes = list(dict.fromkeys(axis.name for grid in plan.study.grids for axis in plan.axes(grid)))
+    with only_writer(result.folder, argument=Argument("out")):
+        files = {TABLE_FILE: write_observations(result.table, result.folder / TABLE_FILE, axes)}
+        files[PAGE_FILE] = write_study_page(result)
+        record_files(result.folder, files)

@@ -1,0 +1,286 @@
+"""What a study file may say: frozen models, checked like a spec.
+
+A study has *grids* of specs, *panels* that draw what was measured, the *values* that the paper states, and
+*statements* of the paper, each with a rule that decides from what was measured whether it agrees.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field
+
+from sfumato.spec.base import Count, Flag, NonNegative, Section, in_range
+from sfumato.spec.limits import MOST
+from sfumato.spec.refusals import Refusals
+
+Text = Annotated[str, Field(min_length=1)]
+Number = Annotated[float, in_range(-MOST, MOST)]
+Where: TypeAlias = dict[str, Any]
+"""The name of an axis and a value on it."""
+
+
+class StudyAxis(Section):
+    """What varies in a grid: one key of the spec, or several keys at once under a name for each case."""
+
+    name: Text = Field(description="by which panels and statements call it")
+    title: str = Field(default="", description="on plots; default: its name")
+    key: str | None = Field(default=None, description="a dotted key of the spec")
+    values: tuple[Any, ...] = Field(default=(), description="of the key")
+    cases: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="name of a case: keys of the spec and their values"
+    )
+
+    def refusals(self) -> Refusals:
+        """Either a key with values, or cases that set the same keys."""
+        yield bool(self.cases) == (self.key is not None), "", None, "needs either key and values, or cases"
+        yield self.key is not None and not self.values, "values", None, "must have at least one entry"
+        keys = [set(case) for case in self.cases.values()]
+        for name, case in self.cases.items():
+            differ = sorted(set(case) ^ keys[0])
+            allowed = f"must set the same keys as the first case; these are not in both: {', '.join(differ)}"
+            yield bool(differ) or not case, f"cases.{name}", None, allowed
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """What panels and statements call its points: values of the key, or names of the cases."""
+        return tuple(self.cases) if self.cases else self.values
+
+    @property
+    def words(self) -> str:
+        """Its name on plots."""
+        return self.title or self.name
+
+
+class StudyGrid(Section):
+    """Specs that are run or accounted for: a base and all combinations of its axes."""
+
+    spec: str | dict[str, Any] = Field(description="a spec, or the file or built-in name of one")
+    over: tuple[StudyAxis, ...] = Field(min_length=1, description="what varies")
+    trains: Flag = Field(default=True, description="false: only ε is computed")
+    seeds: Count | None = Field(default=None, description="default: the study's")
+
+    def refusals(self) -> Refusals:
+        """No two axes with one name."""
+        names = [axis.name for axis in self.over]
+        for at, name in enumerate(names):
+            yield name in names[:at], f"over[{at}].name", name, "names two axes of this grid"
+            yield name in COLUMNS, f"over[{at}].name", name, "is a column of every table; choose another name"
+
+    def axis(self, name: str) -> StudyAxis | None:
+        """The axis called ``name``."""
+        return next((axis for axis in self.over if axis.name == name), None)
+
+
+class StudyTerm(Section):
+    """One measured quantity: a measure at one point of a grid."""
+
+    measure: Text
+    grid: str = Field(default="", description="default: the only grid")
+    where: Where = Field(default_factory=dict, description="axis: value, for every axis of the grid")
+    series: str = Field(default="", description="of measures that have several")
+    at: Number | None = Field(
+        default=None, description="of measures over rounds: the round; default: the last"
+    )
+    unit: int | None = Field(default=None, description="of pairs: the worker that ε is about")
+    observer: int | None = Field(default=None, description="of pairs: the worker that observes")
+
+
+class PaperValue(Section):
+    """A value that the paper states of one point, drawn into every panel that shows the measure."""
+
+    value: Number
+    place: Text = Field(description="in the paper")
+    measure: Text
+    grid: str = ""
+    where: Where = Field(default_factory=dict)
+    series: str = Field(default="", description="of measures that have several; default: any")
+    at: Number | None = None
+
+
+class Expect(Section):
+    """What a statement says of its value: an interval; ends that are left out are open."""
+
+    at_least: Number | None = None
+    at_most: Number | None = None
+    about: Number | None = None
+    within: NonNegative | None = Field(default=None, description="how far from ``about`` still agrees")
+
+    def refusals(self) -> Refusals:
+        """``about`` with ``within``, or one or two ends."""
+        ends = (self.at_least, self.at_most)
+        both = (self.about, self.within)
+        yield (self.about is None) != (self.within is None), "", None, "needs about and within together"
+        yield (
+            both == (None, None) and ends == (None, None),
+            "",
+            None,
+            "needs at_least, at_most, or about and within",
+        )
+        yield both != (None, None) and ends != (None, None), "", None, "is either about a value or has ends"
+        if self.at_least is not None and self.at_most is not None:
+            yield self.at_least > self.at_most, "at_most", self.at_most, "must not be below at_least"
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The values that agree."""
+        if self.about is not None and self.within is not None:
+            return self.about - self.within, self.about + self.within
+        low = -float("inf") if self.at_least is None else self.at_least
+        return low, float("inf") if self.at_most is None else self.at_most
+
+    @property
+    def figure(self) -> float:
+        """The value that the paper names."""
+        found = next((x for x in (self.about, self.at_least, self.at_most) if x is not None), None)
+        assert found is not None
+        return found
+
+
+class Monotone(Section):
+    """A measure along one axis, with all other axes at one value."""
+
+    measure: Text
+    along: Text = Field(description="the axis")
+    grid: str = ""
+    where: Where = Field(default_factory=dict)
+    series: str = ""
+
+
+class PaperStatement(Section):
+    """A sentence of the paper in our words, and the rule that decides whether what was measured agrees.
+
+    The value is ``value``, ``value`` minus ``minus``, or how many percent ``value`` is above ``relative_to``;
+    computed seed by seed. Or a measure ``rises`` or ``falls`` along an axis.
+    """
+
+    says: Text
+    place: Text
+    value: StudyTerm | None = None
+    minus: StudyTerm | None = None
+    relative_to: StudyTerm | None = None
+    rises: Monotone | None = None
+    falls: Monotone | None = None
+    expect: Expect | None = None
+    because: str = Field(default="", description="why it differs, where it does")
+
+    @property
+    def terms(self) -> tuple[StudyTerm | Monotone, ...]:
+        """All measures that it is about."""
+        said = self.value, self.minus, self.relative_to, self.rises, self.falls
+        return tuple(term for term in said if term is not None)
+
+    def refusals(self) -> Refusals:
+        """One value with what is expected of it, or one direction."""
+        said = [name for name in ("value", "rises", "falls") if getattr(self, name) is not None]
+        yield len(said) != 1, "", None, "needs one of value, rises and falls"
+        yield self.value is not None and self.expect is None, "expect", None, "is required beside value"
+        yield self.value is None and self.expect is not None, "expect", None, "goes with value only"
+        baselines = [name for name in ("minus", "relative_to") if getattr(self, name) is not None]
+        yield (
+            self.value is None and bool(baselines),
+            baselines[0] if baselines else "",
+            None,
+            "goes with value only",
+        )
+        yield len(baselines) == 2, "relative_to", None, "goes without minus"
+
+
+class Panel(Section):
+    """One figure or table of the page.
+
+    ``lines``: a measure over ``x``, a numeric axis or ``at`` (rounds), a line for every value of ``lines``.
+    ``bars``: a bar for every value of ``x``, and of ``lines``. ``heatmap``: ``x`` and ``y`` are axes.
+    ``pairs``: ε of every worker towards every other, of one point. ``table``: a row for every point, a column
+    for each of ``measures``.
+    """
+
+    kind: Literal["lines", "bars", "heatmap", "pairs", "table"]
+    title: Text
+    grid: str = Field(default="", description="default: the only grid")
+    measures: tuple[Text, ...] = Field(min_length=1, description="one; of a table one or more")
+    x: str = ""
+    y: str = ""
+    lines: str = Field(default="", description="an axis")
+    where: Where = Field(default_factory=dict, description="axis: value, or a list of values")
+    series: tuple[Text, ...] = Field(default=(), description="of measures that have several; default: all")
+    log: Flag = False
+    about: str = Field(default="", description="below the figure")
+
+    def refusals(self) -> Refusals:
+        """What each kind needs."""
+        yield (
+            self.kind != "table" and len(self.measures) > 1,
+            "measures",
+            None,
+            "must have one entry, but in a table",
+        )
+        yield (
+            self.kind in ("lines", "bars", "heatmap") and not self.x,
+            "x",
+            None,
+            f"is required of {self.kind}",
+        )
+        yield self.kind == "heatmap" and not self.y, "y", None, "is required of a heatmap"
+
+
+class Form(Section):
+    """The study on one data set: ``fmnist`` or ``digits``, which run on any machine, or ``paper``."""
+
+    changes: dict[str, Any] = Field(
+        default_factory=dict, alias="set", description="dotted keys of every grid's spec, and their values"
+    )
+    needs: str = Field(default="", description="what has to be fetched, where it goes, and what it costs")
+
+
+class Quick(Section):
+    """A look in minutes: shorter, with fewer seeds and points. It decides nothing."""
+
+    changes: dict[str, Any] = Field(default_factory=dict, alias="set", description="dotted keys and values")
+    seeds: Count = 1
+    keep: dict[str, tuple[Any, ...]] = Field(default_factory=dict, description="axis: the values that stay")
+
+
+class Study(Section):
+    """A table or figure of a paper, computed again."""
+
+    title: Text
+    paper: Text
+    figure: Text = Field(description="figure or table, with its section")
+    intro: Text = Field(description="what is compared, in a few sentences")
+    unstated: str = Field(default="", description="what the paper leaves open and how it is set here")
+    seeds: Count = 5
+    grids: dict[str, StudyGrid] = Field(min_length=1)
+    panels: tuple[Panel, ...] = Field(min_length=1)
+    values: tuple[PaperValue, ...] = Field(default=(), description="that the paper states")
+    statements: tuple[PaperStatement, ...] = ()
+    quick: Quick = Quick()
+    forms: dict[str, Form] = Field(min_length=1, description="by name; the first is run without --paper")
+
+    @property
+    def first_form(self) -> str:
+        """The form that is run by default."""
+        return next(iter(self.forms))
+
+    @property
+    def can_be_shortened(self) -> bool:
+        """Whether a look at it is shorter: it trains, or says what to leave out."""
+        trains = any(grid.trains for grid in self.grids.values())
+        return trains or bool(self.quick.changes or self.quick.keep)
+
+
+COLUMNS = (
+    "study",
+    "form",
+    "quick",
+    "grid",
+    "point",
+    "seed",
+    "measure",
+    "series",
+    "at",
+    "unit",
+    "observer",
+    "value",
+)
+"""Columns of every table of results; an axis cannot have such a name."""

@@ -1,0 +1,205 @@
+"""Whether the paper's statements agree with what was measured: an interval beside what is expected.
+
+The value of a statement is computed seed by seed, as a seed draws the same partition, trust and initial model
+in both of its terms, and has a 95 % t interval. It *agrees* if the whole interval is within what is expected,
+and *differs* if all of it is outside. Otherwise it is *not settled* by so many seeds. A value without
+training, such as an ε, needs no interval. A direction is the same rule, with at least 0 expected of each step
+along the axis. Nothing is judged of a shortened study, nor where a seed has no value.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from sfumato.report.results.series import mean
+from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
+from sfumato.studies.measures.registry import measure_named
+from sfumato.studies.references import grid_of, same_setting
+from sfumato.studies.study import Monotone, PaperStatement, StudyTerm
+
+
+class Outcome(enum.StrEnum):
+    """What was found of a statement."""
+
+    AGREES = "agrees"
+    DIFFERS = "differs"
+    NOT_SETTLED = "not settled"
+    NOT_JUDGED = "not judged"
+
+
+@dataclass(frozen=True)
+class StatementVerdict:
+    """A statement, what was measured of it, and what was found.
+
+    Attributes:
+        statement: of the study.
+        outcome: what was found.
+        words: the outcome as a sentence.
+        value: measured, the mean over seeds; NaN of a direction, and if nothing was measured.
+        low: lower end of its interval; the value itself where no interval is needed.
+        high: upper end.
+        unit: of the value: points, %, or empty.
+        is_epsilon: whether the value is an ε, which is rounded up.
+    """
+
+    statement: PaperStatement
+    outcome: Outcome
+    words: str
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    unit: str = ""
+    is_epsilon: bool = False
+
+
+def judge_statements(plan: StudyPlan, table: pd.DataFrame) -> tuple[StatementVerdict, ...]:
+    """The verdict on every statement of a study; on none where it is shortened.
+
+    Args:
+        plan: of the study.
+        table: of `collect_observations`.
+    """
+    judge = _StatementJudge(plan, table)
+    return tuple(map(judge.verdict, plan.study.statements))
+
+
+@dataclass(frozen=True)
+class _StatementJudge:
+    plan: StudyPlan
+    table: pd.DataFrame
+
+    def verdict(self, statement: PaperStatement) -> StatementVerdict:
+        if self.plan.quick:
+            return StatementVerdict(statement, Outcome.NOT_JUDGED, "a shortened run decides nothing.")
+        direction = statement.rises or statement.falls
+        if direction is not None:
+            return self._of_direction(statement, direction, 1.0 if statement.rises else -1.0)
+        assert statement.value is not None
+        assert statement.expect is not None
+        values = self._values(statement)
+        low, high = _interval(values, is_exact=self._is_exact(statement))
+        asked = self.plan.seeds_of(self._name(statement.value.grid))
+        outcome = (
+            _compare(low, high, statement.expect.interval) if len(values) >= asked else Outcome.NOT_JUDGED
+        )
+        measure = measure_named(statement.value.measure)[0]
+        alone = statement.minus is None and statement.relative_to is None
+        unit = "%" if statement.relative_to is not None else measure.points
+        return StatementVerdict(
+            statement,
+            outcome,
+            _words(outcome, statement, asked),
+            mean(values).value,
+            low,
+            high,
+            unit,
+            alone and measure.is_epsilon,
+        )
+
+    def _values(self, statement: PaperStatement) -> list[float]:
+        """The value of every seed that has one."""
+        assert statement.value is not None
+        ours = self._of_term(statement.value)
+        if statement.minus is not None:
+            ours = ours.sub(self._of_term(statement.minus)).dropna()
+        elif statement.relative_to is not None:
+            theirs = self._of_term(statement.relative_to)
+            ours = (100 * (ours / theirs - 1)).dropna()
+        return [float(value) for value in ours if not math.isnan(value)]
+
+    def _is_exact(self, statement: PaperStatement) -> bool:
+        terms = [
+            term for term in (statement.value, statement.minus, statement.relative_to) if term is not None
+        ]
+        return all(measure_named(term.measure)[0].is_exact for term in terms)
+
+    def _of_term(self, term: StudyTerm) -> pd.Series[float]:
+        """The measured values of a term by seed; of measures over rounds the asked or the last one."""
+        found = self._rows(term.grid, term.measure, term.series)
+        for point in self._points(term.grid):
+            if point.matches(term.where):
+                rows = found[found["point"] == point.folder_name]
+                for column in ("at", "unit", "observer"):
+                    if (wanted := getattr(term, column)) is not None:
+                        rows = rows[rows[column] == wanted]
+                return rows.sort_values("at", kind="stable").groupby("seed")["value"].last()
+        return pd.Series(dtype=float)
+
+    def _of_direction(self, statement: PaperStatement, along: Monotone, sign: float) -> StatementVerdict:
+        """All steps along the axis must go one way."""
+        section = grid_of(self.plan.study, along.grid)
+        assert section is not None
+        axis = section.axis(along.along)
+        assert axis is not None
+        rows = self._rows(along.grid, along.measure, along.series)
+        seeds = []
+        for setting in axis.settings:
+            point = next(
+                p
+                for p in self._points(along.grid)
+                if p.matches(along.where) and same_setting(p.settings[axis.name], setting)
+            )
+            seeds.append(rows[rows["point"] == point.folder_name].groupby("seed")["value"].last())
+        is_exact = measure_named(along.measure)[0].is_exact
+        steps = [list((after - before).dropna() * sign) for before, after in itertools.pairwise(seeds)]
+        intervals = [_interval(step, is_exact=is_exact) for step in steps]
+        asked = self.plan.seeds_of(self._name(along.grid))
+        outcomes = [_compare(*both, (0.0, math.inf)) for both in intervals]
+        if any(len(step) < asked for step in steps):
+            outcomes = [Outcome.NOT_JUDGED]
+        ranked = (Outcome.NOT_JUDGED, Outcome.DIFFERS, Outcome.NOT_SETTLED)
+        outcome = next((one for one in ranked if one in outcomes), Outcome.AGREES)
+        return StatementVerdict(statement, outcome, _words(outcome, statement, asked))
+
+    def _points(self, grid: str) -> Sequence[StudyPoint]:
+        return points_of(self.plan.axes(self._name(grid)))
+
+    def _name(self, grid: str) -> str:
+        return grid or next(iter(self.plan.study.grids))
+
+    def _rows(self, grid: str, measure: str, series: str) -> pd.DataFrame:
+        table = self.table
+        chosen = (
+            (table["grid"] == self._name(grid)) & (table["measure"] == measure) & (table["series"] == series)
+        )
+        return table[chosen]
+
+
+def _interval(values: Sequence[float], *, is_exact: bool) -> tuple[float, float]:
+    """The 95 % interval of the mean; of exact values their range; NaN where seeds are too few for one."""
+    if not values:
+        return math.nan, math.nan
+    if is_exact:
+        return min(values), max(values)
+    found = mean(values)
+    return found.value - found.half_width, found.value + found.half_width
+
+
+def _compare(low: float, high: float, expected: tuple[float, float]) -> Outcome:
+    """An interval beside the expected one."""
+    if math.isnan(low) or math.isnan(high):
+        return Outcome.NOT_SETTLED
+    least, most = expected
+    if least <= low and high <= most:
+        return Outcome.AGREES
+    if high < least or low > most:
+        return Outcome.DIFFERS
+    return Outcome.NOT_SETTLED
+
+
+def _words(outcome: Outcome, statement: PaperStatement, seeds: int) -> str:
+    """The outcome as a sentence."""
+    if outcome is Outcome.AGREES:
+        return "agrees."
+    if outcome is Outcome.DIFFERS:
+        reason = statement.because.strip().rstrip(".")
+        return f"differs because {reason}." if reason else "differs; the study gives no reason."
+    if outcome is Outcome.NOT_JUDGED:
+        return "not judged: not every seed has a value."
+    return f"not settled by {seeds} seed{'' if seeds == 1 else 's'}."

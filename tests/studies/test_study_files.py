@@ -1,0 +1,210 @@
+"""Study files: the built-in ones, and what is wrong with a file in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sfumato.errors import SpecError
+from sfumato.studies.cost import device_steps, quickstart_steps
+from sfumato.studies.grids import StudyPlan, points_of
+from sfumato.studies.load import load_study, study_names
+from sfumato.studies.measures.registry import MEASURES, measure_named, title_of_measure
+
+TRAINING = {"rounds": 2, "local_steps": 2, "edge_every": 1, "batch_size": 4, "learning_rate": 0.1}
+SPEC = {
+    "name": "tiny",
+    "protocol": "h2fdp",
+    "data": {"source": "synthetic", "examples_per_device": 8},
+    "model": {"kind": "softmax"},
+    "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 2},
+    "training": TRAINING,
+    "privacy": {"clip": {"kind": "update", "norm": 1.0}, "noise": {"multiplier": 1.0}},
+}
+
+
+def point() -> dict[str, Any]:
+    """A measure at one point."""
+    return {"measure": "accuracy", "where": {"z": 1.0, "trust": "all"}}
+
+
+def tiny() -> dict[str, Any]:
+    """A study that everything works in."""
+    return {
+        "title": "Tiny", "paper": "None", "figure": "Fig. 0", "intro": "Nothing.", "seeds": 2,
+        "grids": {"main": {"spec": SPEC, "over": [
+            {"name": "z", "key": "privacy.noise.multiplier", "values": [1.0, 2.0]},
+            {"name": "trust", "cases": {
+                "none": {"trust.trusted_edges": 0.0}, "all": {"trust.trusted_edges": 1.0}}},
+        ]}},
+        "panels": [{"kind": "lines", "title": "A", "measures": ["accuracy"], "x": "z", "lines": "trust"}],
+        "values": [point() | {"value": 50, "place": "Fig. 0"}],
+        "statements": [{"says": "High.", "place": "Fig. 0", "value": point(), "expect": {"at_least": 0}}],
+        "forms": {"digits": {}},
+    }  # fmt: skip
+
+
+def written(folder: Path, study: dict[str, Any]) -> Path:
+    """The study as a file."""
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump(study, sort_keys=False, allow_unicode=True))
+    return path
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_built_in_studies_and_all_their_specs_are_right(name: str, tmp_path: Path) -> None:
+    """In every form: no spec of any grid is refused, and every measure that is named exists."""
+    _, study = load_study(name)
+    for paper in {"paper" in study.forms, False} if study.first_form != "paper" else {True}:
+        for quick in (False, True):
+            plan = StudyPlan.of(name, study, paper=paper, quick=quick)
+            for grid in study.grids:
+                request = plan.request(grid, tmp_path)
+                assert [failure.message for failure in request.refused] == []
+                assert len(request.points) == len(points_of(plan.axes(grid)))
+                assert all(title_of_measure(measure) for measure in plan.measures(grid))
+
+
+def test_points_are_called_as_their_specs_are(tmp_path: Path) -> None:
+    _, study = load_study(written(tmp_path, tiny()))
+    plan = StudyPlan.of("mine", study)
+    settings = {point.folder_name: point.settings for point in points_of(plan.axes("main"))}
+    assert len(settings) == 4
+    for task in plan.request("main", tmp_path / "out").tasks:
+        named = settings[task.point.name]
+        assert task.spec.privacy.noise.multiplier == named["z"]
+        assert task.spec.trust.trusted_edges == {"none": 0.0, "all": 1.0}[named["trust"]]
+
+
+def test_a_shortened_study_keeps_some_points_and_sets_what_cases_set(tmp_path: Path) -> None:
+    document = tiny()
+    document["quick"] = {"set": {"trust.trusted_edges": 0.5}, "keep": {"z": [2.0], "trust": ["all"]}}
+    _, study = load_study(written(tmp_path, document))
+    tasks = StudyPlan.of("mine", study, quick=True).request("main", tmp_path / "out").tasks
+    assert {task.spec.privacy.noise.multiplier for task in tasks} == {2.0}
+    assert {task.spec.trust.trusted_edges for task in tasks} == {0.5}
+
+
+def test_a_study_of_accounts_with_nothing_to_leave_out_is_not_shortened(tmp_path: Path) -> None:
+    _, trained = load_study(written(tmp_path, tiny()))
+    _, accounted = load_study("hdp/table3")
+    assert StudyPlan.of("mine", trained, quick=True).quick
+    assert not StudyPlan.of("hdp/table3", accounted, quick=True).quick
+
+
+Change = Callable[[dict[str, Any]], object]
+WRONG: dict[str, tuple[Change, str]] = {
+    "an unknown key": (lambda s: s.update(colour="red"), "colour: got 'red'; there is no such key"),
+    "no panels": (lambda s: s.update(panels=[]), "panels: got []; must have at least 1 entries"),
+    "an axis without values": (
+        lambda s: s["grids"]["main"]["over"][0].pop("values"), "values: must have at least one entry"),
+    "an axis with a key and cases": (
+        lambda s: s["grids"]["main"]["over"][1].update(key="seed"), "needs either key and values, or cases"),
+    "cases with other keys": (
+        lambda s: s["grids"]["main"]["over"][1]["cases"]["all"].update(seed=1), "not in both: seed"),
+    "two axes of a name": (
+        lambda s: s["grids"]["main"]["over"][1].update(name="z"), "over[1].name: got 'z'; names two axes"),
+    "an axis like a column": (
+        lambda s: s["grids"]["main"]["over"][0].update(name="seed"), "is a column of every table"),
+    "no such measure": (
+        lambda s: s["panels"][0].update(measures=["acuracy"]), "(did you mean 'accuracy'?)"),
+    "a measure without its argument": (
+        lambda s: s["panels"][0].update(measures=["energy_to"]), "needs an argument: energy_to:..."),
+    "a measure of runs where nothing is trained": (
+        lambda s: (s["grids"]["main"].update(trains=False), s.update(values=[], statements=[])),
+        "is measured of runs, and this grid has trains: false"),
+    "no such axis": (lambda s: s["panels"][0].update(x="y"), "panels[0].x: got 'y'; is no axis of this grid"),
+    "no such value": (
+        lambda s: s["values"][0]["where"].update(z=3), "values[0].where.z: got 3; must be one of 1.0, 2.0"),
+    "several points": (
+        lambda s: s["statements"][0]["value"]["where"].pop("z"), "selects 2 points; give z too"),
+    "no such grid": (
+        lambda s: s["panels"][0].update(grid="mian"), "must be one of main (did you mean 'main'?)"),
+    "nothing expected": (lambda s: s["statements"][0].pop("expect"), "expect: is required beside value"),
+    "an expectation of nothing": (
+        lambda s: s["statements"][0].update(expect={}), "needs at_least, at_most, or about and within"),
+    "ends the wrong way": (
+        lambda s: s["statements"][0].update(expect={"at_least": 2, "at_most": 1}), "not be below at_least"),
+    "about without within": (
+        lambda s: s["statements"][0].update(expect={"about": 2}), "needs about and within together"),
+    "two baselines": (
+        lambda s: s["statements"][0].update(minus=point(), relative_to=point()), "goes without minus"),
+    "a value that is not kept": (lambda s: s.update(quick={"keep": {"z": [3]}}), "must be some of 1.0, 2.0"),
+    "a line through several points": (
+        lambda s: s["panels"][0].pop("lines"), "panels[0].where: selects 2 points; give trust too"),
+    "lines over nothing": (lambda s: s["panels"][0].pop("x"), "x: is required of lines"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_one_line_that_names_the_file_and_the_key(name: str, tmp_path: Path) -> None:
+    change, said = WRONG[name]
+    document = tiny()
+    change(document)
+    path = written(tmp_path, document)
+    with pytest.raises(SpecError) as raised:
+        load_study(path)
+    message = str(raised.value)
+    assert said in message
+    assert message.startswith(f"{path}: ")
+    assert "\n" not in message
+
+
+def test_a_study_that_does_not_exist_is_said_with_the_nearest_name() -> None:
+    with pytest.raises(
+        SpecError, match=r"h2fdp/fig66: is neither a study nor a file \(did you mean 'h2fdp/fig6'\?\)"
+    ):
+        load_study("h2fdp/fig66")
+
+
+def test_a_form_that_a_study_lacks_is_refused(tmp_path: Path) -> None:
+    _, study = load_study(written(tmp_path, tiny()))
+    with pytest.raises(SpecError, match="has no such form; it has digits"):
+        StudyPlan.of("mine", study, paper=True)
+
+
+def test_a_wrong_spec_of_a_study_is_refused_with_its_key(tmp_path: Path) -> None:
+    document = tiny()
+    document["grids"]["main"]["spec"] = SPEC | {"protocol": "h2fpd"}
+    _, study = load_study(written(tmp_path, document))
+    with pytest.raises(SpecError, match="protocol: got 'h2fpd'"):
+        StudyPlan.of("mine", study).request("main", tmp_path / "out")
+
+
+def test_the_spec_of_a_grid_may_be_a_file_beside_the_study(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(SPEC))
+    document = tiny()
+    document["grids"]["main"]["spec"] = "base.yaml"
+    _, study = load_study(written(tmp_path, document))
+    assert StudyPlan.of("mine", study).request("main", tmp_path / "out").tasks[0].spec.name == "tiny"
+
+
+@pytest.mark.parametrize(("changes", "steps"), [
+    ({}, 2 * 4 * 2),
+    ({"participation": {"kind": "poisson", "rate": 0.5}}, 2 * 2 * 2),
+    ({"participation": {"kind": "fixed", "count": 1}}, 2 * 2 * 2),
+    ({"local_steps": None, "edge_every": None, "local_epochs": 3}, 2 * 4 * 3 * 2),
+])  # fmt: skip
+def test_device_steps_by_hand(changes: dict[str, Any], steps: float) -> None:
+    """Two rounds of four devices with two steps each, or three passes over 8 examples in batches of 4."""
+    from sfumato.spec import load_spec
+
+    training = {key: value for key, value in {**TRAINING, **changes}.items() if value is not None}
+    assert device_steps(load_spec(SPEC | {"training": training})) == steps
+
+
+def test_the_quickstart_has_sixty_thousand_device_steps() -> None:
+    assert quickstart_steps() == 15 * 200 * 20
+
+
+def test_every_measure_is_measured_in_one_way() -> None:
+    for name in MEASURES:
+        measure = MEASURES[name]
+        assert (measure.from_folder is None) != (measure.from_spec is None)
+        assert (measure.from_spec is not None) == (measure.source == "formula")
+    with pytest.raises(SpecError, match="takes no argument"):
+        measure_named("loss:1")

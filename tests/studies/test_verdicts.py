@@ -1,0 +1,134 @@
+"""Verdicts: every branch of the rule, on tables made by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from test_study_files import tiny, written
+
+from sfumato.studies.grids import StudyPlan, points_of
+from sfumato.studies.load import load_study
+from sfumato.studies.verdicts import Outcome, StatementVerdict, judge_statements
+
+LOW, HIGH = {"z": 1.0, "trust": "all"}, {"z": 2.0, "trust": "all"}
+
+
+def judged(
+    folder: Path,
+    statement: dict[str, Any],
+    values: dict[float, list[float]],
+    *,
+    measure: str = "accuracy",
+    seeds: int | None = None,
+    quick: bool = False,
+) -> StatementVerdict:
+    """The verdict where the points with trust in all edges have these values, by z, one a seed."""
+    document = tiny()
+    document["statements"] = [{"says": "So.", "place": "Fig. 0"} | statement]
+    _, study = load_study(written(folder, document))
+    count = seeds or max(map(len, values.values()))
+    plan = StudyPlan.of("mine", study, seeds=count, quick=quick)
+    names = {
+        point.settings["z"]: point.folder_name
+        for point in points_of(plan.axes("main"))
+        if point.matches({"trust": "all"})
+    }
+    rows = [
+        {"grid": "main", "point": names[z], "seed": seed, "measure": measure, "series": "", "at": math.nan,
+         "unit": -1, "observer": -1, "value": value}
+        for z, found in values.items()
+        for seed, value in enumerate(found)
+    ]  # fmt: skip
+    return judge_statements(plan, pd.DataFrame(rows))[0]
+
+
+def term(where: dict[str, Any], measure: str = "accuracy") -> dict[str, Any]:
+    return {"measure": measure, "where": where}
+
+
+CASES = [
+    ({"at_least": 10}, [12.0, 12.1, 11.9], "agrees."),
+    ({"at_least": 10}, [8.0, 8.1, 7.9], "differs because of this."),
+    ({"at_least": 10}, [8.0, 12.1, 10.9], "not settled by 3 seeds."),
+    ({"at_most": 10}, [8.0, 8.1, 7.9], "agrees."),
+    ({"at_most": 10}, [12.0, 12.1, 11.9], "differs because of this."),
+    ({"at_least": 7, "at_most": 9}, [8.0, 8.1, 7.9], "agrees."),
+    ({"about": 8, "within": 0.5}, [8.0, 8.1, 7.9], "agrees."),
+    ({"about": 8, "within": 0.1}, [8.0, 8.1, 7.9], "not settled by 3 seeds."),  # its interval is ± .25
+    ({"about": 9, "within": 0.5}, [8.0, 8.1, 7.9], "differs because of this."),
+    ({"at_least": 0}, [5.0], "not settled by 1 seed."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("expect", "values", "said"), CASES)
+def test_an_interval_within_agrees_outside_differs_and_across_is_not_settled(
+    expect: dict[str, float], values: list[float], said: str, tmp_path: Path
+) -> None:
+    found = judged(tmp_path, {"value": term(LOW), "expect": expect, "because": "of this."}, {1.0: values})
+    assert found.words == said
+    assert found.value == pytest.approx(sum(values) / len(values))
+
+
+def test_a_difference_without_a_reason_is_said_to_have_none(tmp_path: Path) -> None:
+    found = judged(tmp_path, {"value": term(LOW), "expect": {"at_least": 9}}, {1.0: [1.0, 1.1]})
+    assert found.words == "differs; the study gives no reason."
+
+
+def test_differences_are_of_one_seed_each(tmp_path: Path) -> None:
+    """Seeds differ by 20 points, and their differences by .2: the pairs decide."""
+    statement = {"value": term(HIGH), "minus": term(LOW), "expect": {"at_least": 0}}
+    found = judged(tmp_path, statement, {1.0: [40.0, 50.0, 60.0], 2.0: [43.0, 53.1, 62.9]})
+    assert found.outcome is Outcome.AGREES
+    assert found.value == pytest.approx(3.0)
+    assert found.unit == "points"
+
+
+def test_relative_changes_are_percent(tmp_path: Path) -> None:
+    statement = {"value": term(HIGH), "relative_to": term(LOW), "expect": {"about": -50, "within": 1}}
+    found = judged(tmp_path, statement, {1.0: [40.0, 80.0], 2.0: [20.0, 40.0]})
+    assert (found.outcome, found.value, found.unit) == (Outcome.AGREES, pytest.approx(-50.0), "%")
+
+
+@pytest.mark.parametrize(("values", "outcome"), [
+    ([math.inf], Outcome.DIFFERS), ([0.5], Outcome.AGREES), ([2.0], Outcome.DIFFERS),
+    ([0.5, 2.0], Outcome.NOT_SETTLED),
+])  # fmt: skip
+def test_an_epsilon_needs_no_interval_and_the_range_of_seeds_counts(
+    values: list[float], outcome: Outcome, tmp_path: Path
+) -> None:
+    statement = {"value": term(LOW, "epsilon:cloud"), "expect": {"at_most": 1}, "because": "of this"}
+    found = judged(tmp_path, statement, {1.0: values}, measure="epsilon:cloud")
+    assert found.outcome is outcome
+    assert found.is_epsilon
+
+
+def test_a_seed_without_a_value_leaves_the_statement_open(tmp_path: Path) -> None:
+    """Two of three runs have reached an accuracy: what these cost is not what all would."""
+    statement = {"value": term(LOW), "expect": {"at_least": 0}}
+    for values in ([5.0, math.nan, 5.1], [5.0, 5.1]):
+        found = judged(tmp_path, statement, {1.0: values}, seeds=3)
+        assert found.outcome is Outcome.NOT_JUDGED
+        assert found.words == "not judged: not every seed has a value."
+
+
+def test_a_shortened_study_decides_nothing(tmp_path: Path) -> None:
+    found = judged(tmp_path, {"value": term(LOW), "expect": {"at_least": 0}}, {1.0: [5.0, 5.1]}, quick=True)
+    assert found.outcome is Outcome.NOT_JUDGED
+    assert found.words == "a shortened run decides nothing."
+
+
+@pytest.mark.parametrize(("direction", "second", "outcome"), [
+    ("rises", [2.0, 2.1, 1.9], Outcome.AGREES), ("falls", [2.0, 2.1, 1.9], Outcome.DIFFERS),
+    ("rises", [0.0, 0.1, -0.1], Outcome.DIFFERS), ("falls", [0.0, 0.1, -0.1], Outcome.AGREES),
+    ("rises", [0.0, 2.1, 1.9], Outcome.NOT_SETTLED), ("rises", [2.0, 2.1], Outcome.NOT_JUDGED),
+])  # fmt: skip
+def test_a_direction_holds_at_every_step(
+    direction: str, second: list[float], outcome: Outcome, tmp_path: Path
+) -> None:
+    statement = {direction: {"measure": "accuracy", "along": "z", "where": {"trust": "all"}}}
+    found = judged(tmp_path, statement, {1.0: [1.0, 1.1, 0.9], 2.0: second})
+    assert found.outcome is outcome
