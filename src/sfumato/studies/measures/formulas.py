@@ -8,7 +8,7 @@ from sfumato.adaptive_control.bounds import BoundInputs, Constants
 from sfumato.adaptive_control.problem import Gap
 from sfumato.claims.hdp import epsilon_by_old_conversion, noisers_of
 from sfumato.errors import SpecError
-from sfumato.schedule.control.adaptive import local_aggregations, strength
+from sfumato.schedule.control.adaptive import local_aggregations, noise_constant
 from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.spec.document import Spec
@@ -35,7 +35,7 @@ def convergence_bound(spec: Spec, term: str) -> Measurements:
     parameters = parameter_count(spec)
     if parameters is None:
         raise SpecError("model.kind", spec.model.kind, "must be a built-in model")
-    gap = Gap(parameters, gradient, strength(plan), trusted, untrusted, local_aggregations(plan))
+    gap = Gap(parameters, gradient, noise_constant(plan), trusted, untrusted, local_aggregations(plan))
     loss = Constants(beta, sigma, between, within, gradient)
     inputs = BoundInputs(loss, 1 / (rounds * beta), steps, rounds, devices, devices, gap)
     if name in ("b1", "b2"):
