@@ -1,8 +1,10 @@
 """`sfumato init --csv FILE`: from a table of one's own to a spec, and who will learn what.
 
-table         a CSV or Parquet file: its columns, sites and labels
-decisions       what a user decides about it, checked against its columns
-questions     asks on a terminal what was not decided by options
-spec_text     the spec as YAML with comments
-written_spec  the checked spec, hints, and who will learn what
+    table         a CSV or Parquet file: its columns, sites and labels
+    decisions     what a user decides about it, checked against its columns
+    questions     asks on a terminal what options leave open
+    spec_text     the spec as YAML with comments
+    written_spec  the checked spec, hints, and who will learn what
+
+Imported by ``sfumato.cli``; imports ``sfumato.accounting`` and what lies below it.
 """

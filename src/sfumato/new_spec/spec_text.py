@@ -109,7 +109,7 @@ def _privacy(decisions: Decisions) -> list[str]:
         f"  unit: {decisions.protect}  # {_one_line(unit)}",
         f"  delta: {_flow(decisions.delta)}",
         f"  clip: {{kind: {clip}, norm: 1.0}}",
-        f"  noise: {{epsilon: {decisions.epsilon:g}, for: cloud}}",
+        f"  noise: {{epsilon: {_flow(decisions.epsilon)}, for: cloud}}",
     ]
 
 
