@@ -188,6 +188,7 @@ def test_the_spec_of_a_grid_may_be_a_file_beside_the_study(tmp_path: Path) -> No
     ({"participation": {"kind": "poisson", "rate": 0.5}}, 2 * 2 * 2),
     ({"participation": {"kind": "fixed", "count": 1}}, 2 * 2 * 2),
     ({"local_steps": None, "edge_every": None, "local_epochs": 3}, 2 * 4 * 3 * 2),
+    ({"local_steps": None, "edge_every": None, "local_epochs": 3, "batch_size": "all"}, 2 * 4 * 3),
 ])  # fmt: skip
 def test_device_steps_by_hand(changes: dict[str, Any], steps: float) -> None:
     """Two rounds of four devices with two steps each, or three passes over 8 examples in batches of 4."""

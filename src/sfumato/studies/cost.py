@@ -30,7 +30,8 @@ def device_steps(spec: Spec) -> float:
     steps: float = training.local_steps or 0
     if training.local_epochs:
         examples = dataset_facts(spec.data, devices).train_examples / devices
-        steps = training.local_epochs * math.ceil(examples / training.batch_size)
+        batch = examples if training.batch_size == "all" else training.batch_size
+        steps = training.local_epochs * math.ceil(examples / batch)
     return training.rounds * devices * share * steps
 
 

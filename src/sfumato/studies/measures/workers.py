@@ -75,7 +75,7 @@ def per_worker_over_epochs(spec: Spec, threat_model: str) -> Measurements:
     exact = per_worker(
         workers.releases, moments, threat_model=model, delta=workers.delta, neighbours=neighbours
     )
-    found = []
+    found: list[Measurement] = []
     for i, moment in enumerate(moments):
         weighted = [(one.epsilon[i], one.stands_for) for one in exact]
         found += _spread([value for value, times in weighted for _ in range(times)], EXACT, moment)

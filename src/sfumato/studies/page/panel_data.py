@@ -74,7 +74,7 @@ class PanelData:
             return None
         last = chosen.sort_values("at", kind="stable").groupby("seed")["value"].last()
         if measure_named(measure)[0].is_epsilon:
-            return Mean(float(last.max()), math.nan)
+            return Mean(float(last.to_numpy(dtype=float).max()), math.nan)
         return mean(last)
 
     def curve(self, point: StudyPoint, measure: str, series: str) -> list[tuple[float, Mean]]:
