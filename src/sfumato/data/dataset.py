@@ -63,7 +63,7 @@ class Dataset:
 def dataset_of(
     name: str,
     train_features: Features,
-    train_labels: NDArray[np.int64],
+    train_labels: Labels,
     test_features: Features,
     test_labels: NDArray[np.int64],
     train_groups: NDArray[np.int64] | None = None,
@@ -117,10 +117,10 @@ def dataset_of(
 
 def _checked_when_taken(features: Features, name: str) -> Features:
     """Features that are not in memory, refused when they are taken and are not finite."""
-    if in_memory(features):
-        return features
     if isinstance(features, np.memmap):
         return ArrayRows(name, features, features.shape, dtype=features.dtype)
+    if in_memory(features):
+        return features
     return features if isinstance(features, ArrayRows | CheckedRows) else CheckedRows(features, name)
 
 
