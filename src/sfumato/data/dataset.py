@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sfumato.data.builtin_datasets import DatasetFacts
 from sfumato.data.features import CheckedRows, Features, in_memory
 from sfumato.data.mapped import ArrayRows
-from sfumato.data.splits import facts_of, numbered, smallest, split_rows
+from sfumato.data.splits import facts_of, in_smallest_type, numbered, split_rows
 from sfumato.errors import DataError
 from sfumato.spec.model import Task
 
@@ -126,7 +126,7 @@ def _checked_when_taken(features: Features, name: str) -> Features:
 
 def stored_labels(labels: Labels, features: Features) -> Labels:
     """Labels in int64 beside features in memory, else in the smallest type that holds them."""
-    return labels.astype(np.int64, copy=False) if in_memory(features) else smallest(labels)
+    return labels.astype(np.int64, copy=False) if in_memory(features) else in_smallest_type(labels)
 
 
 def _checked_targets(
