@@ -154,7 +154,7 @@ def array_rows(
         return ArrayRows(name, read(), (rows, *shape), in_bytes)
 
     def read_features(chosen: RowNumbers) -> NDArray[np.float32]:
-        return taken(source(), chosen)
+        return np.asarray(taken(source(), chosen), np.float32)
 
     return Rows(
         name,

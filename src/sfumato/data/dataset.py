@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sfumato.data.builtin_datasets import DatasetFacts
 from sfumato.data.features import CheckedRows, Features, in_memory
 from sfumato.data.mapped import ArrayRows
-from sfumato.data.splits import facts_of, numbered, smallest, split_rows
+from sfumato.data.splits import facts_of, in_smallest_type, numbered, split_rows
 from sfumato.errors import DataError
 from sfumato.spec.model import Task
 
@@ -65,7 +65,7 @@ class Dataset:
 def dataset_of(
     name: str,
     train_features: Features,
-    train_labels: NDArray[np.int64],
+    train_labels: Labels,
     test_features: Features,
     test_labels: NDArray[np.int64],
     train_groups: NDArray[np.int64] | None = None,
@@ -119,16 +119,16 @@ def dataset_of(
 
 def _checked_when_taken(features: Features, name: str) -> Features:
     """Features that are not in memory, refused when they are taken and are not finite."""
-    if in_memory(features):
-        return features
     if isinstance(features, np.memmap):
         return ArrayRows(name, features, features.shape, dtype=features.dtype)
+    if in_memory(features):
+        return features
     return features if isinstance(features, ArrayRows | CheckedRows) else CheckedRows(features, name)
 
 
 def stored_labels(labels: Labels, features: Features) -> Labels:
     """Labels in int64 beside features in memory, else in the smallest type that holds them."""
-    return labels.astype(np.int64, copy=False) if in_memory(features) else smallest(labels)
+    return labels.astype(np.int64, copy=False) if in_memory(features) else in_smallest_type(labels)
 
 
 def _checked_targets(

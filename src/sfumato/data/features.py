@@ -7,13 +7,16 @@ Where data do not fit in memory, or few of the examples are used, a source stand
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import DataError
 from sfumato.spec.limits import MAX_ROWS
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 Array: TypeAlias = NDArray[np.float32] | NDArray[np.int64]
 RowNumbers: TypeAlias = NDArray[np.integer[Any]]
@@ -57,7 +60,7 @@ def row_numbers(count: int) -> RowNumbers:
     return np.arange(count, dtype=np.int32 if count <= MAX_ROWS else np.int64)
 
 
-def in_memory(features: Features) -> TypeGuard[Array]:
+def in_memory(features: Features) -> TypeIs[Array]:
     """Whether features are an array that is in memory already."""
     return isinstance(features, np.ndarray) and not isinstance(features, np.memmap)
 

@@ -15,7 +15,7 @@ from sfumato.random import Stream, sequence
 
 def flower_partition(
     name: str,
-    labels: NDArray[np.int64],
+    labels: NDArray[np.integer[Any]],
     groups: NDArray[np.int64] | None,
     devices: int,
     options: Mapping[str, Any],

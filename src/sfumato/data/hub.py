@@ -164,7 +164,7 @@ def read_row_sites(split: HubSplit) -> NDArray[np.str_] | None:
     )
 
 
-def read_features(split: HubSplit, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+def read_features(split: HubSplit, rows: NDArray[np.integer[Any]] | None = None) -> NDArray[np.float32]:
     """Features of ``rows`` (all by default): images [N, C, H, W] in [0, 1] or vectors [N, F] as stored.
 
     Bytes are divided by 255; other numbers are taken as they are.

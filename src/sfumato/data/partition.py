@@ -104,6 +104,7 @@ def partition(
     weights = np.asarray(devices_per_edge, np.int64)
     devices = int(weights.sum())
     step, inside = _steps(rule, seed)
+    dealt: RowNumbers
     if isinstance(rule, FlowerPartition):
         from sfumato.data.flwr_partitioners import flower_partition
 

@@ -137,7 +137,7 @@ def counts_of(numbers: NDArray[np.integer[Any]], least: int = 0) -> NDArray[np.i
     return found
 
 
-def smallest(numbers: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
+def in_smallest_type(numbers: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
     """Numbers from 0 in the smallest unsigned type that holds them."""
     return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))), copy=False)
 

@@ -6,6 +6,8 @@ permutation of the shares that `partition` made.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -20,7 +22,7 @@ _PLACE = "topology.zones"
 _SHUFFLE, _POSITIONS, _SPEEDS = 0, 1, 2  # addresses within Stream.ZONES; part of the file format
 
 
-def by_data(partition: Partition, labels: npt.NDArray[np.int64]) -> IntArray:
+def by_data(partition: Partition, labels: npt.NDArray[np.integer[Any]]) -> IntArray:
     """The order of the shares for zones by data, ``[devices]``.
 
     Shares are sorted by their most frequent label, those that hold most of it first.
@@ -67,7 +69,7 @@ def without_data(zones: Zones, devices: IntArray, *, seed: int) -> IntArray | No
 
 
 def regrouped(
-    partition: Partition, zones: Zones, devices: IntArray, labels: npt.NDArray[np.int64], *, seed: int
+    partition: Partition, zones: Zones, devices: IntArray, labels: npt.NDArray[np.integer[Any]], *, seed: int
 ) -> Partition:
     """``partition`` with its shares handed out by the rule; see `without_data` and `by_data`.
 
