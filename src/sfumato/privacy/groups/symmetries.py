@@ -13,8 +13,10 @@ asked for one pair of every orbit only, the one whose position comes first.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -116,9 +118,9 @@ def _require_alike(what: str, orbit: IntArray, facts: Sequence[Hashable]) -> Non
             )
 
 
-def _hashed(values: IntArray) -> npt.NDArray[np.uint64]:
+def _hashed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """The mixing function of Steele, Lea and Flood's SplitMix64 (2014)."""
-    mixed = (values.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (values + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))
@@ -138,7 +140,9 @@ class _Search:
             for group in groups
             for ends in ((group, self.groups + kind), (self.groups + kind, group))
         ]
-        self.edges = np.array(edges, dtype=np.int64).reshape(-1, 3)
+        era, vertex, other = np.array(sorted(edges, key=itemgetter(1)), dtype=np.int64).reshape(-1, 3).T
+        self.seen = other * len(kinds.groups[0]) + era
+        self.joined, self.first_edges = np.unique(vertex, return_index=True)
         names: dict[Hashable, int] = {}
         own = [("group", colour) for colour in colours] + [("kind", int(size)) for size in kinds.size]
         self.start = np.array([names.setdefault(key, len(names)) for key in own], dtype=np.int64)
@@ -154,8 +158,10 @@ class _Search:
         place = base[0]
         found: list[list[int]] = []
         orbit = list(range(self.groups))
-        for group in range(self.groups):
-            alike = [g for g in range(group) if place[g] == place[group] and orbit[g] == g]
+        firsts: defaultdict[int, list[int]] = defaultdict(list)  # of the orbits at every place
+        for group, here in enumerate(place[: self.groups].tolist()):
+            alike = [g for g in firsts[here] if orbit[g] == g]
+            firsts[here] = [*alike, group]
             for first in alike:
                 if orbit[group] != group:
                     break
@@ -165,36 +171,40 @@ class _Search:
                 found.append(mapping)
                 for g, image in enumerate(mapping):  # join orbits
                     low, high = sorted((orbit[g], orbit[image]))
-                    orbit = [low if o == high else o for o in orbit]
+                    if low < high:
+                        orbit = [low if o == high else o for o in orbit]
         return found
 
-    def _step(self, both: IntArray) -> IntArray:
+    def _step(self, both: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         """Two colourings, ``[2, vertices]``, each vertex told apart by its neighbours' colours too.
 
         Multisets of colours are told apart by a sum of hashes. Where two sums are equal by chance, colours
         are told apart less well, and a symmetry may not be found.
         """
-        eras, vertices, others = self.edges.T
-        seen = _hashed(both[:, others] * (1 + len(self.kinds.groups[0])) + eras)
+        eras = np.arange(len(self.kinds.groups[0]), dtype=np.uint64)
+        of_era = both[:, :, None] * np.uint64(1 + len(eras)) + eras
+        seen = _hashed(of_era).reshape(2, -1)[:, self.seen]
         told = _hashed(both) * np.uint64(3)
-        for row, hashes in zip(told, seen, strict=True):
-            np.add.at(row, vertices, hashes)
-        names: IntArray = np.unique(told, return_inverse=True)[1].reshape(both.shape).astype(np.int64)
-        return names
+        if len(self.joined):
+            told[:, self.joined] += np.add.reduceat(seen, self.first_edges, axis=1)
+        return told
 
     def _refined(self, one: IntArray, two: IntArray) -> tuple[IntArray, IntArray] | None:
         """Both colourings refined until stable; none once they differ, or when the search has done enough."""
         if self.left <= 0:
             return None
         self.left -= 1
-        both, classes = np.stack([one, two]), -1
+        both, classes = np.stack([one, two]).astype(np.uint64), -1
         while True:
             both = self._step(both)
-            if not np.array_equal(np.sort(both[0]), np.sort(both[1])):
+            ordered = np.sort(both, axis=1)
+            if not np.array_equal(ordered[0], ordered[1]):
                 return None
-            if int(both.max()) == classes:
-                return both[0], both[1]
-            classes = int(both.max())
+            found = int(np.count_nonzero(np.diff(ordered[0])))
+            if found == classes:
+                names = np.unique(both, return_inverse=True)[1].reshape(both.shape).astype(np.int64)
+                return names[0], names[1]
+            classes = found
 
     def _extend(self, one: IntArray, two: IntArray, source: int, image: int) -> list[int] | None:
         """A symmetry of the groups that takes ``source`` to ``image`` and respects the colourings."""
