@@ -135,7 +135,8 @@ class Links(dict[int, list[Link]]):
 
         if (of_one := extra(1)) == extra(sum(size for size, _ in kinds)):
             return [Link(of_one, reduce(or_, (others for _, others in kinds)))]
-        return [Link(extra(size), others) for size, others in kinds]
+        costs = {size: extra(size) for size in {size for size, _ in kinds}}
+        return [Link(costs[size], others) for size, others in kinds]
 
 
 def minimum_cut(
@@ -229,22 +230,23 @@ def _shortest_way(
 
     ``left``: what the links into each group can still carry; those of groups met first are entered.
     """
-    start = scene.seen > 0
-    ways: dict[int, tuple[tuple[int, int], ...]] = dict.fromkeys(np.flatnonzero(start).tolist(), ())
-    met, queue = as_bits(start), deque(ways)
-    while queue:
-        group = queue.popleft()
-        if supply.get(group, 0.0) > 0:
-            return _Way(group, ways[group])
-        if len(ways[group]) + 1 >= len(scene.blocks):
+    start, unmet = as_bits(scene.seen > 0), (1 << scene.kinds.group_count) - 1
+    queue: deque[tuple[int, tuple[tuple[int, int], ...]]] = deque((g, ()) for g in groups_of_bits(start))
+    unmet &= ~start
+    while queue and unmet:
+        group, way = queue.popleft()
+        if len(way) + 1 >= len(scene.blocks):
             continue
         if group not in left:
             left[group] = [link.cost for link in links[group]]
         for number, (link, amount) in enumerate(zip(links[group], left[group], strict=True)):
-            new = link.others & ~met
-            if new and amount > 0:
-                way = (*ways[group], (group, number))
-                ways.update(dict.fromkeys(groups_of_bits(new), way))
-                queue.extend(groups_of_bits(new))
-                met |= new
+            new = link.others & unmet
+            if not new or amount <= 0:
+                continue
+            unmet &= ~new
+            for other in groups_of_bits(new):
+                longer = (*way, (group, number))
+                if supply.get(other, 0.0) > 0:
+                    return _Way(other, longer)
+                queue.append((other, longer))
     return None

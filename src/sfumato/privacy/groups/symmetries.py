@@ -118,12 +118,32 @@ def _require_alike(what: str, orbit: IntArray, facts: Sequence[Hashable]) -> Non
             )
 
 
-def _hashed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _hashed(values: IntArray) -> npt.NDArray[np.uint64]:
     """The mixing function of Steele, Lea and Flood's SplitMix64 (2014)."""
-    mixed = (values + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (values.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))
+
+
+class _Parts(NamedTuple):
+    """Vertices by colour, and by what they see of their neighbours' colours.
+
+    Attributes:
+        members: the vertices, part after part.
+        colour: of every part.
+        seen: what its members see.
+        count: how many members it has.
+        whole: how many members all parts of its colour have.
+        is_largest: whether it is the largest of its colour, the first of equals.
+    """
+
+    members: IntArray
+    colour: IntArray
+    seen: npt.NDArray[np.uint64]
+    count: IntArray
+    whole: IntArray
+    is_largest: npt.NDArray[np.bool_]
 
 
 class _Search:
@@ -140,12 +160,14 @@ class _Search:
             for group in groups
             for ends in ((group, self.groups + kind), (self.groups + kind, group))
         ]
-        era, vertex, other = np.array(sorted(edges, key=itemgetter(1)), dtype=np.int64).reshape(-1, 3).T
-        self.seen = other * len(kinds.groups[0]) + era
-        self.joined, self.first_edges = np.unique(vertex, return_index=True)
+        self.era, vertex, self.other = (
+            np.array(sorted(edges, key=itemgetter(1)), dtype=np.int64).reshape(-1, 3).T
+        )
         names: dict[Hashable, int] = {}
         own = [("group", colour) for colour in colours] + [("kind", int(size)) for size in kinds.size]
         self.start = np.array([names.setdefault(key, len(names)) for key in own], dtype=np.int64)
+        self.degree = np.bincount(vertex, minlength=len(self.start))
+        self.first = np.cumsum(self.degree) - self.degree
         self.index = {rows: kind for kind, rows in enumerate(kinds.groups)}
 
     def generators(self) -> list[list[int]]:
@@ -175,36 +197,71 @@ class _Search:
                         orbit = [low if o == high else o for o in orbit]
         return found
 
-    def _step(self, both: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-        """Two colourings, ``[2, vertices]``, each vertex told apart by its neighbours' colours too.
+    def _refined(self, one: IntArray, two: IntArray) -> tuple[IntArray, IntArray] | None:
+        """Both colourings refined until stable; none once they differ, or when the search has done enough.
+
+        The colouring of two copies of the structure. In every round vertices of one colour are told apart by
+        the colours of their neighbours; the largest part keeps its colour, so that only neighbours of the
+        other parts have to be looked at in the next round.
+        """
+        if self.left <= 0:
+            return None
+        self.left -= 1
+        colour = np.unique(np.concatenate([one, two]), return_inverse=True)[1].ravel().astype(np.int64)
+        copy = np.repeat([1, -1], len(one))
+        size = np.bincount(colour, minlength=len(colour))
+        if np.bincount(colour, copy).any():
+            return None
+        seen, colours = np.zeros(len(colour), dtype=np.uint64), int(colour.max()) + 1  # by those of a colour
+        changed = np.arange(len(colour))
+        while len(changed):
+            near = np.unique(self._edges_of(changed)[0])
+            parts = self._parts(near, colour)
+            known, now = size[parts.colour], parts.whole
+            keeps = np.where(now == known, parts.is_largest, parts.seen == seen[parts.colour])
+            seen[parts.colour[keeps]] = parts.seen[keeps]
+            new = np.flatnonzero(~keeps)
+            moved = np.repeat(~keeps, parts.count)
+            changed = parts.members[moved]
+            size -= np.bincount(colour[changed], minlength=len(size))
+            colour[changed] = np.repeat(np.arange(colours, colours + len(new)), parts.count[new])
+            size[colours : colours + len(new)] = parts.count[new]
+            seen[colours : colours + len(new)] = parts.seen[new]
+            colours += len(new)
+            if len(new) and np.bincount(colour[changed], copy[changed]).any():
+                return None
+        return colour[: len(one)], colour[len(one) :]
+
+    def _edges_of(self, vertices: IntArray) -> tuple[IntArray, IntArray]:
+        """Ends and eras of all edges of some vertices of two copies, one vertex after the other."""
+        place = vertices % len(self.start)
+        degree = self.degree[place]
+        offset = np.repeat(self.first[place] - np.cumsum(degree) + degree, degree)
+        edges = offset + np.arange(len(offset))
+        return self.other[edges] + np.repeat(vertices - place, degree), self.era[edges]
+
+    def _parts(self, vertices: IntArray, colour: IntArray) -> _Parts:
+        """Some vertices, all of which have edges, told apart by their own colour and their neighbours'.
 
         Multisets of colours are told apart by a sum of hashes. Where two sums are equal by chance, colours
         are told apart less well, and a symmetry may not be found.
         """
-        eras = np.arange(len(self.kinds.groups[0]), dtype=np.uint64)
-        of_era = both[:, :, None] * np.uint64(1 + len(eras)) + eras
-        seen = _hashed(of_era).reshape(2, -1)[:, self.seen]
-        told = _hashed(both) * np.uint64(3)
-        if len(self.joined):
-            told[:, self.joined] += np.add.reduceat(seen, self.first_edges, axis=1)
-        return told
-
-    def _refined(self, one: IntArray, two: IntArray) -> tuple[IntArray, IntArray] | None:
-        """Both colourings refined until stable; none once they differ, or when the search has done enough."""
-        if self.left <= 0:
-            return None
-        self.left -= 1
-        both, classes = np.stack([one, two]).astype(np.uint64), -1
-        while True:
-            both = self._step(both)
-            ordered = np.sort(both, axis=1)
-            if not np.array_equal(ordered[0], ordered[1]):
-                return None
-            found = int(np.count_nonzero(np.diff(ordered[0])))
-            if found == classes:
-                names = np.unique(both, return_inverse=True)[1].reshape(both.shape).astype(np.int64)
-                return names[0], names[1]
-            classes = found
+        ends, eras = self._edges_of(vertices)
+        hashed = _hashed(colour[ends] * len(self.kinds.groups[0]) + eras)
+        degree = self.degree[vertices % len(self.start)]
+        seen = np.add.reduceat(hashed, np.cumsum(degree) - degree)
+        own = colour[vertices]
+        order = np.lexsort((seen, own))
+        own, seen = own[order], seen[order]
+        starts = np.flatnonzero(np.append(True, (np.diff(own) != 0) | (np.diff(seen) != 0)))
+        count = np.diff(np.append(starts, len(order)))
+        own, seen = own[starts], seen[starts]
+        of_colour, number = np.unique(own, return_inverse=True)
+        whole = np.bincount(number, count)[number].astype(np.int64)
+        is_largest = np.zeros(len(own), dtype=np.bool_)
+        by_size = np.lexsort((-count, own))
+        is_largest[by_size[np.searchsorted(own[by_size], of_colour)]] = True
+        return _Parts(vertices[order], own, seen, count, whole, is_largest)
 
     def _extend(self, one: IntArray, two: IntArray, source: int, image: int) -> list[int] | None:
         """A symmetry of the groups that takes ``source`` to ``image`` and respects the colourings."""
