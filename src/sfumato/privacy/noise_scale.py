@@ -47,12 +47,13 @@ def is_surely_enough(ways: Iterable[Composition], factor: float, *, epsilon: flo
 
     On a coarse grid of privacy losses, which is quick and never has too small a δ.
     """
-    return any(
-        compose(_scaled(way.terms, factor), neighbours=way.neighbours, coarser=_COARSER).delta(epsilon)
-        <= delta - way.failure_probability
+    if factor == 0:
+        return False
+    curves = (
+        (way, compose(_scaled(way.terms, factor), neighbours=way.neighbours, coarser=_COARSER))
         for way in ways
-        if factor > 0
     )
+    return any(curve.delta(epsilon) <= delta - way.failure_probability for way, curve in curves)
 
 
 def _scaled(terms: Iterable[GaussianTerm], factor: float) -> list[GaussianTerm]:

@@ -19,9 +19,11 @@ from sfumato.privacy.observers import Party
 
 
 def random_groups(draw: random.Random) -> GroupReleases:
-    """Three to six groups of one to four workers, in one era or two."""
+    """Three to six groups of one to four workers, of every protocol, in one era or two."""
     count, workers = draw.randint(3, 6), draw.randint(4, 9)
-    every, owner = draw.randint(1, 4), draw.choice(("master", "devices"))
+    kind = draw.choice(("dp-ogl", "dp-ogl", "dp-ogl-local", "dp-ogl+", "ms-fedavg"))
+    owner = "master" if kind == "dp-ogl+" else draw.choice(("master", "devices"))
+    every = draw.randint(1, 4)
     rounds = draw.randint(every + 1, 5 * every)
 
     def structure() -> tuple[tuple[int, ...], ...]:
@@ -30,20 +32,12 @@ def random_groups(draw: random.Random) -> GroupReleases:
         )
 
     eras = [GroupStructure(1, structure())]
-    if rounds > 2 and draw.random() < 0.3:
-        eras.append(GroupStructure(draw.randint(2, rounds), structure()))
+    if draw.random() < 0.3:
+        eras.append(GroupStructure(1 + every * draw.randint(1, (rounds - 1) // every), structure()))
     rates = tuple(draw.choice((1.0, 0.7, 0.3)) for _ in range(count))
-    return GroupReleases(
-        "dp-ogl",
-        workers,
-        tuple(eras),
-        rounds,
-        every,
-        (1.0,) * count,
-        (draw.choice((0.7, 2.0)),) * count,
-        rates,
-        noise_owner=(owner,) * count,
-    )
+    sigmas = (draw.choice((0.7, 2.0)),) * count
+    facts = (kind, workers, tuple(eras), rounds, every, (1.0,) * count, sigmas, rates)
+    return GroupReleases(*facts, noise_owner=(owner,) * count)
 
 
 def random_scene(draw: random.Random) -> tuple[ExposureProblem, ReceivedSums]:
@@ -59,7 +53,7 @@ def random_scene(draw: random.Random) -> tuple[ExposureProblem, ReceivedSums]:
 
 
 def test_where_no_group_of_the_target_is_upstream_nothing_is_charged() -> None:
-    """`ExposureProblem.charged` follows no block then; it would find nothing, whatever is exposed."""
+    """`ExposureProblem` follows no block then; it would find nothing, whatever is exposed."""
     draw = random.Random("far away")
     far = near = 0
     while far < 60 or near < 60:
@@ -70,7 +64,7 @@ def test_where_no_group_of_the_target_is_upstream_nothing_is_charged() -> None:
         is_near = scene._is_target_upstream
         found = scene.charged(exposed)
         scene.__dict__["_is_target_upstream"] = True
-        followed = scene.charged(exposed)
+        followed = scene._followed(exposed)
         assert found == followed
         assert is_near or not followed
         far, near = far + (not is_near), near + bool(followed)

@@ -65,6 +65,7 @@ class ExposureProblem:
     reach: IntArray
     links_add_up: bool = True
     _kept_sums: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    _charged: dict[bytes, Counter[ChargedSum]] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def bridges(self) -> tuple[Bridges, ...]:
@@ -96,7 +97,14 @@ class ExposureProblem:
         return found
 
     def charged(self, exposed: IntArray) -> Counter[ChargedSum]:
-        """What exposing the first ``exposed[g]`` blocks of every group g has to be charged for.
+        """What exposing the first ``exposed[g]`` blocks of every group g has to be charged for."""
+        key = exposed.tobytes()
+        if key not in self._charged:
+            self._charged[key] = self._followed(exposed)
+        return self._charged[key]
+
+    def _followed(self, exposed: IntArray) -> Counter[ChargedSum]:
+        """`charged`, once for every set.
 
         Follows, block by block, which hidden models the target's data have reached; once a block reaches no
         more of them, those like it do not either. Where nothing is upstream of what is seen in which the

@@ -212,23 +212,21 @@ class _Search:
         size = np.bincount(colour, minlength=len(colour))
         if np.bincount(colour, copy).any():
             return None
-        seen, colours = np.zeros(len(colour), dtype=np.uint64), int(colour.max()) + 1  # by those of a colour
+        seen, colours = np.zeros(len(colour), dtype=np.uint64), int(colour.max()) + 1  # of every colour
         changed = np.arange(len(colour))
-        while len(changed):
-            near = np.unique(self._edges_of(changed)[0])
+        while len(near := np.unique(self._edges_of(changed)[0])):
             parts = self._parts(near, colour)
-            known, now = size[parts.colour], parts.whole
-            keeps = np.where(now == known, parts.is_largest, parts.seen == seen[parts.colour])
+            is_whole = parts.whole == size[parts.colour]  # else the others of a colour keep it
+            keeps = np.where(is_whole, parts.is_largest, parts.seen == seen[parts.colour])
             seen[parts.colour[keeps]] = parts.seen[keeps]
             new = np.flatnonzero(~keeps)
-            moved = np.repeat(~keeps, parts.count)
-            changed = parts.members[moved]
+            changed = parts.members[np.repeat(~keeps, parts.count)]
             size -= np.bincount(colour[changed], minlength=len(size))
             colour[changed] = np.repeat(np.arange(colours, colours + len(new)), parts.count[new])
             size[colours : colours + len(new)] = parts.count[new]
             seen[colours : colours + len(new)] = parts.seen[new]
             colours += len(new)
-            if len(new) and np.bincount(colour[changed], copy[changed]).any():
+            if np.bincount(colour[changed], copy[changed]).any():
                 return None
         return colour[: len(one)], colour[len(one) :]
 

@@ -50,6 +50,7 @@ def calibrate_tree(
 ) -> tuple[NoisePlan, Told]:
     """Scale every source of one tree by itself until each unit's ε towards ``noise.towards`` is the target.
 
+    Where very many units differ, it may be a little less (`sfumato.schedule.noise.shared_factors`).
     Over the air devices add what the receiver's own noise lacks; nothing where that is enough already.
 
     Args:
