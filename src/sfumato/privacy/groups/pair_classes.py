@@ -34,11 +34,16 @@ class GroupPairs:
     @cached_property
     def unit_classes(self) -> tuple[tuple[int, int], ...]:
         """One kind of workers for every orbit of the groups' symmetries, and the number of its workers."""
-        alike, _ = orbits(self.releases.kinds, self.parameters)
+        alike = self._orbits_of_kinds
         _, firsts = np.unique(alike, return_index=True)
         return tuple(
             (int(kind), int(self.releases.kinds.size[alike == alike[kind]].sum())) for kind in np.sort(firsts)
         )
+
+    @cached_property
+    def _orbits_of_kinds(self) -> npt.NDArray[np.int64]:
+        """A number for every kind of workers, equal only where a symmetry of the groups exchanges them."""
+        return orbits(self.releases.kinds, self.parameters)[0]
 
     @cached_property
     def symmetries(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
@@ -92,7 +97,7 @@ class GroupPairs:
 
     def _units(self, apart: bool) -> Iterator[UnitClass]:
         """Classes of units, one or more for each orbit of workers; ``apart``: see `unit_classes`."""
-        alike, _ = orbits(self.releases.kinds, self.parameters)
+        alike = self._orbits_of_kinds
         for kind, _ in self.unit_classes:
             yield from self.releases.units_of(
                 np.flatnonzero((alike == alike[kind])[self.releases.kinds.of]), apart=apart
