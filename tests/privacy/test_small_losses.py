@@ -2,12 +2,13 @@
 
 import math
 
+import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from scipy import integrate, optimize, stats
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.losses import gaussian
+from sfumato.privacy.losses import gaussian, one_release
 from sfumato.privacy.losses.hidden_draws import PrivacyLoss
 from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.verify.epsilon import recomputed_epsilon
@@ -116,3 +117,23 @@ def test_a_million_rare_draws_are_checked_on_as_fine_a_grid(sampling, event):
 
 def test_a_release_that_tells_next_to_nothing_has_a_grid():
     assert of_poisson(0.5, 1e200, 3).epsilon(1e-9) <= 1e-9
+
+
+@pytest.mark.parametrize(
+    ("rate", "between", "away"), [(0.5, 0.6, 2.0), (2e-3, 1.9, 1.0), (1.0, 0.3, 1.0), (0.04, 1.2, 0.5)]
+)
+def test_points_that_settle_early_are_where_all_steps_lead(rate, between, away, monkeypatch):
+    """Every step of Newton's iteration for every point, to the last bit."""
+
+    def all_steps(start, log_other, log_shared, rate, move):
+        s, t, z = move.between, move.from_shared, start
+        for _ in range(one_release._NEWTON_STEPS):
+            one, two = log_other + s * z - s * s / 2, log_shared + t * z - t * t / 2
+            both = np.logaddexp(one, two)
+            z = z - (both - math.log(rate)) / (s * np.exp(one - both) + t * np.exp(two - both))
+        return z
+
+    levels, move = np.arange(4_000) * 5e-3, one_release.DrawnShift(rate, between, between * away)
+    found = one_release.profile_of_shift(levels, rate, move)
+    monkeypatch.setattr(one_release, "_settled", all_steps)
+    np.testing.assert_array_equal(found, one_release.profile_of_shift(levels, rate, move))

@@ -128,17 +128,38 @@ def profile_of_shift(levels: Array, rate: float, move: DrawnShift) -> Array:
     with np.errstate(divide="ignore"):
         log_other = math.log(rate) + levels
         log_shared = levels + np.log(-np.expm1(-levels)) + (math.log1p(-rate) if rate < 1 else -math.inf)
-    # Newton's iteration for the z at which both weigh as much as A: convex in z, and started above its root
-    z = np.minimum(
-        (math.log(rate) - log_other) / s + s / 2,
-        (math.log(rate) - log_shared) / t + t / 2,
+    z = _settled(
+        np.minimum(
+            (math.log(rate) - log_other) / s + s / 2,
+            (math.log(rate) - log_shared) / t + t / 2,
+        ),
+        log_other,
+        log_shared,
+        rate,
+        move,
     )
-    for _ in range(_NEWTON_STEPS):
-        one, two = log_other + s * z - s * s / 2, log_shared + t * z - t * t / 2
-        both = np.logaddexp(one, two)
-        z = z - (both - math.log(rate)) / (s * np.exp(one - both) + t * np.exp(two - both))
     taken = np.exp(log_other + special.log_ndtr(z - s)) + np.exp(log_shared + special.log_ndtr(z - t))
     return np.asarray(np.maximum(rate * special.ndtr(z) - taken, 0.0), dtype=np.float64)
+
+
+def _settled(start: Array, log_other: Array, log_shared: Array, rate: float, move: DrawnShift) -> Array:
+    """Newton's iteration for the z at which A' and B together weigh as much as A.
+
+    It is convex in z, and ``start`` is above its root. A point is done once a step does not move it, or moves
+    it back to where it was a step before: then it swings between two numbers, and all later steps are known.
+    """
+    s, t, found = move.between, move.from_shared, start.copy()
+    places, z, before = np.arange(len(start)), start, np.full_like(start, np.nan)
+    for left in reversed(range(_NEWTON_STEPS)):
+        one, two = log_other + s * z - s * s / 2, log_shared + t * z - t * t / 2
+        both = np.logaddexp(one, two)
+        after = z - (both - math.log(rate)) / (s * np.exp(one - both) + t * np.exp(two - both))
+        swings = after == before
+        found[places] = np.where(swings, z, after) if left % 2 else after
+        moving = ~(swings | (after == z))
+        places, before, z = places[moving], z[moving], after[moving]
+        log_other, log_shared = log_other[moving], log_shared[moving]
+    return found
 
 
 _BISECTIONS = 64
