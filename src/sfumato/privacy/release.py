@@ -7,10 +7,9 @@ of one release share a unit (the clip norm, or step size times clip norm), which
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from sfumato.privacy.sampling import Neighbours, Sampling, any_of_fixed_draw
 
@@ -308,10 +307,12 @@ class Exposure:
 
 def merged_draws(draws: Iterable[DrawnReleases]) -> tuple[DrawnReleases, ...]:
     """Equal draws together, their counts added."""
-    counts: Counter[DrawnReleases] = Counter()
+    found: dict[Any, DrawnReleases] = {}
     for drawn in draws:
-        counts[replace(drawn, count=0)] += drawn.count
-    return tuple(replace(drawn, count=count) for drawn, count in counts.items())
+        key = drawn.sampling, drawn.releases, drawn.max_weight_ratio, drawn.drawn_noise
+        same = found.get(key)
+        found[key] = drawn if same is None else replace(same, count=same.count + drawn.count)
+    return tuple(found.values())
 
 
 def are_unprotected(exposures: Iterable[Exposure]) -> bool:

@@ -39,12 +39,11 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from sfumato.privacy.divergence import times_the_least
 from sfumato.privacy.groups.exposure_problem import ChargedSum, ExposureProblem, Price, cost
 from sfumato.privacy.groups.minimum_cut import cells_of, least_cost_of_any_set, minimum_cut
-from sfumato.privacy.groups.vector_clocks import Block, IntArray
+from sfumato.privacy.groups.vector_clocks import Block, IntArray, as_bits, groups_of_bits
 
 MOST_EXTENSIONS = 20_000
 _SLACK = 200
@@ -84,7 +83,7 @@ def search_all_sets(
     done = 0
     for number in range(last):
         block, below = scene.blocks[number], limit - rest[number + 1]
-        seen, upstream = _as_bits(scene.seen > number), _as_bits(scene.reach > number)
+        seen, upstream = as_bits(scene.seen > number), as_bits(scene.reach > number)
         found: dict[tuple[int, int], _Label] = {}
         for label in labels:
             here = costs.of(block, label.reached)
@@ -103,7 +102,7 @@ def search_all_sets(
 
 def _extended_label(label: _Label, here: _BlockCosts, still_open: int, own: int) -> _Label:
     """``label`` after a block in which the groups of ``still_open`` are exposed."""
-    cost = label.cost + sum(here.of_group[group] for group in _groups_of_bits(still_open & here.paying))
+    cost = label.cost + sum(here.of_group[group] for group in groups_of_bits(still_open & here.paying))
     return _Label(cost, still_open, ~still_open & (label.reached | own | here.linked), label)
 
 
@@ -112,7 +111,7 @@ class _Costs:
 
     def __init__(self, scene: ExposureProblem, price: Price) -> None:
         self.scene, self.price = scene, price
-        self.own = [_as_bits(scene.with_unit(era)) for era in range(len(scene.kinds.incidence))]
+        self.own = [as_bits(scene.with_unit(era)) for era in range(len(scene.kinds.incidence))]
         self.known: dict[tuple[int, bool, int, int], _BlockCosts] = {}
 
     def of(self, block: Block, reached: int) -> _BlockCosts:
@@ -125,17 +124,17 @@ class _Costs:
     def _computed(self, block: Block, reached: int) -> _BlockCosts:
         count = self.scene.kinds.group_count
         inside = np.zeros(count, dtype=np.bool_)
-        inside[list(_groups_of_bits(reached))] = True
+        inside[list(groups_of_bits(reached))] = True
         linking = self.scene.linking(block, inside)
         own, of_group = self.own[block.era], {}
-        for group in _groups_of_bits(own | _as_bits(linking > 0)):
+        for group in groups_of_bits(own | as_bits(linking > 0)):
             mine = bool(own >> group & 1)
             cost = self.price(ChargedSum(group, block.era, mine, int(linking[group])))
             if mine and block.length > 1:
                 cost += (block.length - 1) * self.price(ChargedSum(group, block.era, True, 0))
             of_group[group] = cost
         paying = sum(1 << group for group, cost in of_group.items() if cost > 0)
-        return _BlockCosts(of_group, paying, _as_bits(linking > 0))
+        return _BlockCosts(of_group, paying, as_bits(linking > 0))
 
 
 def _least_cost_from_each_block(scene: ExposureProblem, price: Price, last: int) -> list[float]:
@@ -151,7 +150,7 @@ def _least_cost_from_each_block(scene: ExposureProblem, price: Price, last: int)
 
 def _subsets(free: int) -> Iterator[int]:
     """The sets of groups to close: all subsets."""
-    groups = [1 << group for group in _groups_of_bits(free)]
+    groups = [1 << group for group in groups_of_bits(free)]
     for number in range(1 << len(groups)):
         yield sum(group for place, group in enumerate(groups) if number >> place & 1)
 
@@ -169,21 +168,10 @@ def _open_blocks(label: _Label | None, count: int) -> IntArray:
     """In how many blocks each group is open, on the way to ``label``."""
     blocks = np.zeros(count, dtype=np.int64)
     while label is not None and label.before is not None:
-        for group in _groups_of_bits(label.open):
+        for group in groups_of_bits(label.open):
             blocks[group] += 1
         label = label.before
     return blocks
-
-
-def _as_bits(groups: npt.NDArray[np.bool_]) -> int:
-    return sum(1 << group for group in np.flatnonzero(groups).tolist())
-
-
-def _groups_of_bits(bits: int) -> Iterator[int]:
-    while bits:
-        lowest = bits & -bits
-        yield lowest.bit_length() - 1
-        bits ^= lowest
 
 
 EXACT_NODES = 4000

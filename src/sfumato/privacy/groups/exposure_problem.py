@@ -65,6 +65,7 @@ class ExposureProblem:
     reach: IntArray
     links_add_up: bool = True
     _kept_sums: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    _charged: dict[bytes, Counter[ChargedSum]] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def bridges(self) -> tuple[Bridges, ...]:
@@ -75,6 +76,12 @@ class ExposureProblem:
         """Groups that the target is in."""
         inside: npt.NDArray[np.bool_] = self.kinds.incidence[era][self.unit]
         return inside
+
+    @cached_property
+    def _is_target_upstream(self) -> bool:
+        """Whether releases of groups that the target is in, in any era, are upstream of what is seen."""
+        eras = range(len(self.kinds.incidence))
+        return any(bool(self.reach[self.with_unit(era)].any()) for era in eras)
 
     def starts_from_hidden(self) -> Counter[tuple[int, int]]:
         """Under flow: in how many blocks of every group and era the target starts from hidden models.
@@ -90,12 +97,23 @@ class ExposureProblem:
         return found
 
     def charged(self, exposed: IntArray) -> Counter[ChargedSum]:
-        """What exposing the first ``exposed[g]`` blocks of every group g has to be charged for.
+        """What exposing the first ``exposed[g]`` blocks of every group g has to be charged for."""
+        key = exposed.tobytes()
+        if key not in self._charged:
+            self._charged[key] = self._followed(exposed)
+        return self._charged[key]
+
+    def _followed(self, exposed: IntArray) -> Counter[ChargedSum]:
+        """`charged`, once for every set.
 
         Follows, block by block, which hidden models the target's data have reached; once a block reaches no
-        more of them, those like it do not either.
+        more of them, those like it do not either. Where nothing is upstream of what is seen in which the
+        target is, nothing is charged: a linking worker in a release that is upstream would have started from
+        models that are upstream, too, back to one of the target's groups.
         """
         sums: Counter[ChargedSum] = Counter()
+        if not self._is_target_upstream:
+            return sums
         tainted = np.zeros(self.kinds.group_count, dtype=np.bool_)
         stops = sorted(set(exposed.tolist()) - {0})
         number = 0

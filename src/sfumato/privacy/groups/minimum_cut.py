@@ -29,15 +29,16 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator
+from functools import reduce
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, or_
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from sfumato.privacy.groups.exposure_problem import ChargedSum, ExposureProblem, Price
-from sfumato.privacy.groups.vector_clocks import IntArray
+from sfumato.privacy.groups.vector_clocks import IntArray, as_bits, groups_of_bits
 
 _COARSE_NODES = 200
 _INFINITE = 1_000_000_000
@@ -99,30 +100,43 @@ class _Graph:
         return reached, result.flow_value / scale
 
 
-def links_of(scene: ExposureProblem, price: Price, era: int) -> dict[int, list[tuple[float, set[int]]]]:
-    """For every group, what each kind of linking workers adds to a sum of it, and their other groups.
+class Link(NamedTuple):
+    """What a kind of linking workers adds to a sum of a group, and their other groups `as_bits`."""
 
-    One entry for all kinds where any linking worker costs as much as all of them together.
+    cost: float
+    others: int
+
+
+class LinksInto(dict[int, list[Link]]):
+    """The links into every group in an era, found when they are first asked for.
+
+    One for all kinds of workers where any linking worker costs as much as all of them together.
     """
-    incidence, size, *_ = scene.bridges[era]
-    groups_of = [set(map(int, np.flatnonzero(row))) for row in incidence]
-    kinds_of: dict[int, list[int]] = {}
-    for kind, groups in enumerate(groups_of):
-        for group in groups:
-            kinds_of.setdefault(group, []).append(kind)
-    out: dict[int, list[tuple[float, set[int]]]] = {}
-    for group, kinds in kinds_of.items():
-        own = bool(scene.with_unit(era)[group])
-        alone = price(ChargedSum(group, era, True, 0)) if own else 0.0
 
-        def extra(linking: float, group: int = group, own: bool = own, alone: float = alone) -> float:
-            return price(ChargedSum(group, era, own, int(linking))) - alone if math.isfinite(alone) else 0.0
+    def __init__(self, scene: ExposureProblem, price: Price, era: int) -> None:
+        super().__init__()
+        self._scene, self._price, self._era = scene, price, era
 
-        if extra(1) == extra(size[kinds].sum()):
-            out[group] = [(extra(1), set().union(*(groups_of[kind] for kind in kinds)) - {group})]
-        else:
-            out[group] = [(extra(size[kind]), groups_of[kind] - {group}) for kind in kinds]
-    return out
+    def __missing__(self, group: int) -> list[Link]:
+        self[group] = found = self._into(group)
+        return found
+
+    def _into(self, group: int) -> list[Link]:
+        kinds = self._scene.bridges[self._era].into.get(group)
+        if not kinds:
+            return []
+        own = bool(self._scene.with_unit(self._era)[group])
+        alone = self._price(ChargedSum(group, self._era, True, 0)) if own else 0.0
+
+        def extra(linking: float) -> float:
+            if math.isinf(alone):
+                return 0.0
+            return self._price(ChargedSum(group, self._era, own, int(linking))) - alone
+
+        if (of_one := extra(1)) == extra(sum(size for size, _ in kinds)):
+            return [Link(of_one, reduce(or_, (others for _, others in kinds)))]
+        costs = {size: extra(size) for size in {size for size, _ in kinds}}
+        return [Link(costs[size], others) for size, others in kinds]
 
 
 def minimum_cut(
@@ -131,7 +145,7 @@ def minimum_cut(
     """The exposed set of a minimum cut, links ``dearer`` times as dear; none if all cuts are infinite."""
     graph = _Graph()
     groups = np.flatnonzero(scene.reach > 0)
-    links: dict[int, dict[int, list[tuple[float, set[int]]]]] = {}
+    links: dict[int, LinksInto] = {}
     starts = np.array([start for start, _ in cells])
     last = {int(g): int(np.searchsorted(starts, scene.reach[g], side="left")) - 1 for g in groups}
     node = {(g, cell): graph.node() for g in last for cell in range(last[g] + 1)}
@@ -152,11 +166,11 @@ def minimum_cut(
         if not times or before < 0:
             continue
         if era not in links:
-            links[era] = links_of(scene, price, era)
-        for extra, others in links[era].get(group, ()):
+            links[era] = LinksInto(scene, price, era)
+        for extra, others in links[era][group]:
             link = graph.node()
             graph.add(here, link, extra * times * dearer)
-            for other in others:
+            for other in groups_of_bits(others):
                 if other in last:
                     graph.add(link, node[other, min(before, last[other])], math.inf)
     side, value = graph.source_side()
@@ -181,20 +195,19 @@ def least_cost_of_any_set(scene: ExposureProblem, price: Price) -> float:
     paid = _paid_in_any_case(scene, price)
     if len(scene.kinds.incidence) > 1 or not scene.blocks or not scene.links_add_up:
         return paid
-    links = links_of(scene, price, 0)
-    left = {(group, number): link[0] for group, some in links.items() for number, link in enumerate(some)}
+    links, left = LinksInto(scene, price, 0), dict[int, list[float]]()
     supply = {
         group: scene.blocks[0].length * price(ChargedSum(group, 0, True, 0))
         for group in np.flatnonzero(scene.with_unit(0) & (scene.seen == 0)).tolist()
     }
     while (way := _shortest_way(scene, links, left, supply)) is not None:
-        amount = min(supply[way.source], *(left[link] for link in way.links))
+        amount = min(supply[way.source], *(left[group][number] for group, number in way.links))
         if math.isinf(amount):
             return math.inf
         paid += amount * (len(scene.blocks) - len(way.links))
         supply[way.source] -= amount
-        for link in way.links:
-            left[link] -= amount
+        for group, number in way.links:
+            left[group][number] -= amount
     return paid
 
 
@@ -211,24 +224,29 @@ def _paid_in_any_case(scene: ExposureProblem, price: Price) -> float:
 
 
 def _shortest_way(
-    scene: ExposureProblem,
-    links: dict[int, list[tuple[float, set[int]]]],
-    left: dict[tuple[int, int], float],
-    supply: dict[int, float],
+    scene: ExposureProblem, links: LinksInto, left: dict[int, list[float]], supply: dict[int, float]
 ) -> _Way | None:
-    """A shortest way, of fewer links than there are blocks, that can carry more to a group with supply."""
-    start = np.flatnonzero(scene.seen > 0).tolist()
-    ways: dict[int, tuple[tuple[int, int], ...]] = dict.fromkeys(start, ())
-    queue = deque(start)
-    while queue:
-        group = queue.popleft()
-        if supply.get(group, 0.0) > 0:
-            return _Way(group, ways[group])
-        if len(ways[group]) + 1 >= len(scene.blocks):
+    """A shortest way, of fewer links than there are blocks, that can carry more to a group with supply.
+
+    ``left``: what the links into each group can still carry; those of groups met first are entered.
+    """
+    start, unmet = as_bits(scene.seen > 0), (1 << scene.kinds.group_count) - 1
+    queue: deque[tuple[int, tuple[tuple[int, int], ...]]] = deque((g, ()) for g in groups_of_bits(start))
+    unmet &= ~start
+    while queue and unmet:
+        group, way = queue.popleft()
+        if len(way) + 1 >= len(scene.blocks):
             continue
-        for number, (_, others) in enumerate(links.get(group, ())):
-            if left[group, number] > 0:
-                for other in sorted(others - ways.keys()):
-                    ways[other] = (*ways[group], (group, number))
-                    queue.append(other)
+        if group not in left:
+            left[group] = [link.cost for link in links[group]]
+        for number, (link, amount) in enumerate(zip(links[group], left[group], strict=True)):
+            new = link.others & unmet
+            if not new or amount <= 0:
+                continue
+            unmet &= ~new
+            for other in groups_of_bits(new):
+                longer = (*way, (group, number))
+                if supply.get(other, 0.0) > 0:
+                    return _Way(other, longer)
+                queue.append((other, longer))
     return None

@@ -35,11 +35,16 @@ class GroupPairs:
     @cached_property
     def unit_classes(self) -> tuple[tuple[int, int], ...]:
         """One kind of units for every orbit of the groups' symmetries, and how many units it stands for."""
-        alike, _ = orbits(self.releases.kinds, self.parameters)
+        alike = self._orbits_of_kinds
         _, firsts = np.unique(alike, return_index=True)
         return tuple(
             (int(kind), int(self.releases.kinds.size[alike == alike[kind]].sum())) for kind in np.sort(firsts)
         )
+
+    @cached_property
+    def _orbits_of_kinds(self) -> npt.NDArray[np.int64]:
+        """A number for every kind of workers, equal only where a symmetry of the groups exchanges them."""
+        return orbits(self.releases.kinds, self.parameters)[0]
 
     @cached_property
     def symmetries(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
@@ -90,7 +95,7 @@ class GroupPairs:
 
     def _units(self, apart: bool) -> Iterator[UnitClass]:
         """Workers that a symmetry of the groups exchanges; ``apart``: see `unit_classes`."""
-        alike, _ = orbits(self.releases.kinds, self.parameters)
+        alike = self._orbits_of_kinds
         for kind, _ in self.unit_classes:
             yield from self.releases.units_of(
                 np.flatnonzero((alike == alike[kind])[self.releases.kinds.of]), apart=apart

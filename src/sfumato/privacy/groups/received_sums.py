@@ -65,9 +65,14 @@ class ReceivedSums:
             count: how many of them.
             split: charge message by message each sum that can be (`privacy.divergence`), whatever is cheaper.
         """
+        seen, known = bool(self.problem.seen[row.group]), self._members_in_group(row)
+        key = ("releases", row, count, split, self.view.how(1, row.group), seen, known)
+        return self.facts.once(key, lambda: self._releases(row, count, split, known))
+
+    def _releases(self, row: ChargedSum, count: int, split: bool, known: int) -> tuple[DrawnReleases, ...]:
+        """`releases`, computed once for all coalitions that receive the sum alike."""
         facts, group, draw = self.facts, row.group, self.facts.draw(row.group, row.era)
-        size, known = draw.size, self._members_in_group(row)
-        how = self.view.how(1, group)
+        size, how = draw.size, self.view.how(1, group)
         clip, noise = facts.message_norm(group), facts.noise_variance(group)
         name = group_name(group) + (f", {row.linking} linking" if row.linking else "")
         moving = row.linking

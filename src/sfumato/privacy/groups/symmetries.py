@@ -13,8 +13,10 @@ asked for one pair of every orbit only, the one whose position comes first.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -124,6 +126,26 @@ def _hashed(values: IntArray) -> npt.NDArray[np.uint64]:
     return mixed ^ (mixed >> np.uint64(31))
 
 
+class _Parts(NamedTuple):
+    """Vertices by colour, and by what they see of their neighbours' colours.
+
+    Attributes:
+        members: the vertices, part after part.
+        colour: of every part.
+        seen: what its members see.
+        count: how many members it has.
+        whole: how many members all parts of its colour have.
+        is_largest: whether it is the largest of its colour, the first of equals.
+    """
+
+    members: IntArray
+    colour: IntArray
+    seen: npt.NDArray[np.uint64]
+    count: IntArray
+    whole: IntArray
+    is_largest: npt.NDArray[np.bool_]
+
+
 class _Search:
     """Groups are vertices 0..M-1, kinds of workers the vertices after; an edge is labelled with its era."""
 
@@ -138,10 +160,14 @@ class _Search:
             for group in groups
             for ends in ((group, self.groups + kind), (self.groups + kind, group))
         ]
-        self.edges = np.array(edges, dtype=np.int64).reshape(-1, 3)
+        self.era, vertex, self.other = (
+            np.array(sorted(edges, key=itemgetter(1)), dtype=np.int64).reshape(-1, 3).T
+        )
         names: dict[Hashable, int] = {}
         own = [("group", colour) for colour in colours] + [("kind", int(size)) for size in kinds.size]
         self.start = np.array([names.setdefault(key, len(names)) for key in own], dtype=np.int64)
+        self.degree = np.bincount(vertex, minlength=len(self.start))
+        self.first = np.cumsum(self.degree) - self.degree
         self.index = {rows: kind for kind, rows in enumerate(kinds.groups)}
 
     def generators(self) -> list[list[int]]:
@@ -154,8 +180,10 @@ class _Search:
         place = base[0]
         found: list[list[int]] = []
         orbit = list(range(self.groups))
-        for group in range(self.groups):
-            alike = [g for g in range(group) if place[g] == place[group] and orbit[g] == g]
+        firsts: defaultdict[int, list[int]] = defaultdict(list)  # of the orbits at every place
+        for group, here in enumerate(place[: self.groups].tolist()):
+            alike = [g for g in firsts[here] if orbit[g] == g]
+            firsts[here] = [*alike, group]
             for first in alike:
                 if orbit[group] != group:
                     break
@@ -165,36 +193,73 @@ class _Search:
                 found.append(mapping)
                 for g, image in enumerate(mapping):  # join orbits
                     low, high = sorted((orbit[g], orbit[image]))
-                    orbit = [low if o == high else o for o in orbit]
+                    if low < high:
+                        orbit = [low if o == high else o for o in orbit]
         return found
 
-    def _step(self, both: IntArray) -> IntArray:
-        """Two colourings, ``[2, vertices]``, each vertex told apart by its neighbours' colours too.
+    def _refined(self, one: IntArray, two: IntArray) -> tuple[IntArray, IntArray] | None:
+        """Both colourings refined until stable; none once they differ, or when the search has done enough.
+
+        The colouring of two copies of the structure. In every round vertices of one colour are told apart by
+        the colours of their neighbours; the largest part keeps its colour, so that only neighbours of the
+        other parts have to be looked at in the next round.
+        """
+        if self.left <= 0:
+            return None
+        self.left -= 1
+        colour = np.unique(np.concatenate([one, two]), return_inverse=True)[1].ravel().astype(np.int64)
+        copy = np.repeat([1, -1], len(one))
+        size = np.bincount(colour, minlength=len(colour))
+        if np.bincount(colour, copy).any():
+            return None
+        seen, colours = np.zeros(len(colour), dtype=np.uint64), int(colour.max()) + 1  # of every colour
+        changed = np.arange(len(colour))
+        while len(near := np.unique(self._edges_of(changed)[0])):
+            parts = self._parts(near, colour)
+            is_whole = parts.whole == size[parts.colour]  # else the others of a colour keep it
+            keeps = np.where(is_whole, parts.is_largest, parts.seen == seen[parts.colour])
+            seen[parts.colour[keeps]] = parts.seen[keeps]
+            new = np.flatnonzero(~keeps)
+            changed = parts.members[np.repeat(~keeps, parts.count)]
+            size -= np.bincount(colour[changed], minlength=len(size))
+            colour[changed] = np.repeat(np.arange(colours, colours + len(new)), parts.count[new])
+            size[colours : colours + len(new)] = parts.count[new]
+            seen[colours : colours + len(new)] = parts.seen[new]
+            colours += len(new)
+            if np.bincount(colour[changed], copy[changed]).any():
+                return None
+        return colour[: len(one)], colour[len(one) :]
+
+    def _edges_of(self, vertices: IntArray) -> tuple[IntArray, IntArray]:
+        """Ends and eras of all edges of some vertices of two copies, one vertex after the other."""
+        place = vertices % len(self.start)
+        degree = self.degree[place]
+        offset = np.repeat(self.first[place] - np.cumsum(degree) + degree, degree)
+        edges = offset + np.arange(len(offset))
+        return self.other[edges] + np.repeat(vertices - place, degree), self.era[edges]
+
+    def _parts(self, vertices: IntArray, colour: IntArray) -> _Parts:
+        """Some vertices, all of which have edges, told apart by their own colour and their neighbours'.
 
         Multisets of colours are told apart by a sum of hashes. Where two sums are equal by chance, colours
         are told apart less well, and a symmetry may not be found.
         """
-        eras, vertices, others = self.edges.T
-        seen = _hashed(both[:, others] * (1 + len(self.kinds.groups[0])) + eras)
-        told = _hashed(both) * np.uint64(3)
-        for row, hashes in zip(told, seen, strict=True):
-            np.add.at(row, vertices, hashes)
-        names: IntArray = np.unique(told, return_inverse=True)[1].reshape(both.shape).astype(np.int64)
-        return names
-
-    def _refined(self, one: IntArray, two: IntArray) -> tuple[IntArray, IntArray] | None:
-        """Both colourings refined until stable; none once they differ, or when the search has done enough."""
-        if self.left <= 0:
-            return None
-        self.left -= 1
-        both, classes = np.stack([one, two]), -1
-        while True:
-            both = self._step(both)
-            if not np.array_equal(np.sort(both[0]), np.sort(both[1])):
-                return None
-            if int(both.max()) == classes:
-                return both[0], both[1]
-            classes = int(both.max())
+        ends, eras = self._edges_of(vertices)
+        hashed = _hashed(colour[ends] * len(self.kinds.groups[0]) + eras)
+        degree = self.degree[vertices % len(self.start)]
+        seen = np.add.reduceat(hashed, np.cumsum(degree) - degree)
+        own = colour[vertices]
+        order = np.lexsort((seen, own))
+        own, seen = own[order], seen[order]
+        starts = np.flatnonzero(np.append(True, (np.diff(own) != 0) | (np.diff(seen) != 0)))
+        count = np.diff(np.append(starts, len(order)))
+        own, seen = own[starts], seen[starts]
+        of_colour, number = np.unique(own, return_inverse=True)
+        whole = np.bincount(number, count)[number].astype(np.int64)
+        is_largest = np.zeros(len(own), dtype=np.bool_)
+        by_size = np.lexsort((-count, own))
+        is_largest[by_size[np.searchsorted(own[by_size], of_colour)]] = True
+        return _Parts(vertices[order], own, seen, count, whole, is_largest)
 
     def _extend(self, one: IntArray, two: IntArray, source: int, image: int) -> list[int] | None:
         """A symmetry of the groups that takes ``source`` to ``image`` and respects the colourings."""

@@ -17,10 +17,9 @@ Steps are epochs for protocols that release every epoch, intervals for those tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -84,20 +83,44 @@ def next_unlike_blocks(blocks: Sequence[Block]) -> IntArray:
     return out
 
 
-class Bridges(NamedTuple):
+def as_bits(groups: BoolArray) -> int:
+    """A set of groups as a number, bit g for group g."""
+    return sum(1 << group for group in np.flatnonzero(groups).tolist())
+
+
+def groups_of_bits(bits: int) -> Iterator[int]:
+    """The groups of a set `as_bits`, ascending."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
+@dataclass(frozen=True, eq=False)
+class Bridges:
     """Kinds of workers that are in several groups, in one era.
 
     Attributes:
-        incidence: which kind is in which group, ``[kinds, groups]``.
         size: number of workers of every kind.
         groups: the groups of each kind, one kind after the other; in a network of many groups they are few.
         first: where those of each kind begin.
     """
 
-    incidence: npt.NDArray[np.float64]
     size: npt.NDArray[np.float64]
     groups: IntArray
     first: IntArray
+
+    @cached_property
+    def into(self) -> dict[int, list[tuple[float, int]]]:
+        """For every group with such workers: the number of each kind, and its other groups `as_bits`."""
+        found: dict[int, list[tuple[float, int]]] = {}
+        ends = np.append(self.first[1:], len(self.groups))[: len(self.size)]
+        for size, first, end in zip(self.size.tolist(), self.first, ends, strict=True):
+            members = self.groups[first:end].tolist()
+            together = sum(1 << group for group in members)
+            for group in members:
+                found.setdefault(group, []).append((size, together & ~(1 << group)))
+        return found
 
 
 @dataclass(frozen=True)
@@ -172,7 +195,7 @@ class WorkerKinds:
             size = others[several].astype(np.float64)
             kinds, groups = np.nonzero(incidence[several])
             first = np.searchsorted(kinds, np.arange(len(size)))
-            found.append(Bridges(incidence[several].astype(np.float64), size, groups, first))
+            found.append(Bridges(size, groups, first))
         return tuple(found)
 
 
