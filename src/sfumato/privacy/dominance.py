@@ -8,6 +8,7 @@ out more often, or by leaving releases out. Then every ε of it is at most that 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sfumato.privacy.charges import Composition
@@ -67,3 +68,20 @@ def size(ways: Ways) -> float:
     if way.failure_probability >= 1 or any(term.multiplier == 0 for term in way.terms):
         return math.inf
     return math.fsum(term.count * term.rate * squared_mu_of_term(term) for term in way.terms)
+
+
+def chains(sizes: Sequence[float], is_under: Callable[[int, int], bool]) -> list[list[int]]:
+    """Numbers of charges in chains, the worst first: each is surely at most the one before.
+
+    Args:
+        sizes: of every charge, as `size` gives them.
+        is_under: whether one charge, by its number, is surely at most another.
+    """
+    found: list[list[int]] = []
+    for number in sorted(range(len(sizes)), key=lambda place: -sizes[place]):
+        chain = next((chain for chain in found if is_under(number, chain[-1])), None)
+        if chain is None:
+            found.append([number])
+        else:
+            chain.append(number)
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import Composition, composed_epsilon, ways_to_charge
@@ -42,12 +42,29 @@ def scale_for(ways: Iterable[Composition], *, epsilon: float, delta: float) -> f
     return least
 
 
+def is_surely_enough(ways: Iterable[Composition], factor: float, *, epsilon: float, delta: float) -> bool:
+    """Whether one of ``ways`` has at most ``epsilon`` with its noise ``factor`` times as large.
+
+    On a coarse grid of privacy losses, which is quick and never has too small a δ.
+    """
+    if factor == 0:
+        return False
+    curves = (
+        (way, compose(_scaled(way.terms, factor), neighbours=way.neighbours, coarser=_COARSER))
+        for way in ways
+    )
+    return any(curve.delta(epsilon) <= delta - way.failure_probability for way, curve in curves)
+
+
+def _scaled(terms: Iterable[GaussianTerm], factor: float) -> list[GaussianTerm]:
+    return [replace(term, multiplier=term.multiplier * factor) for term in terms]
+
+
 def _is_within(charge: Composition, factor: float, epsilon: float, delta: float) -> bool:
     """Whether ``charge`` has at most ``epsilon`` with its noise ``factor`` times as large."""
     if factor == 0:
         return False
-    terms = [replace(term, multiplier=term.multiplier * factor) for term in charge.terms]
-    return composed_epsilon(terms, charge.neighbours, delta)[0] <= epsilon
+    return composed_epsilon(_scaled(charge.terms, factor), charge.neighbours, delta)[0] <= epsilon
 
 
 @cache
@@ -105,8 +122,7 @@ def _sampled_scale(
 ) -> float:
     """`calibrate_scale` of sampled terms whose first multiplier is 1: devices of other weights share it."""
 
-    def scaled(factor: float) -> list[GaussianTerm]:
-        return [replace(term, multiplier=term.multiplier * factor) for term in charged]
+    scaled = partial(_scaled, charged)
 
     def revealed(factor: float) -> float:
         return RevealedDraws.of(scaled(factor)).epsilon(delta)

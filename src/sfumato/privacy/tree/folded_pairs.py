@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.dominance import Ways, are_ways_at_most, size
+from sfumato.privacy.dominance import Ways, are_ways_at_most, chains, size
 from sfumato.privacy.observers import PairClass, Party, Relation, covering
 from sfumato.privacy.tree.facts import TreeNoise
 from sfumato.privacy.tree.pair_classes import TreePairs
@@ -228,17 +228,14 @@ class FoldedPairs:
         for pair in found:
             alike[pair.relation, self._who_adds_noise(pair.unit)].append(pair)
         for some in alike.values():
-            chains: list[list[tuple[PairClass, Charged]]] = []
-            charged = [(pair, self._charged(pair)) for pair in some]
-            for pair, own in sorted(charged, key=lambda one: -size(one[1][0])):
-                under = (chain for chain in chains if _is_charged_at_most(own, chain[-1][1]))
-                chain = next(under, None)
-                if chain is None:
-                    chains.append([(pair, own)])
-                else:
-                    chain.append((pair, own))
-            for chain in chains:
-                yield _worst_of([pair for pair, _ in chain])
+            charged = [self._charged(pair) for pair in some]
+
+            def is_under(one: int, other: int, charged: Sequence[Charged] = charged) -> bool:
+                """Whether a pair and its mildest one are surely charged no more than those of another."""
+                return all(map(are_ways_at_most, charged[one], charged[other]))
+
+            for chain in chains([size(worst) for worst, _ in charged], is_under):
+                yield _worst_of([some[number] for number in chain])
 
     def _charged(self, pair: PairClass) -> Charged:
         worst = self.ways(pair)
@@ -256,11 +253,6 @@ class FoldedPairs:
             for step, variance in zip(facts.steps, facts.class_variance, strict=True)
         )
         return who if any(map(any, who)) else leaf
-
-
-def _is_charged_at_most(own: Charged, other: Charged) -> bool:
-    """Whether a pair and its mildest one are surely charged no more than another and its mildest one."""
-    return all(map(are_ways_at_most, own, other))
 
 
 def _worst_of(chain: Sequence[PairClass]) -> PairClass:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +30,7 @@ from sfumato.schedule.noise.least_noise import (
     verdict_on_worst,
 )
 from sfumato.schedule.noise.placement import NoisePlan, place_by_trust
+from sfumato.schedule.noise.shared_factors import factors_of
 from sfumato.schedule.participation import TreeParticipants
 from sfumato.schedule.tree_facts import TreeRounds, tree_releases
 from sfumato.spec.document import Spec
@@ -48,6 +50,7 @@ def calibrate_tree(
 ) -> tuple[NoisePlan, Told]:
     """Scale every source of one tree by itself until each unit's ε towards ``noise.towards`` is the target.
 
+    Where very many units differ, it may be a little less (`sfumato.schedule.noise.shared_factors`).
     Over the air devices add what the receiver's own noise lacks; nothing where that is enough already.
 
     Args:
@@ -99,11 +102,14 @@ def _factors_of_leaves(declared: TreeReleases, noise: NoiseByTarget, rounds: Tre
     """The factor on noise that each leaf's units need; NaN where the observer may see raw updates."""
     tree, alike = rounds.tree, declared.leaf_classes
     needed = np.full(tree.leaf_count, np.nan)
-    for unit, observer in pairs_towards(declared, noise.towards, tree, where="this topology"):
-        charge = charge_of(declared, rounds.spec, unit, observer)
-        if not charge.is_unprotected:
-            here = alike == alike[tree.leaf_of(unit)]
-            needed[here] = np.fmax(needed[here], _factor_to_target(charge, noise, rounds.spec))
+    pairs = pairs_towards(declared, noise.towards, tree, where="this topology")
+    charges = [charge_of(declared, rounds.spec, unit, observer) for unit, observer in pairs]
+    left = [charge for charge in charges if not charge.is_unprotected]
+    own = partial(_factor_to_target, noise=noise, spec=rounds.spec)
+    found = factors_of(left, own, epsilon=noise.epsilon, delta=rounds.spec.privacy.delta)
+    for charge, factor in zip(left, found, strict=True):
+        here = alike == alike[tree.leaf_of(charge.device)]
+        needed[here] = np.fmax(needed[here], factor)
     if np.isnan(needed).all():
         raise SpecError(FOR, noise.towards, "is trusted with raw updates; no noise gives it an epsilon")
     return needed
