@@ -18,9 +18,10 @@ from pathlib import Path
 
 LIMIT = 60
 ONE = "import sys, sfumato; sfumato.account(sfumato.load_spec(sys.argv[1], sys.argv[2:]))"
-FIXED = ("training.participation={kind: fixed, count: 2}", "privacy.noise={multiplier: 4}")
+FIXED = "training.participation={kind: fixed, count: 2}"
+STATED = "privacy.noise={multiplier: 4}"
 SMALL = ("data.source=synthetic", "data.examples_per_device=20")
-RING = Path(__file__).parents[1] / "examples" / "dp-ogl" / "ri.yaml"
+EXAMPLES = Path(__file__).parents[1] / "examples" / "dp-ogl"
 
 
 def unequal(edges: int, *more: str) -> tuple[str, ...]:
@@ -30,12 +31,21 @@ def unequal(edges: int, *more: str) -> tuple[str, ...]:
     return ("quickstart", *tree, *SMALL, "data.partition={kind: iid}", *more)
 
 
+def ring(groups: int) -> tuple[str, ...]:
+    """The ring of the examples with as many groups, of ten workers each."""
+    size = (f"topology.groups={groups}", f"topology.devices={10 * groups}")
+    return (str(EXAMPLES / "ri.yaml"), *size, *SMALL)
+
+
 ACCOUNTS = {
     "100 unequal edges": unequal(100),
     "1,000 unequal edges": unequal(1000),
-    "50 unequal edges, fixed counts": unequal(50, *FIXED),
-    "1,000 unequal edges, fixed counts": unequal(1000, *FIXED),
-    "a ring of 1,000 groups": (str(RING), "topology.groups=1000", "topology.devices=10000", *SMALL),
+    "50 unequal edges, fixed counts": unequal(50, FIXED, STATED),
+    "1,000 unequal edges, fixed counts": unequal(1000, FIXED, STATED),
+    "50 unequal edges, fixed counts, noise for a target": unequal(50, FIXED),
+    "a ring of 100 groups": ring(100),
+    "a ring of 1,000 groups": ring(1000),
+    "lb with 10 groups": (str(EXAMPLES / "lb.yaml"), "topology.groups=10"),
 }
 
 
@@ -47,7 +57,7 @@ def main() -> None:
         for what, seconds in after.items():
             base = before[what]
             ratio = (seconds or LIMIT) / (base or LIMIT)
-            print(f"{what:36} {'below ' if base is None else ''}{ratio:.2f}")
+            print(f"{what:52} {'below ' if base is None else ''}{ratio:.2f}")
         return
     print(json.dumps({what: seconds_of(spec) for what, spec in ACCOUNTS.items()}, indent=1))
 
