@@ -133,7 +133,7 @@ class _Parts(NamedTuple):
         members: the vertices, part after part.
         colour: of every part.
         seen: what its members see.
-        count: how many members it has.
+        sizes: how many members it has.
         whole: how many members all parts of its colour have.
         is_largest: whether it is the largest of its colour, the first of equals.
     """
@@ -141,7 +141,7 @@ class _Parts(NamedTuple):
     members: IntArray
     colour: IntArray
     seen: npt.NDArray[np.uint64]
-    count: IntArray
+    sizes: IntArray
     whole: IntArray
     is_largest: npt.NDArray[np.bool_]
 
@@ -220,10 +220,10 @@ class _Search:
             keeps = np.where(is_whole, parts.is_largest, parts.seen == seen[parts.colour])
             seen[parts.colour[keeps]] = parts.seen[keeps]
             new = np.flatnonzero(~keeps)
-            changed = parts.members[np.repeat(~keeps, parts.count)]
+            changed = parts.members[np.repeat(~keeps, parts.sizes)]
             size -= np.bincount(colour[changed], minlength=len(size))
-            colour[changed] = np.repeat(np.arange(colours, colours + len(new)), parts.count[new])
-            size[colours : colours + len(new)] = parts.count[new]
+            colour[changed] = np.repeat(np.arange(colours, colours + len(new)), parts.sizes[new])
+            size[colours : colours + len(new)] = parts.sizes[new]
             seen[colours : colours + len(new)] = parts.seen[new]
             colours += len(new)
             if np.bincount(colour[changed], copy[changed]).any():
