@@ -61,7 +61,7 @@ def _is_term_at_most(term: GaussianTerm, other: GaussianTerm) -> bool:
 
 def _is_draw_at_most(draw: Sampling, other: Sampling) -> bool:
     """Whether ``draw`` is the same kind of draw as ``other`` and uses the unit at most as often."""
-    if draw.rate > other.rate or draw.kind == "batches":
+    if draw.rate > other.rate or draw.kind == "batches" or draw.kind != other.kind:
         return False
     return replace(draw, rate=other.rate, population=other.population, sample=other.sample) == other
 

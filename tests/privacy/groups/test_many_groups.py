@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sfumato.privacy.groups.exposure_problem import ChargedSum, ExposureProblem
-from sfumato.privacy.groups.minimum_cut import Links, least_cost_of_any_set
+from sfumato.privacy.groups.minimum_cut import LinksInto, least_cost_of_any_set
 from sfumato.privacy.groups.received_sums import ReceivedSums
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.symmetries import _Search
@@ -71,7 +71,7 @@ def test_where_no_group_of_the_target_is_upstream_nothing_is_charged() -> None:
 
 
 def plain_links(scene: ExposureProblem, received: ReceivedSums) -> dict[int, list[tuple[float, set[int]]]]:
-    """`Links` by sets of groups, of all groups at once."""
+    """`LinksInto` by sets of groups, of all groups at once."""
     bridges, price, found = scene.bridges[0], received.price, {}
     groups_of = [set(groups.tolist()) for groups in np.split(bridges.groups, bridges.first[1:])]
     for group in range(scene.kinds.group_count):
@@ -135,7 +135,7 @@ def test_links_and_the_least_cost_are_those_of_the_plain_search() -> None:
         scene, received = random_scene(draw)
         if len(scene.kinds.incidence) > 1 or not scene.blocks or not scene.links_add_up:
             continue
-        plain, links = plain_links(scene, received), Links(scene, received.price, 0)
+        plain, links = plain_links(scene, received), LinksInto(scene, received.price, 0)
         for group, wanted in plain.items():
             assert [(cost, set(groups_of_bits(others))) for cost, others in links[group]] == wanted
         wanted = plain_least_cost(scene, received)

@@ -115,7 +115,7 @@ class Link(NamedTuple):
     others: int
 
 
-class Links(dict[int, list[Link]]):
+class LinksInto(dict[int, list[Link]]):
     """The links into every group in an era, found when they are first asked for.
 
     One for all kinds of workers where any linking worker costs as much as all of them together.
@@ -163,7 +163,7 @@ def minimum_cut(
     """
     graph = _Graph()
     groups = np.flatnonzero(scene.reach > 0)
-    links: dict[int, Links] = {}
+    links: dict[int, LinksInto] = {}
     starts = np.array([start for start, _ in cells])
     last = {int(g): int(np.searchsorted(starts, scene.reach[g], side="left")) - 1 for g in groups}
     node = {(g, cell): graph.add_node() for g in last for cell in range(last[g] + 1)}
@@ -184,7 +184,7 @@ def minimum_cut(
         if not times or before < 0:
             continue
         if era not in links:
-            links[era] = Links(scene, price, era)
+            links[era] = LinksInto(scene, price, era)
         for extra, others in links[era][group]:
             link = graph.add_node()
             graph.add_arc(here, link, extra * times * dearer)
@@ -216,7 +216,7 @@ def least_cost_of_any_set(scene: ExposureProblem, price: Price) -> float:
     paid = _paid_in_any_case(scene, price)
     if len(scene.kinds.incidence) > 1 or not scene.blocks or not scene.links_add_up:
         return paid
-    links, left = Links(scene, price, 0), dict[int, list[float]]()
+    links, left = LinksInto(scene, price, 0), dict[int, list[float]]()
     supply = {
         group: scene.blocks[0].length * price(ChargedSum(group, 0, True, 0))
         for group in np.flatnonzero(scene.with_unit(0) & (scene.seen == 0)).tolist()
@@ -245,7 +245,7 @@ def _paid_in_any_case(scene: ExposureProblem, price: Price) -> float:
 
 
 def _shortest_way(
-    scene: ExposureProblem, links: Links, left: dict[int, list[float]], supply: dict[int, float]
+    scene: ExposureProblem, links: LinksInto, left: dict[int, list[float]], supply: dict[int, float]
 ) -> _Way | None:
     """A shortest way, of fewer links than there are blocks, that can carry more to a group with supply.
 

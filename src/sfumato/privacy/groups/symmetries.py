@@ -139,7 +139,7 @@ class _Parts(NamedTuple):
         members: the vertices, part after part.
         colour: of every part.
         seen: what its members see.
-        count: how many members it has.
+        sizes: how many members it has.
         whole: how many members all parts of its colour have.
         is_largest: whether it is the largest of its colour, the first of equals.
     """
@@ -147,7 +147,7 @@ class _Parts(NamedTuple):
     members: IntArray
     colour: IntArray
     seen: npt.NDArray[np.uint64]
-    count: IntArray
+    sizes: IntArray
     whole: IntArray
     is_largest: npt.NDArray[np.bool_]
 
@@ -226,10 +226,10 @@ class _Search:
             keeps = np.where(is_whole, parts.is_largest, parts.seen == seen[parts.colour])
             seen[parts.colour[keeps]] = parts.seen[keeps]
             new = np.flatnonzero(~keeps)
-            changed = parts.members[np.repeat(~keeps, parts.count)]
+            changed = parts.members[np.repeat(~keeps, parts.sizes)]
             size -= np.bincount(colour[changed], minlength=len(size))
-            colour[changed] = np.repeat(np.arange(colours, colours + len(new)), parts.count[new])
-            size[colours : colours + len(new)] = parts.count[new]
+            colour[changed] = np.repeat(np.arange(colours, colours + len(new)), parts.sizes[new])
+            size[colours : colours + len(new)] = parts.sizes[new]
             seen[colours : colours + len(new)] = parts.seen[new]
             colours += len(new)
             if np.bincount(colour[changed], copy[changed]).any():
@@ -247,9 +247,8 @@ class _Search:
     def _parts(self, vertices: IntArray, colour: IntArray) -> _Parts:
         """Some vertices, all of which have edges, told apart by their own colour and their neighbours'.
 
-        ``both`` holds two colourings, ``[2, vertices]``, which share their new colours. Multisets of colours
-        are told apart by a sum of hashes. Where two sums are equal by chance, colours are told apart less
-        well, and a symmetry may not be found.
+        Multisets of colours are told apart by a sum of hashes. Where two sums are equal by chance, colours
+        are told apart less well, and a symmetry may not be found.
         """
         ends, eras = self._edges_of(vertices)
         hashed = _hashed(colour[ends] * len(self.kinds.groups[0]) + eras)

@@ -80,7 +80,7 @@ class PanelData:
     def curve(self, point: StudyPoint, measure: str, series: str) -> list[tuple[float, Mean]]:
         """The means over seeds at every round."""
         chosen = self._of(point, measure, series)
-        return [(float(at), mean(values)) for at, values in chosen.groupby("at")["value"]]
+        return [(float(str(at)), mean(values)) for at, values in chosen.groupby("at")["value"]]
 
     def _of(self, point: StudyPoint, measure: str, series: str) -> pd.DataFrame:
         rows = self.rows
