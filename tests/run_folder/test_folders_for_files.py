@@ -13,7 +13,7 @@ from resumed_specs import TRAINING, spec_of
 
 from sfumato.cli import main
 from sfumato.errors import RunError
-from sfumato.pool.worker import do
+from sfumato.pool.worker import do_job
 from sfumato.simulation.run import run
 from sfumato.spec import dump_spec
 from sfumato.sweeps.point_jobs import account_point, train_point
@@ -79,9 +79,9 @@ def test_a_point_of_a_sweep_fails_with_the_same_message(finished: Path, name: st
     point = SPEC.model_dump(mode="json", by_alias=True, exclude_none=True), folder
     said = f"{folder / name}: is a folder; must be a file: remove the folder"
     if name in ("point.yaml", "result.json"):
-        assert do(account_point, point, tmp_path / "log") == said
+        assert do_job(account_point, point, tmp_path / "log") == said
     else:
-        assert do(train_point, (*point, "cpu", ()), tmp_path / "log") == said
+        assert do_job(train_point, (*point, "cpu", ()), tmp_path / "log") == said
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,22 @@ def test_shared_noise_that_several_sources_add_meets_the_target(monkeypatch: pyt
     )
 
 
+@pytest.mark.parametrize("observer", ["other-device", "cloud"])
+def test_pairs_with_draws_of_several_kinds_meet_the_target(
+    observer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With elected supernodes a pair is charged by fixed draws in one way, and by revealed ones in another."""
+    document = random_spec(Random("elected"))
+    document["topology"] |= {"edges": 3, "devices_per_edge": [4, 6, 9], "supernodes": "elected"}
+    document["training"]["participation"]["count"] = 1
+    document["trust"] = {"trusted_edges": 0.0}
+    document["privacy"]["noise"] = {"epsilon": 8.0, "for": observer}
+    monkeypatch.setattr(shared_factors, "MOST_ROOTS", 0)
+    report = account(load_spec(document), observer=observer)
+    finite = [row.epsilon for row in report.guarantees if math.isfinite(row.epsilon)]
+    assert max(finite) <= 8.0 * (1 + 1e-9)
+
+
 def test_few_different_edges_have_factors_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     document = random_spec(Random("few"))
     wanted = resolve(load_spec(document)).noise

@@ -398,12 +398,12 @@ class TestFailures:
 class TestAccountOnly:
     def test_needs_no_torch(self, tmp_path):
         code = (
-            "import sys, sfumato as sf; from pathlib import Path; from sfumato.pool.worker import do;"
+            "import sys, sfumato as sf; from pathlib import Path; from sfumato.pool.worker import do_job;"
             "from sfumato.sweeps.point_jobs import account_point;"
             "over = {'training.rounds': [1, 2]};"
             "swept = sf.sweep('quickstart', over, out=sys.argv[1], account_only=True, workers=1);"
             "spec = sf.load_spec('quickstart').model_dump(mode='json', by_alias=True, exclude_none=True);"
-            "out = Path(sys.argv[1]); said = do(account_point, (spec, out / 'one'), out / 'log');"
+            "out = Path(sys.argv[1]); said = do_job(account_point, (spec, out / 'one'), out / 'log');"
             "print(len(swept.table), 'torch' in sys.modules, said)"
         )
         done = subprocess.run(

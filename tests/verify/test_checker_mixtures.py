@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_tree_facts import coalitions, ledgers, make_ledger, mixed_ledgers
 
-from sfumato.privacy.certificate import _plain
+from sfumato.privacy.certificate import _to_json
 from sfumato.privacy.charges import ways_to_charge
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import DrawnNoise, DrawnReleases, Exposure, NoiseLaw, Release
@@ -38,12 +38,12 @@ def drawn(
 def stated(draw: DrawnReleases, relation: Any = "zero-out") -> tuple[list[dict[str, Any]], float]:
     """The terms of the accountant as a certificate has them, and the probability of failure."""
     (way,) = ways_to_charge(Exposure("flow", (draw,)), relation)
-    return [_plain(term) for term in way.terms], way.failure_probability
+    return [_to_json(term) for term in way.terms], way.failure_probability
 
 
 def problems(draw: DrawnReleases, terms: list[dict[str, Any]], failure: float, relation: str = "zero-out"):
-    releases = [_plain(release) for release in draw.releases]
-    certified = _plain(draw) | {"releases": range(len(releases))}
+    releases = [_to_json(release) for release in draw.releases]
+    certified = _to_json(draw) | {"releases": range(len(releases))}
     mine = read_draw(certified, releases)
     return list(mixture_problems([mine], relation, 1.0, terms, failure))
 
@@ -73,7 +73,7 @@ def test_what_the_accountant_states_passes(noise, rate, sure, standing, relation
 def test_the_chances_are_those_of_all_draws():
     """Beside a listing of who of three and two others is drawn."""
     noise = (DrawnNoise(3, (0.2, 0.1)), DrawnNoise(2, (0.0, 0.4)))
-    draw = read_draw(_plain(drawn(noise)) | {"releases": [0, 1]}, [_plain(release) for release in TWO])
+    draw = read_draw(_to_json(drawn(noise)) | {"releases": [0, 1]}, [_to_json(release) for release in TWO])
     levels = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
     expected = np.zeros(len(levels))
     for who in np.ndindex(2, 2, 2, 2, 2):
@@ -89,7 +89,7 @@ def test_the_chances_are_those_of_all_draws():
 def test_only_two_proportions_count():
     """Those with the most noise: what the accountant counts."""
     noise = (DrawnNoise(3, (1.0, 0.5)), DrawnNoise(9, (0.0, 1.0)), DrawnNoise(1, (0.1, 0.0)))
-    draw = read_draw(_plain(drawn(noise)) | {"releases": [0, 1]}, [_plain(release) for release in TWO])
+    draw = read_draw(_to_json(drawn(noise)) | {"releases": [0, 1]}, [_to_json(release) for release in TWO])
     assert [side[0].tolist() for side in noise_of_drawn_others(draw)] == [[0.0, 1.0], [1.0, 0.5]]
 
 
@@ -128,8 +128,8 @@ def test_a_draw_with_the_least_noise_always_is_a_sound_mixture():
 def test_a_record_under_a_filter_is_charged_four_times():
     draw = drawn((DrawnNoise(20, (0.2, 0.1)),))
     terms, failure = stated(draw)
-    releases = [_plain(release) for release in draw.releases]
-    mine = read_draw(_plain(draw) | {"releases": [0, 1]}, releases)
+    releases = [_to_json(release) for release in draw.releases]
+    mine = read_draw(_to_json(draw) | {"releases": [0, 1]}, releases)
     found = list(mixture_problems([mine], "zero-out", 4.0, terms, failure))
     assert any("terms: scales" in problem for problem in found)
     wide = [term | {"multiplier": term["multiplier"] / 2} for term in terms]
@@ -172,8 +172,8 @@ def claims(
     facts = CheckedTree(ledger.to_dict())
     members = [facts.party_named(ledger.party_name(member)) for member in coalition]
     steps = [n for n in range(2) if bound == "flow" or facts.sees_average(n, 0, members)]
-    releases = [_plain(release) for release in claimed.releases]
-    draw = read_draw(_plain(claimed) | {"releases": range(len(releases))}, releases)
+    releases = [_to_json(release) for release in claimed.releases]
+    draw = read_draw(_to_json(claimed) | {"releases": range(len(releases))}, releases)
     return list(facts.drawn_noise_problems(draw, steps, 0, members))
 
 
@@ -269,8 +269,8 @@ def test_noise_of_others_that_the_accountant_counts_is_in_the_facts(ledger, data
                 for n in range(len(ledger.steps))
                 if exposure.bound_name == "flow" or facts.sees_average(n, 0, members)
             ]
-            releases = [_plain(release) for release in draw.releases]
-            mine = read_draw(_plain(draw) | {"releases": range(len(releases))}, releases)
+            releases = [_to_json(release) for release in draw.releases]
+            mine = read_draw(_to_json(draw) | {"releases": range(len(releases))}, releases)
             assert list(facts.drawn_noise_problems(mine, steps, 0, members)) == []
 
 

@@ -188,6 +188,20 @@ def test_charges_that_cannot_be_compared_are_not() -> None:
     assert not is_at_most(charge(1.0, near), charge(1.0, far))
 
 
+def test_draws_of_different_kinds_are_not_compared() -> None:
+    """None is said to be at most one of another kind, whatever the rates."""
+    kinds = [
+        [Sampling.without_replacement(n, 1, (2.0, 1.0)) for n in (2, 6)],
+        [Sampling.revealed(q) for q in (0.25, 0.9)],
+        [Sampling.poisson(q) for q in (0.25, 0.9)],
+        [None],
+    ]
+    for number, some in enumerate(kinds):
+        for others in (*kinds[:number], *kinds[number + 1 :]):
+            for one in some:
+                assert not any(is_at_most(charge(1.0, one), charge(1.0, other)) for other in others)
+
+
 def test_certain_releases_are_compared_together() -> None:
     """Of releases that always use the unit only the sum of μ² counts."""
     one, other = (
