@@ -21,6 +21,7 @@ SHELL_COMMANDS = {  # pages that a person reads, with commands to be typed
     "explore/jobs.py",
     "report/results/cost_of_privacy.py",
     "report/statement/content.py",
+    "studies/page/document.py",
 }
 
 

@@ -189,7 +189,8 @@ def _finest_vector(
 
     Args:
         index: of the aggregation.
-        top, depth: aggregating tier, and that of devices.
+        top: aggregating tier.
+        depth: tier of the devices.
         path: the nodes above the unit, by tier.
     """
     single = vectors.get((index, "sent", depth, unit))

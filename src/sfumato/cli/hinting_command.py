@@ -7,7 +7,6 @@ from typing import Any
 from typer.core import TyperCommand
 
 from sfumato.errors import SpecError
-from sfumato.spec.other_words import key_meant
 
 
 class HintingCommand(TyperCommand):
@@ -23,6 +22,8 @@ class HintingCommand(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except Exception as error:  # click's NoSuchOption, which typer may have a copy of
+            from sfumato.spec.other_words import key_meant  # slow to import
+
             option = str(getattr(error, "option_name", ""))
             key = key_meant(option.lstrip("-"))
             if type(error).__name__ != "NoSuchOption" or key is None or not self._sets_keys:

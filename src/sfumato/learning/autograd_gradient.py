@@ -122,7 +122,9 @@ class _AutogradStep:
 
         Args:
             row: of the model.
-            labels, weights, uniforms: as of `GradientStep`.
+            labels: as of `GradientStep`.
+            weights: as of `GradientStep`.
+            uniforms: as of `GradientStep`.
             clipped: filled with which examples were clipped.
             bound: of an example's gradient.
             valid: number of examples, the first ones.

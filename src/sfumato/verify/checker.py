@@ -80,7 +80,9 @@ def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: CheckOut
     """Yield one line for every mismatch in the parsed files of a run; hashes are not among them.
 
     Args:
-        spec, privacy, ledger: contents of spec.yaml, privacy.json and ledger.json.
+        spec: contents of spec.yaml.
+        privacy: contents of privacy.json.
+        ledger: contents of ledger.json.
         outcome: its counts of rows, finite bounds and unchecked gaps are increased in place.
 
     Raises:

@@ -101,7 +101,8 @@ def _levels_stated_too_rarely(
 
     Args:
         stated: (probability, μ²) of the stated mixture.
-        levels, least: values of μ², and the least probability with which each must be exceeded.
+        levels: values of μ².
+        least: the least probability with which each must be exceeded.
     """
     for level, chance in zip(levels.tolist(), least.tolist(), strict=True):
         mine = math.fsum(p for p, square in stated if square > level)
@@ -212,7 +213,8 @@ def outcome_problems(
     the stated μ² must be above every level at least as often as it is.
 
     Args:
-        draws, chances: of every outcome its draw and its probability.
+        draws: of every outcome its draw.
+        chances: of every outcome its probability.
         relation: ``zero-out``, ``remove`` or ``replace``.
         terms: the certificate's terms; must be one mixture.
         failure: the stated probability of a round without noise.

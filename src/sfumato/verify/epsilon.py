@@ -35,7 +35,8 @@ def epsilon_of_mixture(squares: Array, chances: Array, lost: float, delta: float
     """ε at ``delta`` of a Gaussian release whose μ² is random, and which value it has everybody sees.
 
     Args:
-        squares, chances: the values of μ² and their probabilities.
+        squares: the values of μ².
+        chances: their probabilities.
         lost: probability that is charged to δ in full.
     """
     if lost >= delta or math.isinf(float(squares.max())):
@@ -63,8 +64,10 @@ def sum_of_independent(
     """Distribution of the sum of two independent variables: values, probabilities, and the mass left out.
 
     Args:
-        values, chances: of the first variable.
-        more, weights: of the second.
+        values: of the first variable.
+        chances: their probabilities.
+        more: values of the second variable.
+        weights: their probabilities.
 
     Where there are too many sums they are rounded up to a grid.
     """

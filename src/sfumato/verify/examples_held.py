@@ -94,7 +94,8 @@ class _Partition:
         Args:
             rule: the rule of ``data.partition``.
             weights: devices of each part.
-            level, place: address of the draw: 0 for edges or 1 for devices, and the index of the edge.
+            level: of the draw, 0 for edges or 1 for devices.
+            place: index of the edge.
         """
         total, counts = pool
         rng = self._generator(1, level, place, 0)

@@ -213,8 +213,8 @@ class CheckedMovingPairs:
         """Yield a line where rows about ``unit`` and observers placed as ``placed`` stand for other pairs.
 
         Args:
-            rows, pairs: (figure, count) of the rows and of the pairs there are; the figure is a key where
-                participants are drawn, else μ².
+            rows: (figure, count) of the rows; the figure is a key where participants are drawn, else μ².
+            pairs: the same of the pairs that there are.
             drawn: whether participants are drawn; then every key must be there as often.
         """
         what = f"privacy.json: stands_for: device:{unit} towards observers placed as {placed}"

@@ -35,7 +35,8 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
     """Yield a line for each mismatch in one row of privacy.json and its certificate.
 
     Args:
-        row, cert: the row, and its certificate of ledger.json.
+        row: of privacy.json.
+        cert: its certificate of ledger.json.
         table: all releases of ledger.json, which certificates name by index.
     """
     relation = spec["privacy"].get("neighbours", "zero-out")

@@ -189,7 +189,8 @@ class CheckedTree(CheckedTreeNoise):
         Args:
             bound: ``flow``, ``cut`` or ``min-cost``.
             draws: the certificate's draws; must be one.
-            unit, coalition: index of the device, and who observes together.
+            unit: index of the device.
+            coalition: who observes together.
             allowed: releases to compare with in place of those of the facts.
         """
         if cert.get("elections") or cert.get("chances"):

@@ -58,7 +58,8 @@ def _trace_on_nodes(places: Places, mode: str, hover: str, font: Json) -> Json:
     """A Plotly scatter trace with a point at every node.
 
     Args:
-        mode, hover: Plotly's ``mode`` and ``hoverinfo``.
+        mode: Plotly's ``mode``.
+        hover: Plotly's ``hoverinfo``.
         font: Plotly's ``textfont``.
     """
     points = {"x": [x for x, _ in places], "y": [y for _, y in places]}
@@ -274,7 +275,8 @@ def _arrival_table(
     """An HTML table of the round from which each group trains on models that hold another's first release.
 
     Args:
-        order, sources: groups in the drawing, and those in the menu.
+        order: the groups in the drawing.
+        sources: the groups in the menu.
         arrivals: of every source, the rounds by group as in ``order``; ∞ if never.
         rounds: of the training.
     """

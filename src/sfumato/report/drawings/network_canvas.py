@@ -68,8 +68,10 @@ class Canvas:
 
         Args:
             kind: one of the kinds of marks, which sets symbol and colour.
-            x, y: position, in slots and in pixels downwards.
-            title, lines: the hover text.
+            x: position, in slots.
+            y: position, in pixels downwards.
+            title: first line of the hover text.
+            lines: the others.
             inside: text inside the mark.
             party: its name for observers; without it the title.
         """
@@ -146,7 +148,8 @@ def canvas_figure(canvas: Canvas, slots: int, low: float, said: str, top: float 
 
     Args:
         slots: slots across the drawing.
-        low, top: y of its lower and upper end, in pixels.
+        low: y of its lower end, in pixels.
+        top: y of its upper end, in pixels.
         said: the caption.
     """
     data: list[Json] = []

@@ -146,7 +146,8 @@ def _draw_links_below(
     """Draw the links from a node to its drawn children, and a text with how many children are not drawn.
 
     Args:
-        depth, index: of the node.
+        depth: of the node.
+        index: of the node among those of its depth.
         x: its position in slots.
         places: positions of the drawn nodes one tier below, by index.
         shown: its children that are drawn.

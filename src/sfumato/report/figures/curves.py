@@ -59,8 +59,13 @@ def curve_figure(
     """A figure of ``curves``, over rounds unless ``x_axis`` is given; with a legend if there are several.
 
     Args:
-        title, caption, description, kind, table: as of `Figure`.
-        y_axis, x_axis: Plotly axes.
+        title: as of `Figure`.
+        caption: as of `Figure`.
+        description: as of `Figure`.
+        kind: as of `Figure`.
+        table: as of `Figure`.
+        y_axis: Plotly axes.
+        x_axis: Plotly axes.
         height: in pixels, without long legends.
         legend_at: y of the legend, as a share of the height of the plot.
     """

@@ -43,7 +43,9 @@ def sum_of_survivors(
 
     Args:
         vectors: of the survivors, by place in the session.
-        drop, parties, threshold: not used; a session with cryptography has the same signature.
+        drop: not used; a session with cryptography has the same signature.
+        parties: not used; a session with cryptography has the same signature.
+        threshold: not used; a session with cryptography has the same signature.
     """
     return fast_sum(vectors, vectors)
 
