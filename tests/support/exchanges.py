@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sfumato.distributed.agreement import require_same
-from sfumato.distributed.division import divided
+from sfumato.distributed.division import share_out
 from sfumato.distributed.launch import Launch
 from sfumato.distributed.process_group import joined
 from sfumato.distributed.ranks import Ranks, filled_in
@@ -83,12 +83,12 @@ def check(launch: Launch) -> None:
         assert ranks.of_first(None) is None
 
         done: list[int] = []
-        assert divided(range(7), lambda job: (done.append(job), job * job)[1], ranks=ranks) == [
+        assert share_out(range(7), lambda job: (done.append(job), job * job)[1], ranks=ranks) == [
             job * job for job in range(7)
         ]
         assert done == list(range(7))[r::n]
-        assert divided([], str, ranks=ranks) == []
-        assert divided(range(9), str, ranks=ranks, threads=2) == list("012345678")
+        assert share_out([], str, ranks=ranks) == []
+        assert share_out(range(9), str, ranks=ranks, threads=2) == list("012345678")
 
         require_same(ranks, {"torch": "2"})
         with pytest.raises(RanksDifferError) as refused:

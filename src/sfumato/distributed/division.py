@@ -12,7 +12,7 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 
-def divided(
+def share_out(
     jobs: Sequence[Job], work: Callable[[Job], Result], *, ranks: Ranks = ALONE, threads: int = 1
 ) -> list[Result]:
     """What ``work`` gives for each job, in the order of ``jobs``, on every rank.

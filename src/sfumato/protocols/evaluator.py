@@ -11,7 +11,7 @@ import numpy.typing as npt
 from torch import Tensor, nn
 
 from sfumato.data.partition import Partition
-from sfumato.distributed.division import divided
+from sfumato.distributed.division import share_out
 from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.learning.evaluation import Score, Scored, Scoring, apply_model, parts_of, score_of
 from sfumato.learning.examples import Slices
@@ -53,7 +53,7 @@ class Evaluator:
 
     def score(self, model: Tensor) -> Score:
         """Score one model ``[P]`` on the test set."""
-        parts = divided(
+        parts = share_out(
             parts_of(len(self.targets)),
             lambda part: self._scored(model, part),
             ranks=self.ranks,
@@ -93,7 +93,7 @@ class Evaluator:
             parts = [self._scored(model, part) for part in parts_of(len(self.targets))]
             return score_of(parts, self.targets[:], self.scoring)
 
-        return divided(models.unbind(), score, ranks=self.ranks, threads=self.threads)
+        return share_out(models.unbind(), score, ranks=self.ranks, threads=self.threads)
 
     @cached_property
     def _shares(self) -> FloatArray:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from sfumato.data.partition import Partition
-from sfumato.distributed.division import divided
+from sfumato.distributed.division import share_out
 from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.learning.evaluation import Score, parts_of
 from sfumato.learning.examples import Slices
@@ -133,7 +133,7 @@ def scores_by_label(
         for some in stacks_of(model, len(models), features[part])
     ]
     totals = np.zeros((2, classes, len(models)))
-    for (_, some), found in zip(jobs, divided(jobs, sums, ranks=ranks, threads=threads), strict=True):
+    for (_, some), found in zip(jobs, share_out(jobs, sums, ranks=ranks, threads=threads), strict=True):
         totals[:, :, some] += found
     right, loss = totals.swapaxes(1, 2)
     counts = torch.bincount(labels, minlength=classes).double().cpu().numpy()

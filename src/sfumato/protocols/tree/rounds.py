@@ -287,14 +287,7 @@ class TreeProtocol:
         plan, unit, clipped = self._plan, self._plan.message_scale(number), np.zeros(len(chosen))
         again, leaf_of = bool(plan.releases.steps[index].resends.any()), plan.tree.leaves_of(chosen)
         collector = uplink.open(number, index, chosen, models, self._listener)
-        addresses = [(number, index, device) for device in chosen.tolist()]
-        task = replace(
-            local_task(plan.spec, number),
-            step_noise=step_noise(plan.spec, addresses),
-            corrections=None if variates is None else variates.corrections(chosen),
-            dropout=dropout_draws(plan.spec, addresses),
-            gathers=self.ranks is ALONE,
-        )
+        task = self._task(chosen, number, index, variates)
         if remembered is not None:
             assert remembered.ranks is self.ranks  # else some of it would be missing here
             remembered.move_(chosen, self._engine.owners(task, piece))
@@ -317,6 +310,17 @@ class TreeProtocol:
             collector.add(devices, leaves, updates)
         shares = torch.from_numpy(filled_in(self.ranks, clipped))
         return collector.received(), float(shares.float().sum())
+
+    def _task(self, chosen: IntArray, number: int, index: int, variates: ControlVariates | None) -> LocalTask:
+        """What devices do until an aggregation; see `_collect`."""
+        spec, addresses = self._plan.spec, [(number, index, device) for device in chosen.tolist()]
+        return replace(
+            local_task(spec, number),
+            step_noise=step_noise(spec, addresses),
+            corrections=None if variates is None else variates.corrections(chosen),
+            dropout=dropout_draws(spec, addresses),
+            gathers=self.ranks is ALONE,
+        )
 
     def _leaf_aggregates(self, base: Tensor, received: Received) -> Aggregates:
         """The aggregates of the leaves: ``base`` ``[leaves, M]`` plus the average that each received."""
