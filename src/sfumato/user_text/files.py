@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from sfumato.errors import SpecError
 
@@ -13,6 +14,7 @@ MAX_BYTES = 8 * 2**20
 MAX_OWN_BYTES = 2**30
 """Largest size of a file that a run writes and a later command reads, in bytes."""
 
+_PIECE_BYTES = 2**20
 _LONGEST, _SHOWN = 300, 100  # a path of more characters than the first is cut to the second in messages
 
 
@@ -44,7 +46,7 @@ def read_bytes(path: Path, *, place: str | None = None, most: int = MAX_BYTES) -
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         with os.fdopen(os.open(path, flags), "rb") as file:
             _require_regular(path, place, os.fstat(file.fileno()).st_mode)
-            content = file.read(most + 1)
+            content = _up_to(file, most + 1)
     except OSError as error:
         raise _refusal(path, place, f"cannot be read: {error.strerror or error}") from None
     except ValueError as error:  # a NUL, or half a character, in the name
@@ -52,6 +54,15 @@ def read_bytes(path: Path, *, place: str | None = None, most: int = MAX_BYTES) -
     if len(content) > most:
         raise _refusal(path, place, f"is larger than {most // 2**20} MiB, the most that is read")
     return content
+
+
+def _up_to(file: BinaryIO, most: int) -> bytes:
+    """At most so many bytes of a file; Python makes room at once for as many as it is asked to read."""
+    pieces = []
+    while most and (piece := file.read(min(most, _PIECE_BYTES))):
+        pieces.append(piece)
+        most -= len(piece)
+    return b"".join(pieces)
 
 
 def _require_regular(path: Path, place: str | None, mode: int) -> None:
