@@ -89,7 +89,7 @@ def test_shared_noise_that_several_sources_add_meets_the_target(monkeypatch: pyt
 def test_pairs_with_draws_of_several_kinds_meet_the_target(
     observer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With elected supernodes a pair is charged by fixed draws in one way, and by revealed ones in another."""
+    """With elected supernodes a pair is charged by fixed draws in one way, by revealed ones in another."""
     document = random_spec(Random("elected"))
     document["topology"] |= {"edges": 3, "devices_per_edge": [4, 6, 9], "supernodes": "elected"}
     document["training"]["participation"]["count"] = 1

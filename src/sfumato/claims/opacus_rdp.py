@@ -35,8 +35,9 @@ def divergence_of_best_order(rdp: FloatArray, delta: float) -> float:
 def _converted(rdp: FloatArray, delta: float) -> FloatArray:
     """What every order of `ORDERS` gives for epsilon; it may be below 0."""
     orders = np.array(ORDERS)
-    found: FloatArray = rdp - (math.log(delta) + np.log(orders)) / (orders - 1)
-    return found + np.log((orders - 1) / orders)
+    room = (math.log(delta) + np.log(orders)) / (orders - 1) - np.log((orders - 1) / orders)
+    found: FloatArray = rdp - room
+    return found
 
 
 @cache

@@ -256,7 +256,7 @@ class Study(Section):
     statements: tuple[PaperStatement, ...] = ()
     quick: Quick = Quick()
     forms: dict[str, Form] = Field(
-        min_length=1, description="by name; the first is the one that is run by default"
+        min_length=1, description="by name; the first is run by default"
     )
 
     @property
