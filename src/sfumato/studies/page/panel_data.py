@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from sfumato.report.results.series import Mean, mean
@@ -74,7 +75,7 @@ class PanelData:
             return None
         last = chosen.sort_values("at", kind="stable").groupby("seed")["value"].last()
         if measure_named(measure)[0].is_epsilon:
-            return Mean(float(last.to_numpy(dtype=float).max()), math.nan)
+            return Mean(float(np.max(last.to_numpy(dtype=float))), math.nan)
         return mean(last)
 
     def curve(self, point: StudyPoint, measure: str, series: str) -> list[tuple[float, Mean]]:
