@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-import numpy as np
 import pandas as pd
 
 from sfumato.report.results.series import Mean, mean
@@ -75,13 +74,14 @@ class PanelData:
             return None
         last = chosen.sort_values("at", kind="stable").groupby("seed")["value"].last()
         if measure_named(measure)[0].is_epsilon:
-            return Mean(float(np.max(last.to_numpy(dtype=float))), math.nan)
+            return Mean(float(last.max()), math.nan)
         return mean(last)
 
     def curve(self, point: StudyPoint, measure: str, series: str) -> list[tuple[float, Mean]]:
         """The means over seeds at every round."""
         chosen = self._of(point, measure, series)
-        return [(float(at), mean(values)) for at, values in chosen.groupby("at")["value"]]
+        found = chosen.groupby("at")["value"]
+        return [(cast(float, at), mean(values)) for at, values in found]
 
     def _of(self, point: StudyPoint, measure: str, series: str) -> pd.DataFrame:
         rows = self.rows
