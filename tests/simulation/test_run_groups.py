@@ -100,7 +100,7 @@ def test_threads_do_not_change_scores(threads: int) -> None:
     scores = []
     for number in (1, threads):
         session = Session.prepare(resolve(spec_of()), EngineSettings("cpu", number, 1 << 20))
-        scores.append(session._score(session.initial_position().state))
+        scores.append(session._score(session.initial_position().state, session.examination))
     assert scores[0] == scores[1]
 
 

@@ -35,9 +35,8 @@ def divergence_of_best_order(rdp: FloatArray, delta: float) -> float:
 def _converted(rdp: FloatArray, delta: float) -> FloatArray:
     """What every order of `ORDERS` gives for epsilon; it may be below 0."""
     orders = np.array(ORDERS)
-    room = (math.log(delta) + np.log(orders)) / (orders - 1) - np.log((orders - 1) / orders)
-    found: FloatArray = rdp - room
-    return found
+    found = rdp - (math.log(delta) + np.log(orders)) / (orders - 1) + np.log((orders - 1) / orders)
+    return np.asarray(found)
 
 
 @cache

@@ -22,11 +22,13 @@ class HintingCommand(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except Exception as error:  # click's NoSuchOption, which typer may have a copy of
+            if type(error).__name__ != "NoSuchOption" or not self._sets_keys:
+                raise
             from sfumato.spec.other_words import key_meant  # slow to import
 
             option = str(getattr(error, "option_name", ""))
             key = key_meant(option.lstrip("-"))
-            if type(error).__name__ != "NoSuchOption" or key is None or not self._sets_keys:
+            if key is None:
                 raise
             raise SpecError(
                 option, None, f"is no option; write: --set {key}={_value(given, option)}"

@@ -99,8 +99,8 @@ def _measured(measure: str, request: SweepRequest, task: Task) -> pd.DataFrame:
     found, argument = measure_named(measure)
     if found.from_folder is not None:
         return _frame(found.from_folder(task.folder, argument))
-    table: pd.DataFrame = pq.read_table(_file(request.folder, task, measure)).to_pandas()
-    return table
+    kept: pd.DataFrame = pq.read_table(_file(request.folder, task, measure)).to_pandas()
+    return kept
 
 
 def _frame(found: Measurements) -> pd.DataFrame:
@@ -112,10 +112,9 @@ def _rows(
     plan: StudyPlan, name: str, measure: str, point: StudyPoint, task: Task, found: pd.DataFrame
 ) -> pd.DataFrame:
     """The rows of one measure of one point and seed."""
-    place = {"study": plan.name, "form": plan.form, "quick": plan.quick, "grid": name}
-    place |= {"point": point.folder_name, "seed": task.seed, "measure": measure}
-    table = found.copy()
-    for axis, setting in {**place, **point.settings}.items():
+    table = found.assign(study=plan.name, form=plan.form, quick=plan.quick, grid=name)
+    table = table.assign(point=point.folder_name, seed=task.seed, measure=measure)
+    for axis, setting in point.settings.items():
         table[axis] = [setting] * len(table)
     return table
 

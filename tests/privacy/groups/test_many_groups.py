@@ -182,7 +182,7 @@ def test_colours_are_refined_as_far_as_by_comparing_neighbours() -> None:
         marked = draw.randrange(plan.group_count)
         start = search.start.copy()
         start[marked] = len(start) + 5
-        found = search._refined(start, start)
+        found = search._refine_both(start, start)
         assert found is not None
         wanted = refined_one_by_one(search, marked)
         pairs = set(zip(found[0].tolist(), wanted, strict=True))

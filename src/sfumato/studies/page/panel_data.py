@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
@@ -74,13 +74,14 @@ class PanelData:
             return None
         last = chosen.sort_values("at", kind="stable").groupby("seed")["value"].last()
         if measure_named(measure)[0].is_epsilon:
-            return Mean(float(last.to_numpy(dtype=float).max()), math.nan)
+            return Mean(float(last.max()), math.nan)
         return mean(last)
 
     def curve(self, point: StudyPoint, measure: str, series: str) -> list[tuple[float, Mean]]:
         """The means over seeds at every round."""
         chosen = self._of(point, measure, series)
-        return [(float(str(at)), mean(values)) for at, values in chosen.groupby("at")["value"]]
+        found = chosen.groupby("at")["value"]
+        return [(cast(float, at), mean(values)) for at, values in found]
 
     def _of(self, point: StudyPoint, measure: str, series: str) -> pd.DataFrame:
         rows = self.rows
