@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,8 +44,9 @@ def noised_in(spec: Spec, monkeypatch: pytest.MonkeyPatch, *, mirrored: int | No
     engine: Any = session.protocol._engine if hasattr(session.protocol, "_engine") else None
     engine = engine or session.protocol._operations._engine  # type: ignore[attr-defined]
     if mirrored is not None:
-        engine._features = engine._features.clone()
-        engine._features[mirrored] *= -1
+        features = engine._examples.features.clone()
+        features[mirrored] *= -1
+        engine._examples = replace(engine._examples, features=features)
     session.protocol.run_round(session.protocol.initial(session.start * 64))
     return raw.given
 
