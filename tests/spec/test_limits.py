@@ -38,6 +38,7 @@ ROWS = {
     "levels between": (1, limits.MAX_LEVELS),
     "examples of synthetic data": (1, limits.MAX_EXAMPLES),
     "numbers in a data set of your own": (1, limits.MAX_DATA_VALUES),
+    "rows of a data set": (1, limits.MAX_ROWS),
     "`vocabulary`": (2, limits.MAX_VOCABULARY),
     "parameters of a model": (1, limits.MAX_PARAMETERS),
     "layers of `hidden`": (1, limits.MAX_LAYERS),

@@ -255,9 +255,7 @@ class Study(Section):
     values: tuple[PaperValue, ...] = Field(default=(), description="that the paper states")
     statements: tuple[PaperStatement, ...] = ()
     quick: Quick = Quick()
-    forms: dict[str, Form] = Field(
-        min_length=1, description="by name; the first is run by default"
-    )
+    forms: dict[str, Form] = Field(min_length=1, description="by name; the first is run by default")
 
     @property
     def first_form(self) -> str:

@@ -33,14 +33,11 @@ _MOST_FIXED = 4
 
 
 def orbits(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[IntArray, IntArray]:
-    """Class numbers of workers' kinds and of groups, equal only where a symmetry maps one to the other.
+    """For each kind of workers, and each group, the smallest member of its orbit under the symmetries.
 
     Args:
         kinds: of workers, with their groups.
         colours: the parameters of every group; symmetries keep them.
-
-    Returns:
-        One number for each kind, and one for each group: the smallest member of its orbit.
 
     Raises:
         RuntimeError: an internal error: orbits were found that the structure itself contradicts.
@@ -112,10 +109,7 @@ def _group_invariants(kinds: WorkerKinds, colours: Sequence[Hashable], of_kinds:
 
 
 def _require_alike(what: str, orbit: IntArray, facts: Sequence[Hashable]) -> None:
-    """Raise a RuntimeError unless every member has the facts of its orbit's smallest member.
-
-    ``orbit`` holds, for each member, the number of the smallest one; ``what`` names the members.
-    """
+    """Raise a RuntimeError unless members have the facts of ``orbit``, their orbits' smallest members."""
     for member, first in enumerate(orbit.tolist()):
         if not 0 <= first <= member or facts[first] != facts[member]:
             raise RuntimeError(
