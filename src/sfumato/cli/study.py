@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -123,7 +124,7 @@ def _print_list(out: Path, *, paper: bool, quick: bool) -> None:
         steps = number(entry.steps, 2) if entry.steps else "–"
         multiple = number(entry.quickstarts, 2) if entry.steps else "–"
         done = f"{entry.done}/{entry.runs}{', page' if entry.has_page else ''}"
-        figure = plan.study.figure.partition(" (")[0]
+        figure = re.split(r" \((?:Sec|App)\.", plan.study.figure)[0]
         shown.add_row(plan.name, f"{figure}: {plan.study.title}", plan.form, steps, multiple, done)
     out_console = console()
     out_console.print(shown)
