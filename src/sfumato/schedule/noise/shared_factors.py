@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 
 from sfumato.privacy.declared_releases import PairCharge
 from sfumato.privacy.dominance import Ways, approximate_size, are_ways_at_most, chains
@@ -41,8 +42,9 @@ def factors_of(
         epsilon: the target of all pairs.
         delta: of the target.
     """
-    ways = [_ways_of(charge) for charge in charges]
-    if any(not way for way in ways) or len(set(map(_terms, ways))) <= MOST_ROOTS:
+    # every account with a target comes here: ways are made only where they may be needed
+    ways = list(takewhile(bool, map(_ways_of, charges))) if len(charges) > MOST_ROOTS else []
+    if len(ways) < len(charges) or len(set(map(_terms, ways))) <= MOST_ROOTS:
         return [needed(charge) for charge in charges]
     found = [0.0] * len(charges)
     for chain in chains(
