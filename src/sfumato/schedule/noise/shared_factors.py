@@ -10,8 +10,9 @@ multipliers are, and no rate changes. Then ε of A is at most that of B at every
 meets the target is enough for A.
 
 *It is little more than enough.* Along a chain of pairs, each at most the one before, the factor that is
-needed never grows. The last pair that takes a factor f was found to be above the target at f / (1 +
-`MOST_EXCESS`), and so are all between: none of them gets 1 + `MOST_EXCESS` times what it needs.
+needed never grows. The last pair that takes a factor f was not shown to be within the target at f / (1 +
+`MOST_EXCESS`). That is asked on a coarse grid, which overestimates δ: so the excess is about `MOST_EXCESS` at
+most, and not proved to be. Whatever it is, there is more noise than needed, never less.
 """
 
 from __future__ import annotations
