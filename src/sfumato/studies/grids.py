@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -159,18 +160,12 @@ class StudyPoint:
 
 def points_of(axes: Sequence[StudyAxis]) -> tuple[StudyPoint, ...]:
     """Every point of a grid, in the order of a sweep."""
-    points = grid([_sweep_axis(axis) for axis in axes])
-    return tuple(StudyPoint(*both) for both in zip((p.name for p in points), _settings(axes), strict=True))
-
-
-def _settings(axes: Sequence[StudyAxis]) -> Iterator[dict[str, Any]]:
-    """Every combination of the axes' settings; the last axis varies fastest."""
-    if not axes:
-        yield {}
-        return
-    for setting in axes[0].settings:
-        for rest in _settings(axes[1:]):
-            yield {axes[0].name: setting} | rest
+    names = [axis.name for axis in axes]
+    chosen = itertools.product(*(axis.settings for axis in axes))  # in the order of `grid`
+    return tuple(
+        StudyPoint(point.name, dict(zip(names, settings, strict=True)))
+        for point, settings in zip(grid([_sweep_axis(axis) for axis in axes]), chosen, strict=True)
+    )
 
 
 def _listed(wanted: Any) -> Sequence[Any]:
