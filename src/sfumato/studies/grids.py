@@ -11,7 +11,7 @@ from typing import Any
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.studies.measures.registry import watched_observer
-from sfumato.studies.references import grid_of, same_setting
+from sfumato.studies.references import same_setting
 from sfumato.studies.study import Study, StudyAxis
 from sfumato.sweeps.grid import Axis, as_yaml, grid
 from sfumato.sweeps.request import SweepRequest
@@ -117,10 +117,9 @@ class StudyPlan:
 
     def series_of(self, name: str, measure: str) -> set[str] | None:
         """The series of a measure that are asked for; ``None``: all."""
-        wanted = self.study.grids[name]
         found: set[str] = set()
         for panel in self.study.panels:
-            if grid_of(self.study, panel.grid) is wanted and measure in panel.measures:
+            if self.study.grid_name(panel.grid) == name and measure in panel.measures:
                 if not panel.series:
                     return None
                 found |= set(panel.series)
@@ -134,8 +133,7 @@ class StudyPlan:
         asked += [(value.grid, value.measure, value.where) for value in self.study.values]
         for statement in self.study.statements:
             asked += [(term.grid, term.measure, term.where) for term in statement.terms]
-        wanted = self.study.grids[name]
-        return [(measure, where) for grid, measure, where in asked if grid_of(self.study, grid) is wanted]
+        return [(measure, where) for grid, measure, where in asked if self.study.grid_name(grid) == name]
 
 
 @dataclass(frozen=True)

@@ -257,6 +257,10 @@ class Study(Section):
     quick: Quick = Quick()
     forms: dict[str, Form] = Field(min_length=1, description="by name; the first is run by default")
 
+    def grid_name(self, name: str) -> str:
+        """The name of a grid that a panel or a term calls ``name``: empty is the only grid."""
+        return name or next(iter(self.grids))
+
     @property
     def first_form(self) -> str:
         """The form that is run by default."""

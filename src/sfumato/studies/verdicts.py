@@ -20,7 +20,7 @@ import pandas as pd
 from sfumato.report.results.series import mean
 from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
 from sfumato.studies.measures.registry import measure_named
-from sfumato.studies.references import grid_of, same_setting
+from sfumato.studies.references import same_setting
 from sfumato.studies.study import Monotone, PaperStatement, StudyTerm
 
 
@@ -133,9 +133,7 @@ class _StatementJudge:
 
     def _of_direction(self, statement: PaperStatement, along: Monotone, sign: float) -> StatementVerdict:
         """All steps along the axis must go one way."""
-        section = grid_of(self.plan.study, along.grid)
-        assert section is not None
-        axis = section.axis(along.along)
+        axis = self.plan.study.grids[self._name(along.grid)].axis(along.along)
         assert axis is not None
         rows = self._rows(along.grid, along.measure, along.series)
         seeds = []
@@ -161,7 +159,7 @@ class _StatementJudge:
         return points_of(self.plan.axes(self._name(grid)))
 
     def _name(self, grid: str) -> str:
-        return grid or next(iter(self.plan.study.grids))
+        return self.plan.study.grid_name(grid)
 
     def _rows(self, grid: str, measure: str, series: str) -> pd.DataFrame:
         table = self.table
