@@ -119,6 +119,11 @@ def _rows(
     return table
 
 
+def last_by_seed(rows: pd.DataFrame) -> pd.Series[float]:
+    """The value of every seed in ``rows`` of one quantity; of measures over rounds that of the last."""
+    return rows.sort_values("at", kind="stable").groupby("seed")["value"].last()
+
+
 def write_observations(table: pd.DataFrame, file: Path, axes: Sequence[str]) -> FileRecord:
     """Write the table as Parquet; an axis with values that are no numbers is written as text."""
     written = table.copy()

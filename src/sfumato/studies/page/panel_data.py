@@ -14,6 +14,7 @@ from sfumato.rounding import number, upper_bound
 from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
 from sfumato.studies.measures.base import SPREAD
 from sfumato.studies.measures.registry import measure_named, title_of_measure
+from sfumato.studies.observations import last_by_seed
 from sfumato.studies.study import Panel, PaperValue, StudyAxis
 
 
@@ -71,7 +72,7 @@ class PanelData:
         chosen = self._of(point, measure, series)
         if not len(chosen):
             return None
-        last = chosen.sort_values("at", kind="stable").groupby("seed")["value"].last()
+        last = last_by_seed(chosen)
         if measure_named(measure)[0].is_epsilon:
             return Mean(float(last.max()), math.nan)
         return mean(last)
