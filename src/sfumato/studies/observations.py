@@ -21,13 +21,13 @@ from sfumato.spec.load import load_spec
 from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
 from sfumato.studies.measures.base import SPREAD, Measurements
 from sfumato.studies.measures.registry import measure_named
+from sfumato.studies.study import MEASUREMENT_COLUMNS, POINT_COLUMNS, SEED_COLUMNS
 from sfumato.sweeps.request import SweepRequest, Task
 
 TABLE_FILE = "results.parquet"
 MEASURES_FOLDER = "measures"
 _SPEC = b"sfumato"
 """Key of the spec's fingerprint in the file of a computed measure."""
-_OBSERVED = ("series", "at", "unit", "observer", "value")
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def collect_observations(
                     found = found[found["series"].isin([*asked, *(series + SPREAD for series in asked)])]
                 parts.append(_rows(plan, name, measure, point, task, found))
     axes = dict.fromkeys(axis.name for grid in requests for axis in plan.axes(grid))
-    columns = ["study", "form", "quick", "grid", "point", *axes, "seed", "measure", *_OBSERVED]
+    columns = [*POINT_COLUMNS, *axes, *SEED_COLUMNS, *MEASUREMENT_COLUMNS]
     known = [part for part in parts if len(part)]
     return (pd.concat(known, ignore_index=True) if known else pd.DataFrame()).reindex(columns=columns)
 
@@ -105,7 +105,7 @@ def _measured(measure: str, request: SweepRequest, task: Task) -> pd.DataFrame:
 
 def _frame(found: Measurements) -> pd.DataFrame:
     """Measurements as a table."""
-    return pd.DataFrame({column: [getattr(one, column) for one in found] for column in _OBSERVED})
+    return pd.DataFrame({column: [getattr(one, column) for one in found] for column in MEASUREMENT_COLUMNS})
 
 
 def _rows(
