@@ -14,6 +14,7 @@ from sfumato.report.figures.figure import (
     colour,
     line_mode,
     log_axis,
+    needs_log_axis,
     over_legend,
     transparent,
 )
@@ -63,18 +64,8 @@ def line_figure(data: PanelData) -> Figure:
         for trace in (_banded(line) if dense or _has_spread(data) else [_barred(line)])
     ]
     traces += _paper_marks(data, lines)
-    layout = over_legend(_HEIGHT, traces) | {"hovermode": "closest"}
-    layout |= {"xaxis": _x_axis(data, lines), "yaxis": _y_axis(data, lines)}
-    return Figure(
-        title=data.panel.title,
-        caption=_caption(data, lines),
-        description=_description(data, lines),
-        data=traces,
-        layout=layout,
-        table=_numbers(data, lines),
-        kind="lines",
-        min_width=420,
-    )
+    layout: Json = {"hovermode": "closest", "xaxis": _x_axis(data, lines)}
+    return _figure(data, lines, traces, layout, kind="lines")
 
 
 def bar_figure(data: PanelData) -> Figure:
@@ -82,23 +73,28 @@ def bar_figure(data: PanelData) -> Figure:
     lines = _lines(data)
     traces: list[Json] = []
     for number, line in enumerate(lines):
-        kept = [(x, one) for x, one in zip(line.x, line.values, strict=True) if math.isfinite(one.value)]
+        kept = _finite(line)
         traces.append({
             "type": "bar", "name": text.label(line.name), "x": [x for x, _ in kept],
             "y": [one.value for _, one in kept], "offsetgroup": str(number), "marker": {"color": line.hue},
             "error_y": _error([one for _, one in kept], "#6B7280"),
         })  # fmt: skip
     traces += _paper_marks(data, lines, grouped=True)
-    layout = over_legend(_HEIGHT, traces) | {"barmode": "group", "scattermode": "group", "bargap": 0.4}
-    layout |= {"xaxis": _x_axis(data, lines) | {"type": "category"}, "yaxis": _y_axis(data, lines)}
+    layout: Json = {"barmode": "group", "scattermode": "group", "bargap": 0.4}
+    layout["xaxis"] = _x_axis(data, lines) | {"type": "category"}
+    return _figure(data, lines, traces, layout, kind="bars")
+
+
+def _figure(data: PanelData, lines: Sequence[_Line], traces: list[Json], layout: Json, kind: str) -> Figure:
+    """The figure of lines or bars; ``layout``: what its kind adds to the layout."""
     return Figure(
         title=data.panel.title,
         caption=_caption(data, lines),
         description=_description(data, lines),
         data=traces,
-        layout=layout,
+        layout=over_legend(_HEIGHT, traces) | layout | {"yaxis": _y_axis(data, lines)},
         table=_numbers(data, lines),
-        kind="bars",
+        kind=kind,
         min_width=420,
     )
 
@@ -247,8 +243,7 @@ def _x_axis(data: PanelData, lines: Sequence[_Line]) -> Json:
     if axis is None:
         return found | {"rangemode": "tozero", "tickformat": "d"}
     numbers = [float(x) for line in lines for x in line.x if isinstance(x, float)]
-    positive = [x for x in numbers if x > 0]
-    if _is_numeric(axis) and len(positive) == len(numbers) and numbers and max(numbers) >= 30 * min(numbers):
+    if min(numbers, default=0.0) > 0 and needs_log_axis(numbers):
         found |= log_axis(numbers)
     return found
 
