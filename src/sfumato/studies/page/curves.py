@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from sfumato.report import formatting as text
+from sfumato.report.figures.curves import RunCurve, curve_traces
 from sfumato.report.figures.figure import (
     DASHES,
     Figure,
     Json,
     colour,
-    line_mode,
     log_axis,
     needs_log_axis,
     over_legend,
-    transparent,
 )
-from sfumato.report.results.series import Mean
+from sfumato.report.results.series import Curve, Mean
 from sfumato.studies.grids import StudyPoint
 from sfumato.studies.measures.base import SPREAD
 from sfumato.studies.measures.registry import measure_named
@@ -41,17 +43,22 @@ class _Line:
 
     Attributes:
         name: in the legend.
-        hue: colour.
+        number: of its colour.
         dash: of the line.
         x: places: numbers, or names of categories.
         values: with their intervals.
     """
 
     name: str
-    hue: str
+    number: int
     dash: str
     x: Sequence[float | str]
     values: Sequence[Mean]
+
+    @property
+    def hue(self) -> str:
+        """Its colour."""
+        return colour(self.number)
 
 
 def line_figure(data: PanelData) -> Figure:
@@ -114,10 +121,8 @@ def _lines(data: PanelData) -> list[_Line]:
             if not places:
                 continue
             title = ", ".join(filter(None, (name, series))) or data.title
-            hue = colour(i if len(named) > 1 else j)
-            found.append(
-                _Line(title, hue, DASHES[j % len(DASHES)] if len(named) > 1 else "solid", places, values)
-            )
+            number, dash = (i, DASHES[j % len(DASHES)]) if len(named) > 1 else (j, "solid")
+            found.append(_Line(title, number, dash, places, values))
     return found
 
 
@@ -185,24 +190,11 @@ def _barred(line: _Line) -> Json:
 def _banded(line: _Line) -> list[Json]:
     """A line in a band."""
     kept = _finite(line)
-    x = [place for place, _ in kept]
-    width = [0.0 if math.isnan(one.half_width) else one.half_width for _, one in kept]
-    middle = [one.value for _, one in kept]
-    common: Json = {"type": "scatter", "x": x, "legendgroup": line.name}
-    edge = common | {"mode": "lines", "line": {"width": 0}, "showlegend": False, "hoverinfo": "skip"}
-    look: Json = {
-        "line": {"color": line.hue, "width": 2, "dash": line.dash},
-        "marker": {"color": line.hue, "size": 5},
-    }
-    traces = []
-    if any(width):
-        low = [a - b for a, b in zip(middle, width, strict=True)]
-        high = [a + b for a, b in zip(middle, width, strict=True)]
-        traces = [
-            edge | {"y": low},
-            edge | {"y": high, "fill": "tonexty", "fillcolor": transparent(line.hue, 0.15)},
-        ]
-    return [*traces, common | {"name": text.label(line.name), "mode": line_mode(x), "y": middle} | look]  # type: ignore[arg-type]
+    places: Any = [place for place, _ in kept]
+    middle = np.array([one.value for _, one in kept], dtype=float)
+    width = np.nan_to_num(np.array([one.half_width for _, one in kept], dtype=float))
+    curve = Curve(np.array(places), middle, middle - width, middle + width)
+    return curve_traces(RunCurve(line.number, line.name, curve, line.dash))
 
 
 def _paper_marks(data: PanelData, lines: Sequence[_Line], *, grouped: bool = False) -> list[Json]:
