@@ -32,7 +32,7 @@ def mean_value(folder: PointFolder, column: str) -> Measurements:
 
 def total(folder: PointFolder, column: str) -> Measurements:
     """The sum over rounds."""
-    return _one(sum_of_measured(metric_by_round(folder.run, column).to_numpy()))
+    return _one(sum_of_measured(np.asarray(metric_by_round(folder.run, column), dtype=np.float64)))
 
 
 def percent_by_round(folder: PointFolder, column: str) -> Measurements:
