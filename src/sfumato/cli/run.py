@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import os
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato.arguments import Argument
-from sfumato.cli.console import console
+from sfumato.cli.console import console, exit_of_interrupted
 from sfumato.cli.options import Debug, Set, SpecSource, Track, folder_named
 from sfumato.cli.ranks import command_over_ranks, joined_ranks
 from sfumato.cli.spec_argument import locating_errors, read_spec
@@ -123,9 +122,8 @@ def _naming_resume_command(again: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        words = shlex.join(command_over_ranks([*again, "--resume"], Launch.of().count))
-        print(f"\nsfumato: interrupted; continue with: {words}", file=sys.stderr)
-        raise typer.Exit(130) from None
+        command = command_over_ranks([*again, "--resume"], Launch.of().count)
+        raise exit_of_interrupted(command) from None
 
 
 def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:

@@ -72,14 +72,14 @@ def _panels(result: StudyResult, figures: PlacedFigures) -> list[str]:
         if not data.points:  # a shortened run has other points
             continue
         if panel.kind == "pairs":
-            beside += [figures.place(figure) for figure in figures_of(result.plan, panel, result.table)]
+            beside += map(figures.place, figures_of(data))
             continue
         parts += _side_by_side(beside)
         beside = []
         if panel.kind == "table":
             parts.append(measure_table(data))
         else:
-            parts += [figures.place(figure) for figure in figures_of(result.plan, panel, result.table)]
+            parts += map(figures.place, figures_of(data))
     return parts + _side_by_side(beside)
 
 
