@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from sfumato.cli import main
 from sfumato.errors import SpecError
-from sfumato.simulation.plays import baseline_folder
+from sfumato.run_folder.beside import baseline_folder
 from sfumato.spec.without_noise import twin_without_noise
 
 TRAINING = {"rounds": 2, "local_steps": 1, "batch_size": 5, "learning_rate": 0.1}

@@ -81,7 +81,8 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Train a model; write model, metrics and guarantees to a folder."""
-    from sfumato.simulation.plays import baseline_folder, plays_of, twins_of
+    from sfumato.run_folder.beside import baseline_folder
+    from sfumato.simulation.plays import plays_of, twins_of
 
     options = {"device": str(device), "resume": resume, "force": force}
     again = ["run", spec]
@@ -186,7 +187,7 @@ def _print_cost(folder: Path) -> None:
     """Print what privacy costs, by the twin without noise."""
     from sfumato.report.results.cost_of_privacy import cost_of_privacy
     from sfumato.report.results.series import load_series
-    from sfumato.simulation.plays import baseline_folder
+    from sfumato.run_folder.beside import baseline_folder
 
     twin = baseline_folder(folder)
     (one,), (other,) = load_series([folder]), load_series([twin])

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sfumato.errors import SpecError
+from sfumato.run_folder.beside import baseline_folder
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.document import Spec
 from sfumato.spec.overrides import seeds_from
 from sfumato.spec.without_noise import no_twin, twin_without_noise
 from sfumato.user_code import allow_user_code
-
-_SUFFIX = "-without-noise"
 
 
 class Play(NamedTuple):
@@ -47,8 +46,3 @@ def twins_of(spec: Spec, folder: Path, seeds: int | None) -> list[Play]:
     except SpecError as error:
         raise no_twin(error) from None
     return plays_of(twin, baseline_folder(folder), seeds)
-
-
-def baseline_folder(folder: Path) -> Path:
-    """Where the twin without noise of the run in ``folder`` is."""
-    return folder.with_name(f"{folder.name}{_SUFFIX}")
