@@ -64,6 +64,16 @@ def test_a_run_has_its_twin_beside_it(document: dict[str, Any], tmp_path: Path) 
     assert "run-without-noise beside it, which has no noise" in page
 
 
+def test_a_twin_that_is_there_is_refused_before_training(tmp_path: Path) -> None:
+    spec = sf.load_spec(STAR)
+    sf.run(twin_without_noise(spec), out=tmp_path / "run-without-noise")
+    with pytest.raises(SpecError, match=r"holds a run already.*, and \S+/run-without-noise-2 is free"):
+        sf.run(spec, out=tmp_path / "run", baseline=True)
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(SpecError, match="holds a run of one seed; give another folder, or leave seeds out"):
+        sf.run(spec, out=tmp_path / "run-without-noise", seeds=2, resume=True)
+
+
 def test_where_there_is_no_twin() -> None:
     silent = sf.load_spec(STAR, ["privacy.noise=none"])
     with pytest.raises(SpecError, match="baseline: must be left out: this spec adds no noise"):
