@@ -3,14 +3,11 @@
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
+from source_tree import SOURCE, modules
 
-import sfumato
-
-SOURCE = Path(sfumato.__file__).parent
 MAX_FILE, MAX_FUNCTION = 400, 60
 
 PYTHON = re.compile(r"```python.*?\n(.*?)```", re.DOTALL)
@@ -36,13 +33,6 @@ RETIRED = set(
     """.split()  # noqa: SIM905
 )
 """Names that NAMES.md retires: no class, function or field is called so."""
-
-
-@cache
-def modules() -> tuple[tuple[str, ast.Module, str], ...]:
-    """Name, syntax tree and text of every module; parsed once for all tests."""
-    texts = {path: path.read_text("utf-8") for path in sorted(SOURCE.rglob("*.py"))}
-    return tuple((path.relative_to(SOURCE).as_posix(), ast.parse(text), text) for path, text in texts.items())
 
 
 def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
