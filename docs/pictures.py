@@ -1,6 +1,6 @@
-"""Makes the pictures of the README and the gallery: docs/images/heatmap.png, report.png, explore.png and others.
+"""Makes the pictures of the README and the gallery in docs/images.
 
-    python docs/pictures.py             # a few minutes: it runs the quickstart with its twin, and one quick study
+    python docs/pictures.py     # a few minutes: it runs the quickstart with its twin, and a study
 
 Chromium, and the packages of ``requirements/dev.lock``, must be installed (Debian: apt-get install chromium).
 """
@@ -20,7 +20,7 @@ import sfumato as sf
 IMAGES = Path(__file__).parent / "images"
 COLOURS = 128  # of a palette: a page has few, and the file is a third of the size
 MOST_BYTES = 150_000
-STUDY = "h2fdp/fig6"
+STUDY = "dp-ogl/examples"
 
 
 def main() -> int:
@@ -50,6 +50,7 @@ def heatmap_of(browser: Any, report: Path) -> None:
     """The figure *Who learns what about whom*, alone."""
     page = opened(browser, report.as_uri(), width=1100, height=900)
     drawn = page.locator("section:has(.heatmap) figure").first
+    page.add_style_tag(content="figure { padding: 12px } figure details { display: none }")
     drawn.scroll_into_view_if_needed()
     kept("heatmap", drawn.screenshot())
     page.context.close()
@@ -63,10 +64,10 @@ def top_of(browser: Any, path: Path, name: str, *, height: int, scheme: str = "l
 
 
 def study() -> Path:
-    """The page of a study, shortened."""
+    """The page of a study that needs no training."""
     from sfumato.cli import main as command
 
-    command(["study", STUDY, "--quick", "--out", "runs/studies"])
+    command(["study", STUDY, "--out", "runs/studies"])
     return next(path for path in Path("runs/studies", STUDY).absolute().rglob("index.html"))
 
 

@@ -42,7 +42,7 @@ def test_all_cells_run(notebook: Path, tmp_path: Path, monkeypatch: pytest.Monke
     names: dict[str, Any] = {}
     for cell in cells_of(notebook):
         if cell.startswith("!sfumato "):
-            assert main(shlex.split(cell)[1:]) == 0, cell
+            assert main(shlex.split(cell.replace("\\\n", " "))[1:]) == 0, cell
         else:
             exec(compile(cell, notebook.name, "exec"), names)
     assert any((tmp_path / "runs").iterdir())
