@@ -38,7 +38,7 @@ def main() -> int:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         heatmap_of(browser, report)
         top_of(browser, report, "report", height=1000)
-        top_of(browser, report, "report-dark", height=1000, scheme="dark")
+        top_of(browser, report, "report-dark", height=600, scheme="dark")
         top_of(browser, sf.statement("runs/quickstart").absolute(), "statement", height=900)
         top_of(browser, study(), "study", height=1100)
         explored(browser)

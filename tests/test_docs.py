@@ -95,6 +95,13 @@ def test_a_search_for_a_fact_finds_a_heading(query, page):
     assert found
 
 
+def test_the_search_ranks_the_guide_before_the_api():
+    """Names of functions contain the words of many questions: `is_within`, `delta`."""
+    api = [text_of(f"docs/{page}") for page in in_navigation(section("API"))]
+    assert len(api) > 5
+    assert all(text.startswith("---\nsearch:\n  boost: 0.1\n---\n") for text in api)
+
+
 def test_the_table_of_epsilons_is_right():
     """Factor, certainty from even odds, accuracy and hits of the best test of Gaussian noise: rounded up."""
     rows = re.findall(r"^\| ([\d.]+) \| ([\d.,]+) \|(.*)\|$", text_of("docs/epsilon.md"), re.MULTILINE)
