@@ -20,6 +20,8 @@ import sfumato as sf
 IMAGES = Path(__file__).parent / "images"
 COLOURS = 128  # of a palette: a page has few, and the file is a third of the size
 MOST_BYTES = 150_000
+SETTLED_MS = 2_000
+MARGIN = 12
 STUDY = "dp-ogl/examples"
 
 
@@ -49,10 +51,13 @@ def main() -> int:
 def heatmap_of(browser: Any, report: Path) -> None:
     """The figure *Who learns what about whom*, alone."""
     page = opened(browser, report.as_uri(), width=1100, height=900)
+    page.add_style_tag(content="figure details { display: none }")
     drawn = page.locator("section:has(.heatmap) figure").first
-    page.add_style_tag(content="figure { padding: 12px } figure details { display: none }")
     drawn.scroll_into_view_if_needed()
-    kept("heatmap", drawn.screenshot())
+    page.wait_for_timeout(SETTLED_MS)
+    box = drawn.bounding_box()
+    around = {"x": box["x"] - MARGIN, "y": box["y"], "width": box["width"] + 2 * MARGIN}
+    kept("heatmap", page.screenshot(clip=around | {"height": box["height"] + MARGIN}))
     page.context.close()
 
 
@@ -80,7 +85,7 @@ def explored(browser: Any) -> None:
         thread.start()
         page = opened(browser, address, width=1300, height=1000)
         page.locator("#heatmap .heatmaplayer").first.wait_for()
-        page.wait_for_timeout(1_000)
+        page.wait_for_timeout(SETTLED_MS)
         kept("explore", page.screenshot())
         page.context.close()
         server.shutdown()
@@ -93,7 +98,7 @@ def opened(browser: Any, address: str, *, width: int, height: int, scheme: str =
     page = context.new_page()
     page.set_default_timeout(60_000)
     page.goto(address)
-    page.wait_for_timeout(2_000)
+    page.wait_for_timeout(SETTLED_MS)
     return page
 
 
