@@ -21,6 +21,7 @@ IMAGES = Path(__file__).parent / "images"
 COLOURS = 128  # of a palette: a page has few, and the file is a third of the size
 MOST_BYTES = 150_000
 SETTLED_MS = 2_000
+PATIENCE_MS = 180_000
 MARGIN = 12
 STUDY = "dp-ogl/examples"
 
@@ -96,7 +97,7 @@ def opened(browser: Any, address: str, *, width: int, height: int, scheme: str =
     """A page whose figures are drawn."""
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
     page = context.new_page()
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(PATIENCE_MS)
     page.goto(address)
     page.wait_for_timeout(SETTLED_MS)
     return page
