@@ -10,7 +10,7 @@ from source_tree import SOURCE, modules
 
 MAX_FILE, MAX_FUNCTION = 400, 60
 
-PYTHON = re.compile(r"```python.*?\n(.*?)```", re.DOTALL)
+PYTHON = re.compile(r"^```python[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 LONG_FILES: dict[str, str] = {}
 """Files of more than ``MAX_FILE`` lines, and why."""
@@ -108,10 +108,11 @@ def test_no_epsilon_is_rounded_to_the_nearest() -> None:
 
 def test_no_page_rounds_an_epsilon_to_the_nearest() -> None:
     root = Path(__file__).parents[1]
-    pages = [root / "README.md", *(root / "docs").glob("*.md")]
+    pages = [root / "README.md", *(root / "docs").rglob("*.md")]
     blocks = [(page.name, block) for page in pages for block in PYTHON.findall(page.read_text("utf-8"))]
     assert blocks
     assert [name for name, block in blocks if "epsilon" in block and re.search(r"\bround\(", block)] == []
+    assert {name: found for name, block in blocks if (found := [*rounded_epsilons(ast.parse(block))])} == {}
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ class PrivacyReport:
         return document
 
     def certificates(self) -> dict[str, Any]:
-        """What the ε of every row follows from, as JSON for ``ledger.json`` (docs/verify.md)."""
+        """What the ε of every row follows from, as JSON for ``ledger.json`` (docs/certificates.md)."""
         from sfumato.privacy.certificate import CertifiedPair, certificates_of
 
         pairs = (
