@@ -55,10 +55,11 @@ class TreeLabels(ObserverLabels):
                 devices = join_names(names)
             elif sites:
                 devices = how_many(len(sites), "device")
-            order, above = device if sites else 0, "the cloud"
+            order, above = device if sites else 0, ""
         else:
             order, above = leaves[0], self._leaves_text(leaves)
-        return Row((order, ""), f"{devices} under {above}", ", ".join(filter(None, details)))
+        title = devices if self.tree.depth == 1 else f"{devices} under {above}"
+        return Row((order, ""), title, ", ".join(filter(None, details)))
 
     def _party_column(self, unit: str, observer: str) -> Column:
         """The column for an aggregator or a device, by where its path meets that of ``unit``."""
@@ -72,7 +73,8 @@ class TreeLabels(ObserverLabels):
             common = _common_depth(path, self.tree.paths[self.tree.leaf_of(other)])
             near = 10 * (deepest - common)
             if deepest == 0:
-                return Column((near, ""), "other devices", "peer")
+                named = bool(self.tree.device_names)
+                return Column((near, ""), "other sites" if named else "other devices", "peer")
             if common == deepest:
                 return Column((near, ""), f"peers (same {self.tree.tiers[-1].name})", "peer")
             return Column((near, ""), f"devices {self._elsewhere_text(common)}", "other-device")
