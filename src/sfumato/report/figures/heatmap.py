@@ -54,9 +54,32 @@ def heatmap_figure(
         data=_heatmap_traces(matrix, delta, finite),
         layout=_heatmap_layout(matrix, columns, upright=upright),
         table=_guarantee_table(guarantees, delta),
+        narrow=matrix_as_list(matrix),
         kind="heatmap",
         min_width=(240 + 96 * len(columns)) if upright else (300 + 30 * len(columns)),
     )
+
+
+def matrix_as_list(matrix: Matrix) -> str:
+    """The cells as an HTML list, for narrow screens: every class of units with its ε towards each observer."""
+    parts = []
+    for r, row in enumerate(matrix.rows):
+        cells = [
+            (column.title, matrix.cells[r, c]) for c, column in enumerate(matrix.columns) if (r, c) in matrix.cells
+        ]
+        detail = f"<p>{text.escape(row.detail)}</p>" if row.detail else ""
+        listed = "".join(
+            f"<div><dt>{text.escape(title)}</dt><dd>{_cell_in_words(cell)}</dd></div>" for title, cell in cells
+        )
+        parts.append(f"<h4>{text.escape(row.title)}</h4>{detail}<dl>{listed}</dl>")
+    return "".join(parts)
+
+
+def _cell_in_words(cell: Cell) -> str:
+    """The ε of a cell as text; where there is none, whether the observer is trusted."""
+    if cell.epsilon < math.inf:
+        return text.epsilon(cell.epsilon)
+    return "∞ (trusted)" if cell.trusts_all else "∞ (no guarantee)"
 
 
 def _kinds_of_units(guarantees: Sequence[Guarantee]) -> str:

@@ -42,6 +42,8 @@ class PlacedFigures:
         table = (
             f"<details><summary>Show the numbers</summary>{figure.table}</details>" if figure.table else ""
         )
+        if figure.narrow:
+            table = f'<div class="narrow">{figure.narrow}</div>{table}'
         size = f"height:{figure.layout['height']:.0f}px;min-width:{figure.min_width}px"
         return (
             f'<figure aria-labelledby="{name}-title"><h3 id="{name}-title">{text.escape(figure.title)}</h3>'
@@ -117,9 +119,12 @@ def shared_script(folder: Path) -> str | None:
     return f"../../../{_SHARED}" if (point.parents[2] / _SHARED).is_file() else None
 
 
-def section(title: str, parts: Sequence[str]) -> str:
-    """An HTML section with the heading ``title`` and the HTML ``parts``."""
-    return f"<section><h2>{text.escape(title)}</h2>{''.join(parts)}</section>"
+def section(title: str, parts: Sequence[str], *, folded: bool = False) -> str:
+    """An HTML section with the heading ``title`` and the HTML ``parts``; ``folded``: until it is opened."""
+    heading, content = f"<h2>{text.escape(title)}</h2>", "".join(parts)
+    if folded:
+        return f'<section><details class="part"><summary>{heading}</summary>{content}</details></section>'
+    return f"<section>{heading}{content}</section>"
 
 
 def under_name_of_run(one: Series, series: Sequence[Series], content: str) -> str:

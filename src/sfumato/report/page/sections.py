@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from sfumato.report import formatting as text
@@ -15,7 +15,7 @@ from sfumato.report.drawings.topology_figure import topology_figure
 from sfumato.report.figures.attacks import attacks_part
 from sfumato.report.figures.claims import claims_figure, claims_table
 from sfumato.report.figures.coalitions import coalitions_part
-from sfumato.report.figures.control import control_figures
+from sfumato.report.figures.control import control_figures, kept_choices
 from sfumato.report.figures.costs import accuracy_vs_cost_figures, cost_figures, even_costs_table
 from sfumato.report.figures.curves import personal_figure, score_figures
 from sfumato.report.figures.elections import elections_figure, elections_part
@@ -34,6 +34,7 @@ from sfumato.report.page.html import (
     shared_script,
     under_name_of_run,
 )
+from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.who_adds_noise import noise_of, noise_part, training_of
 from sfumato.report.results.attack_findings import attacked_run, observers_of
 from sfumato.report.results.cost_of_privacy import adds_noise
@@ -99,12 +100,14 @@ def page_of(series: Sequence[Series], place: Path) -> str:
         ),
         *_by_run("Published claims", series, lambda one: _claims_html(one, figures)),
         _costs_section(series, figures),
-        section("What is not accounted", [bullet_list(_NOT_ACCOUNTED)]),
+        section("What is not accounted", [bullet_list(_NOT_ACCOUNTED)], folded=True),
         section(
-            "Spec and versions", [*(_spec_html(one, series) for one in series), *_versions_table(series)]
+            "Spec and versions", [*(_spec_html(one, series) for one in series), *_versions_table(series)],
+            folded=True,
         ),
     ]  # fmt: skip
-    return render_page(title, _subtitle_html(series), sections, figures, shared=shared_script(place))
+    told = with_papers_explained(sections)
+    return render_page(title, _subtitle_html(series), told, figures, shared=shared_script(place))
 
 
 def _subtitle_html(series: Sequence[Series]) -> str:
@@ -114,7 +117,7 @@ def _subtitle_html(series: Sequence[Series]) -> str:
         spec = one.first.spec_dict
         data, model = spec.get("data"), spec.get("model")
         said = [f"protocol {spec['protocol']}"]
-        said += [f"data {data['source']}"] if isinstance(data, Mapping) and "source" in data else []
+        said += [f"data {_source_in_words(data)}"] if isinstance(data, Mapping) and "source" in data else []
         said += [f"model {model['kind']}"] if isinstance(model, Mapping) and "kind" in model else []
         topology = spec.get("topology")
         said += ["devices move"] if isinstance(topology, Mapping) and topology.get("moves") else []
@@ -122,6 +125,12 @@ def _subtitle_html(series: Sequence[Series]) -> str:
         name = f"{one.name}: " if len(series) > 1 else ""
         facts.append(f'<p class="facts">{text.escape(name + " · ".join(said))}</p>')
     return "".join(facts)
+
+
+def _source_in_words(data: Mapping[str, Any]) -> str:
+    """The source of the data; of a file its name, without the folders of the machine that it lies on."""
+    source = str(data["source"])
+    return PurePath(source).name if PurePath(source).is_absolute() else source
 
 
 def _by_run(title: str, series: Sequence[Series], content_of: Callable[[Series], str]) -> list[str]:
@@ -139,7 +148,8 @@ def _section_over_rounds(series: Sequence[Series], figures: PlacedFigures) -> st
         figures.place(epsilon) if epsilon else placeholder("No ε towards a watched observer is finite."),
         *(figures.place(chosen) for chosen in control_figures(series)),
     ]
-    return section("Accuracy and privacy over rounds", [f'<div class="panels">{"".join(parts)}</div>'])
+    panels = f'<div class="panels">{"".join(parts)}</div>'
+    return section("Accuracy and privacy over rounds", [panels, text.paragraphs(kept_choices(series))])
 
 
 def _guarantees_html(one: Series, matrix: Matrix, finite: Sequence[float], figures: PlacedFigures) -> str:
@@ -231,7 +241,7 @@ def _costs_section(series: Sequence[Series], figures: PlacedFigures) -> str:
     drawn = [*accuracy_vs_cost_figures(series), *cost_figures(series)]
     placed = "".join(figures.place(figure) for figure in drawn)
     table = even_costs_table(series[0]) if len(series) == 1 else ""
-    return section("Costs and diagnostics", [table, f'<div class="panels">{placed}</div>'])
+    return section("Costs and diagnostics", [table, f'<div class="panels">{placed}</div>'], folded=True)
 
 
 def _spec_html(one: Series, series: Sequence[Series]) -> str:

@@ -8,6 +8,7 @@ from string import Template
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
 from sfumato.report.page.html import asset, bullet_list, section
+from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.who_adds_noise import noise_part
 from sfumato.report.results.summary import range_in_words, sure_in_words
 from sfumato.report.statement.content import NOT_COVERED, RELATIONS, THREATS, Statement
@@ -32,7 +33,10 @@ def statement_page(statement: Statement) -> str:
         section("Signature", [_signature_html()]),
     ]
     return Template(asset("statement.html")).substitute(
-        title=text.escape(name), subtitle=subtitle, style=asset("page.css"), sections="\n".join(sections)
+        title=text.escape(name),
+        subtitle=subtitle,
+        style=asset("page.css"),
+        sections="\n".join(with_papers_explained(sections)),
     )
 
 
