@@ -19,7 +19,7 @@ PLACES = {
     "Prop. 3.1": "H2FDP, Proposition 3.1: with noise by the paper's formula every party that is not trusted "
     "has the stated ε.",
     "Table I": "HDP, Table I: of k parties that add noise for ε each, the noise adds up, and ε becomes ε/√k.",
-    "Sec. V, Case 3": "HDP, Section V, Case 3: what is said of a supernode that receives the sum of its zone.",
+    "Sec. V, Case 3": "HDP, Section V, Case 3: a supernode that receives the sum of its zone.",
     "Thm. 1 (17)": "DP-OGL, Theorem 1, equation (17): how many releases of other groups a worker sees.",
     "Thm. 1 (18)": "DP-OGL, Theorem 1, equation (18): the same for DP-OGL+, with a release an interval.",
     "Thm. 2": "DP-OGL, Theorem 2: a smaller ε for groups in a string, by factors for the groups between.",
@@ -62,7 +62,11 @@ ERRORS = {
 }
 
 _KNOWN = PLACES | ERRORS
-_EQUATIONS = (r"\((?:17|18)\)(?= (?:rounds|adds|counts))", r"\(46\)(?= and \(67\))", r"(?<=\(46\) and )\(67\)")
+_EQUATIONS = (
+    r"\((?:17|18)\)(?= (?:rounds|adds|counts))",
+    r"\(46\)(?= and \(67\))",
+    r"(?<=\(46\) and )\(67\)",
+)
 _SPELLED = (rf"(?<![\w.]){re.escape(place)}(?!\w)" for place in PLACES if not place.startswith("("))
 _LABELS = rf"(?<=[( ])(?:{'|'.join(ERRORS)})(?=[,)])"
 NAMED = re.compile("|".join([*_SPELLED, *_EQUATIONS, _LABELS]))

@@ -44,8 +44,8 @@ def places_figure(network: Network) -> Figure | None:
     shorter = first if count > _MOST_DEVICES else ""
     said = (
         f"{moved_sentence(network)[0]} "
-        f"Each row is a device, each colour the {name} that it is under. A white square marks rounds in which "
-        f"that {name} is trusted with raw updates.{shorter} The drawing above shows round 1."
+        f"Each row is a device, each colour the {name} that it is under. A white square marks rounds in "
+        f"which that {name} is trusted with raw updates.{shorter} The drawing above shows round 1."
     )
     marks = _trusted_marks(network, shown, bounds)
     legend = _legend_traces(titles, trusted=bool(marks))
@@ -77,7 +77,8 @@ def _legend_traces(titles: Sequence[str], *, trusted: bool) -> list[Json]:
         return []  # colours repeat: the cells name their edge
     empty: Json = {"type": "scatter", "mode": "markers", "x": [None], "y": [None], "showlegend": True}
     entries = [
-        empty | {"name": text.label(title), "marker": {"symbol": "square", "size": 12, "color": PALETTE[edge]}}
+        empty
+        | {"name": text.label(title), "marker": {"symbol": "square", "size": 12, "color": PALETTE[edge]}}
         for edge, title in enumerate(titles)
     ]
     square = empty | {"name": "trusted with raw updates in that round", "marker": _SQUARE | {"size": 10}}
@@ -135,7 +136,9 @@ def _era_table(network: Network, places: IntArray, starts: list[int], name: str)
     for era, (_, tree) in enumerate(network.trees[:200]):
         counts = np.bincount(places[era], minlength=tree.leaf_count).tolist()
         sizes = ", ".join(f"{title} {count}" for title, count in zip(titles, counts, strict=True))
-        trusted = ", ".join(titles[edge] for edge in np.flatnonzero(tree.tiers[-1].trusted).tolist()) or "none"
+        trusted = (
+            ", ".join(titles[edge] for edge in np.flatnonzero(tree.tiers[-1].trusted).tolist()) or "none"
+        )
         went = np.flatnonzero(places[era] != places[era - 1]).tolist() if era else []
         moves = ", ".join(f"{device} to {titles[places[era, device]]}" for device in went[:12])
         rows.append((str(starts[era]), sizes, trusted, moves + (" …" if len(went) > 12 else "")))

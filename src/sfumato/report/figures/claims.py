@@ -10,6 +10,7 @@ from sfumato.report.figures.figure import NEUTRAL, NO_GUARANTEE, TRUSTED, Bars, 
 
 _MOST_BARS = 20
 _MOST_NAMED = 4
+_MOST_REASONS = 4  # more are folded
 _ONE_ROUND = "one round"  # as sources of claims say it
 
 
@@ -129,7 +130,10 @@ def _reasons_html(claims: Sequence[Claim]) -> str:
         items.append(f"<li>{text.escape(text.sentence(only + clause))}</li>")
     if not items:
         return ""
-    return f'<p>Why they hold or do not:</p><ul class="reasons">{"".join(items)}</ul>'
+    listed = f'<ul class="reasons">{"".join(items)}</ul>'
+    if len(items) > _MOST_REASONS:
+        return f"<details><summary>Why they hold or do not</summary>{listed}</details>"
+    return f"<p>Why they hold or do not:</p>{listed}"
 
 
 def _own_words(sources: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ from sfumato.report.results.matrix import Cell, Matrix
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 
 _MOST_TABLE_ROWS = 400
+_MOST_OPEN = 3  # classes of units in the list for narrow screens; the others are folded
 # ColorBrewer's Blues from the second step on: readable in print and without colour vision.
 _TRUSTING = "#5B6470"  # of cells without a guarantee because the observer is trusted
 _SCALE = [[0.0, "#DEEBF7"], [0.25, "#9ECAE1"], [0.5, "#4292C6"], [0.75, "#08519C"], [1.0, "#08306B"]]
@@ -65,13 +66,19 @@ def matrix_as_list(matrix: Matrix) -> str:
     parts = []
     for r, row in enumerate(matrix.rows):
         cells = [
-            (column.title, matrix.cells[r, c]) for c, column in enumerate(matrix.columns) if (r, c) in matrix.cells
+            (column.title, matrix.cells[r, c])
+            for c, column in enumerate(matrix.columns)
+            if (r, c) in matrix.cells
         ]
         detail = f"<p>{text.escape(row.detail)}</p>" if row.detail else ""
         listed = "".join(
-            f"<div><dt>{text.escape(title)}</dt><dd>{_cell_in_words(cell)}</dd></div>" for title, cell in cells
+            f"<div><dt>{text.escape(title)}</dt><dd>{_cell_in_words(cell)}</dd></div>"
+            for title, cell in cells
         )
-        parts.append(f"<h4>{text.escape(row.title)}</h4>{detail}<dl>{listed}</dl>")
+        open_ = " open" if r < _MOST_OPEN else ""
+        parts.append(
+            f"<details{open_}><summary>{text.escape(row.title)}</summary>{detail}<dl>{listed}</dl></details>"
+        )
     return "".join(parts)
 
 

@@ -42,14 +42,13 @@ class PlacedFigures:
         table = (
             f"<details><summary>Show the numbers</summary>{figure.table}</details>" if figure.table else ""
         )
-        if figure.narrow:
-            table = f'<div class="narrow">{figure.narrow}</div>{table}'
+        narrow = f'<div class="narrow">{figure.narrow}</div>' if figure.narrow else ""
         size = f"height:{figure.layout['height']:.0f}px;min-width:{figure.min_width}px"
         return (
             f'<figure aria-labelledby="{name}-title"><h3 id="{name}-title">{text.escape(figure.title)}</h3>'
             f'<div class="wide"><div class="plot {figure.kind}" id="{name}" role="img" '
             f'aria-label="{text.escape(figure.description)}" style="{size}"></div></div>'
-            f"<figcaption>{text.escape(figure.caption)}</figcaption>{table}</figure>"
+            f"{narrow}<figcaption>{text.escape(figure.caption)}</figcaption>{table}</figure>"
         )
 
     def json(self) -> str:

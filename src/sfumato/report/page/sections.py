@@ -23,6 +23,7 @@ from sfumato.report.figures.epsilon_curves import epsilon_figure
 from sfumato.report.figures.figure import Figure
 from sfumato.report.figures.heatmap import after_run_table, finite_epsilons, heatmap_figure
 from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
+from sfumato.report.figures.score_against_epsilon import score_against_epsilon_figures
 from sfumato.report.figures.worker_heatmap import worker_heatmap_figure
 from sfumato.report.page.first_screen import first_screen
 from sfumato.report.page.html import (
@@ -42,7 +43,7 @@ from sfumato.report.results.grouped_run import grouped_run
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import GroupNetwork, read_network
 from sfumato.report.results.series import Series, load_series
-from sfumato.report.results.summary import matrix_of, reasons_without_guarantee, summarise
+from sfumato.report.results.summary import Summary, matrix_of, reasons_without_guarantee, summarise
 from sfumato.run_folder.reader import add_text
 
 _NOT_ACCOUNTED = (
@@ -84,13 +85,22 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     by_name = {one.name: matrix for one, matrix in zip(series, matrices, strict=True)}
     finite = finite_epsilons(matrices)
     title = text.join_names([one.name for one in series], 3)
-    sections = [
-        first_screen(series, summaries, matrices),
-        section("Who learns what about whom", [
+    first = first_screen(series, summaries, matrices, _pictures_html(series, summaries, figures))
+    over_rounds = (
+        [_section_over_rounds(series, figures)] if len(series) > 1 else []
+    )  # what compares runs first
+    who = section(
+        "Who learns what about whom",
+        [
             under_name_of_run(one, series, _guarantees_html(one, matrix, finite, figures))
             for one, matrix in zip(series, matrices, strict=True)
-        ]),
-        _section_over_rounds(series, figures),
+        ],
+    )
+    sections = [
+        first,
+        *over_rounds,
+        who,
+        *([] if over_rounds else [_section_over_rounds(series, figures)]),
         *_by_run("Attacks and audits", series, lambda one: _attacks_html(one, figures)),
         *_by_run("Leakage through overlapping groups", series, lambda one: _overlap_html(one, figures)),
         *_elections_section(series, figures),
@@ -110,9 +120,15 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     return render_page(title, _subtitle_html(series), told, figures, shared=shared_script(place))
 
 
+def _pictures_html(series: Sequence[Series], summaries: Sequence[Summary], figures: PlacedFigures) -> str:
+    """HTML of the figures that compare several runs first: the score against ε; "" for one run."""
+    drawn = score_against_epsilon_figures(series, summaries) if len(series) > 1 else []
+    return f'<div class="panels">{"".join(map(figures.place, drawn))}</div>' if drawn else ""
+
+
 def _subtitle_html(series: Sequence[Series]) -> str:
-    """HTML lines below the title: protocol, data and model of every run."""
-    facts = []
+    """HTML lines below the title: protocol, data and model of every run; one line where they are alike."""
+    facts: dict[str, str] = {}
     for one in series:
         spec = one.first.spec_dict
         data, model = spec.get("data"), spec.get("model")
@@ -122,9 +138,10 @@ def _subtitle_html(series: Sequence[Series]) -> str:
         topology = spec.get("topology")
         said += ["devices move"] if isinstance(topology, Mapping) and topology.get("moves") else []
         said += [f"{len(one.runs)} seeds"] if len(one.runs) > 1 else [f"seed {spec.get('seed', 0)}"]
-        name = f"{one.name}: " if len(series) > 1 else ""
-        facts.append(f'<p class="facts">{text.escape(name + " · ".join(said))}</p>')
-    return "".join(facts)
+        facts[one.name] = " · ".join(said)
+    if len(set(facts.values())) == 1:
+        return f'<p class="facts">{text.escape(next(iter(facts.values())))}</p>'
+    return "".join(f'<p class="facts">{text.escape(f"{name}: {said}")}</p>' for name, said in facts.items())
 
 
 def _source_in_words(data: Mapping[str, Any]) -> str:

@@ -77,7 +77,9 @@ def _gains_html(statement: Statement, unit: str, delta: str) -> str:
         *("who observes", "ε is at most", f"from one {unit} to another"),
         *("a guess of 50 : 50 becomes at most", "a suspicion of 1 % becomes at most"),
     )
-    caption = f"What an observer could gain about one {unit} over the whole training (δ = {delta}), rounded up"
+    caption = (
+        f"What an observer could gain about one {unit} over the whole training (δ = {delta}), rounded up"
+    )
     said = (
         f"The question is whether one {unit} was in the training with the data that it has. Before, the "
         "observer holds that to be as likely as a coin toss, or suspects it with 1 %. The last two columns "
