@@ -82,7 +82,7 @@ def _curves_of_choice(series: Sequence[Series], kind: _ControlVariable) -> list[
 
 
 def _control_figure(series: Sequence[Series], kind: _ControlVariable) -> Figure | None:
-    """Curves over rounds of one control variable in all runs; ``None`` where no run has it or it is constant."""
+    """Curves over rounds of one control variable; ``None`` where no run has it or it never changes."""
     found = _curves_of_choice(series, kind)
     if not found or not _varies(found):
         return None

@@ -62,18 +62,14 @@ def heatmap_figure(
 
 
 def matrix_as_list(matrix: Matrix) -> str:
-    """The cells as an HTML list, for narrow screens: every class of units with its ε towards each observer."""
+    """The cells as HTML lists, for narrow screens: ε towards each observer, of every class of units."""
     parts = []
     for r, row in enumerate(matrix.rows):
-        cells = [
-            (column.title, matrix.cells[r, c])
-            for c, column in enumerate(matrix.columns)
-            if (r, c) in matrix.cells
-        ]
+        columns = [(c, column) for c, column in enumerate(matrix.columns) if (r, c) in matrix.cells]
         detail = f"<p>{text.escape(row.detail)}</p>" if row.detail else ""
         listed = "".join(
-            f"<div><dt>{text.escape(title)}</dt><dd>{_cell_in_words(cell)}</dd></div>"
-            for title, cell in cells
+            f"<div><dt>{text.escape(column.title)}</dt><dd>{_cell_in_words(matrix.cells[r, c])}</dd></div>"
+            for c, column in columns
         )
         open_ = " open" if r < _MOST_OPEN else ""
         parts.append(

@@ -76,7 +76,7 @@ def first_screen(
 
 
 def _each_run_html(series: Sequence[Series], matrices: Sequence[Matrix]) -> str:
-    """HTML: the findings of all runs, each once with the names of its runs, and what each guarantees, folded."""
+    """HTML of the findings of all runs, with the names of the runs, and of what each guarantees, folded."""
     found: dict[str, list[str]] = {}
     told = []
     for one, matrix in zip(series, matrices, strict=True):

@@ -30,7 +30,8 @@ def with_papers_explained(sections: Sequence[str]) -> list[str]:
     if not named:
         return changed
     entries = "".join(
-        f'<dt id="{_anchor(name)}">{text.escape(name.strip("()"))}</dt><dd>{text.escape(explanation(name))}</dd>'
+        f'<dt id="{_anchor(name)}">{text.escape(name.strip("()"))}</dt>'
+        f"<dd>{text.escape(explanation(name))}</dd>"
         for name in named
     )
     papers = [f"{name}: {title}." for name, title in PAPERS.items() if _names(changed, name)]

@@ -86,9 +86,8 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     finite = finite_epsilons(matrices)
     title = text.join_names([one.name for one in series], 3)
     first = first_screen(series, summaries, matrices, _pictures_html(series, summaries, figures))
-    over_rounds = (
-        [_section_over_rounds(series, figures)] if len(series) > 1 else []
-    )  # what compares runs first
+    several = len(series) > 1  # then what compares them comes first
+    over_rounds = [_section_over_rounds(series, figures)] if several else []
     who = section(
         "Who learns what about whom",
         [
@@ -100,7 +99,7 @@ def page_of(series: Sequence[Series], place: Path) -> str:
         first,
         *over_rounds,
         who,
-        *([] if over_rounds else [_section_over_rounds(series, figures)]),
+        *([] if several else [_section_over_rounds(series, figures)]),
         *_by_run("Attacks and audits", series, lambda one: _attacks_html(one, figures)),
         *_by_run("Leakage through overlapping groups", series, lambda one: _overlap_html(one, figures)),
         *_elections_section(series, figures),
