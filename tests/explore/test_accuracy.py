@@ -61,8 +61,8 @@ def test_near_runs_are_named_with_what_differs():
     ]
     said = estimate(VIEW, runs)
     assert said[:2] == ["No finished run has this setting.", "The nearest finished runs:"]
-    assert said[2] == "runs/near: 70.0 %, with privacy.noise.epsilon 16 instead of 8."
-    assert said[3].startswith("runs/far: 40.0 %, with privacy.noise.epsilon 1 instead of 8, ")
+    assert said[2] == "runs/near: 70.0 %, with target ε 16 instead of 8."
+    assert said[3].startswith("runs/far: 40.0 %, with target ε 1 instead of 8, ")
 
 
 def test_between_two_runs_both_are_named_and_beyond_them_nothing_is_said():

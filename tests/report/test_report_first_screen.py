@@ -72,10 +72,10 @@ def test_a_trusted_cloud_is_said_to_be_trusted_and_a_star_has_no_edges(run_folde
 def test_who_is_not_trusted_and_sees_all_has_its_reason_below(run_folder: Make) -> None:
     page = page_of(run_folder("star", star_spec(), privacy=star(trusted=False)))
     assert "without any guarantee" not in first_of(page)
-    assert "Without any guarantee: 20 devices under the cloud towards the cloud" in first_of(page)
+    assert "Without any guarantee: 20 devices towards the cloud" in first_of(page)
     assert "the accountant's reason" not in first_of(page)
     below = unescape(page.split("Why pairs have no guarantee")[1].split("</details>")[0])
-    assert "No guarantee for 20 devices under the cloud towards the cloud: the accountant's reason." in below
+    assert "No guarantee for 20 devices towards the cloud: the accountant's reason." in below
 
 
 def test_epsilon_after_the_run_is_a_table_where_it_differs(run_folder: Make) -> None:

@@ -120,7 +120,7 @@ def _reasons_html(claims: Sequence[Claim]) -> str:
     one_unit, own = len({claim.unit for claim in claims}) == 1, _own_words([claim.source for claim in claims])
     for claim, source in zip(claims, own, strict=True):
         pair = f"towards {claim.observer}" if one_unit else _pair_as_text(claim)
-        which = " ".join(filter(None, [source, pair]))
+        which = " ".join(filter(None, [source, pair])) if one_unit or source else f"for {pair}"
         for clause in claim.why.rstrip(".").split("; "):
             if clause:
                 about.setdefault(clause, []).append(which)
