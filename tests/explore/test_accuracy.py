@@ -69,8 +69,7 @@ def test_between_two_runs_both_are_named_and_beyond_them_nothing_is_said():
     sides = [done("low", 0.4, "privacy.noise.epsilon=2"), done("high", 0.7, "privacy.noise.epsilon=16")]
     said = estimate(VIEW, sides)
     assert said[1] == (
-        "Between two finished runs: 40.0 % with privacy.noise.epsilon 2 (runs/low), "
-        "70.0 % with privacy.noise.epsilon 16 (runs/high)."
+        "Between two finished runs: 40.0 % with target ε 2 (runs/low), 70.0 % with target ε 16 (runs/high)."
     )
     beyond = account_setting(edited(TREE, "privacy.noise.epsilon=32"))
     assert not any("Between" in one for one in estimate(beyond, sides))

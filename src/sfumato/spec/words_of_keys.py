@@ -30,13 +30,16 @@ WORDS: Mapping[str, str] = {
 
 
 def key_in_words(key: str) -> str:
-    """The name of a dotted key: words, or its last part without underscores, with the section before it.
+    """The name of a dotted key: words, or its last part without underscores, with its section.
 
     >>> key_in_words("training.batch_size")
-    'batch size (training)'
+    'batch size'
+    >>> key_in_words("model.hidden")
+    'hidden (model)'
     """
     if key in WORDS:
         return WORDS[key]
     section, _, name = key.rpartition(".")
     plain = name.replace("_", " ")
-    return f"{plain} ({section.replace('_', ' ').replace('.', ', ')})" if section else plain
+    clear = section in ("", "training", "privacy")
+    return plain if clear else f"{plain} ({section.replace('_', ' ').replace('.', ', ')})"

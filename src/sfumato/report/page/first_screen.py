@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sfumato.findings import LARGE_EPSILON
@@ -164,8 +164,18 @@ def _findings(one: Series, matrix: Matrix) -> list[str]:
 
 
 def _energy_tile(one: Series, energy_j: float) -> _Tile:
-    """The tile of the energy, in joules or relative to the receiver's noise."""
-    if radio_model(one.first.spec_dict) == "gains":
+    """The tile of the energy: joules, or of a radio given by gains the power over the receiver's noise in dB.
+
+    By gains an energy has no joules. Its sum over the uses of subcarriers by all devices, divided by their
+    number, is the mean power of a symbol.
+    """
+    spec = one.first.spec_dict
+    if radio_model(spec) == "gains":
+        uses, radio = one.total("channel_uses").value, spec.get("radio")
+        std = float(radio.get("noise_std") or 1.0) if isinstance(radio, Mapping) else 1.0
+        if energy_j > 0 and uses > 0:
+            decibel = 10 * math.log10(energy_j / uses / std**2)
+            return _Tile("Power sent, over the receiver's noise", f"{decibel:.1f} dB".replace("-", "−"))
         return _Tile("Energy, relative to the receiver's noise", text.number(energy_j))
     return _Tile("Energy", text.quantity(energy_j, text.JOULES))
 
