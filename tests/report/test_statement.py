@@ -146,7 +146,8 @@ def test_what_an_observer_could_gain_about_a_record_of_a_site_is_said_in_words()
             "rounds": 3, "local_steps": 1, "batches": "poisson", "batch_size": 17, "learning_rate": 1.0,
         },
         "privacy": {
-            "unit": "record", "clip": {"kind": "example", "norm": 1.0}, "noise": {"epsilon": 4, "for": "cloud"},
+            "unit": "record", "clip": {"kind": "example", "norm": 1.0},
+            "noise": {"epsilon": 4, "for": "cloud"},
         },
     }  # fmt: skip
     statement = made(sf.load_spec(document))
