@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -165,6 +164,6 @@ def test_what_an_observer_could_gain_about_a_record_of_a_site_is_said_in_words()
 
 
 def test_how_sure_an_observer_may_become_from_a_small_suspicion():
-    assert certainty(0.0, 0.01) == "1 %"
-    assert certainty(math.log(99), 0.01) == "50 %"
+    assert certainty(1.0, 0.01) == "2.7 %"  # 0.01 e / (0.99 + 0.01 e) = 2.672 %
+    assert certainty(4.0, 0.01) == "35.6 %"
     assert certainty(4.0) == "98.3 %"

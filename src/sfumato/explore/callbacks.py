@@ -30,6 +30,7 @@ from sfumato.explore.trust import why_trust_is_fixed
 
 _BUTTONS = ("undo", "reset", "return", "plan")
 _MOST_UNDONE = 20  # settings that can be returned to, one by one
+_MOST_LETTERS = 2_000_000  # of all these
 _TEXTS = ("participation", "unit", "coalition", "kept", "mode", "targets", "setting", "first")
 
 
@@ -107,7 +108,10 @@ def _new_history(setting: EditedSpec, given: dict[str, Any]) -> list[str]:
         return history[:-1]
     if before is None or before == setting.to_json():
         return history
-    return [*history, before][-_MOST_UNDONE:]
+    kept = [*history, before][-_MOST_UNDONE:]
+    while len(kept) > 1 and sum(map(len, kept)) > _MOST_LETTERS:
+        kept = kept[1:]
+    return kept
 
 
 def _require_values_of_the_page(given: dict[str, Any]) -> None:
