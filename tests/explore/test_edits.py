@@ -106,7 +106,10 @@ def test_what_only_the_network_refuses_is_said_too():
 def test_data_and_placement_are_chosen_from_lists():
     document = TREE | {
         "protocol": "hdp",
-        "privacy": {"clip": {"norm": 1.0}, "noise": {"multiplier": 1.1, "placement": {"device": 1.0}}},
+        "privacy": {
+            "clip": {"kind": "update", "norm": 1.0},
+            "noise": {"multiplier": 1.1, "placement": {"device": 1.0}},
+        },
         "trust": {},
         "training": {"rounds": 3, "local_epochs": 1, "batch_size": 8, "learning_rate": 0.1},
         "transport": {"devices_to_edge": "secure-aggregation"},
