@@ -8,6 +8,7 @@
     dp_ogl           Theorems 1 and 2, for every class of pairs
     dp_ogl_counts    Theorem 1: what it counts, and what it makes of it
     dp_ogl_theorem2  Theorem 2: strings of groups
+    papers           the papers, and what they say at the places that sentences name
     opacus_rdp       the orders, divergences and conversion of Opacus, which the paper's figures use
     pfels            Theorem 3
     pfels_bound      the convergence bound (23), and the ratio it advises

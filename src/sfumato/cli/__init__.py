@@ -62,9 +62,24 @@ def app_of(arguments: Sequence[str]) -> typer.Typer:
     )
     app.callback()(_global)
     named = command_in(arguments)
+    _refuse_words_of_others(named)
     for name in COMMANDS if named not in COMMANDS else (named,):
         app.command(cls=HintingCommand)(getattr(import_module(f"sfumato.cli.{name}"), name))
     return app
+
+
+def _refuse_words_of_others(named: str | None) -> None:
+    """Refuse a command of other programs.
+
+    Raises:
+        SpecError: with the command to call instead.
+    """
+    if named is None or named in COMMANDS:
+        return
+    from sfumato.spec.other_words import COMMANDS as OTHERS  # slow to import
+
+    if (meant := OTHERS.get(named)) is not None:
+        raise SpecError(named, None, f"is no command; write: sfumato {meant}")
 
 
 def command_in(arguments: Sequence[str]) -> str | None:

@@ -18,6 +18,7 @@ from sfumato.privacy.tree.shape import TreeShape
 from sfumato.random import Stream, generator
 from sfumato.spec import topology as written
 from sfumato.spec.base import closest
+from sfumato.spec.other_words import observer_hint
 from sfumato.user_text import KeyLines, decimal, parse_yaml, plain, read_text
 
 IntArray = npt.NDArray[np.int64]
@@ -120,7 +121,9 @@ class Tree(TreeShape):
         named = [label for label in self._sites if ":" not in label] + list(self.device_names)
         more = [f"{len(named) - MOST_SITES:,} more names"] if len(named) > MOST_SITES else []
         names = ", ".join(["cloud", *levels, *named[:MOST_SITES], *more])
-        near = closest(name, ["cloud", *self._sites, *self.device_names])
+        known = ["cloud", *self._sites, *self.device_names]
+        kinds = [*(tier.name for tier in self.tiers[1:]), "device"]
+        near = observer_hint(name, kinds) or closest(name, known)
         raise SpecError(place, name, f"there are {names}{near}")
 
 

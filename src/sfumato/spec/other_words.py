@@ -5,6 +5,9 @@ Nothing here is read as another name: a word is refused, and the message says wh
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
+
 _DEVICES = "topology.devices of a star, topology.devices_per_edge of a tree"
 KEYS = {
     "lr": "training.learning_rate",
@@ -72,8 +75,21 @@ KEYS = {
     "strategy": "protocol",
     "algorithm": "protocol",
     "aggregation": "protocol",
+    "server": "trust.cloud",
 }
 """The key to write for a word."""
+
+REMARKS = {
+    "layers": "model.hidden, with kind: mlp",
+    "n_layers": "model.hidden, with kind: mlp",
+    "dropout": "layers torch.nn.Dropout in a model of your own, FILE.py:NAME",
+    "gpu": "--device cuda after the command run",
+    "device": "--device cuda after the command run",
+    "cuda": "--device cuda after the command run",
+    "out": "--out FOLDER after the command",
+    "output": "--out FOLDER after the command",
+}
+"""What to write for a word that no key is meant by."""
 
 VALUES = {
     "patient": "record: one row",
@@ -104,6 +120,75 @@ VALUES = {
 """What a value of that name means here."""
 
 
+OPTIONS = {
+    "--gpu": "--device cuda",
+    "--cuda": "--device cuda",
+    "--cpu": "--device cpu",
+    "--output": "--out",
+    "--output-dir": "--out",
+    "--outdir": "--out",
+    "--output_dir": "--out",
+    "-o": "--out",
+    "--seed": "--set seed=",
+    "--random-seed": "--set seed=",
+    "--config": "the spec's file, without an option",
+    "--spec": "the spec's file, without an option",
+    "--obs": "--observer",
+    "--overwrite": "--force",
+    "--continue": "--resume",
+    "-q": "--quiet",
+    "--verbose": "nothing: without --quiet everything is printed",
+    "-v": "nothing: without --quiet everything is printed",
+}
+"""What to write for an option that other programs have."""
+
+COMMANDS = {
+    "train": "run",
+    "fit": "run",
+    "start": "run",
+    "check": "validate",
+    "epsilon": "account",
+    "privacy": "account",
+    "budget": "account",
+    "plot": "report",
+    "ui": "explore",
+    "dashboard": "explore",
+    "grid": "sweep",
+    "search": "sweep",
+    "new": "init",
+    "create": "init",
+    "experiment": "study",
+    "reproduce": "study",
+}
+"""The command to call for a word."""
+
+OBSERVERS = {
+    "server": "cloud",
+    "aggregator": "cloud",
+    "central": "cloud",
+    "coordinator": "cloud",
+    "everyone": "public",
+    "everybody": "public",
+    "world": "public",
+    "release": "public",
+    "client": "device:0",
+    "hospital": "device:0",
+    "router": "edge:0",
+}
+"""The observer that a word means."""
+
+WORDS_AT = {
+    ("data.partition", "non-iid"): "{kind: labels, labels_per_device: 2}, or {kind: dirichlet, alpha: 0.5}",
+    ("data.partition", "noniid"): "{kind: labels, labels_per_device: 2}, or {kind: dirichlet, alpha: 0.5}",
+    ("data.partition", "heterogeneous"): "{kind: dirichlet, alpha: 0.5}",
+    ("data.partition", "random"): "iid",
+    ("data.partition", "uniform"): "iid",
+    ("training.loss", "mse"): "data.task: regression, whose loss is the squared error",
+    ("training.loss", "mae"): "data.task: regression and loss: absolute-error",
+}
+"""What to write at a key for a word that stands there."""
+
+
 SECTIONS = {
     "privacy.clip": "{{kind: update, norm: {value}}}",
     "privacy.noise": "{{multiplier: {value}}}, or {{epsilon: {value}, for: cloud}}",
@@ -116,8 +201,9 @@ SECTIONS = {
 
 
 def key_meant(word: str) -> str | None:
-    """The key to write instead of ``word``; ``None`` where the word says nothing."""
-    return KEYS.get(word.lower().replace("-", "_"))
+    """The key to write instead of ``word``, or a remark; ``None`` where the word says nothing."""
+    plain = word.lower().replace("-", "_")
+    return KEYS.get(plain) or REMARKS.get(plain)
 
 
 def value_hint(word: str, known: list[str]) -> str:
@@ -131,6 +217,50 @@ def value_hint(word: str, known: list[str]) -> str:
     if meant is None or meant.split(":")[0].split()[0] not in known:
         return ""
     return f" (for {word!r} write {meant})"
+
+
+def observer_hint(word: str, kinds: Collection[str]) -> str:
+    """The hint `` (for 'server' write cloud)``; empty where the word says nothing.
+
+    ``kinds``: of parties that there are, as in ``edge:1``.
+    """
+    plain = word.lower().strip()
+    meant = OBSERVERS.get(plain)
+    if meant is not None and ":" in meant and meant.partition(":")[0] not in kinds:
+        return ""
+    if meant is None and (found := _PARTY.fullmatch(plain)) and found[1] in kinds:
+        meant = f"{found[1]}:{found[2]}"
+    return "" if meant is None else f" (for {word!r} write {meant})"
+
+
+_PARTY = re.compile(r"([a-z]+?)[ _-]?(\d+)")
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+_NAMED_EDGES = re.compile(r"edge:(\d+)(?:, ?edge:(\d+))*")
+
+
+def word_hint(place: str, value: object) -> str:
+    """The hint on a word that stands at the dotted key ``place``, as `` (write 0.1)``; empty without one."""
+    if not isinstance(value, str):
+        return ""
+    word = value.strip()
+    if (meant := WORDS_AT.get((place, word.lower()))) is not None:
+        return f" (write {meant})"
+    if place == "data":
+        return f" (write {{source: {word}}})"
+    if place in ("watch", "metrics"):
+        meant = OBSERVERS.get(word.lower(), word) if place == "watch" else word
+        return f" (write [{meant}])"
+    if place.startswith("trust.trusted_edges") and _NAMED_EDGES.fullmatch(word):
+        return f" (write [{', '.join(re.findall(r'[0-9]+', word))}])"
+    return f" (write {word.replace(',', '.')})" if _DECIMAL_COMMA.fullmatch(word) else ""
+
+
+def unit_hint(word: str) -> str:
+    """The hint `` (for 'patient:0' write record:0)``; empty where the word names no unit."""
+    kind, _, number = word.partition(":")
+    meant = VALUES.get(kind.lower(), "").partition(":")[0]
+    is_unit = meant in ("record", "device") and number.isdecimal()
+    return f" (for {word!r} write {meant}:{number})" if is_unit else ""
 
 
 def section_of_number(place: str, value: object) -> str:

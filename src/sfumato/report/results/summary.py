@@ -163,6 +163,7 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
                 others = " that has a guarantee" if len(finite) < len(rows) else ""
                 largest = f"exceeds ε = {epsilon(max(finite))}{at}"
                 said.append(f"Towards the {observer} no {kind}{others} {largest}.")
+                said += range_sentence([row for row in rows if row.epsilon < math.inf])
                 said += [epsilon_in_words(kind, max(finite))] if kind == main else []
                 break
     workers = _epsilons_towards_workers(series)
@@ -177,6 +178,47 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
         said += _class_sentences(matrix)
         said.append(epsilon_in_words("worker" if main == "device" else main, max(protected)))
     return said + _trusting_sentences(matrix, series.first.privacy.raw_to_trusted_edge)
+
+
+def range_sentence(rows: Sequence[Guarantee]) -> list[str]:
+    """One sentence with the least and the largest ε of the units of ``rows``, by the names of their sites.
+
+    [] where both are written alike. ``rows``: at least one, of one kind of unit towards one observer.
+    """
+    worst = max(rows, key=lambda row: row.epsilon)
+    best = min(rows, key=_least_epsilon)
+    ends = epsilon(_least_epsilon(best)), epsilon(worst.epsilon)
+    if ends[0] == ends[1]:
+        return []
+    if worst.sites and best.sites and worst is not best:
+        most, least = join_names(worst.sites, 3), join_names(best.sites, 3)
+        return [f"Protected least: {most}, ε = {ends[1]}; most: {least}, ε = {ends[0]}."]
+    return [f"From one {worst.unit_kind} to another ε goes from {ends[0]} to {ends[1]}."]
+
+
+def range_in_words(rows: Sequence[Guarantee]) -> str:
+    """``3.7 (bonn) to 4 (kiel)``: the least and the largest ε of the units of ``rows``; "–" for one ε."""
+    worst, best = max(rows, key=lambda row: row.epsilon), min(rows, key=_least_epsilon)
+    ends = epsilon(_least_epsilon(best)), epsilon(worst.epsilon)
+    if ends[0] == ends[1]:
+        return "–"
+    named = worst.sites and best.sites and worst is not best
+    whose = [f" ({join_names(row.sites, 3)})" if named else "" for row in (best, worst)]
+    return f"{ends[0]}{whose[0]} to {ends[1]}{whose[1]}"
+
+
+def sure_in_words(value: float, before: float) -> str:
+    """How sure an observer that is ``before`` sure at first may become at ε = ``value``, as text."""
+    if math.isnan(value):
+        return "–"
+    if value == math.inf:
+        return "no limit"
+    return "almost certain" if value > _CERTAIN else certainty(value, before)
+
+
+def _least_epsilon(row: Guarantee) -> float:
+    """The least ε of the units that a row stands for."""
+    return row.epsilon_range[0] if row.epsilon_range else row.epsilon
 
 
 def _class_sentences(matrix: Matrix) -> list[str]:

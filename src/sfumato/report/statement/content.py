@@ -28,7 +28,7 @@ STATEMENT_FORMAT = 1
 
 UNITS = {
     "device": "all data of one device",
-    "record": "any one example of one device",
+    "record": "any one record (one row, one example) of one device or site",
 }
 RELATIONS = {
     "zero-out": (
@@ -160,6 +160,16 @@ class Statement:
         return read_network(self.spec)
 
     @property
+    def peer(self) -> str:
+        """A device that is placed as the unit's is, in words."""
+        shape = self._network.shape
+        if not isinstance(shape, Tree):
+            return "a peer"
+        if shape.depth > 1:
+            return f"another device under the same {shape.tiers[-1].name}"
+        return "another site" if shape.device_names else "another device"
+
+    @property
     def units(self) -> dict[str, str]:
         """Each kind of unit (device, record) that has guarantees, to a sentence on what it is."""
         kinds = {row.unit_kind for row in self.privacy.guarantees}
@@ -261,5 +271,5 @@ class Statement:
 
 
 def _observer_in_words(row: Guarantee) -> str:
-    """The observer of a row in words, such as "their own edge"."""
+    """The observer of a row in words, such as "own edge"."""
     return f"{row.relation.words}, trusted with raw updates" if row.trusted else row.relation.words

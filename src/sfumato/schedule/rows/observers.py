@@ -13,6 +13,7 @@ from sfumato.schedule.base import Parties, Plan
 from sfumato.spec.base import closest
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import MAX_COALITION
+from sfumato.spec.other_words import unit_hint
 from sfumato.spec.privacy import Unit
 from sfumato.user_text import decimal
 
@@ -35,9 +36,8 @@ def parse_unit(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -> int
     found = decimal(number)
     if kind in ("", "device") and found is not None and found < parties.device_count:
         return found
-    raise SpecError(
-        place, name, f"must be device:0 to device:{parties.device_count - 1}{_known_names(name, parties)}"
-    )
+    known = f"{unit_hint(name)}{_known_names(name, parties)}"
+    raise SpecError(place, name, f"must be device:0 to device:{parties.device_count - 1}{known}")
 
 
 def _known_names(name: str, parties: Parties) -> str:
