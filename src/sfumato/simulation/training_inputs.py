@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sfumato.data.dataset import Dataset
 from sfumato.data.dataset_sizes import request_of
 from sfumato.data.datasets import load_dataset
-from sfumato.data.partition import Partition, partition
+from sfumato.data.partition import Partition, partition, partition_of_persons
 from sfumato.data.sites import site_places
 from sfumato.data.zones import regrouped
 from sfumato.learning.losses import Loss, check_loss, loss_of
@@ -67,8 +67,10 @@ def divided(plan: Plan, data: Dataset) -> Partition:
     """
     spec = plan.spec
     sites = site_places(spec, data.facts, plan.places)
-    return partition(
-        data.train_labels,
+    persons = data.train_persons
+    divide = partition if persons is None else partition_of_persons
+    return divide(
+        data.train_labels if persons is None else persons,
         plan.places if sites is None else sites.devices,
         spec.data.partition,
         seed=spec.seed,

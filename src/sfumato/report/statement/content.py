@@ -29,12 +29,17 @@ STATEMENT_FORMAT = 1
 UNITS = {
     "device": "all data of one device",
     "record": "any one example of one device",
+    "person": (
+        "any one person of one device: all rows with one value of data.person_column. Nobody has rows at two "
+        "devices: training is refused where one value stands at two. Whoever has another value at another "
+        "device counts as two persons, and less is guaranteed of the two together"
+    ),
 }
 RELATIONS = {
     "zero-out": (
         "The compared worlds differ in this: in one the unit contributes what it has, in the other "
         "everything that it contributes is zero. It takes part and counts as before in both. Numbers of "
-        "devices and of examples, weights and schedules are public."
+        "devices, and of examples or persons, weights and schedules are public."
     ),
     "remove": (
         "The compared worlds differ in this: in one the device is there, in the other it is not, and its "
@@ -161,7 +166,7 @@ class Statement:
 
     @property
     def units(self) -> dict[str, str]:
-        """Each kind of unit (device, record) that has guarantees, to a sentence on what it is."""
+        """Each kind of unit (device, record, person) that has guarantees, to a sentence on what it is."""
         kinds = {row.unit_kind for row in self.privacy.guarantees}
         return {kind: what for kind, what in UNITS.items() if kind in kinds}
 
