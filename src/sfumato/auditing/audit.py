@@ -222,7 +222,7 @@ def _with_most_participations(plan: TreePlan, pair: MonitoredPair) -> MonitoredP
 
     All devices of a leaf but members of the coalition stand alike to it.
     """
-    kind, device = parse_protected(pair.unit, plan.parties)
+    kind, device = parse_protected(pair.unit, plan.parties, own=plan.spec.privacy.unit)
     members = {p.index for p in parse_coalition(pair.observer, plan.parties) if p.kind == "device"}
     rounds = np.zeros(plan.tree.device_count, dtype=np.int64)
     for played in plan.structures:

@@ -29,11 +29,7 @@ STATEMENT_FORMAT = 1
 UNITS = {
     "device": "all data of one device",
     "record": "any one example of one device",
-    "person": (
-        "any one person of one device: all rows with one value of data.person_column. Nobody has rows at two "
-        "devices: training is refused where one value stands at two. Whoever has another value at another "
-        "device counts as two persons, and less is guaranteed of the two together"
-    ),
+    "person": "any one person of one device: all rows with one value of data.person_column",
 }
 RELATIONS = {
     "zero-out": (
@@ -58,6 +54,12 @@ THREATS = (
     "the command sfumato account SPEC --observer A,B says how much.",
     "Noise is drawn in secret by the party that adds it. Whoever has the seed of a simulation can compute "
     "it.",
+)
+PERSONS = (
+    "To a local step a device brings each of its persons with one probability, and of a person one row.",
+    "A person is one value of data.person_column. A table in which one stands at two devices, or among rows "
+    "to train on and to test on, is refused. Whoever has another value at another device counts as two "
+    "persons, and less is guaranteed of the two together.",
 )
 NOT_COVERED = (
     "Losses, accuracies, shares of clipped messages and energies in the metrics. They are measured on "
@@ -171,6 +173,11 @@ class Statement:
         return {kind: what for kind, what in UNITS.items() if kind in kinds}
 
     @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Sentences on what is assumed of observers, and, where persons are the unit, of the rows of one."""
+        return THREATS + (PERSONS if "person" in self.units else ())
+
+    @property
     def neighbours(self) -> str:
         """The neighbouring relation: ``zero-out``, ``remove`` or ``replace``."""
         return str(self.spec["privacy"].get("neighbours", "zero-out"))
@@ -245,7 +252,7 @@ class Statement:
             "guarantees": list(self._rows()),
             "largest": [row.to_dict() for row in self.largest],
             "sites": [row.to_dict() for row in self.sites],
-            "threat_model": list(THREATS),
+            "threat_model": list(self.assumptions),
             "trust": {
                 "trusted_with_raw_updates": self.trusted,
                 "raw_to_trusted_edge": None if raw is None else vars(raw),

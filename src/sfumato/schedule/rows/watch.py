@@ -97,7 +97,7 @@ def worst_pair(
 
 def _is_trusting(plan: Plan, row: Guarantee) -> bool:
     """Whether the unit trusts a member of the coalition with its raw updates, as ``trust`` says."""
-    _, unit = parse_protected(row.unit, plan.parties)
+    _, unit = parse_protected(row.unit, plan.parties, own=plan.spec.privacy.unit)
     coalition = parse_coalition(row.observer, plan.parties, place="watch")
     return any(plan.trusts(party, unit) for party in coalition)
 
