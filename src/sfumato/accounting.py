@@ -164,7 +164,7 @@ class PrivacyReport:
         return epsilon_bars(bars, f"{self.name}: ε at δ = {rounded(self.delta)}")
 
     def epsilon(self, unit: int | str, observer: str) -> float:
-        """The ε of a unit, ``"device:0"``, ``"record:0"`` or ``"person:0"``, towards an observer or coalition.
+        """The ε of a unit, ``"device:0"``, ``"record:0"`` or ``"person:0"``, towards observers.
 
         A number alone is a unit of the kind that ``privacy.unit`` says.
 
@@ -242,7 +242,7 @@ def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve:
 
 
 def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds: int) -> float:
-    """ε of a device or, if these are the units, a record or person of it, after the first ``rounds`` rounds."""
+    """ε of a device, or of a record or person of it, as `main_unit` says, after the first ``rounds``."""
     watched = ObservedUnit(main_unit(plan.spec), device, coalition, ASKED_FOR, 1)
     return watched.charge(plan, plan.releases.after(rounds)).epsilon(plan.spec.privacy.delta)
 

@@ -69,7 +69,9 @@ class DatasetFacts:
             return self
         sites = self.site_counts
         if sites is not None and self.persons.of_sites is not None:
-            sites = tuple((site, count) for (site, _), count in zip(sites, self.persons.of_sites, strict=True))
+            sites = tuple(
+                (site, count) for (site, _), count in zip(sites, self.persons.of_sites, strict=True)
+            )
         return replace(
             self,
             train_examples=self.persons.total,

@@ -233,8 +233,8 @@ def label_counts(data: Data, devices: int, *, seed: int) -> IntArray:
 
 
 def _sizes(spec: Spec, known: DatasetFacts, devices: IntArray) -> IntArray | None:
-    """Examples of every device, ``[devices]``, or persons where these are the unit; ``None`` where the counts do
-    not determine them.
+    """Examples of every device, ``[devices]``, or persons where these are the unit; ``None`` where the counts
+    do not determine them.
     """
     known = known.dealt_out
     rule, site_counts = spec.data.partition, None

@@ -1,7 +1,7 @@
 """Rows of one person (``data.person_column``): at one site, and either to train on or to test on.
 
-With ``privacy.unit: person`` a device draws persons and not rows (docs/accounting.md, *One person as the unit*).
-What is guaranteed of a person at one device bounds nothing of rows that the person has elsewhere.
+With ``privacy.unit: person`` a device draws persons and not rows (docs/accounting.md, *One person as the
+unit*). What is guaranteed of a person at one device bounds nothing of rows that the person has elsewhere.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from sfumato.errors import DataError
 
 
 def numbered_persons(persons: NDArray[np.str_] | None, rows: RowNumbers) -> NDArray[np.int64] | None:
-    """The person of each of ``rows``, numbered from 0; ``None`` where ``persons``, the names of the persons of
-    all rows, are not known.
+    """The person of each of ``rows``, numbered from 0; ``None`` where ``persons``, whose names all rows have,
+    are not known.
     """
     if persons is None:
         return None
@@ -44,9 +44,9 @@ def refuse_divided(
         return
     one, other = order[pairs[0]], order[pairs[0] + 1]
     raise DataError(
-        f"{name}: person {str(persons[one])!r} has rows at two {what}s, {str(parts[one])!r} (row {one + 1:,}) and "
-        f"{str(parts[other])!r} (row {other + 1:,}): with privacy.unit: person all rows of one must be at one; "
-        "move them, or leave these rows out"
+        f"{name}: person {str(persons[one])!r} has rows at two {what}s, {str(parts[one])!r} (row {one + 1:,})"
+        f" and {str(parts[other])!r} (row {other + 1:,}): with privacy.unit: person all rows of one must be "
+        f"at one {what}; move them, or leave some out"
     )
 
 
@@ -61,8 +61,8 @@ def refuse_tested(name: str, trained: NDArray[np.str_], tested: NDArray[np.str_]
     both = np.intersect1d(trained, tested)
     if len(both):
         raise DataError(
-            f"{name}: person {str(both[0])!r} has rows to train on and rows to test on: with privacy.unit: person "
-            "these must be of different persons; data.test_fraction divides them so"
+            f"{name}: person {str(both[0])!r} has rows to train on and rows to test on: with privacy.unit: "
+            "person these must be of different persons; data.test_fraction divides them so"
         )
 
 

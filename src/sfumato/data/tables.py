@@ -109,7 +109,9 @@ def _features(
     for name in chosen:
         _refuse_missing(table, place, name)
         if name in others:
-            raise SpecError(place, name, "must not be the column of labels, groups, sites, persons or test rows")
+            raise SpecError(
+                place, name, "must not be the column of labels, groups, sites, persons or test rows"
+            )
         if not holds_numbers(table.types[name]):
             hint = _decimal_comma(table, [name])
             raise SpecError(place, name, f"must be a column of numbers; it holds {table.types[name]}{hint}")

@@ -163,8 +163,8 @@ def plan_poisson(
     A device of n examples draws each with probability ``min(1, batch_size / n)``. Sums of gradients are to be
     divided by ``batch_size``, whatever is drawn. Batches may be empty; a device without data takes no step.
 
-    With ``persons`` the examples are persons: who is drawn brings one of its rows, each as likely as the others,
-    chosen anew for every step. So a batch never holds two rows of one person, however many there are.
+    With ``persons`` the examples are persons: who is drawn brings one of its rows, each as likely as the
+    others, chosen anew for every step. So a batch never holds two rows of one person, however many there are.
 
     Args:
         devices: for each device, the rows of the data set that it holds.
@@ -179,7 +179,9 @@ def plan_poisson(
     _require_at_least_one("training.local_steps", steps)
     _require_at_least_one("training.batch_size", batch_size)
     held = np.fromiter(map(len, devices), np.int64, len(devices))
-    sizes = held if persons is None else np.fromiter((len(own) - 1 for own in persons), np.int64, len(persons))
+    sizes = (
+        held if persons is None else np.fromiter((len(own) - 1 for own in persons), np.int64, len(persons))
+    )
     drawn = [
         _draws(size * steps, min(1.0, batch_size / max(1, size)), rng)
         for size, rng in zip(sizes.tolist(), rngs, strict=True)

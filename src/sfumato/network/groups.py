@@ -279,7 +279,7 @@ def listed(
 
 
 def titled(text: str, group_names: Sequence[str], worker_names: Sequence[str]) -> str:
-    """``text`` with names in place of ``master:M``, ``device:N``; so in ``record:N``, ``person:N`` and ``group N``."""
+    """``text`` with names in place of ``master:M``, ``device:N``; also in ``record:N``, ``group N``."""
     if not (group_names or worker_names):
         return text
 

@@ -100,7 +100,7 @@ def pairs_of(plan: Plan, target: EpsilonTarget) -> list[ObservedUnit]:
 
 
 def observed_pair(plan: Plan, unit: int, coalition: tuple[Party, ...], stands_for: int) -> ObservedUnit:
-    """The pair to charge of device ``unit``, or a record or person of it if the spec asks so, and ``coalition``.
+    """The pair to charge of device ``unit``, or what the spec protects in it, and ``coalition``.
 
     ``stands_for``: the number of equivalent pairs.
     """

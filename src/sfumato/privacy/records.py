@@ -329,8 +329,8 @@ class RecordCharge:
         assert self.rate is not None
         if self.noised_steps:
             return (
-                f"the device adds noise at {self.noised_steps:,} local steps, and the {self.what} is in each with "
-                f"probability {self.rate:.4g}, unseen; what anybody receives follows from these"
+                f"the device adds noise at {self.noised_steps:,} local steps, and the {self.what} is in each "
+                f"with probability {self.rate:.4g}, unseen; what anybody receives follows from these"
             )
         steps = sorted({len(part.moves) for part in self.drawn if part.moves})
         if not steps or self.rate == 1:
@@ -338,9 +338,8 @@ class RecordCharge:
         counts = " or ".join(map(str, steps))
         chances = " or ".join(f"{-math.expm1(n * math.log1p(-self.rate)):.4g}" for n in steps)
         plural = "s" if steps[-1] > 1 else ""
-        how = (
-            f"the {self.what} is in a message of {counts} local step{plural} with probability {chances}, unseen"
-        )
+        how = f"the {self.what} is in a message of {counts} local step{plural}"
+        how += f" with probability {chances}, unseen"
         participation = min(part.participation for part in self.drawn)
         if participation < 1:
             how += f", and its device in a round with probability {participation:.4g}, unseen"

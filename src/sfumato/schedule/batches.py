@@ -1,7 +1,7 @@
 """How devices draw their batches, as facts for the accountant.
 
-With ``privacy.unit: person`` devices draw persons, each of whom brings one of its rows to the step. All that is
-said here of records then holds of persons (docs/accounting.md, *One person as the unit*).
+With ``privacy.unit: person`` devices draw persons, each of whom brings one of its rows to the step. All that
+is said here of records then holds of persons (docs/accounting.md, *One person as the unit*).
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def batch_facts(
 
 
 def require_record_rates(spec: Spec, places: IntArray, batches: BatchFacts) -> None:
-    """Refuse a target of ε for records, or persons, with clipped examples where nobody knows how rarely one is
-    drawn.
+    """Refuse a target of ε for records or persons, with clipped examples, where it is not known how rarely one
+    is drawn.
 
     Such clips bound what one example adds to a batch, and nothing else: without its rate none has an ε.
 

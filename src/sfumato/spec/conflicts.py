@@ -78,8 +78,8 @@ def _example_level(spec: Spec) -> Refusals:
         is_stated = isinstance(noise, NoNoise | NoiseByMultiplier | NoiseBySource)
         yield (not (for_records or is_stated), "privacy.noise.kind", noise.kind,
                "must be none, a multiplier, or with privacy.unit: record or person a target where "
-               "privacy.clip.kind is example: for a device it is computed from the bound of its message, which clipped examples "
-               "do not give")
+               "privacy.clip.kind is example: for a device it is computed from the bound of its message, "
+               "which clipped examples do not give")
     if isinstance(noise, NoiseByMultiplier) and noise.at == "step":
         mechanism = spec.privacy.mechanism
         yield (clip is None or clip.kind != "example", "privacy.noise.at", "step",
@@ -311,7 +311,7 @@ def _too_many_participants(spec: Spec, topology: StarTopology | TreeTopology) ->
 
 
 TABLES: tuple[Callable[[Spec], Refusals], ...] = (
-    _noise_without_clip, _persons, _example_level, _local_optimizer, _settings_of_trees, _faults, _neighbours, _data,
-    _radio, _task, _topology,
+    _noise_without_clip, _persons, _example_level, _local_optimizer, _settings_of_trees, _faults, _neighbours,
+    _data, _radio, _task, _topology,
 )
 """One refusal of each may be raised at once."""

@@ -1,6 +1,6 @@
 """Draws of records in ledger.json: rates, sizes of batches, and how far one record moves a message.
 
-Devices draw persons in the same way where these are the unit: each brings one row, so that a person is a record.
+Devices draw persons in the same way where these are the unit: each brings one row, as a record does.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def person_problems(spec: Json) -> Iterator[str]:
     rule = data.get("partition") or {"kind": "iid"}
     for one in (rule["edge"], rule["device"]) if rule["kind"] == "two-level" else (rule,):
         if one["kind"] not in ("iid", "natural"):
-            yield f"spec.yaml: data.partition.kind: {one['kind']} may give one person's rows to several devices"
+            yield f"spec.yaml: data.partition.kind: {one['kind']} may part the rows of one person"
 
 
 def batch_problems(spec: Json, ledger: Json) -> Iterator[str]:

@@ -21,9 +21,9 @@ from sfumato.report.results.network import read_network
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import (
     Summary,
-    kind_within_devices,
     findings_of_run,
     has_edges,
+    kind_within_devices,
     protection_sentences,
     protocol_warnings,
     score_sentence,
