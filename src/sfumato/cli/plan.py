@@ -43,8 +43,8 @@ def plan(
             metavar="OBSERVER=EPSILON",
             help="Largest ε of any device (with privacy.unit: record or person, of any of these) towards a "
             "kind of observer (cloud, own-edge, other-edge, edge, peer, other-device, device, public), a "
-            "party, or a coalition joined by commas. noise=X limits the noise in the global model (in groups: "
-            "in their models). Repeatable.",
+            "party, or a coalition joined by commas. noise=X limits the noise in the global model (in "
+            "groups: in their models). Repeatable.",
         ),
     ],
     minimize: Annotated[

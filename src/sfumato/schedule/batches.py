@@ -60,7 +60,7 @@ def batch_facts(
 
 
 def require_record_rates(spec: Spec, places: IntArray, batches: BatchFacts) -> None:
-    """Refuse a target of ε for records or persons, with clipped examples, where it is not known how rarely one
+    """Refuse a target of ε for records or persons, if examples are clipped and it is not known how rarely one
     is drawn.
 
     Such clips bound what one example adds to a batch, and nothing else: without its rate none has an ε.
