@@ -1,8 +1,9 @@
-"""The rule for persons against steps that the library's own draws are played in: an attack stays within (ε, δ).
+"""The rule for persons against steps with the library's own draws: an attack stays within (ε, δ).
 
-Batches are those of `plan_poisson`. All rows of one person are canaries, who push as far as a clipped gradient
-can; nobody else pushes. An attacker who knows everything but the draws tests "with the person" against "without"
-by the exact likelihood ratio. Rates are bounded as in `test_record_simulation`, at an error below 1e-6 a test.
+Batches are those of `plan_poisson`. All rows of one person are canaries, who push as far as a clipped
+gradient can; nobody else pushes. An attacker who knows everything but the draws tests "with the person"
+against "without" by the exact likelihood ratio. Rates are bounded as in `test_record_simulation`, at an
+error below 1e-6 a test.
 """
 
 import math

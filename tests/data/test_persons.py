@@ -1,6 +1,7 @@
-"""Several rows of one person: read, held out and dealt out whole, drawn one at a time, and refused where divided."""
+"""Several rows of one person: held out and dealt out whole, drawn one at a time, refused where divided."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,9 @@ def test_workers_of_groups_draw_persons_too(table: Path, monkeypatch: pytest.Mon
     }
     spec = spec_of(
         table, topology, protocol="dp-ogl",
-        training={"rounds": 3, "local_steps": 20, "batch_size": 12, "learning_rate": 0.1, "batches": "poisson"},
+        training={
+            "rounds": 3, "local_steps": 20, "batch_size": 12, "learning_rate": 0.1, "batches": "poisson",
+        },
     )  # fmt: skip
     seen = []
     draw = GroupOperations._batches
@@ -264,7 +267,7 @@ def test_partitions_of_persons(drawn: Sequence[int], devices: int, by_site: bool
             assert len(own) - 1 == len(set(whose.tolist())) == wanted[numbers[device]]
             assert own[0] == 0
             assert own[-1] == len(whose)
-            for first, last in zip(own[:-1], own[1:], strict=True):
+            for first, last in pairwise(own.tolist()):
                 assert len(set(whose[first:last].tolist())) == 1
                 assert (whose == whose[first]).sum() == last - first
 
