@@ -86,9 +86,7 @@ class Partition:
         return Partition(np.concatenate(rows) if rows else self.rows, offsets, persons)
 
     def persons_of(self, devices: Iterable[int]) -> list[IntArray] | None:
-        """For each of ``devices``, where the rows of each of its persons begin in its `indices`.
-
-        The last number of each is that of all its rows.
+        """For each of ``devices``: where the rows of each of its persons begin in `indices`, and their end.
 
         ``None`` where rows are not told apart by persons.
         """

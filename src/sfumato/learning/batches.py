@@ -179,21 +179,15 @@ def plan_poisson(
     _require_at_least_one("training.local_steps", steps)
     _require_at_least_one("training.batch_size", batch_size)
     held = np.fromiter(map(len, devices), np.int64, len(devices))
-    sizes = (
-        held if persons is None else np.fromiter((len(own) - 1 for own in persons), np.int64, len(persons))
-    )
+    sizes = held if persons is None else np.array([len(own) - 1 for own in persons], np.int64)
     drawn = [
         _draws(size * steps, min(1.0, batch_size / max(1, size)), rng)
         for size, rng in zip(sizes.tolist(), rngs, strict=True)
     ]
     device = np.repeat(np.arange(len(sizes)), list(map(len, drawn)))
     step, example = np.divmod(np.concatenate([np.zeros(0, np.int64), *drawn]), sizes[device])
-    if persons is not None:
-        whose = np.split(example, np.cumsum(list(map(len, drawn)))[:-1]) if len(drawn) else []
-        brought = [
-            rng.integers(own[one], own[one + 1]) for own, one, rng in zip(persons, whose, rngs, strict=True)
-        ]
-        example = np.concatenate([np.zeros(0, np.int64), *brought])
+    if persons:
+        example = _rows_brought(persons, np.split(example, np.cumsum(list(map(len, drawn))))[:-1], rngs)
     batch = device * steps + step
     counts = np.bincount(batch, minlength=len(sizes) * steps)
     place = np.arange(len(batch)) - (np.cumsum(counts) - counts)[batch]
@@ -202,6 +196,22 @@ def plan_poisson(
     rows = np.concatenate([np.zeros(0, np.int32), *devices])
     draft.rows[device, step, place] = rows[(np.cumsum(held) - held)[device] + example]
     return draft.to_plan(np.where(sizes > 0, steps, 0), batch_size)
+
+
+def _rows_brought(
+    persons: Sequence[Rows], drawn: Sequence[NDArray[np.int64]], rngs: Sequence[np.random.Generator]
+) -> NDArray[np.int64]:
+    """A row for each time that a person is drawn, among those of its device, device after device.
+
+    Args:
+        persons: as of `plan_poisson`.
+        drawn: for each device, the persons who are drawn, in the order of steps.
+        rngs: a generator for each device.
+    """
+    brought = [
+        rng.integers(own[whose], own[whose + 1]) for own, whose, rng in zip(persons, drawn, rngs, strict=True)
+    ]
+    return np.concatenate([np.zeros(0, np.int64), *brought])
 
 
 def _draws(trials: int, rate: float, rng: np.random.Generator) -> NDArray[np.int64]:
