@@ -128,11 +128,9 @@ def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> No
     if options["site"] is not None and options["sites"] is not None:
         raise SpecError(Argument("sites"), options["sites"], "must be left out: --site says whose row it is")
     stated, scale, unit = options.pop("id"), options.pop("scale"), options.pop("protect")
-    called = table.ids(options["label"], options["site"])
+    called = table.ids(options["label"], options["site"], options["person"])
     given = Given(
-        ids=None
-        if stated is None
-        else tuple(n for n in dict.fromkeys([*stated, *called]) if n != options["person"]),
+        ids=None if stated is None else tuple(dict.fromkeys([*stated, *called])),
         scale=None if scale is None else ranges_in(scale),
         protect=None if unit is None else unit.value,
         **options,

@@ -66,8 +66,8 @@ def check(decisions: Decisions, table: OwnTable) -> None:
     _check_person(decisions, table)
     for name in decisions.ids:
         table.column_called(name, Argument("id"))
-        if name in (decisions.label, decisions.site):
-            raise SpecError(Argument("id"), name, "must not be the column of labels or of sites")
+        if name in (decisions.label, decisions.site, decisions.person):
+            raise SpecError(Argument("id"), name, "must not be the column of labels, sites or persons")
     if decisions.site == decisions.label:
         raise SpecError(site, decisions.site, "must not be the column to predict")
     features = decisions.features(table)

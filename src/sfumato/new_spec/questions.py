@@ -50,9 +50,7 @@ class Given:
             site=site,
             sites=DEFAULT_SITES if self.sites is None else self.sites,
             person=person,
-            ids=tuple(name for name in table.ids(label, site) if name != person)
-            if self.ids is None
-            else self.ids,
+            ids=table.ids(label, site, person) if self.ids is None else self.ids,
             scale=self.scale or {},
             row=self.row or DEFAULT_ROW,
             several=bool(self.several),
@@ -90,7 +88,7 @@ def answered(given: Given, table: OwnTable, ask: Ask, say: Callable[[str], objec
     if given.several is None and given.person is None:
         given = _persons(given, until_right, column)
     if given.ids is None:
-        found = [name for name in table.ids(given.label, given.site) if name != given.person]
+        found = table.ids(given.label, given.site, given.person)
         question = f"Which columns are identifiers, and so no features? (names with commas, or {_NONE})"
         ids = until_right(question, ",".join(found) or _NONE, lambda text: _names(text, table))
         given = replace(given, ids=ids)

@@ -52,7 +52,7 @@ class OwnTable:
         return tuple(name for name, kind in self.columns.types.items() if holds_numbers(kind))
 
     def ids(self, *others: str | None) -> tuple[str, ...]:
-        """The columns that are called as identifiers are, but those of labels and sites: ``others``."""
+        """The columns that are called as identifiers are, but those of labels, sites, persons: ``others``."""
         return tuple(name for name in self.names if looks_like_id(name) and name not in others)
 
     def column_called(self, name: str, argument: Argument) -> str:
@@ -81,7 +81,7 @@ class OwnTable:
         who = self._texts(name)
         where = [""] * len(who) if site is None else self._texts(site)
         found = Counter(place for place, _ in set(zip(where, who, strict=True)))
-        return {place: found[place] for place in in_order(found)}
+        return {place: found[place] for place in in_order(found) if place or site is None}
 
     def repeats(self, name: str) -> bool:
         """Whether two rows have the same value in a column."""

@@ -157,7 +157,8 @@ class Data(Section):
         default=None, description="whose rows they are: the names of the topology's edges"
     )
     person_column: str | None = Field(
-        default=None, description="CSV, Parquet and Arrow: whose row it is, with privacy.unit: person"
+        default=None,
+        description="tables: who a row is of, with privacy.unit: person; all rows of one are at one site",
     )
     scale: Annotated[dict[str, Bounds], Field(min_length=1)] | None = Field(
         default=None,
