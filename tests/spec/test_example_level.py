@@ -78,7 +78,12 @@ def test_what_belongs_together_is_read(noise: str) -> None:
             "data.partition.kind",
             "persons are dealt whole",
         ),
-        ("quickstart", [*PERSON, POISSON, "topology.zones=data"], "topology.zones.kind", "must be left out"),
+        (
+            "quickstart",
+            [*PERSON, POISSON, "data.partition=iid", "topology.zones=data"],
+            "topology.zones.kind",
+            "must be left out",
+        ),
         ("quickstart", ["data.person_column=who"], "data.person_column", "goes with privacy.unit: person"),
         (
             "quickstart",
