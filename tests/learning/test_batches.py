@@ -139,7 +139,7 @@ def starts_of(persons: list[int]) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(np.array(persons, dtype=np.int64))])
 
 
-ROWS_OF_PERSONS = st.lists(st.lists(st.integers(1, 5), max_size=8), max_size=4)
+ROWS_OF_PERSONS = st.lists(st.lists(st.integers(1, 5), max_size=8), min_size=1, max_size=4)
 
 
 @settings(deadline=None)

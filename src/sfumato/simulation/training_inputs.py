@@ -67,16 +67,14 @@ def divided(plan: Plan, data: Dataset) -> Partition:
     """
     spec = plan.spec
     sites = site_places(spec, data.facts, plan.places)
-    persons = data.train_persons
-    divide = partition if persons is None else partition_of_persons
-    return divide(
-        data.train_labels if persons is None else persons,
-        plan.places if sites is None else sites.devices,
-        spec.data.partition,
-        seed=spec.seed,
-        groups=data.train_groups,
-        sites=None if sites is None or data.train_sites is None else sites.of_site[data.train_sites],
-    )
+    devices = plan.places if sites is None else sites.devices
+    groups, rule, seed = data.train_groups, spec.data.partition, spec.seed
+    of_site = None if sites is None or data.train_sites is None else sites.of_site[data.train_sites]
+    if data.train_persons is not None:
+        return partition_of_persons(
+            data.train_persons, devices, rule, seed=seed, groups=groups, sites=of_site
+        )
+    return partition(data.train_labels, devices, rule, seed=seed, groups=groups, sites=of_site)
 
 
 def load_data(plan: Plan) -> Dataset:
