@@ -79,11 +79,11 @@ class Partition:
         """The partition in which device d holds what device ``order[d]`` holds in this one."""
         rows = [self.rows[self.offsets[share] : self.offsets[share + 1]] for share in order]
         offsets = np.concatenate([[0], np.cumsum(self.sizes[order])]).astype(np.int64)
-        persons = self.persons_of(order)
-        if persons is not None:
-            moved = [own[:-1] + offset for own, offset in zip(persons, offsets[:-1], strict=True)]
-            persons = np.concatenate([*moved, offsets[-1:]])
-        return Partition(np.concatenate(rows) if rows else self.rows, offsets, persons)
+        held, starts = self.persons_of(order), None
+        if held is not None:
+            moved = [own[:-1] + offset for own, offset in zip(held, offsets[:-1], strict=True)]
+            starts = np.concatenate([*moved, offsets[-1:]])
+        return Partition(np.concatenate(rows) if rows else self.rows, offsets, starts)
 
     def persons_of(self, devices: Iterable[int]) -> list[IntArray] | None:
         """For each of ``devices``: where the rows of each of its persons begin in `indices`, and their end.
