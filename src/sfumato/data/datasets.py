@@ -98,7 +98,11 @@ def _checked_for_task(data: Dataset, columns: Columns) -> Dataset:
 
     Raises:
         DataError: they have targets where none are learnt, or the other way round.
+        SpecError: a column of persons is named, which no `Dataset` has.
     """
+    if columns.person is not None:
+        allowed = "goes with a table or a data frame: a Dataset has no named columns"
+        raise SpecError("data.person_column", columns.person, allowed)
     has, wants = data.train_targets is not None, columns.task in ("regression", "multi-label")
     if has != wants:
         there = "has targets" if has else "has no train_targets and test_targets"
@@ -229,7 +233,7 @@ def _load_own(place: DataLocation, request: Request) -> Dataset:
     facts = replace(facts, feature_columns=train.feature_columns)
     labels, test_labels = stored_labels(split.labels, features), split.test_labels.astype(np.int64)
     arrays = (features, labels, test_features, test_labels, split.groups, split.sites)
-    data = Dataset(facts, *arrays, *targets)
+    data = Dataset(facts, *arrays, *targets, split.persons)
     return _standardised(data, place, request) if train.is_image else _as_tokens(data, request.columns)
 
 

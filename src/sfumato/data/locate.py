@@ -33,7 +33,9 @@ Form = Literal[
 ]
 _FILES: dict[str, Form] = {".csv": "csv", ".parquet": "parquet", ".arrow": "arrow", ".npz": "npz"}
 _LEARNT = ("task", "vocabulary")
-_OF_TABLES = ("feature_columns", "label_column", "group_column", "site_column", "test_column", "scale")
+_OF_TABLES = (
+    "feature_columns", "label_column", "group_column", "site_column", "person_column", "test_column", "scale",
+)  # fmt: skip
 _OF_COLUMNS = ("image_column", "label_column", "group_column", "site_column")
 # Options of columns and test sets that each form reads; forms that are not here read none.
 _OPTIONS: dict[Form, tuple[str, ...]] = {
@@ -74,6 +76,7 @@ class Columns:
         scale: ``(column, low, high)`` of the columns to scale.
         task: what a model learns to predict.
         vocabulary: features are token ids below it.
+        person: whose rows they are.
     """
 
     image: str | None = None
@@ -85,6 +88,7 @@ class Columns:
     scale: tuple[tuple[str, float, float], ...] = ()
     task: Task = "classification"
     vocabulary: int | None = None
+    person: str | None = None
 
 
 SEPARATORS = {",": ",", ";": ";", "tab": "\t"}
@@ -172,6 +176,7 @@ def locate(source: str, request: Request) -> DataLocation:
         "label_column": columns.label,
         "group_column": columns.group,
         "site_column": columns.site,
+        "person_column": columns.person,
         "test_column": columns.test,
         "scale": {name: [low, high] for name, low, high in columns.scale} or None,
         "test_file": request.test_file,
@@ -187,6 +192,9 @@ def locate(source: str, request: Request) -> DataLocation:
                 raise SpecError(f"data.{option}", value, allowed)
             if option in ("separator", "decimal"):
                 raise SpecError(f"data.{option}", value, "goes with a file that ends in .csv")
+            if option == "person_column":
+                allowed = "goes with a CSV, Parquet or Arrow file, or a data frame given in Python"
+                raise SpecError("data.person_column", value, allowed)
             what = "no named columns" if option.endswith(("column", "columns")) else "nothing that uses it"
             raise SpecError(f"data.{option}", value, f"nothing: {source} here has {what}")
     if "test_fraction" not in _OPTIONS.get(place.form, ()):

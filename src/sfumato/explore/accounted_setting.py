@@ -85,7 +85,7 @@ class AccountedSetting:
 
     @property
     def default_unit(self) -> str:
-        """The unit (``device:N`` or ``record:N``) of the first guarantee."""
+        """The unit (``device:N``, ``record:N`` or ``person:N``) of the first guarantee."""
         rows = self.report.guarantees
         return rows[0].unit if rows else "device:0"
 

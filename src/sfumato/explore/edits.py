@@ -49,7 +49,7 @@ class Choices:
         trusted: names of the aggregators that are checked; ``None`` where the page shows no boxes.
         numbers: by the name of their control; ``None`` for one that is empty.
         participation: its kind; empty where it cannot be chosen.
-        unit: ``device:N`` or ``record:N``.
+        unit: ``device:N``, ``record:N`` or ``person:N``.
         coalition: names joined by commas.
         picked: words of the option that is chosen, by the name of its control; ``None`` for none.
     """
@@ -115,7 +115,7 @@ def with_click(setting: EditedSpec, choices: Choices, party: str, mode: str) -> 
         if not party.startswith("device:"):
             return EditResult(setting, choices, f"{party} is an aggregator: the protected unit is a device")
         kind = choices.unit.partition(":")[0]
-        kind = kind if kind in ("device", "record") else "device"
+        kind = kind if kind in ("device", "record", "person") else "device"
         return EditResult(setting, replace(choices, unit=f"{kind}:{party.partition(':')[2]}"))
     if party.startswith("device:"):
         return EditResult(setting, choices, f"{party} is a device: aggregators are trusted, or not")

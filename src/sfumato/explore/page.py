@@ -150,7 +150,7 @@ def _figure_sections() -> list[Any]:
                 "clicks on the drawing add them."
             ),
             html.Div([
-                _text_input("unit", "Protected unit, like device:0 or record:0"),
+                _text_input("unit", "Protected unit, like device:0, record:0 or person:0"),
                 _text_input("coalition", "Observers, joined by commas, like cloud,device:1"),
             ], className="fields"),
             html.P(id="coalition-said", role="status", className="answer", **{"aria-live": "polite"}),

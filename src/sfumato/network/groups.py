@@ -31,7 +31,7 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 _MASTER = "master"
-_PARTY = re.compile(r"(?<![\w:-])(device:|record:|master:|group )(\d+)\b")
+_PARTY = re.compile(r"(?<![\w:-])(device:|record:|person:|master:|group )(\d+)\b")
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,7 +279,7 @@ def listed(
 
 
 def titled(text: str, group_names: Sequence[str], worker_names: Sequence[str]) -> str:
-    """``text`` with names in place of ``master:M``, ``device:N``; so in ``record:N`` and ``group N``."""
+    """``text`` with names in place of ``master:M``, ``device:N``; also in ``record:N``, ``group N``."""
     if not (group_names or worker_names):
         return text
 
@@ -288,7 +288,7 @@ def titled(text: str, group_names: Sequence[str], worker_names: Sequence[str]) -
         names = group_names if kind in ("master:", "group ") else worker_names
         if number >= len(names):
             return found[0]
-        return f"{kind}{names[number]}" if kind in ("record:", "group ") else names[number]
+        return f"{kind}{names[number]}" if kind in ("record:", "person:", "group ") else names[number]
 
     return _PARTY.sub(title, text)
 

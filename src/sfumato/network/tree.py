@@ -92,11 +92,15 @@ class Tree(TreeShape):
 
     @cached_property
     def _titles(self) -> dict[str, str]:
-        """The names that the topology gives, by ``edge:3``, ``device:N`` or ``record:N``."""
+        """The names that the topology gives, by ``edge:3``, ``device:N``, ``record:N`` or ``person:N``."""
         sites = {self.node_name(*where): label for label, where in self._sites.items()}
         devices = {f"device:{number}": name for number, name in enumerate(self.device_names)}
-        records = {f"record:{number}": f"record:{name}" for number, name in enumerate(self.device_names)}
-        return sites | devices | records
+        within = {
+            f"{kind}:{number}": f"{kind}:{name}"
+            for number, name in enumerate(self.device_names)
+            for kind in ("record", "person")
+        }
+        return sites | devices | within
 
     def find_node(self, name: str, *, place: ErrorPlace) -> tuple[int, int]:
         """``(tier, index)`` of the aggregator called ``name``, its own name or ``level:number``.

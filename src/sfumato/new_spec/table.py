@@ -52,7 +52,7 @@ class OwnTable:
         return tuple(name for name, kind in self.columns.types.items() if holds_numbers(kind))
 
     def ids(self, *others: str | None) -> tuple[str, ...]:
-        """The columns that are called as identifiers are, but those of labels and sites: ``others``."""
+        """The columns that are called as identifiers are, but those of labels, sites, persons: ``others``."""
         return tuple(name for name in self.names if looks_like_id(name) and name not in others)
 
     def column_called(self, name: str, argument: Argument) -> str:
@@ -72,9 +72,25 @@ class OwnTable:
     def sites(self, name: str) -> Mapping[str, int]:
         """How many rows each site of a column has, in order; rows without a site left out."""
         if name not in self._sites:
-            found = Counter(str(text or "").strip() for text in self.columns.column(name, "text").to_pylist())
+            found = Counter(self._texts(name))
             self._sites[name] = {site: found[site] for site in in_order(found) if site}
         return self._sites[name]
+
+    def persons(self, name: str, site: str | None) -> Mapping[str, int]:
+        """How many different persons a column names at each site of another one; of all, by "", without."""
+        who = self._texts(name)
+        where = [""] * len(who) if site is None else self._texts(site)
+        found = Counter(place for place, _ in set(zip(where, who, strict=True)))
+        return {place: found[place] for place in in_order(found) if place or site is None}
+
+    def repeats(self, name: str) -> bool:
+        """Whether two rows have the same value in a column."""
+        texts = self._texts(name)
+        return len(set(texts)) < len(texts)
+
+    def _texts(self, name: str) -> list[str]:
+        """The values of a column as text."""
+        return [str(text or "").strip() for text in self.columns.column(name, "text").to_pylist()]
 
     def labels(self, name: str) -> tuple[str, ...]:
         """The different labels of a column, in order: numbers as they are written shortest, or texts."""

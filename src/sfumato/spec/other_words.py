@@ -61,6 +61,10 @@ KEYS = {
     "features": "data.feature_columns",
     "columns": "data.feature_columns",
     "site": "data.site_column",
+    "person": "data.person_column",
+    "person_id": "data.person_column",
+    "patient_id": "data.person_column",
+    "subject_id": "data.person_column",
     "ranges": "data.scale",
     "normalize": "data.scale",
     "standardize": "data.scale",
@@ -92,8 +96,9 @@ REMARKS = {
 """What to write for a word that no key is meant by."""
 
 VALUES = {
-    "patient": "record: one row",
-    "person": "record: one row, where every person has one",
+    "patient": "person: all rows of one, with data.person_column",
+    "individual": "person: all rows of one, with data.person_column",
+    "subject": "person: all rows of one, with data.person_column",
     "row": "record: one row",
     "example": "record: one row",
     "sample": "record: one row",
@@ -207,7 +212,7 @@ def key_meant(word: str) -> str | None:
 
 
 def value_hint(word: str, known: list[str]) -> str:
-    """The hint `` (for a 'patient' write record: one row)``; empty where the word says nothing here.
+    """The hint `` (for a 'row' write record: one row)``; empty where the word says nothing here.
 
     Args:
         word: that was written.

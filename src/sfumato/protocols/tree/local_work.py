@@ -119,6 +119,7 @@ def batches_from(
         plan.spec.training,
         [partition.indices(int(device)) for device in chosen],
         [(int(device),) for device in chosen],
+        persons=partition.persons_of(chosen.tolist()),
         steps=steps,
         seed=plan.spec.seed,
         stream=stream,
@@ -131,6 +132,7 @@ def draw_batches(
     rows: Sequence[Rows],
     parties: Sequence[tuple[int, ...]],
     *,
+    persons: Sequence[Rows] | None = None,
     steps: int,
     passes: int = 1,
     seed: int,
@@ -146,6 +148,8 @@ def draw_batches(
         training: says which batches, and how large.
         rows: for each device, the rows of the data set that it holds.
         parties: what each device's stream is addressed by, after ``address``; different for each.
+        persons: for each device, where the rows of each of its persons begin among its own (`plan_poisson`);
+            ``None``: rows are drawn, and not persons.
         steps: of each device, where steps are counted.
         passes: how many times the epochs of a round are done, where epochs are counted.
         seed: of the run.
@@ -155,7 +159,7 @@ def draw_batches(
     if training.batches == "poisson":
         assert training.batch_size != "all"  # the spec's own checks see to it
         rngs = [generator(seed, stream, *address, *party) for party in parties]
-        return plan_poisson(rows, steps=steps, batch_size=training.batch_size, rngs=rngs)
+        return plan_poisson(rows, steps=steps, batch_size=training.batch_size, rngs=rngs, persons=persons)
     rng = generator(seed, stream, *address)
     if training.local_epochs is not None:
         epochs = training.local_epochs * passes

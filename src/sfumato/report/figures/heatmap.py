@@ -86,7 +86,7 @@ def _cell_in_words(cell: Cell) -> str:
 
 
 def _kinds_of_units(guarantees: Sequence[Guarantee]) -> str:
-    """The kinds of units in the rows as text: ``a device``, ``a record``, or both."""
+    """The kinds of units in the rows as text: ``a person``, ``a device or a record``."""
     kinds = sorted({row.unit_kind for row in guarantees})
     return " or ".join(f"a {kind}" for kind in kinds)
 

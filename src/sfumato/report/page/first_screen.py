@@ -22,9 +22,9 @@ from sfumato.report.results.network import read_network
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import (
     Summary,
-    about_records,
     findings_of_run,
     has_edges,
+    kind_within_devices,
     protection_sentences,
     protocol_warnings,
     score_sentence,
@@ -221,7 +221,7 @@ def _name_of_others(one: Series, *, grouped: bool) -> str:
 def _epsilon_tiles_caption(one: Series, summary: Summary) -> str:
     """The text above the tiles: of which unit and at which δ the ε are."""
     grouped = not math.isnan(summary.epsilon_peers)
-    kind = "record" if about_records(one.first) else "worker" if grouped else "device"
+    kind = kind_within_devices(one.first) or ("worker" if grouped else "device")
     return f"The largest ε of a {kind}{text.at_delta(one.first.privacy.delta)} towards"
 
 

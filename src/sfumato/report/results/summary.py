@@ -135,7 +135,7 @@ def _guessing_sentence(series: Series) -> str:
 
 
 def epsilon_in_words(kind: str, value: float) -> str:
-    """A sentence on what an ε of ``value`` means for one unit of ``kind`` (device or record)."""
+    """A sentence on what an ε of ``value`` means for one unit of ``kind`` (device, record or person)."""
     sure = "almost certain" if value > _CERTAIN else f"at most {certainty(value)} sure"
     return (
         f"At ε = {epsilon(value)} an observer that starts at 50 : 50 on whether a {kind}'s data were "
@@ -155,7 +155,7 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
         reason = f" ({_without_full_stop(whys[0])})" if len(whys) == 1 else ""
         return [f"No {main} has a guarantee towards any observer{reason}."]
     said = []
-    for kind in ("device", "record"):
+    for kind in ("device", "record", "person"):
         for observer in ("cloud", "public"):  # the public, where the cloud has raw updates
             rows = [row for row in guarantees if (row.relation.kind, row.unit_kind) == (observer, kind)]
             finite = [row.epsilon for row in rows if row.epsilon < math.inf]
@@ -233,13 +233,14 @@ def _class_sentences(matrix: Matrix) -> list[str]:
     return [f"By class at most: {join_names(shown)}."]
 
 
-def about_records(run: RunFolder) -> bool:
-    """Whether all guarantees are about single records."""
-    return {row.unit_kind for row in run.privacy.guarantees} == {"record"}
+def kind_within_devices(run: RunFolder) -> str | None:
+    """``record`` or ``person``, where all guarantees are about one of these; ``None`` where some are not."""
+    kinds = {row.unit_kind for row in run.privacy.guarantees}
+    return kinds.pop() if len(kinds) == 1 and "device" not in kinds else None
 
 
 def _of_main_unit(run: RunFolder) -> Sequence[Guarantee]:
-    """The guarantees of a run about devices; where there are none, those about records."""
+    """The guarantees of a run about devices; where there are none, all."""
     rows = run.privacy.guarantees
     return [row for row in rows if row.unit_kind == "device"] or rows
 

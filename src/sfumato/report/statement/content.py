@@ -29,12 +29,13 @@ STATEMENT_FORMAT = 1
 UNITS = {
     "device": "all data of one device",
     "record": "any one record (one row, one example) of one device or site",
+    "person": "any one person of one device or site: all rows with one value of data.person_column",
 }
 RELATIONS = {
     "zero-out": (
         "The compared worlds differ in this: in one the unit contributes what it has, in the other "
         "everything that it contributes is zero. It takes part and counts as before in both. Numbers of "
-        "devices and of examples, weights and schedules are public."
+        "devices, and of examples or persons, weights and schedules are public."
     ),
     "remove": (
         "The compared worlds differ in this: in one the device is there, in the other it is not, and its "
@@ -53,6 +54,12 @@ THREATS = (
     "the command sfumato account SPEC --observer A,B says how much.",
     "Noise is drawn in secret by the party that adds it. Whoever has the seed of a simulation can compute "
     "it.",
+)
+PERSONS = (
+    "To a local step a device brings each of its persons with one probability, and of a person one row.",
+    "A person is one value of data.person_column. A table in which one stands at two devices, or among rows "
+    "to train on and to test on, is refused. Whoever has another value at another device counts as two "
+    "persons, and less is guaranteed of the two together.",
 )
 NOT_COVERED = (
     "Losses, accuracies, shares of clipped messages and energies in the metrics. They are measured on "
@@ -171,9 +178,14 @@ class Statement:
 
     @property
     def units(self) -> dict[str, str]:
-        """Each kind of unit (device, record) that has guarantees, to a sentence on what it is."""
+        """Each kind of unit (device, record, person) that has guarantees, to a sentence on what it is."""
         kinds = {row.unit_kind for row in self.privacy.guarantees}
         return {kind: what for kind, what in UNITS.items() if kind in kinds}
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Sentences on what is assumed of observers, and, where persons are the unit, of the rows of one."""
+        return THREATS + (PERSONS if "person" in self.units else ())
 
     @property
     def neighbours(self) -> str:
@@ -250,7 +262,7 @@ class Statement:
             "guarantees": list(self._rows()),
             "largest": [row.to_dict() for row in self.largest],
             "sites": [row.to_dict() for row in self.sites],
-            "threat_model": list(THREATS),
+            "threat_model": list(self.assumptions),
             "trust": {
                 "trusted_with_raw_updates": self.trusted,
                 "raw_to_trusted_edge": None if raw is None else vars(raw),

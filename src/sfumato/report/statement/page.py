@@ -11,7 +11,7 @@ from sfumato.report.page.html import asset, bullet_list, section
 from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.who_adds_noise import noise_part
 from sfumato.report.results.summary import range_in_words, sure_in_words
-from sfumato.report.statement.content import NOT_COVERED, RELATIONS, THREATS, Statement
+from sfumato.report.statement.content import NOT_COVERED, RELATIONS, Statement
 
 _MOST_ROWS = 400
 
@@ -25,7 +25,7 @@ def statement_page(statement: Statement) -> str:
         section("In short", [_summary_html(statement, delta)]),
         section("What is protected", [_protection_html(statement, delta)]),
         section("How much each observer can learn", [_largest_epsilons_html(statement, delta)]),
-        section("What is assumed of observers", [bullet_list(THREATS)]),
+        section("What is assumed", [bullet_list(statement.assumptions)]),
         section("Who is trusted", [_trust_html(statement)]),
         section("Who adds noise", [noise_part(statement.noise, statement.training)]),
         section("What this does not cover", [bullet_list(NOT_COVERED)]),
