@@ -19,7 +19,6 @@ more noise than needed, never less.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -66,16 +65,15 @@ def factors_of(
         shared = _shared_before(partial(is_enough, chain[0]))
         factor = needed(charges[chain[0]]) if shared is None else shared
         least, start = factor * _LEAST, 0
+        kept = shared is not None or factor == 1  # what shared a factor in the trial before shares it still
         while start < len(chain):
-            lower = factor / (1 + MOST_EXCESS)
-            if start == 0 and math.isclose(factor, 1.0, abs_tol=_ROUNDING):
-                lower *= 1 - TOLERANCE  # what a factor was shared with in the trial before, it is shared with
+            lower = factor / (1 + MOST_EXCESS) * (1 - TOLERANCE if kept else 1.0)
             stop = len(chain)
             if lower > least:
                 stop = bisect_left(chain, True, start, key=partial(is_enough, factor=lower))
             for number in chain[start:stop]:
                 found[number] = factor
-            start, factor = stop, lower
+            start, factor, kept = stop, lower, False
     return found
 
 
