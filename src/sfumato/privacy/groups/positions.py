@@ -94,7 +94,7 @@ def first_of_orbit(
         That position, and the image of every group under the symmetry that leads there.
     """
     unmoved = tuple(range(group_count))
-    reached: dict[Position, tuple[Position, Sequence[int]] | None] = {position: None}
+    reached: dict[Position, tuple[Position, tuple[int, ...]] | None] = {position: None}
     left = [position]
     while left:
         here = left.pop()
@@ -106,7 +106,7 @@ def first_of_orbit(
         if len(reached) > _MOST_IMAGES:
             return position, unmoved
     first = here = min(reached)
-    way: list[Sequence[int]] = []
+    way: list[tuple[int, ...]] = []
     while (step := reached[here]) is not None:
         here, groups = step
         way.append(groups)
