@@ -11,8 +11,8 @@ from sfumato.privacy.dominance import (
     approximate_size,
     are_ways_at_most,
     chains,
-    figures,
     is_at_most,
+    monotone_figures,
     undominated,
 )
 from sfumato.privacy.sampling import GaussianTerm, Sampling
@@ -50,7 +50,10 @@ def test_what_is_at_most_another_has_no_larger_figure(seed: int) -> None:
         for other in every:
             if one is not other and are_ways_at_most(one, other):
                 under += 1
-                assert all(mine <= theirs for mine, theirs in zip(figures(one), figures(other), strict=True))
+                assert all(
+                    mine <= theirs
+                    for mine, theirs in zip(monotone_figures(one), monotone_figures(other), strict=True)
+                )
     assert under > 20
 
 
@@ -63,7 +66,7 @@ def test_chains_are_those_of_comparing_every_charge_with_every_end(seed: int) ->
         return are_ways_at_most(every[one], every[other])
 
     sizes = [*map(approximate_size, every)]
-    found = chains(sizes, [*map(figures, every)], is_under)
+    found = chains(sizes, [*map(monotone_figures, every)], is_under)
     assert found == chains(sizes, [[0.0]] * len(every), is_under)
     assert sorted(number for chain in found for number in chain) == list(range(60))
     assert max(map(len, found)) > 1

@@ -89,7 +89,7 @@ def approximate_size(ways: Ways) -> float:
     return math.fsum(term.count * term.rate * squared_mu_of_term(term) for term in way.terms)
 
 
-def figures(ways: Ways) -> tuple[float, ...]:
+def monotone_figures(ways: Ways) -> tuple[float, ...]:
     """Figures of ``ways`` of which none is larger than that of other ways that they are at most.
 
     Quick to compare where many are. Of every way what is compared term by term, the largest of its terms; of
@@ -116,7 +116,7 @@ def chains(
 
     Args:
         sizes: of every charge, as `approximate_size` gives them.
-        known: `figures` of every charge: of one that is under another none is larger.
+        known: `monotone_figures` of every charge: of one that is under another none is larger.
         is_under: whether one charge, by its number, is surely at most another.
     """
     of_charges, found = np.array(known, dtype=np.float64), list[list[int]]()

@@ -25,7 +25,14 @@ from functools import partial
 from itertools import takewhile
 
 from sfumato.privacy.declared_releases import PairCharge
-from sfumato.privacy.dominance import Ways, approximate_size, are_ways_at_most, chains, figures, undominated
+from sfumato.privacy.dominance import (
+    Ways,
+    approximate_size,
+    are_ways_at_most,
+    chains,
+    monotone_figures,
+    undominated,
+)
 from sfumato.privacy.noise_scale import is_surely_enough
 from sfumato.schedule.noise.least_noise import TOLERANCE
 
@@ -59,7 +66,7 @@ def factors_of(
 
     for chain in chains(
         [*map(approximate_size, ways)],
-        [*map(figures, ways)],
+        [*map(monotone_figures, ways)],
         lambda one, other: are_ways_at_most(ways[one], ways[other]),
     ):
         shared = _shared_before(partial(is_enough, chain[0]))
