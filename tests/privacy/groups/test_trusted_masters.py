@@ -13,7 +13,6 @@ from slow import first_quick
 import sfumato as sf
 from sfumato.privacy.charges import bound_epsilon
 from sfumato.privacy.groups.pair_classes import GroupPairs
-from sfumato.privacy.groups.received_sums import exposure_without_names
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import GroupStructure
 from sfumato.privacy.losses import gaussian
@@ -135,7 +134,7 @@ def trusts(plan, unit, party):
 
 def signature(plan, unit, party):
     """What a pair is charged, with whether the unit trusts the observer."""
-    return trusts(plan, unit, party), tuple(exposure_without_names(e) for e in plan.exposures(unit, (party,)))
+    return trusts(plan, unit, party), tuple(e.without_names for e in plan.exposures(unit, (party,)))
 
 
 def every_pair(plan):
