@@ -30,6 +30,11 @@ def mean_value(folder: PointFolder, column: str) -> Measurements:
     return _one(float(metric_by_round(folder.run, column).mean()))
 
 
+def mean_percent(folder: PointFolder, column: str) -> Measurements:
+    """The mean of a share over rounds, in percent."""
+    return _one(100 * float(metric_by_round(folder.run, column).mean()))
+
+
 def total(folder: PointFolder, column: str) -> Measurements:
     """The sum over rounds."""
     return _one(sum_of_measured(np.asarray(metric_by_round(folder.run, column), dtype=np.float64)))

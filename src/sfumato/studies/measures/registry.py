@@ -46,6 +46,7 @@ MEASURES: dict[str, Measure] = {
     "energy_to": _until("energy until the accuracy, J", "energy_j"),
     "delay_to": _until("delay until the accuracy, s", "delay_s"),
     "channel_uses": _of_column("uses of the channel", finished_run.total, "channel_uses"),
+    "clip_fraction": _of_column("clipped messages, %", finished_run.mean_percent, "clip_fraction"),
     "mean_interval": _of_column("mean τ, local steps", finished_run.mean_value, "interval"),
     "mean_trusted": _of_column("mean s, trusted edges", finished_run.mean_value, "participants_trusted"),
     "mean_untrusted": _of_column(
