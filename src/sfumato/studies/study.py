@@ -217,7 +217,8 @@ class Panel(Section):
     where: Where = Field(default_factory=dict, description="axis: value, or a list of values")
     series: tuple[Text, ...] = Field(default=(), description="of measures that have several; default: all")
     best: Best | None = Field(
-        default=None, description="of points that are alike in x, lines and per, only that with the best value"
+        default=None,
+        description="of points that are alike in x, lines and per, only that with the best value",
     )
     per: tuple[Text, ...] = Field(default=(), description="of best: axes beside x and lines")
     log: Flag = False

@@ -127,7 +127,7 @@ class _StatementJudge:
         return last_by_seed(found[found["point"] == point.folder_name])
 
     def _point(self, term: StudyTerm, rows: pd.DataFrame) -> StudyPoint | None:
-        """The point of a term; of several the best, unless one of them has not been measured in every seed."""
+        """The point of a term; of several the best, unless one of them lacks a seed."""
         points = [point for point in self._points(term.grid) if point.matches(term.where)]
         if term.best is None:
             return points[0] if points else None
