@@ -30,10 +30,9 @@ import pyarrow.parquet as pq
 
 from sfumato.rounding import number
 from sfumato.studies.cost import quickstart_steps, request_steps
-from sfumato.studies.grids import StudyPlan, points_of
+from sfumato.studies.grids import TABLE_FILE, StudyPlan, points_of
 from sfumato.studies.load import load_study, study_names
 from sfumato.studies.measures.registry import title_of_measure
-from sfumato.studies.observations import TABLE_FILE
 from sfumato.studies.page.agreement import expected_text, measured_text
 from sfumato.studies.page.panel_data import PanelData, setting_text
 from sfumato.studies.result import StudyResult

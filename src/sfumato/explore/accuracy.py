@@ -14,6 +14,7 @@ from sfumato.explore.accounted_setting import AccountedSetting
 from sfumato.report import formatting as text
 from sfumato.report.results.series import mean
 from sfumato.run_folder.manifest import MANIFEST_FILE
+from sfumato.run_folder.metrics_table import last_measured
 from sfumato.run_folder.reader import SPEC_FILE, load_run
 from sfumato.spec.diff import changed_values
 from sfumato.spec.document import Spec
@@ -80,10 +81,10 @@ def _read_finished_run(folder: Path, changed: int) -> FinishedRun | None:
         run = load_run(folder)
         if not run.finished:
             return None
-        measured = run.metrics["accuracy"].dropna()
-        if not len(measured):
+        accuracy = last_measured(run.metrics["accuracy"])
+        if math.isnan(accuracy):
             return None
-        return FinishedRun(folder, load_spec(folder / SPEC_FILE), float(measured.iloc[-1]))
+        return FinishedRun(folder, load_spec(folder / SPEC_FILE), accuracy)
     except (SfumatoError, OSError):
         return None
 

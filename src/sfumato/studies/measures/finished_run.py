@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from sfumato.report.results.series import last_measured, metric_by_round, sum_of_measured
+from sfumato.report.results.series import metric_by_round, sum_of_measured
+from sfumato.run_folder.metrics_table import last_measured
 from sfumato.studies.measures.base import Measurement, Measurements, PointFolder
 
 
