@@ -65,7 +65,10 @@ def _done_in(plan: StudyPlan, name: str, out: Path) -> int:
     points = plan.folder(out) / name / POINTS_FOLDER
     trains, seeds = plan.study.grids[name].trains, plan.seeds_of(name)
     return sum(
-        min(seeds, sum(_is_done(folder, trains=trains) for folder in (points / point.folder_name).glob("seed-*")))
+        min(
+            seeds,
+            sum(_is_done(folder, trains=trains) for folder in (points / point.folder_name).glob("seed-*")),
+        )
         for point in points_of(plan.axes(name))
     )
 

@@ -47,7 +47,7 @@ def request_steps(request: SweepRequest) -> float:
 
 
 def plan_steps(plan: StudyPlan) -> float:
-    """Device steps of all runs of a study; a spec is read once for all points that cost the same.
+    """Device steps of all runs of a study, as its first seed has them; read once for points of one cost.
 
     Raises:
         SpecError: a point has no valid spec.
@@ -60,7 +60,11 @@ def _grid_steps(plan: StudyPlan, name: str) -> float:
     section = plan.study.grids[name]
     alike: dict[str, list[Point]] = {}
     for point in grid(plan.sweep_axes(name)):
-        costly = [(key, value) for key, value in point.values if key.startswith(_COSTLY) and not key.startswith(_FREE)]
+        costly = [
+            (key, value)
+            for key, value in point.values
+            if key.startswith(_COSTLY) and not key.startswith(_FREE)
+        ]
         alike.setdefault(repr(costly), []).append(point)
     return plan.seeds_of(name) * sum(
         len(points) * device_steps(load_spec(section.spec, (*plan.overrides(name), *points[0].overrides)))

@@ -49,6 +49,8 @@ FROM_SPEC: Mapping[str, Callable[[Spec, str], Measurements]] = {
     "pairs": workers.pairs_of_workers,
     "pwp": workers.per_worker_over_epochs,
     "theorem_4_3": formulas.convergence_bound,
+    "energy_at_clip": formulas.energy_at_clip,
+    "privacy_binds": formulas.privacy_binds,
     "table_3_rule": formulas.rule_of_table_three,
 }
 """Formulas."""

@@ -57,6 +57,8 @@ MEASURES: dict[str, Measure] = {
     "pairs": Measure("ε", "formula", is_epsilon=True),
     "pwp": Measure("mean PwP, ε", "formula", is_epsilon=True),
     "theorem_4_3": Measure("value", "formula"),
+    "energy_at_clip": Measure("Σ‖x‖² at full clip, J", "formula"),
+    "privacy_binds": Measure("rounds in which (20) binds, %", "formula"),
     "table_3_rule": Measure("ε by its rule", "formula", is_epsilon=True),
 }
 """By the name before the colon; what stands behind it is the argument.
@@ -65,6 +67,7 @@ MEASURES: dict[str, Measure] = {
 are about the claims whose source contains the text. ``energy_to:0.75`` and ``delay_to:0.75``: until the first
 evaluated round with that accuracy. ``pwp:1`` and ``pwp:2``: the threat model of the DP-OGL paper.
 ``theorem_4_3:TERM:BETA,SIGMA,ZETA,ZETA_C,G,GAP``: a term and the constants of the loss.
+``energy_at_clip:D,T`` and ``privacy_binds:D,T``: of a model with D parameters over T rounds.
 """
 
 _BOUND_TERMS = {
@@ -79,7 +82,17 @@ _TITLES = {
     "claimed": "claimed ε ({argument})",
     "rigorous": "rigorous ε ({argument})",
 }
-_NEEDS_ARGUMENT = ("epsilon", "claimed", "rigorous", "energy_to", "delay_to", "theorem_4_3", "pwp")
+_NEEDS_ARGUMENT = (
+    "epsilon",
+    "claimed",
+    "rigorous",
+    "energy_to",
+    "delay_to",
+    "theorem_4_3",
+    "pwp",
+    "energy_at_clip",
+    "privacy_binds",
+)
 
 
 def measure_named(name: str) -> tuple[Measure, str]:
