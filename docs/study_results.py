@@ -244,17 +244,19 @@ def page_text(page: Path) -> tuple[str, list[tuple[Kept, Panel]]]:
             if part != "verdicts" and (panel := _panel(kept, part)).kind in _DRAWN
         )
         head = found[0].partition("\n")[0]
-        return f"{head}\n{block_text(kept, parts, page)}<!-- end of study -->"
+        return f"{head}\n\n{block_text(kept, parts, page)}\n<!-- end of study -->"
 
     return BLOCK.sub(written, page.read_text("utf-8")), drawn
 
 
 def main(out: str | None) -> int:
     """Keep what is complete in ``out``, then write all pages; returns the exit status."""
-    for name in study_names() if out else ():
+    pages = sorted(DOCS.rglob("*.md"))
+    shown = {block["name"].strip() for page in pages for block in BLOCK.finditer(page.read_text("utf-8"))}
+    for name in sorted(shown) if out else ():
         print(keep(name, Path(out or "")))
     wanted: dict[Path, tuple[Kept, Panel]] = {}
-    for page in sorted(DOCS.rglob("*.md")):
+    for page in pages:
         text, drawn = page_text(page)
         wanted |= {picture_file(kept, panel): (kept, panel) for kept, panel in drawn}
         if text != page.read_text("utf-8"):

@@ -1,7 +1,7 @@
 """The best of several points of a grid: how a system is tuned before it is compared.
 
-The best has the highest or lowest mean over seeds, and is then compared by the same seeds. So what it is
-compared with has the advantage of the doubt: the best of n points looks a little better than it is.
+The best has the highest or lowest mean over seeds, and is then compared by the same seeds. By chance the best
+of several points looks a little better than it is: a system with more points to choose from has an advantage.
 """
 
 from __future__ import annotations
