@@ -20,7 +20,7 @@ CIFAR_SHAPE = (3, 32, 32)
 _PIXELS = 3 * 32 * 32
 _BATCHES = tuple(f"data_batch_{i}.bin" for i in range(1, 6))
 # Files of both splits, number of labels before the pixels, and classes of the last of them.
-_RELEASES = (
+_RELEASES: tuple[tuple[dict[str, tuple[str, ...]], int, int], ...] = (
     ({"train": _BATCHES, "test": ("test_batch.bin",)}, 1, 10),
     ({"train": ("train.bin",), "test": ("test.bin",)}, 2, 100),
 )
