@@ -141,6 +141,7 @@ def block_text(kept: Kept, parts: list[str], page: Path) -> str:
             lines.append(_verdicts(kept))
             continue
         panel = _panel(kept, part)
+        lines.append(f"*{panel.title}*")
         if panel.kind in _DRAWN:
             lines.append(_picture(kept, panel, page))
         if panel.x != "at":
