@@ -11,6 +11,7 @@ The schedule, simulation and protocols may import this package; it imports no to
     builtin_datasets   sizes and scaling of the built-in sets
     synthetic          data made on the spot
     idx                IDX files
+    cifar              the binary files of CIFAR-10 and CIFAR-100
     hub                data sets of the Hugging Face Hub, and saved folders
     csv_files          CSV files: separators, decimals
     table_files        Parquet and Arrow files, and data frames, column by column

@@ -22,6 +22,7 @@ Form = Literal[
     "factory",
     "given",
     "idx",
+    "cifar",
     "folder",
     "hub",
     "csv",
@@ -215,6 +216,7 @@ def files_of(source: str, test_file: str | None = None) -> dict[str, Path]:
     """
     if source in ("synthetic", "digits"):
         return {}
+    from sfumato.data.cifar import cifar_files
     from sfumato.data.idx import idx_files
     from sfumato.data.image_folder import image_files
     from sfumato.data.mapped import array_files
@@ -223,6 +225,8 @@ def files_of(source: str, test_file: str | None = None) -> dict[str, Path]:
     match place.form:
         case "idx":
             return {path.name: path for path in idx_files(place.folder)}
+        case "cifar":
+            return {path.name: path for path in cifar_files(place.folder)}
         case "csv" | "parquet" | "arrow" | "npz":
             tested = {} if test_file is None else {"test_file": existing_file(test_file, "data.test_file")}
             return {place.folder.name: place.folder} | tested
@@ -278,8 +282,8 @@ def _search(source: str, examples: int | None) -> DataLocation:
         return DataLocation(source, form, folder)
     if there:
         raise DataError(
-            f"{printable_name(source)}: neither IDX files nor a folder written by datasets.save_to_disk, "
-            "nor .npy files, nor a sub-folder of images for every class; "
+            f"{printable_name(source)}: neither IDX files nor CIFAR's binary files, nor a folder written by "
+            "datasets.save_to_disk, nor .npy files, nor a sub-folder of images for every class; "
             f"files of data end in {', '.join(DATA_SUFFIXES)}"
         )
     if source.count("/") == 1 and all(source.split("/")) and source[0] not in ".~":
@@ -342,6 +346,7 @@ def _form_of(folder: Path) -> Form | None:
     """The form of the data in a folder; ``None`` where there are none."""
     if not folder.is_dir():
         return None
+    from sfumato.data.cifar import holds_cifar
     from sfumato.data.idx import holds_idx
     from sfumato.data.image_folder import is_image_folder
     from sfumato.data.mapped import array_files
@@ -350,6 +355,8 @@ def _form_of(folder: Path) -> Form | None:
         return "folder"  # as datasets.save_to_disk writes it
     if holds_idx(folder):
         return "idx"
+    if holds_cifar(folder):
+        return "cifar"
     if array_files(folder):
         return "npy"
     return "images" if is_image_folder(folder) else None

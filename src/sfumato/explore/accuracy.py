@@ -15,6 +15,7 @@ from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
 from sfumato.report.results.series import mean
 from sfumato.run_folder.manifest import MANIFEST_FILE
+from sfumato.run_folder.metrics_table import last_measured
 from sfumato.run_folder.reader import SPEC_FILE, load_run
 from sfumato.spec.diff import changed_values
 from sfumato.spec.document import Spec
@@ -86,11 +87,11 @@ def _read_finished_run(folder: Path, changed: int) -> FinishedRun | None:
         run = load_run(folder)
         if not run.finished:
             return None
-        measured = run.metrics["accuracy"].dropna()
-        if not len(measured):
+        accuracy = last_measured(run.metrics["accuracy"])
+        if math.isnan(accuracy):
             return None
-        spec, reached = load_spec(folder / SPEC_FILE), float(measured.iloc[-1])
-        return FinishedRun(folder, spec, reached, largest_epsilons(run.privacy.guarantees), run.privacy.delta)
+        spec = load_spec(folder / SPEC_FILE)
+        return FinishedRun(folder, spec, accuracy, largest_epsilons(run.privacy.guarantees), run.privacy.delta)
     except (SfumatoError, OSError):
         return None
 

@@ -12,11 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
-from scipy.sparse import csgraph
 
 from sfumato.arguments import ErrorPlace
 from sfumato.errors import SpecError
@@ -26,6 +25,9 @@ from sfumato.spec.base import closest
 from sfumato.spec.limits import MAX_GROUPS, MAX_MEMBERSHIPS, MAX_WORKERS
 from sfumato.spec.topology import Trust
 from sfumato.user_text import decimal
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -83,6 +85,8 @@ class Groups:
     @cached_property
     def shared(self) -> sparse.csr_array:
         """How many workers each pair of groups shares, ``[M, M]``, sparse; the diagonal holds the sizes."""
+        from scipy import sparse
+
         belongs = sparse.csr_array(
             (np.ones(len(self.members), np.int64), self.members, self.offsets),
             shape=(self.count, self.workers),
@@ -92,6 +96,8 @@ class Groups:
     @cached_property
     def distances(self) -> FloatArray:
         """Links between each pair of groups in the group graph ``[M, M]``; infinite without a path."""
+        from scipy.sparse import csgraph
+
         steps: FloatArray = csgraph.shortest_path(
             self.shared.astype(np.float64), unweighted=True, directed=False
         )

@@ -21,9 +21,8 @@ from sfumato.report import formatting as text
 from sfumato.report.figures.figure import Figure
 from sfumato.report.results.series import Series
 from sfumato.run_folder.manifest import FileRecord
-from sfumato.run_folder.reader import write_text
+from sfumato.run_folder.reader import POINTS_FOLDER, write_text
 
-POINTS_FOLDER = "points"
 _SHARED = f"plotly-{get_plotlyjs_version()}.min.js"
 
 

@@ -123,9 +123,25 @@ class _Workers:
 
     def of_pair(self, unit: int, observer: int) -> Mapping[str, float]:
         """ε of a pair after the last epoch, and how many releases it charges, by series."""
+        kinds = self.releases.kinds
+        key = int(kinds.of[unit]), int(kinds.of[observer])
+        if key not in self._pairs:
+            self._pairs[key] = self._compute_pair(unit, observer)
+        return self._pairs[key]
+
+    @cached_property
+    def _pairs(self) -> dict[tuple[int, int], Mapping[str, float]]:
+        """What `of_pair` has found, by the kinds of the two."""
+        return {}
+
+    def _compute_pair(self, unit: int, observer: int) -> Mapping[str, float]:
         pair = self.run.pair(unit, observer)
         exact = {EXACT: pair.epsilon, RELEASES: float(pair.releases)}
-        return exact | _claims(self.releases, unit, observer, self.delta)
+        by_method = {self.run.claims[name]: epsilon for name, epsilon in pair.claimed.items()}
+        if BY_RDP not in by_method:
+            return exact
+        claimed = {CLAIMED: by_method[BY_RDP], TEXT: by_method[BY_TEXT]}
+        return exact | _unconverted(self.releases, unit, observer, self.delta) | claimed
 
     def claimed_after(self, epochs: int, threat_model: int) -> Mapping[str, list[float]]:
         """Claimed PwP of every worker after so many epochs, by series; NaN where nobody is curious."""
@@ -157,9 +173,17 @@ def _claims(declared: GroupReleases, unit: int, observer: int, delta: float) -> 
     if not paper_sources(declared) or not claims_pair(declared, unit, observer):
         return {}
     counts = paper_counts(declared, unit, observer)
+    claimed = {
+        series: paper_epsilon(declared, counts, method, delta)
+        for series, method in ((CLAIMED, BY_RDP), (TEXT, BY_TEXT))
+    }
+    return _unconverted(declared, unit, observer, delta) | claimed
+
+
+def _unconverted(declared: GroupReleases, unit: int, observer: int, delta: float) -> dict[str, float]:
+    """What Theorem 1 counts for a pair, and its divergence before the conversion, by series."""
+    counts = paper_counts(declared, unit, observer)
     return {
         COUNTED: float(sum(count.charged for count in counts)),
-        CLAIMED: paper_epsilon(declared, counts, BY_RDP, delta),
         BEFORE: paper_divergence(declared, counts, delta),
-        TEXT: paper_epsilon(declared, counts, BY_TEXT, delta),
     }
