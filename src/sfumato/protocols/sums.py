@@ -52,7 +52,11 @@ class Sums:
         self._sums = [np.zeros(self._shape, np.int64) for _ in range(1 if grid else 2)]
 
     def _exponents(self, number: int) -> list[int]:
-        """Exponents of the units (powers of 2) in which a sum's parts count, the largest first."""
+        """List the exponents of the units (powers of 2) in which the parts of sum ``number`` count, the
+        largest first.
+
+        One unit with a grid, two without.
+        """
         if self._grid is not None:
             return [self._grid.exponent]
         digit = int(self._digit[number])
@@ -68,7 +72,8 @@ class Sums:
         return (messages.double() / step).trunc_().mul_(step).float()
 
     def add(self, which: IntArray, messages: Tensor) -> None:
-        """Add ``messages`` ``[p, M]`` to the sums with the indices ``which`` ``[p]``.
+        """Add ``messages`` ``[p, M]``, the i-th to the sum with index ``which[i]``; ``which`` int64 ``[p]``
+        ascends.
 
         Raises:
             EnvelopeError: a message is too large for its grid; nothing is wrapped.
@@ -104,7 +109,10 @@ class Sums:
                     rest = rest - whole.astype(np.float64) * 2.0**exponent
 
     def _make_room(self, number: int, rows: FloatArray) -> bool:
-        """Raise the unit of sum ``number`` so that ``rows`` fit; returns whether they are finite."""
+        """Raise the unit of sum ``number`` so that ``rows`` ``[p, M]`` fit; returns whether they are finite.
+
+        Rows that are not finite are counted, which makes the sum NaN.
+        """
         largest = max(float(rows.max(initial=0.0)), -float(rows.min(initial=0.0)))
         if not math.isfinite(largest):
             self._not_finite[number] += 1
@@ -113,7 +121,9 @@ class Sums:
         return True
 
     def _raise_to(self, number: int, digit: int) -> None:
-        """Make ``digit`` the highest digit kept of a sum, with the one below; lower digits are dropped."""
+        """Make ``digit`` (of 32 bits) the highest one kept of sum ``number``, with the one below; lower ones
+        are dropped.
+        """
         raised = digit - int(self._digit[number])
         if raised > 0:
             first, second = self._sums
@@ -138,7 +148,9 @@ class Sums:
 
 
 def _whole(values: FloatArray, exponent: int) -> FloatArray:
-    """Each value in units of 2^``exponent``, truncated to a whole number; exact for float32 values."""
+    """Divide each value by 2^``exponent`` and truncate to a whole number (as a float); exact for float32
+    values.
+    """
     kind = np.float32 if values.dtype == np.float32 and exponent >= _SMALL else np.float64
     found = np.multiply(values, kind(2.0**-exponent), dtype=kind)
     return np.trunc(found, out=found)
