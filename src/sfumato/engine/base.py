@@ -41,7 +41,9 @@ class EngineSettings:
 
     @property
     def load_bytes(self) -> int:
-        """What the features of some tiles may take that are not in memory before."""
+        """Bytes that the features of some tiles may take, where examples are not in memory: an eighth
+        of `memory_bytes`.
+        """
         return self.memory_bytes // 8
 
     @classmethod
@@ -69,7 +71,9 @@ class Corrections(Protocol):
     """What each of P devices adds to the gradient of every step."""
 
     def of(self, rows: list[int]) -> Tensor:
-        """Of some of the devices, ``[p, M]``; several threads may call it."""
+        """Give the corrections of the devices ``rows`` (indices among the P), ``[p, M]``; several
+        threads may call it.
+        """
 
 
 @dataclass(frozen=True)
@@ -125,10 +129,12 @@ class Engine(Protocol):
 
     @property
     def ranks(self) -> Ranks:
-        """The processes that share the devices."""
+        """The processes of the run that share the devices; one alone where there is no other."""
 
     def owners(self, task: LocalTask, batches: BatchPlan) -> list[IntArray]:
-        """For each rank, the rows of the P devices that it trains, ascending; the same on every rank."""
+        """List, for each rank (process), the indices of the P devices that it trains, ascending; the
+        same on every rank.
+        """
 
     def train(
         self,

@@ -19,9 +19,16 @@ from sfumato.mechanisms.clipping import PerLayerClip
 def checked(
     task: LocalTask, layout: ParameterLayout, start: Tensor, group_of: Tensor, batches: BatchPlan
 ) -> LocalTask:
-    """Check the shapes of `Engine.train`; returns ``task`` ready to run.
+    """Check the shapes of a request for training; returns ``task`` ready to run.
 
     Norms of layers have become a clip of the whole update, and clip norms leave room for rounding.
+
+    Args:
+        task: what every device does.
+        layout: of the model's M parameters.
+        start: models to start from, ``[G, M]``.
+        group_of: the row of ``start`` for each device, ``[P]``.
+        batches: of the P devices.
 
     Raises:
         SpecError: shapes that do not fit.
@@ -53,14 +60,17 @@ def begin_chunk(
 
 
 def places_of(chunk: UpdateChunk, tile: Tensor) -> Tensor:
-    """Rows of a chunk that belong to the devices of a tile, int64 ``[n]``, on the chunk's device."""
+    """Find the rows of ``chunk`` that belong to the devices ``tile`` ``[n]``: int64 ``[n]``, on the
+    chunk's device.
+    """
     found = torch.searchsorted(torch.from_numpy(chunk.rows), tile)
     return found.to(chunk.updates.device)
 
 
 def room_for(chunk: UpdateChunk, places: Tensor) -> Tensor:
-    """Memory ``[n, M]`` to form the updates of ``places`` in: the chunk's own rows if these are
-    neighbours.
+    """Give memory ``[n, M]`` in which to form the updates of the rows ``places`` ``[n]`` of a chunk.
+
+    It is the chunk's own where these rows are neighbours, so that nothing is copied later.
     """
     first, n = int(places[0]), len(places)
     if torch.equal(places, torch.arange(first, first + n, device=places.device)):

@@ -57,11 +57,15 @@ class LocalEngine:
         self._floats: dict[int, int] = {}
 
     def owners(self, task: LocalTask, batches: BatchPlan) -> list[IntArray]:
-        """All of them; see `Engine.owners`."""
+        """List the indices of the P devices that each rank trains: one list with all of them, as there
+        is one rank.
+        """
         return [np.arange(batches.devices)]
 
     def tiles(self, task: LocalTask, batches: BatchPlan) -> list[list[Tensor]]:
-        """The tiles of the P devices, block by block; see `tiles_of`."""
+        """Divide the P devices into tiles, which train side by side: for each block of neighbours its
+        tiles, int64 ``[n]``.
+        """
         return tiles_of(batches.steps, self._tile(task, batches.width)[0], 4 * self._layout.total)
 
     def train(
@@ -72,7 +76,21 @@ class LocalEngine:
         batches: BatchPlan,
         tiles: slice = slice(None),
     ) -> Iterator[UpdateChunk]:
-        """Train P devices, many models at once; yields their updates. Arguments as of `Engine.train`."""
+        """Train P devices, many models at once, device p from ``start[group_of[p]]`` on ``batches`` p.
+
+        Args:
+            task: what each device does.
+            start: float32 ``[G, M]``.
+            group_of: int64 ``[P]``.
+            batches: of the P devices.
+            tiles: numbers of the tiles to train; all by default.
+
+        Yields:
+            The updates, in chunks of ascending devices that fit the memory of the settings.
+
+        Raises:
+            SpecError: shapes that do not fit.
+        """
         task = checked(task, self._layout, start, group_of, batches)
         start = start.to(self.settings.device)
         group_of = group_of.to(self.settings.device)
@@ -138,7 +156,14 @@ class LocalEngine:
     ) -> None:
         """Train the devices of ``tile`` together, and write their updates into ``chunk``.
 
-        Other arguments as of `Engine.train`.
+        Args:
+            task: what each device does, as `checked` gives it.
+            start: models on the engine's device, ``[G, M]``.
+            group_of: the row of ``start`` for each device, ``[P]``.
+            batches: of the P devices.
+            examples: that the tile's batches need.
+            tile: the devices, int64 ``[n]``, sorted by falling number of steps.
+            chunk: written to.
         """
         device = self._examples.device
         own = examples.places_of(batches.of(tile).to(device))

@@ -57,11 +57,15 @@ class PerDeviceEngine:
         self._dropout = DropoutLayout.of(model, example)
 
     def owners(self, task: LocalTask, batches: BatchPlan) -> list[IntArray]:
-        """All of them; see `Engine.owners`."""
+        """List the indices of the P devices that each rank trains: one list with all of them, as there
+        is one rank.
+        """
         return [np.arange(batches.devices)]
 
     def tiles(self, task: LocalTask, batches: BatchPlan) -> list[list[Tensor]]:
-        """Every device by itself, block by block; see `tiles_of`."""
+        """Put every device into a tile of its own; lists them by blocks of neighbours, each tile int64
+        ``[1]``.
+        """
         return tiles_of(batches.steps, 1, 4 * self._layout.total)
 
     def train(
@@ -72,9 +76,20 @@ class PerDeviceEngine:
         batches: BatchPlan,
         tiles: slice = slice(None),
     ) -> Iterator[UpdateChunk]:
-        """Train P devices, each with a model by itself; yields their updates.
+        """Train P devices one by one, device p from ``start[group_of[p]]`` on ``batches`` p.
 
-        Arguments as of `Engine.train`.
+        Args:
+            task: what each device does.
+            start: float32 ``[G, M]``.
+            group_of: int64 ``[P]``.
+            batches: of the P devices.
+            tiles: numbers of the tiles (devices) to train; all by default.
+
+        Yields:
+            The updates, in chunks of ascending devices that fit the memory of the settings.
+
+        Raises:
+            SpecError: shapes that do not fit.
         """
         task = checked(task, self._layout, start, group_of, batches)
         start, an_update = start.to(self.settings.device), 4 * self._layout.total

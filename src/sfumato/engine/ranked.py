@@ -37,7 +37,9 @@ class RankedEngine:
         return self._inner.settings
 
     def owners(self, task: LocalTask, batches: BatchPlan) -> list[IntArray]:
-        """For each rank, the rows that it trains; see `Engine.owners`."""
+        """List, for each rank (process), the indices of the P devices that it trains, ascending; the
+        same on every rank.
+        """
         tiles = list(chain.from_iterable(self._inner.tiles(task, batches)))
         nobody, count = torch.zeros(0, dtype=torch.int64), self.ranks.count
         return [torch.cat([nobody, *tiles[rank::count]]).sort().values.numpy() for rank in range(count)]
@@ -50,9 +52,21 @@ class RankedEngine:
         batches: BatchPlan,
         tiles: slice = slice(None),
     ) -> Iterator[UpdateChunk]:
-        """Train P devices; see `Engine.train`. Each rank (process) trains some tiles.
+        """Train P devices, divided among the ranks (processes), device p from ``start[group_of[p]]`` on
+        ``batches`` p.
 
-        Without ``task.gathers`` only the updates of this rank's tiles are yielded.
+        Args:
+            task: what each device does; without ``task.gathers`` only this rank's updates are yielded.
+            start: float32 ``[G, M]``.
+            group_of: int64 ``[P]``.
+            batches: of the P devices.
+            tiles: numbers of the tiles to train; all by default.
+
+        Yields:
+            The updates, in chunks of ascending devices.
+
+        Raises:
+            SpecError: shapes that do not fit.
         """
         numbers = range(len(batches.steps))[tiles]  # at least as many as there are tiles
         start_at, step = numbers.start, numbers.step

@@ -27,9 +27,16 @@ def engine_of(
     loss: Loss = CROSS_ENTROPY,
     ranks: Ranks = ALONE,
 ) -> Engine:
-    """The engine that trains ``model`` on devices that hold rows of one data set; see `LocalEngine`.
+    """Make the engine that trains ``model``: many devices at once, or one after another, of which a warning
+    tells.
 
-    Where one device after another is to be trained, a note says why. Several ``ranks`` share the devices.
+    Args:
+        model: the architecture; its parameters are not read.
+        features: ``[N, *shape]``, the data set; or a source from which examples are taken.
+        labels: ``[N]``, or the targets that the loss takes ``[N, ...]``; a source of features may be its own.
+        settings: device, threads and memory.
+        loss: of every example.
+        ranks: processes that share the devices; one alone by default.
     """
     reason = why_not_batched(model, *Examples.of(features, labels, "cpu").none, loss)
     if reason is None:

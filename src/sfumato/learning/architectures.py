@@ -12,14 +12,16 @@ Shape = tuple[int, ...]
 
 
 def softmax(shape: Shape, classes: int, *, bias: bool = True) -> nn.Module:
-    """Multinomial logistic regression on flattened examples; 7,840 parameters on 28 x 28 images without
-    bias.
+    """Make multinomial logistic regression on flattened examples of shape ``shape``; 7,840 parameters
+    on 28 x 28 images, ten classes, without bias.
     """
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes, bias=bias))
 
 
 def mlp(shape: Shape, classes: int, *, hidden: Sequence[int]) -> nn.Module:
-    """A perceptron on flattened examples with hidden ReLU layers of the widths ``hidden``."""
+    """Make a perceptron on flattened examples with hidden ReLU layers of the widths ``hidden``, from
+    first to last.
+    """
     layers: list[nn.Module] = [nn.Flatten()]
     width = math.prod(shape)
     for next_width in hidden:
@@ -29,11 +31,11 @@ def mlp(shape: Shape, classes: int, *, hidden: Sequence[int]) -> nn.Module:
 
 
 def cnn_small(shape: Shape, classes: int) -> nn.Module:
-    """Two 5 x 5 convolutions of stride 2 (16, 32 channels), then a linear layer; 28,938 parameters on 28 x
-    28.
+    """Make two 5 x 5 convolutions of stride 2 (16, 32 channels), then a linear layer; 28,938 parameters on 28
+    x 28.
 
     Raises:
-        ValueError: examples are no images.
+        ValueError: examples are no images ``(channels, height, width)``.
     """
     channels, height, width = _require_image(shape)
     pixels = math.prod(-(-side // 4) for side in (height, width))
@@ -48,7 +50,11 @@ def cnn_small(shape: Shape, classes: int) -> nn.Module:
 
 
 def cnn(shape: Shape, classes: int) -> nn.Module:
-    """The four-layer network of McMahan et al. (2017); 1,663,370 parameters on 28 x 28 x 1."""
+    """Make the four-layer network of McMahan et al. (2017); 1,663,370 parameters on 28 x 28 x 1.
+
+    Raises:
+        ValueError: examples are no images ``(channels, height, width)`` of at least 4 x 4 pixels.
+    """
     channels, height, width = _require_image(shape, least=4)
     return nn.Sequential(
         nn.Conv2d(channels, 32, 5, padding=2),
@@ -65,9 +71,12 @@ def cnn(shape: Shape, classes: int) -> nn.Module:
 
 
 def resnet18(shape: Shape, classes: int) -> nn.Module:
-    """ResNet-18 (He et al. 2016) for small images, with group normalisation; 11.2 million parameters.
+    """Make ResNet-18 (He et al. 2016) for small images, with group normalisation; 11.2 million parameters.
 
     The first convolution is 3 x 3 without pooling after it, as is usual at 28 to 32 pixels a side.
+
+    Raises:
+        ValueError: examples are no images ``(channels, height, width)`` of at least 8 x 8 pixels.
     """
     channels, _, _ = _require_image(shape, least=8)
     layers: list[nn.Module] = [_conv3(channels, 64), _group_norm(64), nn.ReLU()]
@@ -79,9 +88,12 @@ def resnet18(shape: Shape, classes: int) -> nn.Module:
 
 
 def vgg11(shape: Shape, classes: int) -> nn.Module:
-    """VGG-11 (Simonyan and Zisserman 2015) with group normalisation and two 512-wide linear layers.
+    """Make VGG-11 (Simonyan and Zisserman 2015) with group normalisation and two 512-wide linear layers.
 
     9.76 million parameters on 32 x 32 x 3, ten classes. Pooling rounds up, so that 28 pixels a side suffice.
+
+    Raises:
+        ValueError: examples are no images ``(channels, height, width)`` of at least 17 x 17 pixels.
     """
     channels, _, _ = _require_image(shape, least=17)
     layers: list[nn.Module] = []
@@ -133,12 +145,14 @@ class _Residual(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """ReLU(body(x) + shortcut(x))."""
+        """Compute ReLU(body(x) + shortcut(x)) of images ``x`` ``[B, channels, height, width]``."""
         return relu(self.body(x) + self.shortcut(x))
 
 
 def _conv3(width: int, next_width: int, stride: int = 1) -> nn.Conv2d:
-    """A 3 x 3 convolution without bias that keeps height and width, divided by ``stride``."""
+    """Make a 3 x 3 convolution without bias, from ``width`` to ``next_width`` channels; sides divided
+    by ``stride``.
+    """
     return nn.Conv2d(width, next_width, 3, stride=stride, padding=1, bias=False)
 
 
@@ -148,8 +162,10 @@ def _group_norm(width: int) -> nn.GroupNorm:
 
 
 def _require_image(shape: Shape, *, least: int = 1) -> Shape:
-    """``shape`` if it is (channels, height, width) with sides of at least ``least`` pixels; else
-    `ValueError`.
+    """Return ``shape`` if it is (channels, height, width) with sides of at least ``least`` pixels.
+
+    Raises:
+        ValueError: it is not.
     """
     if len(shape) != 3:
         raise ValueError("it needs images (channels, height, width)")

@@ -59,8 +59,15 @@ class AutogradGradient:
         scale: float,
         example_clip: float | None = None,
     ) -> _AutogradStep:
-        """A step that does ``target <- keep target + scale gradient``; arguments as of
-        `StackedGradient.bind`.
+        """Make a step that does ``target <- keep target + scale gradient``, in place, each time it is called.
+
+        Args:
+            models: flat float32 ``[n, M]``, read anew at every step.
+            target: float32 ``[n, M]``, perhaps ``models`` itself; ignored when ``keep`` is 0.
+            features: ``[n, B, ...]``, which will hold one batch a model.
+            keep: what the target is multiplied by.
+            scale: what the gradient is multiplied by.
+            example_clip: l2 bound of every example's gradient; ``None`` for none.
         """
         return _AutogradStep(
             features,
@@ -90,7 +97,17 @@ class _AutogradStep:
     example_clip: float | None
 
     def __call__(self, labels: Tensor, weights: Tensor, uniforms: Tensor | None = None) -> Tensor | None:
-        """Do the step, one model after the other; see `GradientStep`."""
+        """Do the step, one model after the other.
+
+        Args:
+            labels: int64 ``[n, B]``, or the targets that the loss takes ``[n, B, ...]``.
+            weights: float32 ``[n, B]``, of the examples' gradients; 0 only for the rows that fill a batch up,
+                at its end.
+            uniforms: float32 ``[n, B, F]``, from which masks of dropout follow; ``None`` without dropout.
+
+        Returns:
+            Which examples were clipped, bool ``[n, B]``; ``None`` without a clip of examples.
+        """
         clipped = torch.zeros_like(weights, dtype=torch.bool)
         drawn = weights.new_empty(*weights.shape, 0) if uniforms is None else uniforms
         for row in range(len(self.models)):
@@ -115,18 +132,19 @@ class _AutogradStep:
         bound: float,
         valid: int,
     ) -> Tensor:
-        """The weighted sum ``[M]`` of model ``row``'s clipped gradients, one example after another.
+        """Add up the clipped and weighted gradients of model ``row``, one example after another: float64
+        ``[M]``.
 
         Each example meets a module as it was at first: what a module keeps of one example must not reach the
         gradient of another, or the clip would not bound what an example changes.
 
         Args:
             row: of the model.
-            labels: as of `GradientStep`.
-            weights: as of `GradientStep`.
-            uniforms: as of `GradientStep`.
-            clipped: filled with which examples were clipped.
-            bound: of an example's gradient.
+            labels: of all models' examples, ``[n, B, ...]``.
+            weights: of all models' examples, ``[n, B]``.
+            uniforms: for masks of dropout, ``[n, B, F]``.
+            clipped: bool ``[n, B]``, filled with which examples were clipped.
+            bound: l2 norm that an example's gradient may have.
             valid: number of examples, the first ones.
         """
         total = torch.zeros_like(self.models[row : row + 1], dtype=torch.float64)
@@ -140,10 +158,15 @@ class _AutogradStep:
     def _gradient(
         self, module: nn.Module, row: int, some: slice, labels: Tensor, weights: Tensor, uniforms: Tensor
     ) -> Tensor:
-        """The gradient, flat ``[M]``, of the weighted loss of the examples ``some`` at model ``row``'s
-        parameters.
+        """Compute the gradient ``[M]`` of the weighted loss of some examples at model ``row``'s parameters.
 
-        ``module``: the architecture; other arguments as of `GradientStep`.
+        Args:
+            module: the architecture, which its forward pass may change.
+            row: of the model.
+            some: which of its examples.
+            labels: of all models' examples, ``[n, B, ...]``.
+            weights: of all models' examples, ``[n, B]``.
+            uniforms: for masks of dropout, ``[n, B, F]``.
         """
         labels, weights = labels[row, some], weights[row, some]
         if not len(labels):  # not every module takes an empty batch

@@ -47,7 +47,7 @@ class BatchPlan:
         return replace(self, rows=self.rows[devices], counts=self.counts[devices], steps=self.steps[devices])
 
     def between(self, first: int, last: int) -> BatchPlan:
-        """The batches of the steps from ``first`` up to, and without, ``last``."""
+        """Cut out the batches of the steps from ``first`` (from 0) up to, and without, ``last``."""
         return replace(
             self,
             rows=self.rows[:, first:last].contiguous(),
@@ -56,7 +56,9 @@ class BatchPlan:
         )
 
     def last_before(self, last: int, counts: Tensor) -> BatchPlan:
-        """Of each device the last ``counts`` ``[P]`` of its first ``last`` steps."""
+        """Cut out, for device p, the last ``counts[p]`` of its first ``last`` steps; ``counts`` is
+        int64 ``[P]``.
+        """
         each = torch.arange(int(counts.max()) if len(counts) else 0)
         places = (last - counts[:, None] + each).clamp(0, self.rows.shape[1] - 1)
         valid = each < counts[:, None]
@@ -69,7 +71,7 @@ class BatchPlan:
         )
 
     def to(self, device: torch.device) -> BatchPlan:
-        """The plan with its tensors on a torch device."""
+        """Copy the plan's tensors to a torch device."""
         return replace(
             self, rows=self.rows.to(device), counts=self.counts.to(device), steps=self.steps.to(device)
         )
@@ -215,7 +217,8 @@ def _rows_brought(
 
 
 def _draws(trials: int, rate: float, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Indices of the independent trials that succeed, ascending; each of ``trials`` does with ``rate``.
+    """Draw which of ``trials`` independent trials succeed, each with probability ``rate``: indices,
+    ascending.
 
     Gaps between them are drawn (geometric), so that the work is in proportion to the successes.
     """
@@ -237,16 +240,20 @@ class _Draft:
     counts: NDArray[np.int32]
 
     def to_plan(self, steps: NDArray[np.int64], divisor: int | None = None) -> BatchPlan:
-        """The plan, as tensors, of these rows and counts.
+        """Turn these rows and counts into a plan of tensors.
 
-        ``steps``: that each device takes; ``divisor``: as of `BatchPlan`.
+        Args:
+            steps: that each device takes, ``[P]``.
+            divisor: what every batch's sum of gradients is divided by; ``None``: by its own count.
         """
         rows, counts, taken = (torch.from_numpy(part) for part in (self.rows, self.counts, steps))
         return BatchPlan(rows, counts, taken, divisor)
 
 
 def _empty_draft(devices: int, steps: int, width: int) -> _Draft:
-    """A draft of zeros for so many devices, steps and examples of the widest batch."""
+    """Make zero rows ``[devices, steps, width]`` and counts ``[devices, steps]``; width: examples of
+    the widest batch.
+    """
     return _Draft(np.zeros((devices, steps, width), np.int32), np.zeros((devices, steps), np.int32))
 
 

@@ -37,9 +37,15 @@ class Conv2dLayer:
         self._patches = torch.empty(0)
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the convolution of images ``x``; returns channels-last ``[n, B, rows, columns, channels]``.
+        """Record on ``tape`` the convolution of images; returns where its output will be.
 
-        Arguments as of `Layer.forward`.
+        Args:
+            x: ``[n, B, C, H, W]`` for the first layer, else channels-last ``[n, B, H, W, C]``.
+            slot: parameters of the n devices.
+            tape: gives scratch memory.
+
+        Returns:
+            Channels-last images ``[n, B, rows, columns, channels]``.
         """
         n, examples = x.shape[:2]
         patches = self._channels_last_patches if self._channels_last else self._channels_first_patches
@@ -48,7 +54,9 @@ class Conv2dLayer:
         return y.view(n, examples, *self._pixels, -1)
 
     def _channels_last_patches(self, x: Tensor, tape: Tape) -> Tensor:
-        """Record the copy of channels-last images ``x`` into patches, which are returned."""
+        """Record the copy of images ``x`` ``[n, B, H, W, C]`` into patches ``[n, B * pixels, patch]``,
+        which are returned.
+        """
         padded = self._images(x, *self._padded, self._channels).view(-1, *self._padded, self._channels)
         tape.append(partial(self._inside(padded, 1).copy_, merged(x)))
         windows = self._blocks_of(padded, 0, 0, *self._kernel)
@@ -57,7 +65,9 @@ class Conv2dLayer:
         return patches.view(x.shape[0], x.shape[1] * math.prod(self._pixels), -1)
 
     def _channels_first_patches(self, x: Tensor, tape: Tape) -> Tensor:
-        """Record the copy of channels-first images ``x`` into patches, which are returned."""
+        """Record the copy of images ``x`` ``[n, B, C, H, W]`` into patches ``[n, B * pixels, patch]``,
+        which are returned.
+        """
         # raw images have few channels: rows of pixels are then the longer runs to copy
         padded = self._images(x, self._channels, *self._padded)
         tape.append(partial(self._inside(padded, 3).copy_, x))
@@ -78,10 +88,17 @@ class Conv2dLayer:
         return self._zeros.at_least(x, n * examples * math.prod(shape)).view(n, examples, *shape)
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record the gradients of the kernels from ``dy`` and, if wanted, the gradient at the input
-        (returned).
+        """Record the gradients of kernels and bias and, if ``wants_dx``, the gradient at the input.
 
-        Arguments as of `Layer.backward`.
+        Args:
+            dy: where the gradient at the output will be, ``[n, B, rows, columns, channels]``; may be
+                overwritten.
+            slot: parameters, and where their gradients are added.
+            tape: gives scratch memory.
+            wants_dx: whether the gradient at the input is needed.
+
+        Returns:
+            Where the gradient at the input will be; without meaning if it is not wanted.
         """
         n, examples = dy.shape[:2]
         dy = dy.view(n, examples * math.prod(self._pixels), -1)
@@ -90,9 +107,14 @@ class Conv2dLayer:
         return dx
 
     def _input_gradient(self, dy: Tensor, slot: ParameterSlot, tape: Tape, n: int, examples: int) -> Tensor:
-        """Record the gradient at the channels-last input ``[n, B, ...]``, which is returned.
+        """Record the gradient at the channels-last input, and return where it will be, ``[n, B, H, W, C]``.
 
-        Raw images (channels first) need none. ``n`` devices of ``examples`` each.
+        Args:
+            dy: gradient at the output, ``[n, B * pixels, channels]``.
+            slot: has the kernels.
+            tape: gives scratch memory.
+            n: devices.
+            examples: B, of each device.
         """
         rows, columns = self._kernel
         patches = self._product.input_gradient(dy, self._patches, slot, tape)

@@ -64,7 +64,8 @@ class Masks:
             self._asked = None
 
     def apply(self, layer: SeededDropout, x: Tensor) -> Tensor:
-        """``x`` times the next mask, for ``layer``; ``x`` itself outside `using`.
+        """Multiply ``x`` by the next mask, for ``layer``, in place if the layer does; ``x`` itself outside
+        `using`.
 
         Raises:
             SpecError: there is no further mask, or it has another shape.
@@ -109,7 +110,7 @@ class SeededDropout(nn.Module):
         return self.masks.apply(self, x)
 
     def mask_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of a mask for an input of this shape.
+        """Give the shape of a mask for an input of this ``shape``: the same, or one number a channel.
 
         Raises:
             ValueError: channels are dropped, and the input is no batch of examples with channels.
@@ -123,7 +124,8 @@ class SeededDropout(nn.Module):
 
 
 def with_seeded_dropout(model: nn.Module) -> nn.Module:
-    """``model`` with its dropout layers replaced, in place, by `SeededDropout`.
+    """Replace the dropout layers of ``model``, in place, by `SeededDropout`, whose masks follow from the
+    run's seed.
 
     Layers that drop nothing (p = 0) stay, and so do layers with hooks and what is no layer of torch's own.
     """
@@ -141,7 +143,7 @@ def _is_exchanged(layer: _DropoutNd) -> bool:
 
 
 def with_own_dropout(model: nn.Module) -> nn.Module:
-    """``model`` with the dropout layers that it was written with, in place, and in eval mode."""
+    """Put back the dropout layers that ``model`` was written with, in place, and switch it to eval mode."""
     for parent in list(model.modules()):
         for name, layer in list(parent._modules.items()):
             if isinstance(layer, SeededDropout):
@@ -185,7 +187,10 @@ class DropoutCall:
         return int(np.prod(self.shape, dtype=np.int64))
 
     def mask(self, uniforms: Tensor) -> Tensor:
-        """The mask for uniform numbers ``[..., B, size]``: 0 or 1/(1-p), so that its mean is 1."""
+        """Turn uniform numbers ``[..., B, size]`` into masks of 0 or 1/(1-p), whose mean is 1.
+
+        Their shape is ``[..., *shape]`` with B inserted at ``axis`` of the shape.
+        """
         kept = (uniforms >= self.p).float()
         if self.p < 1:
             kept /= 1 - self.p
@@ -201,8 +206,8 @@ class DropoutLayout:
 
     @classmethod
     def of(cls, model: nn.Module, example: Tensor) -> DropoutLayout:
-        """The dropout calls of a model for examples like ``example`` ``[1, ...]``, by forward passes of a
-        copy.
+        """Find the dropout calls of a model for examples like ``example`` ``[1, ...]``, by forward passes of
+        a copy.
 
         Raises:
             SpecError: a layer is applied to something that does not hold every example once.
@@ -220,8 +225,9 @@ class DropoutLayout:
         return sum(call.size for call in self.calls)
 
     def masks(self, uniforms: Tensor) -> tuple[Tensor, ...]:
-        """The masks of all calls from uniform numbers ``[..., B, F]``; the axis B is where the call has
-        it.
+        """Make the masks of all calls, in order, from uniform numbers ``[..., B, F]``; F is `floats`.
+
+        In a mask the axis B is where the call's input has it.
         """
         stops = np.cumsum([0, *(call.size for call in self.calls)]).tolist()
         spans = zip(self.calls, pairwise(stops), strict=True)
@@ -239,7 +245,7 @@ def _calls(model: nn.Module, example: Tensor, count: int) -> list[tuple[SeededDr
 
 
 def _call(layer: SeededDropout, of_two: tuple[int, ...], of_three: tuple[int, ...]) -> DropoutCall:
-    """The `DropoutCall` of a mask that has these shapes for two and for three examples.
+    """Make the `DropoutCall` of a layer from the shapes of its mask for a batch of two and of three examples.
 
     Raises:
         SpecError: no single axis counts the examples.
@@ -269,7 +275,8 @@ class DropoutDraws:
     generator_of: Callable[[int, int], np.random.Generator]
 
     def of(self, devices: list[int]) -> DrawUniforms:
-        """A function that draws uniform numbers for the devices with these indices.
+        """Make a function that draws uniform numbers ``[len(devices), B, F]`` for the devices with these
+        indices.
 
         How many examples follow in a batch does not change the numbers of one.
         """

@@ -52,8 +52,11 @@ class Scoring:
     measures: Sequence[str] = ()
 
     def right(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Share of each example that is predicted rightly, ``[B]``; NaN where the task has no right or
-        wrong.
+        """Give the share of each example that is predicted rightly, ``[B]``, 0 to 1; NaN for regression.
+
+        Args:
+            outputs: of the model, ``[B, ...]``.
+            targets: labels or label sets, ``[B, ...]``.
         """
         match self.task:
             case "classification":
@@ -84,7 +87,7 @@ class Scored:
 
 
 def parts_of(count: int) -> list[slice]:
-    """The parts of a test set of so many examples."""
+    """Cut a test set of ``count`` examples into slices of at most `PART` examples, in order."""
     return [slice(first, min(first + PART, count)) for first in range(0, count, PART)]
 
 
@@ -97,7 +100,7 @@ def apply_model(
     *,
     batch_size: int = PART,
 ) -> Scored:
-    """Predict examples with the parameters ``flat``; returns sums of right predictions and losses.
+    """Predict examples with the parameters ``flat``; returns sums of right predictions and losses, not means.
 
     Args:
         model: the architecture; its own parameters are neither read nor changed.
@@ -122,11 +125,11 @@ def apply_model(
 
 
 def score_of(parts: Sequence[Scored], targets: Tensor, scoring: Scoring) -> Score:
-    """The score on examples that were predicted in parts, at least one.
+    """Put together the score on examples that were predicted in parts, at least one.
 
     Args:
         parts: in the order of the examples.
-        targets: of all of them, as `apply_model` is given them.
+        targets: of all of them, labels int64 ``[N]`` or what the loss takes ``[N, ...]``.
         scoring: how outputs are scored.
     """
     count = sum(part.count for part in parts)
@@ -152,16 +155,30 @@ def evaluate(
     *,
     batch_size: int = PART,
 ) -> Score:
-    """Score a model with the parameters ``flat`` on a test set; see `apply_model`."""
+    """Score a model with the parameters ``flat`` on a test set.
+
+    Args:
+        model: the architecture; its own parameters are neither read nor changed.
+        flat: float32 ``[M]``, on the features' device.
+        features: ``[N, ...]``.
+        targets: labels int64 ``[N]``, or what the loss takes ``[N, ...]``.
+        scoring: how outputs are scored; ``None``: as a classification, by cross-entropy.
+        batch_size: examples at a time.
+    """
     how = Scoring() if scoring is None else scoring
     whole = apply_model(model, flat, features, targets, how, batch_size=batch_size)
     return score_of([whole], targets, how)
 
 
 def _auc(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
-    """Area under the ROC curve of each label against all others, the mean over labels that can be scored.
+    """Compute the area under the ROC curve of each label against all others; the mean over labels.
 
-    NaN where no label has both positive and negative examples in the test set.
+    NaN where no label has both positive and negative examples in the test set. Of two classes the second is
+    the positive one.
+
+    Args:
+        outputs: logits ``[N, classes or labels]``.
+        targets: classes ``[N]``, or label sets ``[N, labels]`` of 0 and 1.
     """
     from sklearn.metrics import roc_auc_score
 
@@ -178,12 +195,19 @@ def _auc(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
 
 
 def _shares(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Softmax of logits over the last axis: the predicted probability of each class."""
+    """Compute the softmax of ``logits`` ``[N, classes]`` over classes: predicted probabilities, ``[N,
+    classes]``.
+    """
     return np.asarray(torch.softmax(torch.from_numpy(logits), dim=1).numpy())
 
 
 def _f1(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
-    """F1, the mean over labels (macro average); of two classes that of the second."""
+    """Compute F1, the mean over labels (macro average); of two classes that of the second.
+
+    Args:
+        outputs: logits ``[N, classes or labels]``.
+        targets: classes ``[N]``, or label sets ``[N, labels]`` of 0 and 1.
+    """
     from sklearn.metrics import f1_score
 
     if targets.ndim == 1:
@@ -193,21 +217,21 @@ def _f1(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
 
 
 def _mae(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
-    """Mean absolute error over examples and outputs."""
+    """Compute the mean absolute error over examples and outputs, both ``[N, outputs]``."""
     from sklearn.metrics import mean_absolute_error
 
     return float(mean_absolute_error(targets, outputs))
 
 
 def _rmse(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
-    """Root of the mean squared error over examples and outputs."""
+    """Compute the root of the mean squared error over examples and outputs, both ``[N, outputs]``."""
     from sklearn.metrics import mean_squared_error
 
     return math.sqrt(mean_squared_error(targets, outputs))
 
 
 def _r2(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
-    """R², the coefficient of determination, as scikit-learn has it."""
+    """Compute R², the coefficient of determination, as scikit-learn has it; NaN for a single example."""
     from sklearn.metrics import r2_score
 
     return float(r2_score(targets, outputs)) if len(targets) > 1 else math.nan

@@ -58,11 +58,13 @@ class ProductTarget:
 
 class _Product(Protocol):
     def squares(self) -> Tensor:
-        """Squared norms of the examples' gradients, float64 ``[n, B]``."""
+        """Compute squared l2 norms of the examples' gradients, float64 ``[n, B]``."""
 
     def add_(self, factors: Tensor, drop: Tensor | None) -> None:
-        """Add the gradients times ``factors`` ``[n, B]`` to their target; those to ``drop`` (bool) are
-        zero.
+        """Add the gradients times ``factors`` ``[n, B]`` to their target, in place.
+
+        ``drop``: bool ``[n, B]``, examples that add nothing (their gradients may be not finite); ``None``:
+        none.
         """
 
 
@@ -112,12 +114,12 @@ class ExampleClip:
 
 
 def product_of(dy: Tensor, x: Tensor, target: ProductTarget, tape: Tape) -> _Product:
-    """The cheapest way to clip the gradients ``dy^T x`` ``[n, B, outputs, inputs]``.
+    """Choose the cheapest way to clip the gradients ``dy^T x`` ``[n, B, outputs, inputs]``.
 
     Args:
-        dy: ``[n, B, pixels, outputs]``.
-        x: ``[n, B, pixels, inputs]``.
-        target: where they go.
+        dy: gradient at the output, ``[n, B, pixels, outputs]``.
+        x: input, ``[n, B, pixels, inputs]``.
+        target: where the gradients go.
         tape: gives scratch memory.
     """
     pixels, outputs, inputs = dy.shape[2], dy.shape[3], x.shape[3]
@@ -142,7 +144,10 @@ class _OnePixel:
         return _norms(self.dy).square_() * (of_input if self.target.bias is None else of_input.add_(1.0))
 
     def add_(self, factors: Tensor, drop: Tensor | None) -> None:
-        """Add gradients, each times its factor, to the target by one product; see `_Product.add_`."""
+        """Add gradients, each times its factor ``[n, B]``, to the target by one product.
+
+        ``drop``: bool ``[n, B]``, examples that add nothing; ``None``: none.
+        """
         self.dy.mul_(factors[:, :, None])
         if drop is not None:
             _clear_(self.dy, drop)
@@ -172,7 +177,10 @@ class _Stored:
         return squares if self._target.bias is None else squares.add_(_norms(self._biases).square_())
 
     def add_(self, factors: Tensor, drop: Tensor | None) -> None:
-        """Add the stored gradients, each times its factor, to the target; see `_Product.add_`."""
+        """Add the stored gradients, each times its factor ``[n, B]``, to the target.
+
+        ``drop``: bool ``[n, B]``, examples that add nothing; ``None``: none.
+        """
         if drop is not None:
             _clear_(self._gradients, drop)
             _clear_(self._biases, drop)
@@ -201,8 +209,9 @@ class _NotStored:
         return squares if self._target.bias is None else squares.add_(dy.sum(dim=2).square_().sum(dim=2))
 
     def add_(self, factors: Tensor, drop: Tensor | None) -> None:
-        """Add gradients, each times its factor, to the target by one product in float64; see
-        `_Product.add_`.
+        """Add gradients, each times its factor ``[n, B]``, to the target by one product in float64.
+
+        ``drop``: bool ``[n, B]``, examples that add nothing; ``None``: none.
         """
         if drop is not None:
             _clear_(self._dy, drop)
@@ -222,7 +231,7 @@ class _NotStored:
 
 
 def _trace(products: Tensor) -> Tensor:
-    """The sum of the diagonals of the last two axes."""
+    """Add up the diagonals of the last two axes: ``[..., a, a]`` to ``[...]``."""
     return products.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
 
 

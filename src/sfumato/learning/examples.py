@@ -46,7 +46,10 @@ class TakenSlices:
 
 
 def slices_of(values: Targets, device: str) -> Tensor | TakenSlices:
-    """Features or targets of a test set: on the device, or taken when a part of them is asked for."""
+    """Make the features or targets ``[T, ...]`` of a test set readable by slices, on ``device``.
+
+    An array is moved there whole; of a source each part is taken when it is asked for.
+    """
     if isinstance(values, np.ndarray):
         return torch.from_numpy(values).to(device)
     return TakenSlices(values, torch.device(device))
@@ -72,7 +75,7 @@ class LoadedExamples:
     rows: Tensor | None = None
 
     def places_of(self, batches: BatchPlan) -> BatchPlan:
-        """``batches`` of rows of the data set, with the places of these rows here."""
+        """Translate ``batches`` of rows of the data set into the places of these rows in `features`."""
         if self.rows is None:
             return batches
         found = torch.searchsorted(self.rows, batches.rows)
@@ -113,12 +116,13 @@ class Examples:
     def loads(
         self, batches: BatchPlan, tiles: Sequence[Tensor], most_bytes: int
     ) -> Iterator[tuple[Sequence[Tensor], LoadedExamples]]:
-        """All tiles in turn, some of them at a time, with the examples that these need.
+        """Yield the tiles in turn, as many at a time as memory allows, with the examples that these need.
 
         Args:
             batches: of all devices.
             tiles: devices that train side by side, each int64 ``[n]``.
-            most_bytes: what the features of a load may take, but for one tile's that are more.
+            most_bytes: what the features of a load may take; a single tile that needs more is loaded all the
+                same.
         """
         if isinstance(self.features, Tensor):
             assert isinstance(self.targets, Tensor)
@@ -138,7 +142,7 @@ class Examples:
             yield held, self._loaded(rows)
 
     def _loaded(self, rows: np.ndarray[tuple[int], np.dtype[np.int32]]) -> LoadedExamples:
-        """The examples of ``rows``; one that is zero where no device has any."""
+        """Load the examples of ``rows``, ascending; a single example of zeros where there are no rows."""
         features, targets = self._taken(rows)
         if not len(rows):
             features, targets = (part.new_zeros(1, *part.shape[1:]) for part in (features, targets))

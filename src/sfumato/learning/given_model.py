@@ -43,7 +43,7 @@ def with_given_model(spec: Spec, model: nn.Module | None) -> Spec:
 
 
 def given_model(kind: str) -> nn.Module:
-    """The model that `giving_model` was called with.
+    """Return the model that the surrounding `giving_model` gave, for the spec's ``kind`` ``python:TYPE``.
 
     Raises:
         SpecError: there is none: a run from Python wrote the spec.
@@ -55,7 +55,11 @@ def given_model(kind: str) -> nn.Module:
 
 
 def hash_given_model(kind: str) -> str:
-    """SHA-256, in hexadecimal, of the layers and initial parameters of the model that was given."""
+    """Hash the layers and initial parameters of the model that `giving_model` gave: SHA-256, in hexadecimal.
+
+    Raises:
+        SpecError: there is none; ``kind`` (``python:TYPE``) is what the message names.
+    """
     model = given_model(kind)
     found = hashlib.sha256(repr(model).encode())
     for name, tensor in model.state_dict().items():

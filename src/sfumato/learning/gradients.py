@@ -68,7 +68,7 @@ class StackedGradient(Protocol):
         scale: float,
         example_clip: float | None = None,
     ) -> GradientStep:
-        """A step that does ``target <- keep target + scale gradient``, in place, each time it is called.
+        """Make a step that does ``target <- keep target + scale gradient``, in place, each time it is called.
 
         Args:
             models: packed float32 ``[n, M]``, read anew at every step.
@@ -82,7 +82,7 @@ class StackedGradient(Protocol):
 
 
 def stacked_gradient(model: nn.Module, features: Tensor, loss: Loss = CROSS_ENTROPY) -> StackedGradient:
-    """The fastest way to compute gradients of many models for examples like ``features``.
+    """Choose the fastest way to compute gradients of many models for examples like ``features``.
 
     Hand-written for chains of linear, convolution, ReLU, max-pooling and flatten layers with a built-in loss
     (their parameters change in the same pass that forms the gradient), ``torch.func`` for any other module.
@@ -100,7 +100,10 @@ def stacked_gradient(model: nn.Module, features: Tensor, loss: Loss = CROSS_ENTR
 
 
 def _layers(model: nn.Module, features: Tensor, loss: Loss) -> list[Layer] | None:
-    """The model as layers with hand-written gradients; ``None`` if it, its loss or its input has none."""
+    """Turn the model into layers with hand-written gradients; ``None`` if it, its loss or its input has none.
+
+    ``features`` ``[N, ...]`` gives the shape and type of an example.
+    """
     if loss.write_gradient is None or not features.is_floating_point():
         return None
     return as_layers(model, tuple(features.shape[1:]))
@@ -193,8 +196,15 @@ class FunctionalGradient:
         scale: float,
         example_clip: float | None = None,
     ) -> GradientStep:
-        """A step that does ``target <- keep target + scale gradient``; arguments as of
-        `StackedGradient.bind`.
+        """Make a step that does ``target <- keep target + scale gradient``, in place, each time it is called.
+
+        Args:
+            models: flat float32 ``[n, M]``, read anew at every step.
+            target: float32 ``[n, M]``, perhaps ``models`` itself; ignored when ``keep`` is 0.
+            features: ``[n, B, ...]``, which will hold one batch a model.
+            keep: what the target is multiplied by.
+            scale: what the gradient is multiplied by.
+            example_clip: l2 bound of every example's gradient; ``None`` for none.
         """
         parameters, targets = self._layout.unflatten(models), self._layout.unflatten(target)
         if example_clip is not None:
@@ -216,8 +226,16 @@ class FunctionalGradient:
     ) -> None:
         """Do ``target <- keep target + scale gradient`` for a batch of every model.
 
-        ``parameters`` and ``targets`` are views of models and target by name; other arguments as of
-        `GradientStep`.
+        Args:
+            parameters: views of the models by name, each ``[n, *shape]``.
+            target: ``[n, M]``.
+            targets: views of ``target`` by name.
+            keep: what the target is multiplied by.
+            scale: what the gradient is multiplied by.
+            features: ``[n, B, ...]``.
+            labels: ``[n, B, ...]``.
+            weights: of the examples' gradients, ``[n, B]``.
+            uniforms: for masks of dropout, ``[n, B, F]``.
         """
         gradients = self._gradient(parameters, features, labels, weights, self._dropout.masks(uniforms))
         if keep == 0.0:
@@ -239,10 +257,23 @@ class FunctionalGradient:
         weights: Tensor,
         uniforms: Tensor,
     ) -> Tensor:
-        """As `_add`, with the gradient of every example clipped to ``bound``; returns which were, bool
-        ``[n, B]``.
+        """Do ``target <- keep target + scale gradient`` with every example's gradient clipped, then weighted.
 
         One example of every model at a time: no more gradients are stored than there are models.
+
+        Args:
+            parameters: views of the models by name, each ``[n, *shape]``.
+            target: ``[n, M]``.
+            keep: what the target is multiplied by.
+            scale: what the gradient is multiplied by.
+            bound: l2 norm that an example's gradient may have.
+            features: ``[n, B, ...]``.
+            labels: ``[n, B, ...]``.
+            weights: of the examples' gradients, ``[n, B]``.
+            uniforms: for masks of dropout, ``[n, B, F]``.
+
+        Returns:
+            Which examples were clipped, bool ``[n, B]``.
         """
         clipped = torch.zeros_like(weights, dtype=torch.bool)
         total = torch.zeros_like(target, dtype=torch.float64)
@@ -267,6 +298,15 @@ class _FunctionalStep:
     add: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor | None]
 
     def __call__(self, labels: Tensor, weights: Tensor, uniforms: Tensor | None = None) -> Tensor | None:
-        """Do the step; see `GradientStep`."""
+        """Do the step on the features that it was bound to.
+
+        Args:
+            labels: int64 ``[n, B]``, or the targets that the loss takes ``[n, B, ...]``.
+            weights: float32 ``[n, B]``, what each example's gradient is multiplied by, once it is clipped.
+            uniforms: float32 ``[n, B, F]``, from which masks of dropout follow; ``None`` without dropout.
+
+        Returns:
+            Which examples were clipped, bool ``[n, B]``; ``None`` without a clip of examples.
+        """
         drawn = weights.new_empty(*weights.shape, 0) if uniforms is None else uniforms
         return self.add(self.features, labels, weights, drawn)

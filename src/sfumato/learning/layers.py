@@ -60,16 +60,25 @@ class Layer(Protocol):
     def floats(self) -> int: ...  # noqa: D102
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record on ``tape`` how the output follows from what ``x`` ``[n, B, ...]`` will hold; returns the
-        output.
+        """Record on ``tape`` how the output follows from what ``x`` will hold; returns where the output will
+        be.
 
-        It may overwrite ``x``.
+        Args:
+            x: the layer's input, ``[n, B, ...]`` for n devices; it may be overwritten.
+            slot: parameters of the devices.
+            tape: gives scratch memory.
         """
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record how to compute the gradients, given what ``dy`` will hold at the output; may overwrite it.
+        """Record how to compute the gradients, given what ``dy`` will hold.
 
         With ``slot.clip`` it is the clip that adds parameters' gradients, when all norms are known.
+
+        Args:
+            dy: the gradient at the output, ``[n, B, ...]``; it may be overwritten.
+            slot: parameters, and where their gradients are added.
+            tape: gives scratch memory.
+            wants_dx: whether the gradient at the input is needed.
 
         Returns:
             Where the gradient at the input will be, if wanted.
@@ -184,8 +193,10 @@ class LinearLayer:
         return self._product.forward(x, slot, tape)
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record the gradients of weight and bias from ``dy`` and, if wanted, the one at the input
-        (returned).
+        """Record the gradients of weight and bias from ``dy`` ``[n, B, outputs]``, the gradient at the
+        output.
+
+        Returns where the gradient at the input will be, ``[n, B, inputs]``, if ``wants_dx``.
         """
         dx = self._product.input_gradient(dy, self._x, slot, tape) if wants_dx else dy
         self._product.add_gradients(dy, self._x, slot, tape)
@@ -268,7 +279,8 @@ class Product:
         return y.mT if self._by_output else y
 
     def input_gradient(self, dy: Tensor, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the gradient at the input, laid out as ``x``, which is returned.
+        """Record the gradient at the input, ``dy W`` ``[n, rows, inputs]`` laid out as ``x``, which is
+        returned.
 
         It must be recorded before `add_gradients`: the target may be the parameters themselves.
         """
@@ -280,7 +292,11 @@ class Product:
         return dx
 
     def add_gradients(self, dy: Tensor, x: Tensor, slot: ParameterSlot, tape: Tape) -> None:
-        """Record how the gradients of weight and bias, from ``dy`` and ``x``, are added to their target."""
+        """Record how the gradients of weight and bias are added to ``slot.target``, or handed to
+        ``slot.clip``.
+
+        ``dy`` is the gradient at the output ``[n, rows, outputs]``, ``x`` the input ``[n, rows, inputs]``.
+        """
         weight, bias = self._weight(slot.target), self._bias(slot.target) if self._has_bias else None
         if slot.clip is not None:
             slot.clip.watch(dy, x, ProductTarget(weight, bias, slot.keep, slot.scale), tape)
@@ -300,8 +316,8 @@ def merged(x: Tensor) -> Tensor:
 
 
 def blocks_of(weight: Shape, order: Shape, *, has_bias: bool) -> list[Block]:
-    """`Layer.blocks` of a layer with a weight and, behind it, a bias.
+    """List the blocks of parameters of a layer in flat order: its weight and, behind it, perhaps a bias.
 
-    ``weight``: its flat shape; ``order``: the permutation of its axes in the packed order.
+    Each is (flat shape, permutation of its axes to the packed order); ``weight`` and ``order`` are the first.
     """
     return [(weight, order), *([((weight[0],), (0,))] if has_bias else [])]

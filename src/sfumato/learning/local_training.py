@@ -45,9 +45,14 @@ class AdamMoments:
     def step_(
         self, models: Tensor, moments: tuple[Tensor, Tensor], slope: Tensor, number: int, rate: float
     ) -> None:
-        """Take one step of Adam with ``slope`` as the gradient; ``models`` and ``moments`` change in place.
+        """Take one step of Adam; ``models`` and ``moments`` change in place.
 
-        ``number``: of the step, from 0; ``rate``: the step size.
+        Args:
+            models: ``[n, M]``.
+            moments: means of gradients and of their squares, each ``[n, M]``, 0 before the first step.
+            slope: the gradient, ``[n, M]``.
+            number: of the step, from 0, for the bias correction.
+            rate: the step size.
         """
         first, second = moments
         first.lerp_(slope, 1 - self.beta1)
@@ -178,8 +183,11 @@ def train_stack(
 def _uniforms(
     gradient: StackedGradient, dropout: DrawUniforms | None, number: int, n: int, width: int
 ) -> Tensor | None:
-    """Uniform numbers for the dropout masks of step ``number``, ``[n, width, F]``; ``None`` without
+    """Draw uniform numbers for the dropout masks of step ``number``, ``[n, width, F]``; ``None`` without
     dropout.
+
+    Raises:
+        ValueError: the model has dropout layers, and there are no draws (``dropout`` is ``None``).
     """
     if not gradient.dropout_floats:
         return None
@@ -234,10 +242,15 @@ class _Descent:
         *,
         noisy: bool,
     ) -> _Descent:
-        """The state before the first step.
+        """Prepare the first step.
 
-        ``noisy``: something is added to gradients before a step is taken; other arguments as of
-        `train_stack`.
+        Args:
+            memory: that the stack trains in.
+            models: packed ``[n, M]``, already set to the starts.
+            starts: the models before the first step.
+            sgd: what to do.
+            corrections: added to every step's gradient, packed ``[n, M]``; ``None`` for nothing.
+            noisy: whether noise is added to gradients before a step is taken.
         """
         state: tuple[Tensor, ...] = ()
         if sgd.adam is not None:
@@ -296,7 +309,8 @@ class _Descent:
                 torch.add(start, drift, out=model)
 
     def _descend_(self, moved: Tensor, slope: Tensor, clipped: Tensor) -> None:
-        """Take one step of SGD from ``moved`` down ``slope``, in place; clipped first if the settings say so.
+        """Take one step of SGD from ``moved`` ``[n, M]`` down ``slope`` ``[n, M]``, in place, clipped if
+        ``sgd`` says so.
 
         Adds 1 to ``clipped`` ``[n]`` for each model whose step was clipped.
         """
@@ -318,9 +332,11 @@ class _Descent:
 
 
 def _by_step(batches: BatchPlan, labels: Tensor) -> Iterable[tuple[int, int, Tensor, Tensor, Tensor, Tensor]]:
-    """Yield for each step: how many devices still train and how wide the batch is; rows of the data set,
-    labels
-    and weights of examples ``[n, B]``; and the number of examples of each device ``[n]``, 1 for none.
+    """Yield what each step needs, one tuple a step.
+
+    Yields:
+        How many devices still train; how wide the batch is; rows of the data set ``[n, B]``; labels ``[n, B,
+        ...]``; weights of examples ``[n, B]``; and the number of examples of each device ``[n]``, 1 for none.
     """
     steps = torch.arange(batches.rows.shape[1], device=batches.rows.device)
     active = (batches.steps[:, None] > steps).sum(dim=0).tolist()

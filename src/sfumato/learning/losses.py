@@ -92,8 +92,10 @@ def _next_token_loss(outputs: Tensor, tokens: Tensor) -> Tensor:
 
 
 def _mean_over_outputs(loss: Callable[..., Tensor]) -> PerExample:
-    """A function of outputs and targets ``[B, ...]`` that gives the mean of ``loss`` over each example,
+    """Make a function of outputs and targets ``[B, ...]`` that gives the mean of ``loss`` over each example,
     ``[B]``.
+
+    ``loss`` takes ``reduction="none"``, as those of torch.nn.functional.
     """
 
     def of_examples(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -126,7 +128,7 @@ BUILT_IN: Mapping[str, tuple[Loss, ...]] = {
 
 
 def loss_of(task: str, name: str | None) -> Loss:
-    """The loss of every example that a spec names.
+    """Find the loss of every example that a spec names.
 
     Args:
         task: ``data.task``.

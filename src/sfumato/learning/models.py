@@ -95,7 +95,8 @@ def check_model(model: nn.Module, *, kind: str, examples: Tensor, outputs: tuple
         outputs: shape that the model must give for them.
 
     Raises:
-        SpecError: see `build_model`.
+        SpecError: it is too large, does not take such examples, gives another shape, keeps batch statistics,
+            or draws random numbers that follow from no seed.
     """
     for name, module in model.named_modules():
         if isinstance(module, _NormBase) and (not _is_instance_norm(module) or module.track_running_stats):
@@ -164,7 +165,14 @@ def _is_instance_norm(module: nn.Module) -> bool:
 def _built_in(
     kind: str, shape: tuple[int, ...], classes: int, hidden: int | Sequence[int], bias: bool
 ) -> nn.Module:
-    """A built-in model; arguments as of `build_model`.
+    """Make a built-in model.
+
+    Args:
+        kind: its name.
+        shape: of one example.
+        classes: number of outputs.
+        hidden: widths of an mlp's hidden layers; not used by others.
+        bias: of softmax; not used by others.
 
     Raises:
         SpecError: it cannot take examples of this shape.

@@ -43,7 +43,7 @@ class LowRankAdapter(nn.Module):
 
 
 def partly_trained(model: nn.Module, trained: Trained, rank: int) -> nn.Module:
-    """``model``, changed in place so that only a part of it is trained.
+    """Freeze the parameters of ``model`` that are not to be trained, in place, and add adapters; returns it.
 
     Args:
         model: of one device.
@@ -52,7 +52,7 @@ def partly_trained(model: nn.Module, trained: Trained, rank: int) -> nn.Module:
         rank: of the adapters.
 
     Raises:
-        SpecError: there are no linear layers to adapt but the head.
+        SpecError: there is no layer with parameters, or there are no linear layers to adapt but the head.
     """
     if trained == "all":
         return model

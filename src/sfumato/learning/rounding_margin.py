@@ -61,14 +61,14 @@ def with_margin(sgd: LocalSGD, batches: BatchPlan, start: Tensor, *, noisy: bool
 
 
 def most_drawn(expected: int) -> int:
-    """A number of examples that a batch exceeds with probability below 1e-30 if ``expected`` are
+    """Bound the size of a batch of ``expected`` examples: exceeded with probability below 1e-30
     (Bernstein).
     """
     return math.ceil(expected + _TAIL / 3 + math.sqrt((_TAIL / 3) ** 2 + 2 * _TAIL * expected))
 
 
 def _rounding_share(roundings: float) -> float:
-    """The share of a norm that so many float32 roundings may add.
+    """Give the share of a norm, 0 to 0.25, that so many float32 ``roundings`` may add.
 
     Raises:
         SpecError: it is more than a quarter.

@@ -51,7 +51,16 @@ class SequentialStep:
         self._write_gradient, self._dropout = write_gradient, dropout
 
     def __call__(self, labels: Tensor, weights: Tensor, uniforms: Tensor | None = None) -> Tensor | None:
-        """Do the step; see `GradientStep`."""
+        """Do the step on the features that it was bound to.
+
+        Args:
+            labels: int64 ``[n, B]``, or the targets that the loss takes ``[n, B, ...]``.
+            weights: float32 ``[n, B]``, what each example's gradient is multiplied by, once it is clipped.
+            uniforms: float32 ``[n, B, F]``, from which masks of dropout follow; ``None`` without dropout.
+
+        Returns:
+            Which examples were clipped, bool ``[n, B]``; ``None`` without a clip of examples.
+        """
         if uniforms is not None:
             sizes = [layer.call.size for layer in self._dropout]
             for layer, part in zip(self._dropout, uniforms.split_with_sizes(sizes, dim=2), strict=True):
@@ -127,8 +136,15 @@ class SequentialGradient:
         scale: float,
         example_clip: float | None = None,
     ) -> SequentialStep:
-        """A step that does ``target <- keep target + scale gradient``; arguments as of
-        `StackedGradient.bind`.
+        """Make a step that does ``target <- keep target + scale gradient``, in place, each time it is called.
+
+        Args:
+            models: packed float32 ``[n, M]``, read anew at every step.
+            target: packed float32 ``[n, M]``, perhaps ``models`` itself; ignored when ``keep`` is 0.
+            features: ``[n, B, ...]``, which will hold one batch a model; overwritten.
+            keep: what the target is multiplied by.
+            scale: what the gradient is multiplied by.
+            example_clip: l2 bound of every example's gradient; ``None`` for none.
         """
         clip = None if example_clip is None else ExampleClip(example_clip, features.shape[1])
         slots = [
@@ -147,7 +163,11 @@ class SequentialGradient:
 
 
 def as_layers(model: nn.Module, shape: Shape) -> list[Layer] | None:
-    """A model as a chain of layers for examples of this shape, or ``None`` if it is not one."""
+    """Turn a model into a chain of layers with hand-written gradients; ``None`` if it is not one.
+
+    ``shape``: of one example. A chain is an `nn.Sequential` of known layers that ends in one vector of
+    outputs.
+    """
     if type(model) is not nn.Sequential or _shares_parameters(model):
         return None
     layers: list[Layer] = []

@@ -35,7 +35,9 @@ class ServerOptimizer(Protocol):
         """The state before the first update of a model ``[M]``."""
 
     def step(self, state: ServerState, model: Tensor, update: Tensor) -> tuple[ServerState, Tensor]:
-        """The next state and model ``[M]``, given the averaged update ``[M]`` (new minus old)."""
+        """Apply an averaged update ``[M]`` (new minus old) to ``model`` ``[M]``; returns the next state
+        and model.
+        """
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,9 @@ class ServerSGD:
         return ServerState(0, (torch.zeros_like(model),) if self.momentum else ())
 
     def step(self, state: ServerState, model: Tensor, update: Tensor) -> tuple[ServerState, Tensor]:
-        """The next state and model ``[M]``, given the averaged update ``[M]`` (new minus old)."""
+        """Apply an averaged update ``[M]`` (new minus old) to ``model`` ``[M]``; returns the next state
+        and model.
+        """
         if not self.momentum:
             return ServerState(state.rounds + 1, ()), model + self.learning_rate * update
         velocity = self.momentum * state.moments[0] + update
@@ -90,7 +94,9 @@ class ServerAdam:
         return ServerState(0, (torch.zeros_like(model), torch.zeros_like(model)))
 
     def step(self, state: ServerState, model: Tensor, update: Tensor) -> tuple[ServerState, Tensor]:
-        """The next state and model ``[M]``, given the averaged update ``[M]`` (new minus old)."""
+        """Apply an averaged update ``[M]`` (new minus old) to ``model`` ``[M]``; returns the next state
+        and model.
+        """
         rounds = state.rounds + 1
         first = self.beta1 * state.moments[0] + (1 - self.beta1) * update
         second = self.beta2 * state.moments[1] + (1 - self.beta2) * update.square()

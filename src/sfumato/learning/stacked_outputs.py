@@ -18,7 +18,8 @@ _STACK_FLOATS = 1 << 24  # float32 entries of what the models of a stack compute
 
 
 def stacks_of(model: nn.Module, count: int, features: Tensor) -> list[slice]:
-    """Which of ``count`` models are computed at a time for ``features``, so that they fit 64 MiB.
+    """Divide ``count`` models into slices that are computed at a time for ``features`` ``[B, ...]``, within
+    64 MiB.
 
     It depends on the architecture and on the number of examples alone.
     """
@@ -28,11 +29,11 @@ def stacks_of(model: nn.Module, count: int, features: Tensor) -> list[slice]:
 
 
 def outputs_of(model: nn.Module, models: Tensor, features: Tensor) -> Tensor:
-    """Outputs ``[B, c, ...]`` of the models of a stack for every example; nothing is dropped out.
+    """Compute the outputs ``[B, c, ...]`` of the models of a stack for every example; nothing is dropped out.
 
-    Chains of linear layers are computed by products over all models of the stack. The first layer is
-    one product for all of them, as their inputs are the same. Any other module is called for one model after
-    the other (measured: convolutions of several models in one call take longer), each time as a copy, so that
+    Chains of linear layers are computed by products over all models of the stack. The first layer is one
+    product for all of them, as their inputs are the same. Any other module is called for one model after the
+    other (measured: convolutions of several models in one call take longer), each time as a copy, so that
     what a module keeps beside its parameters reaches no other model and no other examples.
 
     Args:

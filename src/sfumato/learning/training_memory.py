@@ -53,7 +53,8 @@ class StartModels:
 
     @classmethod
     def of(cls, models: Tensor, group_of: Tensor) -> StartModels:
-        """Device p starts from ``models[group_of[p]]``, for ``models`` ``[G, M]``.
+        """Let device p of n start from ``models[group_of[p]]``; ``models`` ``[G, M]``, ``group_of`` int64
+        ``[n]``.
 
         Runs of devices that start from one model share its row, where runs are long.
         """
@@ -136,9 +137,14 @@ class TrainingMemory:
         return self._stacks[what][:devices]
 
     def step(self, devices: int, width: int, settings: StepSettings) -> tuple[Tensor, GradientStep]:
-        """The memory for the features of a step, ``[devices * width, ...]``, and the step.
+        """Give the memory for the features of a step, ``[devices * width, ...]``, and the step over it.
 
-        `reserve` must have made room before.
+        Steps are kept and given again. `reserve` must have made room before.
+
+        Args:
+            devices: n, that take the step.
+            width: examples of the widest batch.
+            settings: what is added to what.
         """
         if len(self._steps) == _MOST_STEPS:
             self._steps.clear()

@@ -36,10 +36,10 @@ class Clip(Protocol):
         """The largest l2 norm a clipped vector can have."""
 
     def sensitivity(self, neighbours: Literal["zero-out", "replace"]) -> float:
-        """Largest L2 distance of two sums of clipped vectors that differ in one, which becomes zero or any
-        other.
+        """Give the largest l2 distance of two sums of clipped vectors that differ in one vector.
 
-        ``neighbours``: ``zero-out`` or ``replace``.
+        ``neighbours``: whether that vector becomes zero (``zero-out``) or any other clipped one
+        (``replace``).
         """
 
     def clip_(self, stack: Tensor) -> Clipped:
@@ -68,11 +68,18 @@ class FlatClip:
         return self.norm
 
     def sensitivity(self, neighbours: Literal["zero-out", "replace"]) -> float:
-        """The norm C for ``zero-out``, 2 C for ``replace``; see `Clip.sensitivity`."""
+        """Give the largest l2 distance of two sums of clipped vectors that differ in one vector.
+
+        It is the norm C where that vector becomes zero (``zero-out``), 2 C where it becomes another
+        (``replace``).
+        """
         return _sensitivity(self.bound, neighbours)
 
     def clip_(self, stack: Tensor) -> Clipped:
-        """Clip the rows of ``stack`` (float32 ``[P, M]``) in place; rows not finite become zero."""
+        """Clip the rows of ``stack`` (float32 ``[P, M]``) in place; rows not finite become zero.
+
+        Returns the stack, with the rows' norms before and which were clipped.
+        """
         norms, factors = clip_factors(stack, self.norm)
         stack.mul_(factors[:, None])
         return Clipped(stack, norms, ~(norms <= self.norm))
@@ -109,11 +116,18 @@ class PerLayerClip:
         return math.hypot(*self.norms)
 
     def sensitivity(self, neighbours: Literal["zero-out", "replace"]) -> float:
-        """The bound S for ``zero-out``, 2 S for ``replace``; see `Clip.sensitivity`."""
+        """Give the largest l2 distance of two sums of clipped vectors that differ in one vector.
+
+        It is the bound S where that vector becomes zero (``zero-out``), 2 S where it becomes another
+        (``replace``).
+        """
         return _sensitivity(self.bound, neighbours)
 
     def clip_(self, stack: Tensor) -> Clipped:
-        """Clip the rows of ``stack`` (float32 ``[P, M]``) in place; rows not finite become zero.
+        """Clip the layers of the rows of ``stack`` (float32 ``[P, M]``) in place; rows not finite become
+        zero.
+
+        Returns the stack, with the rows' norms before and which were clipped.
 
         Raises:
             SpecError: the layers do not cover vectors of this length.
@@ -132,7 +146,9 @@ class PerLayerClip:
 
 
 def _sensitivity(bound: float, neighbours: Literal["zero-out", "replace"]) -> float:
-    """``bound``, or twice it for ``replace``."""
+    """Give ``bound`` where one vector becomes zero (``zero-out``), twice it where it becomes another
+    (``replace``).
+    """
     return bound if neighbours == "zero-out" else 2 * bound
 
 

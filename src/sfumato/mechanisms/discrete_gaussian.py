@@ -26,10 +26,13 @@ class DiscreteGaussianNoise:
     law = NoiseLaw("discrete Gaussian")
 
     def add_(self, rows: IntArray, stds: FloatArray, key_of: Callable[[int], bytes]) -> None:
-        """Add exact noise ``N_Z(0, std^2)``, with ``std`` in steps of the grid, to rows int64 ``[P, M]``,
-        in place.
+        """Add discrete Gaussian noise to rows of integers, in place.
 
-        Other arguments as of `NoiseMechanism.add_`.
+        Args:
+            rows: int64 ``[P, M]``.
+            stds: in steps of the grid, a coordinate of each row's noise ``[P]``; a row with 0 is left as it
+                is.
+            key_of: gives the 32-byte key of a row by its number: the same key, the same noise.
         """
         for row in np.flatnonzero(stds):
             stream = KeyStream(digest(b"noise", key_of(int(row))))

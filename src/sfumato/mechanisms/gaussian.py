@@ -38,7 +38,13 @@ class GaussianNoise:
     law = GAUSSIAN
 
     def add_(self, rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes]) -> None:
-        """Add Gaussian noise to rows ``[P, M]``, in place; arguments as of `add_gaussian_`."""
+        """Add noise ``N(0, std^2 I)`` to rows, in place.
+
+        Args:
+            rows: float32 ``[P, M]``, on any device.
+            stds: standard deviation a coordinate of each row's noise, ``[P]``; a row with 0 is left as it is.
+            key_of: gives the 32-byte key of a row by its number: the same key, the same noise.
+        """
         add_gaussian_(rows, stds, key_of)
 
 
@@ -56,7 +62,11 @@ def add_gaussian_(rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes]
 
 
 def _add_on_cpu_(rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes]) -> None:
-    """`add_gaussian_`, from AES-256-CTR streams."""
+    """Add noise to rows ``[P, M]`` on the CPU, in place, from the AES-256-CTR streams of the rows' keys.
+
+    ``stds`` ``[P]``: standard deviations, 0 for none; ``key_of`` gives the 32-byte key of a row by its
+    number.
+    """
     for run, keys, scales in _runs_with_noise(rows, stds, key_of, _BLOCK):
         streams = [KeyStream(key) for key in keys]
         for start in range(0, run.shape[1], _BLOCK):
@@ -65,7 +75,11 @@ def _add_on_cpu_(rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes])
 
 
 def _add_on_gpu_(rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes]) -> None:
-    """`add_gaussian_`, from Threefry streams, on the device of ``rows``."""
+    """Add noise to rows ``[P, M]`` on a GPU, in place, from the Threefry streams of the rows' keys.
+
+    ``stds`` ``[P]``: standard deviations, 0 for none; ``key_of`` gives the 32-byte key of a row by its
+    number.
+    """
     for run, keys, scales in _runs_with_noise(rows, stds, key_of, _GPU_BLOCK):
         there = torch.from_numpy(scales).to(rows.device)
         for start in range(0, run.shape[1], _GPU_BLOCK):
@@ -76,9 +90,10 @@ def _add_on_gpu_(rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes])
 def _runs_with_noise(
     rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes], block: int
 ) -> Iterator[tuple[Tensor, list[bytes], npt.NDArray[np.float32]]]:
-    """Runs of consecutive rows that get noise: the rows, a view; their keys; their scales ``[n, 1]``.
+    """Yield runs of consecutive rows that get noise, each of at most ``block`` coordinates or one row.
 
-    A run has at most ``block`` coordinates, or one row.
+    Yields:
+        The rows ``[n, M]``, a view; their 32-byte keys; their standard deviations, float32 ``[n, 1]``.
     """
     noised, most = np.flatnonzero(stds), max(1, block // max(1, rows.shape[1]))
     for run in np.split(noised, np.flatnonzero(np.diff(noised) != 1) + 1):

@@ -25,10 +25,10 @@ class StepNoise:
     key_of: Callable[[int, int], bytes]
 
     def of(self, devices: list[int]) -> Callable[[Tensor, int, int], None]:
-        """A function that adds the noise of ``devices`` (indices among those that train) to gradients, in
-        place.
+        """Make a function that adds the noise of ``devices`` (indices among those that train) to gradients,
+        in place.
 
-        It takes the gradients ``[n, M]``, the step and their divisor.
+        It takes the gradients ``[n, M]``, the step (from 0), and what the sums of gradients were divided by.
         """
 
         def add_(gradients: Tensor, step: int, divisor: int) -> None:

@@ -46,6 +46,9 @@ def threefry_words(keys: Tensor, counters: Tensor) -> list[Tensor]:
 
 
 def _rotate_(words: Tensor, bits: int, scratch: Tensor) -> None:
-    """Rotate each word to the left, in place. A shift to the right copies the sign, and is masked."""
+    """Rotate each 64-bit word of ``words`` by ``bits`` to the left, in place; ``scratch`` has their shape.
+
+    A shift to the right copies the sign, and is masked.
+    """
     torch.bitwise_left_shift(words, bits, out=scratch)
     words.bitwise_right_shift_(64 - bits).bitwise_and_((1 << bits) - 1).bitwise_or_(scratch)

@@ -31,10 +31,10 @@ class Aggregates(Protocol):
         """The aggregates of the tier above, whose nodes have received the average of their children."""
 
     def noised(self, std: FloatArray, address: tuple[int, ...]) -> Self:
-        """These aggregates with a node's own noise added to its average.
+        """Add each node's own noise to its average, and return the result; these may be changed in place.
 
         Args:
-            std: of each node's, ``[nodes]``.
+            std: standard deviation of each node's noise a coordinate, ``[nodes]``; 0: none.
             address: of the random draws within the stream NOISE; the tier and the node are appended.
         """
 
@@ -65,9 +65,12 @@ class FloatAggregates:
         return replace(self, tier=self.tier - 1, values=values)
 
     def noised(self, std: FloatArray, address: tuple[int, ...]) -> FloatAggregates:
-        """These aggregates with the nodes' own noise added, in place, where messages have coordinates.
+        """Add the nodes' own noise, in place, to the coordinates that messages have; returns these
+        aggregates.
 
-        ``std`` ``[nodes]`` and ``address`` as of `Aggregates.noised`.
+        Args:
+            std: standard deviation of each node's noise a coordinate, ``[nodes]``; 0: none.
+            address: of the random draws within the stream NOISE; the tier and the node are appended.
         """
         covered = self.values if self.coordinates is None else self.values[:, self.coordinates]
 
@@ -111,7 +114,10 @@ class IntegerAggregates:
         return values
 
     def up(self) -> IntegerAggregates:
-        """The aggregates of the tier above; under masks sums are taken modulo 2^32. See `Aggregates`."""
+        """Add up the children's sums of each node; returns the aggregates of the tier above.
+
+        Under masks (secure aggregation) sums are taken modulo 2^32.
+        """
         parents = self.ring.tree.parents[self.tier]
         starts = np.flatnonzero(np.diff(parents, prepend=-1))  # parents ascend
         sums = self.ring.received(self.tier - 1).wrapped(np.add.reduceat(self.sums, starts, axis=0))
@@ -120,9 +126,11 @@ class IntegerAggregates:
         )
 
     def noised(self, std: FloatArray, address: tuple[int, ...]) -> IntegerAggregates:
-        """These aggregates with discrete Gaussian noise of the nodes' own added to the sums.
+        """Return these aggregates with discrete Gaussian noise of each node added to its sum.
 
-        ``std`` ``[nodes]`` and ``address`` as of `Aggregates.noised`.
+        Args:
+            std: standard deviation of each node's noise a coordinate of the average, ``[nodes]``; 0: none.
+            address: of the random draws within the stream NOISE; the tier and the node are appended.
         """
         sums, steps = self.sums.copy(), np.zeros(len(std))
         for node in np.flatnonzero(std):
@@ -134,6 +142,8 @@ class IntegerAggregates:
 
 
 def _means(values: Tensor, parents: IntArray) -> Tensor:
-    """Mean of the rows of ``values`` of each parent, ``[nodes above, M]``; ``parents`` ascend."""
+    """Average the rows of ``values`` ``[nodes, M]`` by parent, ``[parents, M]``; ``parents`` ``[nodes]``
+    ascend.
+    """
     starts = np.flatnonzero(np.diff(parents, prepend=-1))  # parents ascend
     return torch.stack([part.mean(dim=0) for part in torch.tensor_split(values, starts[1:].tolist())])

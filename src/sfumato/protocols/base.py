@@ -32,16 +32,20 @@ class State(Protocol):
 
     @property
     def is_shared(self) -> bool:
-        """Whether other ranks hold parts of it: what devices remember that they trained."""
+        """Whether other ranks (processes of the run) hold parts of it: vectors of the devices that they
+        trained.
+        """
 
     def whole(self) -> Self:
-        """With the parts that other ranks hold, on rank 0, for a checkpoint; every rank calls it."""
+        """Gather the parts that other ranks hold on rank 0, for a checkpoint; every rank must call it."""
 
     def over(self, ranks: Ranks) -> Self:
-        """The state of a checkpoint, which every rank has read, with only this one's share of such parts."""
+        """Divide the vectors of devices among ``ranks``; every rank has read the same checkpoint and keeps
+        its share.
+        """
 
     def pack(self) -> dict[str, Any]:
-        """Everything as numbers and CPU tensors, for a checkpoint. It is whole."""
+        """Pack everything as numbers and CPU tensors, for a checkpoint; only for a state that is `whole`."""
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
@@ -107,41 +111,52 @@ class FederatedProtocol(Protocol[S]):
     ranks: Ranks
 
     def initial(self, model: Tensor) -> S:
-        """The state before the first round, from the initial model ``[P]``."""
+        """Make the state before the first round, from the initial model, a flat vector ``[P]``."""
 
     def run_round(self, state: S) -> tuple[S, RoundStats]:
-        """Run round ``state.round``; returns the state after it and what is measured of it.
+        """Run round ``state.round`` (from 0).
+
+        Returns:
+            The state after it, and its measurements: participants, clipped share, noise, costs.
 
         Raises:
             EnvelopeError: a message exceeds what the plan declared; nothing of the round is kept.
         """
 
     def rounds_expected(self, state: S) -> int:
-        """Number of rounds of the whole training, as far as is known; when it has ended, the number done."""
+        """Give the number of rounds of the whole training, as far as is known; when it has ended, the number
+        done.
+        """
 
     def spent(self, state: S) -> FloatArray | None:
-        """μ² that a privacy filter has charged so far, ``[devices, observers]``.
+        """Give μ² (of Gaussian DP) that a privacy filter has charged so far, ``[devices, observers]``.
 
         ``None`` where the plan declares every round: the accountant then needs their number only.
         """
 
     def model(self, state: S) -> Tensor:
-        """The one model ``[P]`` that a finished run keeps."""
+        """Give the one model that a finished run keeps, a flat vector ``[P]``."""
 
     def artifacts(self, state: S) -> dict[str, Tensor]:
-        """What a finished run keeps beside the model: name of a file to its tensor."""
+        """Give what a finished run keeps beside the model: tensors by file name; {} if nothing."""
 
     def realised_facts(self, state: S) -> dict[str, Any]:
-        """What was only settled during the run (survivors, settings, ...), as JSON for ``ledger.json``."""
+        """Give what was only settled during the run (survivors, settings, ...), as JSON for
+        ``ledger.json``.
+        """
 
     def is_finite(self, state: S) -> bool:
         """Whether every coordinate of the models is a finite number."""
 
     def scores(self, state: S, examination: Evaluator) -> dict[str, float]:
-        """Scores of the models (``accuracy``, ``loss``, ...), by column of the metrics."""
+        """Score the models on the test set of ``examination``: by column of the metrics (``accuracy``,
+        ``loss``, ...).
+        """
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Train ``model`` for ``rounds`` rounds without clipping and noise; returns the norms of messages."""
+        """Train ``model`` ``[P]`` for ``rounds`` rounds without clipping and noise; returns the norms of
+        messages.
+        """
 
 
 def check_tensors(*tensors: Tensor | None) -> None:

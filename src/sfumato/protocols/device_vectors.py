@@ -43,35 +43,42 @@ class DeviceVectors:
 
     @property
     def is_shared(self) -> bool:
-        """Whether other ranks have some of them."""
+        """Whether there are several ranks (processes), each with some of the vectors."""
         return self.ranks.count > 1
 
     def of(self, devices: IntArray) -> Tensor:
-        """Those of ``devices``, ``[p, M]``, which this rank trains."""
+        """Give the vectors of ``devices`` ``[p]``, which this rank trains: ``[p, M]``, zeros where none was
+        written.
+        """
         me = self.ranks.rank
         assert all(self.holders.get(device, me) == me for device in devices.tolist())  # they were moved here
         return self._rows(devices)
 
     def _rows(self, devices: IntArray) -> Tensor:
+        """Stack the vectors of ``devices`` ``[p]`` that are here: ``[p, M]``, zeros where none was
+        written.
+        """
         if not len(devices):
             return self.zero.new_zeros(0, len(self.zero))
         return torch.stack([self.written.get(device, self.zero) for device in devices.tolist()])
 
     def copy(self) -> Self:
-        """The same vectors, to write others beside them: a state stays as it is."""
+        """Copy the lookup, not the vectors: writing to the copy leaves these as they are."""
         return replace(self, written=dict(self.written), holders=dict(self.holders))
 
     def write_(self, devices: IntArray, vectors: Tensor) -> None:
-        """Write ``vectors`` ``[p, M]`` for ``devices``, which this rank trains."""
+        """Write ``vectors`` ``[p, M]`` for ``devices`` ``[p]``, which this rank trains; in place, as
+        copies.
+        """
         own = (vector.clone() for vector in vectors)  # a view would keep its whole chunk in memory
         self.written.update(zip(devices.tolist(), own, strict=True))
 
     def move_(self, devices: IntArray, owners: Sequence[IntArray]) -> None:
-        """Bring the vectors of ``devices`` to the ranks that train them; every rank calls it.
+        """Bring the vectors of ``devices`` to the ranks that train them, in place; every rank calls it.
 
         Args:
             devices: who trains, ``[P]``.
-            owners: for each rank, which of them it trains (`Engine.owners`); it writes a vector for each.
+            owners: for each rank, the indices into ``devices`` of those that it trains (`Engine.owners`).
         """
         if not self.is_shared:
             return
@@ -93,7 +100,9 @@ class DeviceVectors:
         self.write_(new, came)
 
     def whole(self) -> Self:
-        """With all vectors on rank 0, and none on others; every rank calls it."""
+        """Gather all vectors on rank 0, and none on others; every rank calls it. Returns new ones that are
+        not shared.
+        """
         if not self.is_shared:
             return self
         every, found = np.array(sorted(self.holders), dtype=np.int64), self.copy()
@@ -101,7 +110,7 @@ class DeviceVectors:
         return replace(found, ranks=ALONE, holders={})
 
     def over(self, ranks: Ranks) -> Self:
-        """These, which every rank has, divided among ``ranks``."""
+        """Divide these, which every rank has, among ``ranks`` in turn; returns this rank's share."""
         if ranks.count == 1:
             return self
         holders = {device: place % ranks.count for place, device in enumerate(sorted(self.written))}
@@ -109,13 +118,21 @@ class DeviceVectors:
         return replace(self, ranks=ranks, written=own, holders=holders)
 
     def pack(self) -> list[Tensor]:
-        """Which devices have one, ascending int64 ``[k]``, and these ``[k, M]``, on the CPU; all are here."""
+        """Pack, for a checkpoint: the devices with a vector, ascending int64 ``[k]``, and their vectors ``[k,
+        M]``.
+
+        Both are on the CPU. All vectors must be here (`whole`).
+        """
         devices = np.array(sorted(self.written), dtype=np.int64)
         return [torch.from_numpy(devices), self._rows(devices).cpu()]
 
     @classmethod
     def unpack(cls, packed: Sequence[Tensor], model: Tensor) -> Self:
-        """What ``packed`` tells, beside ``model`` ``[M]``; any error at all where it is not that."""
+        """Rebuild what `pack` gave, on the device of ``model`` ``[M]``, whose length the vectors must have.
+
+        Raises:
+            Exception: of any class, where ``packed`` is not that.
+        """
         check_tensors(*packed)
         devices, vectors = packed
         if vectors.shape[1:] != model.shape:

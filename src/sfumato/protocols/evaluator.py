@@ -52,7 +52,9 @@ class Evaluator:
     ranks: Ranks = ALONE
 
     def score(self, model: Tensor) -> Score:
-        """Score one model ``[P]`` on the test set."""
+        """Score one model, a flat vector ``[P]``, on the whole test set; every rank (process) gets the same
+        result.
+        """
         parts = share_out(
             parts_of(len(self.targets)),
             lambda part: self._scored(model, part),
@@ -62,9 +64,11 @@ class Evaluator:
         return score_of(parts, self.targets[:], self.scoring)
 
     def score_personalised(self, models: Tensor, membership: MembershipClasses) -> PersonalScores:
-        """Scores of the models of all membership classes ``[classes, P]``, as means over workers.
+        """Score the models ``[classes, P]`` of all membership classes, as means over workers.
 
-        On the whole test set, and on the distribution of labels that each worker holds.
+        Scores are on the whole test set, and on the distribution of labels that each worker holds (NaN for
+        data without labels). ``membership`` tells each worker's class: the workers in the same groups share a
+        model.
         """
         if self.scoring.task != "classification":
             return mean_scores(self._score_each(models), membership)
@@ -84,10 +88,13 @@ class Evaluator:
         return replace(found, measures=mean_scores(self._score_each(models), membership).measures)
 
     def _scored(self, model: Tensor, part: slice) -> Scored:
+        """Apply ``model`` ``[P]`` to the rows ``part`` of the test set, and measure its outputs there."""
         return apply_model(self.model, model, self.features[part], self.targets[part], self.scoring)
 
     def _score_each(self, models: Tensor) -> list[Score]:
-        """The score of every model ``[C, P]``; a rank, and one of its threads, works on a whole model."""
+        """Score every model of ``[C, P]``, in order; a rank, and one of its threads, works on a whole
+        model.
+        """
 
         def score(model: Tensor) -> Score:
             parts = [self._scored(model, part) for part in parts_of(len(self.targets))]

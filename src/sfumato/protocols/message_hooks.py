@@ -20,27 +20,35 @@ class Listener(Protocol):
     """
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Called when parties send messages upwards.
+        """Take note that parties send messages upwards.
 
         Args:
-            number: of the round.
-            index: of the aggregation in it.
+            number: of the round, from 0.
+            index: of the aggregation in it; in groups, the group that the messages go to.
             tier: of the senders.
-            senders: ``[p]``.
+            senders: their indices in the tier, ``[p]``.
             vectors: float32 ``[p, M]``, their own noise included, before any masking.
         """
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Called when aggregators of ``tier`` have their averages ``values`` ``[nodes, M]``, not noised by
-        them yet.
+        """Take note of the averages that aggregators have, before they add noise (in groups: of the masters'
+        sums).
 
-        Round ``number`` and aggregation ``index`` as of `sent`.
+        Args:
+            number: of the round, from 0.
+            index: of the aggregation in it.
+            tier: of the aggregators.
+            values: ``[nodes, M]``, of all of the tier.
         """
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Called when the nodes of ``tier`` send their models ``values`` ``[nodes, M]`` down.
+        """Take note of the models that aggregators send down.
 
-        Round ``number`` and aggregation ``index`` as of `sent`.
+        Args:
+            number: of the round, from 0.
+            index: of the aggregation in it.
+            tier: of the aggregators.
+            values: ``[nodes, M]``, of all of the tier.
         """
 
 
@@ -55,16 +63,27 @@ class ListenerGroup:
         self._listeners = tuple(listeners)
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Tell every listener that parties send messages; arguments as of `Listener.sent`."""
+        """Tell every listener, in order, that ``senders`` ``[p]`` of ``tier`` send ``vectors`` ``[p, M]``
+        upwards.
+
+        ``number`` is the round, ``index`` the aggregation in it.
+        """
         for listener in self._listeners:
             listener.sent(number, index, tier, senders, vectors)
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Tell every listener that aggregators have averages; arguments as of `Listener.received`."""
+        """Tell every listener, in order, that aggregators of ``tier`` have averages ``values`` ``[nodes,
+        M]``.
+
+        ``number`` is the round, ``index`` the aggregation in it.
+        """
         for listener in self._listeners:
             listener.received(number, index, tier, values)
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Tell every listener that nodes send models down; arguments as of `Listener.broadcast`."""
+        """Tell every listener, in order, that nodes of ``tier`` send models ``values`` ``[nodes, M]`` down.
+
+        ``number`` is the round, ``index`` the aggregation in it.
+        """
         for listener in self._listeners:
             listener.broadcast(number, index, tier, values)

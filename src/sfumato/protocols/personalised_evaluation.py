@@ -52,10 +52,10 @@ class PersonalScores:
 
 
 def mean_scores(scores: Sequence[Score], membership: MembershipClasses) -> PersonalScores:
-    """Mean scores over workers, without personal ones, for data without labels.
+    """Average scores over workers, for data without labels: what is by label is NaN.
 
     Args:
-        scores: of the models of every membership class.
+        scores: of the models of every membership class (workers in the same groups), in the classes' order.
         membership: which class each worker is in.
     """
     workers = membership.counts / membership.counts.sum()
@@ -74,11 +74,12 @@ def mean_scores(scores: Sequence[Score], membership: MembershipClasses) -> Perso
 
 
 def label_shares(partition: Partition, labels: npt.NDArray[np.integer], classes: int) -> FloatArray:
-    """Share of each label in each worker's examples ``[N, classes]``; zeros for a worker without any.
+    """Compute the share of each label in each worker's examples ``[N, classes]``; zeros for a worker without
+    any.
 
     Args:
         partition: who holds which rows.
-        labels: of all training rows.
+        labels: of all training rows, ``[rows]``.
         classes: number of labels.
     """
     worker = np.repeat(np.arange(partition.devices), partition.sizes)
@@ -98,7 +99,7 @@ def scores_by_label(
     ranks: Ranks = ALONE,
     threads: int = 1,
 ) -> tuple[FloatArray, FloatArray]:
-    """Accuracy and mean cross-entropy of every model on the test examples of each label.
+    """Measure accuracy and mean cross-entropy (nats) of every model on the test examples of each label.
 
     Args:
         model: the architecture; its own parameters are neither read nor changed.
@@ -110,7 +111,7 @@ def scores_by_label(
         threads: of this rank, likewise.
 
     Returns:
-        Two arrays ``[C, classes]``; NaN for labels without test examples.
+        Accuracies and losses, each ``[C, classes]``; NaN for labels without test examples.
     """
 
     def sums(job: tuple[slice, slice]) -> FloatArray:

@@ -31,19 +31,20 @@ def protocol_of(
     parameters: int,
     listener: Listener | None = None,
 ) -> FederatedProtocol[Any]:
-    """The protocol that runs ``plan``, of a tree or of groups.
+    """Make the protocol that runs ``plan``, of a tree or of groups.
 
     Args:
+        plan: resolved and calibrated.
         engine: trains devices.
         partition: rows of the data set of each device.
         parameters: coordinates of the model.
-        listener: is told of every message.
+        listener: is told of every message; ``None``: nobody.
     """
     return family_of(plan.spec).protocol(plan, engine, partition, parameters, listener)
 
 
 def state_of(kind: str) -> type[State]:
-    """The class of state that a checkpoint calls ``kind``.
+    """Look up the class of state that a checkpoint calls ``kind``.
 
     Raises:
         KeyError: there is none.

@@ -50,7 +50,10 @@ class Sums:
         self._sums = [np.zeros(self._shape, np.int64) for _ in range(1 if grid else 2)]
 
     def _grids(self, number: int) -> list[Grid]:
-        """The grids on which the parts of a sum count, the coarsest first."""
+        """List the grids on which the parts of sum ``number`` count, the coarsest first.
+
+        One grid with a clip, two without.
+        """
         if self._grid is not None:
             return [self._grid]
         digit = int(self._digit[number])
@@ -66,7 +69,8 @@ class Sums:
         return (messages.double() / step).trunc_().mul_(step).float()
 
     def add(self, which: IntArray, messages: Tensor) -> None:
-        """Add ``messages`` ``[p, M]`` to the sums with the indices ``which`` ``[p]``.
+        """Add ``messages`` ``[p, M]``, the i-th to the sum with index ``which[i]``; ``which`` int64 ``[p]``
+        ascends.
 
         Raises:
             EnvelopeError: a message is too large for its grid; nothing is wrapped.
@@ -102,7 +106,10 @@ class Sums:
                     rest = rest - whole.astype(np.float64) * grid.step
 
     def _make_room(self, number: int, rows: FloatArray) -> bool:
-        """Raise the unit of sum ``number`` so that ``rows`` fit; returns whether they are finite."""
+        """Raise the unit of sum ``number`` so that ``rows`` ``[p, M]`` fit; returns whether they are finite.
+
+        Rows that are not finite are counted, which makes the sum NaN.
+        """
         largest = max(float(rows.max(initial=0.0)), -float(rows.min(initial=0.0)))
         if not math.isfinite(largest):
             self._not_finite[number] += 1
@@ -111,7 +118,9 @@ class Sums:
         return True
 
     def _raise_to(self, number: int, digit: int) -> None:
-        """Make ``digit`` the highest digit kept of a sum, with the one below; lower digits are dropped."""
+        """Make ``digit`` (of 32 bits) the highest one kept of sum ``number``, with the one below; lower ones
+        are dropped.
+        """
         raised = digit - int(self._digit[number])
         if raised > 0:
             first, second = self._sums

@@ -48,10 +48,16 @@ class ObserverPosition(Protocol):
     """The position of a coalition in a topology."""
 
     def view(self, number: int, index: int) -> CoalitionView:
-        """What the observer receives in aggregation ``index`` of round ``number``, by the plan."""
+        """Tell what the observer receives in aggregation ``index`` of round ``number`` (both from 0), by the
+        plan.
+        """
 
     def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
-        """The index of the party that each of ``senders`` of ``tier`` sends to, ``[p]``."""
+        """Give the index of the aggregator that each of ``senders`` ``[p]`` of ``tier`` sends to: int64
+        ``[p]``.
+
+        ``number`` is the round, ``index`` the aggregation in it.
+        """
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,8 @@ class TreeObserverPosition:
     coalition: tuple[Party, ...]
 
     def view(self, number: int, index: int) -> CoalitionView:
-        """What the observer receives in aggregation ``index`` of round ``number``, by the plan.
+        """Tell what the observer receives in aggregation ``index`` of round ``number`` (both from 0), by the
+        plan.
 
         A member that is elected supernode receives as one, and an elected supernode knows what it sends.
         """
@@ -85,7 +92,11 @@ class TreeObserverPosition:
         return declared.view(tuple(dict.fromkeys(members)), index)
 
     def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
-        """The index of the node that each of ``senders`` of ``tier`` sends to, ``[p]``."""
+        """Give the index of the node that each of ``senders`` ``[p]`` of ``tier`` sends to in round
+        ``number``: ``[p]``.
+
+        ``index``, the aggregation, does not matter.
+        """
         tree = self.plan.at(number).tree
         if tier == tree.depth:
             return tree.leaves_of(senders)
@@ -105,14 +116,15 @@ class GroupObserverPosition:
     coalition: tuple[Party, ...]
 
     def view(self, number: int, index: int) -> CoalitionView:
-        """What the observer receives in round ``number``, by the plan; ``index``, the group, does not
-        matter.
+        """Tell what the observer receives in round ``number`` (from 0), by the plan; ``index``, the group, is
+        not used.
         """
         return self.plan.releases.view(self.coalition, number + 1)
 
     def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
-        """The master that each of ``senders`` sends to, ``[p]``: aggregation ``index`` is that of group
-        ``index``.
+        """Give the master that each of ``senders`` ``[p]`` sends to: ``index``, the group, ``[p]`` times.
+
+        ``number`` and ``tier`` are not used.
         """
         return np.full(len(senders), index, dtype=np.int64)
 
@@ -134,7 +146,15 @@ class Recorder:
         self._vectors: list[FloatArray] = []
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Keep the messages that members of the observer receive or send; see `Listener.sent`."""
+        """Keep the messages that members of the observer receive or send.
+
+        Args:
+            number: of the round, from 0.
+            index: of the aggregation in it; in groups, the group.
+            tier: of the senders.
+            senders: their indices, ``[p]``.
+            vectors: their messages, noise included, ``[p, M]``.
+        """
         view = self._position.view(number, index)
         own = [party for at, party in view.senders if at == tier]
         singles = [node for at, node in view.single if at == tier - 1]
@@ -144,9 +164,10 @@ class Recorder:
             self._keep(index, "sent", tier, int(senders[row]), vectors[int(row)])
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep the sums that members receive; left out where they receive every message.
+        """Keep the sums that members receive, of ``values`` ``[nodes, M]``; not where they receive every
+        message.
 
-        See `Listener.received`.
+        ``number`` is the round, ``index`` the aggregation, ``tier`` the nodes'.
         """
         view = self._position.view(number, index)
         for at, node in sorted(view.summed):
@@ -154,7 +175,11 @@ class Recorder:
                 self._keep(index, "received", tier, node, values[node])
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep the models that members receive; see `Listener.broadcast`."""
+        """Keep the models that members receive, of ``values`` ``[nodes, M]`` that nodes of ``tier`` send
+        down.
+
+        ``number`` is the round, ``index`` the aggregation in it.
+        """
         view = self._position.view(number, index)
         for at, node in sorted(view.averages):
             if at == tier:
@@ -162,7 +187,7 @@ class Recorder:
 
     def write(self, folder: Path, number: int) -> str:
         """Write what was heard in round ``number`` (from 0) to the run folder and clear it; returns the
-        SHA-256.
+        file's SHA-256.
 
         It may be raw updates: only the owner may read the file.
         """
@@ -186,13 +211,21 @@ class Recorder:
         self._rows, self._vectors = [], []
 
     def _keep(self, index: int, kind: str, tier: int, party: int, vector: Tensor) -> None:
-        """Keep one vector ``[M]`` with its aggregation, kind (sent, received, broadcast), tier and party."""
+        """Keep one vector ``[M]`` for the file of this round.
+
+        Args:
+            index: of the aggregation, or of the group.
+            kind: ``sent``, ``received`` or ``broadcast``.
+            tier: of the party whose vector it is.
+            party: its index in the tier.
+            vector: copied to the CPU as float32.
+        """
         self._rows.append((index, kind, tier, party))
         self._vectors.append(vector.detach().cpu().float().numpy().copy())
 
 
 def observer_name(plan: Plan, names: str, *, place: ErrorPlace) -> str:
-    """The canonical name of an observer, or of a coalition joined by commas.
+    """Give the canonical name of an observer, or of a coalition joined by commas.
 
     Args:
         plan: has the parties.
@@ -208,10 +241,16 @@ def observer_name(plan: Plan, names: str, *, place: ErrorPlace) -> str:
 
 
 def recorder_of(plan: Plan, name: str, parameters: int) -> Recorder:
-    """A recorder of what the observer called ``name`` receives; ``parameters``: length of a vector.
+    """Make the recorder of what the observer called ``name`` receives.
+
+    Args:
+        plan: that is played.
+        name: of a party, or of several joined by commas.
+        parameters: length of a recorded vector.
 
     Raises:
-        SpecError: what the observer receives depends on how many participants control chooses.
+        SpecError: there is no such party, or what the observer receives depends on how many participants
+            control chooses.
     """
     coalition = parse_coalition(name, plan.parties)
     if plan.spec.control is not None and "secure-aggregation" in plan.spec.transport.values():

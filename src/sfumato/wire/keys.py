@@ -187,7 +187,15 @@ def agreement_point(public: bytes) -> bytes:
 
 
 def derive(secret: bytes, *, session: bytes, purpose: bytes, context: bytes) -> bytes:
-    """A 256-bit key from a shared secret, by HKDF, for one session, purpose and context."""
+    """Derive a 256-bit key from a shared secret by HKDF-SHA256; another session, purpose or context, another
+    key.
+
+    Args:
+        secret: shared by the parties.
+        session: the session's name, the salt.
+        purpose: what the key is for.
+        context: whose it is, say; see `pair_context`.
+    """
     info = _DOMAIN + len(purpose).to_bytes(4, "big") + purpose + context
     return HKDF(algorithm=hashes.SHA256(), length=KEY_BYTES, salt=session, info=info).derive(secret)
 
@@ -198,9 +206,14 @@ def pair_context(first: int, first_key: bytes, second: int, second_key: bytes) -
 
 
 def seal(key: bytes, plain: bytes, associated: bytes, entropy: Entropy) -> bytes:
-    """Encrypt and authenticate ``plain`` (AES-256-GCM); returns nonce, ciphertext and tag.
+    """Encrypt and authenticate ``plain`` (AES-256-GCM); returns nonce (12 bytes), ciphertext and tag (16
+    bytes).
 
-    ``associated`` is authenticated only. Each key seals one message here.
+    Args:
+        key: 32 bytes, which seals this one message only.
+        plain: to be encrypted.
+        associated: authenticated only; it must be given again to `unseal`.
+        entropy: gives the nonce.
     """
     nonce = entropy(NONCE_BYTES)
     return nonce + AESGCM(key).encrypt(nonce, plain, associated)

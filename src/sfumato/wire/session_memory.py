@@ -57,7 +57,16 @@ class ProcessMemory:
         self._claims: dict[bytes, bytes] = {}
 
     def claim(self, question: bytes, digest: bytes) -> bytes | None:
-        """Claim the right to answer a question in this process only; see `SessionMemory.claim`."""
+        """Claim the right to answer a question, in this process only.
+
+        Args:
+            question: what is answered once: 32 bytes.
+            digest: of what the answer is about: 32 bytes.
+
+        Returns:
+            ``None`` if it was not claimed before; otherwise the digest of the first claim, and nothing
+            changes.
+        """
         earlier = self._claims.get(question)
         if earlier is None:
             self._claims[question] = digest
@@ -158,7 +167,19 @@ class FileMemory:
         return cls(path)
 
     def claim(self, question: bytes, digest: bytes) -> bytes | None:
-        """Claim the right to answer a question, recorded in the file; see `SessionMemory.claim`."""
+        """Claim the right to answer a question, recorded in the file before this returns.
+
+        Args:
+            question: what is answered once: 32 bytes.
+            digest: of what the answer is about: 32 bytes.
+
+        Returns:
+            ``None`` if it was not claimed before; otherwise the digest of the first claim, and nothing
+            changes.
+
+        Raises:
+            SessionMemoryError: the claim could not be recorded or looked up: there must be no answer.
+        """
         try:
             made = self._file.execute("INSERT OR IGNORE INTO claims VALUES (?, ?)", (question, digest))
             if made.rowcount == 1:

@@ -46,17 +46,22 @@ class _Dispersion:
 def diagnose(
     state: AdaptiveState, observed: RoundObservations, played: TreePlan, gap: Gap, rounds: int
 ) -> dict[str, float]:
-    """Columns of the metrics on a round of adaptive control: ``z1``, ``z2`` and those of the bounds.
-
-    ``z1`` and ``z2`` are mean squared distances of messages in an edge, and of the edges' models; NaN where
-    they would tell of raw vectors.
+    """Compute the metrics columns of a round of adaptive control: dispersions, convergence bounds, and gap
+    terms.
 
     Args:
-        state: before the round.
-        observed: what the parties received in it.
-        played: its plan.
-        gap: constants of the optimality gap.
+        state: of the protocol before the round.
+        observed: messages and models that edges and cloud received in it.
+        played: the plan of this round.
+        gap: constants of the optimality gap F - F*.
         rounds: of the whole training, as the spec has them.
+
+    Returns:
+        By column: ``z1``, the mean squared distance of messages from their edge's average, without the
+            expected noise; ``z2``, the mean squared distance of the edges' models from their mean; NaN where
+            one of these would tell of raw vectors. ``b1``, ``b2``, ``phi`` are the dispersion bounds as
+            printed in H2FDP, ``gap_start``, ``gap_drift``, ``gap_noise`` the terms of (33), corrected; NaN
+            where epochs are counted.
     """
     found = _dispersion(state, observed, played, gap.parameters)
     sent = np.maximum(found.counts, 1)
@@ -71,9 +76,16 @@ def diagnose(
 def _bound_columns(
     state: AdaptiveState, found: _Dispersion, played: TreePlan, gap: Gap, rounds: int
 ) -> dict[str, float]:
-    """Metrics columns with the convergence bounds of a round; arguments as of `diagnose`.
+    """Compute the columns ``b1``, ``b2``, ``phi``, ``gap_start``, ``gap_drift`` and ``gap_noise`` of a round.
 
-    NaN where epochs are counted, which have no known number of steps. ``found``: deviations in the round.
+    NaN where local epochs are counted, which have no known number of steps.
+
+    Args:
+        state: of the protocol before the round.
+        found: squared deviations of messages and edge averages in the round.
+        played: the plan of this round.
+        gap: constants of the optimality gap.
+        rounds: of the whole training.
     """
     settings = state.settings
     if played.spec.training.local_epochs is not None:
@@ -105,9 +117,14 @@ def _bound_columns(
 def _dispersion(
     state: AdaptiveState, observed: RoundObservations, played: TreePlan, parameters: int
 ) -> _Dispersion:
-    """Squared deviations of messages and edge averages in a round, with the noise expected in them.
+    """Compute squared deviations of messages and of edge averages in a round, with the noise expected in
+    them.
 
-    ``parameters``: coordinates of a message.
+    Args:
+        state: of the protocol before the round.
+        observed: messages and models that edges and cloud received in it.
+        played: the plan of this round.
+        parameters: M, coordinates of a message.
     """
     steps, unit, m = played.releases.steps[-1], played.message_scale(state.round), parameters
     counts = observed.counts.astype(np.float64)
@@ -136,9 +153,14 @@ def _dispersion(
 def _constants(
     state: AdaptiveState, found: _Dispersion, gap: Gap, length: float, control: Control
 ) -> Constants:
-    """The constants of the bounds, estimated from a round; 2 G where nothing stands out from the noise.
+    """Estimate the constants of the convergence bounds from a round.
 
-    ``length``: step size times local steps.
+    Args:
+        state: has the current smoothness estimate.
+        found: squared deviations in the round; where they do not stand out from the noise a constant is 2 G.
+        gap: has the clip norm, by which gradients are bounded.
+        length: step size times local steps.
+        control: the spec's section; its ``bounds.gradient`` is G if it is smaller than the clip norm.
     """
     devices = [
         NoisySquaredNorm(e.total / (n - 1), e.noise / (n - 1), e.variance / (n - 1) ** 2)
@@ -158,9 +180,10 @@ def _constants(
 
 
 def _between_models(observed: RoundObservations, played: TreePlan) -> float:
-    """Mean squared distance of the edges' models, from which the last local steps started, to their mean.
+    """Compute the mean squared distance of the edges' models, from which the last local steps started, to
+    their mean.
 
-    0 where all edges have one model; NaN where one of them is un-noised.
+    0 where all edges have one model; NaN where one of them is un-noised, though the plan has noise.
     """
     if observed.starts is None:
         return 0.0

@@ -37,9 +37,16 @@ class RoundObservations:
         self.counts = np.zeros(len(self.squares), dtype=np.int64)
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Add up devices' messages and their squares by edge, and keep the edges' messages.
+        """Add up devices' messages and their squared norms by edge, and keep the edges' messages.
 
-        Arguments as of `Listener.sent`.
+        Only messages of the round's global aggregation (``index`` is the last) are used.
+
+        Args:
+            number: of the round.
+            index: of the aggregation in it.
+            tier: of the senders; devices are one tier below the edges.
+            senders: their indices, ``[p]``.
+            vectors: their messages, noise included, ``[p, M]``.
         """
         if index != self.last:
             return
@@ -54,9 +61,11 @@ class RoundObservations:
             self.edges = vectors.clone()
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Do nothing: averages are computed from what was sent. Arguments as of `Listener.received`."""
+        """Do nothing: averages are computed from what was sent. It is here as `Listener` asks for it."""
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep the models that edges send to their devices; arguments as of `Listener.broadcast`."""
+        """Keep ``values`` ``[edges, M]``, the models that edges send to their devices; other tiers are not
+        needed.
+        """
         if tier == self.depth - 1:
             self.starts = values.clone()

@@ -128,9 +128,10 @@ class AdaptiveProtocol:
         return AdaptiveState(inner, 0, settings, beta, ended, fresh.spent, seen, ())
 
     def rounds_expected(self, state: AdaptiveState) -> int:
-        """Rounds done, plus the local steps that are left divided by the next round's interval, 1 at least.
+        """Estimate the number of rounds of the whole training.
 
-        Rounds done where training has ended.
+        It is rounds done, plus the local steps that are left over the next round's interval (local steps a
+        round), 1 at least; the rounds done where training has ended.
         """
         if state.ended:
             return state.round
@@ -139,7 +140,8 @@ class AdaptiveProtocol:
     def run_round(self, state: AdaptiveState) -> tuple[AdaptiveState, RoundStats]:
         """Run round ``state.round``, then choose the settings of the next one.
 
-        Returns the state after it and what is measured of it.
+        Returns:
+            The state after the round, and its measurements: participants, noise, costs and metrics columns.
 
         Raises:
             EnvelopeError: a message exceeds what the plan declared; nothing of the round is kept.
@@ -176,7 +178,10 @@ class AdaptiveProtocol:
         return after, replace(stats, extra={**stats.extra, **extra})
 
     def _settings_columns(self, state: AdaptiveState) -> dict[str, float]:
-        """The settings that were chosen for a round, as columns of the metrics."""
+        """Give the settings that were chosen for round ``state.round``, as columns of the metrics.
+
+        NaN for the mean number of participants of trusted (or untrusted) edges where there are no such edges.
+        """
         settings = state.settings
         return {
             "interval": float(settings.steps),
@@ -188,7 +193,7 @@ class AdaptiveProtocol:
         }
 
     def spent(self, state: AdaptiveState) -> FloatArray:
-        """μ² that the privacy filter has charged so far, ``[devices, observers]``."""
+        """Give μ² (of Gaussian DP) that the privacy filter has charged so far, ``[devices, observers]``."""
         return state.spent
 
     def model(self, state: AdaptiveState) -> Tensor:
@@ -200,7 +205,7 @@ class AdaptiveProtocol:
         return {}
 
     def realised_facts(self, state: AdaptiveState) -> dict[str, Any]:
-        """As JSON: why training ended, the settings of every round, and who survived each."""
+        """Give, as JSON: why training ended, the settings of every round, and who survived each."""
         facts = {"ended": state.ended, "settings": [asdict(setting) for setting in state.history]}
         played = [round_plan(self._plan, setting, n) for n, setting in enumerate(state.history)]
         attendance = Attendance.of_rounds(self._plan, played)
@@ -211,14 +216,20 @@ class AdaptiveProtocol:
         return bool(torch.isfinite(state.inner.model).all())
 
     def scores(self, state: AdaptiveState, examination: Evaluator) -> dict[str, float]:
-        """Accuracy, loss and further metrics of the global model on the test set."""
+        """Score the global model on the test set: ``accuracy`` (0 to 1), ``loss`` (nats) and further measures
+        by name.
+        """
         score = examination.score(state.inner.model)
         return {"accuracy": score.accuracy, "loss": score.loss, **score.measures}
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Norms of un-noised, unclipped messages over ``rounds`` rounds from ``model``; without control."""
+        """Measure norms of un-noised, unclipped messages over ``rounds`` rounds from ``model`` ``[M]``,
+        without control.
+        """
         return self._tree_protocol(self._plan).pilot(model, rounds)
 
     def _tree_protocol(self, plan: TreePlan, listener: Listener | None = None) -> TreeProtocol:
-        """The protocol without control that plays a round by ``plan``."""
+        """Make the protocol without control that plays one round by ``plan``; ``listener`` hears its
+        messages.
+        """
         return TreeProtocol(plan, self._engine, self._partition, self._parameters, listener)

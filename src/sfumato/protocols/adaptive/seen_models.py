@@ -47,8 +47,9 @@ class SeenModels:
         return type(self)(kept, lengths, (*self.variances, (noise_std / length) ** 2)[-rounds:])
 
     def moves(self) -> Moves:
-        """Scalar products of the model's changes in these rounds, ``[rounds, rounds]``, with lengths and
-        noise.
+        """Compute the scalar products of the model's changes in these rounds, ``[rounds, rounds]``.
+
+        With them go, for each round, step size times local steps, the variance of the known noise, and M.
         """
         rounds = len(self.lengths)
         products = np.zeros((rounds, rounds))

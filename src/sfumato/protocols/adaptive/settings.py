@@ -30,11 +30,17 @@ _Choice = tuple[int, int | tuple[int, ...], int | tuple[int, ...]]
 
 
 def step_size(plan: TreePlan, number: int, last_steps: int, smoothness: float) -> float:
-    """The step size of round ``number``, after one of ``last_steps`` local steps.
+    """Give the step size of round ``number`` (from 0).
 
     ``stable``: that of the spec, but at most 1/beta, where a step on a beta-smooth loss never raises it.
-    ``theorem``: eta_k = gamma_k / sqrt(k + 1), gamma_k = min(1/tau_(k-1), 1/K_g) / beta (section 5.1).
-    ``scheduled``: that of the spec. ``smoothness`` is beta.
+    ``theorem``: eta_k = gamma_k / sqrt(k + 1), gamma_k = min(1/tau_(k-1), 1/K_g) / beta (H2FDP, section 5.1).
+    ``scheduled``: that of the spec.
+
+    Args:
+        plan: has the spec, whose ``control.step_size`` names one of these.
+        number: of the round, k.
+        last_steps: local steps of the round before, tau_(k-1).
+        smoothness: beta, an upper bound of the gradient's Lipschitz constant.
     """
     training, control = plan.spec.training, plan.spec.control
     assert control is not None  # the registry chooses this class by it
@@ -49,9 +55,10 @@ def step_size(plan: TreePlan, number: int, last_steps: int, smoothness: float) -
 
 
 def candidates(plan: TreePlan, control: Control) -> tuple[IntArray, IntArray]:
-    """Numbers of participants to choose from for trusted and for untrusted edges, ascending.
+    """List the numbers of participants to choose from, ascending: for trusted, and for untrusted edges.
 
-    [1] where there are no such edges.
+    [1] where there are no such edges. At most ``control.max_devices`` or the devices of the largest such
+    edge.
     """
     trusted, devices, least = plan.tree.tiers[-1].trusted, plan.tree.devices, least_participants(plan)
     most = control.max_devices or int(devices.max())
@@ -94,16 +101,17 @@ class SettingsChoice:
     def next(
         self, number: int, done: int, last: RoundSettings, smoothness: float, account: GaussianFilter
     ) -> tuple[RoundSettings, str]:
-        """Solve problem P for round ``number`` and set the noise that the filter allows.
+        """Solve problem P for round ``number`` and set the noise that the privacy filter allows.
 
         Args:
             number: of the round, from 0.
             done: local steps so far.
             last: settings of the round before.
             smoothness: estimate of beta.
-            account: what the filter has charged.
+            account: what the filter has charged of each pair of device and observer.
 
-        Returns the settings, and "" or the reason why there is no such round.
+        Returns:
+            The settings, and "" or the reason why there is no such round (the settings then mean nothing).
         """
         left = self.total - done
         if left < self.local + 1:
@@ -119,9 +127,17 @@ class SettingsChoice:
         return self.with_noise(settings, number, done, account)
 
     def _for_each_kind(self, number: int, left: int, steps: IntArray, weights: Weights) -> _Choice:
-        """The interval, and one number of participants for all trusted and one for all untrusted edges.
+        """Minimise the objective of problem P over intervals and two numbers: one for trusted, one for
+        untrusted edges.
 
-        It minimises the objective of problem P over ``left`` local steps, with intervals from ``steps``.
+        Args:
+            number: of the round.
+            left: local steps to go.
+            steps: intervals (local steps a round) to choose from, ascending.
+            weights: of energy, delay and optimality gap in the objective.
+
+        Returns:
+            The interval, participants of every trusted edge, and participants of every untrusted edge.
         """
         s_t, s_u = candidates(self.plan, self.control)
         choice = minimise(
@@ -136,9 +152,17 @@ class SettingsChoice:
         return choice.steps, choice.trusted, choice.untrusted
 
     def _for_each_edge(self, number: int, left: int, steps: IntArray, weights: Weights) -> _Choice:
-        """The interval, and a number of participants for every edge: problem P in full.
+        """Minimise the objective of problem P in full: the interval, and a number of participants for every
+        edge.
 
-        ``left``: local steps to go; ``steps``: intervals to choose from.
+        Args:
+            number: of the round.
+            left: local steps to go.
+            steps: intervals (local steps a round) to choose from, ascending.
+            weights: of energy, delay and optimality gap in the objective.
+
+        Returns:
+            The interval, the participants of each trusted edge, and those of each untrusted edge.
         """
         trusted = self.plan.tree.tiers[-1].trusted
         choice = EdgeProblem(left, self._costs_of_edges(number), trusted, self.gap, weights).minimise(steps)
@@ -148,9 +172,17 @@ class SettingsChoice:
     def with_noise(
         self, settings: RoundSettings, number: int, done: int, account: GaussianFilter
     ) -> tuple[RoundSettings, str]:
-        """``settings`` with the noise of round ``number``, and "" or the reason why the round may not be.
+        """Set the noise factor of ``settings`` for round ``number``, as far as budget and integer ring allow
+        the round.
 
-        ``done``: local steps so far; ``account``: what the filter has charged.
+        Args:
+            settings: interval, participants and step size.
+            number: of the round.
+            done: local steps so far.
+            account: what the privacy filter has charged.
+
+        Returns:
+            The settings with noise, and "" or the reason why the round may not be.
         """
         noised, why = self._within_budget(settings, number, done, account)
         return noised, why or self._why_outside_ring(noised, number)
@@ -158,9 +190,17 @@ class SettingsChoice:
     def _within_budget(
         self, settings: RoundSettings, number: int, done: int, account: GaussianFilter
     ) -> tuple[RoundSettings, str]:
-        """``settings`` with noise that spreads the rest of the budget over the rounds that are left.
+        """Set the noise of ``settings`` so that the rest of the budget is spread over the rounds that are
+        left.
 
-        Also "", or the reason why even the round itself would exceed the budget.
+        Args:
+            settings: interval, participants and step size.
+            number: of the round.
+            done: local steps so far.
+            account: what the privacy filter has charged.
+
+        Returns:
+            The settings with noise, and "" or the reason why even this round would exceed the budget.
         """
         played = round_plan(self.plan, settings, number)
         chosen = draw_participants(played, number)
@@ -182,9 +222,7 @@ class SettingsChoice:
         return settings, "" if account.allows(charge, chosen) else self._why_spent(account, charge, chosen)
 
     def _why_outside_ring(self, settings: RoundSettings, number: int) -> str:
-        """Why masked sums of these participants and their noise would overflow the ring; "" where they
-        fit.
-        """
+        """Explain why masked sums in round ``number`` would overflow the integer ring; "" where they fit."""
         if "secure-aggregation" not in self.plan.hops:
             return ""
         played = round_plan(self.plan, settings, number)
@@ -197,9 +235,13 @@ class SettingsChoice:
         return ""
 
     def _predicted_costs(self, number: int, s_t: IntArray, s_u: IntArray) -> Costs:
-        """Predicted energy and delay of a round, ``[len(s_t), len(s_u)]``.
+        """Predict energy (J) and delay (s) of a round for all pairs of participants, ``[len(s_t),
+        len(s_u)]``.
 
-        ``s_t``, ``s_u``: numbers of participants of every trusted and every untrusted edge.
+        Args:
+            number: of the round.
+            s_t: numbers of participants of every trusted edge, to choose from.
+            s_u: numbers of participants of every untrusted edge, to choose from.
         """
         counts = np.stack(
             [[participants(self.plan, RoundSettings(1, int(a), int(b), 1.0, 1.0)) for b in s_u] for a in s_t]
@@ -213,9 +255,10 @@ class SettingsChoice:
         )
 
     def _costs_of_edges(self, number: int) -> EdgeCosts:
-        """Predicted energy and delay of one aggregation by edge and number of participants, from 1.
+        """Predict energy (J) and delay (s) of one aggregation in round ``number``, ``[edges, participants
+        from 1]``.
 
-        Infinite for numbers that an edge cannot have.
+        Infinite for numbers of participants that an edge cannot have.
         """
         devices, most = self.plan.tree.devices, self.control.max_devices
         largest = int(devices.max()) if most is None else min(most, int(devices.max()))
@@ -230,6 +273,13 @@ class SettingsChoice:
         )
 
     def _why_spent(self, account: GaussianFilter, charge: FloatArray, chosen: IntArray) -> str:
-        """The reason that the budget is spent, with the pair of device and observer that exceeds it first."""
+        """Explain that the budget is spent, naming the pair of device and observer that would exceed it
+        first.
+
+        Args:
+            account: what the privacy filter has charged.
+            charge: μ² of the round, of each chosen device and observer.
+            chosen: the round's participants.
+        """
         pair = self.budget.pair(*account.tightest(charge, chosen))
         return f"{SPENT}, first that of {pair}"

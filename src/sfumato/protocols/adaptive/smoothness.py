@@ -43,13 +43,15 @@ class SmoothnessEstimator:
     partition: Partition
 
     def estimate(self, state: AdaptiveState, after: Tensor, devices: IntArray) -> float:
-        """beta for the next step size: as stated, from released models, or from noised measurements of
-        devices.
+        """Estimate the smoothness beta for the next step size.
+
+        It is ``control.bounds.smoothness`` if the spec states it; else from released models, or the mean of
+        clipped and noised measurements of the devices.
 
         Args:
             state: whose ``seen`` ends with ``after``.
             after: the model at the end of the round, ``[M]``.
-            devices: who took part; where nobody did, the old estimate stays.
+            devices: who took part, ``[P]``; where nobody did, the old estimate stays.
         """
         estimates, bounds = self.control.estimates, self.control.bounds
         if bounds.smoothness is not None:
@@ -69,7 +71,16 @@ class SmoothnessEstimator:
         return max(float(noised.mean()), std / math.sqrt(len(devices)))
 
     def _gradient_changes(self, before: Tensor, after: Tensor, devices: IntArray, number: int) -> FloatArray:
-        """‖g(after) − g(before)‖ / ‖after − before‖ of each device, ``[P]``; not noised, so private."""
+        """Measure ‖g(after) − g(before)‖ / ‖after − before‖ of each device's mini-batch gradient g, ``[P]``.
+
+        It is not noised, so private. 0 where the model did not move, ∞ where the result is not a number.
+
+        Args:
+            before: the model at the round's begin, ``[M]``.
+            after: the model at its end, ``[M]``.
+            devices: who measures, ``[P]``.
+            number: of the round.
+        """
         rng = generator(self.plan.spec.seed, Stream.BATCHES, number, _MEASUREMENT)
         rows = [self.partition.indices(int(device)) for device in devices]
         batches = plan_steps(rows, steps=1, batch_size=self.plan.spec.training.batch_size, rng=rng)

@@ -52,19 +52,21 @@ class AdaptiveState:
 
     @property
     def is_shared(self) -> bool:
-        """See `State`: who controls hears every message, so every rank has them all."""
+        """Whether other ranks (processes) hold parts of it: never, since under control every rank has all of
+        it.
+        """
         return False
 
     def whole(self) -> Self:
-        """See `State`."""
+        """Return the state itself: no other rank (process) holds a part of it."""
         return self
 
     def over(self, ranks: Ranks) -> Self:
-        """See `State`."""
+        """Return the state itself: nothing of it is divided among ``ranks`` (processes)."""
         return self
 
     def pack(self) -> dict[str, Any]:
-        """Everything as numbers and CPU tensors, for a checkpoint."""
+        """Pack everything as numbers, text and CPU tensors, for a checkpoint."""
         return {
             "inner": self.inner.pack(),
             "steps": self.steps,
@@ -80,7 +82,11 @@ class AdaptiveState:
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
-        """The state that ``packed`` tells, on ``device``; any error at all where it is not one."""
+        """Rebuild the state from what `pack` gave, with tensors on ``device``.
+
+        Raises:
+            Exception: of any class, where ``packed`` is no such state.
+        """
         check_tensors(packed["spent"], packed["models"])
         return cls(
             TreeState.unpack(packed["inner"], device),
@@ -99,7 +105,9 @@ class AdaptiveState:
 
 
 def _pack_settings(setting: RoundSettings) -> list[Any]:
-    """The settings of a round as a list of numbers, for a checkpoint."""
+    """Pack the settings of a round as a list: steps, trusted and untrusted participants, rate, noise
+    factor.
+    """
     numbers = (list(n) if isinstance(n, tuple) else n for n in (setting.trusted, setting.untrusted))
     return [setting.steps, *numbers, setting.rate, setting.noise]
 

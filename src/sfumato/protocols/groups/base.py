@@ -80,7 +80,9 @@ class GroupedProtocol:
         return GroupedState(0, models, server=first.server.initial(models))
 
     def _operations_of(self, number: int) -> GroupOperations:
-        """The operations of round ``number`` (from 0), with the groups of its era."""
+        """Give the operations of round ``number`` (from 0), with the groups of its era (rounds with the same
+        groups).
+        """
         return self._operations[self._plan.era_of(number)]
 
     def _last_operations(self, state: GroupedState) -> GroupOperations:
@@ -88,7 +90,9 @@ class GroupedProtocol:
         return self._operations_of(max(0, state.round - 1))
 
     def personalised(self, state: GroupedState) -> Tensor:
-        """The model of every membership class ``[classes, P]``: the mean of its groups' models."""
+        """Average, for every membership class (workers in the same groups), its groups' models: ``[classes,
+        P]``.
+        """
         return self._last_operations(state).merged(state.models)
 
     def rounds_expected(self, state: GroupedState) -> int:
@@ -99,17 +103,20 @@ class GroupedProtocol:
         """``None``: the plan declares every round, so there is no filter."""
 
     def model(self, state: GroupedState) -> Tensor:
-        """The mean over all workers of their personalised models, ``[P]``."""
+        """Average the personalised models of all workers: ``[P]``."""
         last = self._last_operations(state)
         counts = torch.from_numpy(last.plan.groups.classes.counts).float().to(last.device)
         return (counts / counts.sum()) @ self.personalised(state)
 
     def artifacts(self, state: GroupedState) -> dict[str, Tensor]:
-        """The models of all groups, ``[M, P]`` for M groups, by file name."""
+        """Give the models of all groups, ``[M, P]`` for M groups, by file name."""
         return {GROUPS_FILE: state.models}
 
     def realised_facts(self, state: GroupedState) -> dict[str, Any]:
-        """Where messages may be lost, the number in every group's sum by round; else {}."""
+        """Give, as JSON, the number of messages in every group's sum by round, and which sums were lost.
+
+        {} where the spec lets no message be lost.
+        """
         played = (group_turnout(self._operations_of(number).plan, number) for number in range(state.round))
         turnouts = [turnout for turnout in played if turnout is not None]
         if not turnouts:
@@ -122,10 +129,11 @@ class GroupedProtocol:
         return bool(torch.isfinite(state.models).all())
 
     def scores(self, state: GroupedState, examination: Evaluator) -> dict[str, float]:
-        """Means over workers of the scores of their own models.
+        """Score workers' personalised models on the test set of ``examination``; means over workers, by
+        column.
 
-        ``accuracy`` and ``loss`` are on the whole test set, ``personal_accuracy`` on its examples of labels
-        that the worker holds.
+        ``accuracy`` and ``loss`` (nats) are on the whole test set, ``personal_accuracy`` on its examples
+        weighted by the labels that the worker holds; further measures of the spec follow.
         """
         classes = self._last_operations(state).plan.groups.classes
         found = examination.score_personalised(self.personalised(state), classes)
@@ -137,10 +145,12 @@ class GroupedProtocol:
         }
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Norms of un-noised, unclipped updates while ``model`` is trained by the plan's own rules.
+        """Measure norms of un-noised, unclipped updates while ``model`` ``[P]`` is trained by the plan's own
+        rules.
 
-        Where a message covers an interval, that many intervals are run, and norms are divided by sqrt(S), as
-        the bound of such a message is sqrt(S) times ``privacy.clip``. Draws are those of another seed.
+        Where a message covers an interval of S rounds, ``rounds`` counts intervals, and norms are divided by
+        sqrt(S), as the bound of such a message is sqrt(S) times ``privacy.clip``. Draws are those of another
+        seed.
         """
         plan = self._plan
         seed = seed_at(plan.spec.seed, Stream.PILOT)
@@ -166,7 +176,10 @@ class GroupedProtocol:
         return PilotNorms(what, found, played)
 
     def run_round(self, state: GroupedState) -> tuple[GroupedState, RoundStats]:
-        """Run round ``state.round``; returns the state after it and what is measured of it.
+        """Run round ``state.round`` (from 0).
+
+        Returns:
+            The state after it, and its measurements: participants, clipped share, noise, costs.
 
         Raises:
             EnvelopeError: a message exceeds what the plan declared; nothing of the round is kept.

@@ -24,14 +24,16 @@ from sfumato.schedule.groups import GroupPlan
 
 
 def coordinates_of(plan: GroupPlan, number: int, models: Tensor) -> list[Tensor] | None:
-    """Indices of the coordinates that messages of each group have in the release of round ``number``.
-
-    ``None`` without compression, where all are sent.
+    """Choose the coordinates that messages of each group have in the release of round ``number``.
 
     Args:
-        plan: of the groups.
+        plan: of the groups; its spec says how many, and whether at random or the largest of the group's
+            model.
         number: of the round that ends with the release.
         models: of the groups ``[M, P]``, before it.
+
+    Returns:
+        For each group int64 ``[k]``, ascending, on the models' device; ``None`` without compression.
     """
     compression = plan.spec.compression
     if compression is None:
@@ -69,7 +71,10 @@ def noise_and_round_(
 
 
 def noise_sums_(sums: Tensor, noise: Noise) -> None:
-    """Add the masters' noise to the coordinates of the groups' ``sums`` ``[M, P]`` that were sent."""
+    """Add the masters' noise, in place, to the coordinates of the groups' ``sums`` ``[M, P]`` that were sent.
+
+    Row m of ``noise`` is that of group m.
+    """
     for group, chosen in enumerate(noise.coordinates):
         sent = sums[group : group + 1, chosen]
         noise.add_(sent, group)
@@ -93,20 +98,26 @@ class Noise:
     key_of: Callable[[int], bytes]
 
     def add_(self, sent: Tensor, first: int) -> None:
-        """Add noise, in place, to the rows ``sent`` ``[p, k]`` of sent coordinates.
+        """Add noise, in place, to ``sent`` ``[p, k]``, rows of the coordinates that are sent.
 
-        ``first``: number of the first row, by which stds and keys are looked up.
+        ``first``: number of the first row, from which on stds and keys are looked up.
         """
         stds = self.stds[first : first + len(sent)]
         self.mechanism.add_(sent, stds, lambda row: self.key_of(first + row))
 
 
 def _round(messages: Tensor, plan: GroupPlan, group: int, workers: Sequence[int], number: int) -> None:
-    """Round ``messages`` ``[p, k]`` of ``workers`` to ``group``, in place, to the bits that compression
-    allows.
+    """Round ``messages`` in place to the bits a coordinate that compression allows; nothing where it allows
+    any.
 
-    Where there are bits nobody noises a message, so none may become longer than its bound. ``number``: of
-    the round.
+    A message is scaled back to its group's bound where rounding made it longer.
+
+    Args:
+        messages: the sent coordinates, ``[p, k]``.
+        plan: of the groups.
+        group: that they are sent to.
+        workers: who sends, ``[p]``.
+        number: of the round.
     """
     compression = plan.spec.compression
     if compression is None or compression.bits is None:

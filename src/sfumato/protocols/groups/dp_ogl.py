@@ -9,9 +9,17 @@ from sfumato.schedule.group_participation import draw_assignments
 
 
 def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:
-    """One round of DP-OGL (Algorithm 1 of the paper): one sample and one noised release.
+    """Run one round of DP-OGL (Algorithm 1 of the paper): one sample of workers and one noised release.
 
-    Returns the state after it and what is measured.
+    Args:
+        operations: of the groups of this round.
+        state: before it.
+
+    Returns:
+        The state after it, and its measurements.
+
+    Raises:
+        EnvelopeError: a message exceeds what the plan declared.
     """
     plan, number = operations.plan, state.round
     assignments = draw_assignments(plan, number)

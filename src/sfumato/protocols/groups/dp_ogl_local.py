@@ -11,10 +11,21 @@ from sfumato.schedule.group_participation import draw_assignments
 
 
 def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:
-    """One round of DP-OGL where workers train alone for a whole interval, and send one clipped update.
+    """Run one round of DP-OGL in which workers train alone for an interval of rounds and send one clipped
+    update.
 
-    The work is done in the interval's last round, with the step size of its first; in the others
-    nothing is sent, and nothing changes. Returns the state after it and what is measured.
+    The work is done in the interval's last round, with the step size of its first; in the others nothing is
+    sent, and nothing changes.
+
+    Args:
+        operations: of the groups of this round.
+        state: before it.
+
+    Returns:
+        The state after it, and its measurements.
+
+    Raises:
+        EnvelopeError: a message exceeds what the plan declared.
     """
     plan, number = operations.plan, state.round
     began = plan.interval_start(number)

@@ -10,8 +10,18 @@ from sfumato.schedule.group_participation import draw_assignments
 
 
 def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:
-    """One round of DP-OGL+: one sample an interval, un-noised steps inside (11), a noised release at its end
-    (12, 13). Returns the state after it and what is measured.
+    """Run one round of DP-OGL+: one sample an interval of rounds, un-noised steps inside (11), a noised
+    release at its end (12, 13).
+
+    Args:
+        operations: of the groups of this round.
+        state: before it.
+
+    Returns:
+        The state after it, and its measurements.
+
+    Raises:
+        EnvelopeError: a message exceeds what the plan declared.
     """
     plan, number = operations.plan, state.round
     began = plan.interval_start(number)

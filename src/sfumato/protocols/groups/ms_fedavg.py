@@ -13,9 +13,17 @@ from sfumato.schedule.group_participation import draw_assignments, without_lost
 
 
 def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:
-    """One round of FedAvg with several servers; returns the state after it and what is measured.
+    """Run one round of FedAvg with several servers, without clipping and noise.
 
-    Each group's model becomes the mean of the models that its master receives; unchanged without any.
+    Each group's model becomes the mean of the models that its master receives; unchanged where it receives
+    none.
+
+    Args:
+        operations: of the groups of this round.
+        state: before it.
+
+    Returns:
+        The state after it, and its measurements.
     """
     number = state.round
     assignments = draw_assignments(operations.plan, number)

@@ -89,16 +89,22 @@ class GroupOperations:
         return torch.from_numpy(self.plan.denominators)[:, None].to(self.device)
 
     def turnout(self, number: int) -> GroupTurnout | None:
-        """Which messages of round ``number`` arrive; ``None`` where none can be lost."""
+        """Tell which messages of round ``number`` (from 0) arrive; ``None`` where the spec lets none be
+        lost.
+        """
         return group_turnout(self.plan, number)
 
     def start(self, models: Tensor, assignments: GroupAssignments, *, merge: bool) -> tuple[Tensor, Tensor]:
-        """Models that workers start from, and which of them each assignment starts from.
+        """Choose the models that workers start from, given those of the groups, ``models`` ``[M, P]``.
 
         Args:
             models: of the groups ``[M, P]``.
-            assignments: who trains for which group.
+            assignments: who trains for which group, ``[p]``.
             merge: whether a worker starts from the mean of its groups' models, or from the group's own.
+
+        Returns:
+            The models ``[groups or classes, P]``, and int64 ``[p]``, the row from which each assignment
+            starts.
         """
         if not merge:
             return models, torch.from_numpy(assignments.groups)
@@ -114,7 +120,9 @@ class GroupOperations:
         return torch.from_numpy(classes.averaging(len(models))).float().to(self.device) @ models
 
     def seats(self) -> DeviceVectors:
-        """What workers remember inside an interval, by assignment: nothing yet."""
+        """Make the memory of workers inside an interval, a vector for each assignment to a group: all
+        zero.
+        """
         return DeviceVectors(torch.zeros(self.parameters, device=self.device), self.ranks)
 
     def train(
@@ -129,12 +137,11 @@ class GroupOperations:
     ) -> Iterator[tuple[IntArray, Tensor]]:
         """Train the worker of every assignment, for the steps of ``rounds`` rounds from ``number`` on.
 
-        ``start`` and ``start_of``: models, and which of them each assignment starts from, as of `start`.
-
-        What ``seats`` remember is brought to the ranks that train them.
+        Assignment a starts from row ``start_of[a]`` of the models ``start`` ``[n, P]``. What ``seats``
+        (memory of workers inside an interval, if any) hold is brought to the ranks that train them.
 
         Yields:
-            The assignments of a chunk, ascending ``[p]``, and their updates ``[p, P]``.
+            The assignments of a chunk, ascending ``[p]``, and their updates float32 ``[p, P]``.
         """
         spec, pairs = (
             self.plan.spec,
@@ -154,7 +161,7 @@ class GroupOperations:
             yield chunk.rows, chunk.updates
 
     def _batches(self, assignments: GroupAssignments, number: int, rounds: int) -> BatchPlan:
-        """The mini-batches of the worker of each assignment, for the steps of ``rounds`` rounds from
+        """Draw the mini-batches of every assignment's worker, for the steps of ``rounds`` rounds from
         ``number`` on.
         """
         training = self.plan.spec.training
@@ -171,10 +178,13 @@ class GroupOperations:
         )
 
     def _clip_(self, updates: Tensor, groups: IntArray) -> int:
-        """Clip, in place, the updates of workers in these ``groups`` ``[p]`` to the groups' bounds.
+        """Clip, in place, ``updates`` ``[p, P]`` of workers in these ``groups`` ``[p]`` to the groups' l2
+        bounds.
+
+        Without bounds, updates that are not finite become zeros.
 
         Returns:
-            How many it changed.
+            How many clipping changed.
 
         Raises:
             EnvelopeError: an update is larger than declared even so.
@@ -195,9 +205,7 @@ class GroupOperations:
         return changed
 
     def norms_of(self, updates: Tensor) -> Tensor:
-        """L2 norms ``[p]`` of messages ``[p, P]`` that nobody clips; during a pilot they are also
-        recorded.
-        """
+        """L2 norms ``[p]`` of messages ``[p, P]`` that nobody clips; a pilot's list records them too."""
         norms = row_norms(updates)
         if self._unclipped_norms is not None:
             self._unclipped_norms.append(norms.cpu())
@@ -213,15 +221,15 @@ class GroupOperations:
         *,
         base: Tensor | None = None,
     ) -> int:
-        """Turn the updates of the assignments ``rows`` ``[p]`` into messages, in place, and add them to
+        """Clip ``updates`` ``[p, P]``, noise those to masters who are not trusted, in place, and add them to
         ``sums``.
 
-        They are clipped; those to masters who are not trusted are noised as well. With compression only the
-        coordinates that the groups' models of before the release, ``base`` ``[M, P]``, lead to are sent.
-        Messages that are lost become zeros.
+        They are of the assignments ``rows`` ``[p]`` in round ``number``; lost messages become zeros. With
+        compression, ``base`` (the groups' models before the release ``[M, P]``) chooses the coordinates that
+        are sent; ``None``: all are sent. Returns how many clipping changed.
 
-        Returns:
-            How many clipping changed.
+        Raises:
+            EnvelopeError: a message exceeds what the plan declared.
         """
         groups, workers = assignments.groups[rows], assignments.workers[rows]
         clipped = self._clip_(updates, groups)
@@ -242,10 +250,13 @@ class GroupOperations:
     def hand_over_(
         self, messages: Tensor, assignments: GroupAssignments, rows: IntArray, number: int, sums: Sums
     ) -> None:
-        """Report messages ``[p, P]`` to the listener, and add them to the groups' ``sums``.
+        """Report ``messages`` ``[p, P]`` to the listener, and add them to ``sums``; lost ones become zeros,
+        in place.
 
-        They are of the assignments ``rows`` ``[p]`` in round ``number``. Those that are lost become zeros, in
-        place.
+        They are of the assignments ``rows`` ``[p]`` in round ``number``.
+
+        Raises:
+            EnvelopeError: a message is too large for the grid on which sums are formed.
         """
         if self._listener is not None:
             self._tell_sent(sums.rounded(messages), assignments, rows, number, self._listener)
@@ -258,20 +269,21 @@ class GroupOperations:
     def release(
         self, server: ServerState, base: Tensor, sums: Sums, number: int
     ) -> tuple[ServerState, Tensor]:
-        """The optimizers' next state, and the models that masters send to their workers.
+        """Noise the groups' averages, step each master's own optimizer from ``base`` ``[M, P]``, and report
+        the models.
 
-        Every master applies an optimizer of its own to the noised average of its group, from ``base`` on.
-        They step together, as each coordinate is by itself.
+        Returns the optimizers' next state, and the groups' new models ``[M, P]``.
         """
         server, models = self.server.step(server, base, self.noised_averages(sums, number, base=base))
         self.tell_broadcast(models, number)
         return server, models
 
     def noised_averages(self, messages: Sums, number: int, *, base: Tensor | None = None) -> Tensor:
-        """The sums that masters received, noised by trusted masters, over their denominators ``[M, P]``.
+        """Divide the sums that masters received, noised by trusted masters, by their denominators: float32
+        ``[M, P]``.
 
-        With compression, only the coordinates that were sent are noised; ``base`` as of `send_`. A group
-        without a sum has nothing to noise: its average is zero.
+        A group without a sum has nothing to noise: its average is zero. With compression only the coordinates
+        that ``base`` (models before the release ``[M, P]``) chooses are noised; ``None``: all.
         """
         plan, turnout, sums = self.plan, self.turnout(number), self.values(messages)
         self.tell_received(sums, number)
@@ -288,14 +300,17 @@ class GroupOperations:
         return self.averages(sums)
 
     def sums(self, number: int, *, clipped: bool = True) -> Sums:
-        """Empty sums of messages, one a group, for round ``number``; not ``clipped`` if messages have no
-        bound.
+        """Make empty sums of messages, one a group, for round ``number``.
+
+        ``clipped``: whether messages have a bound, so that sums are formed on the plan's grid.
         """
         grid = group_grid(self.plan, number, self.parameters) if clipped else None
         return Sums(self.plan.groups.count, self.parameters, grid, self.ranks)
 
     def values(self, sums: Sums) -> Tensor:
-        """The sums that masters received, float64 ``[M, P]``."""
+        """Read the sums that masters received, float64 ``[M, P]``, added up over all ranks; to be called
+        once.
+        """
         return sums.values().to(self.device)
 
     def averages(self, sums: Tensor) -> Tensor:
@@ -310,7 +325,8 @@ class GroupOperations:
         number: int,
         listener: Listener,
     ) -> None:
-        """Report to the listener those of the messages ``[p, P]`` that are sent and not lost before.
+        """Report to ``listener``, group by group, the messages ``[p, P]`` that leave their worker, lost later
+        or not.
 
         They are of the assignments ``rows`` ``[p]`` in round ``number``.
         """
@@ -327,7 +343,7 @@ class GroupOperations:
             self._listener.received(number, 0, 1, sums.float())
 
     def tell_broadcast(self, models: Tensor, number: int) -> None:
-        """Report the models that masters send to their workers ``[M, P]`` to the listener, if there is
+        """Report the models ``[M, P]`` that masters send to their workers to the listener, if there is
         one.
         """
         if self._listener is not None:
@@ -340,11 +356,11 @@ class GroupOperations:
     def stats(
         self, number: int, assignments: GroupAssignments, clipped: int | None, *, silent: bool = False
     ) -> RoundStats:
-        """What is measured of round ``number``; ``clipped`` is ``None`` where nothing was released.
+        """Measure round ``number``: participants (whose messages are in a sum), clipped share, noise and
+        costs.
 
-        Noise is the root mean square over the groups' models. Every sampled worker sends a message up, unless
-        it drops out, and every master broadcasts its model to all of its workers, unless nothing is sent.
-        Participants are those whose messages are in a sum.
+        Noise is the root mean square over the groups' models. ``clipped``: messages of this rank that
+        clipping changed, ``None`` where nothing was released; ``silent``: whether nothing at all is sent.
         """
         plan, messages = self.plan, len(assignments.workers)
         if clipped is not None:  # by the updates of this rank
@@ -370,8 +386,8 @@ class GroupOperations:
         )
 
     def _model_noise_std(self, turnout: GroupTurnout | None, number: int) -> npt.NDArray[np.float64]:
-        """Noise std of a coordinate that the release of round ``number`` leaves in each group's model,
-        ``[M]``.
+        """Give the noise std a coordinate in each group's model ``[M]`` after the release of round
+        ``number``.
 
         ``turnout``: whose messages arrived; ``None``: all.
         """

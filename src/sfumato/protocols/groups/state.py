@@ -39,15 +39,19 @@ class GroupedState:
 
     @property
     def is_shared(self) -> bool:
-        """See `State`."""
+        """Whether other ranks (processes) hold parts of it: what workers remember inside an interval."""
         return self.gathered is not None and self.gathered.is_shared
 
     def whole(self) -> Self:
-        """See `State`."""
+        """Gather what workers remember inside an interval on rank 0, for a checkpoint; every rank calls
+        it.
+        """
         return self if self.gathered is None else replace(self, gathered=self.gathered.whole())
 
     def over(self, ranks: Ranks) -> Self:
-        """See `State`."""
+        """Divide what workers remember inside an interval among ``ranks`` (processes); returns this rank's
+        share.
+        """
         return self if self.gathered is None else replace(self, gathered=self.gathered.over(ranks))
 
     def pack(self) -> dict[str, Any]:
@@ -63,7 +67,11 @@ class GroupedState:
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
-        """The state that ``packed`` tells, on ``device``; any error at all where it is not one."""
+        """Rebuild the state from what `pack` gave, with tensors on ``device``.
+
+        Raises:
+            Exception: of any class, where ``packed`` is no such state.
+        """
         models, base, gathered = packed["models"], packed["base"], packed["gathered"]
         check_tensors(models, base, *packed["server_moments"])
         if models is None or (base is None) != (gathered is None):

@@ -45,15 +45,15 @@ class AdaptedState:
 
     @property
     def is_shared(self) -> bool:
-        """See `State`."""
+        """Whether other ranks (processes) hold parts of it: vectors of the devices that they trained."""
         return self.inner.is_shared
 
     def whole(self) -> Self:
-        """See `State`."""
+        """Gather the parts that other ranks hold on rank 0, for a checkpoint; every rank calls it."""
         return replace(self, inner=self.inner.whole())
 
     def over(self, ranks: Ranks) -> Self:
-        """See `State`."""
+        """Divide the vectors of devices among ``ranks`` (processes); returns this rank's share."""
         return replace(self, inner=self.inner.over(ranks))
 
     def pack(self) -> dict[str, Any]:
@@ -62,7 +62,11 @@ class AdaptedState:
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
-        """The state that ``packed`` tells, on ``device``; any error at all where it is not one."""
+        """Rebuild the state from what `pack` gave, with tensors on ``device``.
+
+        Raises:
+            Exception: of any class, where ``packed`` is no such state.
+        """
         return cls(TreeState.unpack(packed["inner"], device), float(packed["norm"]))
 
 
@@ -99,7 +103,10 @@ class AdaptiveClipProtocol:
         return AdaptedState(self._first.initial(model), found[0].norm)
 
     def run_round(self, state: AdaptedState) -> tuple[AdaptedState, RoundStats]:
-        """Run round ``state.round`` and adapt the clip norm; returns the state after it and what is measured.
+        """Run round ``state.round`` with the clip norm ``state.norm``, and adapt the norm for the next one.
+
+        Returns:
+            The state after the round, and its measurements.
 
         Raises:
             EnvelopeError: a message exceeds what the plan declared; nothing of the round is kept.
@@ -127,7 +134,9 @@ class AdaptiveClipProtocol:
         return {}
 
     def realised_facts(self, state: AdaptedState) -> dict[str, Any]:
-        """Who survived each round and who served as supernode, as JSON, where the plan leaves that open."""
+        """Give, as JSON, who survived each round and who served as supernode; {} where the plan settles
+        both.
+        """
         return self._first.realised_facts(state.inner)
 
     def is_finite(self, state: AdaptedState) -> bool:
@@ -135,13 +144,13 @@ class AdaptiveClipProtocol:
         return self._first.is_finite(state.inner)
 
     def scores(self, state: AdaptedState, examination: Evaluator) -> dict[str, float]:
-        """Accuracy and loss of the global model on the test set."""
+        """Score the global model on the test set: ``accuracy`` (0 to 1), ``loss`` (nats) and further measures
+        by name.
+        """
         return self._first.scores(state.inner, examination)
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Norms of un-noised, unclipped messages over ``rounds`` rounds from ``model``, as with a fixed
-        norm.
-        """
+        """Measure norms of un-noised, unclipped messages over ``rounds`` rounds from ``model`` ``[M]``."""
         return self._first.pilot(model, rounds)
 
     def _tree_protocol(self, plan: TreePlan) -> TreeProtocol:

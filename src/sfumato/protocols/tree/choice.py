@@ -19,8 +19,16 @@ from sfumato.schedule.tree import TreePlan
 def tree_protocol(
     plan: TreePlan, engine: Engine, partition: Partition, parameters: int, listener: Listener | None
 ) -> FederatedProtocol[Any]:
-    """The protocol that runs ``plan`` on a tree: with adaptive control, adaptive clip norm, moving devices
-    or none of these. Arguments as of `sfumato.protocols.registry.protocol_of`.
+    """Make the protocol that runs ``plan`` on a tree.
+
+    It has adaptive control, an adaptive clip norm, moving devices or none of these, as the spec says.
+
+    Args:
+        plan: resolved and calibrated.
+        engine: trains devices.
+        partition: rows of the data set of each device.
+        parameters: coordinates of the model.
+        listener: is told of every message; ``None``: nobody.
     """
     if plan.spec.control is not None:
         return AdaptiveProtocol(plan, engine, partition, parameters, listener)

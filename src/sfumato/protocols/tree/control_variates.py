@@ -31,28 +31,33 @@ class ControlVariates:
 
     @classmethod
     def initial(cls, plan: TreePlan, model: Tensor, ranks: Ranks) -> ControlVariates | None:
-        """All variates 0 for a model ``[M]``, shared by ``ranks``; ``None`` where the plan keeps none."""
+        """Make variates of 0 for a model ``[M]``, shared by ``ranks``; ``None`` where the plan is not of
+        SCAFFOLD.
+        """
         if not plan.spec.training.keeps_variates:
             return None
         return cls(torch.zeros_like(model), DeviceVectors(torch.zeros_like(model), ranks))
 
     def corrections(self, devices: npt.NDArray[np.int64]) -> Corrections:
-        """What each of ``devices`` ``[P]`` adds to its gradients, ``c - c_i``."""
+        """Give what each of ``devices`` ``[P]`` adds to its gradients, ``c - c_i``, computed when it is asked
+        for.
+        """
         return _Corrections(self, devices)
 
     def own_after(self, steps: float, devices: npt.NDArray[np.int64], updates: Tensor) -> Tensor:
-        """The variates c_i ``[p, M]`` of ``devices`` after they sent ``updates`` ``[p, M]``.
+        """Compute the variates c_i ``[p, M]`` of ``devices`` ``[p]`` after they sent ``updates`` ``[p, M]``.
 
-        ``steps``: step size times the number of local steps.
+        c_i becomes c_i - c - update / ``steps``, where ``steps`` is step size times the number of local
+        steps.
         """
         return self.devices.of(devices) - self.server - updates / steps
 
     def server_after(self, steps: float, share: float, average: Tensor) -> Tensor:
-        """The server's variate c ``[M]`` after a round.
+        """Compute the server's variate c ``[M]`` after a round.
 
         Args:
             steps: step size times the number of local steps.
-            share: of all devices that took part.
+            share: of all devices, those that took part, from 0 to 1.
             average: of the round's messages ``[M]``, their noise included.
         """
         return self.server - share * (self.server + average / steps)
@@ -64,23 +69,23 @@ class _Corrections:
     devices: npt.NDArray[np.int64]
 
     def of(self, rows: list[int]) -> Tensor:
-        """See `Corrections`."""
+        """Give ``c - c_i`` of the devices at the positions ``rows``, ``[len(rows), M]``."""
         return self.variates.server - self.variates.devices.of(self.devices[rows])
 
 
 def length_of_steps(plan: TreePlan, number: int) -> float:
-    """The step size of round ``number`` times the number of local steps."""
+    """Multiply the step size of round ``number`` by its number of local steps."""
     return learning_rate(plan.spec.training, number) * plan.aggregations[0].local_steps
 
 
 def share_taking_part(plan: TreePlan) -> float:
-    """The expected share of devices in a round, each edge weighted as in the global average."""
+    """Compute the expected share of devices in a round, each edge weighted as in the global average."""
     of_leaf = plan.participants.count / plan.tree.devices
     return float((average_weights(plan.tree)[-1] * of_leaf).sum())
 
 
 def own_copy(variates: ControlVariates | None) -> ControlVariates | None:
-    """The same variates with a copy of the devices' to write to, so that the old state stays; ``None`` of
+    """Copy variates so that those of devices can be written to and the old state stays; ``None`` gives
     ``None``.
     """
     return None if variates is None else replace(variates, devices=variates.devices.copy())

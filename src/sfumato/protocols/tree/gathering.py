@@ -8,10 +8,16 @@ from sfumato.schedule.tree import TreePlan
 
 
 def ranks_of_sums(ranks: Ranks, plan: TreePlan, listener: Listener | None) -> Ranks:
-    """The ranks (processes) that add up a round's messages: ``ranks``, each with the devices that it trained.
+    """Choose the ranks (processes) that add up a round's messages.
 
-    `ALONE` where every rank needs all updates, as more than their sums follows from them: what a listener
-    hears, and rounds that are sent again.
+    Args:
+        ranks: of the run, each with the devices that it trained.
+        plan: of the tree.
+        listener: who hears messages, if anybody does.
+
+    Returns:
+        ``ranks``; or `ALONE` (no exchange of sums) where every rank needs all updates, as more than their
+            sums follows from them: what a listener hears, and rounds whose messages are sent again.
     """
     again = any(step.resends.any() for step in plan.releases.steps)
     return ALONE if listener is not None or again else ranks

@@ -37,7 +37,7 @@ class Indicators:
 
     @classmethod
     def of(cls, plan: TreePlan, number: int) -> Indicators | None:
-        """The indicators of round ``number``; ``None`` where the clip norm is fixed."""
+        """Make the indicators of round ``number`` (from 0); ``None`` where the clip norm is fixed."""
         found = adaptive_clip_of(plan.spec)
         if found is None:
             return None
@@ -47,19 +47,29 @@ class Indicators:
         return cls(math.sqrt(adapt.share) * plan.message_scale(number), sent, adapt)
 
     def appended(self, chunk: UpdateChunk) -> Tensor:
-        """The updates of ``chunk``, each with its indicator, ``[p, M + 1]``."""
+        """Append to each update of ``chunk`` a coordinate that tells whether it was clipped: ``[p, M +
+        1]``.
+        """
         assert chunk.clipped is not None  # the spec's clip is of whole updates
         indicator = torch.where(chunk.clipped, -self.length, self.length)
         return torch.cat([chunk.updates, indicator[:, None].to(chunk.updates)], dim=1)
 
     def unclipped(self, average: float) -> float:
-        """The noised share of messages that were not clipped, from the global average's last coordinate."""
+        """Estimate the share of messages that were not clipped, 0 to 1, from the global average's last
+        coordinate.
+
+        ``average`` has noise, so the share is clamped; 0.5 where it is not finite.
+        """
         share = (average / (self.length * self.sent) + 1) / 2
         return min(1.0, max(0.0, share)) if math.isfinite(share) else 0.5
 
     def next_norm(self, norm: float, unclipped: float) -> float:
-        """The clip norm for the next round, from this round's ``norm`` and share of ``unclipped``
-        messages.
+        """Adapt the clip norm for the next round: norm * exp(-rate * (unclipped - quantile)), within 1e-30 to
+        1e30.
+
+        Args:
+            norm: this round's clip norm.
+            unclipped: noised share of messages that were not clipped, 0 to 1.
         """
         following = norm * math.exp(-self.adapt.rate * (unclipped - self.adapt.quantile))
         return float(np.clip(following, _LEAST, _MOST))

@@ -35,7 +35,9 @@ _ROUNDING = 1e-5
 
 
 def local_task(spec: Spec, number: int) -> LocalTask:
-    """What every device does with its batches in round ``number``, clipping included."""
+    """Describe what every device does with its batches in round ``number``: local SGD and clipping, without
+    noise.
+    """
     clip = spec.privacy.clip
     sgd = local_sgd(spec, number)
     if clip is None or clip.kind != "update":
@@ -46,7 +48,9 @@ def local_task(spec: Spec, number: int) -> LocalTask:
 
 
 def local_sgd(spec: Spec, number: int) -> LocalSGD:
-    """The local SGD of every device in round ``number``, with clipping of steps or of examples."""
+    """Describe the local SGD of every device in round ``number``, with clipping of steps or of examples, if
+    any.
+    """
     clip = spec.privacy.clip
     norms = {} if clip is None else {clip.kind: clip.norm}
     return replace(
@@ -55,7 +59,7 @@ def local_sgd(spec: Spec, number: int) -> LocalSGD:
 
 
 def unclipped_sgd(spec: Spec, number: int) -> LocalSGD:
-    """The local SGD of every device in round ``number``, without clipping."""
+    """Describe the local SGD of every device in round ``number`` (from 0), without clipping."""
     training = spec.training
     correction, optimizer = training.drift_correction, training.optimizer
     adam = None
@@ -71,7 +75,8 @@ def unclipped_sgd(spec: Spec, number: int) -> LocalSGD:
 
 
 def step_noise(spec: Spec, addresses: Sequence[tuple[int, ...]]) -> StepNoise | None:
-    """Gaussian noise of std multiplier times clip norm at every local step; ``None`` if the spec has none.
+    """Describe Gaussian noise of std multiplier times clip norm at every local step; ``None`` if the spec has
+    none.
 
     Args:
         spec: of the run.
@@ -89,11 +94,12 @@ def step_noise(spec: Spec, addresses: Sequence[tuple[int, ...]]) -> StepNoise | 
 
 
 def dropout_draws(spec: Spec, addresses: Sequence[tuple[int, ...]]) -> DropoutDraws:
-    """The random draws of dropout masks in models that have dropout layers.
+    """Describe the random draws of dropout masks, for models that have dropout layers.
 
     Args:
         spec: of the run.
-        addresses: in the stream of such draws, of each device that trains; a step's number comes after it.
+        addresses: for each device that trains, in their order, where its draws lie in the stream of such
+            draws; the number of the step is appended.
     """
 
     def generator_of(device: int, step: int) -> np.random.Generator:
@@ -103,7 +109,9 @@ def dropout_draws(spec: Spec, addresses: Sequence[tuple[int, ...]]) -> DropoutDr
 
 
 def batches_of(plan: TreePlan, partition: Partition, chosen: IntArray, number: int) -> BatchPlan:
-    """The mini-batches of the devices ``chosen`` in round ``number``."""
+    """Draw the mini-batches of the devices ``chosen`` ``[P]``, whose rows ``partition`` tells, in round
+    ``number``.
+    """
     stream = Stream.BATCHES if plan.spec.training.batches == "shuffled" else Stream.POISSON_BATCHES
     return batches_from(stream, plan, partition, chosen, number, plan.aggregations[-1].step)
 
@@ -111,9 +119,15 @@ def batches_of(plan: TreePlan, partition: Partition, chosen: IntArray, number: i
 def batches_from(
     stream: Stream, plan: TreePlan, partition: Partition, chosen: IntArray, number: int, steps: int
 ) -> BatchPlan:
-    """The mini-batches of ``steps`` steps for each of ``chosen``, or of the epochs that the spec counts.
+    """Draw the mini-batches of ``steps`` steps for each of ``chosen``, or of the epochs that the spec counts.
 
-    ``stream``: of random numbers; ``number``: of the round.
+    Args:
+        stream: of random numbers.
+        plan: has the spec: batch size, and shuffled or Poisson batches.
+        partition: who holds which rows.
+        chosen: the devices, ``[P]``.
+        number: of the round.
+        steps: of each device; not used where epochs are counted.
     """
     return draw_batches(
         plan.spec.training,
@@ -168,19 +182,20 @@ def draw_batches(
 
 
 def server_optimizer(server: Server) -> ServerOptimizer:
-    """The optimizer that ``training.server`` asks for."""
+    """Make the optimizer by which the server applies averages, as ``training.server`` of the spec says."""
     if server.optimizer == "adam":
         return ServerAdam(server.learning_rate, server.beta1, server.beta2, server.epsilon)
     return ServerSGD(server.learning_rate, server.momentum)
 
 
 def steps_of(batches: BatchPlan, aggregation: Aggregation, leaf_of: IntArray) -> BatchPlan:
-    """The batches of the local steps between each device's last aggregation and this one.
+    """Cut from a round's batches those of the local steps between each device's last aggregation and this
+    one.
 
     Args:
-        batches: of the round, ``[P]``.
+        batches: of the round, of P devices.
         aggregation: the next one.
-        leaf_of: the leaf of every device, ``[P]``; none of a device whose leaf takes no part.
+        leaf_of: the leaf (edge) of every device, ``[P]``.
     """
     if not aggregation.of_edge:
         return batches.between(aggregation.step - aggregation.local_steps, aggregation.step)

@@ -37,7 +37,14 @@ class MovingTreeProtocol(TreeProtocol):
         self._era: tuple[TreePlan, TreeProtocol] | None = None  # of the last round that was played
 
     def run_round(self, state: TreeState) -> tuple[TreeState, RoundStats]:
-        """Run round ``state.round`` on its tree; see `TreeProtocol.run_round`."""
+        """Run round ``state.round`` on the tree of that round.
+
+        Returns:
+            The state after it, and its measurements.
+
+        Raises:
+            EnvelopeError: a message exceeds what the plan declared; nothing of the round is kept.
+        """
         plan = self._whole.at(state.round)
         if self._era is None or self._era[0] is not plan:
             protocol = TreeProtocol(plan, self._engine, self._partition, self._parameters, self._listener)

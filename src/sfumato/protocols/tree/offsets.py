@@ -31,13 +31,11 @@ class RoundOrigin:
         return torch.zeros_like(self.model, dtype=torch.float64)
 
     def models(self, offsets: Tensor) -> Tensor:
-        """The models (global model plus offset) of ``offsets`` ``[..., M]``, float32."""
+        """Add ``offsets`` ``[..., M]`` to the global model: models, float32 ``[..., M]``."""
         return (self.model + offsets).float()
 
     def listener_of_models(self, listener: Listener | None) -> Listener | None:
-        """A listener that passes calls on to ``listener`` with models in place of offsets; ``None`` of
-        ``None``.
-        """
+        """Wrap ``listener`` so that it hears models in place of offsets; ``None`` gives ``None``."""
         return None if listener is None else _OfModels(listener, self)
 
 
@@ -49,17 +47,23 @@ class _OfModels:
     of: RoundOrigin
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Tell the listener what is sent, as models (global model plus offset); see `Listener.sent`."""
+        """Tell the listener that ``senders`` ``[p]`` of ``tier`` send offsets ``vectors`` ``[p, M]``, as
+        models.
+
+        ``number`` is the round, ``index`` the aggregation in it.
+        """
         self.listener.sent(number, index, tier, senders, self.of.models(vectors))
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Tell the listener what is received, as models (global model plus offset); see
-        `Listener.received`.
+        """Tell the listener that nodes of ``tier`` received offsets ``values`` ``[nodes, M]``, as models.
+
+        ``number`` is the round, ``index`` the aggregation in it.
         """
         self.listener.received(number, index, tier, self.of.models(values))
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Tell the listener what is broadcast, as models (global model plus offset); see
-        `Listener.broadcast`.
+        """Tell the listener that nodes of ``tier`` broadcast offsets ``values`` ``[nodes, M]``, as models.
+
+        ``number`` is the round, ``index`` the aggregation in it.
         """
         self.listener.broadcast(number, index, tier, self.of.models(values))

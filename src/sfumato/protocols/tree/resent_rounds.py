@@ -34,7 +34,17 @@ class ResentRound:
     def begin(
         cls, plan: TreePlan, leaf_of: IntArray, parameters: int, device: torch.device
     ) -> ResentRound | None:
-        """Nothing done yet, by the participants under leaves that resend; ``None`` where nobody does."""
+        """Make the empty sums of updates of those participants who send the whole round again at its end.
+
+        Args:
+            plan: says under which leaves (edges) devices resend.
+            leaf_of: the leaf of each participant, ``[P]``.
+            parameters: M.
+            device: where tensors are.
+
+        Returns:
+            ``None`` where nobody resends.
+        """
         resends = plan.releases.steps[-1].resends[leaf_of]
         if not resends.any():
             return None
@@ -44,11 +54,16 @@ class ResentRound:
         return cls(torch.zeros(int(resends.sum()), parameters, device=device), place, flat)
 
     def of(self, rows: IntArray) -> ResentRound:
-        """The same, where these participants train."""
+        """Restrict it to the participants at ``rows`` ``[p]``, who train now; the sums are shared, not
+        copied.
+        """
         return replace(self, place=self.place[rows])
 
     def add_(self, chunk: UpdateChunk, *, again: bool) -> None:
-        """Add a chunk to what its devices did in the round; with ``again``, make that their message."""
+        """Add the updates of ``chunk`` to what its devices did in the round.
+
+        With ``again`` (the round's end) that sum, clipped, replaces their updates in ``chunk``.
+        """
         members = np.flatnonzero(self.place[chunk.rows] >= 0)
         rows = torch.from_numpy(self.place[chunk.rows][members]).to(self.updates.device)
         here = torch.from_numpy(members).to(self.updates.device)

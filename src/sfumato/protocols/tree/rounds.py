@@ -107,7 +107,7 @@ class TreeProtocol:
         return TreeState(0, model, self._server.initial(model), memory, variates)
 
     def run_round(self, state: TreeState) -> tuple[TreeState, RoundStats]:
-        """Run round ``state.round``.
+        """Run round ``state.round`` (from 0); returns the state after it, and participants, noise and costs.
 
         Raises:
             EnvelopeError: a message exceeds what the plan declared; nothing of the round is kept.
@@ -167,7 +167,10 @@ class TreeProtocol:
         return TreeState(number + 1, model, server, memory, variates), facts
 
     def _noise_std(self, heard: list[Received], chosen: IntArray, number: int) -> float:
-        """Std of all noise in a coordinate of the global model; NaN with noise at local steps."""
+        """Compute the std of all noise in a coordinate of the global model; NaN with noise at local steps.
+
+        ``heard``: what leaves received in each aggregation; ``chosen``: participants of round ``number``.
+        """
         plan = self._plan
         if plan.spec.privacy.step_noise:
             return math.nan
@@ -180,7 +183,7 @@ class TreeProtocol:
         return math.sqrt(sum(noise)) * plan.message_scale(number)
 
     def _message_counts(self, received: Received) -> npt.NDArray[np.float64]:
-        """Number of messages in every leaf's average, ``[leaves]``."""
+        """Count the messages in every leaf's average, ``[leaves]``; 0 for a leaf without an average."""
         tree = self._plan.tree
         leaves = tree.leaves_of(received.devices)
         return np.where(received.available, np.bincount(leaves, minlength=tree.leaf_count), 0.0)
@@ -201,7 +204,9 @@ class TreeProtocol:
         return {}
 
     def realised_facts(self, state: TreeState) -> dict[str, Any]:
-        """Who survived each round and who served as supernode, as JSON, where the plan leaves that open."""
+        """Give, as JSON, who survived each round and who served as supernode; {} where the plan settles
+        both.
+        """
         attendance = Attendance.of(self._plan, state.round)
         return {} if attendance is None else attendance.to_dict()
 
@@ -210,14 +215,18 @@ class TreeProtocol:
         return bool(torch.isfinite(state.model).all())
 
     def scores(self, state: TreeState, examination: Evaluator) -> dict[str, float]:
-        """Accuracy, loss and further metrics of the global model on the test set."""
+        """Score the global model on the test set: ``accuracy`` (0 to 1), ``loss`` (nats) and further measures
+        by name.
+        """
         score = examination.score(state.model)
         return {"accuracy": score.accuracy, "loss": score.loss, **score.measures}
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Norms of un-noised, unclipped messages while the mean of all devices' updates trains ``model``.
+        """Measure norms of un-noised, unclipped messages while the mean of all updates trains ``model``
+        ``[M]``.
 
-        With ``clip: {kind: step}`` the norms are those of mini-batch gradients, else of whole messages.
+        At most ``rounds`` rounds, and no more than the spec has. With ``clip: {kind: step}`` the norms are
+        those of mini-batch gradients, else of whole messages.
         """
         training, clip = self._plan.spec.training, self._plan.spec.privacy.clip
         per_step = clip is not None and clip.kind == "step"
@@ -244,16 +253,21 @@ class TreeProtocol:
         return PilotNorms(what, found, min(rounds, training.rounds))
 
     def _pilot_batches(self, chosen: IntArray, number: int, *, first_step_only: bool) -> BatchPlan:
-        """Batches of round ``number`` of a pilot, from a random stream of its own."""
+        """Draw batches of ``chosen`` in round ``number`` of a pilot, from a stream of its own; or only one
+        step's.
+        """
         since = max(a.local_steps for a in self._plan.aggregations)
         steps = 1 if first_step_only else since
         return batches_from(Stream.PILOT, self._plan, self._partition, chosen, number, steps)
 
     def _indicators(self, number: int) -> Indicators | None:
-        """What tells if messages of round ``number`` were clipped; ``None`` if the norm is fixed."""
+        """Give the extra coordinate that tells if messages of round ``number`` were clipped; ``None`` if the
+        norm is fixed.
+        """
         return Indicators.of(self._plan, number) if self._adapts_clip else None
 
     def _batches(self, chosen: IntArray, number: int) -> BatchPlan:
+        """Draw the mini-batches of the devices ``chosen`` ``[P]`` in round ``number``."""
         return batches_of(self._plan, self._partition, chosen, number)
 
     def _collect(
@@ -312,7 +326,9 @@ class TreeProtocol:
         return collector.received(), float(shares.float().sum())
 
     def _task(self, chosen: IntArray, number: int, index: int, variates: ControlVariates | None) -> LocalTask:
-        """What devices do until an aggregation; see `_collect`."""
+        """Describe what ``chosen`` ``[P]`` do in round ``number`` until aggregation ``index``; ``variates``:
+        SCAFFOLD's.
+        """
         spec, addresses = self._plan.spec, [(number, index, device) for device in chosen.tolist()]
         return replace(
             local_task(spec, number),
@@ -323,7 +339,9 @@ class TreeProtocol:
         )
 
     def _leaf_aggregates(self, base: Tensor, received: Received) -> Aggregates:
-        """The aggregates of the leaves: ``base`` ``[leaves, M]`` plus the average that each received."""
+        """Make the aggregates of the leaves: ``base`` ``[leaves, M]`` plus the average that each leaf
+        received.
+        """
         tree, seed = self._plan.tree, self._plan.spec.seed
         if received.integer_sums is None:
             return FloatAggregates(
@@ -346,9 +364,12 @@ class TreeProtocol:
         index: int,
         listener: Listener | None,
     ) -> Tensor:
-        """Average up to the aggregating tier, each node adding its noise; broadcast down: ``[leaves, M]``.
+        """Average up to the aggregating tier, each node adding its noise, and broadcast down: ``[leaves,
+        M]``.
 
-        Leaves that have not ``formed`` an average have nothing to send, and add nothing.
+        ``level`` is what the leaves hold; those without an average (not ``formed`` ``[leaves]``) add no
+        noise. ``listener`` hears what nodes receive, send and broadcast in aggregation ``index`` of round
+        ``number``.
         """
         tree, unit = self._plan.tree, self._plan.message_scale(number)
         facts = self._plan.releases.steps[index]
@@ -372,5 +393,7 @@ class TreeProtocol:
 
 
 def _unclipped(indicators: Indicators | None, average: Tensor) -> dict[str, float]:
-    """The metrics column of the noised share of unclipped messages; {} if the norm is fixed."""
+    """Give the column of the noised share of unclipped messages, from the global average; {} if the norm is
+    fixed.
+    """
     return {} if indicators is None else {UNCLIPPED: indicators.unclipped(float(average[-1]))}

@@ -37,19 +37,24 @@ class TreeState:
 
     @property
     def is_shared(self) -> bool:
-        """See `State`."""
+        """Whether other ranks (processes) hold parts of it: vectors of the devices that they trained."""
         kept = None if self.variates is None else self.variates.devices
         return any(vectors is not None and vectors.is_shared for vectors in (self.memory, kept))
 
     def whole(self) -> Self:
-        """See `State`."""
+        """Gather the vectors of devices that other ranks hold on rank 0, for a checkpoint; every rank calls
+        it.
+        """
         return self._with_each(DeviceVectors.whole)
 
     def over(self, ranks: Ranks) -> Self:
-        """See `State`."""
+        """Divide the vectors of devices among ``ranks`` (processes); returns this rank's share."""
         return self._with_each(lambda vectors: vectors.over(ranks))
 
     def _with_each(self, change: Callable[[DeviceVectors], DeviceVectors]) -> Self:
+        """Apply ``change`` to the vectors of devices that there are: error feedback, and SCAFFOLD's
+        variates.
+        """
         memory, kept = self.memory, self.variates
         return replace(
             self,
@@ -71,7 +76,11 @@ class TreeState:
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
-        """The state that ``packed`` tells, on ``device``; any error at all where it is not one."""
+        """Rebuild the state from what `pack` gave, with tensors on ``device``.
+
+        Raises:
+            Exception: of any class, where ``packed`` is no such state.
+        """
         memory, variates = packed["memory"], packed["variates"]
         check_tensors(packed["model"], *packed["server_moments"], *(variates or ())[:1])
         moments = tuple(moment.to(device) for moment in packed["server_moments"])

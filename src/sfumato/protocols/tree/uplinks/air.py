@@ -51,7 +51,12 @@ class AirUplink:
     ) -> Collector:
         """Begin an aggregation in which signals add up on the air; returns what takes messages.
 
-        Arguments as of `Uplink.open`.
+        Args:
+            number: of the round.
+            index: of the aggregation in it.
+            devices: who will send, ascending ``[P]``.
+            models: what each leaf's devices start from, ``[leaves, M]``; only M is used.
+            listener: hears every device's message, its own noise in it; ``None``: nobody.
 
         Raises:
             EnvelopeError: devices would send louder than the plan declared.
@@ -79,7 +84,13 @@ class _Collector:
     violations: int = 0
 
     def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
-        """Scale, noise and add up the signals of ``devices``; arguments as of `Collector.add`."""
+        """Scale, noise and add up the signals of some devices.
+
+        Args:
+            devices: who sends, ascending ``[p]``.
+            leaves: the leaf of each, ``[p]``.
+            messages: float32 ``[p, M]``, within their bounds, not noised; changed in place.
+        """
         plan, rows = self.uplink.plan, np.searchsorted(self.devices, devices)
         loudness = self.sending.amplitude[rows] / self.bounds[leaves]
         stds = (
@@ -99,7 +110,9 @@ class _Collector:
         self.sums.add(leaves, messages)
 
     def received(self) -> Received:
-        """The leaves' averages with the channel's noise, and energy and time; see `Collector.received`."""
+        """Give the leaves' averages with the channel's noise, and what energy and time they took; called
+        once.
+        """
         uplink, plan, sending = self.uplink, self.uplink.plan, self.sending
         energy, violations = np.zeros(plan.tree.leaf_count), uplink.ranks.added(np.array([self.violations]))
         np.add.at(energy, plan.tree.leaves_of(self.devices), filled_in(uplink.ranks, self.energy))

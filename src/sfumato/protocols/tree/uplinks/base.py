@@ -65,8 +65,9 @@ class Received:
 
 
 def uplink_columns(heard: Sequence[Received]) -> dict[str, float]:
-    """Metrics columns of a round from the uplink: totals are added up over its aggregations, means
-    averaged.
+    """Make a round's metrics columns about its uplink from what leaves received in each aggregation.
+
+    Totals are added up over the aggregations, means averaged.
     """
     totals = {name: sum(r.totals[name] for r in heard) for name in heard[0].totals}
     return totals | {name: sum(r.means[name] for r in heard) / len(heard) for name in heard[0].means}
@@ -98,9 +99,9 @@ class Uplink(Protocol):
         """Begin an aggregation; returns what takes its messages.
 
         Args:
-            number: of the round.
+            number: of the round, from 0.
             index: of the aggregation in it.
             devices: who will send, ascending ``[P]``.
             models: what each leaf's devices start from, public to them, ``[leaves, M]``.
-            listener: hears every device's message, its own noise in it.
+            listener: hears every device's message, its own noise in it; ``None``: nobody.
         """

@@ -38,7 +38,13 @@ class CompressedUplink:
         """Begin an aggregation in which devices send only the chosen coordinates; returns what takes
         messages.
 
-        Arguments as of `Uplink.open`.
+        Args:
+            number: of the round.
+            index: of the aggregation in it.
+            devices: who will send, ascending ``[P]``.
+            models: what each leaf's devices start from, ``[leaves, M]``; top-k takes the largest of the
+                first.
+            listener: hears whole vectors, 0 where a coordinate is not sent; ``None``: nobody.
         """
         kept = kept_coordinates(self.compression, models.shape[1])
         if self.compression.kind == "rand-k":
@@ -64,7 +70,10 @@ class _Collector:
     def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
         """Pass on the chosen coordinates of messages; with error feedback, keep the rest in ``memory``.
 
-        Arguments as of `Collector.add`.
+        Args:
+            devices: who sends, ascending ``[p]``.
+            leaves: the leaf of each, ``[p]``.
+            messages: float32 ``[p, M]``, within their bounds, not noised; may be changed in place.
         """
         memory = self.uplink.memory
         if memory is None:
@@ -79,7 +88,9 @@ class _Collector:
         self.inner.add(devices, leaves, sent)
 
     def received(self) -> Received:
-        """What the inner collector received, as whole vectors; see `Collector.received`."""
+        """Give what the inner collector received, with averages expanded to all M coordinates; called
+        once.
+        """
         received = self.inner.received()
         averages = _expanded(received.averages, self.coordinates, self.length)
         return replace(received, averages=averages, coordinates=self.coordinates)
@@ -94,19 +105,25 @@ class _Expanding:
     length: int
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Tell the listener what is sent, with 0 at coordinates that were not; see `Listener.sent`."""
+        """Tell the listener that ``senders`` ``[p]`` send ``vectors`` ``[p, k]``, with 0 at coordinates not
+        sent.
+
+        ``number`` is the round, ``index`` the aggregation, ``tier`` the senders'.
+        """
         whole = _expanded(vectors, self.coordinates, self.length)
         self.listener.sent(number, index, tier, senders, whole)
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Tell the listener what is received, with 0 at coordinates that were not sent; see
-        `Listener.received`.
+        """Tell the listener that nodes received ``values`` ``[nodes, k]``, with 0 at coordinates not sent.
+
+        ``number`` is the round, ``index`` the aggregation, ``tier`` the nodes'.
         """
         self.listener.received(number, index, tier, _expanded(values, self.coordinates, self.length))
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Tell the listener what is broadcast, with 0 at coordinates that were not sent; see
-        `Listener.broadcast`.
+        """Tell the listener that nodes broadcast ``values`` ``[nodes, k]``, with 0 at coordinates not sent.
+
+        ``number`` is the round, ``index`` the aggregation, ``tier`` the nodes'.
         """
         self.listener.broadcast(number, index, tier, _expanded(values, self.coordinates, self.length))
 

@@ -41,7 +41,12 @@ class PlainUplink:
     ) -> Collector:
         """Begin an aggregation in which leaves receive each message; returns what takes messages.
 
-        Arguments as of `Uplink.open`.
+        Args:
+            number: of the round.
+            index: of the aggregation in it.
+            devices: who will send, ascending ``[P]``.
+            models: what each leaf's devices start from, ``[leaves, M]``; only M is used.
+            listener: hears every device's message, its own noise in it; ``None``: nobody.
         """
         turnout = turnout_of(self.plan, number, index, devices)
         grid = tree_grid(self.plan, number, index, models.shape[1])
@@ -60,7 +65,16 @@ class _Collector:
     sums: Sums
 
     def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
-        """Noise, round and add up the messages of devices that do not drop out; see `Collector.add`."""
+        """Noise, round and add up the messages of devices that do not drop out.
+
+        Args:
+            devices: who sends, ascending ``[p]``.
+            leaves: the leaf of each, ``[p]``.
+            messages: float32 ``[p, M]``, within their bounds, not noised; may be changed in place.
+
+        Raises:
+            EnvelopeError: a message is too large for the grid on which sums are formed.
+        """
         plan, tier = self.uplink.plan, self.uplink.plan.tree.depth
         sends = self.turnout.sends[np.searchsorted(self.devices, devices)]
         if not sends.all():
@@ -79,11 +93,11 @@ class _Collector:
             self.listener.sent(self.number, self.index, tier, devices, self.sums.rounded(messages))
 
     def _round(self, devices: IntArray, messages: Tensor, *, noised: BoolArray) -> None:
-        """Round messages, in place, to the bits a coordinate that compression allows.
+        """Round messages ``[p, M]`` of ``devices`` ``[p]``, in place, to the bits a coordinate that
+        compression allows.
 
-        A message with noise (``noised``) may become longer, as its noise was added before; another one is
-        kept
-        within its bound.
+        ``noised`` ``[p]``: messages whose noise was added before, so that they may become longer; others are
+        kept within their bound.
         """
         plan, compression = self.uplink.plan, self.uplink.plan.spec.compression
         if compression is None or compression.bits is None:
@@ -99,7 +113,7 @@ class _Collector:
         bounded_(messages, torch.as_tensor(bounds, dtype=torch.float32, device=messages.device))
 
     def received(self) -> Received:
-        """The leaves' averages (sums over public denominators), and who sent; see `Collector.received`."""
+        """Give the leaves' averages (sums over public denominators), and who sent; called once."""
         plan, turnout = self.uplink.plan, self.turnout
         averages = self.sums.values().div_(torch.from_numpy(plan.denominators_of(self.devices))[:, None])
         averages[torch.from_numpy(~turnout.formed)] = 0.0

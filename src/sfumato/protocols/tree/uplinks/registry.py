@@ -22,7 +22,7 @@ def uplink_of(
     memory: DeviceVectors | None = None,
     ranks: Ranks = ALONE,
 ) -> Uplink:
-    """The uplink by which the devices of ``plan`` reach their leaves.
+    """Make the uplink by which the devices of ``plan`` reach their leaves (lowest aggregators).
 
     Args:
         plan: says how.
@@ -37,9 +37,13 @@ def uplink_of(
 
 
 def _carrier_of(plan: TreePlan, device: torch.device, parameters: int, ranks: Ranks) -> Uplink:
-    """The uplink without compression: over the air, with secure aggregation, or plain.
+    """Make the uplink without compression: over the air, with secure aggregation, or plain.
 
-    Arguments as of `uplink_of`.
+    Args:
+        plan: says which.
+        device: where tensors are.
+        parameters: M.
+        ranks: processes of the run; each hands over the messages of some devices.
     """
     if plan.air is not None:
         return AirUplink(plan, plan.air, parameters, device, ranks)

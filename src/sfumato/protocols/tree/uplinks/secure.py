@@ -37,7 +37,7 @@ threshold."""
 def sum_of_survivors(
     vectors: Mapping[int, RingVector], drop: Mapping[Phase, Collection[int]], parties: int, threshold: int
 ) -> RingVector:
-    """The sum that a session of secure aggregation gives, computed without cryptography.
+    """Compute the sum that a session of secure aggregation gives, without cryptography: modulo 2^32, ``[M]``.
 
     Args:
         vectors: of the survivors, by place in the session.
@@ -68,9 +68,15 @@ class SecureUplink:
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
     ) -> Collector:
-        """Begin an aggregation in which leaves receive masked sums only; returns what takes messages.
+        """Begin an aggregation in which leaves receive sums of integers, masked or not; returns what takes
+        messages.
 
-        Arguments as of `Uplink.open`.
+        Args:
+            number: of the round.
+            index: of the aggregation in it.
+            devices: who will send, ascending ``[P]``.
+            models: what each leaf's devices start from, ``[leaves, M]``; only M is used.
+            listener: hears every device's encoded message, its own noise in it; ``None``: nobody.
 
         Raises:
             SpecError: the ring has no room for these sums.
@@ -98,7 +104,13 @@ class _Collector:
         self.leaves = np.searchsorted(first, self.devices, side="right") - 1
 
     def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
-        """Encode and noise messages as integers and add them up, leaf by leaf; see `Collector.add`."""
+        """Encode messages as integers, noise them and add them up, leaf by leaf.
+
+        Args:
+            devices: who sends, ascending ``[p]``.
+            leaves: the leaf of each, ``[p]``.
+            messages: float32 ``[p, M]``, within their bounds, not noised.
+        """
         plan, tier = self.uplink.plan, self.uplink.plan.tree.depth
         bounds = message_lengths(plan, self.index, devices, messages.shape[1])
         stds = plan.device_stds_of(self.index, devices)
@@ -121,9 +133,12 @@ class _Collector:
             self.listener.sent(self.number, self.index, tier, devices[sends], heard)
 
     def _take_message(self, leaf: int, place: int, steps: RingVector) -> None:
-        """Add the encoded message ``steps`` to the sum of ``leaf``, or let it wait for its session.
+        """Add an encoded message to the sum of its leaf; under masks keep it until its session runs.
 
-        ``place``: of the sender among the participants.
+        Args:
+            leaf: that it goes to.
+            place: of the sender among the aggregation's devices.
+            steps: the message, integers ``[M]``.
         """
         if not self.ring.secure[-1]:
             self.sums[leaf] += steps.view(np.int64)
@@ -149,7 +164,7 @@ class _Collector:
         self.sums[done] = self.ring.received(-1).wrapped(total.astype(np.int64))
 
     def received(self) -> Received:
-        """The leaves' sums and averages; see `Collector.received`."""
+        """Give the leaves' integer sums, their averages, and whose messages are in them; called once."""
         turnout = self.turnout
         self._close_before(self.uplink.plan.tree.leaf_count)
         sums = self.ring.received(-1).wrapped(self.uplink.ranks.added(self.sums))
