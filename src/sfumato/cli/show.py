@@ -42,7 +42,7 @@ def show(
     for finding in findings_of_plan(plan, plan.spec.privacy.delta):
         out.print(f"finding: {finding.text}")
     if pilot:
-        from sfumato.simulation.run import pilot as play_pilot
+        from sfumato.simulation.pilot import pilot as play_pilot
 
         with locating_errors(spec, changes):
             found = play_pilot(loaded)

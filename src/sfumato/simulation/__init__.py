@@ -1,6 +1,7 @@
 """Simulation of a training: from data and devices to the finished run folder.
 
-    run.py              `run`: a spec, round by round, into a run folder; `pilot`
+    run.py              `run`: a spec, round by round, into a run folder
+    pilot.py            `pilot`: norms of messages, to choose a clip
     training_inputs.py  data, partition and initial model
     input_hashes.py     SHA-256 of the inputs, to detect changes
     training_loop.py    the state of a run in memory, from one round to the next

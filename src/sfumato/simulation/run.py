@@ -1,4 +1,4 @@
-"""`run`: trains a spec round by round and writes the run folder, with checkpoints; `pilot`."""
+"""`run`: trains a spec round by round and writes the run folder, with checkpoints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -21,12 +21,12 @@ from sfumato.data.given import given, with_given
 from sfumato.distributed.agreement import require_same
 from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.engine.base import EngineSettings
-from sfumato.engine.tiles import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.learning.dropout import with_own_dropout
 from sfumato.learning.given_model import giving_model, with_given_model
 from sfumato.network.given_graph import with_graph
 from sfumato.notebook import block
+from sfumato.protocols.base import FederatedProtocol
 from sfumato.protocols.view_recorder import observer_name
 from sfumato.rounding import number, upper_bound
 from sfumato.run_folder.contents import require_files_of_run
@@ -64,6 +64,7 @@ from sfumato.user_code import allow_user_code
 
 _SECONDS_BETWEEN_CHECKPOINTS = 5.0
 _Row = Mapping[str, float]
+PlayedBy: TypeAlias = Callable[[Session], FederatedProtocol[Any]]
 _Tracking = Callable[[Iterable[_Row]], AbstractContextManager[Callable[[_Row], None]]]
 
 
@@ -150,25 +151,6 @@ class Run:
         return write_report([self.folder.path], out or self.folder.path / REPORT_FILE)
 
 
-@dataclass(frozen=True)
-class PilotResult:
-    """Norms of messages without noise and clipping.
-
-    They are not accounted for: do not publish them for private data.
-
-    Attributes:
-        what: the kind of messages.
-        quantiles: norm at each of a few quantiles.
-        rounds: number of rounds.
-        messages: number of messages.
-    """
-
-    what: str
-    quantiles: dict[float, float]
-    rounds: int
-    messages: int
-
-
 def run(
     spec: Spec,
     *,
@@ -234,6 +216,7 @@ def run_rounds(
     track: str | Sequence[str] = (),
     on_step: Callable[[str], object] = lambda name: None,
     ranks: Ranks = ALONE,
+    played_by: PlayedBy | None = None,
 ) -> Generator[RoundResult]:
     """Train ``spec`` round by round and write the run folder ``out``, as its only writer.
 
@@ -254,6 +237,8 @@ def run_rounds(
             covers (docs/run-folder.md, *Experiment trackers*).
         on_step: called with the name of every step that begins, except rounds.
         ranks: the processes that share the training.
+        played_by: what plays the rounds in place of a simulation, of a session that is prepared. Every round
+            is then saved before the next one begins.
 
     Yields:
         Every round when it is done; nothing for a run that was finished already.
@@ -274,14 +259,22 @@ def run_rounds(
     with allow_user_code():
         plan = resolve(spec)
     observers = tuple(observer_name(plan, names, place=Argument("record_views")) for names in record_views)
-    device, writes = _pick_device(device), ranks.rank == 0
+    device, writes = pick_device(device), ranks.rank == 0
     require_same(ranks, facts_of_rank(plan, device, observers))
     with only_writer(out, argument=Argument("out")) if writes else nullcontext():
         found = _checkpoint_to_continue(plan, out, resume=resume, force=force) if writes else None
         existing = shared_checkpoint(found, ranks, device)
         tracking = partial(tracked, trackers if writes else (), spec)
         yield from _run_in_folder(
-            plan, out, existing, observers, device=device, tracking=tracking, on_step=on_step, ranks=ranks
+            plan,
+            out,
+            existing,
+            observers,
+            device=device,
+            tracking=tracking,
+            on_step=on_step,
+            ranks=ranks,
+            played_by=played_by,
         )
 
 
@@ -304,6 +297,7 @@ def _run_in_folder(
     tracking: _Tracking,
     on_step: Callable[[str], object],
     ranks: Ranks,
+    played_by: PlayedBy | None,
 ) -> Generator[RoundResult]:
     """Start the run in ``out``, or continue it from ``existing``."""
     inputs = plan.spec.hashes
@@ -321,6 +315,8 @@ def _run_in_folder(
     speed = replace(speed, memory_bytes=min(ranks.gather(speed.memory_bytes)))  # ranks meet at every chunk
     session = Session.prepare(plan, speed, privacy, tuple(dict.fromkeys(observers)), ranks)
     require_same(ranks, session.hashes)
+    if played_by is not None:
+        session = replace(session, protocol=played_by(session))
     check_inputs(inputs, session.hashes, f"the run in {out}")
     frozen = _frozen(plan, {**inputs, **session.hashes})
     writer: FolderWriter | FolderFollower
@@ -329,7 +325,8 @@ def _run_in_folder(
     else:
         writer = FolderFollower(session, existing)
     with closing(writer):
-        yield from _run_remaining_rounds(session, writer, tracking, on_step)
+        interval = _SECONDS_BETWEEN_CHECKPOINTS if played_by is None else 0.0
+        yield from _run_remaining_rounds(session, writer, tracking, on_step, interval)
 
 
 def _run_remaining_rounds(
@@ -337,8 +334,9 @@ def _run_remaining_rounds(
     writer: FolderWriter | FolderFollower,
     tracking: _Tracking,
     on_step: Callable[[str], object],
+    interval: float,
 ) -> Generator[RoundResult]:
-    """Train the remaining rounds and write their results."""
+    """Train the remaining rounds and write their results, with so many seconds between checkpoints."""
     position, saved_at = writer.start, time.monotonic()
     on_step("training")
     try:
@@ -347,7 +345,7 @@ def _run_remaining_rounds(
                 done, row = session.next(position)
                 writer.add(done, row)
                 position = done  # only after the round has been written
-                if time.monotonic() - saved_at > _SECONDS_BETWEEN_CHECKPOINTS:
+                if time.monotonic() - saved_at >= interval:
                     writer.save(position)
                     saved_at = time.monotonic()
                 send(row)
@@ -365,30 +363,8 @@ def _frozen(plan: Plan, hashes: Mapping[str, str]) -> FrozenSpec:
     return FrozenSpec.of(plan.spec, inputs, versions())
 
 
-def pilot(spec: Spec, *, rounds: int = 3, device: str = "auto") -> PilotResult:
-    """Norms of the messages of devices without noise and clipping, to choose a clip norm on public data.
-
-    With ``clip: {kind: step}`` the norms are those of mini-batch gradients, else of whole messages.
-
-    Raises:
-        SpecError: the spec is wrong.
-    """
-    with allow_user_code():
-        plan = resolve(spec)
-    if plan.spec.privacy.clips_examples:
-        allowed = "must be update or step: a pilot measures norms of messages and of mini-batch gradients"
-        raise SpecError("privacy.clip.kind", "example", allowed)
-    session = Session.prepare(plan, EngineSettings.default(_pick_device(device)))
-    with intra_op_threads(1):
-        found = session.protocol.pilot(session.start, rounds)
-    levels = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
-    norms = found.norms.double() if len(found.norms) else torch.zeros(1, dtype=torch.float64)
-    values = torch.quantile(norms, torch.tensor(levels, dtype=torch.float64))
-    quantiles = dict(zip(levels, values.tolist(), strict=True))
-    return PilotResult(found.what, quantiles, found.rounds, len(found.norms))
-
-
-def _pick_device(device: str) -> str:
+def pick_device(device: str) -> str:
+    """``device``, or for ``auto`` the best there is."""
     if device != "auto":
         return device
     return "cuda" if torch.cuda.is_available() else "cpu"

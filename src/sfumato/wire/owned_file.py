@@ -1,7 +1,8 @@
 """A file of records that one process at a time owns (SQLite): every change is on the disk when it returns.
 
-Two processes that share an identity would both be that party, so the file is locked while it is open. Its lock
-is the empty file ``PATH.lock``, which stays; the lock ends with the process. Only its owner can read the file.
+Two processes that share an identity would both be that party, so the file is locked while it is open. Its
+lock is the empty file ``PATH.lock``, which stays; the lock ends with the process. Only the file's owner can
+read it.
 """
 
 from __future__ import annotations

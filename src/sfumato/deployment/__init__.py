@@ -1,0 +1,21 @@
+"""The parties of a spec as real parties: bytes in, bytes out, with keys, consent and a memory of their own.
+
+    terms         what all parties of a run know and agree on
+    refusals      which specs cannot be deployed yet
+    messages      what frames hold
+    memory        a party's answers and what it agreed to, on disk
+    party_folder  a party's key and memory
+    randomness    a party's secret choices, from the operating system
+    consent       what a device agrees to
+    local_data    a device's rows, and the work on them
+    device        the state machine of a device
+    collecting    what aggregators do: ask, add up, add noise
+    edge          the state machine of an edge
+    cloud         the state machine of the cloud
+    transport     carries frames from party to party
+    rounds        the rounds of a deployment, as a session plays them
+    rehearsal     all parties in one process, and a run folder
+
+The protocol is derived in docs/deployment.md. May be imported by ``sfumato.cli`` and ``sfumato``; imports
+``sfumato.simulation`` and what lies below it.
+"""
