@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from deployed_parties import Stage, staged
-from rehearsals import PURPOSE, STAR, TREE, rehearsed, spec_of
+from rehearsals import PURPOSE, STAR, TREE, rehearsed, spec_of, terms_of
 
 from sfumato.accounting import account
 from sfumato.deployment.consent import Consent, ConsentRefusedError, agree, read_consent
@@ -57,7 +57,7 @@ def test_what_is_agreed_to_is_said_in_words(tree: Stage) -> None:
         (2, {}, "its consent says trusted at epsilon.device.own-edge, and the spec does not"),
         (0, limits(cloud="trusted"), "and the spec does not"),
         (0, {"epsilon": {"record": LIMITS}}, "says nothing at epsilon.device"),
-        (0, {"total": {"epsilon": 1.0, "delta": 0.1}}, "in all; its consent allows 1 at 0.1"),
+        (0, {"total": {"epsilon": 1.0, "delta": 0.1}}, "its consent allows 1 at 0.1"),
         (0, {"total": {"epsilon": 500.0, "delta": 5e-6}}, "in all"),
     ],
 )
@@ -86,8 +86,6 @@ def test_a_run_counts_once_and_all_runs_count(tmp_path: Path) -> None:
         agree(stage.terms, 0, twice, memory)  # a restart
         assert memory.spent("device", "cloud") == (pytest.approx(exact), pytest.approx(1e-5))
         keys = stage.terms.keys
-        from rehearsals import terms_of
-
         for number, allowed in ((1, True), (2, False)):
             terms = terms_of(spec_of(STAR), stage.terms.parameters, keys, label=f"run {number}")
             assert terms.session != stage.terms.session

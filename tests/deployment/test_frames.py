@@ -143,4 +143,5 @@ def test_an_edge_that_starts_again_sends_the_same_bytes(tmp_path: Path) -> None:
         assert stage.edge(edge).receive(asked) == told[1]  # the second question for its devices
         stage.restart(0)
         again = [stage.device(parse_frame(data).recipient).receive(data)[0] for data in told[1]]
-        assert [stage.edge(edge).receive(answer) for answer in again][0] == []  # noqa: RUF015
+        outcomes = [stage.edge(edge).receive(answer) for answer in again]
+        assert [len(frames) for frames in outcomes] == [0, 1]

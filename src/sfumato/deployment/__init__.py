@@ -12,7 +12,7 @@
     collecting    what aggregators do: ask, add up, add noise
     edge          the state machine of an edge
     cloud         the state machine of the cloud
-    transport     carries frames from party to party
+    carrier       takes frames from party to party
     rounds        the rounds of a deployment, as a session plays them
     rehearsal     all parties in one process, and a run folder
 

@@ -1,6 +1,6 @@
 """All parties of a spec in this process, each with a key and a memory of its own: a deployment, rehearsed.
 
-What parties do is what they will do on machines of their own; only the transport is another one.
+What parties do is what they will do on machines of their own; only what carries frames is another.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sfumato.deployment.randomness import Randomness, SystemRandomness
 from sfumato.deployment.refusals import require_deployable
 from sfumato.deployment.rounds import DeployedRounds
 from sfumato.deployment.terms import DeploymentTerms
-from sfumato.deployment.transport import InProcess, Party
+from sfumato.deployment.carrier import InProcess, Party
 from sfumato.durable_files import replacing
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.protocols.tree.rounds import TreeProtocol

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sfumato.deployment.cloud import Cloud
 from sfumato.deployment.terms import DeploymentTerms
-from sfumato.deployment.transport import Transport
+from sfumato.deployment.carrier import Carrier
 from sfumato.errors import RunError
 from sfumato.protocols.base import PilotNorms, RoundStats
 from sfumato.protocols.evaluator import Evaluator
@@ -26,16 +26,16 @@ class DeployedRounds:
     Args:
         terms: of the run.
         cloud: asks.
-        transport: carries frames between the cloud and everybody else.
+        carrier: of frames between the cloud and everybody else.
         simulated: the protocol that would play the same plan.
     """
 
     metrics: ClassVar[tuple[str, ...]] = TreeProtocol.metrics
 
     def __init__(
-        self, terms: DeploymentTerms, cloud: Cloud, transport: Transport, simulated: TreeProtocol
+        self, terms: DeploymentTerms, cloud: Cloud, carrier: Carrier, simulated: TreeProtocol
     ) -> None:
-        self._terms, self._cloud, self._transport = terms, cloud, transport
+        self._terms, self._cloud, self._carrier = terms, cloud, carrier
         self._simulated = simulated
         self._server = server_optimizer(terms.plan.spec.training.server)
 
@@ -50,9 +50,9 @@ class DeployedRounds:
             RunError: somebody did not answer.
             SfumatoError: a party refuses.
         """
-        plan, transport = self._terms.plan, self._transport
-        up, down = transport.bytes_up, transport.bytes_down
-        transport.carry(self._cloud.ask(state.round, state.model.numpy()))
+        plan, carrier = self._terms.plan, self._carrier
+        up, down = carrier.bytes_up, carrier.bytes_down
+        carrier.carry(self._cloud.ask(state.round, state.model.numpy()))
         released = self._cloud.released
         if released is None:
             names = ", ".join(map(self._terms.name, self._cloud.missing))
@@ -66,8 +66,8 @@ class DeployedRounds:
             noise_std=math.sqrt(sum(plan.global_noise)) * grid.unit * grid.inflation,
             energy_j=math.nan,
             delay_s=math.nan,
-            bytes_up=transport.bytes_up - up,
-            bytes_down=transport.bytes_down - down,
+            bytes_up=carrier.bytes_up - up,
+            bytes_down=carrier.bytes_down - down,
         )
         return TreeState(state.round + 1, model, server), stats
 

@@ -21,7 +21,7 @@ class Party(Protocol):
         """
 
 
-class Transport(Protocol):
+class Carrier(Protocol):
     """Carries frames."""
 
     def carry(self, frames: Sequence[bytes]) -> None:
@@ -51,7 +51,7 @@ class InProcess:
     bytes_down: int = field(default=0, init=False)
 
     def carry(self, frames: Sequence[bytes]) -> None:
-        """Deliver frames, and all that follows from them; see `Transport`.
+        """Deliver frames, and all that follows from them; see `Carrier`.
 
         Raises:
             SfumatoError: a party refuses one.
