@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sfumato.data.dataset import Dataset
 from sfumato.data.partition import Partition
+from sfumato.deployment.carrier import InProcess, Party
 from sfumato.deployment.cloud import Cloud
 from sfumato.deployment.consent import Agreement, Consent, agree
 from sfumato.deployment.device import Device
@@ -22,7 +23,6 @@ from sfumato.deployment.randomness import Randomness, SystemRandomness
 from sfumato.deployment.refusals import require_deployable
 from sfumato.deployment.rounds import DeployedRounds
 from sfumato.deployment.terms import DeploymentTerms
-from sfumato.deployment.carrier import InProcess, Party
 from sfumato.durable_files import replacing
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.protocols.tree.rounds import TreeProtocol

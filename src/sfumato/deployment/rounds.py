@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sfumato.deployment.carrier import Carrier
 from sfumato.deployment.cloud import Cloud
 from sfumato.deployment.terms import DeploymentTerms
-from sfumato.deployment.carrier import Carrier
 from sfumato.errors import RunError
 from sfumato.protocols.base import PilotNorms, RoundStats
 from sfumato.protocols.evaluator import Evaluator
