@@ -13,9 +13,15 @@ from rehearsals import STAR, TREE, rehearsed, spec_of
 from sfumato.deployment.local_data import LocalData
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.refusals import require_deployable
-from sfumato.deployment.rehearsal import rows_of
+from sfumato.deployment.stage import rows_of
 from sfumato.errors import DataError, RunError, SfumatoError, SpecError
 from sfumato.schedule.resolve import resolve
+from sfumato.spec.base import Section
+from sfumato.spec.document import Spec
+from sfumato.spec.model import Model
+from sfumato.spec.privacy import ClipSettings, Privacy
+from sfumato.spec.topology import StarTopology, TreeTopology, Trust
+from sfumato.spec.training import Training
 from sfumato.wire.errors import SessionMemoryError, UnsafeTermsError
 from sfumato.wire.keys import Identity
 
@@ -23,6 +29,7 @@ PARAMETERS = 170
 TRAINING, PRIVACY = STAR["training"], STAR["privacy"]
 DRAWN = TRAINING | {"participation": {"kind": "poisson", "rate": 0.5}}
 ADAPTED = {"kind": "update", "norm": 1.0, "adapt": {}}
+EVERY = TRAINING | {"aggregate_every": [2, 1]}
 DEEPER = {"kind": "tree", "levels": [2, 2, 2], "names": ["region", "edge"]}
 
 
@@ -47,7 +54,8 @@ DEEPER = {"kind": "tree", "levels": [2, 2, 2], "names": ["region", "edge"]}
             },
             "privacy.noise.at",
         ),
-        (TREE | {"topology": DEEPER, "trust": {}}, "topology.levels"),
+        (STAR | {"training": TRAINING | {"loss": "losses:mine"}}, "training.loss"),
+        (TREE | {"topology": DEEPER, "trust": {}, "training": EVERY}, "topology.levels"),
         (TREE | {"training": TREE["training"] | {"edge_every": [1, 2]}}, "training.edge_every"),
         (
             TREE
@@ -64,6 +72,28 @@ def test_a_spec_that_cannot_be_deployed_is_refused(document: dict[str, Any], pla
         require_deployable(resolve(spec_of(document)), PARAMETERS)
     assert refused.value.place == place
     assert "\n" not in str(refused.value)
+
+
+LOOKED_AT = {
+    Spec: "name protocol seed data model topology trust training privacy transport radio air compression"
+    " faults control evaluate_every metrics versions hashes watch",
+    Training: "rounds local_steps local_epochs edge_every edge_at_global aggregate_every merge_every"
+    " batch_size batches learning_rate momentum optimizer weight_decay loss participation global_update"
+    " weights denominator server drift_correction",
+    Privacy: "delta unit clip noise mechanism neighbours",
+    ClipSettings: "kind norm norms per_layer adapt",
+    StarTopology: "kind devices device_names",
+    TreeTopology: "kind edges devices_per_edge levels level_names sites file supernodes zones moves",
+    Trust: "cloud trusted_edges trusted_aggregators trusted from",
+    Model: "kind trained rank bias hidden",
+}
+"""The keys of which somebody decided whether they can be deployed."""
+
+
+@pytest.mark.parametrize("section", LOOKED_AT)
+def test_every_key_of_a_spec_was_looked_at(section: type[Section]) -> None:
+    """Does it change what is sent, who is asked, or what is drawn? Then derive it, or refuse it."""
+    assert set(section.keys()) == set(LOOKED_AT[section].split())
 
 
 def test_nothing_is_written_of_a_spec_that_is_refused(tmp_path: Path) -> None:

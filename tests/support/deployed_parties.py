@@ -17,7 +17,7 @@ from sfumato.deployment.edge import Edge
 from sfumato.deployment.local_data import LocalData
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.randomness import SystemRandomness
-from sfumato.deployment.rehearsal import rows_of
+from sfumato.deployment.stage import rows_of
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.schedule.resolve import resolve
@@ -97,13 +97,13 @@ class Stage:
 
 
 @contextmanager
-def staged(document: dict[str, Any], folder: Path, **changed: Any) -> Iterator[Stage]:
-    """The parties of a spec, with keys and memories in ``folder``."""
-    spec = spec_of(document, **changed)
+def staged(document: dict[str, Any], folder: Path, first: Identity | None = None) -> Iterator[Stage]:
+    """The parties of a spec, with memories in ``folder`` and new keys, but perhaps for the first's."""
+    spec = spec_of(document)
     plan = resolve(spec)
     inputs = TrainingInputs.of(plan)
     count = plan.parties.device_count + sum(tier.size for tier in plan.tree.tiers)
-    identities = [Identity() for _ in range(count)]
+    identities = [first or Identity(), *(Identity() for _ in range(count - 1))]
     keys = tuple(identity.public for identity in identities)
     stage = Stage(terms_of(spec, ParameterLayout.of(inputs.model).total, keys), inputs, identities, folder)
     try:

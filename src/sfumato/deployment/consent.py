@@ -13,18 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field
 
 from sfumato.accounting import account
 from sfumato.deployment.memory import PartyMemory
+from sfumato.deployment.section_files import read_section
 from sfumato.deployment.terms import DeploymentTerms
-from sfumato.errors import SfumatoError, SpecError
+from sfumato.errors import SfumatoError
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.rounding import number, upper_bound
 from sfumato.schedule.rows.observers import parse_coalition, unit_kinds
 from sfumato.spec.base import OpenUnit, Positive, Section, refuse
-from sfumato.spec.validation_messages import Problem, error_of_problems, problems_of
-from sfumato.user_text import KeyLines, parse_yaml, plain, read_text
 
 
 def _limit(value: Any) -> Any:
@@ -88,17 +87,27 @@ def read_consent(path: Path) -> Consent:
     Raises:
         SpecError: it cannot be read, or holds something else.
     """
-    text = read_text(path)
-    try:
-        return Consent.model_validate(plain(parse_yaml(text, str(path)), str(path)))
-    except ValidationError as error:
-        problems, lines = problems_of(error), KeyLines(text)
+    return read_section(path, Consent)
 
-    def located(problem: Problem) -> SpecError:
-        where = f"{path}: {problem.place}" if problem.place else str(path)
-        return SpecError(where, problem.value, problem.allowed + lines.of(problem.place))
 
-    raise error_of_problems(problems, located, str(path))
+def proposed_consent(terms: DeploymentTerms, device: int) -> Consent:
+    """What a device has to consent to, to take part in ten such runs: for its owner to read and to edit."""
+    delta = terms.plan.spec.privacy.delta
+    limits: dict[str, dict[str, float | str]] = {}
+    largest = 0.0
+    for row in _rows(terms, device, delta):
+        named = limits.setdefault(row.unit_kind, {})
+        if row.epsilon < math.inf:
+            largest = max(largest, row.epsilon)
+            earlier = named.get(row.relation.kind, 0.0)
+            if not isinstance(earlier, str):
+                named[row.relation.kind] = max(earlier, math.ceil(row.epsilon * 1000 + 1) / 1000)
+        else:
+            named[row.relation.kind] = "trusted" if _is_trusted(terms, row, device) else "any"
+    total = {"epsilon": max(1.0, math.ceil(10 * largest + 1)), "delta": min(0.5, 10 * delta)}
+    return Consent.model_validate(
+        {"purposes": [terms.purpose], "delta": delta, "epsilon": limits, "total": total}
+    )
 
 
 def agree(terms: DeploymentTerms, device: int, consent: Consent, memory: PartyMemory) -> Agreement:
@@ -122,7 +131,7 @@ def agree(terms: DeploymentTerms, device: int, consent: Consent, memory: PartyMe
     worst: dict[tuple[str, str], float] = {}
     words = [f"{name} takes part in {terms.plan.spec.name}, for: {terms.purpose}."]
     for row in rows:
-        trusts = terms.plan.trusts(parse_coalition(row.observer, terms.plan.tree)[0], device)
+        trusts = _is_trusted(terms, row, device)
         _require_within(consent, row, name, trusts=trusts)
         if trusts and row.epsilon == math.inf:
             words.append(
@@ -145,6 +154,11 @@ def _rows(terms: DeploymentTerms, device: int, delta: float) -> Iterator[Guarant
     """What every kind of observer learns of every kind of unit of a device."""
     for kind in unit_kinds(terms.plan):
         yield from account(terms.plan.spec, unit=f"{kind}:{device}", delta=delta).guarantees
+
+
+def _is_trusted(terms: DeploymentTerms, row: Guarantee, device: int) -> bool:
+    """Whether the observer of a row may see what the device sends raw."""
+    return terms.plan.trusts(parse_coalition(row.observer, terms.plan.tree)[0], device)
 
 
 def _require_within(consent: Consent, row: Guarantee, name: str, *, trusts: bool) -> None:

@@ -123,10 +123,10 @@ class PartyMemory:
         Raises:
             SessionMemoryError: it cannot be recorded: there must be no message.
         """
-        self._file.execute("BEGIN IMMEDIATE")
-        for row in rows:
-            self._file.execute("INSERT INTO agreed VALUES (?, ?, ?, ?, ?)", (session, *row))
-        self._file.execute("COMMIT")
+        values = [value for row in rows for value in (session, *row)]
+        if values:
+            places = ", ".join(["(?, ?, ?, ?, ?)"] * (len(values) // 5))
+            self._file.execute(f"INSERT INTO agreed VALUES {places}", values)
 
     def close(self) -> None:
         """Close the file; all that was recorded is kept."""

@@ -1,6 +1,7 @@
 """Which specs cannot be deployed yet: each is refused with one line, before anything is sent.
 
-What is accepted is a list of what was derived (docs/deployment.md): everything else is refused.
+What is accepted was derived in docs/deployment.md. A new key of a spec has to be looked at here:
+tests/deployment/test_refused_specs.py lists those that were.
 """
 
 from __future__ import annotations
@@ -61,6 +62,9 @@ def _of_spec(spec: Spec) -> Refusals:
         everybody,
     )
     yield spec.elects_supernodes, "topology.supernodes", "elected", "is not deployed yet"
+    code = "must be a built-in one: code of one's own is not deployed yet"
+    yield ":" in spec.model.kind, "model.kind", spec.model.kind, code
+    yield ":" in (training.loss or ""), "training.loss", training.loss, code
     for key in ("compression", "faults", "control"):
         yield getattr(spec, key) is not None, key, None, "must be left out: it is not deployed yet"
     yield training.keeps_variates, "training.drift_correction", "scaffold", "is not deployed yet"
