@@ -19,8 +19,8 @@ from scipy import stats
 import sfumato.deployment
 import sfumato.random
 from sfumato.deployment.collecting import with_own_noise
-from sfumato.deployment.device import noised_steps
-from sfumato.deployment.messages import MessageKind, Position, decode_answer, encode_answer
+from sfumato.deployment.device import noised_message
+from sfumato.deployment.messages import FrameKind, RoundPosition, decode_answer, encode_answer
 from sfumato.deployment.randomness import SecretDraws, SystemRandomness
 from sfumato.schedule.integer_grid import message_lengths
 from sfumato.secure_aggregation.encoding import encode
@@ -37,8 +37,8 @@ SEEDED = {"key_at", "generator", "sequence", "seed_at", "initialisation_seed"}
 def arrived(std: float) -> IntArray:
     """Noise on zeros, as it comes out of frames at whoever collects; keys from the operating system."""
     how = QuantisationPlan(clip=1.0, scale=1.0, bits=64, parties=1, dimension=COUNT, noise_std=std)
-    steps = encode(np.zeros(COUNT), how, SystemRandomness().noise_key(Position(0, 0))).view(np.int64)
-    frame = Frame(MessageKind.ANSWER, bytes(32), 0, 1, encode_answer(Position(0, 0), steps))
+    steps = encode(np.zeros(COUNT), how, SystemRandomness().noise_key(RoundPosition(0, 0))).view(np.int64)
+    frame = Frame(FrameKind.ANSWER, bytes(32), 0, 1, encode_answer(RoundPosition(0, 0), steps))
     return decode_answer(parse_frame(seal_frame(frame, Identity())).payload, COUNT)[1]
 
 
@@ -71,7 +71,7 @@ def sources(document: dict[str, Any], folder: Path) -> list[tuple[float, float]]
     with staged(document, folder) as stage:
         terms, plan = stage.terms, stage.terms.plan
         for index in range(terms.last + 1):
-            grid, facts = terms.grid(Position(0, index)), plan.releases.steps[index]
+            grid, facts = terms.grid(RoundPosition(0, index)), plan.releases.steps[index]
             everybody = np.arange(terms.cloud)
             lengths = message_lengths(plan, index, everybody, terms.parameters)
             stds = plan.device_stds_of(index, everybody)
@@ -100,13 +100,13 @@ def test_every_deployed_multiplier_is_at_least_the_ledgers(document: dict[str, A
 
 def test_devices_and_nodes_add_noise_of_that_scale(tmp_path: Path) -> None:
     with staged(STAR, tmp_path / "device") as stage:
-        terms, position = stage.terms, Position(0, 0)
+        terms, position = stage.terms, RoundPosition(0, 0)
         zeros = np.zeros(terms.parameters, np.float32)
         std = float(terms.plan.device_stds_of(0, np.array([0]))[0])
         how = terms.grid(position).device(0, 1.0, std)
         values = np.concatenate(
             [
-                noised_steps(terms, 0, position, zeros, SystemRandomness().noise_key(position))
+                noised_message(terms, 0, position, zeros, SystemRandomness().noise_key(position))
                 for _ in range(60)
             ]
         )

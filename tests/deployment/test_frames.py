@@ -10,7 +10,7 @@ import pytest
 from deployed_parties import Stage, staged
 from rehearsals import STAR, TREE
 
-from sfumato.deployment.messages import MessageKind, Position, encode_answer, encode_question
+from sfumato.deployment.messages import FrameKind, RoundPosition, encode_answer, encode_question
 from sfumato.wire import errors
 from sfumato.wire.frames import Frame, parse_frame, seal_frame
 from sfumato.wire.keys import Identity
@@ -24,8 +24,8 @@ def fixture_star(tmp_path: Path) -> Iterator[Stage]:
 
 def question(stage: Stage, number: int, *, aggregation: int = 0, fill: float = 0.0) -> bytes:
     model = np.full(stage.terms.parameters, fill, np.float32)
-    payload = encode_question(Position(number, aggregation), model)
-    frame = Frame(MessageKind.QUESTION, stage.terms.session, stage.terms.cloud, 0, payload)
+    payload = encode_question(RoundPosition(number, aggregation), model)
+    frame = Frame(FrameKind.QUESTION, stage.terms.session, stage.terms.cloud, 0, payload)
     return seal_frame(frame, stage.identities[stage.terms.cloud])
 
 
@@ -80,11 +80,11 @@ def test_a_damaged_frame_is_refused_and_nothing_changes(star: Stage, changed, er
 
 
 def test_a_frame_of_others_is_refused(star: Stage) -> None:
-    payload = encode_question(Position(0, 0), np.zeros(star.terms.parameters, np.float32))
+    payload = encode_question(RoundPosition(0, 0), np.zeros(star.terms.parameters, np.float32))
     terms = star.terms
 
     def sealed(session: bytes, sender: int, recipient: int, by: Identity, said: bytes = payload) -> bytes:
-        return seal_frame(Frame(MessageKind.QUESTION, session, sender, recipient, said), by)
+        return seal_frame(Frame(FrameKind.QUESTION, session, sender, recipient, said), by)
 
     cloud = star.identities[terms.cloud]
     for data, error in [
@@ -110,8 +110,8 @@ def test_an_answer_counts_once_and_in_its_own_round(star: Stage) -> None:
     cloud.receive(answers[0])
     with pytest.raises(errors.DuplicateMessageError):
         cloud.receive(answers[0])
-    huge = encode_answer(Position(0, 0), np.full(star.terms.parameters, 2**62, np.int64))
-    frame = Frame(MessageKind.ANSWER, star.terms.session, 1, star.terms.cloud, huge)
+    huge = encode_answer(RoundPosition(0, 0), np.full(star.terms.parameters, 2**62, np.int64))
+    frame = Frame(FrameKind.ANSWER, star.terms.session, 1, star.terms.cloud, huge)
     with pytest.raises(errors.MalformedMessageError, match="steps"):
         cloud.receive(seal_frame(frame, star.identities[1]))
     assert cloud.missing == [1, 2] and cloud.released is None  # noqa: PT018

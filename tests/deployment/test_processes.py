@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +17,9 @@ from rehearsals import PURPOSE, STAR, TREE
 from sfumato.cli import main
 from sfumato.deployment.consent import ConsentRefusedError, agree, proposed_consent
 from sfumato.deployment.invitation import start_party, write_invitation
+from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.party_folder import PartyFolder
-from sfumato.deployment.stage import rows_of
 from sfumato.errors import DataError, SpecError
 from sfumato.verify.checker import check_run
 
@@ -98,20 +100,51 @@ def test_a_machine_is_not_filled_with_processes(tmp_path: Path, capsys: pytest.C
     assert not (tmp_path / "run-parties").exists()
 
 
+def test_an_edge_needs_no_pytorch() -> None:
+    code = (
+        "import sys, sfumato.deployment.invitation, sfumato.deployment.sockets; print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+@pytest.fixture(name="command")
+def fixture_command() -> Iterator[list[str]]:
+    """`deploy --local` of two rounds, in a folder with a short path, as sockets need."""
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / "tree.yaml").write_text(yaml.safe_dump(TREE))
+        yield [
+            "deploy",
+            str(Path(name) / "tree.yaml"),
+            "--local",
+            *("--out", str(Path(name) / "run")),
+            *("--set", "training.rounds=2"),
+        ]
+
+
 @pytest.mark.slow
-def test_deploy_local_leaves_a_verified_run(capsys: pytest.CaptureFixture[str]) -> None:
-    with tempfile.TemporaryDirectory() as name:  # a short path, as sockets need
-        folder = Path(name)
-        (folder / "tree.yaml").write_text(yaml.safe_dump(TREE))
-        command = ["deploy", str(folder / "tree.yaml"), "--local", "--out", str(folder / "run")]
-        assert main([*command, "--set", "training.rounds=2"]) == 0
-        assert "own edge, edge:0: is trusted" in capsys.readouterr().out
-        assert check_run(folder / "run").problems == []
-        memory = PartyMemory(folder / "run-parties" / "device-0" / "memory")  # its process has ended
-        memory.close()
-        consent = folder / "run-parties" / "device-2" / "consent.yaml"
-        said = yaml.safe_load(consent.read_text())
-        said["epsilon"]["device"]["cloud"] = 0.1
-        consent.write_text(yaml.safe_dump(said))
-        assert main([*command, "--force"]) == 1
-        assert "device:2: cloud would learn" in capsys.readouterr().err
+@pytest.mark.usefixtures("no_report")
+def test_deploy_local_leaves_a_verified_run(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command) == 0
+    assert "own edge, edge:0: is trusted" in capsys.readouterr().out
+    run = Path(command[1]).with_name("run")
+    assert check_run(run).problems == []
+    PartyMemory(run.with_name("run-parties") / "device-0" / "memory").close()  # its process has ended
+
+
+@pytest.mark.slow
+def test_deploy_local_ends_where_a_device_refuses(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    consent = Path(command[1]).with_name("run-parties") / "device-2" / "consent.yaml"
+    consent.parent.mkdir(parents=True)
+    epsilon = {"device": {"cloud": 0.1}}
+    said = {
+        "purposes": ["rehearsal"],
+        "delta": 1e-5,
+        "epsilon": epsilon,
+        "total": {"epsilon": 1, "delta": 0.1},
+    }
+    consent.write_text(yaml.safe_dump(said))
+    assert main(command) == 1
+    assert "device:2: " in capsys.readouterr().err

@@ -11,9 +11,9 @@ from deployed_parties import staged
 from rehearsals import STAR, TREE, rehearsed, spec_of
 
 from sfumato.deployment.local_data import LocalData
+from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.refusals import require_deployable
-from sfumato.deployment.stage import rows_of
 from sfumato.errors import DataError, RunError, SfumatoError, SpecError
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.base import Section

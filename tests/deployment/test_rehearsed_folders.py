@@ -10,7 +10,7 @@ from rehearsals import PURPOSE, TREE, SimulatedRandomness, model_bytes, on_the_g
 
 from sfumato.accounting import account
 from sfumato.cli import main
-from sfumato.deployment.messages import Position
+from sfumato.deployment.messages import RoundPosition
 from sfumato.deployment.randomness import Randomness
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 from sfumato.schedule.resolve import resolve
@@ -27,7 +27,7 @@ class CrashingRandomness:
     def __init__(self, inner: SimulatedRandomness, *, crashed: bool) -> None:
         self._inner, self._crashed = inner, crashed
 
-    def noise_key(self, position: Position) -> bytes:
+    def noise_key(self, position: RoundPosition) -> bytes:
         if self._inner.party == 1 and not self._crashed and position == (1, 1):
             raise KeyboardInterrupt
         if self._inner.party == 0 and self._crashed:

@@ -8,7 +8,7 @@ import numpy as np
 from deployed_parties import staged
 from rehearsals import STAR, TREE, SimulatedRandomness
 
-from sfumato.deployment.messages import MessageKind, Position, decode_answer, decode_question
+from sfumato.deployment.messages import FrameKind, RoundPosition, decode_answer, decode_question
 from sfumato.wire.frames import parse_frame
 
 QUIET_DEVICES = TREE | {"trust": {"trusted_edges": [0, 1]}}
@@ -27,17 +27,17 @@ def test_the_cloud_sees_a_sum_of_every_edge_with_its_noise(tmp_path: Path) -> No
         frames = [parse_frame(data) for data in carried]
         dump = [frame for frame in frames if frame.recipient == terms.cloud]
         assert sorted(frame.sender for frame in dump) == edges
-        assert {(frame.kind, frame.session) for frame in dump} == {(MessageKind.ANSWER, terms.session)}
+        assert {(frame.kind, frame.session) for frame in dump} == {(FrameKind.ANSWER, terms.session)}
         assert {len(frame.payload) for frame in dump} == {8 + 8 * terms.parameters}
         for frame in dump:
             position, seen = decode_answer(frame.payload, terms.parameters)
             assert position == terms.at(0)
             raw, noise = np.zeros(terms.parameters, np.int64), np.zeros(terms.parameters, np.int64)
             for one in frames:
-                if one.recipient == frame.sender and one.kind == MessageKind.ANSWER:
+                if one.recipient == frame.sender and one.kind == FrameKind.ANSWER:
                     raw += decode_answer(one.payload, terms.parameters)[1]
             for index in range(terms.last + 1):
-                noise += own_noise(stage, frame.sender, Position(0, index))
+                noise += own_noise(stage, frame.sender, RoundPosition(0, index))
             assert np.array_equal(seen, raw + noise)
             assert np.abs(noise).min() > 0
         for frame in frames:  # nothing of a device goes to the cloud, or to another edge
@@ -45,7 +45,7 @@ def test_the_cloud_sees_a_sum_of_every_edge_with_its_noise(tmp_path: Path) -> No
             assert frame.sender != terms.cloud or frame.recipient in edges
 
 
-def own_noise(stage, edge: int, position: Position):
+def own_noise(stage, edge: int, position: RoundPosition):
     from sfumato.deployment.collecting import with_own_noise
 
     key = SimulatedRandomness(stage.terms.plan, stage.inputs, edge).noise_key(position)

@@ -10,14 +10,14 @@ from typing import Any
 
 from rehearsals import UNLIMITED, spec_of, terms_of
 
-from sfumato.deployment.cloud import Cloud
+from sfumato.deployment.cloud import CloudParty
 from sfumato.deployment.consent import agree
-from sfumato.deployment.device import Device
-from sfumato.deployment.edge import Edge
+from sfumato.deployment.device import DeviceParty
+from sfumato.deployment.edge import EdgeParty
 from sfumato.deployment.local_data import LocalData
+from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.randomness import SystemRandomness
-from sfumato.deployment.stage import rows_of
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.schedule.resolve import resolve
@@ -43,27 +43,27 @@ class Stage:
             self.memories[number] = PartyMemory(path) if path.exists() else PartyMemory.create(path)
         return self.memories[number]
 
-    def device(self, number: int) -> Device:
+    def device(self, number: int) -> DeviceParty:
         if number not in self.running:
             memory, made = self.memory(number), self.inputs
             data = LocalData(number, self.terms, rows_of(made.data, made.partition, number))
             agreement = agree(self.terms, number, UNLIMITED, memory)
-            self.running[number] = Device(
+            self.running[number] = DeviceParty(
                 agreement, data, self.identities[number], memory, SystemRandomness()
             )
         return self.running[number]
 
-    def edge(self, number: int) -> Edge:
+    def edge(self, number: int) -> EdgeParty:
         if number not in self.running:
             own = self.terms, self.identities[number], self.memory(number), SystemRandomness()
-            self.running[number] = Edge(number, *own)
+            self.running[number] = EdgeParty(number, *own)
         return self.running[number]
 
-    def cloud(self) -> Cloud:
+    def cloud(self) -> CloudParty:
         number = self.terms.cloud
         if number not in self.running:
             own = self.identities[number], self.memory(number), SystemRandomness()
-            self.running[number] = Cloud(self.terms, *own)
+            self.running[number] = CloudParty(self.terms, *own)
         return self.running[number]
 
     def party(self, number: int) -> Any:

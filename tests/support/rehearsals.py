@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from sfumato.deployment.consent import Consent
-from sfumato.deployment.messages import Position
+from sfumato.deployment.messages import RoundPosition
 from sfumato.deployment.rehearsal import rehearse
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.learning.batches import BatchPlan
@@ -73,7 +73,7 @@ class SimulatedRandomness:
     inputs: TrainingInputs
     party: int
 
-    def noise_key(self, position: Position) -> bytes:
+    def noise_key(self, position: RoundPosition) -> bytes:
         tree = self.plan.tree
         cloud = tree.device_count
         if self.party < cloud:

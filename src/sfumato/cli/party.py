@@ -31,8 +31,7 @@ def party(
     if not own.is_dir() or own.parent != folder:
         raise SpecError(Argument("folder"), str(folder), f"holds no party {name!r}")
     from sfumato.deployment.invitation import start_party
-    from sfumato.deployment.local_processes import SOCKET
-    from sfumato.deployment.sockets import serve
+    from sfumato.deployment.sockets import SOCKET, serve
 
     started = start_party(own)
     try:

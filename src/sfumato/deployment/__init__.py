@@ -14,7 +14,7 @@
     cloud         the state machine of the cloud
     carrier       takes frames from party to party
     rounds        the rounds of a deployment, as a session plays them
-    stage         the parties of a run on this machine: folders, terms, data
+    local_parties the parties of a run on this machine: folders, terms, data
     rehearsal     all parties in one process, and a run folder
     section_files reads the YAML files of a party's folder
     invitation    what a party's folder holds, and how the party starts from it

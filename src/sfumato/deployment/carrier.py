@@ -10,7 +10,7 @@ from typing import Protocol
 from sfumato.wire.frames import parse_frame
 
 
-class Party(Protocol):
+class FrameReceiver(Protocol):
     """A party: a state machine from bytes to bytes."""
 
     def receive(self, data: bytes) -> list[bytes]:
@@ -45,7 +45,7 @@ class InProcess:
         parents: of every party but the cloud, by number.
     """
 
-    parties: Mapping[int, Party]
+    parties: Mapping[int, FrameReceiver]
     parents: Mapping[int, int]
     bytes_up: int = field(default=0, init=False)
     bytes_down: int = field(default=0, init=False)

@@ -14,7 +14,7 @@ from sfumato.wire.errors import OutOfOrderMessageError
 from sfumato.wire.keys import Identity, digest
 
 
-class Cloud:
+class CloudParty:
     """The state machine of the cloud.
 
     Args:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from sfumato.deployment.messages import (
+    FrameKind,
     IntArray,
-    MessageKind,
     Model,
-    Position,
+    RoundPosition,
     decode_answer,
     encode_question,
 )
@@ -30,7 +30,7 @@ class Collection:
         position: what is asked about.
     """
 
-    def __init__(self, terms: DeploymentTerms, node: int, position: Position) -> None:
+    def __init__(self, terms: DeploymentTerms, node: int, position: RoundPosition) -> None:
         self._terms, self._node, self.position = terms, node, position
         self._children = terms.children(node)
         self._seen: set[tuple[int, int]] = set()
@@ -46,7 +46,7 @@ class Collection:
         """The frames that ask every child for its answer to ``model`` ``[M]``."""
         payload = encode_question(self.position, model)
         return [
-            seal_frame(Frame(MessageKind.QUESTION, self._terms.session, self._node, child, payload), identity)
+            seal_frame(Frame(FrameKind.QUESTION, self._terms.session, self._node, child, payload), identity)
             for child in self._children
         ]
 
@@ -61,7 +61,7 @@ class Collection:
             session=self._terms.session,
             keys=self._children,
             recipient=self._node,
-            expected=MessageKind.ANSWER,
+            expected=FrameKind.ANSWER,
             seen=self._seen,
         )
         position, steps = decode_answer(frame.payload, self._terms.parameters)
@@ -77,7 +77,7 @@ class Collection:
 
 
 def with_own_noise(
-    terms: DeploymentTerms, node: int, position: Position, total: IntArray, key: bytes
+    terms: DeploymentTerms, node: int, position: RoundPosition, total: IntArray, key: bytes
 ) -> IntArray:
     """A sum with the noise that the plan has its aggregator add.
 

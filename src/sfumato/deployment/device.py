@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from sfumato.deployment.consent import Agreement
-from sfumato.deployment.local_data import LocalData
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.messages import (
+    FrameKind,
     IntArray,
-    MessageKind,
     Model,
-    Position,
+    RoundPosition,
     decode_question,
     encode_answer,
 )
 from sfumato.deployment.randomness import Randomness
 from sfumato.deployment.terms import DeploymentTerms
-from sfumato.learning.batches import BatchPlan
 from sfumato.schedule.integer_grid import message_lengths
 from sfumato.secure_aggregation.encoding import encode
 from sfumato.wire.errors import UnsafeTermsError
 from sfumato.wire.frames import Frame, open_frame, seal_frame
 from sfumato.wire.keys import Identity, digest
 
+if TYPE_CHECKING:
+    from sfumato.deployment.local_data import LocalData
+    from sfumato.learning.batches import BatchPlan
 
-class Device:
+
+class DeviceParty:
     """The state machine of one device.
 
     Args:
@@ -68,7 +72,7 @@ class Device:
             session=terms.session,
             keys={parent: terms.keys[parent]},
             recipient=self.number,
-            expected=MessageKind.QUESTION,
+            expected=FrameKind.QUESTION,
         )
         position, model = decode_question(frame.payload, terms.parameters)
         question = digest(b"question", frame.payload)
@@ -78,23 +82,25 @@ class Device:
         terms.require_turn(position, memory.last(terms.session))
         payload = encode_answer(position, self._steps(position, model))
         answer = seal_frame(
-            Frame(MessageKind.ANSWER, terms.session, self.number, parent, payload), self._identity
+            Frame(FrameKind.ANSWER, terms.session, self.number, parent, payload), self._identity
         )
         memory.record(terms.session, position, question, answer)
         return [answer]
 
-    def _steps(self, position: Position, model: Model) -> IntArray:
+    def _steps(self, position: RoundPosition, model: Model) -> IntArray:
         """What is sent: the message in steps of the grid, rounded at random, with noise ``[M]``."""
         plan = self._terms.plan
         if self._batches is None or self._batches[0] != position.round:
             drawn = self._randomness.batches(plan, position.round, self._data.size)
             self._batches = position.round, drawn
         message = self._data.message(position, model, self._batches[1])
-        return noised_steps(self._terms, self.number, position, message, self._randomness.noise_key(position))
+        return noised_message(
+            self._terms, self.number, position, message, self._randomness.noise_key(position)
+        )
 
 
-def noised_steps(
-    terms: DeploymentTerms, device: int, position: Position, message: Model, key: bytes
+def noised_message(
+    terms: DeploymentTerms, device: int, position: RoundPosition, message: Model, key: bytes
 ) -> IntArray:
     """A message as a device sends it, in steps of the grid ``[M]``.
 

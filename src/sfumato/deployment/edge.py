@@ -16,10 +16,10 @@ from sfumato.deployment.collecting import Collection, with_own_noise
 from sfumato.deployment.device import require_own_key
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.messages import (
+    FrameKind,
     IntArray,
-    MessageKind,
     Model,
-    Position,
+    RoundPosition,
     decode_question,
     encode_answer,
 )
@@ -49,7 +49,7 @@ class _Round:
     total: IntArray
 
 
-class Edge:
+class EdgeParty:
     """The state machine of one edge.
 
     Args:
@@ -102,7 +102,7 @@ class Edge:
             session=terms.session,
             keys={terms.cloud: terms.keys[terms.cloud]},
             recipient=self.number,
-            expected=MessageKind.QUESTION,
+            expected=FrameKind.QUESTION,
         )
         position, model = decode_question(frame.payload, terms.parameters)
         question = digest(b"question", frame.payload)
@@ -111,13 +111,13 @@ class Edge:
             return [earlier]
         if position.aggregation != terms.last:
             raise OutOfOrderMessageError(f"{position}: is not the cloud's")
-        if memory.answer(terms.session, Position(position.round, 0), question) is None:
-            terms.require_turn(Position(position.round, 0), memory.last(terms.session))
+        if memory.answer(terms.session, RoundPosition(position.round, 0), question) is None:
+            terms.require_turn(RoundPosition(position.round, 0), memory.last(terms.session))
         nothing = np.zeros(terms.parameters, np.int64)
         self._round = _Round(position.round, question, model, nothing.astype(np.float64), nothing)
-        return self._ask(Position(position.round, 0))
+        return self._ask(RoundPosition(position.round, 0))
 
-    def _ask(self, position: Position) -> list[bytes]:
+    def _ask(self, position: RoundPosition) -> list[bytes]:
         """Questions for the devices about the first aggregation, from ``position`` on, without an answer."""
         terms, now = self._terms, self._round
         assert now is not None  # the callers have set it
@@ -126,12 +126,12 @@ class Edge:
             if earlier is None:
                 break
             self._advance(position, np.frombuffer(earlier, "<i8").astype(np.int64))
-            position = Position(position.round, position.aggregation + 1)
+            position = RoundPosition(position.round, position.aggregation + 1)
         self._collection = Collection(terms, self.number, position)
         start = (now.model.astype(np.float64) + now.offset).astype(np.float32)
         return self._collection.questions(start, self._identity)
 
-    def _advance(self, position: Position, steps: IntArray) -> None:
+    def _advance(self, position: RoundPosition, steps: IntArray) -> None:
         """Add what an aggregation within the edge came to."""
         now, grid = self._round, self._terms.grid(position)
         assert now is not None  # the callers have set it
@@ -151,7 +151,7 @@ class Edge:
             self._memory.record(terms.session, position, now.question, kept)
             return self._ask(position)
         payload = encode_answer(position, now.total + steps)
-        frame = Frame(MessageKind.ANSWER, terms.session, self.number, terms.cloud, payload)
+        frame = Frame(FrameKind.ANSWER, terms.session, self.number, terms.cloud, payload)
         answer = seal_frame(frame, self._identity)
         self._memory.record(terms.session, position, now.question, answer)
         self._round = None

@@ -22,11 +22,10 @@ from pydantic import Field
 
 from sfumato.data.builtin_datasets import DatasetFacts
 from sfumato.data.dataset import Dataset
-from sfumato.deployment.carrier import Party
+from sfumato.deployment.carrier import FrameReceiver
 from sfumato.deployment.consent import agree, proposed_consent, read_consent
-from sfumato.deployment.device import Device
-from sfumato.deployment.edge import Edge
-from sfumato.deployment.local_data import LocalData
+from sfumato.deployment.device import DeviceParty
+from sfumato.deployment.edge import EdgeParty
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.section_files import read_section
@@ -60,7 +59,7 @@ class Started:
         words: what it agreed to, a sentence each.
     """
 
-    party: Party
+    party: FrameReceiver
     folder: PartyFolder
     words: tuple[str, ...]
 
@@ -120,11 +119,13 @@ def start_party(folder: Path) -> Started:
     own = PartyFolder.open_or_create(folder)
     try:
         if said.number > terms.cloud:
-            edge = Edge(said.number, terms, own.identity, own.memory, SystemRandomness())
+            edge = EdgeParty(said.number, terms, own.identity, own.memory, SystemRandomness())
             return Started(edge, own, (f"{terms.name(said.number)} takes part in {terms.plan.spec.name}.",))
+        from sfumato.deployment.local_data import LocalData  # PyTorch: edges need none
+
         data = LocalData(said.number, terms, _unpacked(folder / _DATA))
         agreement = agree(terms, said.number, read_consent(folder / _CONSENT), own.memory)
-        device = Device(agreement, data, own.identity, own.memory, SystemRandomness())
+        device = DeviceParty(agreement, data, own.identity, own.memory, SystemRandomness())
         return Started(device, own, agreement.words)
     except BaseException:
         own.close()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sfumato.data.dataset import Dataset
 from sfumato.data.dataset_sizes import known_examples
-from sfumato.deployment.messages import Model, Position
+from sfumato.deployment.messages import Model, RoundPosition
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.engine.base import EngineSettings
 from sfumato.engine.registry import engine_of
@@ -56,7 +56,7 @@ class LocalData:
         loss = checked_loss(plan.spec, model, features, targets)
         self._engine = engine_of(model, features, targets, EngineSettings.default(), loss)
 
-    def message(self, position: Position, model: Model, batches: BatchPlan) -> npt.NDArray[np.float32]:
+    def message(self, position: RoundPosition, model: Model, batches: BatchPlan) -> npt.NDArray[np.float32]:
         """The message before rounding and noise ``[M]``: the clipped, weighted update. Private.
 
         Args:

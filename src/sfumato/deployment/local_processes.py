@@ -8,19 +8,18 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from sfumato.deployment.carrier import Party
+from sfumato.deployment.carrier import FrameReceiver
 from sfumato.deployment.invitation import write_invitation
+from sfumato.deployment.local_parties import LocalParties
 from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.rounds import DeployedRounds
-from sfumato.deployment.sockets import RemoteParty
-from sfumato.deployment.stage import Stage
+from sfumato.deployment.sockets import SOCKET, RemoteParty
 from sfumato.errors import RunError, SpecError
 from sfumato.run_folder.reader import RunFolder, load_run
 from sfumato.simulation.run import RoundResult, run_rounds
 from sfumato.simulation.training_loop import Session
 from sfumato.spec.document import Spec
 
-SOCKET = "socket"
 MOST_DEVICES = 64
 _LOG = "log"
 _POLL_S, _PATIENCE_S = 0.1, 10.0
@@ -66,27 +65,27 @@ def deploy_locally(
         if devices > MOST_DEVICES:
             allowed = f"must be at most {MOST_DEVICES} devices: each is a process with PyTorch in it"
             raise SpecError("topology", f"{devices:,} devices", allowed)
-        stage = Stage(session, parties, purpose, resume=resume)
-        opened.callback(stage.close)
-        terms, rows = stage.terms, stage.rows()
-        numbers = [number for number in range(len(stage.places)) if number != terms.cloud]
+        local = LocalParties(session, parties, purpose, resume=resume)
+        opened.callback(local.close)
+        terms, rows = local.terms, local.rows()
+        numbers = [number for number in range(len(local.places)) if number != terms.cloud]
         for number in numbers:
             data = rows[number] if number < terms.cloud else None
-            write_invitation(stage.places[number], terms, number, data)
-            stage.folders[number].close()  # it is the party's own process that has it open now
+            write_invitation(local.places[number], terms, number, data)
+            local.folders[number].close()  # it is the party's own process that has it open now
         on_step(f"starting {len(numbers)} parties")
         started = {
-            number: opened.enter_context(_Process(stage.places[number], command(stage.places[number])))
+            number: opened.enter_context(_Process(local.places[number], command(local.places[number])))
             for number in numbers
         }
-        there: dict[int, Party] = {}
+        there: dict[int, FrameReceiver] = {}
         for number, process in started.items():
             there[number] = remote = process.connect(terms.name(number))
             opened.callback(remote.close)
             for sentence in process.words():
                 on_words(sentence)
         on_step("training")
-        return stage.rounds(there, SystemRandomness())
+        return local.rounds(there, SystemRandomness())
 
     with opened:
         for result in run_rounds(

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from sfumato.deployment.messages import Position
+from sfumato.deployment.messages import RoundPosition
 from sfumato.wire.errors import DuplicateMessageError, ReplayedMessageError, SessionMemoryError
 from sfumato.wire.owned_file import OwnedFile, create_owned_file
 
@@ -57,15 +57,15 @@ class PartyMemory:
         create_owned_file(path, _WHAT, _TABLES)
         return cls(path)
 
-    def last(self, session: bytes) -> Position | None:
+    def last(self, session: bytes) -> RoundPosition | None:
         """The last aggregation of a session that was answered."""
         row = self._file.first(
             "SELECT round, aggregation FROM answers WHERE session = ? ORDER BY round DESC, aggregation DESC",
             (session,),
         )
-        return None if row is None else Position(*row)
+        return None if row is None else RoundPosition(*row)
 
-    def answer(self, session: bytes, position: Position, question: bytes) -> bytes | None:
+    def answer(self, session: bytes, position: RoundPosition, question: bytes) -> bytes | None:
         """The answer that was given to ``question`` about ``position``; ``None`` if it lies ahead.
 
         Raises:
@@ -86,7 +86,7 @@ class PartyMemory:
             raise ReplayedMessageError(f"{position}: lies behind; {last} was answered")
         return None
 
-    def record(self, session: bytes, position: Position, question: bytes, answer: bytes) -> None:
+    def record(self, session: bytes, position: RoundPosition, question: bytes, answer: bytes) -> None:
         """Record the one answer about ``position``, before it is sent.
 
         Args:

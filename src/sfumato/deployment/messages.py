@@ -24,14 +24,14 @@ Model = npt.NDArray[np.float32]
 _POSITION = struct.Struct(">II")
 
 
-class MessageKind(enum.IntEnum):
+class FrameKind(enum.IntEnum):
     """The kinds of frames; the values are part of the format."""
 
     QUESTION = 1
     ANSWER = 2
 
 
-class Position(NamedTuple):
+class RoundPosition(NamedTuple):
     """Which aggregation of a run: positions are in the order in which they happen.
 
     Attributes:
@@ -46,12 +46,12 @@ class Position(NamedTuple):
         return f"round {self.round + 1}, aggregation {self.aggregation + 1}"
 
 
-def encode_question(position: Position, model: Model) -> bytes:
+def encode_question(position: RoundPosition, model: Model) -> bytes:
     """The payload that asks for an answer to ``model`` ``[M]``, float32."""
     return _POSITION.pack(*position) + model.astype("<f4").tobytes()
 
 
-def decode_question(payload: bytes, length: int) -> tuple[Position, Model]:
+def decode_question(payload: bytes, length: int) -> tuple[RoundPosition, Model]:
     """The position and the model ``[length]`` of a payload.
 
     Raises:
@@ -63,12 +63,12 @@ def decode_question(payload: bytes, length: int) -> tuple[Position, Model]:
     return position, model.astype(np.float32)
 
 
-def encode_answer(position: Position, steps: IntArray) -> bytes:
+def encode_answer(position: RoundPosition, steps: IntArray) -> bytes:
     """The payload that answers with ``steps`` ``[M]`` of the grid."""
     return _POSITION.pack(*position) + steps.astype("<i8").tobytes()
 
 
-def decode_answer(payload: bytes, length: int) -> tuple[Position, IntArray]:
+def decode_answer(payload: bytes, length: int) -> tuple[RoundPosition, IntArray]:
     """The position and the steps ``[length]`` of a payload.
 
     Raises:
@@ -78,9 +78,9 @@ def decode_answer(payload: bytes, length: int) -> tuple[Position, IntArray]:
     return position, steps.astype(np.int64)
 
 
-def _decode(payload: bytes, length: int, kind: str) -> tuple[Position, npt.NDArray[np.generic]]:
+def _decode(payload: bytes, length: int, kind: str) -> tuple[RoundPosition, npt.NDArray[np.generic]]:
     wanted = _POSITION.size + length * np.dtype(kind).itemsize
     if len(payload) != wanted:
         raise MalformedMessageError(f"a payload of {len(payload)} bytes; must have {wanted}")
-    position = Position(*_POSITION.unpack_from(payload))
+    position = RoundPosition(*_POSITION.unpack_from(payload))
     return position, np.frombuffer(payload, kind, offset=_POSITION.size)

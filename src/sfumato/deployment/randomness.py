@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.deployment.messages import Position
-from sfumato.learning.batches import BatchPlan
-from sfumato.protocols.tree.local_work import plan_batches
+from sfumato.deployment.messages import RoundPosition
 from sfumato.schedule.tree import TreePlan
 from sfumato.wire.key_stream import KeyStream
 from sfumato.wire.keys import KEY_BYTES
+
+if TYPE_CHECKING:
+    from sfumato.learning.batches import BatchPlan
 
 
 class Randomness(Protocol):
     """A party's secret choices."""
 
-    def noise_key(self, position: Position) -> bytes:
+    def noise_key(self, position: RoundPosition) -> bytes:
         """A key of 32 bytes, for the rounding and the noise of one answer and for nothing else."""
 
     def batches(self, plan: TreePlan, number: int, size: int) -> BatchPlan:
@@ -34,12 +35,14 @@ class Randomness(Protocol):
 class SystemRandomness:
     """Secret choices from the operating system's generator."""
 
-    def noise_key(self, position: Position) -> bytes:
+    def noise_key(self, position: RoundPosition) -> bytes:
         """A fresh key; see `Randomness`."""
         return os.urandom(KEY_BYTES)
 
     def batches(self, plan: TreePlan, number: int, size: int) -> BatchPlan:
         """Fresh mini-batches; see `Randomness`."""
+        from sfumato.protocols.tree.local_work import plan_batches  # PyTorch: aggregators need none
+
         draws = SecretDraws(os.urandom(KEY_BYTES))
         return plan_batches(
             plan.spec.training,

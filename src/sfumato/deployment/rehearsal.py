@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from sfumato.deployment.carrier import Party
+from sfumato.deployment.carrier import FrameReceiver
 from sfumato.deployment.consent import Consent, agree
-from sfumato.deployment.device import Device
-from sfumato.deployment.edge import Edge
+from sfumato.deployment.device import DeviceParty
+from sfumato.deployment.edge import EdgeParty
 from sfumato.deployment.local_data import LocalData
+from sfumato.deployment.local_parties import LocalParties
 from sfumato.deployment.randomness import Randomness, SystemRandomness
 from sfumato.deployment.rounds import DeployedRounds
-from sfumato.deployment.stage import Stage
 from sfumato.run_folder.reader import RunFolder, load_run
 from sfumato.simulation.run import RoundResult, run_rounds
 from sfumato.simulation.training_loop import Session
@@ -55,23 +55,25 @@ def rehearse(
         ConsentRefusedError: a device does not agree.
         SfumatoError: a party refuses a frame, or a folder cannot be written.
     """
-    stages: list[Stage] = []
+    opened: list[LocalParties] = []
 
     def played_by(session: Session) -> DeployedRounds:
-        stage = Stage(session, parties, purpose, resume=resume)
-        stages.append(stage)
-        terms = stage.terms
-        data = [LocalData(device, terms, rows) for device, rows in enumerate(stage.rows())]
-        there: dict[int, Party] = {}
-        for number, own in enumerate(stage.folders):
+        local = LocalParties(session, parties, purpose, resume=resume)
+        opened.append(local)
+        terms = local.terms
+        data = [LocalData(device, terms, rows) for device, rows in enumerate(local.rows())]
+        there: dict[int, FrameReceiver] = {}
+        for number, own in enumerate(local.folders):
             if number < terms.cloud:
                 agreement = agree(terms, number, consent, own.memory)
                 for sentence in agreement.words:
                     on_words(sentence)
-                there[number] = Device(agreement, data[number], own.identity, own.memory, randomness(number))
+                there[number] = DeviceParty(
+                    agreement, data[number], own.identity, own.memory, randomness(number)
+                )
             elif number > terms.cloud:
-                there[number] = Edge(number, terms, own.identity, own.memory, randomness(number))
-        return stage.rounds(there, randomness(terms.cloud))
+                there[number] = EdgeParty(number, terms, own.identity, own.memory, randomness(number))
+        return local.rounds(there, randomness(terms.cloud))
 
     try:
         for result in run_rounds(
@@ -79,6 +81,6 @@ def rehearse(
         ):
             on_round(result)
     finally:
-        for stage in stages:
-            stage.close()
+        for local in opened:
+            local.close()
     return load_run(out)

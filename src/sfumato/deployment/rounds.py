@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sfumato.deployment.carrier import Carrier
-from sfumato.deployment.cloud import Cloud
+from sfumato.deployment.cloud import CloudParty
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.errors import RunError
 from sfumato.protocols.base import PilotNorms, RoundStats
@@ -33,7 +33,7 @@ class DeployedRounds:
     metrics: ClassVar[tuple[str, ...]] = TreeProtocol.metrics
 
     def __init__(
-        self, terms: DeploymentTerms, cloud: Cloud, carrier: Carrier, simulated: TreeProtocol
+        self, terms: DeploymentTerms, cloud: CloudParty, carrier: Carrier, simulated: TreeProtocol
     ) -> None:
         self._terms, self._cloud, self._carrier = terms, cloud, carrier
         self._simulated = simulated

@@ -18,8 +18,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from sfumato.deployment.carrier import Party
+from sfumato.deployment.carrier import FrameReceiver
 from sfumato.errors import RunError, SfumatoError, first_line
+
+SOCKET = "socket"
+"""The name of a party's socket, in its folder."""
 
 _LENGTH, _COUNT = struct.Struct(">Q"), struct.Struct(">I")
 _FRAMES, _REFUSED = b"\0", b"\1"
@@ -28,7 +31,7 @@ _PIECE = 1 << 20
 _LONGEST_PATH = 100  # bytes; systems allow 103 or 107
 
 
-def serve(party: Party, path: Path, on_ready: Callable[[], object] = lambda: None) -> None:
+def serve(party: FrameReceiver, path: Path, on_ready: Callable[[], object] = lambda: None) -> None:
     """Answer frames at ``path``, one connection after the other, until the process is ended.
 
     Nobody listens while a connection is open: another one is refused by the system.
@@ -61,7 +64,7 @@ def serve(party: Party, path: Path, on_ready: Callable[[], object] = lambda: Non
                 connection.sendall(_reply(party, _receive(connection)))
 
 
-def _reply(party: Party, data: bytes) -> bytes:
+def _reply(party: FrameReceiver, data: bytes) -> bytes:
     """What goes back for one frame."""
     try:
         frames = party.receive(data)
@@ -71,7 +74,7 @@ def _reply(party: Party, data: bytes) -> bytes:
 
 
 class RemoteParty:
-    """A party at the other end of a socket; see `Party`. It must be closed.
+    """A party at the other end of a socket; see `FrameReceiver`. It must be closed.
 
     Args:
         path: of its socket.

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sfumato.deployment.messages import Position
+from sfumato.deployment.messages import RoundPosition
 from sfumato.deployment.refusals import require_deployable
 from sfumato.errors import SpecError
 from sfumato.schedule.integer_grid import IntegerGrid, ring_of
@@ -106,26 +106,26 @@ class DeploymentTerms:
         """The index of the last aggregation of a round, which is the global one."""
         return len(self.plan.aggregations) - 1
 
-    def at(self, number: int) -> Position:
+    def at(self, number: int) -> RoundPosition:
         """The global aggregation of round ``number``."""
-        return Position(number, self.last)
+        return RoundPosition(number, self.last)
 
-    def require_turn(self, position: Position, last: Position | None) -> None:
+    def require_turn(self, position: RoundPosition, last: RoundPosition | None) -> None:
         """Refuse an aggregation that does not come right after ``last``; ``None`` is before the first.
 
         Raises:
             OutOfOrderMessageError: another one is next, or the run is over.
         """
-        expected = Position(0, 0)
+        expected = RoundPosition(0, 0)
         if last is not None:
             ends = last.aggregation == self.last
-            expected = Position(last.round + ends, 0 if ends else last.aggregation + 1)
+            expected = RoundPosition(last.round + ends, 0 if ends else last.aggregation + 1)
         if expected.round >= self.plan.spec.training.rounds:
             raise OutOfOrderMessageError(f"{position}: the run has {expected.round:,} rounds, all answered")
         if position != expected:
             raise OutOfOrderMessageError(f"{position}: comes too early; {expected} is next")
 
-    def grid(self, position: Position) -> IntegerGrid:
+    def grid(self, position: RoundPosition) -> IntegerGrid:
         """The grid of an aggregation."""
         everybody = np.arange(self.plan.tree.device_count, dtype=np.int64)
         return ring_of(self.plan, position.round, position.aggregation, everybody, self.parameters)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from sfumato.data.dataset import Dataset
 from sfumato.data.partition import Partition
-from sfumato.deployment.carrier import InProcess, Party
-from sfumato.deployment.cloud import Cloud
+from sfumato.deployment.carrier import FrameReceiver, InProcess
+from sfumato.deployment.cloud import CloudParty
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.randomness import Randomness
 from sfumato.deployment.refusals import require_deployable
@@ -25,7 +25,7 @@ from sfumato.user_text import read_text
 _LABEL = "label"
 
 
-class Stage:
+class LocalParties:
     """The folders of all parties of one run, open. It must be closed.
 
     Args:
@@ -66,7 +66,7 @@ class Stage:
         made = TrainingInputs.of(self.terms.plan)
         return [rows_of(made.data, made.partition, device) for device in range(self.terms.cloud)]
 
-    def rounds(self, parties: dict[int, Party], randomness: Randomness) -> DeployedRounds:
+    def rounds(self, parties: dict[int, FrameReceiver], randomness: Randomness) -> DeployedRounds:
         """The rounds of the run.
 
         Args:
@@ -74,7 +74,7 @@ class Stage:
             randomness: of the cloud.
         """
         terms, own = self.terms, self.folders[self.terms.cloud]
-        cloud = Cloud(terms, own.identity, own.memory, randomness)
+        cloud = CloudParty(terms, own.identity, own.memory, randomness)
         parents = {number: terms.parent(number) for number in parties}
         simulated = self._session.protocol
         assert isinstance(simulated, TreeProtocol)  # what can be deployed is played by it
