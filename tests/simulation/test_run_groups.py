@@ -20,7 +20,7 @@ from sfumato.run_folder.reader import GROUPS_FILE, MODEL_FILE, PRIVACY_FILE, SPE
 from sfumato.schedule.group_participation import draw_assignments
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.resolve.groups import resolve_groups
-from sfumato.simulation import run as simulate
+from sfumato.simulation.pilot import pilot
 from sfumato.simulation.training_loop import Session
 from sfumato.spec import load_spec
 from sfumato.spec.document import Spec
@@ -115,14 +115,14 @@ def test_threads_do_not_change_scores(threads: int) -> None:
 )
 def test_a_pilot_tells_norms_that_nothing_clipped(protocol: str, rounds: int, what: str) -> None:
     tiny = {"clip": {"kind": "update", "norm": 1e-9}, "noise": {"multiplier": 3.0}}
-    found = simulate.pilot(spec_of(protocol, privacy=tiny), rounds=2, device="cpu")
+    found = pilot(spec_of(protocol, privacy=tiny), rounds=2, device="cpu")
     assert (found.what, found.rounds) == (what, rounds)
     assert found.messages > 5
     assert 0.01 < found.quantiles[0.5] < 10
-    assert found == simulate.pilot(spec_of(protocol, privacy=tiny), rounds=2, device="cpu")
+    assert found == pilot(spec_of(protocol, privacy=tiny), rounds=2, device="cpu")
 
 
 def test_a_pilot_of_a_tree_is_the_same_call() -> None:
     tree = {"topology": {"kind": "star", "devices": 4}, "training": TRAINING | {"merge_every": None}}
-    found = simulate.pilot(spec_of("dp-fedavg", **tree), rounds=2, device="cpu")
+    found = pilot(spec_of("dp-fedavg", **tree), rounds=2, device="cpu")
     assert (found.rounds, found.what) == (2, "messages (updates of a whole round)")

@@ -19,6 +19,7 @@ from sfumato.protocols.tree.local_work import dropout_draws
 from sfumato.random import Stream, generator
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation import run as simulate
+from sfumato.simulation.pilot import pilot
 from sfumato.simulation.training_loop import Session
 
 LAYERS = "model={kind: 'dropout_models:layers'}"
@@ -121,7 +122,7 @@ def test_draws_are_addressed_by_round_aggregation_device_and_step() -> None:
 def test_pilots_play_dropout() -> None:
     plain = "model={kind: mlp, hidden: 12}"
     for model in (LAYERS, plain):
-        found = simulate.pilot(spec_of(model=model), rounds=1)
+        found = pilot(spec_of(model=model), rounds=1)
         assert found.messages == 4
 
 
