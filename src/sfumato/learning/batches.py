@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -14,6 +14,16 @@ from torch import Tensor
 from sfumato.errors import SpecError
 
 Rows = NDArray[np.integer]
+
+
+class BatchDraws(Protocol):
+    """What batches are drawn with: a generator of NumPy, or a party's secret draws."""
+
+    def permuted(self, x: NDArray[Any], /, *, axis: int) -> NDArray[Any]:
+        """``x`` with every line along ``axis`` shuffled by itself."""
+
+    def geometric(self, p: float, /, *, size: int) -> NDArray[np.int64]:
+        """So many numbers of trials up to the first success, each of probability ``p``."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +86,7 @@ class BatchPlan:
 
 
 def plan_steps(
-    devices: Sequence[Rows], *, steps: int, batch_size: int | Literal["all"], rng: np.random.Generator
+    devices: Sequence[Rows], *, steps: int, batch_size: int | Literal["all"], rng: BatchDraws
 ) -> BatchPlan:
     """Give every device the same number of steps.
 
@@ -114,7 +124,7 @@ def plan_steps(
 
 
 def plan_epochs(
-    devices: Sequence[Rows], *, epochs: int, batch_size: int | Literal["all"], rng: np.random.Generator
+    devices: Sequence[Rows], *, epochs: int, batch_size: int | Literal["all"], rng: BatchDraws
 ) -> BatchPlan:
     """Let every device go through all of its data ``epochs`` times.
 
@@ -151,7 +161,7 @@ def plan_epochs(
 
 
 def plan_poisson(
-    devices: Sequence[Rows], *, steps: int, batch_size: int, rngs: Sequence[np.random.Generator]
+    devices: Sequence[Rows], *, steps: int, batch_size: int, rngs: Sequence[BatchDraws]
 ) -> BatchPlan:
     """Put every example of a device into every step by an independent draw.
 
@@ -186,7 +196,7 @@ def plan_poisson(
     return draft.to_plan(np.where(sizes > 0, steps, 0), batch_size)
 
 
-def _draws(trials: int, rate: float, rng: np.random.Generator) -> NDArray[np.int64]:
+def _draws(trials: int, rate: float, rng: BatchDraws) -> NDArray[np.int64]:
     """Indices of the independent trials that succeed, ascending; each of ``trials`` does with ``rate``.
 
     Gaps between them are drawn (geometric), so that the work is in proportion to the successes.

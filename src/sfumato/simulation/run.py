@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, overload
+from typing import Any, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from sfumato.engine.repeatable import repeatable_arithmetic
 from sfumato.errors import SpecError
 from sfumato.learning.given_model import giving_model, with_given_model
 from sfumato.network.given_graph import with_graph
+from sfumato.protocols.base import FederatedProtocol
 from sfumato.protocols.view_recorder import observer_name
 from sfumato.run_folder.contents import require_files_of_run
 from sfumato.run_folder.lock import only_writer
@@ -54,6 +55,7 @@ from sfumato.user_code import allow_user_code
 
 _SECONDS_BETWEEN_CHECKPOINTS = 5.0
 _Row = Mapping[str, float]
+PlayedBy: TypeAlias = Callable[[Session], FederatedProtocol[Any]]
 _Tracking = Callable[[Iterable[_Row]], AbstractContextManager[Callable[[_Row], None]]]
 
 
@@ -183,6 +185,7 @@ def run_rounds(
     track: str | Sequence[str] = (),
     on_step: Callable[[str], object] = lambda name: None,
     ranks: Ranks = ALONE,
+    played_by: PlayedBy | None = None,
 ) -> Generator[RoundResult]:
     """Train ``spec`` round by round and write the run folder ``out``, as its only writer.
 
@@ -203,6 +206,8 @@ def run_rounds(
             covers (docs/run-folder.md, *Experiment trackers*).
         on_step: called with the name of every step that begins, except rounds.
         ranks: the processes that share the training.
+        played_by: what plays the rounds in place of a simulation, of a session that is prepared. Every round
+            is then saved before the next one begins.
 
     Yields:
         Every round when it is done; nothing for a run that was finished already.
@@ -230,7 +235,15 @@ def run_rounds(
         existing = shared_checkpoint(found, ranks, device)
         tracking = partial(tracked, trackers if writes else (), spec)
         yield from _run_in_folder(
-            plan, out, existing, observers, device=device, tracking=tracking, on_step=on_step, ranks=ranks
+            plan,
+            out,
+            existing,
+            observers,
+            device=device,
+            tracking=tracking,
+            on_step=on_step,
+            ranks=ranks,
+            played_by=played_by,
         )
 
 
@@ -253,6 +266,7 @@ def _run_in_folder(
     tracking: _Tracking,
     on_step: Callable[[str], object],
     ranks: Ranks,
+    played_by: PlayedBy | None,
 ) -> Generator[RoundResult]:
     """Start the run in ``out``, or continue it from ``existing``; yields every round when it is done."""
     inputs = plan.spec.hashes
@@ -270,6 +284,8 @@ def _run_in_folder(
     speed = replace(speed, memory_bytes=min(ranks.gather(speed.memory_bytes)))  # ranks meet at every chunk
     session = Session.prepare(plan, speed, privacy, tuple(dict.fromkeys(observers)), ranks)
     require_same(ranks, session.hashes)
+    if played_by is not None:
+        session = replace(session, protocol=played_by(session))
     check_inputs(inputs, session.hashes, f"the run in {out}")
     frozen = _frozen(plan, {**inputs, **session.hashes})
     writer: FolderWriter | FolderFollower
@@ -278,7 +294,8 @@ def _run_in_folder(
     else:
         writer = FolderFollower(session, existing)
     with closing(writer), repeatable_arithmetic(device):
-        yield from _run_remaining_rounds(session, writer, tracking, on_step)
+        interval = _SECONDS_BETWEEN_CHECKPOINTS if played_by is None else 0.0
+        yield from _run_remaining_rounds(session, writer, tracking, on_step, interval)
 
 
 def _run_remaining_rounds(
@@ -286,8 +303,12 @@ def _run_remaining_rounds(
     writer: FolderWriter | FolderFollower,
     tracking: _Tracking,
     on_step: Callable[[str], object],
+    interval: float,
 ) -> Generator[RoundResult]:
-    """Train the remaining rounds and write their results; yields every round when it is done."""
+    """Train the remaining rounds and write their results, with so many seconds between checkpoints.
+
+    Yields every round when it is done.
+    """
     position, saved_at = writer.start, time.monotonic()
     on_step("training")
     try:
@@ -296,7 +317,7 @@ def _run_remaining_rounds(
                 done, row = session.next(position)
                 writer.add(done, row)
                 position = done  # only after the round has been written
-                due = time.monotonic() - saved_at > _SECONDS_BETWEEN_CHECKPOINTS
+                due = time.monotonic() - saved_at >= interval
                 if position.state.is_shared:
                     due = session.ranks.of_first(due)
                 if due:

@@ -1,0 +1,89 @@
+"""The cloud: it asks its children once a round, and knows the sum of their answers. Bytes in, bytes out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sfumato.deployment.collecting import Collection, with_own_noise
+from sfumato.deployment.device import require_own_key
+from sfumato.deployment.memory import PartyMemory
+from sfumato.deployment.messages import IntArray, Model, encode_question
+from sfumato.deployment.randomness import Randomness
+from sfumato.deployment.terms import DeploymentTerms
+from sfumato.wire.errors import OutOfOrderMessageError
+from sfumato.wire.keys import Identity, digest
+
+
+class CloudParty:
+    """The state machine of the cloud.
+
+    Args:
+        terms: of the run.
+        identity: its signing key.
+        memory: of what it released; outlives the process.
+        randomness: its secret choices.
+
+    Raises:
+        UnsafeTermsError: the identity is not the one that the terms name.
+    """
+
+    def __init__(
+        self, terms: DeploymentTerms, identity: Identity, memory: PartyMemory, randomness: Randomness
+    ) -> None:
+        require_own_key(terms, terms.cloud, identity)
+        self.number, self._terms, self._identity = terms.cloud, terms, identity
+        self._memory, self._randomness = memory, randomness
+        self._collection: Collection | None = None
+        self._question = b""
+        self._released: IntArray | None = None
+
+    def ask(self, number: int, model: Model) -> list[bytes]:
+        """Questions for all children about round ``number``, which begins with ``model`` ``[M]``.
+
+        Where the round was finished before, there are none, and `released` has what it came to.
+
+        Raises:
+            MessageError: the round was finished with another model, or it is not its turn.
+            SessionMemoryError: the memory cannot be read.
+        """
+        terms, position = self._terms, self._terms.at(number)
+        question = digest(b"question", encode_question(position, model))
+        earlier = self._memory.answer(terms.session, position, question)
+        if earlier is not None:
+            self._released, self._collection = np.frombuffer(earlier, "<i8").astype(np.int64), None
+            return []
+        last = self._memory.last(terms.session)
+        if number != (0 if last is None else last.round + 1):
+            raise OutOfOrderMessageError(f"{position}: {last or 'nothing'} was finished before")
+        self._question, self._released = question, None
+        self._collection = Collection(terms, self.number, position)
+        return self._collection.questions(model, self._identity)
+
+    def receive(self, data: bytes) -> list[bytes]:
+        """Take the answer of a child; nothing is sent.
+
+        Raises:
+            MessageError: rejected; nothing has changed.
+            SessionMemoryError: what the round came to cannot be recorded.
+        """
+        if self._collection is None:
+            raise OutOfOrderMessageError("cloud: an answer to no question")
+        self._collection.add(data)
+        if not self._collection.missing:
+            position = self._collection.position
+            key = self._randomness.noise_key(position)
+            released = with_own_noise(self._terms, self.number, position, self._collection.total, key)
+            kept = released.astype("<i8").tobytes()
+            self._memory.record(self._terms.session, position, self._question, kept)
+            self._released, self._collection = released, None
+        return []
+
+    @property
+    def missing(self) -> list[int]:
+        """Who has not answered the last question yet."""
+        return [] if self._collection is None else self._collection.missing
+
+    @property
+    def released(self) -> IntArray | None:
+        """The round's sum with the cloud's noise, in steps ``[M]``; ``None`` until all have answered."""
+        return self._released

@@ -1,0 +1,129 @@
+"""A device: asked with a model, it answers with whole numbers, rounded and noised. Bytes in, bytes out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sfumato.deployment.consent import Agreement
+from sfumato.deployment.memory import PartyMemory
+from sfumato.deployment.messages import (
+    FrameKind,
+    IntArray,
+    Model,
+    RoundPosition,
+    decode_question,
+    encode_answer,
+)
+from sfumato.deployment.randomness import Randomness
+from sfumato.deployment.terms import DeploymentTerms
+from sfumato.schedule.integer_grid import message_lengths
+from sfumato.secure_aggregation.encoding import encode
+from sfumato.wire.errors import UnsafeTermsError
+from sfumato.wire.frames import Frame, open_frame, seal_frame
+from sfumato.wire.keys import Identity, digest
+
+if TYPE_CHECKING:
+    from sfumato.deployment.local_data import LocalData
+    from sfumato.learning.batches import BatchPlan
+
+
+class DeviceParty:
+    """The state machine of one device.
+
+    Args:
+        agreement: to the terms of the run, by this device.
+        data: its own.
+        identity: its signing key.
+        memory: of its answers; outlives the process.
+        randomness: its secret choices.
+
+    Raises:
+        UnsafeTermsError: the identity is not the one that the terms name.
+    """
+
+    def __init__(
+        self,
+        agreement: Agreement,
+        data: LocalData,
+        identity: Identity,
+        memory: PartyMemory,
+        randomness: Randomness,
+    ) -> None:
+        self.number, self._terms = agreement.device, agreement.terms
+        require_own_key(self._terms, self.number, identity)
+        self._data, self._identity, self._memory = data, identity, memory
+        self._randomness = randomness
+        self._batches: tuple[int, BatchPlan] | None = None
+
+    def receive(self, data: bytes) -> list[bytes]:
+        """Answer a question of the parent: with the bytes of before, if it was answered before.
+
+        Raises:
+            MessageError: rejected; nothing is sent, and nothing has changed.
+            EnvelopeError: the message would be longer than declared; nothing is sent.
+            SessionMemoryError: the answer cannot be recorded; nothing is sent.
+        """
+        terms, memory = self._terms, self._memory
+        parent = terms.parent(self.number)
+        frame = open_frame(
+            data,
+            session=terms.session,
+            keys={parent: terms.keys[parent]},
+            recipient=self.number,
+            expected=FrameKind.QUESTION,
+        )
+        position, model = decode_question(frame.payload, terms.parameters)
+        question = digest(b"question", frame.payload)
+        earlier = memory.answer(terms.session, position, question)
+        if earlier is not None:
+            return [earlier]
+        terms.require_turn(position, memory.last(terms.session))
+        payload = encode_answer(position, self._steps(position, model))
+        answer = seal_frame(
+            Frame(FrameKind.ANSWER, terms.session, self.number, parent, payload), self._identity
+        )
+        memory.record(terms.session, position, question, answer)
+        return [answer]
+
+    def _steps(self, position: RoundPosition, model: Model) -> IntArray:
+        """What is sent: the message in steps of the grid, rounded at random, with noise ``[M]``."""
+        plan = self._terms.plan
+        if self._batches is None or self._batches[0] != position.round:
+            drawn = self._randomness.batches(plan, position.round, self._data.size)
+            self._batches = position.round, drawn
+        message = self._data.message(position, model, self._batches[1])
+        return noised_message(
+            self._terms, self.number, position, message, self._randomness.noise_key(position)
+        )
+
+
+def noised_message(
+    terms: DeploymentTerms, device: int, position: RoundPosition, message: Model, key: bytes
+) -> IntArray:
+    """A message as a device sends it, in steps of the grid ``[M]``.
+
+    Args:
+        terms: of the run.
+        device: whose message it is.
+        position: of the aggregation.
+        message: clipped and weighted ``[M]``; private.
+        key: 32 bytes; private, used once.
+    """
+    grid, plan, leaf = terms.grid(position), terms.plan, terms.plan.tree.leaf_of(device)
+    own = np.array([device], dtype=np.int64)
+    bound = float(message_lengths(plan, position.aggregation, own, terms.parameters)[0])
+    std = float(plan.device_stds_of(position.aggregation, own)[0])
+    share = message.astype(np.float64) * grid.shares[leaf]
+    return encode(share, grid.device(leaf, bound, std), key).view(np.int64)
+
+
+def require_own_key(terms: DeploymentTerms, number: int, identity: Identity) -> None:
+    """Refuse an identity that is not that of party ``number``.
+
+    Raises:
+        UnsafeTermsError: it is another one.
+    """
+    if terms.keys[number] != identity.public:
+        raise UnsafeTermsError(f"{terms.name(number)}: its key is not the one that the terms name")

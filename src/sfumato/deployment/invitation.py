@@ -1,0 +1,162 @@
+"""What `deploy` writes into a party's folder, and the party reads when it starts.
+
+    spec.yaml      the resolved spec, as run folders keep it
+    terms.yaml     the party's number; purpose, label, and the keys of all parties
+    consent.yaml   of a device: what its owner consents to; a file that is there already stays
+    data.npz       of a device: its rows
+
+Beside them are the party's own key and memory (`party_folder`).
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from pydantic import Field
+
+from sfumato.data.builtin_datasets import DatasetFacts
+from sfumato.data.dataset import Dataset
+from sfumato.deployment.carrier import FrameReceiver
+from sfumato.deployment.consent import agree, proposed_consent, read_consent
+from sfumato.deployment.device import DeviceParty
+from sfumato.deployment.edge import EdgeParty
+from sfumato.deployment.party_folder import PartyFolder
+from sfumato.deployment.randomness import SystemRandomness
+from sfumato.deployment.section_files import read_section
+from sfumato.deployment.terms import DeploymentTerms
+from sfumato.durable_files import replacing
+from sfumato.errors import DataError, SpecError
+from sfumato.spec.base import Count, Section, Whole
+from sfumato.spec.frozen import FrozenSpec, versions
+from sfumato.spec.load import load_spec
+
+_SPEC, _TERMS, _CONSENT, _DATA = "spec.yaml", "terms.yaml", "consent.yaml", "data.npz"
+
+
+class Invitation(Section):
+    """The file ``terms.yaml``."""
+
+    number: Whole = Field(description="of this party in the list of public keys")
+    parameters: Count
+    purpose: str
+    label: str
+    public_keys: tuple[str, ...] = Field(description="of all parties, by number, in hexadecimal digits")
+
+
+@dataclass(frozen=True)
+class Started:
+    """A party that was started from its folder. Its folder must be closed.
+
+    Attributes:
+        party: answers frames.
+        folder: its own.
+        words: what it agreed to, a sentence each.
+    """
+
+    party: FrameReceiver
+    folder: PartyFolder
+    words: tuple[str, ...]
+
+
+def write_invitation(folder: Path, terms: DeploymentTerms, number: int, data: Dataset | None) -> None:
+    """Write the folder of a party, but for its key and its memory.
+
+    Args:
+        folder: of the party.
+        terms: of the run.
+        number: of the party.
+        data: of a device: a data set whose training rows are its own.
+
+    Raises:
+        RunError: a file cannot be written.
+    """
+    said = Invitation(
+        number=number,
+        parameters=terms.parameters,
+        purpose=terms.purpose,
+        label=terms.label,
+        public_keys=tuple(key.hex() for key in terms.keys),
+    )
+    _write(folder / _SPEC, FrozenSpec.of(terms.plan.spec, {}, versions()).text.encode())
+    _write(folder / _TERMS, yaml.safe_dump(said.model_dump(mode="json"), sort_keys=False).encode())
+    if data is None:
+        return
+    if not (folder / _CONSENT).exists():
+        proposed = proposed_consent(terms, number).model_dump(mode="json")
+        _write(folder / _CONSENT, yaml.safe_dump(proposed, sort_keys=False, allow_unicode=True).encode())
+    _write(folder / _DATA, _packed(data))
+
+
+def start_party(folder: Path) -> Started:
+    """The party of a folder; a device agrees to the terms, or refuses them.
+
+    Raises:
+        ConsentRefusedError: a device does not agree.
+        DataError: its data cannot be read, or are not as many as the spec declares.
+        SpecError: a file cannot be read or does not fit the others.
+        SfumatoError: its key or its memory cannot be used.
+    """
+    said = read_section(folder / _TERMS, Invitation)
+    try:
+        keys = tuple(bytes.fromhex(key) for key in said.public_keys)
+    except ValueError:
+        raise SpecError(f"{folder / _TERMS}: public_keys", None, "must be hexadecimal digits") from None
+    terms = DeploymentTerms.of(
+        load_spec(folder / _SPEC),
+        parameters=said.parameters,
+        purpose=said.purpose,
+        label=said.label,
+        keys=keys,
+    )
+    if said.number >= len(keys) or said.number == terms.cloud:
+        raise SpecError(f"{folder / _TERMS}: number", said.number, "must be that of a device or an edge")
+    own = PartyFolder.open_or_create(folder)
+    try:
+        if said.number > terms.cloud:
+            edge = EdgeParty(said.number, terms, own.identity, own.memory, SystemRandomness())
+            return Started(edge, own, (f"{terms.name(said.number)} takes part in {terms.plan.spec.name}.",))
+        from sfumato.deployment.local_data import LocalData  # PyTorch: edges need none
+
+        data = LocalData(said.number, terms, _unpacked(folder / _DATA))
+        agreement = agree(terms, said.number, read_consent(folder / _CONSENT), own.memory)
+        device = DeviceParty(agreement, data, own.identity, own.memory, SystemRandomness())
+        return Started(device, own, agreement.words)
+    except BaseException:
+        own.close()
+        raise
+
+
+def _packed(data: Dataset) -> bytes:
+    """The training rows of a data set as a file."""
+    arrays: dict[str, Any] = {"features": data.train_features, "labels": data.train_labels}
+    if data.train_targets is not None:
+        arrays["targets"] = data.train_targets
+    archive = io.BytesIO()
+    np.savez(archive, outputs=np.array([data.facts.outputs]), **arrays)
+    return archive.getvalue()
+
+
+def _unpacked(path: Path) -> Dataset:
+    """A data set whose training rows are those in a file, and which has no test rows."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            features, labels, outputs = archive["features"], archive["labels"], int(archive["outputs"][0])
+            targets = archive["targets"] if "targets" in archive.files else None
+    except (OSError, KeyError, IndexError, ValueError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
+    facts = DatasetFacts(str(path), len(labels), 0, outputs, features.shape[1:])
+    none = None if targets is None else targets[:0]
+    return Dataset(
+        facts, features, labels, features[:0], labels[:0], train_targets=targets, test_targets=none
+    )
+
+
+def _write(path: Path, content: bytes) -> None:
+    with replacing(path, private=True) as file:
+        file.write(content)

@@ -1,0 +1,80 @@
+"""Where a party's secret choices come from: its noise, its rounding, its mini-batches.
+
+In the field all of them come from the operating system, drawn anew when they are needed and told to nobody.
+`Randomness` is the seam at which a test injects what `run` draws; no setting and no command leads to it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.deployment.messages import RoundPosition
+from sfumato.schedule.tree import TreePlan
+from sfumato.wire.key_stream import KeyStream
+from sfumato.wire.keys import KEY_BYTES
+
+if TYPE_CHECKING:
+    from sfumato.learning.batches import BatchPlan
+
+
+class Randomness(Protocol):
+    """A party's secret choices."""
+
+    def noise_key(self, position: RoundPosition) -> bytes:
+        """A key of 32 bytes, for the rounding and the noise of one answer and for nothing else."""
+
+    def batches(self, plan: TreePlan, number: int, size: int) -> BatchPlan:
+        """The mini-batches of round ``number`` of a device that holds ``size`` examples, of rows from 0."""
+
+
+class SystemRandomness:
+    """Secret choices from the operating system's generator."""
+
+    def noise_key(self, position: RoundPosition) -> bytes:
+        """A fresh key; see `Randomness`."""
+        return os.urandom(KEY_BYTES)
+
+    def batches(self, plan: TreePlan, number: int, size: int) -> BatchPlan:
+        """Fresh mini-batches; see `Randomness`."""
+        from sfumato.protocols.tree.local_work import plan_batches  # PyTorch: aggregators need none
+
+        draws = SecretDraws(os.urandom(KEY_BYTES))
+        return plan_batches(
+            plan.spec.training,
+            [np.arange(size)],
+            steps=plan.aggregations[-1].step,
+            draws=draws,
+            draws_of_each=[draws],
+        )
+
+
+class SecretDraws:
+    """The draws that mini-batches need, from the stream of a secret key; see `learning.batches.BatchDraws`.
+
+    Args:
+        key: 32 bytes, used for nothing else.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._stream = KeyStream(key)
+
+    def permuted(self, x: npt.NDArray[Any], *, axis: int) -> npt.NDArray[Any]:
+        """``x`` with the entries of every line along ``axis`` in an order of its own, all orders alike.
+
+        Two of n words of 64 bits are equal with probability below n² 2^-65: then these two keep their order.
+        """
+        words = self._stream.words(x.size).reshape(x.shape)
+        shuffled: npt.NDArray[Any] = np.take_along_axis(x, np.argsort(words, axis=axis), axis)
+        return shuffled
+
+    def geometric(self, p: float, *, size: int) -> npt.NDArray[np.int64]:
+        """So many numbers of trials up to the first success, each of probability ``p``."""
+        if p >= 1:
+            return np.ones(size, np.int64)
+        failures = np.log(1 - self._stream.units(size)) / math.log1p(-p)
+        return np.floor(failures).astype(np.int64) + 1

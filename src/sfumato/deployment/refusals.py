@@ -1,0 +1,89 @@
+"""Which specs cannot be deployed yet: each is refused with one line, before anything is sent.
+
+What is accepted was derived in docs/deployment.md. A new key of a spec has to be looked at here:
+tests/deployment/test_refused_specs.py lists those that were.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sfumato.errors import SpecError
+from sfumato.schedule.base import Plan
+from sfumato.schedule.integer_grid import integer_grid_of
+from sfumato.schedule.tree import TreePlan
+from sfumato.spec.document import Spec
+from sfumato.spec.refusals import Refusals, refuse_first
+
+
+def require_deployable(plan: Plan, parameters: int) -> TreePlan:
+    """``plan``, if its parties can be real.
+
+    Args:
+        plan: resolved.
+        parameters: M, length of the model's flat vector.
+
+    Raises:
+        SpecError: it cannot be deployed; the message names the key.
+    """
+    if not isinstance(plan, TreePlan):
+        raise SpecError("topology.kind", plan.spec.topology.kind, "must be star or tree to be deployed")
+    refuse_first(_of_spec(plan.spec))
+    refuse_first(_of_tree(plan))
+    everybody = np.arange(plan.tree.device_count, dtype=np.int64)
+    grids = [
+        integer_grid_of(plan, 0, index, everybody, parameters)  # which refuses a grid that is too coarse
+        for index in range(len(plan.aggregations))
+    ]
+    if len({grid.scale for grid in grids}) > 1:
+        allowed = "must give aggregations of a round equally many local steps: one grid adds them up"
+        raise SpecError("training.edge_every", None, allowed)
+    return plan
+
+
+def _of_spec(spec: Spec) -> Refusals:
+    """What single keys must not say."""
+    training, privacy = spec.training, spec.privacy
+    hops = [hop for hop in spec.transport if spec.transport[hop] != "plain"]
+    sent = f"transport.{hops[0]}" if hops else "transport"
+    plain = "must be plain: masks and the air are not deployed yet"
+    yield spec.sends_over_the_air or bool(hops), sent, spec.transport.get(hops[0]) if hops else None, plain
+    no_clip = "must be there: without a clip nothing bounds what noise has to hide"
+    yield privacy.clip is None, "privacy.clip", None, no_clip
+    at_steps = "must be message: noise at local steps is of floating point, and is only simulated"
+    yield privacy.step_noise > 0, "privacy.noise.at", "step", at_steps
+    own = "must be left out: what is deployed adds discrete Gaussian noise, exact to the bit"
+    yield privacy.mechanism is not None, "privacy.mechanism", None, own
+    everybody = "must be all: draws of participants are not deployed yet"
+    yield (
+        training.participation.kind != "all",
+        "training.participation",
+        training.participation.kind,
+        everybody,
+    )
+    yield spec.elects_supernodes, "topology.supernodes", "elected", "is not deployed yet"
+    code = "must be a built-in one: code of one's own is not deployed yet"
+    yield ":" in spec.model.kind, "model.kind", spec.model.kind, code
+    yield ":" in (training.loss or ""), "training.loss", training.loss, code
+    for key in ("compression", "faults", "control"):
+        yield getattr(spec, key) is not None, key, None, "must be left out: it is not deployed yet"
+    yield training.keeps_variates, "training.drift_correction", "scaffold", "is not deployed yet"
+    yield training.global_update == "resend", "training.global_update", "resend", "is not deployed yet"
+    adapts = privacy.clip is not None and privacy.clip.adapt is not None
+    yield adapts, "privacy.clip.adapt", None, "must be left out: it is not deployed yet"
+
+
+def _of_tree(plan: TreePlan) -> Refusals:
+    """What the resolved tree must not be."""
+    tree = plan.tree
+    yield bool(plan.eras), "topology.moves", None, "must be left out: moving devices are not deployed yet"
+    yield tree.depth > 2, "topology.levels", tree.depth, "must be a star, or edges under the cloud"
+    unlike = any(one.of_edge or one.edge_broadcasts for one in plan.aggregations)
+    yield (
+        unlike,
+        "training.edge_every",
+        None,
+        "must be one number: periods of single edges are not deployed yet",
+    )
+    moving = plan.participants.most is not None
+    yield moving, "training.denominator", None, "must be a number that does not depend on who takes part"

@@ -1,0 +1,150 @@
+"""Parties as processes: the folders that they start from, and `deploy --local` from first round to last."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from deployed_parties import Stage, staged
+from rehearsals import PURPOSE, STAR, TREE
+
+from sfumato.cli import main
+from sfumato.deployment.consent import ConsentRefusedError, agree, proposed_consent
+from sfumato.deployment.invitation import start_party, write_invitation
+from sfumato.deployment.local_parties import rows_of
+from sfumato.deployment.memory import PartyMemory
+from sfumato.deployment.party_folder import PartyFolder
+from sfumato.errors import DataError, SpecError
+from sfumato.verify.checker import check_run
+
+
+@pytest.fixture(name="stage")
+def fixture_stage(tmp_path: Path) -> Iterator[Stage]:
+    """A star whose device 0 has a folder of its own."""
+    opened = PartyFolder.open_or_create(tmp_path / "device-0")
+    with staged(STAR, tmp_path, first=opened.identity) as stage:
+        opened.close()
+        rows = rows_of(stage.inputs.data, stage.inputs.partition, 0)
+        write_invitation(tmp_path / "device-0", stage.terms, 0, rows)
+        yield stage
+
+
+def test_a_party_that_starts_from_its_folder_answers(stage: Stage) -> None:
+    started = start_party(stage.folder / "device-0")
+    (question, *_) = stage.cloud().ask(0, np.zeros(stage.terms.parameters, np.float32))
+    (answer,) = started.party.receive(question)
+    stage.cloud().receive(answer)
+    assert stage.cloud().missing == [1, 2]
+    assert started.words[0] == "device:0 takes part in star, for: a test."
+    started.folder.close()
+
+
+def test_a_consent_that_was_edited_counts(stage: Stage) -> None:
+    path = stage.folder / "device-0" / "consent.yaml"
+    said = yaml.safe_load(path.read_text())
+    assert said["purposes"] == [PURPOSE]
+    said["epsilon"]["device"]["cloud"] = 0.1
+    path.write_text(yaml.safe_dump(said))
+    rows = rows_of(stage.inputs.data, stage.inputs.partition, 0)
+    write_invitation(stage.folder / "device-0", stage.terms, 0, rows)  # it stays as it is
+    with pytest.raises(ConsentRefusedError, match=r"its consent allows 0\.1"):
+        start_party(stage.folder / "device-0")
+
+
+def test_a_folder_that_was_changed_is_refused(stage: Stage) -> None:
+    folder = stage.folder / "device-0"
+    spec = (folder / "spec.yaml").read_text()
+    (folder / "spec.yaml").write_text(spec.replace("rounds: 3", "rounds: 4"))
+    with pytest.raises(SpecError, match="was edited or damaged"):
+        start_party(folder)
+    (folder / "spec.yaml").write_text(spec)
+    (folder / "data.npz").write_bytes(b"PK")
+    with pytest.raises(DataError, match=r"data\.npz: cannot be read"):
+        start_party(folder)
+    (folder / "terms.yaml").write_text("number: 3")
+    with pytest.raises(SpecError, match=r"terms\.yaml"):
+        start_party(folder)
+
+
+def test_what_is_proposed_is_enough_for_ten_runs_and_not_for_less_noise(tmp_path: Path) -> None:
+    with staged(TREE, tmp_path) as stage:
+        for device in (0, 2):
+            proposed = proposed_consent(stage.terms, device)
+            agree(stage.terms, device, proposed, stage.memory(device))
+            own_edge = proposed.epsilon["device"]["own-edge"]
+            assert own_edge == "trusted" if device == 0 else isinstance(own_edge, float)
+    louder = TREE | {"privacy": TREE["privacy"] | {"noise": {"multiplier": 0.9}}}
+    with staged(louder, tmp_path) as stage, pytest.raises(ConsentRefusedError):
+        agree(stage.terms, 2, proposed, stage.memory(2))
+
+
+def test_a_command_names_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["party", "device-7", "--folder", str(tmp_path)]) == 2
+    assert "holds no party 'device-7'" in capsys.readouterr().err
+    assert main(["deploy", "quickstart"]) == 2
+    assert "--local: must be given" in capsys.readouterr().err
+
+
+def test_a_machine_is_not_filled_with_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    crowd = STAR | {"topology": {"kind": "star", "devices": 65}}
+    (tmp_path / "crowd.yaml").write_text(yaml.safe_dump(crowd))
+    command = ["deploy", str(tmp_path / "crowd.yaml"), "--local", "--out", str(tmp_path / "run"), "--quiet"]
+    assert main(command) == 2
+    assert "topology: got '65 devices'; must be at most 64 devices" in capsys.readouterr().err
+    assert not (tmp_path / "run-parties").exists()
+
+
+def test_an_edge_needs_no_pytorch() -> None:
+    code = (
+        "import sys, sfumato.deployment.invitation, sfumato.deployment.sockets; print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+@pytest.fixture(name="command")
+def fixture_command() -> Iterator[list[str]]:
+    """`deploy --local` of two rounds, in a folder with a short path, as sockets need."""
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / "tree.yaml").write_text(yaml.safe_dump(TREE))
+        yield [
+            "deploy",
+            str(Path(name) / "tree.yaml"),
+            "--local",
+            *("--out", str(Path(name) / "run")),
+            *("--set", "training.rounds=2"),
+        ]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_report")
+def test_deploy_local_leaves_a_verified_run(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command) == 0
+    assert "own edge, edge:0: is trusted" in capsys.readouterr().out
+    run = Path(command[1]).with_name("run")
+    assert check_run(run).problems == []
+    PartyMemory(run.with_name("run-parties") / "device-0" / "memory").close()  # its process has ended
+
+
+@pytest.mark.slow
+def test_deploy_local_ends_where_a_device_refuses(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    consent = Path(command[1]).with_name("run-parties") / "device-2" / "consent.yaml"
+    consent.parent.mkdir(parents=True)
+    epsilon = {"device": {"cloud": 0.1}}
+    said = {
+        "purposes": ["rehearsal"],
+        "delta": 1e-5,
+        "epsilon": epsilon,
+        "total": {"epsilon": 1, "delta": 0.1},
+    }
+    consent.write_text(yaml.safe_dump(said))
+    assert main(command) == 1
+    assert "device:2: " in capsys.readouterr().err

@@ -1,0 +1,100 @@
+"""A party behind a socket: for its owner only, one connection at a time, and it outlives what it refuses."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sfumato.deployment.sockets import RemoteParty, serve
+from sfumato.errors import RunError
+from sfumato.wire.errors import TamperedMessageError
+
+
+class Echo:
+    """Sends back what it gets, twice; refuses what is not signed, as it were."""
+
+    def receive(self, data: bytes) -> list[bytes]:
+        if data == b"forged":
+            raise TamperedMessageError("the signature does not fit\nthe message")
+        return [data, data] if data else []
+
+
+@pytest.fixture(name="place")
+def fixture_place() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:  # a short path, as sockets need
+        ready = threading.Semaphore(0)
+        path = Path(folder) / "socket"
+        threading.Thread(target=serve, args=(Echo(), path, ready.release), daemon=True).start()
+        assert ready.acquire(timeout=60)
+        yield path
+
+
+def again(path: Path) -> RemoteParty:
+    """A connection, as soon as the party listens again."""
+    for _ in range(600):
+        try:
+            return RemoteParty(path, "device:0")
+        except RunError:
+            threading.Event().wait(0.05)
+    raise AssertionError("nobody listens any more")
+
+
+def test_frames_go_there_and_come_back(place: Path) -> None:
+    party, large = RemoteParty(place, "device:0"), os.urandom(3 << 20)
+    assert party.receive(b"one") == [b"one", b"one"]
+    assert party.receive(b"") == []
+    assert party.receive(large) == [large, large]
+    with pytest.raises(RunError, match=r"^the signature does not fit$"):
+        party.receive(b"forged")
+    assert party.receive(b"two") == [b"two", b"two"]
+    party.close()
+
+
+def test_a_second_connection_is_refused_and_a_later_one_is_not(place: Path) -> None:
+    first = RemoteParty(place, "device:0")
+    assert first.receive(b"here") == [b"here", b"here"]
+    with pytest.raises(RunError, match="device:0 does not answer"):
+        RemoteParty(place, "device:0")
+    first.close()
+    later = again(place)
+    assert later.receive(b"here") == [b"here", b"here"]
+    later.close()
+
+
+def test_a_broken_connection_ends_only_itself(place: Path) -> None:
+    for said in (b"\0\0", b"\xff" * 8):
+        broken = socket.socket(socket.AF_UNIX)
+        for _ in range(600):
+            try:
+                broken.connect(str(place))
+                break
+            except OSError:
+                threading.Event().wait(0.05)
+        broken.sendall(said)
+        broken.close()
+    party = again(place)
+    assert party.receive(b"still here") == [b"still here", b"still here"]
+    party.close()
+
+
+def test_only_the_owner_may_use_it(place: Path) -> None:
+    assert place.stat().st_mode & 0o077 == 0
+    place.chmod(0o666)
+    with pytest.raises(RunError, match="may be used by others"):
+        RemoteParty(place, "device:0")
+
+
+def test_there_is_no_party_without_a_socket(place: Path) -> None:
+    with pytest.raises(RunError, match="does not answer"):
+        RemoteParty(place.with_name("other"), "device:0")
+    place.with_name("file").write_text("")
+    with pytest.raises(RunError, match="is no socket"):
+        RemoteParty(place.with_name("file"), "device:0")
+    with pytest.raises(RunError, match="too long"):
+        serve(Echo(), place.parent / ("x" * 120))
