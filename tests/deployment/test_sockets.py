@@ -7,6 +7,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,12 @@ def fixture_place() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:  # a short path, as sockets need
         ready = threading.Semaphore(0)
         path = Path(folder) / "socket"
-        threading.Thread(target=serve, args=(Echo(), path, ready.release), daemon=True).start()
+
+        def answer() -> None:
+            with suppress(RunError):  # at the end the folder is gone
+                serve(Echo(), path, ready.release)
+
+        threading.Thread(target=answer, daemon=True).start()
         assert ready.acquire(timeout=60)
         yield path
 

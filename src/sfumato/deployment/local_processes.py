@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 from sfumato.deployment.carrier import FrameReceiver
@@ -61,44 +62,61 @@ def deploy_locally(
     opened = ExitStack()
 
     def played_by(session: Session) -> DeployedRounds:
-        devices = session.plan.parties.device_count
-        if devices > MOST_DEVICES:
-            allowed = f"must be at most {MOST_DEVICES} devices: each is a process with PyTorch in it"
-            raise SpecError("topology", f"{devices:,} devices", allowed)
+        _require_few(session.plan.parties.device_count)
         local = LocalParties(session, parties, purpose, resume=resume)
         opened.callback(local.close)
-        terms, rows = local.terms, local.rows()
-        numbers = [number for number in range(len(local.places)) if number != terms.cloud]
-        for number in numbers:
-            data = rows[number] if number < terms.cloud else None
-            write_invitation(local.places[number], terms, number, data)
-            local.folders[number].close()  # it is the party's own process that has it open now
-        on_step(f"starting {len(numbers)} parties")
-        started = {
-            number: opened.enter_context(_Process(local.places[number], command(local.places[number])))
-            for number in numbers
-        }
-        there: dict[int, FrameReceiver] = {}
-        for number, process in started.items():
-            there[number] = remote = process.connect(terms.name(number))
-            opened.callback(remote.close)
-            for sentence in process.words():
-                on_words(sentence)
+        _invite(local)
+        on_step("starting all parties")
+        there = _started(local, command, opened, on_words)
         on_step("training")
         return local.rounds(there, SystemRandomness())
 
     with opened:
-        for result in run_rounds(
-            spec,
-            out=out,
-            device="cpu",
-            resume=resume,
-            force=force,
-            on_step=on_step,
-            played_by=played_by,
-        ):
+        rounds = partial(run_rounds, spec, out=out, device="cpu", on_step=on_step, played_by=played_by)
+        for result in rounds(resume=resume, force=force):
             on_round(result)
     return load_run(out)
+
+
+def _require_few(devices: int) -> None:
+    """Refuse more devices than a machine has room for.
+
+    Raises:
+        SpecError: there are more.
+    """
+    if devices > MOST_DEVICES:
+        allowed = f"must be at most {MOST_DEVICES} devices: each is a process with PyTorch in it"
+        raise SpecError("topology", f"{devices:,} devices", allowed)
+
+
+def _invite(local: LocalParties) -> None:
+    """Write the folders of all parties but the cloud, and close them: their own processes open them."""
+    rows, terms = local.rows(), local.terms
+    for number, place in enumerate(local.places):
+        if number != terms.cloud:
+            write_invitation(place, terms, number, rows[number] if number < terms.cloud else None)
+            local.folders[number].close()
+
+
+def _started(
+    local: LocalParties,
+    command: Callable[[Path], Sequence[str]],
+    opened: ExitStack,
+    on_words: Callable[[str], object],
+) -> dict[int, FrameReceiver]:
+    """All parties but the cloud, each in a process that ends when ``opened`` does."""
+    processes = {
+        number: opened.enter_context(_Process(place, command(place)))
+        for number, place in enumerate(local.places)
+        if number != local.terms.cloud
+    }
+    there: dict[int, FrameReceiver] = {}
+    for number, process in processes.items():
+        there[number] = remote = process.connect(local.terms.name(number))
+        opened.callback(remote.close)
+        for sentence in process.words():
+            on_words(sentence)
+    return there
 
 
 class _Process:

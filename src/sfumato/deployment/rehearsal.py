@@ -60,20 +60,8 @@ def rehearse(
     def played_by(session: Session) -> DeployedRounds:
         local = LocalParties(session, parties, purpose, resume=resume)
         opened.append(local)
-        terms = local.terms
-        data = [LocalData(device, terms, rows) for device, rows in enumerate(local.rows())]
-        there: dict[int, FrameReceiver] = {}
-        for number, own in enumerate(local.folders):
-            if number < terms.cloud:
-                agreement = agree(terms, number, consent, own.memory)
-                for sentence in agreement.words:
-                    on_words(sentence)
-                there[number] = DeviceParty(
-                    agreement, data[number], own.identity, own.memory, randomness(number)
-                )
-            elif number > terms.cloud:
-                there[number] = EdgeParty(number, terms, own.identity, own.memory, randomness(number))
-        return local.rounds(there, randomness(terms.cloud))
+        there = _parties_of(local, consent, randomness, on_words)
+        return local.rounds(there, randomness(local.terms.cloud))
 
     try:
         for result in run_rounds(
@@ -84,3 +72,24 @@ def rehearse(
         for local in opened:
             local.close()
     return load_run(out)
+
+
+def _parties_of(
+    local: LocalParties,
+    consent: Consent,
+    randomness: Callable[[int], Randomness],
+    on_words: Callable[[str], object],
+) -> dict[int, FrameReceiver]:
+    """All parties but the cloud; every device has agreed."""
+    terms = local.terms
+    data = [LocalData(device, terms, rows) for device, rows in enumerate(local.rows())]
+    there: dict[int, FrameReceiver] = {}
+    for number, own in enumerate(local.folders):
+        if number < terms.cloud:
+            agreement = agree(terms, number, consent, own.memory)
+            for sentence in agreement.words:
+                on_words(sentence)
+            there[number] = DeviceParty(agreement, data[number], own.identity, own.memory, randomness(number))
+        elif number > terms.cloud:
+            there[number] = EdgeParty(number, terms, own.identity, own.memory, randomness(number))
+    return there

@@ -1,5 +1,6 @@
 """A party behind a Unix socket that only its owner can use: frames in, frames out, one connection at a time.
 
+    greeting    SFMT, from the party, when a connection is accepted
     request     length u64 · frame
     reply       0 u8 · count u32 · count times (length u64 · frame), or
                 1 u8 · length u64 · why the frame was refused, in UTF-8
@@ -25,6 +26,7 @@ SOCKET = "socket"
 """The name of a party's socket, in its folder."""
 
 _LENGTH, _COUNT = struct.Struct(">Q"), struct.Struct(">I")
+_GREETING = b"SFMT"
 _FRAMES, _REFUSED = b"\0", b"\1"
 _MOST_BYTES = 1 << 36
 _PIECE = 1 << 20
@@ -60,6 +62,7 @@ def serve(party: FrameReceiver, path: Path, on_ready: Callable[[], object] = lam
             on_ready()
             connection, _ = listening.accept()
         with connection, suppress(ConnectionError, EOFError):
+            connection.sendall(_GREETING)
             while True:
                 connection.sendall(_reply(party, _receive(connection)))
 
@@ -91,9 +94,11 @@ class RemoteParty:
         try:
             _require_own(path)
             self._socket.connect(os.fspath(path))
-        except OSError as error:
+            _exactly(self._socket, len(_GREETING))  # none comes where another connection was first
+        except (OSError, EOFError) as error:
             self._socket.close()
-            raise RunError(f"{path}: {name} does not answer: {error.strerror or error}") from None
+            why = getattr(error, "strerror", None) or "another connection is open"
+            raise RunError(f"{path}: {name} does not answer: {why}") from None
         except RunError:
             self._socket.close()
             raise

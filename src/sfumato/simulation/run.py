@@ -206,8 +206,7 @@ def run_rounds(
             covers (docs/run-folder.md, *Experiment trackers*).
         on_step: called with the name of every step that begins, except rounds.
         ranks: the processes that share the training.
-        played_by: what plays the rounds in place of a simulation, of a session that is prepared. Every round
-            is then saved before the next one begins.
+        played_by: what plays the rounds instead of a simulation; then every round is saved when it is done.
 
     Yields:
         Every round when it is done; nothing for a run that was finished already.
@@ -232,19 +231,9 @@ def run_rounds(
     require_same(ranks, facts_of_rank(plan, device, observers))
     with only_writer(out, argument=Argument("out")) if writes else nullcontext():
         found = _checkpoint_to_continue(plan, out, resume=resume, force=force) if writes else None
-        existing = shared_checkpoint(found, ranks, device)
+        playing = partial(_run_in_folder, device=device, on_step=on_step, ranks=ranks, played_by=played_by)
         tracking = partial(tracked, trackers if writes else (), spec)
-        yield from _run_in_folder(
-            plan,
-            out,
-            existing,
-            observers,
-            device=device,
-            tracking=tracking,
-            on_step=on_step,
-            ranks=ranks,
-            played_by=played_by,
-        )
+        yield from playing(plan, out, shared_checkpoint(found, ranks, device), observers, tracking=tracking)
 
 
 def _checkpoint_to_continue(plan: Plan, out: Path, *, resume: bool, force: bool) -> Checkpoint | None:
