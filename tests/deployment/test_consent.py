@@ -20,6 +20,7 @@ LIMITS |= {"peer": 100, "other-device": 100}
 DOCUMENT: dict[str, Any] = {
     "purposes": ["another", PURPOSE],
     "delta": 1e-5,
+    "neighbours": "zero-out",
     "epsilon": {"device": LIMITS},
     "total": {"epsilon": 500.0, "delta": 1e-2},
 }
@@ -43,9 +44,10 @@ def fixture_tree(tmp_path: Path) -> Iterator[Stage]:
 def test_what_is_agreed_to_is_said_in_words(tree: Stage) -> None:
     words = agree(tree.terms, 0, consent(), tree.memory(0)).words
     assert words[0] == "device:0 takes part in tree, for: a test."
+    assert "whose data are there or all zero (neighbours: zero-out)" in words[1]
     assert "own edge, edge:0: is trusted, and sees what device:0 sends raw." in words
     assert any(sentence.startswith("cloud: learns of device:0 at most ε = ") for sentence in words)
-    assert len(words) == 1 + len(account(tree.terms.plan.spec, unit="device:0").guarantees)
+    assert len(words) == 2 + len(account(tree.terms.plan.spec, unit="device:0").guarantees)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +77,52 @@ def test_epsilon_is_taken_at_the_delta_of_the_consent(tree: Stage) -> None:
     agree(tree.terms, 0, consent(**strict), tree.memory(0))
     with pytest.raises(ConsentRefusedError):
         agree(tree.terms, 0, consent(**strict | limits(cloud=exact * (1 - 1e-9))), tree.memory(0))
+
+
+RECORDS = STAR | {"privacy": STAR["privacy"] | {"unit": "record"}}
+STRICT = {"device": dict.fromkeys(LIMITS, 0.01), "record": dict.fromkeys(LIMITS, 100)}
+
+
+@pytest.mark.parametrize(
+    ("document", "epsilon", "place"),
+    [
+        (RECORDS, STRICT, "epsilon.device.public"),  # the owner's limit of a kind that the spec leaves out
+        (STAR, {"device": STRICT["record"], "record": STRICT["device"]}, "epsilon.record.public"),
+        (RECORDS, {"device": STRICT["record"]}, "epsilon.record.public"),  # the spec's kind has no limit
+    ],
+)
+def test_the_spec_does_not_choose_which_limits_count(
+    tmp_path: Path, document: dict[str, Any], epsilon: dict[str, Any], place: str
+) -> None:
+    with staged(document, tmp_path) as stage, pytest.raises(ConsentRefusedError, match=place):
+        agree(stage.terms, 0, consent(epsilon=epsilon), stage.memory(0))
+
+
+def test_a_total_is_not_dodged_by_another_unit(tmp_path: Path) -> None:
+    """A run whose spec protects records counts for the device too: the next run goes beyond its total."""
+    limits_of_both = {"epsilon": {"device": LIMITS, "record": LIMITS}}
+    with staged(RECORDS, tmp_path) as stage:
+        exact = account(stage.terms.plan.spec, unit="record:0", observer="cloud").guarantees[0].epsilon
+        once = consent(**limits_of_both, total={"epsilon": exact + 1, "delta": 0.1})
+        agree(stage.terms, 0, once, stage.memory(0))
+        assert len({kind for kind in ("device", "record") if stage.memory(0).spent(kind, "cloud")[0]}) == 2
+        terms = terms_of(spec_of(STAR), stage.terms.parameters, stage.terms.keys, label="another")
+        with pytest.raises(ConsentRefusedError, match="with this run"):
+            agree(terms, 0, once, stage.memory(0))
+
+
+def test_an_epsilon_of_another_relation_is_refused(tmp_path: Path) -> None:
+    with staged(STAR, tmp_path) as stage:
+        with pytest.raises(
+            ConsentRefusedError, match="about neighbours replace; the spec's ε are about zero-out"
+        ):
+            agree(stage.terms, 0, consent(neighbours="replace"), stage.memory(0))
+    replaced = STAR | {"privacy": STAR["privacy"] | {"neighbours": "replace"}}
+    (tmp_path / "other").mkdir()
+    with staged(replaced, tmp_path / "other") as stage:
+        with pytest.raises(ConsentRefusedError, match="about neighbours zero-out"):
+            agree(stage.terms, 0, consent(), stage.memory(0))
+        agree(stage.terms, 0, consent(neighbours="replace"), stage.memory(0))
 
 
 def test_a_run_counts_once_and_all_runs_count(tmp_path: Path) -> None:

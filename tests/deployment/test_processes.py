@@ -142,6 +142,7 @@ def test_deploy_local_ends_where_a_device_refuses(
     said = {
         "purposes": ["rehearsal"],
         "delta": 1e-5,
+        "neighbours": "zero-out",
         "epsilon": epsilon,
         "total": {"epsilon": 1, "delta": 0.1},
     }

@@ -52,6 +52,7 @@ UNLIMITED = Consent.model_validate(
     {
         "purposes": [PURPOSE],
         "delta": 1e-5,
+        "neighbours": "zero-out",
         "epsilon": {
             unit: dict.fromkeys(("cloud", "public", "own-edge", "other-edge", "peer", "other-device"), "any")
             for unit in ("device", "record")

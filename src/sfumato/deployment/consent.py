@@ -1,14 +1,20 @@
 """What a device agrees to: it recomputes from the spec what each observer will learn, and compares.
 
-Nobody's word is taken for an ε: the figures are those of `account` on the terms that the session hashes. A
-total is a plain sum of ε and of δ over all runs that the device agreed to, by kind of unit and of observer
+Nobody's word is taken for an ε: the figures are those of `account` on the terms that the session hashes.
+
+Both kinds of units, devices and records, are computed and recorded in every run. Every kind that the consent or
+the spec names is compared: a limit of the owner binds whatever the spec says that it protects. An ε means
+nothing without the relation of neighbours that it is about (the same noise has ε = 17 for data put to zero and
+43 for data replaced), so the consent names one, and a spec with another one is refused.
+
+A total is a plain sum of ε and of δ over all runs that the device agreed to, by kind of unit and of observer
 (Dwork et al. 2006): it holds whatever the runs share, and if the observers of all runs are one party.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -41,6 +47,13 @@ def _limit(value: Any) -> Any:
 
 
 Limit: TypeAlias = Annotated[float | Literal["trusted", "any"], BeforeValidator(_limit)]
+_KINDS = ("device", "record")
+_NEIGHBOURS = {
+    "zero-out": "whose data are there or all zero",
+    "remove": "that takes part or does not",
+    "replace": "whose data are these or any others",
+}
+Neighbours: TypeAlias = Literal["zero-out", "remove", "replace"]
 Kind: TypeAlias = Literal["cloud", "public", "own-edge", "other-edge", "peer", "other-device"]
 
 
@@ -58,6 +71,9 @@ class Consent(Section):
     delta: OpenUnit = Field(description="every ε is taken at this δ")
     epsilon: dict[Literal["device", "record"], dict[Kind, Limit]] = Field(
         description="by kind of unit and of observer, the largest ε; an observer that is not named gets none"
+    )
+    neighbours: Neighbours = Field(
+        description="the relation that every ε is about: zero-out, remove or replace, as privacy.neighbours"
     )
     total: Total
 
@@ -95,7 +111,7 @@ def proposed_consent(terms: DeploymentTerms, device: int) -> Consent:
     delta = terms.plan.spec.privacy.delta
     limits: dict[str, dict[str, float | str]] = {}
     largest = 0.0
-    for row in _rows(terms, device, delta):
+    for row in _rows(terms, device, delta, unit_kinds(terms.plan)):
         named = limits.setdefault(row.unit_kind, {})
         if row.epsilon < math.inf:
             largest = max(largest, row.epsilon)
@@ -106,7 +122,13 @@ def proposed_consent(terms: DeploymentTerms, device: int) -> Consent:
             named[row.relation.kind] = "trusted" if _is_trusted(terms, row, device) else "any"
     total = {"epsilon": max(1.0, math.ceil(10 * largest + 1)), "delta": min(0.5, 10 * delta)}
     return Consent.model_validate(
-        {"purposes": [terms.purpose], "delta": delta, "epsilon": limits, "total": total}
+        {
+            "purposes": [terms.purpose],
+            "delta": delta,
+            "neighbours": terms.plan.spec.privacy.neighbours,
+            "epsilon": limits,
+            "total": total,
+        }
     )
 
 
@@ -127,32 +149,43 @@ def agree(terms: DeploymentTerms, device: int, consent: Consent, memory: PartyMe
     if terms.purpose not in consent.purposes:
         listed = ", ".join(consent.purposes)
         raise ConsentRefusedError(f"{name}: consents to {listed}, and not to {terms.purpose!r}")
-    rows = list(_rows(terms, device, consent.delta))
+    relation = terms.plan.spec.privacy.neighbours
+    if relation != consent.neighbours:
+        other = f"its consent is about neighbours {consent.neighbours}"
+        raise ConsentRefusedError(f"{name}: {other}; the spec's ε are about {relation}")
+    compared = {*consent.epsilon, *unit_kinds(terms.plan)}
     worst: dict[tuple[str, str], float] = {}
-    words = [f"{name} takes part in {terms.plan.spec.name}, for: {terms.purpose}."]
-    for row in rows:
+    words = [
+        f"{name} takes part in {terms.plan.spec.name}, for: {terms.purpose}.",
+        f"Every ε below is about a unit {_NEIGHBOURS[relation]} (neighbours: {relation}).",
+    ]
+    for row in _rows(terms, device, consent.delta, _KINDS):
         trusts = _is_trusted(terms, row, device)
-        _require_within(consent, row, name, trusts=trusts)
-        if trusts and row.epsilon == math.inf:
-            words.append(
-                f"{row.relation.words}, {row.observer}: is trusted, and sees what {row.unit} sends raw."
-            )
-            continue
-        bound = upper_bound(row.epsilon)
-        words.append(
-            f"{row.relation.words}: learns of {row.unit} at most ε = {bound} at δ = {number(row.delta)}."
-        )
-        key = row.unit_kind, row.relation.kind
-        worst[key] = max(worst.get(key, 0.0), row.epsilon)
+        is_raw = trusts and row.epsilon == math.inf
+        if not is_raw:
+            key = row.unit_kind, row.relation.kind
+            worst[key] = max(worst.get(key, 0.0), row.epsilon)
+        if row.unit_kind in compared:
+            _require_within(consent, row, name, trusts=trusts)
+            words.append(_in_words(row, is_raw=is_raw))
     if not memory.agreed(terms.session):
-        _require_within_total(consent, worst, name, memory)
+        named = {key: epsilon for key, epsilon in worst.items() if key[0] in compared}
+        _require_within_total(consent, named, name, memory)
         memory.agree(terms.session, [(*key, epsilon, consent.delta) for key, epsilon in worst.items()])
     return Agreement(terms, device, tuple(words))
 
 
-def _rows(terms: DeploymentTerms, device: int, delta: float) -> Iterator[Guarantee]:
-    """What every kind of observer learns of every kind of unit of a device."""
-    for kind in unit_kinds(terms.plan):
+def _in_words(row: Guarantee, *, is_raw: bool) -> str:
+    """What the observer of a row learns, a sentence."""
+    if is_raw:
+        return f"{row.relation.words}, {row.observer}: is trusted, and sees what {row.unit} sends raw."
+    bound = upper_bound(row.epsilon)
+    return f"{row.relation.words}: learns of {row.unit} at most ε = {bound} at δ = {number(row.delta)}."
+
+
+def _rows(terms: DeploymentTerms, device: int, delta: float, kinds: Iterable[str]) -> Iterator[Guarantee]:
+    """What every kind of observer learns of the units of a device of each of ``kinds``."""
+    for kind in kinds:
         yield from account(terms.plan.spec, unit=f"{kind}:{device}", delta=delta).guarantees
 
 
