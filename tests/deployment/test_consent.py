@@ -111,18 +111,19 @@ def test_a_total_is_not_dodged_by_another_unit(tmp_path: Path) -> None:
             agree(terms, 0, once, stage.memory(0))
 
 
-def test_an_epsilon_of_another_relation_is_refused(tmp_path: Path) -> None:
-    with staged(STAR, tmp_path) as stage:
-        with pytest.raises(
-            ConsentRefusedError, match="about neighbours replace; the spec's ε are about zero-out"
-        ):
-            agree(stage.terms, 0, consent(neighbours="replace"), stage.memory(0))
-    replaced = STAR | {"privacy": STAR["privacy"] | {"neighbours": "replace"}}
-    (tmp_path / "other").mkdir()
-    with staged(replaced, tmp_path / "other") as stage:
-        with pytest.raises(ConsentRefusedError, match="about neighbours zero-out"):
-            agree(stage.terms, 0, consent(), stage.memory(0))
-        agree(stage.terms, 0, consent(neighbours="replace"), stage.memory(0))
+REPLACED = STAR | {"privacy": STAR["privacy"] | {"neighbours": "replace"}}
+
+
+@pytest.mark.parametrize(
+    ("document", "own", "other"), [(STAR, "zero-out", "replace"), (REPLACED, "replace", "zero-out")]
+)
+def test_an_epsilon_of_another_relation_is_refused(
+    tmp_path: Path, document: dict[str, Any], own: str, other: str
+) -> None:
+    with staged(document, tmp_path) as stage:
+        with pytest.raises(ConsentRefusedError, match=f"neighbours {other}; the spec's ε are about {own}"):
+            agree(stage.terms, 0, consent(neighbours=other), stage.memory(0))
+        agree(stage.terms, 0, consent(neighbours=own), stage.memory(0))
 
 
 def test_a_run_counts_once_and_all_runs_count(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ TRAINING, PRIVACY = STAR["training"], STAR["privacy"]
 DRAWN = TRAINING | {"participation": {"kind": "poisson", "rate": 0.5}}
 ADAPTED = {"kind": "update", "norm": 1.0, "adapt": {}}
 EVERY = TRAINING | {"aggregate_every": [2, 1]}
+SMALLER = {"kind": "exponential", "initial": 0.11, "decay": 0.97}
+LOUD = {"noise": {"multiplier": 2e4}}
 DEEPER = {"kind": "tree", "levels": [2, 2, 2], "names": ["region", "edge"]}
 
 
@@ -65,6 +67,18 @@ DEEPER = {"kind": "tree", "levels": [2, 2, 2], "names": ["region", "edge"]}
             },
             "training.edge_every",
         ),
+        (  # one grid in round 1, two from round 5 on
+            TREE
+            | {
+                "training": TREE["training"]
+                | {"rounds": 40, "local_steps": 13, "edge_every": 8, "learning_rate": SMALLER},
+                "privacy": {"clip": {"kind": "step", "norm": 1.0}, "noise": {"multiplier": 1.0}},
+            },
+            "training.edge_every",
+        ),
+        (STAR | {"privacy": PRIVACY | {"noise": {"multiplier": 200.0}}}, "privacy.noise"),
+        (TREE | {"privacy": PRIVACY | LOUD}, "privacy.noise"),
+        (STAR | {"trust": {"cloud": True}, "privacy": PRIVACY | LOUD}, "privacy.noise"),
     ],
 )  # fmt: skip
 def test_a_spec_that_cannot_be_deployed_is_refused(document: dict[str, Any], place: str) -> None:

@@ -2,8 +2,8 @@
 
 Nobody's word is taken for an ε: the figures are those of `account` on the terms that the session hashes.
 
-Both kinds of units, devices and records, are computed and recorded in every run. Every kind that the consent or
-the spec names is compared: a limit of the owner binds whatever the spec says that it protects. An ε means
+Both kinds of units, devices and records, are computed and recorded in every run. Every kind that the consent
+or the spec names is compared: a limit of the owner binds whatever the spec says that it protects. An ε means
 nothing without the relation of neighbours that it is about (the same noise has ε = 17 for data put to zero and
 43 for data replaced), so the consent names one, and a spec with another one is refused.
 

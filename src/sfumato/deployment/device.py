@@ -114,6 +114,8 @@ def noised_message(
     grid, plan, leaf = terms.grid(position), terms.plan, terms.plan.tree.leaf_of(device)
     own = np.array([device], dtype=np.int64)
     bound = float(message_lengths(plan, position.aggregation, own, terms.parameters)[0])
+    if bound == 0:  # of weight 0: it sends nothing, as `run` has it
+        return np.zeros(terms.parameters, np.int64)
     std = float(plan.device_stds_of(position.aggregation, own)[0])
     share = message.astype(np.float64) * grid.shares[leaf]
     return encode(share, grid.device(leaf, bound, std), key).view(np.int64)

@@ -25,7 +25,7 @@ from sfumato.deployment.messages import (
 )
 from sfumato.deployment.randomness import Randomness
 from sfumato.deployment.terms import DeploymentTerms
-from sfumato.wire.errors import OutOfOrderMessageError
+from sfumato.wire.errors import OutOfOrderMessageError, UnsafeTermsError
 from sfumato.wire.frames import Frame, open_frame, parse_frame, seal_frame
 from sfumato.wire.keys import Identity, digest
 
@@ -135,6 +135,8 @@ class EdgeParty:
         """Add what an aggregation within the edge came to."""
         now, grid = self._round, self._terms.grid(position)
         assert now is not None  # the callers have set it
+        if grid.scale != self._terms.grid(self._terms.at(position.round)).scale:
+            raise UnsafeTermsError(f"{position}: is on another grid than the sum of its round")
         tier, index = self._terms.place(self.number)
         now.offset = now.offset + steps / (grid.scale * grid.weights[tier][index])
         now.total = now.total + steps

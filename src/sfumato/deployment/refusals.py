@@ -10,10 +10,13 @@ import numpy as np
 
 from sfumato.errors import SpecError
 from sfumato.schedule.base import Plan
-from sfumato.schedule.integer_grid import integer_grid_of
+from sfumato.schedule.integer_grid import IntArray, IntegerGrid, integer_grid_of, message_lengths
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.refusals import Refusals, refuse_first
+from sfumato.wire.errors import QuantisationError
+
+MOST_NOISE = 2.0**46  # steps, that the sampler of discrete Gaussians draws
 
 
 def require_deployable(plan: Plan, parameters: int) -> TreePlan:
@@ -30,15 +33,53 @@ def require_deployable(plan: Plan, parameters: int) -> TreePlan:
         raise SpecError("topology.kind", plan.spec.topology.kind, "must be star or tree to be deployed")
     refuse_first(_of_spec(plan.spec))
     refuse_first(_of_tree(plan))
-    everybody = np.arange(plan.tree.device_count, dtype=np.int64)
-    grids = [
-        integer_grid_of(plan, 0, index, everybody, parameters)  # which refuses a grid that is too coarse
-        for index in range(len(plan.aggregations))
-    ]
-    if len({grid.scale for grid in grids}) > 1:
-        allowed = "must give aggregations of a round equally many local steps: one grid adds them up"
-        raise SpecError("training.edge_every", None, allowed)
+    _require_grids(plan, parameters)
     return plan
+
+
+def _require_grids(plan: TreePlan, parameters: int) -> None:
+    """Refuse a plan where a round has no grid, several grids, or noise or messages beyond its grid.
+
+    Looked at are all rounds: the unit of a round, on which its grid depends, follows the learning rate.
+    """
+    everybody = np.arange(plan.tree.device_count, dtype=np.int64)
+    leaves = plan.tree.leaves_of(everybody)
+    aggregations = range(len(plan.aggregations))
+    seen: set[float] = set()
+    for number in range(plan.spec.training.rounds):
+        if (unit := plan.message_scale(number)) in seen:
+            continue
+        seen.add(unit)
+        grids = [integer_grid_of(plan, number, index, everybody, parameters) for index in aggregations]
+        if len({grid.scale for grid in grids}) > 1:
+            allowed = (
+                f"must give aggregations of round {number + 1:,} one grid, which adds them up: equally many"
+                " local steps do"
+            )
+            raise SpecError("training.edge_every", None, allowed)
+        for index, grid in enumerate(grids):
+            _require_noise_fits(plan, index, grid, leaves, parameters)
+
+
+def _require_noise_fits(
+    plan: TreePlan, index: int, grid: IntegerGrid, leaves: IntArray, parameters: int
+) -> None:
+    """Refuse noise that the sampler or the sums of 64 bits have no room for, at any device, edge or cloud."""
+    everybody = np.arange(plan.tree.device_count, dtype=np.int64)
+    bounds = message_lengths(plan, index, everybody, parameters)
+    stds = plan.device_stds_of(index, everybody)
+    classes = np.unique(np.stack([leaves, bounds, stds])[:, bounds > 0], axis=1)
+    try:
+        for leaf, bound, std in classes.T.tolist():
+            grid.device(int(leaf), bound, std)
+    except QuantisationError as error:
+        raise SpecError("privacy.noise", None, f"must fit the grid of messages: {error}") from None
+    for tier in range(plan.tree.depth):
+        most = float(plan.releases.steps[index].node_std[tier].max()) * grid.unit
+        steps = max(grid.node_steps(tier, node, most) for node in range(plan.tree.tiers[tier].size))
+        if steps > MOST_NOISE:
+            allowed = f"must be at most 2^46 steps of the grid; an aggregator's has {steps:.3g}"
+            raise SpecError("privacy.noise", None, allowed)
 
 
 def _of_spec(spec: Spec) -> Refusals:
