@@ -21,7 +21,7 @@ import sfumato.random
 from sfumato.deployment.collecting import with_own_noise
 from sfumato.deployment.device import noised_message
 from sfumato.deployment.messages import FrameKind, RoundPosition, decode_answer, encode_answer
-from sfumato.deployment.randomness import SecretDraws, SystemRandomness
+from sfumato.deployment.randomness import SecretDraws, SystemRandomness, answer_context
 from sfumato.schedule.integer_grid import message_lengths
 from sfumato.secure_aggregation.encoding import encode
 from sfumato.secure_aggregation.quantisation import QuantisationPlan
@@ -37,7 +37,9 @@ SEEDED = {"key_at", "generator", "sequence", "seed_at", "initialisation_seed"}
 def arrived(std: float) -> IntArray:
     """Noise on zeros, as it comes out of frames at whoever collects; keys from the operating system."""
     how = QuantisationPlan(clip=1.0, scale=1.0, bits=64, parties=1, dimension=COUNT, noise_std=std)
-    steps = encode(np.zeros(COUNT), how, SystemRandomness().noise_key(RoundPosition(0, 0))).view(np.int64)
+    steps = encode(np.zeros(COUNT), how, SystemRandomness().noise_key(RoundPosition(0, 0), b"")).view(
+        np.int64
+    )
     frame = Frame(FrameKind.ANSWER, bytes(32), 0, 1, encode_answer(RoundPosition(0, 0), steps))
     return decode_answer(parse_frame(seal_frame(frame, Identity())).payload, COUNT)[1]
 
@@ -106,7 +108,7 @@ def test_devices_and_nodes_add_noise_of_that_scale(tmp_path: Path) -> None:
         how = terms.grid(position).device(0, 1.0, std)
         values = np.concatenate(
             [
-                noised_message(terms, 0, position, zeros, SystemRandomness().noise_key(position))
+                noised_message(terms, 0, position, zeros, SystemRandomness().noise_key(position, b""))
                 for _ in range(60)
             ]
         )
@@ -116,7 +118,7 @@ def test_devices_and_nodes_add_noise_of_that_scale(tmp_path: Path) -> None:
         terms, grid = stage.terms, stage.terms.grid(position)
         std = grid.node_steps(0, 0, float(terms.plan.releases.steps[0].node_std[0][0]) * grid.unit)
         nothing = np.zeros(terms.parameters, np.int64)
-        keys = [SystemRandomness().noise_key(position) for _ in range(60)]
+        keys = [SystemRandomness().noise_key(position, b"") for _ in range(60)]
         values = np.concatenate([with_own_noise(terms, terms.cloud, position, nothing, key) for key in keys])
         assert stats.kstest(values, stats.norm(scale=std).cdf).pvalue > ERROR
         assert stats.kstest(values, stats.norm(scale=std / 1.5).cdf).pvalue < ERROR
@@ -175,3 +177,17 @@ def test_secret_draws_are_fair() -> None:
     chances[-1] = 0.7**11
     assert stats.chisquare(counts, chances * 20_000).pvalue > ERROR
     assert (draws.geometric(1.0, size=5) == 1).all()
+
+
+def test_a_generator_that_repeats_itself_gives_another_question_other_noise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.urandom", bytes)
+    contexts = [
+        answer_context(session, position, question)
+        for session in (b"one", b"other")
+        for position in (RoundPosition(0, 0), RoundPosition(0, 1), RoundPosition(1, 0))
+        for question in (b"q", b"r")
+    ]
+    keys = {SystemRandomness().noise_key(RoundPosition(0, 0), context) for context in contexts}
+    assert len(keys) == len(contexts) == 12

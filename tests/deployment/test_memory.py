@@ -1,4 +1,4 @@
-"""A party's memory: one answer for an aggregation, over restarts, and what was agreed to, once."""
+"""A party's memory: one answer for an aggregation, over restarts."""
 
 from __future__ import annotations
 
@@ -50,24 +50,13 @@ def test_answers_of_a_round_are_let_go_in_the_next(memory: PartyMemory) -> None:
     assert memory.answer(ONE, RoundPosition(1, 1), b"q") is None
 
 
-def test_what_was_agreed_to_is_added_up_and_recorded_whole(memory: PartyMemory) -> None:
-    memory.agree(ONE, [("device", "cloud", 1.5, 1e-5), ("device", "public", 1.0, 1e-5)])
-    memory.agree(OTHER, [("device", "cloud", 2.0, 1e-6)])
-    assert memory.spent("device", "cloud") == (3.5, pytest.approx(1.1e-5))
-    assert memory.spent("record", "cloud") == (0.0, 0.0)
-    with pytest.raises(SessionMemoryError):
-        memory.agree(OTHER, [("device", "peer", 1.0, 1e-5), ("device", "cloud", 1.0, 1e-5)])
-    assert memory.spent("device", "peer") == (0.0, 0.0)
-    memory.record(OTHER, RoundPosition(0, 0), b"q", b"a")  # not inside of what failed
-
-
 def test_only_its_owner_reads_it_and_damage_is_noticed(memory: PartyMemory, tmp_path: Path) -> None:
     path = tmp_path / "memory"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     memory.close()
     with pytest.raises(SessionMemoryError, match="cannot make a memory of a party"):
         PartyMemory.create(path)
-    sqlite3.connect(path).execute("DROP TABLE agreed").connection.close()
+    sqlite3.connect(path).execute("DROP TABLE answers").connection.close()
     with pytest.raises(SessionMemoryError, match="not a memory of a party"):
         PartyMemory(path)
     path.unlink()

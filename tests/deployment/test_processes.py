@@ -75,13 +75,13 @@ def test_a_folder_that_was_changed_is_refused(stage: Stage) -> None:
 def test_what_is_proposed_is_enough_for_ten_runs_and_not_for_less_noise(tmp_path: Path) -> None:
     with staged(TREE, tmp_path) as stage:
         for device in (0, 2):
-            proposed = proposed_consent(stage.terms, device)
-            agree(stage.terms, device, proposed, stage.memory(device))
+            proposed = proposed_consent(stage.terms, device, stage.ledger(device))
+            agree(stage.terms, device, proposed, stage.ledger(device))
             own_edge = proposed.epsilon["device"]["own-edge"]
             assert own_edge == "trusted" if device == 0 else isinstance(own_edge, float)
     louder = TREE | {"privacy": TREE["privacy"] | {"noise": {"multiplier": 0.9}}}
     with staged(louder, tmp_path) as stage, pytest.raises(ConsentRefusedError):
-        agree(stage.terms, 2, proposed, stage.memory(2))
+        agree(stage.terms, 2, proposed, stage.ledger(2))
 
 
 def test_a_command_names_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,6 +143,7 @@ def test_deploy_local_ends_where_a_device_refuses(
         "purposes": ["rehearsal"],
         "delta": 1e-5,
         "neighbours": "zero-out",
+        "ledger": "none",
         "epsilon": epsilon,
         "total": {"epsilon": 1, "delta": 0.1},
     }

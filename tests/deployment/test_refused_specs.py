@@ -148,3 +148,14 @@ def test_a_key_that_others_can_read_or_a_lost_memory_is_refused(tmp_path: Path) 
     (folder / "key").write_bytes(b"short")
     with pytest.raises(SfumatoError):
         PartyFolder.open_or_create(folder)
+
+
+def test_the_session_commits_to_what_the_spec_was_resolved_to(tmp_path: Path) -> None:
+    """The same spec and keys, other noise or weights: another session, so every frame is refused."""
+    with staged(TREE, tmp_path) as stage:
+        terms, plan = stage.terms, stage.terms.plan
+        quieter = [(std * 0.5) for std in plan.releases.steps[0].node_std]
+        steps = (replace(plan.releases.steps[0], node_std=tuple(quieter)), *plan.releases.steps[1:])
+        other = replace(plan, releases=replace(plan.releases, steps=steps))
+        assert replace(terms, plan=plan).session == terms.session
+        assert replace(terms, plan=other).session != terms.session

@@ -27,12 +27,12 @@ class CrashingRandomness:
     def __init__(self, inner: SimulatedRandomness, *, crashed: bool) -> None:
         self._inner, self._crashed = inner, crashed
 
-    def noise_key(self, position: RoundPosition) -> bytes:
+    def noise_key(self, position: RoundPosition, context: bytes) -> bytes:
         if self._inner.party == 1 and not self._crashed and position == (1, 1):
             raise KeyboardInterrupt
         if self._inner.party == 0 and self._crashed:
             return b"another key, used after a crash."
-        return self._inner.noise_key(position)
+        return self._inner.noise_key(position, context)
 
     def batches(self, *of: object):
         return self._inner.batches(*of)

@@ -14,6 +14,7 @@ from sfumato.deployment.cloud import CloudParty
 from sfumato.deployment.consent import agree
 from sfumato.deployment.device import DeviceParty
 from sfumato.deployment.edge import EdgeParty
+from sfumato.deployment.ledger import Ledger
 from sfumato.deployment.local_data import LocalData
 from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.memory import PartyMemory
@@ -43,11 +44,22 @@ class Stage:
             self.memories[number] = PartyMemory(path) if path.exists() else PartyMemory.create(path)
         return self.memories[number]
 
+    def ledger(self, number: int) -> Path:
+        path = self.folder / f"ledger-{number}"
+        if not path.exists():
+            Ledger.create(path)
+        return path
+
+    def pins(self) -> dict[str, str]:
+        """The keys of all edges, as a consent pins them."""
+        edges = range(self.terms.cloud + 1, len(self.terms.keys))
+        return {self.terms.name(edge): self.terms.keys[edge].hex() for edge in edges}
+
     def device(self, number: int) -> DeviceParty:
         if number not in self.running:
             memory, made = self.memory(number), self.inputs
             data = LocalData(number, self.terms, rows_of(made.data, made.partition, number))
-            agreement = agree(self.terms, number, UNLIMITED, memory)
+            agreement = agree(self.terms, number, UNLIMITED, self.ledger(number))
             self.running[number] = DeviceParty(
                 agreement, data, self.identities[number], memory, SystemRandomness()
             )

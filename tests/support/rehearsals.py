@@ -53,6 +53,7 @@ UNLIMITED = Consent.model_validate(
         "purposes": [PURPOSE],
         "delta": 1e-5,
         "neighbours": "zero-out",
+        "ledger": "in the folder of the test",
         "epsilon": {
             unit: dict.fromkeys(("cloud", "public", "own-edge", "other-edge", "peer", "other-device"), "any")
             for unit in ("device", "record")
@@ -74,7 +75,7 @@ class SimulatedRandomness:
     inputs: TrainingInputs
     party: int
 
-    def noise_key(self, position: RoundPosition) -> bytes:
+    def noise_key(self, position: RoundPosition, context: bytes = b"") -> bytes:
         tree = self.plan.tree
         cloud = tree.device_count
         if self.party < cloud:
@@ -82,7 +83,7 @@ class SimulatedRandomness:
         place = (0, 0) if self.party == cloud else (1, self.party - cloud - 1)
         return key_at(self.plan.spec.seed, Stream.NOISE, *position, *place)
 
-    def batches(self, plan: TreePlan, number: int, size: int) -> BatchPlan:
+    def batches(self, plan: TreePlan, number: int, size: int, context: bytes = b"") -> BatchPlan:
         everybody = np.arange(plan.tree.device_count, dtype=np.int64)
         drawn = batches_of(plan, self.inputs.partition, everybody, number).of(torch.tensor([self.party]))
         rows = self.inputs.partition.indices(self.party)
@@ -102,6 +103,7 @@ def rehearsed(spec: Spec, folder: Path, *, simulated: bool = True, **options: An
         inputs = TrainingInputs.of(plan)
         options["randomness"] = lambda party: SimulatedRandomness(plan, inputs, party)
     given = {"purpose": PURPOSE, "consent": UNLIMITED} | options
+    given["consent"] = given["consent"].model_copy(update={"ledger": str(folder / "ledger")})
     return rehearse(spec, out=folder / "run", parties=folder / "parties", **given)
 
 

@@ -3,7 +3,8 @@
     terms         what all parties of a run know and agree on
     refusals      which specs cannot be deployed yet
     messages      what frames hold
-    memory        a party's answers and what it agreed to, on disk
+    memory        a party's answers, on disk
+    ledger        what the runs that a data owner agreed to tell of a device's data
     party_folder  a party's key and memory
     randomness    a party's secret choices, from the operating system
     consent       what a device agrees to

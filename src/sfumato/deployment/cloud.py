@@ -8,7 +8,7 @@ from sfumato.deployment.collecting import Collection, with_own_noise
 from sfumato.deployment.device import require_own_key
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.messages import IntArray, Model, encode_question
-from sfumato.deployment.randomness import Randomness
+from sfumato.deployment.randomness import Randomness, answer_context
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.wire.errors import OutOfOrderMessageError
 from sfumato.wire.keys import Identity, digest
@@ -71,7 +71,8 @@ class CloudParty:
         self._collection.add(data)
         if not self._collection.missing:
             position = self._collection.position
-            key = self._randomness.noise_key(position)
+            context = answer_context(self._terms.session, position, self._question)
+            key = self._randomness.noise_key(position, context)
             released = with_own_noise(self._terms, self.number, position, self._collection.total, key)
             kept = released.astype("<i8").tobytes()
             self._memory.record(self._terms.session, position, self._question, kept)

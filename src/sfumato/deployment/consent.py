@@ -4,17 +4,22 @@ Nobody's word is taken for an ε: the figures are those of `account` on the term
 
 Both kinds of units, devices and records, are computed and recorded in every run. Every kind that the consent
 or the spec names is compared: a limit of the owner binds whatever the spec says that it protects. An ε means
-nothing without the relation of neighbours that it is about (the same noise has ε = 17 for data put to zero and
-43 for data replaced), so the consent names one, and a spec with another one is refused.
+nothing without the relation of neighbours that it is about (the same noise has ε = 17 for data put to zero
+and 43 for data replaced), so the consent names one, and a spec with another one is refused.
 
-A total is a plain sum of ε and of δ over all runs that the device agreed to, by kind of unit and of observer
-(Dwork et al. 2006): it holds whatever the runs share, and if the observers of all runs are one party.
+A total is a plain sum over all runs of δ and of the largest ε towards any kind of observer, by kind of unit
+(Dwork et al. 2006): it holds whatever the runs share, and if one party is the cloud of one run and an edge of
+another. The ledger that it is taken from is the data owner's, outside all run folders (`ledger`). It is
+compared when the terms are agreed to; a run is booked, after another look, before its first answer.
+
+Whom the spec trusts is a name. Raw messages go only to the party whose public key the consent pins.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -22,7 +27,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field
 
 from sfumato.accounting import account
-from sfumato.deployment.memory import PartyMemory
+from sfumato.deployment.ledger import Ledger, RunCost
 from sfumato.deployment.section_files import read_section
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.errors import SfumatoError
@@ -58,7 +63,7 @@ Kind: TypeAlias = Literal["cloud", "public", "own-edge", "other-edge", "peer", "
 
 
 class Total(Section):
-    """The most that all runs together may tell one kind of observer."""
+    """The most that all runs together may tell any observer."""
 
     epsilon: Positive
     delta: OpenUnit
@@ -75,6 +80,11 @@ class Consent(Section):
     neighbours: Neighbours = Field(
         description="the relation that every ε is about: zero-out, remove or replace, as privacy.neighbours"
     )
+    trusted: dict[str, str] = Field(
+        default_factory=dict,
+        description="public keys, in hexadecimal digits, of those who may see raw updates, by name: edge:0",
+    )
+    ledger: str = Field(description="path of the owner's ledger, outside run folders, which total is about")
     total: Total
 
 
@@ -90,11 +100,53 @@ class Agreement:
         terms: of the run.
         device: whose agreement it is.
         words: what it agreed to, a sentence each.
+        consent: of its owner.
+        ledger: path of the owner's.
+        cost: what the run tells of its data.
     """
 
     terms: DeploymentTerms
     device: int
     words: tuple[str, ...]
+    consent: Consent
+    ledger: Path
+    cost: RunCost
+
+    def book(self) -> None:
+        """Book the run, once; this comes before its first answer is recorded.
+
+        Raises:
+            ConsentRefusedError: other runs were booked meanwhile, and with this one the total is exceeded.
+            SessionMemoryError: it cannot be booked.
+        """
+        with closing(Ledger(self.ledger)) as ledger, ledger.booking():
+            if not ledger.holds(self.cost):
+                self.require_within_total(ledger)
+                ledger.book(self.cost)
+
+    def require_within_total(self, ledger: Ledger) -> None:
+        """Refuse the run if the sums over all runs go beyond the consent with it; see `book`."""
+        name, most, cost = self.terms.name(self.device), self.consent.total, self.cost
+        others = ledger.neighbours() - {cost.neighbours}
+        if others:
+            raise ConsentRefusedError(
+                f"{name}: {ledger.path}: holds runs with neighbours {', '.join(sorted(others))}; they cannot"
+                f" be added to ε of neighbours {cost.neighbours}"
+            )
+        for unit in _compared(self.consent, self.terms):
+            limits = self.consent.epsilon.get(unit, {})  # type: ignore[call-overload]
+            free = [observer for observer, limit in limits.items() if limit == "any"]
+            own = [e for (kind, observer), e in cost.epsilon.items() if kind == unit and observer not in free]
+            if not own:
+                continue
+            before, deltas = ledger.spent(unit, free)
+            epsilon, delta = before + max(own), deltas + cost.delta
+            if not (epsilon <= most.epsilon and delta <= most.delta):
+                raise ConsentRefusedError(
+                    f"{name}: with this run observers would learn of its {unit} in all"
+                    f" ε = {upper_bound(epsilon)} at δ = {upper_bound(delta)}; its consent allows"
+                    f" {number(most.epsilon)} at {number(most.delta)} ({ledger.path})"
+                )
 
 
 def read_consent(path: Path) -> Consent:
@@ -106,20 +158,31 @@ def read_consent(path: Path) -> Consent:
     return read_section(path, Consent)
 
 
-def proposed_consent(terms: DeploymentTerms, device: int) -> Consent:
-    """What a device has to consent to, to take part in ten such runs: for its owner to read and to edit."""
+def proposed_consent(terms: DeploymentTerms, device: int, ledger: Path) -> Consent:
+    """What a device has to consent to, to take part in ten such runs: for its owner to read and to edit.
+
+    An observer that would see raw updates though nobody trusts it is left out: so the device refuses, until
+    its owner writes `any` there.
+    """
     delta = terms.plan.spec.privacy.delta
-    limits: dict[str, dict[str, float | str]] = {}
+    limits: dict[str, dict[str, float | str]] = {kind: {} for kind in unit_kinds(terms.plan)}
+    trusted: dict[str, str] = {}
+    unnamed: set[tuple[str, str]] = set()
     largest = 0.0
     for row in _rows(terms, device, delta, unit_kinds(terms.plan)):
-        named = limits.setdefault(row.unit_kind, {})
+        named, kind = limits[row.unit_kind], row.relation.kind
         if row.epsilon < math.inf:
             largest = max(largest, row.epsilon)
-            earlier = named.get(row.relation.kind, 0.0)
+            earlier = named.get(kind, 0.0)
             if not isinstance(earlier, str):
-                named[row.relation.kind] = max(earlier, math.ceil(row.epsilon * 1000 + 1) / 1000)
+                named[kind] = max(earlier, math.ceil(row.epsilon * 1000 + 1) / 1000)
+        elif _is_trusted(terms, row, device):
+            named[kind] = "trusted"
+            trusted[row.observer] = _key_of(terms, row)
         else:
-            named[row.relation.kind] = "trusted" if _is_trusted(terms, row, device) else "any"
+            unnamed.add((row.unit_kind, kind))
+    for unit, kind in unnamed:
+        limits[unit].pop(kind, None)
     total = {"epsilon": max(1.0, math.ceil(10 * largest + 1)), "delta": min(0.5, 10 * delta)}
     return Consent.model_validate(
         {
@@ -127,23 +190,25 @@ def proposed_consent(terms: DeploymentTerms, device: int) -> Consent:
             "delta": delta,
             "neighbours": terms.plan.spec.privacy.neighbours,
             "epsilon": limits,
+            "trusted": trusted,
+            "ledger": str(ledger),
             "total": total,
         }
     )
 
 
-def agree(terms: DeploymentTerms, device: int, consent: Consent, memory: PartyMemory) -> Agreement:
-    """Compare ``terms`` with what the device's owner consents to, and record what they tell of it, once.
+def agree(terms: DeploymentTerms, device: int, consent: Consent, ledger: Path) -> Agreement:
+    """Compare ``terms`` with what the device's owner consents to. Nothing is booked: see `Agreement.book`.
 
     Args:
         terms: made by this party itself.
         device: its number.
         consent: of its owner.
-        memory: its own.
+        ledger: of its owner.
 
     Raises:
-        ConsentRefusedError: the terms go beyond it; nothing was recorded.
-        SessionMemoryError: it cannot be recorded.
+        ConsentRefusedError: the terms go beyond it.
+        SessionMemoryError: there is no ledger.
     """
     name = terms.name(device)
     if terms.purpose not in consent.purposes:
@@ -153,7 +218,7 @@ def agree(terms: DeploymentTerms, device: int, consent: Consent, memory: PartyMe
     if relation != consent.neighbours:
         other = f"its consent is about neighbours {consent.neighbours}"
         raise ConsentRefusedError(f"{name}: {other}; the spec's ε are about {relation}")
-    compared = {*consent.epsilon, *unit_kinds(terms.plan)}
+    compared = _compared(consent, terms)
     worst: dict[tuple[str, str], float] = {}
     words = [
         f"{name} takes part in {terms.plan.spec.name}, for: {terms.purpose}.",
@@ -166,19 +231,26 @@ def agree(terms: DeploymentTerms, device: int, consent: Consent, memory: PartyMe
             key = row.unit_kind, row.relation.kind
             worst[key] = max(worst.get(key, 0.0), row.epsilon)
         if row.unit_kind in compared:
-            _require_within(consent, row, name, trusts=trusts)
-            words.append(_in_words(row, is_raw=is_raw))
-    if not memory.agreed(terms.session):
-        named = {key: epsilon for key, epsilon in worst.items() if key[0] in compared}
-        _require_within_total(consent, named, name, memory)
-        memory.agree(terms.session, [(*key, epsilon, consent.delta) for key, epsilon in worst.items()])
-    return Agreement(terms, device, tuple(words))
+            _require_within(consent, row, name, trusts=_key_of(terms, row) if trusts else None)
+            words.append(_in_words(row, _key_of(terms, row) if is_raw else None))
+    cost = RunCost(terms.session, device, relation, consent.delta, worst)
+    agreement = Agreement(terms, device, tuple(words), consent, ledger, cost)
+    with closing(Ledger(ledger)) as opened:
+        if not opened.holds(cost):
+            agreement.require_within_total(opened)
+    return agreement
 
 
-def _in_words(row: Guarantee, *, is_raw: bool) -> str:
-    """What the observer of a row learns, a sentence."""
-    if is_raw:
-        return f"{row.relation.words}, {row.observer}: is trusted, and sees what {row.unit} sends raw."
+def _compared(consent: Consent, terms: DeploymentTerms) -> list[str]:
+    """The kinds of units that the consent or the spec names."""
+    return [kind for kind in _KINDS if kind in consent.epsilon or kind in unit_kinds(terms.plan)]
+
+
+def _in_words(row: Guarantee, raw_to: str | None) -> str:
+    """What the observer of a row learns, a sentence; ``raw_to``: the key of one who sees raw updates."""
+    if raw_to is not None:
+        who = f"{row.relation.words}, {row.observer} (key {raw_to[:16]}…)"
+        return f"{who}: is trusted, and sees what {row.unit} sends raw."
     bound = upper_bound(row.epsilon)
     return f"{row.relation.words}: learns of {row.unit} at most ε = {bound} at δ = {number(row.delta)}."
 
@@ -194,37 +266,32 @@ def _is_trusted(terms: DeploymentTerms, row: Guarantee, device: int) -> bool:
     return terms.plan.trusts(parse_coalition(row.observer, terms.plan.tree)[0], device)
 
 
-def _require_within(consent: Consent, row: Guarantee, name: str, *, trusts: bool) -> None:
-    """Refuse a row that goes beyond ``consent``."""
+def _key_of(terms: DeploymentTerms, row: Guarantee) -> str:
+    """The public key of the observer of a row, an aggregator or a device, in hexadecimal digits."""
+    party = parse_coalition(row.observer, terms.plan.tree)[0]
+    if party.kind == "device":
+        return terms.keys[party.index].hex()
+    return terms.keys[terms.cloud if party.tier == 0 else terms.edge(party.index)].hex()
+
+
+def _require_within(consent: Consent, row: Guarantee, name: str, *, trusts: str | None) -> None:
+    """Refuse a row that goes beyond ``consent``; ``trusts``: the key of an observer whom the spec trusts."""
     allowed = consent.epsilon.get(row.unit_kind, {}).get(row.relation.kind)  # type: ignore[call-overload]
     where = f"epsilon.{row.unit_kind}.{row.relation.kind}"
     learns = (
         f"{row.observer} would learn ε = {upper_bound(row.epsilon)} at δ = {number(row.delta)} of {row.unit}"
     )
-    if allowed == "any" or (allowed == "trusted" and trusts):
+    if allowed == "any":
         return
     if allowed is None:
         raise ConsentRefusedError(f"{name}: {learns}; its consent says nothing at {where}")
     if allowed == "trusted":
-        raise ConsentRefusedError(
-            f"{name}: {learns}; its consent says trusted at {where}, and the spec does not"
-        )
+        if trusts is None:
+            says = f"its consent says trusted at {where}, and the spec does not"
+            raise ConsentRefusedError(f"{name}: {learns}; {says}")
+        if consent.trusted.get(row.observer) != trusts:
+            pins = f"its consent does not pin this key at trusted.{row.observer}"
+            raise ConsentRefusedError(f"{name}: {learns} with the key {trusts[:16]}…; {pins}")
+        return
     if not row.epsilon <= allowed:
         raise ConsentRefusedError(f"{name}: {learns}; its consent allows {number(allowed)} at {where}")
-
-
-def _require_within_total(
-    consent: Consent, worst: dict[tuple[str, str], float], name: str, memory: PartyMemory
-) -> None:
-    """Refuse a run with which the sums over all runs go beyond ``consent``."""
-    for (unit, observer), epsilon in worst.items():
-        before, deltas = memory.spent(unit, observer)
-        most = consent.total
-        if consent.epsilon[unit][observer] == "any":  # type: ignore[index]
-            continue
-        if not (before + epsilon <= most.epsilon and deltas + consent.delta <= most.delta):
-            raise ConsentRefusedError(
-                f"{name}: with this run {observer} observers would learn of its {unit} in all"
-                f" ε = {upper_bound(before + epsilon)} at δ = {upper_bound(deltas + consent.delta)};"
-                f" its consent allows {number(most.epsilon)} at {number(most.delta)}"
-            )

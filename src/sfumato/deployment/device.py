@@ -16,7 +16,7 @@ from sfumato.deployment.messages import (
     decode_question,
     encode_answer,
 )
-from sfumato.deployment.randomness import Randomness
+from sfumato.deployment.randomness import Randomness, answer_context
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.schedule.integer_grid import message_lengths
 from sfumato.secure_aggregation.encoding import encode
@@ -51,7 +51,7 @@ class DeviceParty:
         memory: PartyMemory,
         randomness: Randomness,
     ) -> None:
-        self.number, self._terms = agreement.device, agreement.terms
+        self.number, self._terms, self._agreement = agreement.device, agreement.terms, agreement
         require_own_key(self._terms, self.number, identity)
         self._data, self._identity, self._memory = data, identity, memory
         self._randomness = randomness
@@ -63,6 +63,7 @@ class DeviceParty:
         Raises:
             MessageError: rejected; nothing is sent, and nothing has changed.
             EnvelopeError: the message would be longer than declared; nothing is sent.
+            ConsentRefusedError: the total was used up meanwhile; nothing is sent.
             SessionMemoryError: the answer cannot be recorded; nothing is sent.
         """
         terms, memory = self._terms, self._memory
@@ -80,22 +81,25 @@ class DeviceParty:
         if earlier is not None:
             return [earlier]
         terms.require_turn(position, memory.last(terms.session))
-        payload = encode_answer(position, self._steps(position, model))
+        payload = encode_answer(position, self._steps(position, model, question))
         answer = seal_frame(
             Frame(FrameKind.ANSWER, terms.session, self.number, parent, payload), self._identity
         )
+        if memory.last(terms.session) is None:
+            self._agreement.book()
         memory.record(terms.session, position, question, answer)
         return [answer]
 
-    def _steps(self, position: RoundPosition, model: Model) -> IntArray:
+    def _steps(self, position: RoundPosition, model: Model, question: bytes) -> IntArray:
         """What is sent: the message in steps of the grid, rounded at random, with noise ``[M]``."""
         plan = self._terms.plan
+        context = answer_context(self._terms.session, position, question)
         if self._batches is None or self._batches[0] != position.round:
-            drawn = self._randomness.batches(plan, position.round, self._data.size)
+            drawn = self._randomness.batches(plan, position.round, self._data.size, context)
             self._batches = position.round, drawn
         message = self._data.message(position, model, self._batches[1])
         return noised_message(
-            self._terms, self.number, position, message, self._randomness.noise_key(position)
+            self._terms, self.number, position, message, self._randomness.noise_key(position, context)
         )
 
 

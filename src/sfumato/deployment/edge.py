@@ -23,7 +23,7 @@ from sfumato.deployment.messages import (
     decode_question,
     encode_answer,
 )
-from sfumato.deployment.randomness import Randomness
+from sfumato.deployment.randomness import Randomness, answer_context
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.wire.errors import OutOfOrderMessageError, UnsafeTermsError
 from sfumato.wire.frames import Frame, open_frame, parse_frame, seal_frame
@@ -145,7 +145,8 @@ class EdgeParty:
         """All devices have answered: note the edge's own aggregate and ask on, or answer the cloud."""
         terms, position, now = self._terms, done.position, self._round
         assert now is not None  # there was a question
-        key = self._randomness.noise_key(position)
+        context = answer_context(terms.session, position, now.question)
+        key = self._randomness.noise_key(position, context)
         steps = with_own_noise(terms, self.number, position, done.total, key)
         self._collection = None
         if position.aggregation < terms.last:

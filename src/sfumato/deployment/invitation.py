@@ -24,8 +24,9 @@ from sfumato.data.builtin_datasets import DatasetFacts
 from sfumato.data.dataset import Dataset
 from sfumato.deployment.carrier import FrameReceiver
 from sfumato.deployment.consent import agree, proposed_consent, read_consent
-from sfumato.deployment.device import DeviceParty
+from sfumato.deployment.device import DeviceParty, require_own_key
 from sfumato.deployment.edge import EdgeParty
+from sfumato.deployment.ledger import Ledger
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.section_files import read_section
@@ -35,8 +36,10 @@ from sfumato.errors import DataError, SpecError
 from sfumato.spec.base import Count, Section, Whole
 from sfumato.spec.frozen import FrozenSpec, versions
 from sfumato.spec.load import load_spec
+from sfumato.wire.keys import digest
 
 _SPEC, _TERMS, _CONSENT, _DATA = "spec.yaml", "terms.yaml", "consent.yaml", "data.npz"
+_LEDGERS = "ledgers"
 
 
 class Invitation(Section):
@@ -87,10 +90,26 @@ def write_invitation(folder: Path, terms: DeploymentTerms, number: int, data: Da
     _write(folder / _TERMS, yaml.safe_dump(said.model_dump(mode="json"), sort_keys=False).encode())
     if data is None:
         return
+    packed = _packed(data)
     if not (folder / _CONSENT).exists():
-        proposed = proposed_consent(terms, number).model_dump(mode="json")
+        ledger = _ledger_of(folder, packed)
+        proposed = proposed_consent(terms, number, ledger).model_dump(mode="json")
         _write(folder / _CONSENT, yaml.safe_dump(proposed, sort_keys=False, allow_unicode=True).encode())
-    _write(folder / _DATA, _packed(data))
+    _write(folder / _DATA, packed)
+
+
+def _ledger_of(folder: Path, packed: bytes) -> Path:
+    """The ledger for a proposed consent; made if there is none yet.
+
+    It is beside the folders of the runs, and named by a hash of the rows: the same rows have the same ledger
+    in every run.
+    """
+    ledgers = folder.resolve().parent.parent / _LEDGERS
+    ledgers.mkdir(mode=0o700, exist_ok=True)
+    path = ledgers / digest(b"rows", packed)[:8].hex()
+    if not path.exists():
+        Ledger.create(path)
+    return path
 
 
 def start_party(folder: Path) -> Started:
@@ -118,13 +137,15 @@ def start_party(folder: Path) -> Started:
         raise SpecError(f"{folder / _TERMS}: number", said.number, "must be that of a device or an edge")
     own = PartyFolder.open_or_create(folder)
     try:
+        require_own_key(terms, said.number, own.identity)
         if said.number > terms.cloud:
             edge = EdgeParty(said.number, terms, own.identity, own.memory, SystemRandomness())
             return Started(edge, own, (f"{terms.name(said.number)} takes part in {terms.plan.spec.name}.",))
         from sfumato.deployment.local_data import LocalData  # PyTorch: edges need none
 
         data = LocalData(said.number, terms, _unpacked(folder / _DATA))
-        agreement = agree(terms, said.number, read_consent(folder / _CONSENT), own.memory)
+        consent = read_consent(folder / _CONSENT)
+        agreement = agree(terms, said.number, consent, Path(consent.ledger))
         device = DeviceParty(agreement, data, own.identity, own.memory, SystemRandomness())
         return Started(device, own, agreement.words)
     except BaseException:

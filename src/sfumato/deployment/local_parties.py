@@ -47,16 +47,16 @@ class LocalParties:
         names = [f"device-{number}" for number in range(tree.device_count)]
         names += ["cloud", *(f"edge-{number}" for number in range(tree.leaf_count if tree.depth > 1 else 0))]
         self.places = [folder / name for name in names]
-        self.folders: list[PartyFolder] = []
+        self.folders: dict[int, PartyFolder] = {}
         try:
-            for place in self.places:
-                self.folders.append(PartyFolder.open_or_create(place))
+            for number, place in enumerate(self.places):
+                self.folders[number] = PartyFolder.open_or_create(place)
             self.terms = DeploymentTerms.of(
                 session.plan.spec,
                 parameters=parameters,
                 purpose=purpose,
                 label=_label(folder, session.plan.spec.name, resume=resume),
-                keys=tuple(opened.identity.public for opened in self.folders),
+                keys=tuple(opened.identity.public for opened in self.folders.values()),
             )
         except BaseException:
             self.close()
@@ -81,9 +81,13 @@ class LocalParties:
         assert isinstance(simulated, TreeProtocol)  # what can be deployed is played by it
         return DeployedRounds(terms, cloud, InProcess({**parties, terms.cloud: cloud}, parents), simulated)
 
+    def forget(self, number: int) -> None:
+        """Close the folder of a party and let go of its key: its own process has them from now on."""
+        self.folders.pop(number).close()
+
     def close(self) -> None:
         """Close all folders."""
-        for opened in self.folders:
+        for opened in self.folders.values():
             opened.close()
 
 

@@ -95,7 +95,7 @@ def _invite(local: LocalParties) -> None:
     for number, place in enumerate(local.places):
         if number != terms.cloud:
             write_invitation(place, terms, number, rows[number] if number < terms.cloud else None)
-            local.folders[number].close()
+            local.forget(number)
 
 
 def _started(

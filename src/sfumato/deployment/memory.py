@@ -1,6 +1,6 @@
-"""What a party keeps on disk: every answer it gave, and what it agreed to.
+"""What a party keeps on disk: every answer it gave.
 
-*Answers.* An answer is recorded before it is sent, with a hash of its question. The same question gets the
+An answer is recorded before it is sent, with a hash of its question. The same question gets the
 same bytes again; another question about the same aggregation, or one about an aggregation that lies behind,
 gets none. So noise is drawn once for an aggregation, whatever crashes, is repeated or is replayed. A party
 that is killed before its answer is recorded has sent nothing, and may draw again.
@@ -14,24 +14,18 @@ lost it gets a new key, which is another session.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from sfumato.deployment.messages import RoundPosition
-from sfumato.wire.errors import DuplicateMessageError, ReplayedMessageError, SessionMemoryError
+from sfumato.wire.errors import DuplicateMessageError, ReplayedMessageError
 from sfumato.wire.owned_file import OwnedFile, create_owned_file
 
 _WHAT = "memory of a party"
 _TABLES = (
     "CREATE TABLE answers (session BLOB NOT NULL, round INTEGER NOT NULL, aggregation INTEGER NOT NULL,"
     " question BLOB NOT NULL, answer BLOB NOT NULL, UNIQUE (session, round, aggregation))",
-    "CREATE TABLE agreed (session BLOB NOT NULL, unit TEXT NOT NULL, observer TEXT NOT NULL,"
-    " epsilon REAL NOT NULL, delta REAL NOT NULL, UNIQUE (session, unit, observer))",
 )
-_QUERIES = (
-    "SELECT session, round, aggregation, question, answer FROM answers LIMIT 1",
-    "SELECT session, unit, observer, epsilon, delta FROM agreed LIMIT 1",
-)
+_QUERIES = ("SELECT session, round, aggregation, question, answer FROM answers LIMIT 1",)
 
 
 class PartyMemory:
@@ -102,31 +96,6 @@ class PartyMemory:
             "INSERT INTO answers VALUES (?, ?, ?, ?, ?)", (session, *position, question, answer)
         )
         self._file.execute("DELETE FROM answers WHERE session = ? AND round < ?", (session, position.round))
-
-    def agreed(self, session: bytes) -> bool:
-        """Whether this party agreed to a session before."""
-        return self._file.first("SELECT 1 FROM agreed WHERE session = ?", (session,)) is not None
-
-    def spent(self, unit: str, observer: str) -> tuple[float, float]:
-        """The sums of ε and δ of all runs agreed to, of one kind of unit towards one kind of observer."""
-        row = self._file.first(
-            "SELECT TOTAL(epsilon), TOTAL(delta) FROM agreed WHERE unit = ? AND observer = ?",
-            (unit, observer),
-        )
-        if row is None:
-            raise SessionMemoryError(f"{self._file.path}: cannot be read")
-        return float(row[0]), float(row[1])
-
-    def agree(self, session: bytes, rows: Iterable[tuple[str, str, float, float]]) -> None:
-        """Record what was agreed to: kind of unit, kind of observer, ε and δ of each row, all or none.
-
-        Raises:
-            SessionMemoryError: it cannot be recorded: there must be no message.
-        """
-        values = [value for row in rows for value in (session, *row)]
-        if values:
-            places = ", ".join(["(?, ?, ?, ?, ?)"] * (len(values) // 5))
-            self._file.execute(f"INSERT INTO agreed VALUES {places}", values)
 
     def close(self) -> None:
         """Close the file; all that was recorded is kept."""

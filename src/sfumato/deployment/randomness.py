@@ -1,6 +1,8 @@
 """Where a party's secret choices come from: its noise, its rounding, its mini-batches.
 
 In the field all of them come from the operating system, drawn anew when they are needed and told to nobody.
+Each key is hashed with what it is for (session, position, question): where a copied or restored machine's
+generator repeats itself, another question still gets other noise, and the same one the same answer.
 `Randomness` is the seam at which a test injects what `run` draws; no setting and no command leads to it.
 """
 
@@ -16,7 +18,7 @@ import numpy.typing as npt
 from sfumato.deployment.messages import RoundPosition
 from sfumato.schedule.tree import TreePlan
 from sfumato.wire.key_stream import KeyStream
-from sfumato.wire.keys import KEY_BYTES
+from sfumato.wire.keys import KEY_BYTES, digest
 
 if TYPE_CHECKING:
     from sfumato.learning.batches import BatchPlan
@@ -25,25 +27,33 @@ if TYPE_CHECKING:
 class Randomness(Protocol):
     """A party's secret choices."""
 
-    def noise_key(self, position: RoundPosition) -> bytes:
-        """A key of 32 bytes, for the rounding and the noise of one answer and for nothing else."""
+    def noise_key(self, position: RoundPosition, context: bytes) -> bytes:
+        """A key of 32 bytes, for the rounding and the noise of one answer and for nothing else.
 
-    def batches(self, plan: TreePlan, number: int, size: int) -> BatchPlan:
+        ``context`` is of `answer_context`.
+        """
+
+    def batches(self, plan: TreePlan, number: int, size: int, context: bytes) -> BatchPlan:
         """The mini-batches of round ``number`` of a device that holds ``size`` examples, of rows from 0."""
+
+
+def answer_context(session: bytes, position: RoundPosition, question: bytes) -> bytes:
+    """What a party's draws are for: a hash of the session, the position and the hash of the question."""
+    return digest(b"drawn for", session, *(part.to_bytes(8, "big") for part in position), question)
 
 
 class SystemRandomness:
     """Secret choices from the operating system's generator."""
 
-    def noise_key(self, position: RoundPosition) -> bytes:
+    def noise_key(self, position: RoundPosition, context: bytes) -> bytes:
         """A fresh key; see `Randomness`."""
-        return os.urandom(KEY_BYTES)
+        return digest(b"answer", os.urandom(KEY_BYTES), context)
 
-    def batches(self, plan: TreePlan, number: int, size: int) -> BatchPlan:
+    def batches(self, plan: TreePlan, number: int, size: int, context: bytes) -> BatchPlan:
         """Fresh mini-batches; see `Randomness`."""
         from sfumato.protocols.tree.local_work import plan_batches  # PyTorch: aggregators need none
 
-        draws = SecretDraws(os.urandom(KEY_BYTES))
+        draws = SecretDraws(digest(b"batches", os.urandom(KEY_BYTES), context))
         return plan_batches(
             plan.spec.training,
             [np.arange(size)],

@@ -12,6 +12,7 @@ from sfumato.deployment.carrier import FrameReceiver
 from sfumato.deployment.consent import Consent, agree
 from sfumato.deployment.device import DeviceParty
 from sfumato.deployment.edge import EdgeParty
+from sfumato.deployment.ledger import Ledger
 from sfumato.deployment.local_data import LocalData
 from sfumato.deployment.local_parties import LocalParties
 from sfumato.deployment.randomness import Randomness, SystemRandomness
@@ -43,7 +44,7 @@ def rehearse(
         parties: the folder of the parties' own folders. Parties that are there already take part again: they
             have their keys, and remember what they agreed to before.
         purpose: what the data are used for.
-        consent: of every device.
+        consent: of every device; the ledger of device N is the path in it with -N after it, new if missing.
         resume: continue the run in ``out``; its parties go on where they were.
         force: replace the run that ``out`` holds.
         randomness: of every party, by number; others than the system's are for tests.
@@ -84,9 +85,12 @@ def _parties_of(
     terms = local.terms
     data = [LocalData(device, terms, rows) for device, rows in enumerate(local.rows())]
     there: dict[int, FrameReceiver] = {}
-    for number, own in enumerate(local.folders):
+    for number, own in local.folders.items():
         if number < terms.cloud:
-            agreement = agree(terms, number, consent, own.memory)
+            ledger = Path(f"{consent.ledger}-{number}")
+            if not ledger.exists():
+                Ledger.create(ledger)
+            agreement = agree(terms, number, consent, ledger)
             for sentence in agreement.words:
                 on_words(sentence)
             there[number] = DeviceParty(agreement, data[number], own.identity, own.memory, randomness(number))

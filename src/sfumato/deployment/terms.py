@@ -6,16 +6,17 @@ refused (`wire.frames`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from sfumato.data.dataset_sizes import known_examples
 from sfumato.deployment.messages import RoundPosition
 from sfumato.deployment.refusals import require_deployable
 from sfumato.errors import SpecError
-from sfumato.schedule.integer_grid import IntegerGrid, integer_grid_of
+from sfumato.schedule.integer_grid import IntegerGrid, integer_grid_of, message_lengths
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
@@ -62,9 +63,24 @@ class DeploymentTerms:
 
     @cached_property
     def session(self) -> bytes:
-        """What all frames of the run name, 32 bytes: a hash of the terms and of the version of Sfumato."""
+        """What all frames of the run name, 32 bytes: a hash of the terms and of the version of Sfumato.
+
+        It commits to what the spec was resolved to as well: sizes of data that stand in a file beside it, and
+        the noise, bounds and rates of the releases that are accounted.
+        """
         texts = (versions()["sfumato"], self.fingerprint, str(self.parameters), self.purpose, self.label)
-        return digest(b"deployment", *(text.encode() for text in texts), *self.keys)
+        return digest(b"deployment", *(text.encode() for text in texts), *self._resolved(), *self.keys)
+
+    def _resolved(self) -> Iterator[bytes]:
+        """The figures that the plan was resolved to, as bytes; always equally many pieces."""
+        plan, everybody = self.plan, np.arange(self.plan.tree.device_count, dtype=np.int64)
+        facts = [known_examples(plan.spec, plan.tree.devices), plan.tree.devices, plan.weights_of(everybody)]
+        facts.append(plan.releases.batches.rates)
+        for index, step in enumerate(plan.releases.steps):
+            lengths = message_lengths(plan, index, everybody, self.parameters)
+            facts += [lengths, plan.device_stds_of(index, everybody), *step.node_std]
+        for fact in facts:
+            yield b"" if fact is None else np.asarray(fact, "<f8").tobytes()
 
     @property
     def cloud(self) -> int:
