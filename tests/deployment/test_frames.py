@@ -10,10 +10,11 @@ import pytest
 from deployed_parties import Stage, staged
 from rehearsals import STAR, TREE
 
+from sfumato.deployment.carrier import InProcess
 from sfumato.deployment.messages import FrameKind, RoundPosition, encode_answer, encode_question
 from sfumato.wire import errors
 from sfumato.wire.frames import Frame, parse_frame, seal_frame
-from sfumato.wire.keys import Identity
+from sfumato.wire.keys import Identity, digest
 
 
 @pytest.fixture(name="star")
@@ -145,3 +146,30 @@ def test_an_edge_that_starts_again_sends_the_same_bytes(tmp_path: Path) -> None:
         again = [stage.device(parse_frame(data).recipient).receive(data)[0] for data in told[1]]
         outcomes = [stage.edge(edge).receive(answer) for answer in again]
         assert [len(frames) for frames in outcomes] == [0, 1]
+
+
+def test_the_cloud_does_not_get_what_an_edge_told_its_devices(tmp_path: Path) -> None:
+    with staged(TREE, tmp_path) as stage:
+        terms, edge = stage.terms, stage.terms.edge(0)
+        payload = encode_question(RoundPosition(0, 0), np.zeros(terms.parameters, np.float32))
+        stage.memory(edge).record(
+            terms.session, RoundPosition(0, 0), digest(b"question", payload), b"its own aggregate"
+        )
+        frame = Frame(FrameKind.QUESTION, terms.session, terms.cloud, edge, payload)
+        with pytest.raises(errors.OutOfOrderMessageError, match="is not the cloud's"):
+            stage.edge(edge).receive(seal_frame(frame, stage.identities[terms.cloud]))
+
+
+def test_a_frame_for_nobody_is_refused(star: Stage) -> None:
+    frame = Frame(FrameKind.QUESTION, star.terms.session, star.terms.cloud, 99, b"")
+    with pytest.raises(errors.MisroutedMessageError, match="no such party"):
+        InProcess({}, {}).carry([seal_frame(frame, star.identities[star.terms.cloud])])
+
+
+def test_whether_an_update_is_finite_is_not_told(star: Stage) -> None:
+    """A model of the largest numbers makes the update infinite: the answer is noise."""
+    model = np.full(star.terms.parameters, 3e38, np.float32)
+    model[::2] *= -1
+    (asked, *_) = star.cloud().ask(0, model)
+    (answer,) = star.device(0).receive(asked)
+    assert parse_frame(answer).kind == FrameKind.ANSWER

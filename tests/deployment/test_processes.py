@@ -148,5 +148,6 @@ def test_deploy_local_ends_where_a_device_refuses(
         "total": {"epsilon": 1, "delta": 0.1},
     }
     consent.write_text(yaml.safe_dump(said))
+    consent.chmod(0o600)
     assert main(command) == 1
     assert "device:2: " in capsys.readouterr().err

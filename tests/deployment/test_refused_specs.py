@@ -142,6 +142,9 @@ def test_a_key_that_others_can_read_or_a_lost_memory_is_refused(tmp_path: Path) 
     with pytest.raises(RunError, match="may be read by others"):
         PartyFolder.open_or_create(folder)
     (folder / "key").chmod(0o600)
+    (folder / "memory").chmod(0o644)
+    with pytest.raises(RunError, match="memory: may be read by others"):
+        PartyFolder.open_or_create(folder)
     (folder / "memory").unlink()
     with pytest.raises(SessionMemoryError, match="no memory of a party"):
         PartyFolder.open_or_create(folder)

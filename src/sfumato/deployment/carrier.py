@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from sfumato.wire.errors import MisroutedMessageError
 from sfumato.wire.frames import parse_frame
 
 
@@ -64,4 +65,6 @@ class InProcess:
                 self.bytes_up += len(data)
             else:
                 self.bytes_down += len(data)
+            if frame.recipient not in self.parties:
+                raise MisroutedMessageError(f"a frame for party {frame.recipient}: there is no such party")
             under_way.extend(self.parties[frame.recipient].receive(data))

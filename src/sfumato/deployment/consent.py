@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
+import numpy as np
 from pydantic import BeforeValidator, Field
 
 from sfumato.accounting import account
@@ -223,6 +224,7 @@ def agree(terms: DeploymentTerms, device: int, consent: Consent, ledger: Path) -
     words = [
         f"{name} takes part in {terms.plan.spec.name}, for: {terms.purpose}.",
         f"Every ε below is about a unit {_NEIGHBOURS[relation]} (neighbours: {relation}).",
+        f"They rely on noise that is added by: {', '.join(_noise_of(terms, device)) or 'nobody'}.",
     ]
     for row in _rows(terms, device, consent.delta, _KINDS):
         trusts = _is_trusted(terms, row, device)
@@ -244,6 +246,21 @@ def agree(terms: DeploymentTerms, device: int, consent: Consent, ledger: Path) -
 def _compared(consent: Consent, terms: DeploymentTerms) -> list[str]:
     """The kinds of units that the consent or the spec names."""
     return [kind for kind in _KINDS if kind in consent.epsilon or kind in unit_kinds(terms.plan)]
+
+
+def _noise_of(terms: DeploymentTerms, device: int) -> Iterator[str]:
+    """Who adds noise in this run, aggregators with their keys."""
+    plan, everybody = terms.plan, np.arange(terms.cloud, dtype=np.int64)
+    steps = plan.releases.steps
+    noisy = np.any([plan.device_stds_of(index, everybody) > 0 for index in range(len(steps))], axis=0)
+    if noisy[device]:
+        yield f"{terms.name(device)} itself"
+    if np.delete(noisy, device).any():
+        yield "other devices"
+    for node in range(terms.cloud, len(terms.keys)):
+        tier, index = terms.place(node)
+        if any(step.node_std[tier][index] > 0 for step in steps):
+            yield f"{terms.name(node)} (key {terms.keys[node].hex()[:16]}…)"
 
 
 def _in_words(row: Guarantee, raw_to: str | None) -> str:

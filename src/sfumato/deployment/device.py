@@ -62,7 +62,6 @@ class DeviceParty:
 
         Raises:
             MessageError: rejected; nothing is sent, and nothing has changed.
-            EnvelopeError: the message would be longer than declared; nothing is sent.
             ConsentRefusedError: the total was used up meanwhile; nothing is sent.
             SessionMemoryError: the answer cannot be recorded; nothing is sent.
         """

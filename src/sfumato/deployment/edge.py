@@ -105,12 +105,12 @@ class EdgeParty:
             expected=FrameKind.QUESTION,
         )
         position, model = decode_question(frame.payload, terms.parameters)
+        if position.aggregation != terms.last:  # others are recorded too, and are the edge's own business
+            raise OutOfOrderMessageError(f"{position}: is not the cloud's")
         question = digest(b"question", frame.payload)
         earlier = memory.answer(terms.session, position, question)
         if earlier is not None:
             return [earlier]
-        if position.aggregation != terms.last:
-            raise OutOfOrderMessageError(f"{position}: is not the cloud's")
         if memory.answer(terms.session, RoundPosition(position.round, 0), question) is None:
             terms.require_turn(RoundPosition(position.round, 0), memory.last(terms.session))
         nothing = np.zeros(terms.parameters, np.int64)

@@ -27,7 +27,7 @@ from sfumato.deployment.consent import agree, proposed_consent, read_consent
 from sfumato.deployment.device import DeviceParty, require_own_key
 from sfumato.deployment.edge import EdgeParty
 from sfumato.deployment.ledger import Ledger
-from sfumato.deployment.party_folder import PartyFolder
+from sfumato.deployment.party_folder import PartyFolder, require_private
 from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.section_files import read_section
 from sfumato.deployment.terms import DeploymentTerms
@@ -143,6 +143,9 @@ def start_party(folder: Path) -> Started:
             return Started(edge, own, (f"{terms.name(said.number)} takes part in {terms.plan.spec.name}.",))
         from sfumato.deployment.local_data import LocalData  # PyTorch: edges need none
 
+        for file in (folder / _DATA, folder / _CONSENT):
+            if file.exists():
+                require_private(file)
         data = LocalData(said.number, terms, _unpacked(folder / _DATA))
         consent = read_consent(folder / _CONSENT)
         agreement = agree(terms, said.number, consent, Path(consent.ledger))

@@ -14,7 +14,7 @@ from sfumato.deployment.terms import DeploymentTerms
 from sfumato.engine.base import EngineSettings
 from sfumato.engine.registry import engine_of
 from sfumato.engine.tiles import intra_op_threads
-from sfumato.errors import DataError, SpecError
+from sfumato.errors import DataError, EnvelopeError, SpecError
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.dropout import masks_of
 from sfumato.learning.parameters import ParameterLayout
@@ -59,13 +59,13 @@ class LocalData:
     def message(self, position: RoundPosition, model: Model, batches: BatchPlan) -> npt.NDArray[np.float32]:
         """The message before rounding and noise ``[M]``: the clipped, weighted update. Private.
 
+        What is not finite or longer than declared is sent as zeros, and not refused: a refusal would tell of
+        the data.
+
         Args:
             position: of the aggregation.
             model: to start from ``[M]``.
             batches: of the whole round.
-
-        Raises:
-            EnvelopeError: it is longer than the plan declares.
         """
         if self.size == 0:
             return np.zeros(self._terms.parameters, np.float32)
@@ -79,7 +79,10 @@ class LocalData:
             if plan.participants.weights is not None:
                 update.mul_(float(plan.weights_of(self._device)[0]))
             bounds = plan.bounds_of(index, self._device) * plan.message_scale(number)
-            keep_within_(plan, update, bounds, number, index)
+            try:
+                keep_within_(plan, update, bounds, number, index)
+            except EnvelopeError:  # not finite, say: whether it was would tell of the data
+                update.zero_()
         found: npt.NDArray[np.float32] = update[0].numpy()
         return found
 

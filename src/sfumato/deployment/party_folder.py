@@ -39,8 +39,9 @@ class PartyFolder:
             SessionMemoryError: its memory is missing, damaged or open in another process.
         """
         key, path = folder / _KEY, folder / _MEMORY
-        if key.exists():
-            _require_private(key)
+        for file in (key, path):
+            if file.exists():
+                require_private(file)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         known = key.exists() or path.exists()
         memory = PartyMemory(path) if known else PartyMemory.create(path)
@@ -61,12 +62,15 @@ class PartyFolder:
         self.memory.close()
 
 
-def _require_private(path: Path) -> None:
-    """Refuse a file that others than its owner may read or write.
+def require_private(path: Path) -> None:
+    """Refuse a file that others than the user may read or write, or that is another user's.
 
     Raises:
         RunError: they may.
     """
-    mode = path.stat().st_mode
+    found = path.stat()
+    mode = found.st_mode
+    if found.st_uid != os.getuid():
+        raise RunError(f"{path}: is another user's (number {found.st_uid})")
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise RunError(f"{path}: may be read by others (mode {mode & 0o777:o}); chmod 600 {path}")

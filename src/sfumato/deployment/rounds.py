@@ -12,6 +12,7 @@ from torch import Tensor
 from sfumato.deployment.carrier import Carrier
 from sfumato.deployment.cloud import CloudParty
 from sfumato.deployment.terms import DeploymentTerms
+from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.errors import RunError
 from sfumato.protocols.base import PilotNorms, RoundStats
 from sfumato.protocols.evaluator import Evaluator
@@ -37,6 +38,7 @@ class DeployedRounds:
     ) -> None:
         self._terms, self._cloud, self._carrier = terms, cloud, carrier
         self._simulated = simulated
+        self.ranks: Ranks = ALONE
         self._server = server_optimizer(terms.plan.spec.training.server)
 
     def initial(self, model: Tensor) -> TreeState:

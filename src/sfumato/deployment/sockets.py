@@ -62,6 +62,8 @@ def serve(party: FrameReceiver, path: Path, on_ready: Callable[[], object] = lam
             on_ready()
             connection, _ = listening.accept()
         with connection, suppress(ConnectionError, EOFError):
+            if not _is_own(connection):
+                continue
             connection.sendall(_GREETING)
             while True:
                 connection.sendall(_reply(party, _receive(connection)))
@@ -142,6 +144,15 @@ def _require_own(path: Path) -> None:
         raise RunError(f"{path}: is no socket")
     if found.st_uid != os.getuid() or found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise RunError(f"{path}: may be used by others (mode {found.st_mode & 0o777:o})")
+
+
+def _is_own(connection: socket.socket) -> bool:
+    """Whether a process of the user is at the other end; where systems do not say, the mode has to do."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True
+    layout = struct.Struct("3i")
+    said = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, layout.size)
+    return bool(layout.unpack(said)[1] == os.getuid())
 
 
 def _framed(data: bytes) -> bytes:
