@@ -15,23 +15,25 @@ from deployed_parties import Stage, staged
 from rehearsals import PURPOSE, STAR, TREE
 
 from sfumato.cli import main
-from sfumato.deployment.consent import ConsentRefusedError, agree, proposed_consent
+from sfumato.deployment.consent import ConsentRefusedError, agree, proposed_consent, read_consent
 from sfumato.deployment.invitation import start_party, write_invitation
 from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.party_folder import PartyFolder
-from sfumato.errors import DataError, SpecError
+from sfumato.errors import DataError, RunError, SpecError
 from sfumato.verify.checker import check_run
+from sfumato.wire.errors import SessionMemoryError
 
 
 @pytest.fixture(name="stage")
 def fixture_stage(tmp_path: Path) -> Iterator[Stage]:
     """A star whose device 0 has a folder of its own."""
-    opened = PartyFolder.open_or_create(tmp_path / "device-0")
-    with staged(STAR, tmp_path, first=opened.identity) as stage:
+    parties = tmp_path / "parties"
+    opened = PartyFolder.open_or_create(parties / "device-0")
+    with staged(STAR, parties, first=opened.identity) as stage:
         opened.close()
         rows = rows_of(stage.inputs.data, stage.inputs.partition, 0)
-        write_invitation(tmp_path / "device-0", stage.terms, 0, rows)
+        write_invitation(parties / "device-0", stage.terms, 0, rows)
         yield stage
 
 
@@ -55,6 +57,29 @@ def test_a_consent_that_was_edited_counts(stage: Stage) -> None:
     write_invitation(stage.folder / "device-0", stage.terms, 0, rows)  # it stays as it is
     with pytest.raises(ConsentRefusedError, match=r"its consent allows 0\.1"):
         start_party(stage.folder / "device-0")
+
+
+def test_the_same_rows_have_one_ledger_in_all_runs(stage: Stage) -> None:
+    """New folders for another run propose a new consent, and the sum over runs goes on."""
+    rows = [rows_of(stage.inputs.data, stage.inputs.partition, device) for device in (0, 0, 1)]
+    ledgers = [read_consent(stage.folder / "device-0" / "consent.yaml").ledger]
+    for number, own in enumerate(rows[1:]):
+        folder = stage.folder.with_name(f"other-{number}") / "device-0"
+        folder.mkdir(parents=True)
+        write_invitation(folder, stage.terms, 0, own)
+        ledgers.append(read_consent(folder / "consent.yaml").ledger)
+    assert ledgers[0] == ledgers[1] != ledgers[2]
+    Path(ledgers[0]).unlink()
+    with pytest.raises(SessionMemoryError, match="no ledger of a data owner"):
+        start_party(stage.folder / "device-0")
+
+
+def test_data_or_a_consent_that_others_can_read_are_refused(stage: Stage) -> None:
+    for name in ("data.npz", "consent.yaml"):
+        (stage.folder / "device-0" / name).chmod(0o644)
+        with pytest.raises(RunError, match="may be read by others"):
+            start_party(stage.folder / "device-0")
+        (stage.folder / "device-0" / name).chmod(0o600)
 
 
 def test_a_folder_that_was_changed_is_refused(stage: Stage) -> None:

@@ -32,7 +32,7 @@ from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.section_files import read_section
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.durable_files import replacing
-from sfumato.errors import DataError, SpecError
+from sfumato.errors import DataError, RunError, SpecError
 from sfumato.spec.base import Count, Section, Whole
 from sfumato.spec.frozen import FrozenSpec, versions
 from sfumato.spec.load import load_spec
@@ -105,7 +105,10 @@ def _ledger_of(folder: Path, packed: bytes) -> Path:
     in every run.
     """
     ledgers = folder.resolve().parent.parent / _LEDGERS
-    ledgers.mkdir(mode=0o700, exist_ok=True)
+    try:
+        ledgers.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{ledgers}: cannot be made: {error.strerror}") from None
     path = ledgers / digest(b"rows", packed)[:8].hex()
     if not path.exists():
         Ledger.create(path)

@@ -39,9 +39,9 @@ class PartyFolder:
             SessionMemoryError: its memory is missing, damaged or open in another process.
         """
         key, path = folder / _KEY, folder / _MEMORY
-        for file in (key, path):
-            if file.exists():
-                require_private(file)
+        for there in (key, path):
+            if there.exists():
+                require_private(there)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         known = key.exists() or path.exists()
         memory = PartyMemory(path) if known else PartyMemory.create(path)
