@@ -182,8 +182,8 @@ def proposed_consent(terms: DeploymentTerms, device: int, ledger: Path) -> Conse
             trusted[row.observer] = _key_of(terms, row)
         else:
             unnamed.add((row.unit_kind, kind))
-    for unit, kind in unnamed:
-        limits[unit].pop(kind, None)
+    for unit, observer in unnamed:
+        limits[unit].pop(observer, None)
     total = {"epsilon": max(1.0, math.ceil(10 * largest + 1)), "delta": min(0.5, 10 * delta)}
     return Consent.model_validate(
         {
