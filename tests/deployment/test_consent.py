@@ -15,7 +15,7 @@ from rehearsals import PURPOSE, STAR, TREE, rehearsed, spec_of, terms_of
 
 from sfumato.accounting import account
 from sfumato.deployment.consent import Consent, ConsentRefusedError, agree, proposed_consent, read_consent
-from sfumato.deployment.ledger import Ledger, RunCost
+from sfumato.deployment.ledger import OwnersLedger, RunCost
 from sfumato.errors import SpecError
 from sfumato.wire.errors import SessionMemoryError
 
@@ -41,7 +41,7 @@ def limits(**changed: Any) -> dict[str, Any]:
 
 
 def spent(path: Path, unit: str = "device", without: tuple[str, ...] = ()) -> tuple[float, float]:
-    with closing(Ledger(path)) as ledger:
+    with closing(OwnersLedger(path)) as ledger:
         return ledger.spent(unit, without)
 
 
@@ -183,8 +183,8 @@ def test_a_run_is_booked_with_its_first_answer_and_not_before(tmp_path: Path) ->
 
 def test_a_ledger_adds_the_largest_of_each_run_over_kinds_of_observers(tmp_path: Path) -> None:
     """One party may be the cloud of one run and an edge of another."""
-    Ledger.create(tmp_path / "ledger")
-    with closing(Ledger(tmp_path / "ledger")) as ledger:
+    OwnersLedger.create(tmp_path / "ledger")
+    with closing(OwnersLedger(tmp_path / "ledger")) as ledger:
         for number, seen in enumerate(({"cloud": 3.0, "peer": 1.0}, {"cloud": 1.0, "own-edge": 4.0})):
             told = {("device", kind): epsilon for kind, epsilon in seen.items()}
             ledger.book(RunCost(bytes([number]), 0, "zero-out", 1e-5, told))
@@ -197,7 +197,7 @@ def test_a_ledger_that_is_gone_or_of_another_relation_is_refused(tmp_path: Path)
     with staged(STAR, tmp_path) as stage:
         with pytest.raises(SessionMemoryError, match="no ledger of a data owner"):
             agree(stage.terms, 0, consent(), tmp_path / "gone")
-        with closing(Ledger(stage.ledger(0))) as ledger:
+        with closing(OwnersLedger(stage.ledger(0))) as ledger:
             ledger.book(RunCost(b"other", 0, "replace", 1e-5, {("device", "cloud"): 1.0}))
         with pytest.raises(ConsentRefusedError, match="holds runs with neighbours replace"):
             agree(stage.terms, 0, consent(), stage.ledger(0))

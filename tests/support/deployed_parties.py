@@ -14,7 +14,7 @@ from sfumato.deployment.cloud import CloudParty
 from sfumato.deployment.consent import agree
 from sfumato.deployment.device import DeviceParty
 from sfumato.deployment.edge import EdgeParty
-from sfumato.deployment.ledger import Ledger
+from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.local_data import LocalData
 from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.memory import PartyMemory
@@ -47,7 +47,7 @@ class Stage:
     def ledger(self, number: int) -> Path:
         path = self.folder / f"ledger-{number}"
         if not path.exists():
-            Ledger.create(path)
+            OwnersLedger.create(path)
         return path
 
     def pins(self) -> dict[str, str]:

@@ -28,7 +28,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from sfumato.accounting import account
-from sfumato.deployment.ledger import Ledger, RunCost
+from sfumato.deployment.ledger import OwnersLedger, RunCost
 from sfumato.deployment.section_files import read_section
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.errors import SfumatoError
@@ -120,12 +120,12 @@ class Agreement:
             ConsentRefusedError: other runs were booked meanwhile, and with this one the total is exceeded.
             SessionMemoryError: it cannot be booked.
         """
-        with closing(Ledger(self.ledger)) as ledger, ledger.booking():
+        with closing(OwnersLedger(self.ledger)) as ledger, ledger.booking():
             if not ledger.holds(self.cost):
                 self.require_within_total(ledger)
                 ledger.book(self.cost)
 
-    def require_within_total(self, ledger: Ledger) -> None:
+    def require_within_total(self, ledger: OwnersLedger) -> None:
         """Refuse the run if the sums over all runs go beyond the consent with it; see `book`."""
         name, most, cost = self.terms.name(self.device), self.consent.total, self.cost
         others = ledger.neighbours() - {cost.neighbours}
@@ -237,7 +237,7 @@ def agree(terms: DeploymentTerms, device: int, consent: Consent, ledger: Path) -
             words.append(_in_words(row, _key_of(terms, row) if is_raw else None))
     cost = RunCost(terms.session, device, relation, consent.delta, worst)
     agreement = Agreement(terms, device, tuple(words), consent, ledger, cost)
-    with closing(Ledger(ledger)) as opened:
+    with closing(OwnersLedger(ledger)) as opened:
         if not opened.holds(cost):
             agreement.require_within_total(opened)
     return agreement

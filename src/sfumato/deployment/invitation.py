@@ -26,7 +26,7 @@ from sfumato.deployment.carrier import FrameReceiver
 from sfumato.deployment.consent import agree, proposed_consent, read_consent
 from sfumato.deployment.device import DeviceParty, require_own_key
 from sfumato.deployment.edge import EdgeParty
-from sfumato.deployment.ledger import Ledger
+from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.party_folder import PartyFolder, require_private
 from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.section_files import read_section
@@ -111,7 +111,7 @@ def _ledger_of(folder: Path, packed: bytes) -> Path:
         raise RunError(f"{ledgers}: cannot be made: {error.strerror}") from None
     path = ledgers / digest(b"rows", packed)[:8].hex()
     if not path.exists():
-        Ledger.create(path)
+        OwnersLedger.create(path)
     return path
 
 

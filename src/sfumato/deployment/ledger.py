@@ -46,7 +46,7 @@ class RunCost:
     epsilon: Mapping[tuple[str, str], float]
 
 
-class Ledger:
+class OwnersLedger:
     """An open ledger; see the module.
 
     Args:

@@ -12,7 +12,7 @@ from sfumato.deployment.carrier import FrameReceiver
 from sfumato.deployment.consent import Consent, agree
 from sfumato.deployment.device import DeviceParty
 from sfumato.deployment.edge import EdgeParty
-from sfumato.deployment.ledger import Ledger
+from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.local_data import LocalData
 from sfumato.deployment.local_parties import LocalParties
 from sfumato.deployment.randomness import Randomness, SystemRandomness
@@ -89,7 +89,7 @@ def _parties_of(
         if number < terms.cloud:
             ledger = Path(f"{consent.ledger}-{number}")
             if not ledger.exists():
-                Ledger.create(ledger)
+                OwnersLedger.create(ledger)
             agreement = agree(terms, number, consent, ledger)
             for sentence in agreement.words:
                 on_words(sentence)
