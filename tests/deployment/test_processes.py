@@ -151,7 +151,7 @@ def fixture_command() -> Iterator[list[str]]:
 @pytest.mark.usefixtures("no_report")
 def test_deploy_local_leaves_a_verified_run(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command) == 0
-    assert "own edge, edge:0: is trusted" in capsys.readouterr().out
+    assert "is trusted, and sees what device:0 sends raw" in capsys.readouterr().out
     run = Path(command[1]).with_name("run")
     assert check_run(run).problems == []
     PartyMemory(run.with_name("run-parties") / "device-0" / "memory").close()  # its process has ended
