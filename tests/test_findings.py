@@ -1,9 +1,12 @@
 """Findings: each says what it should on one side of its threshold, and nothing on the other."""
 
 import math
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import csv, parquet
 
 from sfumato import account, load_spec
 from sfumato.findings import (
@@ -126,3 +129,28 @@ def test_built_in_specs_raise_no_finding_before_their_epsilon_is_known() -> None
     for name in builtin_names():
         spec = load_spec(name)
         assert findings_of_plan(resolve(spec), spec.privacy.delta) == ()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "arrow"])
+def test_features_of_every_table_need_a_range(ending: str, tmp_path: Path) -> None:
+    rows = pa.table({"age": [30.0 + n for n in range(40)], "label": [n % 2 for n in range(40)]})
+    path = tmp_path / f"rows.{ending}"
+    match ending:
+        case "csv":
+            csv.write_csv(rows, path)
+        case "parquet":
+            parquet.write_table(rows, path)
+        case _:
+            with pa.ipc.new_file(path, rows.schema) as file:
+                file.write_table(rows)
+    spec = load_spec(
+        {
+            "name": "rows",
+            "protocol": "dp-fedavg",
+            "data": {"source": str(path)},
+            "topology": {"kind": "star", "devices": 2},
+            "training": {"rounds": 5, "local_steps": 1, "batch_size": 5, "learning_rate": 0.1},
+            "privacy": {"clip": {"kind": "update", "norm": 1.0}, "noise": {"multiplier": 1.0}},
+        }
+    )
+    assert "unscaled" in [finding.kind for finding in findings_of_plan(resolve(spec), 1e-5)]

@@ -24,6 +24,7 @@ from sfumato.radio.channels import radio_of
 from sfumato.rounding import certainty, number, upper_bound
 from sfumato.schedule.base import Plan
 from sfumato.schedule.local_steps import learning_rate
+from sfumato.spec.data import TABLE_SUFFIXES
 from sfumato.spec.radio import LinkRadio
 from sfumato.user_code import GIVEN
 
@@ -175,7 +176,7 @@ def odd_radio_power(plan: Plan) -> str | None:
 def feature_columns_of(plan: Plan) -> tuple[str, ...]:
     """The names of the features of a table; none of other data, of tokens, or of a table that is not here."""
     data = plan.spec.data
-    is_table = data.source.lower().endswith((".csv", ".parquet")) or data.source.startswith(GIVEN)
+    is_table = data.source.lower().endswith(TABLE_SUFFIXES) or data.source.startswith(GIVEN)
     if data.vocabulary is not None or not is_table:
         return ()
     try:

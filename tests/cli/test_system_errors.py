@@ -279,8 +279,10 @@ def test_two_processes_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[
     """ε of one beside the model of the other: it was so, and both ended with status 0."""
     arguments = ["run", "quickstart", *SETS, "--out", str(tmp_path / "run")]
     long = [*arguments, "--set", "training.rounds=100000"]
-    with fast_python.Popen([sys.executable, "-m", "sfumato", *long], stderr=subprocess.PIPE) as first:
-        while not (tmp_path / "run" / "privacy.json").exists() and first.poll() is None:
+    log = tmp_path / "run" / "rounds.jsonl"
+    first = fast_python.Popen([sys.executable, "-m", "sfumato", *long], stderr=subprocess.PIPE)
+    try:
+        while not (log.exists() and log.stat().st_size) and first.poll() is None:
             time.sleep(0.02)
         for more in ([], ["--resume"], ["--force"]):
             assert called(*arguments, "--set", "privacy.noise={multiplier: 9}", *more) == 2
@@ -288,7 +290,10 @@ def test_two_processes_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert called("report", tmp_path / "run") == 2
         assert "another process is writing there" in one_line(capsys)
         first.send_signal(signal.SIGTERM)
-        _, said = first.communicate()
+        _, said = first.communicate(timeout=120)
+    finally:
+        first.kill()  # it would train for an hour
+        first.communicate()
     assert first.returncode == 130
     assert b"interrupted; continue with: sfumato run quickstart" in said
     assert check_folder(tmp_path / "run") == []

@@ -12,7 +12,8 @@ import pytest
 
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
-from sfumato.run_folder.lock import LOCK_FILE, next_free, only_writer
+from sfumato.run_folder.beside import baseline_folder, next_free
+from sfumato.run_folder.lock import LOCK_FILE, only_writer
 
 HOLDS = """
 import sys, time
@@ -108,3 +109,4 @@ def test_the_next_free_number(tmp_path: Path) -> None:
     (tmp_path / "run-3").touch()
     assert next_free(tmp_path / "run") == tmp_path / "run-4"
     assert next_free(Path()).name == f"{Path().absolute().name}-2"
+    assert baseline_folder(Path()).name == f"{Path().absolute().name}-without-noise"

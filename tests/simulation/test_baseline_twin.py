@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from sfumato.cli import main
 from sfumato.errors import SpecError
-from sfumato.simulation.plays import baseline_folder
+from sfumato.run_folder.beside import baseline_folder
 from sfumato.spec.without_noise import twin_without_noise
 
 TRAINING = {"rounds": 2, "local_steps": 1, "batch_size": 5, "learning_rate": 0.1}
@@ -62,6 +62,16 @@ def test_a_run_has_its_twin_beside_it(document: dict[str, Any], tmp_path: Path) 
     assert run.metrics["bytes_up"].equals(run.baseline.metrics["bytes_up"]) or document is PFELS
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "run-without-noise beside it, which has no noise" in page
+
+
+def test_a_twin_that_is_there_is_refused_before_training(tmp_path: Path) -> None:
+    spec = sf.load_spec(STAR)
+    sf.run(twin_without_noise(spec), out=tmp_path / "run-without-noise")
+    with pytest.raises(SpecError, match=r"holds a run already.*, and \S+/run-without-noise-2 is free"):
+        sf.run(spec, out=tmp_path / "run", baseline=True)
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(SpecError, match="holds a run of one seed; give another folder, or leave seeds out"):
+        sf.run(spec, out=tmp_path / "run-without-noise", seeds=2, resume=True)
 
 
 def test_where_there_is_no_twin() -> None:

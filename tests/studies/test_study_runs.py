@@ -38,6 +38,7 @@ def study() -> dict[str, Any]:
         main | {"kind": "lines", "title": "Rounds", "x": "at", "lines": "trust"}
         | {"measures": ["loss_by_round"], "where": {"z": 1.0}},
         main | {"kind": "bars", "title": "Bars", "x": "trust", "lines": "z"},
+        main | {"kind": "bars", "title": "Of z = 2 alone", "x": "trust", "where": {"z": 2.0}},
         main | {"kind": "heatmap", "title": "Heat", "x": "z", "y": "trust"},
         main | {"kind": "table", "title": "Table", "measures": ["accuracy", "epsilon:cloud"]},
         groups | {"kind": "pairs", "title": "Pairs", "measures": ["pairs"], "series": ["exact", "releases"]},
@@ -155,6 +156,7 @@ def test_the_command_runs_a_shortened_study_and_marks_it(
     page = tmp_path / "mine" / "digits-quick" / "index.html"
     assert capsys.readouterr().out.strip() == str(page)
     assert "A shortened run, for a look" in page.read_text("utf-8")
+    assert "Of z = 2 alone" not in page.read_text("utf-8")  # its points are not run
     table = pd.read_parquet(page.parent / "results.parquet")
     assert table["quick"].all()
     assert set(table[table["grid"] == "main"]["z"]) == {1.0}

@@ -31,6 +31,7 @@ OWN = {
     "durable_files.py": "hashes a file of a run, piece by piece",
     "explore/jobs.py": "what a run that it started wrote to its standard error",
     "explore/page.py": "a file of this package",
+    "new_spec/written_spec.py": "the spec that it has just written itself",
     "pool/jobs.py": "a run's own log, whose lines are counted",
     "report/page/html.py": "a file of this package",
     "run_folder/manifest.py": "a run's manifest",
@@ -39,6 +40,7 @@ OWN = {
     "run_folder/rounds_log.py": "a run's own log, line by line",
     "run_folder/seal.py": "a run's checkpoint: length and digest are checked before it is parsed",
     "spec/load.py": "built-in specs, files of this package",
+    "studies/load.py": "built-in studies, files of this package; others come in through the guarded loader",
     "verify/folder.py": "files of a run; it imports nothing of ours, and has bounds of its own",
 }
 """Modules that read without the guarded loader, and what."""

@@ -1,9 +1,13 @@
-"""Tables and numbers as commands print them. rich is imported only when something is printed."""
+"""Tables, numbers and lines that several commands print. rich is imported only when something is printed."""
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
+
+import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,6 +52,12 @@ def raw_to_trusted_edge(devices: int, of: int) -> str:
     out.
     """
     return f"raw to a trusted edge: {devices:,} of {with_noun(of, 'device')}"
+
+
+def exit_of_interrupted(command: Sequence[str]) -> typer.Exit:
+    """Print the ``command``, as words, that continues what was interrupted; the exit to raise then."""
+    print(f"\nsfumato: interrupted; continue with: {shlex.join(command)}", file=sys.stderr)
+    return typer.Exit(130)
 
 
 def with_noun(number: int, thing: str) -> str:

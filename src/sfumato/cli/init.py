@@ -114,7 +114,7 @@ def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> No
     if options["site"] is not None and options["sites"] is not None:
         raise SpecError(Argument("sites"), options["sites"], "must be left out: --site says whose row it is")
     stated, scale, unit = options.pop("id"), options.pop("scale"), options.pop("protect")
-    called = [name for name in table.ids if name not in (options["label"], options["site"])]
+    called = table.ids(options["label"], options["site"])
     given = Given(
         ids=None if stated is None else tuple(dict.fromkeys([*stated, *called])),
         scale=None if scale is None else ranges_in(scale),

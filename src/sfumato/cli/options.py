@@ -50,6 +50,15 @@ On = Annotated[
     ),
 ]
 
+WorkerCount = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Number of processes; default: one per core. Results do not depend on it.",
+    ),
+]
+
 
 def folder_named(text: str) -> Path:
     """The folder that ``--out DIR`` names; an empty text is refused."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import os
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -14,13 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.arguments import Argument
-from sfumato.cli.console import console
+from sfumato.cli.console import console, exit_of_interrupted
 from sfumato.cli.options import Debug, Set, SpecSource, Track, folder_named
 from sfumato.cli.ranks import command_over_ranks, joined_ranks
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.distributed.launch import Launch
-from sfumato.errors import SpecError
 from sfumato.rounding import number
 
 if TYPE_CHECKING:
@@ -81,7 +78,7 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Train a model; write model, metrics and guarantees to a folder."""
-    from sfumato.simulation.plays import baseline_folder, plays_of, twins_of
+    from sfumato.simulation.plays import check_folders, default_folder, plays_of, twins_of
 
     options = {"device": str(device), "resume": resume, "force": force}
     again = ["run", spec]
@@ -93,13 +90,12 @@ def run(
     again += [] if device is Device.AUTO else ["--device", str(device)]
     with _naming_resume_command(again), joined_ranks(str(device)) as ranks, locating_errors(spec, changes):
         loaded = read_spec(spec, changes)
-        folder = out or Path("runs") / loaded.name
+        folder = out or default_folder(loaded)
         again[2:2] = ["--out", str(folder)]
         plays, silent = plays_of(loaded, folder, seeds), quiet or ranks.rank > 0
         twins = twins_of(loaded, folder, seeds) if baseline else []
         if ranks.rank == 0:
-            for place in [folder, *([baseline_folder(folder)] if baseline else [])]:
-                _check_folder(place, goes_on=resume or force, several=seeds is not None)
+            check_folders(folder, goes_on=resume or force, several=seeds is not None, baseline=baseline)
         for one, where in plays:
             seen = {"record_views": record_views or (), "track": track or ()}
             _run_with_progress(one, where, quiet=silent, ranks=ranks, **options, **seen)
@@ -123,38 +119,8 @@ def _naming_resume_command(again: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        words = shlex.join(command_over_ranks([*again, "--resume"], Launch.of().count))
-        print(f"\nsfumato: interrupted; continue with: {words}", file=sys.stderr)
-        raise typer.Exit(130) from None
-
-
-def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
-    """Raise `SpecError`, before anything is computed, if ``folder`` holds another run.
-
-    Args:
-        goes_on: the run in it is to be continued.
-        several: a folder for several seeds is wanted.
-    """
-    from sfumato.durable_files import reason
-    from sfumato.run_folder.lock import ways_to_continue
-    from sfumato.run_folder.reader import holds_run
-
-    try:
-        if folder.exists() and not folder.is_dir():
-            raise SpecError(Argument("out"), str(folder), "is a file; give a folder")
-        holds_one, holds_seeds = holds_run(folder), any(folder.glob("seed-*"))
-    except OSError as error:
-        raise SpecError(Argument("out"), str(folder), f"cannot be used: {reason(error)}") from None
-    if (holds_one or holds_seeds) and not goes_on:
-        raise SpecError(Argument("out"), str(folder), f"holds a run already; {ways_to_continue(folder)}")
-    if holds_one and several:
-        raise SpecError(
-            Argument("out"), str(folder), "holds a run of one seed; give another folder, or leave --seeds out"
-        )
-    if holds_seeds and not several:
-        raise SpecError(
-            Argument("out"), str(folder), "holds a run of several seeds; add --seeds, or give another folder"
-        )
+        command = command_over_ranks([*again, "--resume"], Launch.of().count)
+        raise exit_of_interrupted(command) from None
 
 
 def _run_with_progress(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> None:
@@ -186,7 +152,7 @@ def _print_cost(folder: Path) -> None:
     """Print what privacy costs, by the twin without noise."""
     from sfumato.report.results.cost_of_privacy import cost_of_privacy
     from sfumato.report.results.series import load_series
-    from sfumato.simulation.plays import baseline_folder
+    from sfumato.run_folder.beside import baseline_folder
 
     twin = baseline_folder(folder)
     (one,), (other,) = load_series([folder]), load_series([twin])

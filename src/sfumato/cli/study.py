@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import console, empty_table, with_noun
-from sfumato.cli.options import Debug, On, folder_named
+from sfumato.cli.console import console, empty_table, exit_of_interrupted, with_noun
+from sfumato.cli.options import Debug, On, WorkerCount, folder_named
 from sfumato.cli.run import Device
 from sfumato.rounding import number
 
@@ -49,14 +49,7 @@ def study(
     paper: Annotated[
         bool, typer.Option("--paper", help="With the paper's own data and model, where they are here.")
     ] = False,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Number of processes; default: one per core. Results do not depend on it.",
-        ),
-    ] = None,
+    workers: WorkerCount = None,
     on: On = "local",
     device: Annotated[Device, typer.Option(help="The device that computes.")] = Device.AUTO,
     debug: Debug = False,
@@ -75,9 +68,7 @@ def study(
         try:
             result = run_study(plan, out, device=str(device), workers=workers, on=on, tell=_tell)
         except KeyboardInterrupt:
-            again = shlex.join(["sfumato", *sys.argv[1:]])
-            print(f"\nsfumato: interrupted; continue with: {again}", file=sys.stderr)
-            raise typer.Exit(130) from None
+            raise exit_of_interrupted(["sfumato", *sys.argv[1:]]) from None
         _print_result(result)
         failed = failed or bool(result.failures)
     if failed:
@@ -123,7 +114,7 @@ def _print_list(out: Path, *, paper: bool, quick: bool) -> None:
         steps = number(entry.steps, 2) if entry.steps else "–"
         multiple = number(entry.quickstarts, 2) if entry.steps else "–"
         done = f"{entry.done}/{entry.runs}{', page' if entry.has_page else ''}"
-        figure = plan.study.figure.partition(" (")[0]
+        figure = re.split(r" \((?:Sec|App)\.", plan.study.figure)[0]
         shown.add_row(plan.name, f"{figure}: {plan.study.title}", plan.form, steps, multiple, done)
     out_console = console()
     out_console.print(shown)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.console import console, empty_table, with_noun
-from sfumato.cli.options import Debug, On, Set, SpecSource, Track, folder_named
+from sfumato.cli.console import console, empty_table, exit_of_interrupted, with_noun
+from sfumato.cli.options import Debug, On, Set, SpecSource, Track, WorkerCount, folder_named
 from sfumato.cli.run import Device
 from sfumato.cli.spec_argument import locating_errors
 from sfumato.rounding import number, upper_bound
@@ -49,14 +48,7 @@ def sweep(
     account_only: Annotated[
         bool, typer.Option("--account-only", help="Compute ε only, without training.")
     ] = False,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Number of processes; default: one per core. Results do not depend on it.",
-        ),
-    ] = None,
+    workers: WorkerCount = None,
     on: On = "local",
     device: Annotated[Device, typer.Option(help="The device that computes.")] = Device.AUTO,
     track: Track = None,
@@ -77,9 +69,7 @@ def sweep(
         options: dict[str, Any] = {"device": str(device), "workers": workers, "on": on, "track": track or ()}
         swept = run_request(request, **options, otherwise=told)
     except KeyboardInterrupt:
-        again = shlex.join(["sfumato", *sys.argv[1:]])
-        print(f"\nsfumato: interrupted; continue with: {again}", file=sys.stderr)
-        raise typer.Exit(130) from None
+        raise exit_of_interrupted(["sfumato", *sys.argv[1:]]) from None
     _print_summary(swept)
     if swept.failures:
         raise typer.Exit(1)

@@ -17,7 +17,8 @@ from sfumato.errors import DataError, SpecError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs"}
+SIGNS_IN_WORDS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+"""What separators are called in messages."""
 
 
 def open_csv(path: Path, written: CsvFormat) -> ColumnTable:
@@ -66,7 +67,9 @@ def format_of(path: Path) -> CsvFormat:
         DataError: it cannot be read.
     """
     headings, first = _first_lines(path)
-    separator = max(_NAMES, key=headings.count) if any(sign in headings for sign in _NAMES) else ","
+    separator = (
+        max(SIGNS_IN_WORDS, key=headings.count) if any(sign in headings for sign in SIGNS_IN_WORDS) else ","
+    )
     comma = separator != "," and any(is_decimal_comma(value) for value in first.split(separator))
     return CsvFormat(separator, "," if comma else ".")
 
@@ -76,7 +79,7 @@ def _refuse_other_separator(path: Path, written: CsvFormat) -> None:
     headings, _ = _first_lines(path)
     if written.separator in headings:
         return
-    for sign, name in _NAMES.items():
+    for sign, name in SIGNS_IN_WORDS.items():
         if sign in headings:
             right = f"write data.separator: {CsvFormat(sign).separator_name!r}"
             allowed = f"the headings of {path} have {name} between them: {right}"

@@ -18,7 +18,7 @@ from sfumato.report.figures.curves import score_figures
 from sfumato.report.figures.epsilon_curves import epsilon_figure
 from sfumato.report.figures.figure import Figure
 from sfumato.report.results.series import load_series
-from sfumato.run_folder.lock import next_free
+from sfumato.run_folder.beside import next_free
 from sfumato.run_folder.reader import REPORT_FILE, SPEC_FILE, holds_run
 from sfumato.spec.document import MAX_NAME, Spec
 from sfumato.spec.load import dump_spec

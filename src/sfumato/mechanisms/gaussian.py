@@ -26,7 +26,6 @@ from sfumato.mechanisms.threefry import WORDS, threefry_words
 from sfumato.privacy.release import GAUSSIAN
 from sfumato.wire.key_stream import KeyStream
 
-IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 _UNITS = np.array([[2.0**-31], [2.0**-63], [math.pi * 2.0**-31]], np.float32)  # of a pair's three words
 _BLOCK = 1 << 15  # coordinates worked on at once, few enough for a core's cache; another number, other noise
@@ -58,32 +57,35 @@ def add_gaussian_(rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes]
 
 def _add_on_cpu_(rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes]) -> None:
     """`add_gaussian_`, from AES-256-CTR streams."""
-    length = rows.shape[1]
-    for some in _consecutive_runs(np.flatnonzero(stds), max(1, _BLOCK // max(1, length))):
-        streams = [KeyStream(key_of(row)) for row in some.tolist()]
-        scales = stds[some, None].astype(np.float32)
-        for start in range(0, length, _BLOCK):
-            stop = min(start + _BLOCK, length)
-            noise = torch.from_numpy(_normals(streams, stop - start, scales))
-            rows[some[0] : some[-1] + 1, start:stop].add_(noise)
+    for run, keys, scales in _runs_with_noise(rows, stds, key_of, _BLOCK):
+        streams = [KeyStream(key) for key in keys]
+        for start in range(0, run.shape[1], _BLOCK):
+            piece = run[:, start : start + _BLOCK]
+            piece.add_(torch.from_numpy(_normals(streams, piece.shape[1], scales)))
 
 
 def _add_on_gpu_(rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes]) -> None:
     """`add_gaussian_`, from Threefry streams, on the device of ``rows``."""
-    length = rows.shape[1]
-    for some in _consecutive_runs(np.flatnonzero(stds), max(1, _GPU_BLOCK // max(1, length))):
-        keys = [key_of(row) for row in some.tolist()]
-        scales = torch.from_numpy(stds[some, None].astype(np.float32)).to(rows.device)
-        for start in range(0, length, _GPU_BLOCK):
-            stop = min(start + _GPU_BLOCK, length)
-            rows[some[0] : some[-1] + 1, start:stop].add_(_threefry_normals(keys, start, stop, scales))
+    for run, keys, scales in _runs_with_noise(rows, stds, key_of, _GPU_BLOCK):
+        there = torch.from_numpy(scales).to(rows.device)
+        for start in range(0, run.shape[1], _GPU_BLOCK):
+            piece = run[:, start : start + _GPU_BLOCK]
+            piece.add_(_threefry_normals(keys, start, start + piece.shape[1], there))
 
 
-def _consecutive_runs(rows: IntArray, most: int) -> Iterator[IntArray]:
-    """Split ascending row numbers into runs of consecutive ones, of at most ``most``."""
-    for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
+def _runs_with_noise(
+    rows: Tensor, stds: FloatArray, key_of: Callable[[int], bytes], block: int
+) -> Iterator[tuple[Tensor, list[bytes], npt.NDArray[np.float32]]]:
+    """Runs of consecutive rows that get noise: the rows, a view; their keys; their scales ``[n, 1]``.
+
+    A run has at most ``block`` coordinates, or one row.
+    """
+    noised, most = np.flatnonzero(stds), max(1, block // max(1, rows.shape[1]))
+    for run in np.split(noised, np.flatnonzero(np.diff(noised) != 1) + 1):
         for start in range(0, len(run), most):
-            yield run[start : start + most]
+            some = run[start : start + most]
+            keys = [key_of(row) for row in some.tolist()]
+            yield rows[some[0] : some[-1] + 1], keys, stds[some, None].astype(np.float32)
 
 
 def _normals(

@@ -44,12 +44,11 @@ class Given:
     def with_defaults(self, table: OwnTable) -> Decisions:
         """The decisions, where nothing is `missing`."""
         label, site = cast("str", self.label), self.site
-        ids = tuple(name for name in table.ids if name not in (label, site)) if self.ids is None else self.ids
         return Decisions(
             label=label,
             site=site,
             sites=DEFAULT_SITES if self.sites is None else self.sites,
-            ids=ids,
+            ids=table.ids(label, site) if self.ids is None else self.ids,
             scale=self.scale or {},
             row=self.row or DEFAULT_ROW,
             several=bool(self.several),
@@ -85,7 +84,7 @@ def answered(given: Given, table: OwnTable, ask: Ask, say: Callable[[str], objec
     if given.site is None and given.sites is None:
         given = _sites(given, until_right, column)
     if given.ids is None:
-        found = [name for name in table.ids if name not in (given.label, given.site)]
+        found = table.ids(given.label, given.site)
         question = f"Which columns are identifiers, and so no features? (names with commas, or {_NONE})"
         ids = until_right(question, ",".join(found) or _NONE, lambda text: _names(text, table))
         given = replace(given, ids=ids)

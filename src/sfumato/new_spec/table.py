@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -38,6 +38,8 @@ class OwnTable:
     path: Path
     columns: ColumnTable
     csv: CsvFormat | None = None
+    _sites: dict[str, Mapping[str, int]] = field(default_factory=dict, repr=False, compare=False)
+    _labels: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -49,10 +51,9 @@ class OwnTable:
         """The columns of numbers."""
         return tuple(name for name, kind in self.columns.types.items() if holds_numbers(kind))
 
-    @property
-    def ids(self) -> tuple[str, ...]:
-        """The columns that are called as identifiers are."""
-        return tuple(name for name in self.names if looks_like_id(name))
+    def ids(self, *others: str | None) -> tuple[str, ...]:
+        """The columns that are called as identifiers are, but those of labels and sites: ``others``."""
+        return tuple(name for name in self.names if looks_like_id(name) and name not in others)
 
     def column_called(self, name: str, argument: Argument) -> str:
         """``name``, refused if no column is called so."""
@@ -70,15 +71,19 @@ class OwnTable:
 
     def sites(self, name: str) -> Mapping[str, int]:
         """How many rows each site of a column has, in order; rows without a site left out."""
-        found = Counter(str(text or "").strip() for text in self.columns.column(name, "text").to_pylist())
-        return {site: found[site] for site in in_order(found) if site}
+        if name not in self._sites:
+            found = Counter(str(text or "").strip() for text in self.columns.column(name, "text").to_pylist())
+            self._sites[name] = {site: found[site] for site in in_order(found) if site}
+        return self._sites[name]
 
     def labels(self, name: str) -> tuple[str, ...]:
         """The different labels of a column, in order: numbers as they are written shortest, or texts."""
         if name not in self.numeric:
             return tuple(self.sites(name))
-        values = {float(value) for value in self.columns.column(name).to_pylist() if value is not None}
-        return tuple(f"{value:.15g}" for value in sorted(values))
+        if name not in self._labels:
+            values = {float(value) for value in self.columns.column(name).to_pylist() if value is not None}
+            self._labels[name] = tuple(f"{value:.15g}" for value in sorted(values))
+        return self._labels[name]
 
 
 def open_own_table(source: Path) -> OwnTable:

@@ -9,6 +9,7 @@ import yaml
 
 from sfumato.accounting import PrivacyReport, account
 from sfumato.arguments import Argument
+from sfumato.data.csv_files import SIGNS_IN_WORDS
 from sfumato.data.dataset_sizes import request_of
 from sfumato.data.datasets import load_dataset
 from sfumato.errors import SpecError
@@ -72,7 +73,7 @@ def table_summary(path: Path, decisions: Decisions, table: OwnTable) -> Iterator
 def hints(decisions: Decisions, table: OwnTable) -> Iterator[str]:
     """What a user may not have meant, a line each."""
     if table.csv is not None and table.csv.separator != ",":
-        sign = {";": "semicolons", "\t": "tabs"}[table.csv.separator]
+        sign = SIGNS_IN_WORDS[table.csv.separator]
         comma = ", numbers have decimal commas" if table.csv.decimal == "," else ""
         yield f"columns are parted by {sign}{comma}: data.separator says so"
     if decisions.label in table.numeric and not is_regression(decisions.label, table):

@@ -11,6 +11,7 @@
     view_files.py     names of the files with recorded views
     damage.py         checks all files of a folder
     lock.py           one writer for each folder
+    beside.py         the folders beside it: the next free one, that of the twin without noise
 
 May be imported by every package from ``sfumato.network`` upwards; imports ``sfumato.spec`` and what lies
 below it.

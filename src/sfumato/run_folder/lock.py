@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import count
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -13,6 +12,7 @@ from filelock import FileLock, Timeout
 from sfumato.arguments import Argument
 from sfumato.durable_files import clean_temporary, make_folder, reason
 from sfumato.errors import SpecError
+from sfumato.run_folder.beside import next_free
 
 LOCK_FILE = ".lock"
 _RESUME, _FORCE = Argument("resume", True), Argument("force", True)
@@ -71,9 +71,3 @@ def ways_to_continue(folder: Path) -> str:
     folder.
     """
     return f"{_RESUME} continues it, {_FORCE} replaces it, and {next_free(folder)} is free"
-
-
-def next_free(folder: Path) -> Path:
-    """The first of ``FOLDER-2``, ``FOLDER-3``, ... that does not exist."""
-    named = folder if folder.name else folder.resolve()
-    return next(path for n in count(2) if not (path := named.with_name(f"{named.name}-{n}")).exists())

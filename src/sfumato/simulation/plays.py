@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from sfumato.arguments import Argument
+from sfumato.durable_files import reason
 from sfumato.errors import SpecError
+from sfumato.run_folder.beside import baseline_folder
+from sfumato.run_folder.lock import ways_to_continue
+from sfumato.run_folder.reader import holds_run
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.document import Spec
 from sfumato.spec.overrides import seeds_from
 from sfumato.spec.without_noise import no_twin, twin_without_noise
 from sfumato.user_code import allow_user_code
-
-_SUFFIX = "-without-noise"
 
 
 class Play(NamedTuple):
@@ -20,6 +23,11 @@ class Play(NamedTuple):
 
     spec: Spec
     folder: Path
+
+
+def default_folder(spec: Spec) -> Path:
+    """The folder of a run where none is given: ``runs/NAME``."""
+    return Path("runs") / spec.name
 
 
 def plays_of(spec: Spec, folder: Path, seeds: int | None) -> list[Play]:
@@ -49,6 +57,36 @@ def twins_of(spec: Spec, folder: Path, seeds: int | None) -> list[Play]:
     return plays_of(twin, baseline_folder(folder), seeds)
 
 
-def baseline_folder(folder: Path) -> Path:
-    """Where the twin without noise of the run in ``folder`` is."""
-    return folder.with_name(f"{folder.name}{_SUFFIX}")
+def check_folders(folder: Path, *, goes_on: bool, several: bool, baseline: bool) -> None:
+    """Refuse, before anything is computed, folders that hold another run.
+
+    Args:
+        folder: of the run, or of its seeds.
+        goes_on: a run that is there is to be continued or replaced.
+        several: folders for several seeds are wanted.
+        baseline: the folder of the twin without noise is to be written too.
+
+    Raises:
+        SpecError: a folder holds a run already, or one of the other kind, or cannot be used.
+    """
+    for place in (folder, baseline_folder(folder)) if baseline else (folder,):
+        _check_folder(place, goes_on=goes_on, several=several)
+
+
+def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
+    """`check_folders`, of one."""
+    out, seeds = Argument("out"), Argument("seeds")
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise SpecError(out, str(folder), "is a file; give a folder")
+        holds_one, holds_seeds = holds_run(folder), any(folder.glob("seed-*"))
+    except OSError as error:
+        raise SpecError(out, str(folder), f"cannot be used: {reason(error)}") from None
+    if (holds_one or holds_seeds) and not goes_on:
+        raise SpecError(out, str(folder), f"holds a run already; {ways_to_continue(folder)}")
+    if holds_one and several:
+        allowed = f"holds a run of one seed; give another folder, or leave {seeds} out"
+        raise SpecError(out, str(folder), allowed)
+    if holds_seeds and not several:
+        allowed = f"holds a run of several seeds; add {seeds}, or give another folder"
+        raise SpecError(out, str(folder), allowed)

@@ -36,7 +36,7 @@ from sfumato.simulation.checkpoint import Checkpoint
 from sfumato.simulation.finished_run import Run
 from sfumato.simulation.folder_writer import FolderWriter
 from sfumato.simulation.input_hashes import check_inputs
-from sfumato.simulation.plays import Play, plays_of, twins_of
+from sfumato.simulation.plays import Play, check_folders, default_folder, plays_of, twins_of
 from sfumato.simulation.rank_start import FolderFollower, facts_of_rank, shared_checkpoint
 from sfumato.simulation.resume import (
     existing_checkpoint,
@@ -138,6 +138,7 @@ def run(
     options = {"device": device, "resume": resume, "force": force}
     with given(data), giving_model(model):
         twins = twins_of(spec, folder, seeds) if baseline else []
+        check_folders(folder, goes_on=resume or force, several=seeds is not None, baseline=baseline)
         for play in plays:
             seen = {"record_views": record_views, "track": track}
             _played(play, on_round, progress=progress, **options, **seen)
@@ -167,11 +168,6 @@ def _played(
             answer = None if on_round is None else on_round(result)
             if isinstance(answer, bool | np.bool_) and answer:
                 return
-
-
-def default_folder(spec: Spec) -> Path:
-    """The folder of a run where none is given: ``runs/NAME``."""
-    return Path("runs") / spec.name
 
 
 def run_rounds(

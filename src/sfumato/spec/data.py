@@ -22,7 +22,9 @@ from sfumato.spec.limits import LEAST, MAX_VOCABULARY, MOST, MOST_SIGMA
 from sfumato.spec.model import Task
 from sfumato.spec.refusals import Refusals
 
-DATA_SUFFIXES = (".csv", ".parquet", ".arrow", ".npz")
+TABLE_SUFFIXES = (".csv", ".parquet", ".arrow")
+"""How the names of tables end, without regard to case."""
+DATA_SUFFIXES = (*TABLE_SUFFIXES, ".npz")
 """How the names of files end that ``data.source`` may be, without regard to case."""
 
 Sigma = Annotated[float, Field(ge=0, le=MOST_SIGMA), in_range(LEAST, MOST_SIGMA, or_zero=True)]

@@ -34,8 +34,8 @@ MAX_MOVES = 200_000
 MAX_AGGREGATORS = 100_000
 MAX_LEVELS = 12
 MAX_EXAMPLES = 10**11
-MAX_DATA_VALUES = 10**10
 MAX_ROWS = 2**31 - 1
+MAX_DATA_VALUES = 10**10
 """Numbers of a data set out of a file, or given in Python: rows times features."""
 MAX_LAYERS = 100
 MAX_VOCABULARY = 2**24

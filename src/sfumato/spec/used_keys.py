@@ -37,7 +37,7 @@ class Condition:
     allowed: str
 
 
-def _adds_noise(spec: Spec) -> bool:
+def anybody_adds_noise(spec: Spec) -> bool:
     """Whether anybody adds noise under the protocol."""
     return spec.privacy.noise.kind != "none" and spec.protocol not in WITHOUT_NOISE
 
@@ -62,7 +62,7 @@ _WIRES = Condition(
     lambda spec: isinstance(spec.topology, TreeTopology),
     "goes with topology.kind: tree: only its edges have wires",
 )
-_BUDGET = Condition(_adds_noise, "goes with noise: without, control has no budget to spend")
+_BUDGET = Condition(anybody_adds_noise, "goes with noise: without, control has no budget to spend")
 _ADAM = Condition(lambda spec: spec.training.server.optimizer == "adam", "goes with optimizer: adam")
 
 CONDITIONS: dict[str, Condition] = {
@@ -73,7 +73,7 @@ CONDITIONS: dict[str, Condition] = {
     "control.budget_policy": _BUDGET,
     "control.estimates": _BUDGET,
     "control.per_edge": Condition(
-        _adds_noise, "goes with noise: without, the fewest devices are the cheapest at every edge"
+        anybody_adds_noise, "goes with noise: without, the fewest devices are the cheapest at every edge"
     ),
     "faults.when_supernode_fails": Condition(
         lambda spec: spec.faults is not None and spec.faults.supernode_failure_rate > 0,
@@ -93,7 +93,7 @@ CONDITIONS: dict[str, Condition] = {
         lambda spec: isinstance(spec.topology, StarTopology | TreeTopology),
         "goes with trees and stars: a group's norm would follow from models that other groups do not see",
     ),
-    "privacy.mechanism": Condition(_adds_noise, "goes with noise: here nobody adds any"),
+    "privacy.mechanism": Condition(anybody_adds_noise, "goes with noise: here nobody adds any"),
     "privacy.noise.c2": Condition(
         lambda spec: getattr(spec.privacy.noise, "formula", None) == "h2fdp",
         "goes with formula: h2fdp, whose constant it is",

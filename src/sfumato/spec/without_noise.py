@@ -9,7 +9,7 @@ from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
-from sfumato.spec.used_keys import AIR_PROTOCOLS, WITHOUT_NOISE
+from sfumato.spec.used_keys import AIR_PROTOCOLS, anybody_adds_noise
 
 
 def settings_without_noise(document: Mapping[str, Any]) -> list[str]:
@@ -33,8 +33,7 @@ def twin_without_noise(spec: Spec) -> Spec:
         SpecError: nobody adds noise in ``spec``, or without noise something else must change.
     """
     argument = Argument("baseline")
-    silent = spec.privacy.noise.kind == "none" or spec.protocol in WITHOUT_NOISE
-    if silent and not spec.sends_over_the_air:
+    if not anybody_adds_noise(spec) and not spec.sends_over_the_air:
         raise SpecError(
             argument, None, "must be left out: this spec adds no noise, so it is its own baseline"
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.studies.measures.registry import watched_observer
-from sfumato.studies.references import grid_of, same_setting
+from sfumato.studies.references import same_setting
 from sfumato.studies.study import Study, StudyAxis
 from sfumato.sweeps.grid import Axis, as_yaml, grid
 from sfumato.sweeps.request import SweepRequest
@@ -116,10 +117,9 @@ class StudyPlan:
 
     def series_of(self, name: str, measure: str) -> set[str] | None:
         """The series of a measure that are asked for; ``None``: all."""
-        wanted = self.study.grids[name]
         found: set[str] = set()
         for panel in self.study.panels:
-            if grid_of(self.study, panel.grid) is wanted and measure in panel.measures:
+            if self.study.grid_name(panel.grid) == name and measure in panel.measures:
                 if not panel.series:
                     return None
                 found |= set(panel.series)
@@ -133,8 +133,7 @@ class StudyPlan:
         asked += [(value.grid, value.measure, value.where) for value in self.study.values]
         for statement in self.study.statements:
             asked += [(term.grid, term.measure, term.where) for term in statement.terms]
-        wanted = self.study.grids[name]
-        return [(measure, where) for grid, measure, where in asked if grid_of(self.study, grid) is wanted]
+        return [(measure, where) for grid, measure, where in asked if self.study.grid_name(grid) == name]
 
 
 @dataclass(frozen=True)
@@ -159,18 +158,12 @@ class StudyPoint:
 
 def points_of(axes: Sequence[StudyAxis]) -> tuple[StudyPoint, ...]:
     """Every point of a grid, in the order of a sweep."""
-    points = grid([_sweep_axis(axis) for axis in axes])
-    return tuple(StudyPoint(*both) for both in zip((p.name for p in points), _settings(axes), strict=True))
-
-
-def _settings(axes: Sequence[StudyAxis]) -> Iterator[dict[str, Any]]:
-    """Every combination of the axes' settings; the last axis varies fastest."""
-    if not axes:
-        yield {}
-        return
-    for setting in axes[0].settings:
-        for rest in _settings(axes[1:]):
-            yield {axes[0].name: setting} | rest
+    names = [axis.name for axis in axes]
+    chosen = itertools.product(*(axis.settings for axis in axes))  # in the order of `grid`
+    return tuple(
+        StudyPoint(point.name, dict(zip(names, settings, strict=True)))
+        for point, settings in zip(grid([_sweep_axis(axis) for axis in axes]), chosen, strict=True)
+    )
 
 
 def _listed(wanted: Any) -> Sequence[Any]:

@@ -19,15 +19,15 @@ from sfumato.run_folder.manifest import FileRecord
 from sfumato.spec.document import Spec, fingerprint
 from sfumato.spec.load import load_spec
 from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
-from sfumato.studies.measures.base import SPREAD, Measurements
+from sfumato.studies.measures.base import SPREAD, Measurements, PointFolder
 from sfumato.studies.measures.registry import measure_named
+from sfumato.studies.study import MEASUREMENT_COLUMNS, POINT_COLUMNS, SEED_COLUMNS
 from sfumato.sweeps.request import SweepRequest, Task
 
 TABLE_FILE = "results.parquet"
 MEASURES_FOLDER = "measures"
 _SPEC = b"sfumato"
 """Key of the spec's fingerprint in the file of a computed measure."""
-_OBSERVED = ("series", "at", "unit", "observer", "value")
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ def collect_observations(
     parts = []
     for name, request in requests.items():
         named = {point.folder_name: point for point in points_of(plan.axes(name))}
+        folders = {task.folder: PointFolder(task.folder) for task in request.tasks}
         for measure in plan.measures(name):
             asked = plan.series_of(name, measure)
             for task in request.tasks:
@@ -84,28 +85,28 @@ def collect_observations(
                 is_lost = bool({(task.point.name, task.seed), (task.point.name, None)} & failed[name])
                 if is_lost or not plan.is_asked(name, measure, point):
                     continue
-                found = _measured(measure, request, task)
+                found = _measured(measure, folders[task.folder], request, task)
                 if asked is not None:  # with the spreads that belong to them
                     found = found[found["series"].isin([*asked, *(series + SPREAD for series in asked)])]
                 parts.append(_rows(plan, name, measure, point, task, found))
     axes = dict.fromkeys(axis.name for grid in requests for axis in plan.axes(grid))
-    columns = ["study", "form", "quick", "grid", "point", *axes, "seed", "measure", *_OBSERVED]
+    columns = [*POINT_COLUMNS, *axes, *SEED_COLUMNS, *MEASUREMENT_COLUMNS]
     known = [part for part in parts if len(part)]
     return (pd.concat(known, ignore_index=True) if known else pd.DataFrame()).reindex(columns=columns)
 
 
-def _measured(measure: str, request: SweepRequest, task: Task) -> pd.DataFrame:
+def _measured(measure: str, folder: PointFolder, request: SweepRequest, task: Task) -> pd.DataFrame:
     """The measurements of one point and seed."""
     found, argument = measure_named(measure)
     if found.from_folder is not None:
-        return _frame(found.from_folder(task.folder, argument))
+        return _frame(found.from_folder(folder, argument))
     kept: pd.DataFrame = pq.read_table(_file(request.folder, task, measure)).to_pandas()
     return kept
 
 
 def _frame(found: Measurements) -> pd.DataFrame:
     """Measurements as a table."""
-    return pd.DataFrame({column: [getattr(one, column) for one in found] for column in _OBSERVED})
+    return pd.DataFrame({column: [getattr(one, column) for one in found] for column in MEASUREMENT_COLUMNS})
 
 
 def _rows(
@@ -117,6 +118,11 @@ def _rows(
     for axis, setting in point.settings.items():
         table[axis] = [setting] * len(table)
     return table
+
+
+def last_by_seed(rows: pd.DataFrame) -> pd.Series[float]:
+    """The value of every seed in ``rows`` of one quantity; of measures over rounds that of the last."""
+    return rows.sort_values("at", kind="stable").groupby("seed")["value"].last()
 
 
 def write_observations(table: pd.DataFrame, file: Path, axes: Sequence[str]) -> FileRecord:

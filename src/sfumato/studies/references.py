@@ -37,7 +37,7 @@ def check_references(study: Study) -> Iterator[Refused]:
             yield Refused(f"quick.keep.{axis}", list(kept), "leaves a grid without any point")
 
 
-def grid_of(study: Study, name: str) -> StudyGrid | None:
+def _grid_of(study: Study, name: str) -> StudyGrid | None:
     """The grid called ``name``; of a study with one grid, that one."""
     if not name and len(study.grids) == 1:
         return next(iter(study.grids.values()))
@@ -84,7 +84,7 @@ def _of_statement(study: Study, statement: PaperStatement, place: str) -> Iterat
         if along is None:
             continue
         yield from _of_point(study, along, f"{place}.{key}", whole=False)
-        grid = grid_of(study, along.grid)
+        grid = _grid_of(study, along.grid)
         if grid is None:
             continue
         if grid.axis(along.along) is None:
@@ -94,7 +94,7 @@ def _of_statement(study: Study, statement: PaperStatement, place: str) -> Iterat
 
 
 def _known_grid(study: Study, name: str, place: str) -> Any:
-    grid = grid_of(study, name)
+    grid = _grid_of(study, name)
     if grid is None:
         listed = ", ".join(study.grids)
         yield Refused(f"{place}.grid", name or None, f"must be one of {listed}{closest(name, study.grids)}")

@@ -18,6 +18,11 @@ Text = Annotated[str, Field(min_length=1)]
 Number = Annotated[float, in_range(-MOST, MOST)]
 Where: TypeAlias = dict[str, Any]
 """The name of an axis and a value on it."""
+POINT_COLUMNS = ("study", "form", "quick", "grid", "point")
+SEED_COLUMNS = ("seed", "measure")
+MEASUREMENT_COLUMNS = ("series", "at", "unit", "observer", "value")
+COLUMNS = (*POINT_COLUMNS, *SEED_COLUMNS, *MEASUREMENT_COLUMNS)
+"""Columns of every table of results, in which axes stand behind the point; no axis can have such a name."""
 
 
 class StudyAxis(Section):
@@ -257,6 +262,10 @@ class Study(Section):
     quick: Quick = Quick()
     forms: dict[str, Form] = Field(min_length=1, description="by name; the first is run by default")
 
+    def grid_name(self, name: str) -> str:
+        """The name of a grid that a panel or a term calls ``name``: empty is the only grid."""
+        return name or next(iter(self.grids))
+
     @property
     def first_form(self) -> str:
         """The form that is run by default."""
@@ -267,20 +276,3 @@ class Study(Section):
         """Whether a look at it is shorter: it trains, or says what to leave out."""
         trains = any(grid.trains for grid in self.grids.values())
         return trains or bool(self.quick.changes or self.quick.keep)
-
-
-COLUMNS = (
-    "study",
-    "form",
-    "quick",
-    "grid",
-    "point",
-    "seed",
-    "measure",
-    "series",
-    "at",
-    "unit",
-    "observer",
-    "value",
-)
-"""Columns of every table of results; an axis cannot have such a name."""

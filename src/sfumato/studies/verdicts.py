@@ -20,7 +20,8 @@ import pandas as pd
 from sfumato.report.results.series import mean
 from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
 from sfumato.studies.measures.registry import measure_named
-from sfumato.studies.references import grid_of, same_setting
+from sfumato.studies.observations import last_by_seed
+from sfumato.studies.references import same_setting
 from sfumato.studies.study import Monotone, PaperStatement, StudyTerm
 
 
@@ -83,7 +84,7 @@ class _StatementJudge:
         assert statement.value is not None
         assert statement.expect is not None
         values = self._values(statement)
-        low, high = _interval(values, is_exact=self._is_exact(statement))
+        low, high = _interval(values, is_exact=_is_exact(statement))
         asked = self.plan.seeds_of(self._name(statement.value.grid))
         outcome = (
             _compare(low, high, statement.expect.interval) if len(values) >= asked else Outcome.NOT_JUDGED
@@ -113,12 +114,6 @@ class _StatementJudge:
             ours = (100 * (ours / theirs - 1)).dropna()
         return [float(value) for value in ours if not math.isnan(value)]
 
-    def _is_exact(self, statement: PaperStatement) -> bool:
-        terms = [
-            term for term in (statement.value, statement.minus, statement.relative_to) if term is not None
-        ]
-        return all(measure_named(term.measure)[0].is_exact for term in terms)
-
     def _of_term(self, term: StudyTerm) -> pd.Series[float]:
         """The measured values of a term by seed; of measures over rounds the asked or the last one."""
         found = self._rows(term.grid, term.measure, term.series)
@@ -128,27 +123,21 @@ class _StatementJudge:
                 for column in ("at", "unit", "observer"):
                     if (wanted := getattr(term, column)) is not None:
                         rows = rows[rows[column] == wanted]
-                return rows.sort_values("at", kind="stable").groupby("seed")["value"].last()
+                return last_by_seed(rows)
         return pd.Series(dtype=float)
 
     def _of_direction(self, statement: PaperStatement, along: Monotone, sign: float) -> StatementVerdict:
         """All steps along the axis must go one way."""
-        section = grid_of(self.plan.study, along.grid)
-        assert section is not None
-        axis = section.axis(along.along)
+        axis = self.plan.study.grids[self._name(along.grid)].axis(along.along)
         assert axis is not None
         rows = self._rows(along.grid, along.measure, along.series)
+        points = [point for point in self._points(along.grid) if point.matches(along.where)]
         seeds = []
         for setting in axis.settings:
-            point = next(
-                p
-                for p in self._points(along.grid)
-                if p.matches(along.where) and same_setting(p.settings[axis.name], setting)
-            )
-            seeds.append(rows[rows["point"] == point.folder_name].groupby("seed")["value"].last())
-        is_exact = measure_named(along.measure)[0].is_exact
+            point = next(p for p in points if same_setting(p.settings[axis.name], setting))
+            seeds.append(last_by_seed(rows[rows["point"] == point.folder_name]))
         steps = [list((after - before).dropna() * sign) for before, after in itertools.pairwise(seeds)]
-        intervals = [_interval(step, is_exact=is_exact) for step in steps]
+        intervals = [_interval(step, is_exact=_is_exact(statement)) for step in steps]
         asked = self.plan.seeds_of(self._name(along.grid))
         outcomes = [_compare(*both, (0.0, math.inf)) for both in intervals]
         if any(len(step) < asked for step in steps):
@@ -161,7 +150,7 @@ class _StatementJudge:
         return points_of(self.plan.axes(self._name(grid)))
 
     def _name(self, grid: str) -> str:
-        return grid or next(iter(self.plan.study.grids))
+        return self.plan.study.grid_name(grid)
 
     def _rows(self, grid: str, measure: str, series: str) -> pd.DataFrame:
         table = self.table
@@ -169,6 +158,11 @@ class _StatementJudge:
             (table["grid"] == self._name(grid)) & (table["measure"] == measure) & (table["series"] == series)
         )
         return table[chosen]
+
+
+def _is_exact(statement: PaperStatement) -> bool:
+    """Whether all of it follows from specs, so that one seed decides."""
+    return all(measure_named(term.measure)[0].is_exact for term in statement.terms)
 
 
 def _interval(values: Sequence[float], *, is_exact: bool) -> tuple[float, float]:

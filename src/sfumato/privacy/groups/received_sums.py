@@ -41,9 +41,13 @@ class ReceivedSums:
 
     def _price(self, row: ChargedSum) -> float:
         """`price`, computed once for all coalitions that receive the sum alike."""
-        seen, known = bool(self.problem.seen[row.group]), self._members_in_group(row)
-        key = ("price", row, self.view.how(1, row.group), seen, known)
+        key = ("price", row, *self._how_received(row))
         return self.facts.once(key, lambda: math.fsum(map(divergence, self.releases(row, 1))))
+
+    def _how_received(self, row: ChargedSum) -> tuple[object, bool, int]:
+        """What coalitions differ in towards a sum: how they receive its group, and how many are in it."""
+        seen = bool(self.problem.seen[row.group])
+        return self.view.how(1, row.group), seen, self._members_in_group(row)
 
     def exposure(self, bound_name: Literal["flow", "cut", "min-cost"], exposed: IntArray) -> Exposure:
         """The exposure of bound ``bound_name`` if the first ``exposed[g]`` blocks of group g are charged.
@@ -67,14 +71,13 @@ class ReceivedSums:
             count: how many of them.
             split: charge message by message each sum that can be (`privacy.divergence`), whatever is cheaper.
         """
-        seen, known = bool(self.problem.seen[row.group]), self._members_in_group(row)
-        key = ("releases", row, count, split, self.view.how(1, row.group), seen, known)
-        return self.facts.once(key, lambda: self._releases(row, count, split, known))
+        key = ("releases", row, count, split, *self._how_received(row))
+        return self.facts.once(key, lambda: self._releases(row, count, split))
 
-    def _releases(self, row: ChargedSum, count: int, split: bool, known: int) -> tuple[DrawnReleases, ...]:
+    def _releases(self, row: ChargedSum, count: int, split: bool) -> tuple[DrawnReleases, ...]:
         """`releases`, computed once for all coalitions that receive the sum alike."""
         facts, group, draw = self.facts, row.group, self.facts.draw(row.group, row.era)
-        size, how = draw.size, self.view.how(1, group)
+        size, how, known = draw.size, self.view.how(1, group), self._members_in_group(row)
         clip, noise = facts.message_norm(group), facts.noise_variance(group)
         name = group_name(group) + (f", {row.linking} linking" if row.linking else "")
         moving = row.linking

@@ -69,7 +69,7 @@ def curve_figure(
         height: in pixels, without long legends.
         legend_at: y of the legend, as a share of the height of the plot.
     """
-    data = [trace for one in curves for trace in _curve_traces(one)]
+    data = [trace for one in curves for trace in curve_traces(one)]
     layout = over_legend(height, data, legend_at) | {
         "showlegend": len(curves) > 1,
         "hovermode": "x unified" if x_axis is None else "closest",
@@ -145,7 +145,7 @@ def personal_figure(series: Sequence[Series]) -> Figure | None:
     )
 
 
-def _curve_traces(one: RunCurve) -> list[Json]:
+def curve_traces(one: RunCurve) -> list[Json]:
     """The band and the line of a curve; with markers if there are few rounds."""
     curve, rounds, hue = one.curve, one.curve.rounds.tolist(), colour(one.number)
     common: Json = {"type": "scatter", "legendgroup": text.label(one.name), "x": rounds}

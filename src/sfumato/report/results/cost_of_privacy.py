@@ -13,6 +13,7 @@ from sfumato.errors import SfumatoError
 from sfumato.report.formatting import number, title
 from sfumato.report.results.comparability import sends_over_the_air
 from sfumato.report.results.series import Series, load_series
+from sfumato.run_folder.beside import baseline_folder
 from sfumato.run_folder.headline import ACCURACY, headline_of
 from sfumato.run_folder.manifest import MANIFEST_FILE
 from sfumato.run_folder.reader import SPEC_FILE
@@ -109,7 +110,7 @@ def cost_of_privacy_or_commands(one: Series) -> tuple[list[str], str]:
     settings = " ".join(f"--set {setting}" for setting in settings_without_noise(one.first.spec_dict))
     command = (
         f"sfumato run {quote(spec.as_posix())} {settings} "
-        f"--out {quote(f'{folder.name}-without-noise')}\nsfumato report {quote(folder.name)}"
+        f"--out {quote(baseline_folder(folder).name)}\nsfumato report {quote(folder.name)}"
     )
     unknown = (
         "What privacy costs in accuracy is not known: there is no such run without noise beside this one."

@@ -78,7 +78,7 @@ class Series:
         Rounds in which no seed measured it are left out; ``cumulative``: add up over the rounds.
         """
         table = pd.concat(
-            [_column(run, column, cumulative=cumulative) for run in self.runs], axis=1, join="outer"
+            [metric_by_round(run, column, cumulative=cumulative) for run in self.runs], axis=1, join="outer"
         ).sort_index()
         table = table[table.notna().any(axis=1)]
         values = table.to_numpy(dtype=float)
@@ -90,13 +90,13 @@ class Series:
 
     def worst(self, column: str) -> tuple[FloatArray, FloatArray]:
         """Rounds, and the largest value of ``column`` over the seeds (an epsilon is not averaged)."""
-        table = pd.concat([_column(run, column, cumulative=False) for run in self.runs], axis=1).sort_index()
+        table = pd.concat([metric_by_round(run, column) for run in self.runs], axis=1).sort_index()
         largest = table.max(axis=1).dropna()
         return largest.index.to_numpy(dtype=float), largest.to_numpy(dtype=float)
 
     def final(self, column: str) -> Mean:
         """The last measured value of a metrics column: mean over seeds with its 95 % half-width."""
-        return mean(_last_measured(run.metrics[column]) for run in self.runs)
+        return mean(last_measured(run.metrics[column]) for run in self.runs)
 
     def best(self, column: str) -> Mean:
         """The largest measured value of a metrics column: mean over seeds with its 95 % half-width."""
@@ -104,7 +104,7 @@ class Series:
 
     def total(self, *columns: str) -> Mean:
         """The sum of ``columns`` over all rounds: mean over seeds; NaN where nothing was measured."""
-        return mean(_sum_of_measured(run.metrics[list(columns)].to_numpy(dtype=float)) for run in self.runs)
+        return mean(sum_of_measured(run.metrics[list(columns)].to_numpy(dtype=float)) for run in self.runs)
 
 
 def mean(values: Iterable[float]) -> Mean:
@@ -162,7 +162,7 @@ def _seeds_in(folder: Path) -> list[Path]:
     return [path for match, path in sorted(found, key=lambda pair: int(pair[0][1]))]
 
 
-def _column(run: RunFolder, column: str, *, cumulative: bool) -> pd.Series[float]:
+def metric_by_round(run: RunFolder, column: str, *, cumulative: bool = False) -> pd.Series[float]:
     """A column of a run's metrics by round; empty where the run has no such column."""
     if column not in run.metrics.columns:
         return pd.Series(dtype=float, index=pd.Index([], dtype=float))
@@ -170,13 +170,13 @@ def _column(run: RunFolder, column: str, *, cumulative: bool) -> pd.Series[float
     return values.cumsum() if cumulative else values
 
 
-def _last_measured(values: pd.Series[float]) -> float:
+def last_measured(values: pd.Series[float]) -> float:
     """The last value that was measured; NaN where none was."""
     measured = values.dropna()
     return float(measured.iloc[-1]) if len(measured) else math.nan
 
 
-def _sum_of_measured(values: FloatArray) -> float:
+def sum_of_measured(values: FloatArray) -> float:
     """The sum of the values that are not NaN; NaN where all are."""
     measured = values[~np.isnan(values)]
     return float(measured.sum()) if measured.size else math.nan

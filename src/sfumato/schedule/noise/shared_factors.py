@@ -10,14 +10,16 @@ multipliers are, and no rate changes. Then ε of A is at most that of B at every
 meets the target is enough for A.
 
 *It is little more than enough.* Along a chain of pairs, each at most the one before, the factor that is
-needed never grows. The last pair that takes a factor f was found to be above the target at f / (1 +
-`MOST_EXCESS`), and so are all between: none of them gets 1 + `MOST_EXCESS` times what it needs.
+needed never grows. The last pair that takes a factor f was not shown to be within the target at f / (1 +
+`MOST_EXCESS`). That is asked on a coarse grid, which overestimates δ: so the excess is about `MOST_EXCESS` at
+most, and not proved to be. Whatever it is, there is more noise than needed, never less.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 
 from sfumato.privacy.declared_releases import PairCharge
 from sfumato.privacy.dominance import Ways, approximate_size, are_ways_at_most, chains
@@ -41,8 +43,9 @@ def factors_of(
         epsilon: the target of all pairs.
         delta: of the target.
     """
-    ways = [_ways_of(charge) for charge in charges]
-    if any(not way for way in ways) or len(set(map(_terms, ways))) <= MOST_ROOTS:
+    # every account with a target comes here: ways are made only where they may be needed
+    ways = list(takewhile(bool, map(_ways_of, charges))) if len(charges) > MOST_ROOTS else []
+    if len(ways) < len(charges) or len(set(map(_terms, ways))) <= MOST_ROOTS:
         return [needed(charge) for charge in charges]
     found = [0.0] * len(charges)
     for chain in chains(

@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 from sfumato.errors import RunError
 from sfumato.privacy.claim import Claim
 from sfumato.run_folder.reader import PRIVACY_FILE, read_json
-from sfumato.studies.measures.base import Measurement, Measurements
+from sfumato.studies.measures.base import Measurement, Measurements, PointFolder
 from sfumato.sweeps.point_result import result_of
 
 
-def epsilon_towards(folder: Path, observer: str) -> Measurements:
+def epsilon_towards(folder: PointFolder, observer: str) -> Measurements:
     """ε of the worst unit towards a kind of observer before training; nothing where there is none."""
-    result = result_of(folder)
+    result = result_of(folder.path)
     if result is None:
-        raise RunError(f"{folder}: has no accounts any more; run the study again")
+        raise RunError(f"{folder.path}: has no accounts any more; run the study again")
     found = result["epsilon"].get(observer)
     return [] if found is None else [Measurement(float(found))]
 
 
-def claimed_epsilon(folder: Path, which: str) -> Measurements:
+def claimed_epsilon(folder: PointFolder, which: str) -> Measurements:
     """The largest ε among claims: ``which`` is ``TEXT@OBSERVER``, a part of the claims' source."""
     return _largest([claim.claimed_epsilon for claim in _claims(folder, which)])
 
 
-def epsilon_of_claim(folder: Path, which: str) -> Measurements:
+def epsilon_of_claim(folder: PointFolder, which: str) -> Measurements:
     """The largest rigorous ε that stands beside those claims."""
     return _largest([claim.rigorous_epsilon for claim in _claims(folder, which)])
 
 
-def _claims(folder: Path, which: str) -> list[Claim]:
+def _claims(folder: PointFolder, which: str) -> list[Claim]:
     source, _, observer = which.partition("@")
-    claims = map(Claim.from_dict, read_json(folder / PRIVACY_FILE).get("claims", ()))
+    claims = map(Claim.from_dict, read_json(folder.path / PRIVACY_FILE).get("claims", ()))
     return [claim for claim in claims if source in claim.source and claim.observer == observer]
 
 

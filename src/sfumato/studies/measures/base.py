@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from sfumato.run_folder.reader import RunFolder, load_run
 from sfumato.spec.document import Spec
 
 SPREAD = ", sd"
@@ -37,6 +39,18 @@ Measurements: TypeAlias = Sequence[Measurement]
 
 
 @dataclass(frozen=True)
+class PointFolder:
+    """The folder of a point and seed; its run is read and checked once for all measures."""
+
+    path: Path
+
+    @cached_property
+    def run(self) -> RunFolder:
+        """The finished run in it."""
+        return load_run(self.path)
+
+
+@dataclass(frozen=True)
 class Measure:
     """What can be measured of a point.
 
@@ -53,7 +67,7 @@ class Measure:
 
     title: str
     source: Literal["run", "accounts", "formula"]
-    from_folder: Callable[[Path, str], Measurements] | None = None
+    from_folder: Callable[[PointFolder, str], Measurements] | None = None
     from_spec: Callable[[Spec, str], Measurements] | None = None
     points: str = ""
     is_epsilon: bool = False

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from sfumato.errors import SpecError
 from sfumato.spec.base import closest
 from sfumato.studies.measures import accounts, finished_run, formulas, workers
-from sfumato.studies.measures.base import Measure, Measurements
+from sfumato.studies.measures.base import Measure, Measurements, PointFolder
 
 PERCENTAGE_POINTS = "points"
 
 
 def _of_column(
-    title: str, read: Callable[[Path, str], Measurements], column: str, points: str = ""
+    title: str, read: Callable[[PointFolder, str], Measurements], column: str, points: str = ""
 ) -> Measure:
     """A measure of one column of a run's metrics; it takes no argument."""
     return Measure(title, "run", from_folder=lambda folder, _: read(folder, column), points=points)
@@ -27,7 +26,7 @@ def _until(title: str, column: str) -> Measure:
     )
 
 
-def _epsilon(title: str, read: Callable[[Path, str], Measurements]) -> Measure:
+def _epsilon(title: str, read: Callable[[PointFolder, str], Measurements]) -> Measure:
     """An ε of a point's accounts."""
     return Measure(title, "accounts", from_folder=read, is_epsilon=True)
 

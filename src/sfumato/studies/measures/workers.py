@@ -30,7 +30,7 @@ from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.report.results.grouped_run import GroupedRun
 from sfumato.schedule.resolve.groups import resolve_groups
 from sfumato.spec.document import Spec
-from sfumato.studies.measures.base import Measurement, Measurements
+from sfumato.studies.measures.base import SPREAD, Measurement, Measurements
 
 EXACT, CLAIMED, BEFORE, TEXT = "exact", "claimed", "claimed, Rényi", "claimed, 2π²α/σ²"
 RELEASES, COUNTED = "releases", "releases by the paper's count"
@@ -91,7 +91,7 @@ def _spread(values: Sequence[float], series: str, epoch: int) -> Measurements:
         return []
     middle = float(known.mean())
     spread = float(known.std()) if math.isfinite(middle) else math.nan
-    return [Measurement(middle, series, at=epoch), Measurement(spread, f"{series}, sd", at=epoch)]
+    return [Measurement(middle, series, at=epoch), Measurement(spread, series + SPREAD, at=epoch)]
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from sfumato.report import formatting as text
+from sfumato.report.figures.curves import RunCurve, curve_traces
 from sfumato.report.figures.figure import (
     DASHES,
     Figure,
     Json,
     colour,
-    line_mode,
     log_axis,
+    needs_log_axis,
     over_legend,
-    transparent,
 )
-from sfumato.report.results.series import Mean
+from sfumato.report.results.series import Curve, Mean
 from sfumato.studies.grids import StudyPoint
 from sfumato.studies.measures.base import SPREAD
 from sfumato.studies.measures.registry import measure_named
@@ -40,17 +43,22 @@ class _Line:
 
     Attributes:
         name: in the legend.
-        hue: colour.
+        number: of its colour.
         dash: of the line.
         x: places: numbers, or names of categories.
         values: with their intervals.
     """
 
     name: str
-    hue: str
+    number: int
     dash: str
     x: Sequence[float | str]
     values: Sequence[Mean]
+
+    @property
+    def hue(self) -> str:
+        """Its colour."""
+        return colour(self.number)
 
 
 def line_figure(data: PanelData) -> Figure:
@@ -63,18 +71,8 @@ def line_figure(data: PanelData) -> Figure:
         for trace in (_banded(line) if dense or _has_spread(data) else [_barred(line)])
     ]
     traces += _paper_marks(data, lines)
-    layout = over_legend(_HEIGHT, traces) | {"hovermode": "closest"}
-    layout |= {"xaxis": _x_axis(data, lines), "yaxis": _y_axis(data, lines)}
-    return Figure(
-        title=data.panel.title,
-        caption=_caption(data, lines),
-        description=_description(data, lines),
-        data=traces,
-        layout=layout,
-        table=_numbers(data, lines),
-        kind="lines",
-        min_width=420,
-    )
+    layout: Json = {"hovermode": "closest", "xaxis": _x_axis(data, lines)}
+    return _figure(data, lines, traces, layout, kind="lines")
 
 
 def bar_figure(data: PanelData) -> Figure:
@@ -82,23 +80,28 @@ def bar_figure(data: PanelData) -> Figure:
     lines = _lines(data)
     traces: list[Json] = []
     for number, line in enumerate(lines):
-        kept = [(x, one) for x, one in zip(line.x, line.values, strict=True) if math.isfinite(one.value)]
+        kept = _finite(line)
         traces.append({
             "type": "bar", "name": text.label(line.name), "x": [x for x, _ in kept],
             "y": [one.value for _, one in kept], "offsetgroup": str(number), "marker": {"color": line.hue},
             "error_y": _error([one for _, one in kept], "#6B7280"),
         })  # fmt: skip
     traces += _paper_marks(data, lines, grouped=True)
-    layout = over_legend(_HEIGHT, traces) | {"barmode": "group", "scattermode": "group", "bargap": 0.4}
-    layout |= {"xaxis": _x_axis(data, lines) | {"type": "category"}, "yaxis": _y_axis(data, lines)}
+    layout: Json = {"barmode": "group", "scattermode": "group", "bargap": 0.4}
+    layout["xaxis"] = _x_axis(data, lines) | {"type": "category"}
+    return _figure(data, lines, traces, layout, kind="bars")
+
+
+def _figure(data: PanelData, lines: Sequence[_Line], traces: list[Json], layout: Json, kind: str) -> Figure:
+    """The figure of lines or bars; ``layout``: what its kind adds to the layout."""
     return Figure(
         title=data.panel.title,
         caption=_caption(data, lines),
         description=_description(data, lines),
         data=traces,
-        layout=layout,
+        layout=over_legend(_HEIGHT, traces) | layout | {"yaxis": _y_axis(data, lines)},
         table=_numbers(data, lines),
-        kind="bars",
+        kind=kind,
         min_width=420,
     )
 
@@ -118,10 +121,8 @@ def _lines(data: PanelData) -> list[_Line]:
             if not places:
                 continue
             title = ", ".join(filter(None, (name, series))) or data.title
-            hue = colour(i if len(named) > 1 else j)
-            found.append(
-                _Line(title, hue, DASHES[j % len(DASHES)] if len(named) > 1 else "solid", places, values)
-            )
+            number, dash = (i, DASHES[j % len(DASHES)]) if len(named) > 1 else (j, "solid")
+            found.append(_Line(title, number, dash, places, values))
     return found
 
 
@@ -189,24 +190,11 @@ def _barred(line: _Line) -> Json:
 def _banded(line: _Line) -> list[Json]:
     """A line in a band."""
     kept = _finite(line)
-    x = [place for place, _ in kept]
-    width = [0.0 if math.isnan(one.half_width) else one.half_width for _, one in kept]
-    middle = [one.value for _, one in kept]
-    common: Json = {"type": "scatter", "x": x, "legendgroup": line.name}
-    edge = common | {"mode": "lines", "line": {"width": 0}, "showlegend": False, "hoverinfo": "skip"}
-    look: Json = {
-        "line": {"color": line.hue, "width": 2, "dash": line.dash},
-        "marker": {"color": line.hue, "size": 5},
-    }
-    traces = []
-    if any(width):
-        low = [a - b for a, b in zip(middle, width, strict=True)]
-        high = [a + b for a, b in zip(middle, width, strict=True)]
-        traces = [
-            edge | {"y": low},
-            edge | {"y": high, "fill": "tonexty", "fillcolor": transparent(line.hue, 0.15)},
-        ]
-    return [*traces, common | {"name": text.label(line.name), "mode": line_mode(x), "y": middle} | look]  # type: ignore[arg-type]
+    places: Any = [place for place, _ in kept]
+    middle = np.array([one.value for _, one in kept], dtype=float)
+    width = np.nan_to_num(np.array([one.half_width for _, one in kept], dtype=float))
+    curve = Curve(np.array(places), middle, middle - width, middle + width)
+    return curve_traces(RunCurve(line.number, line.name, curve, line.dash))
 
 
 def _paper_marks(data: PanelData, lines: Sequence[_Line], *, grouped: bool = False) -> list[Json]:
@@ -247,8 +235,7 @@ def _x_axis(data: PanelData, lines: Sequence[_Line]) -> Json:
     if axis is None:
         return found | {"rangemode": "tozero", "tickformat": "d"}
     numbers = [float(x) for line in lines for x in line.x if isinstance(x, float)]
-    positive = [x for x in numbers if x > 0]
-    if _is_numeric(axis) and len(positive) == len(numbers) and numbers and max(numbers) >= 30 * min(numbers):
+    if min(numbers, default=0.0) > 0 and needs_log_axis(numbers):
         found |= log_axis(numbers)
     return found
 

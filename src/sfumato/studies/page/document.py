@@ -68,15 +68,18 @@ def _panels(result: StudyResult, figures: PlacedFigures) -> list[str]:
     parts: list[str] = []
     beside: list[str] = []
     for panel in result.plan.study.panels:
+        data = PanelData.of(result.plan, panel, result.table)
+        if not data.points:  # a shortened run has other points
+            continue
         if panel.kind == "pairs":
-            beside += [figures.place(figure) for figure in figures_of(result.plan, panel, result.table)]
+            beside += map(figures.place, figures_of(data))
             continue
         parts += _side_by_side(beside)
         beside = []
         if panel.kind == "table":
-            parts.append(measure_table(PanelData.of(result.plan, panel, result.table)))
+            parts.append(measure_table(data))
         else:
-            parts += [figures.place(figure) for figure in figures_of(result.plan, panel, result.table)]
+            parts += map(figures.place, figures_of(data))
     return parts + _side_by_side(beside)
 
 

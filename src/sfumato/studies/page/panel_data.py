@@ -14,7 +14,7 @@ from sfumato.rounding import number, upper_bound
 from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
 from sfumato.studies.measures.base import SPREAD
 from sfumato.studies.measures.registry import measure_named, title_of_measure
-from sfumato.studies.references import grid_of
+from sfumato.studies.observations import last_by_seed
 from sfumato.studies.study import Panel, PaperValue, StudyAxis
 
 
@@ -41,7 +41,7 @@ class PanelData:
     @classmethod
     def of(cls, plan: StudyPlan, panel: Panel, table: pd.DataFrame) -> PanelData:
         """The rows of ``table`` that ``panel`` shows."""
-        name = panel.grid or next(iter(plan.study.grids))
+        name = plan.study.grid_name(panel.grid)
         axes = plan.axes(name)
         points = tuple(point for point in points_of(axes) if point.matches(panel.where))
         chosen = (table["grid"] == name) & table["measure"].isin(panel.measures)
@@ -72,7 +72,7 @@ class PanelData:
         chosen = self._of(point, measure, series)
         if not len(chosen):
             return None
-        last = chosen.sort_values("at", kind="stable").groupby("seed")["value"].last()
+        last = last_by_seed(chosen)
         if measure_named(measure)[0].is_epsilon:
             return Mean(float(last.max()), math.nan)
         return mean(last)
@@ -92,9 +92,9 @@ class PanelData:
 
     def paper_values(self, measure: str) -> Iterator[tuple[PaperValue, StudyPoint]]:
         """What the paper states of the measure at the panel's points."""
-        wanted = self.plan.study.grids[self.name]
-        for value in self.plan.study.values:
-            if value.measure != measure or grid_of(self.plan.study, value.grid) is not wanted:
+        study = self.plan.study
+        for value in study.values:
+            if value.measure != measure or study.grid_name(value.grid) != self.name:
                 continue
             for point in self.points:
                 if point.matches(value.where):
