@@ -40,8 +40,8 @@ def arrived(std: float) -> IntArray:
     steps = encode(np.zeros(COUNT), how, SystemRandomness().noise_key(RoundPosition(0, 0), b"")).view(
         np.int64
     )
-    frame = Frame(FrameKind.ANSWER, bytes(32), 0, 1, encode_answer(RoundPosition(0, 0), steps))
-    return decode_answer(parse_frame(seal_frame(frame, Identity())).payload, COUNT)[1]
+    frame = Frame(FrameKind.ANSWER, bytes(32), 0, 1, encode_answer(RoundPosition(0, 0), bytes(32), steps))
+    return decode_answer(parse_frame(seal_frame(frame, Identity())).payload, COUNT)[2]
 
 
 def p_value(values: IntArray, std: float) -> float:

@@ -11,10 +11,17 @@ from deployed_parties import Stage, staged
 from rehearsals import STAR, TREE
 
 from sfumato.deployment.carrier import InProcess
-from sfumato.deployment.messages import FrameKind, RoundPosition, encode_answer, encode_question
+from sfumato.deployment.messages import (
+    HASH_BYTES,
+    FrameKind,
+    RoundPosition,
+    encode_answer,
+    encode_question,
+    question_hash,
+)
 from sfumato.wire import errors
 from sfumato.wire.frames import Frame, parse_frame, seal_frame
-from sfumato.wire.keys import Identity, digest
+from sfumato.wire.keys import Identity
 
 
 @pytest.fixture(name="star")
@@ -40,7 +47,7 @@ def test_the_same_question_gets_the_same_bytes(star: Stage) -> None:
 def test_noise_is_fresh_for_every_round(star: Stage) -> None:
     (first,) = star.device(0).receive(question(star, 0))
     (second,) = star.device(0).receive(question(star, 1))
-    assert parse_frame(first).payload[8:] != parse_frame(second).payload[8:]
+    assert parse_frame(first).payload[40:] != parse_frame(second).payload[40:]
 
 
 def test_another_question_about_the_same_round_gets_nothing(star: Stage) -> None:
@@ -111,14 +118,21 @@ def test_an_answer_counts_once_and_in_its_own_round(star: Stage) -> None:
     cloud.receive(answers[0])
     with pytest.raises(errors.DuplicateMessageError):
         cloud.receive(answers[0])
-    huge = encode_answer(RoundPosition(0, 0), np.full(star.terms.parameters, 2**62, np.int64))
-    frame = Frame(FrameKind.ANSWER, star.terms.session, 1, star.terms.cloud, huge)
-    with pytest.raises(errors.MalformedMessageError, match="steps"):
-        cloud.receive(seal_frame(frame, star.identities[1]))
+    asked_for, huge = question_hash(RoundPosition(0, 0), model), 2**62
+    for error, says, question, fill in [
+        (errors.MalformedMessageError, "steps", asked_for, huge),
+        (errors.ReplayedMessageError, "device:1: answers another question about round 1", bytes(32), 0),
+    ]:
+        payload = encode_answer(RoundPosition(0, 0), question, np.full(star.terms.parameters, fill, np.int64))
+        frame = Frame(FrameKind.ANSWER, star.terms.session, 1, star.terms.cloud, payload)
+        with pytest.raises(error, match=says):
+            cloud.receive(seal_frame(frame, star.identities[1]))
     assert cloud.missing == [1, 2] and cloud.released is None  # noqa: PT018
     for answer in answers[1:]:
         cloud.receive(answer)
-    total = sum(np.frombuffer(parse_frame(answer).payload, "<i8", offset=8) for answer in answers)
+    total = sum(
+        np.frombuffer(parse_frame(answer).payload, "<i8", offset=8 + HASH_BYTES) for answer in answers
+    )
     assert cloud.released is not None
     assert np.array_equal(cloud.released, total)
     cloud.ask(1, model)
@@ -151,9 +165,10 @@ def test_an_edge_that_starts_again_sends_the_same_bytes(tmp_path: Path) -> None:
 def test_the_cloud_does_not_get_what_an_edge_told_its_devices(tmp_path: Path) -> None:
     with staged(TREE, tmp_path) as stage:
         terms, edge = stage.terms, stage.terms.edge(0)
-        payload = encode_question(RoundPosition(0, 0), np.zeros(terms.parameters, np.float32))
+        position, model = RoundPosition(0, 0), np.zeros(terms.parameters, np.float32)
+        payload = encode_question(position, model)
         stage.memory(edge).record(
-            terms.session, RoundPosition(0, 0), digest(b"question", payload), b"its own aggregate"
+            terms.session, position, question_hash(position, model), b"its own aggregate"
         )
         frame = Frame(FrameKind.QUESTION, terms.session, terms.cloud, edge, payload)
         with pytest.raises(errors.OutOfOrderMessageError, match="is not the cloud's"):

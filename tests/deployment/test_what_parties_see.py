@@ -28,14 +28,14 @@ def test_the_cloud_sees_a_sum_of_every_edge_with_its_noise(tmp_path: Path) -> No
         dump = [frame for frame in frames if frame.recipient == terms.cloud]
         assert sorted(frame.sender for frame in dump) == edges
         assert {(frame.kind, frame.session) for frame in dump} == {(FrameKind.ANSWER, terms.session)}
-        assert {len(frame.payload) for frame in dump} == {8 + 8 * terms.parameters}
+        assert {len(frame.payload) for frame in dump} == {8 + 32 + 8 * terms.parameters}
         for frame in dump:
-            position, seen = decode_answer(frame.payload, terms.parameters)
+            position, _, seen = decode_answer(frame.payload, terms.parameters)
             assert position == terms.at(0)
             raw, noise = np.zeros(terms.parameters, np.int64), np.zeros(terms.parameters, np.int64)
             for one in frames:
                 if one.recipient == frame.sender and one.kind == FrameKind.ANSWER:
-                    raw += decode_answer(one.payload, terms.parameters)[1]
+                    raw += decode_answer(one.payload, terms.parameters)[2]
             for index in range(terms.last + 1):
                 noise += own_noise(stage, frame.sender, RoundPosition(0, index))
             assert np.array_equal(seen, raw + noise)
@@ -59,7 +59,7 @@ def test_devices_see_only_models(tmp_path: Path) -> None:
         told = [frame for frame in map(parse_frame, carried) if frame.recipient < terms.cloud]
         assert len(told) == terms.cloud * (terms.last + 1)
         for frame in told:
-            position, seen = decode_question(frame.payload, terms.parameters)
+            position, _, seen = decode_question(frame.payload, terms.parameters)
             assert frame.sender == terms.parent(frame.recipient)
             assert position.aggregation > 0 or np.array_equal(seen, model)
         later = {frame.sender: frame.payload for frame in told if frame.payload[7] == 1}
@@ -72,7 +72,7 @@ def test_the_cloud_of_a_star_sees_every_device_with_its_noise(tmp_path: Path) ->
         released, carried = stage.play(np.zeros(terms.parameters, np.float32))
         dump = [frame for frame in map(parse_frame, carried) if frame.recipient == terms.cloud]
         assert sorted(frame.sender for frame in dump) == list(range(terms.cloud))
-        seen = [decode_answer(frame.payload, terms.parameters)[1] for frame in dump]
+        seen = [decode_answer(frame.payload, terms.parameters)[2] for frame in dump]
         assert np.array_equal(released, sum(seen))
         how = terms.grid(terms.at(0)).device(0, 1.0, 1.0)
         for (

@@ -10,7 +10,9 @@
     consent       what a device agrees to
     local_data    a device's rows, and the work on them
     device        the state machine of a device
-    collecting    what aggregators do: ask, add up, add noise
+    masked_hops   secure aggregation over a hop: which terms, and the child's side
+    collecting    what aggregators do over a plain hop: ask, add up; and their noise
+    masked_sums   what they do over a masked one
     edge          the state machine of an edge
     cloud         the state machine of the cloud
     carrier       takes frames from party to party

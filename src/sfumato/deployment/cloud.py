@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from sfumato.deployment.collecting import Collection, with_own_noise
 from sfumato.deployment.device import require_own_key
+from sfumato.deployment.masked_hops import steps_as_bytes, steps_from_bytes
+from sfumato.deployment.masked_sums import collection_of
 from sfumato.deployment.memory import PartyMemory
-from sfumato.deployment.messages import IntArray, Model, encode_question
+from sfumato.deployment.messages import IntArray, Model, question_hash
 from sfumato.deployment.randomness import Randomness, answer_context
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.wire.errors import OutOfOrderMessageError
-from sfumato.wire.keys import Identity, digest
+from sfumato.wire.keys import Identity
 
 
 class CloudParty:
@@ -47,37 +47,36 @@ class CloudParty:
             SessionMemoryError: the memory cannot be read.
         """
         terms, position = self._terms, self._terms.at(number)
-        question = digest(b"question", encode_question(position, model))
+        question = question_hash(position, model)
         earlier = self._memory.answer(terms.session, position, question)
         if earlier is not None:
-            self._released, self._collection = np.frombuffer(earlier, "<i8").astype(np.int64), None
+            self._released, self._collection = steps_from_bytes(earlier), None
             return []
         last = self._memory.last(terms.session)
         if number != (0 if last is None else last.round + 1):
             raise OutOfOrderMessageError(f"{position}: {last or 'nothing'} was finished before")
         self._question, self._released = question, None
-        self._collection = Collection(terms, self.number, position)
-        return self._collection.questions(model, self._identity)
+        self._collection = collection_of(terms, self.number, position, model, self._identity)
+        return self._collection.questions()
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Take the answer of a child; nothing is sent.
+        """Take a frame of a child; nothing is sent, but for what masks need.
 
         Raises:
-            MessageError: rejected; nothing has changed.
+            TransportError: rejected; nothing has changed.
             SessionMemoryError: what the round came to cannot be recorded.
         """
         if self._collection is None:
             raise OutOfOrderMessageError("cloud: an answer to no question")
-        self._collection.add(data)
+        following = self._collection.add(data)
         if not self._collection.missing:
             position = self._collection.position
             context = answer_context(self._terms.session, position, self._question)
             key = self._randomness.noise_key(position, context)
             released = with_own_noise(self._terms, self.number, position, self._collection.total, key)
-            kept = released.astype("<i8").tobytes()
-            self._memory.record(self._terms.session, position, self._question, kept)
+            self._memory.record(self._terms.session, position, self._question, steps_as_bytes(released))
             self._released, self._collection = released, None
-        return []
+        return following
 
     @property
     def missing(self) -> list[int]:

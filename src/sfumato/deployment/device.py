@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sfumato.deployment.consent import Agreement
+from sfumato.deployment.masked_hops import MaskedChild, steps_as_bytes
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.messages import (
     FrameKind,
@@ -15,14 +16,15 @@ from sfumato.deployment.messages import (
     RoundPosition,
     decode_question,
     encode_answer,
+    question_hash,
 )
 from sfumato.deployment.randomness import Randomness, answer_context
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.schedule.integer_grid import message_lengths
 from sfumato.secure_aggregation.encoding import encode
 from sfumato.wire.errors import UnsafeTermsError
-from sfumato.wire.frames import Frame, open_frame, seal_frame
-from sfumato.wire.keys import Identity, digest
+from sfumato.wire.frames import Frame, open_frame, parse_frame, seal_frame
+from sfumato.wire.keys import Identity
 
 if TYPE_CHECKING:
     from sfumato.deployment.local_data import LocalData
@@ -56,16 +58,20 @@ class DeviceParty:
         self._data, self._identity, self._memory = data, identity, memory
         self._randomness = randomness
         self._batches: tuple[int, BatchPlan] | None = None
+        is_masked = self._terms.is_masked(self._terms.parent(self.number))
+        self._masked = MaskedChild(self.number, self._terms, identity, memory) if is_masked else None
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Answer a question of the parent: with the bytes of before, if it was answered before.
+        """Answer a question of the parent: with the whole numbers of before, if it was answered before.
 
         Raises:
-            MessageError: rejected; nothing is sent, and nothing has changed.
+            TransportError: rejected; nothing is sent, and no answer has changed.
             ConsentRefusedError: the total was used up meanwhile; nothing is sent.
             SessionMemoryError: the answer cannot be recorded; nothing is sent.
         """
-        terms, memory = self._terms, self._memory
+        terms, memory, masked = self._terms, self._memory, self._masked
+        if masked is not None and parse_frame(data).kind == FrameKind.MASKING:
+            return masked.receive(data)
         parent = terms.parent(self.number)
         frame = open_frame(
             data,
@@ -74,20 +80,23 @@ class DeviceParty:
             recipient=self.number,
             expected=FrameKind.QUESTION,
         )
-        position, model = decode_question(frame.payload, terms.parameters)
-        question = digest(b"question", frame.payload)
-        earlier = memory.answer(terms.session, position, question)
-        if earlier is not None:
-            return [earlier]
-        terms.require_turn(position, memory.last(terms.session))
-        payload = encode_answer(position, self._steps(position, model, question))
-        answer = seal_frame(
-            Frame(FrameKind.ANSWER, terms.session, self.number, parent, payload), self._identity
-        )
-        if memory.last(terms.session) is None:
-            self._agreement.book()
-        memory.record(terms.session, position, question, answer)
-        return [answer]
+        position, attempt, model = decode_question(frame.payload, terms.parameters)
+        question = question_hash(position, model)
+        kept = memory.answer(terms.session, position, question)
+        if kept is None:
+            terms.require_turn(position, memory.last(terms.session))
+            steps = self._steps(position, model, question)
+            kept = self._answer(position, question, steps) if masked is None else steps_as_bytes(steps)
+            if memory.last(terms.session) is None:
+                self._agreement.book()
+            memory.record(terms.session, position, question, kept)
+        return [kept] if masked is None else masked.begin(position, question, attempt)
+
+    def _answer(self, position: RoundPosition, question: bytes, steps: IntArray) -> bytes:
+        """The frame that answers over a plain hop."""
+        terms, payload = self._terms, encode_answer(position, question, steps)
+        frame = Frame(FrameKind.ANSWER, terms.session, self.number, terms.parent(self.number), payload)
+        return seal_frame(frame, self._identity)
 
     def _steps(self, position: RoundPosition, model: Model, question: bytes) -> IntArray:
         """What is sent: the message in steps of the grid, rounded at random, with noise ``[M]``."""

@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from sfumato.deployment.collecting import Collection, with_own_noise
 from sfumato.deployment.device import require_own_key
+from sfumato.deployment.masked_hops import MaskedChild, steps_as_bytes, steps_from_bytes
+from sfumato.deployment.masked_sums import collection_of
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.messages import (
     FrameKind,
@@ -22,12 +24,13 @@ from sfumato.deployment.messages import (
     RoundPosition,
     decode_question,
     encode_answer,
+    question_hash,
 )
 from sfumato.deployment.randomness import Randomness, answer_context
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.wire.errors import OutOfOrderMessageError, UnsafeTermsError
 from sfumato.wire.frames import Frame, open_frame, parse_frame, seal_frame
-from sfumato.wire.keys import Identity, digest
+from sfumato.wire.keys import Identity
 
 
 @dataclass
@@ -37,6 +40,7 @@ class _Round:
     Attributes:
         number: from 0.
         question: a hash of the cloud's.
+        attempt: of the cloud, where its hop is masked.
         model: that the round began with ``[M]``.
         offset: what the edge's average has added to it so far, float64 ``[M]``.
         total: the same, in steps of the grid ``[M]``.
@@ -44,6 +48,7 @@ class _Round:
 
     number: int
     question: bytes
+    attempt: bytes
     model: Model
     offset: npt.NDArray[np.float64]
     total: IntArray
@@ -76,23 +81,28 @@ class EdgeParty:
         self._memory, self._randomness = memory, randomness
         self._round: _Round | None = None
         self._collection: Collection | None = None
+        is_masked = terms.is_masked(terms.cloud)
+        self._masked = MaskedChild(number, terms, identity, memory) if is_masked else None
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Take a question of the cloud or an answer of a device; what is sent then.
+        """Take a frame of the cloud or of a device; what is sent then.
 
-        A question that comes again is answered with the bytes of before, or the round begins again: devices
-        then send the bytes of before.
+        A question that comes again is answered with the whole numbers of before, or the round begins again:
+        devices then have the whole numbers of before.
 
         Raises:
-            MessageError: rejected; nothing is sent, and nothing has changed.
+            TransportError: rejected; nothing is sent, and no answer has changed.
             SessionMemoryError: an answer cannot be recorded; nothing is sent.
         """
-        if parse_frame(data).sender == self._terms.cloud:
+        frame = parse_frame(data)
+        if frame.sender == self._terms.cloud:
+            if self._masked is not None and frame.kind == FrameKind.MASKING:
+                return self._masked.receive(data)
             return self._asked(data)
         if self._collection is None:
             raise OutOfOrderMessageError(f"{self._terms.name(self.number)}: an answer to no question")
-        self._collection.add(data)
-        return [] if self._collection.missing else self._aggregated(self._collection)
+        following = self._collection.add(data)
+        return following if self._collection.missing else self._aggregated(self._collection)
 
     def _asked(self, data: bytes) -> list[bytes]:
         """Begin the round that the cloud asks for."""
@@ -104,17 +114,17 @@ class EdgeParty:
             recipient=self.number,
             expected=FrameKind.QUESTION,
         )
-        position, model = decode_question(frame.payload, terms.parameters)
+        position, attempt, model = decode_question(frame.payload, terms.parameters)
         if position.aggregation != terms.last:  # others are recorded too, and are the edge's own business
             raise OutOfOrderMessageError(f"{position}: is not the cloud's")
-        question = digest(b"question", frame.payload)
+        question = question_hash(position, model)
         earlier = memory.answer(terms.session, position, question)
         if earlier is not None:
-            return [earlier]
+            return self._answered(position, question, attempt, earlier)
         if memory.answer(terms.session, RoundPosition(position.round, 0), question) is None:
             terms.require_turn(RoundPosition(position.round, 0), memory.last(terms.session))
         nothing = np.zeros(terms.parameters, np.int64)
-        self._round = _Round(position.round, question, model, nothing.astype(np.float64), nothing)
+        self._round = _Round(position.round, question, attempt, model, nothing.astype(np.float64), nothing)
         return self._ask(RoundPosition(position.round, 0))
 
     def _ask(self, position: RoundPosition) -> list[bytes]:
@@ -125,11 +135,11 @@ class EdgeParty:
             earlier = self._memory.answer(terms.session, position, now.question)
             if earlier is None:
                 break
-            self._advance(position, np.frombuffer(earlier, "<i8").astype(np.int64))
+            self._advance(position, steps_from_bytes(earlier))
             position = RoundPosition(position.round, position.aggregation + 1)
-        self._collection = Collection(terms, self.number, position)
         start = (now.model.astype(np.float64) + now.offset).astype(np.float32)
-        return self._collection.questions(start, self._identity)
+        self._collection = collection_of(terms, self.number, position, start, self._identity)
+        return self._collection.questions()
 
     def _advance(self, position: RoundPosition, steps: IntArray) -> None:
         """Add what an aggregation within the edge came to."""
@@ -150,12 +160,20 @@ class EdgeParty:
         steps = with_own_noise(terms, self.number, position, done.total, key)
         self._collection = None
         if position.aggregation < terms.last:
-            kept = steps.astype("<i8").tobytes()
-            self._memory.record(terms.session, position, now.question, kept)
+            self._memory.record(terms.session, position, now.question, steps_as_bytes(steps))
             return self._ask(position)
-        payload = encode_answer(position, now.total + steps)
-        frame = Frame(FrameKind.ANSWER, terms.session, self.number, terms.cloud, payload)
-        answer = seal_frame(frame, self._identity)
-        self._memory.record(terms.session, position, now.question, answer)
+        total = now.total + steps
+        kept = self._answer(position, now.question, total) if self._masked is None else steps_as_bytes(total)
+        self._memory.record(terms.session, position, now.question, kept)
         self._round = None
-        return [answer]
+        return self._answered(position, now.question, now.attempt, kept)
+
+    def _answer(self, position: RoundPosition, question: bytes, steps: IntArray) -> bytes:
+        """The frame that answers over a plain hop."""
+        terms, payload = self._terms, encode_answer(position, question, steps)
+        frame = Frame(FrameKind.ANSWER, terms.session, self.number, terms.cloud, payload)
+        return seal_frame(frame, self._identity)
+
+    def _answered(self, position: RoundPosition, question: bytes, attempt: bytes, kept: bytes) -> list[bytes]:
+        """What is sent as soon as the answer to the cloud is recorded: it, or what begins its masks."""
+        return [kept] if self._masked is None else self._masked.begin(position, question, attempt)

@@ -10,6 +10,9 @@ answered any more, and none needs to be, as an aggregator that asks on has what 
 
 No file can notice that an older copy of itself was put back. Do not restore it from a backup; a party that
 lost it gets a new key, which is another session.
+
+It is the memory of the party's key too (`wire.session_memory`): of the sessions of secure aggregation that it
+joined, and of what it said there.
 """
 
 from __future__ import annotations
@@ -19,13 +22,18 @@ from pathlib import Path
 from sfumato.deployment.messages import RoundPosition
 from sfumato.wire.errors import DuplicateMessageError, ReplayedMessageError
 from sfumato.wire.owned_file import OwnedFile, create_owned_file
+from sfumato.wire.session_memory import CLAIMS_QUERY, CLAIMS_TABLE, claim_in
 
 _WHAT = "memory of a party"
 _TABLES = (
     "CREATE TABLE answers (session BLOB NOT NULL, round INTEGER NOT NULL, aggregation INTEGER NOT NULL,"
     " question BLOB NOT NULL, answer BLOB NOT NULL, UNIQUE (session, round, aggregation))",
+    CLAIMS_TABLE,
 )
-_QUERIES = ("SELECT session, round, aggregation, question, answer FROM answers LIMIT 1",)
+_QUERIES = (
+    "SELECT session, round, aggregation, question, answer FROM answers LIMIT 1",
+    CLAIMS_QUERY,
+)
 
 
 class PartyMemory:
@@ -96,6 +104,10 @@ class PartyMemory:
             "INSERT INTO answers VALUES (?, ?, ?, ?, ?)", (session, *position, question, answer)
         )
         self._file.execute("DELETE FROM answers WHERE session = ? AND round < ?", (session, position.round))
+
+    def claim(self, question: bytes, digest: bytes) -> bytes | None:
+        """Claim the right to answer a question once; see `SessionMemory.claim`."""
+        return claim_in(self._file, question, digest)
 
     def close(self) -> None:
         """Close the file; all that was recorded is kept."""

@@ -21,8 +21,8 @@ class PartyFolder:
     """An open folder of a party. It must be closed.
 
     Attributes:
-        identity: its signing key.
-        memory: what it answered and agreed to.
+        identity: its signing key, which remembers its sessions of secure aggregation in the memory.
+        memory: what it answered.
     """
 
     identity: Identity
@@ -55,7 +55,7 @@ class PartyFolder:
         except BaseException:
             memory.close()
             raise
-        return cls(Identity(lambda size: secret), memory)
+        return cls(Identity(lambda size: secret, memory), memory)
 
     def close(self) -> None:
         """Close its memory."""

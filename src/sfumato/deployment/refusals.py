@@ -85,10 +85,10 @@ def _require_noise_fits(
 def _of_spec(spec: Spec) -> Refusals:
     """What single keys must not say."""
     training, privacy = spec.training, spec.privacy
-    hops = [hop for hop in spec.transport if spec.transport[hop] != "plain"]
+    hops = [hop for hop in spec.transport if spec.transport[hop] == "air"]
     sent = f"transport.{hops[0]}" if hops else "transport"
-    plain = "must be plain: masks and the air are not deployed yet"
-    yield spec.sends_over_the_air or bool(hops), sent, spec.transport.get(hops[0]) if hops else None, plain
+    no_air = "must be plain or secure-aggregation: parties send bytes, and no waves"
+    yield spec.sends_over_the_air or bool(hops), sent, spec.transport.get(hops[0]) if hops else None, no_air
     no_clip = "must be there: without a clip nothing bounds what noise has to hide"
     yield privacy.clip is None, "privacy.clip", None, no_clip
     at_steps = "must be message: noise at local steps is of floating point, and is only simulated"

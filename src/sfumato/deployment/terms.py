@@ -117,6 +117,15 @@ class DeploymentTerms:
             numbers = tree.devices_under(self.place(node)[1]).tolist()
         return {number: self.keys[number] for number in numbers}
 
+    def is_masked(self, node: int) -> bool:
+        """Whether an aggregator learns no more than the sum of its children.
+
+        One child alone has nobody to hide among: it answers plainly, as `account` has it.
+        """
+        tier, _ = self.place(node)
+        hops = self.plan.hops
+        return bool(hops) and hops[tier] == "secure-aggregation" and len(self.children(node)) > 1
+
     @property
     def last(self) -> int:
         """The index of the last aggregation of a round, which is the global one."""

@@ -20,6 +20,9 @@ from sfumato.wire.errors import SessionMemoryError
 from sfumato.wire.owned_file import OwnedFile, create_owned_file
 
 _WHAT = "memory of sessions"
+CLAIMS_TABLE = "CREATE TABLE claims (question BLOB NOT NULL UNIQUE, digest BLOB NOT NULL)"
+CLAIMS_QUERY = "SELECT question, digest FROM claims LIMIT 1"
+"""The statement that makes the table which `claim_in` needs, and a query that a file with it answers."""
 
 
 class SessionMemory(Protocol):
@@ -69,7 +72,7 @@ class FileMemory:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._file = OwnedFile(path, _WHAT, ("SELECT question, digest FROM claims LIMIT 1",))
+        self._file = OwnedFile(path, _WHAT, (CLAIMS_QUERY,))
 
     @classmethod
     def create(cls, path: str | Path) -> FileMemory:
@@ -78,20 +81,24 @@ class FileMemory:
         Raises:
             SessionMemoryError: there is something at ``path``, or nothing can be written there.
         """
-        table = "CREATE TABLE claims (question BLOB NOT NULL UNIQUE, digest BLOB NOT NULL)"
-        create_owned_file(path, _WHAT, (table,))
+        create_owned_file(path, _WHAT, (CLAIMS_TABLE,))
         return cls(path)
 
     def claim(self, question: bytes, digest: bytes) -> bytes | None:
         """Claim the right to answer a question, recorded in the file; see `SessionMemory.claim`."""
-        made = self._file.execute("INSERT OR IGNORE INTO claims VALUES (?, ?)", (question, digest))
-        if made.rowcount == 1:
-            return None
-        row = self._file.first("SELECT digest FROM claims WHERE question = ?", (question,))
-        if row is None or not isinstance(row[0], bytes):
-            raise SessionMemoryError(f"{self._file.path}: the memory of sessions is damaged")
-        return row[0]
+        return claim_in(self._file, question, digest)
 
     def close(self) -> None:
         """Close the file; claims are kept."""
         self._file.close()
+
+
+def claim_in(file: OwnedFile, question: bytes, digest: bytes) -> bytes | None:
+    """Claim the right to answer a question, recorded in a file; see `SessionMemory.claim`."""
+    made = file.execute("INSERT OR IGNORE INTO claims VALUES (?, ?)", (question, digest))
+    if made.rowcount == 1:
+        return None
+    row = file.first("SELECT digest FROM claims WHERE question = ?", (question,))
+    if row is None or not isinstance(row[0], bytes):
+        raise SessionMemoryError(f"{file.path}: the memory of sessions is damaged")
+    return row[0]
