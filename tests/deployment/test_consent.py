@@ -15,6 +15,7 @@ from rehearsals import PURPOSE, STAR, TREE, rehearsed, spec_of, terms_of
 
 from sfumato.accounting import account
 from sfumato.deployment.consent import Consent, ConsentRefusedError, agree, proposed_consent, read_consent
+from sfumato.deployment.duties import duties
 from sfumato.deployment.ledger import OwnersLedger, RunCost
 from sfumato.errors import SpecError
 from sfumato.wire.errors import SessionMemoryError
@@ -54,7 +55,7 @@ def fixture_tree(tmp_path: Path) -> Iterator[Stage]:
 def test_what_is_agreed_to_is_said_in_words(tree: Stage) -> None:
     words = agree(tree.terms, 0, consent(trusted=tree.pins()), tree.ledger(0)).words
     assert words[0] == "device:0 takes part in tree, for: a test."
-    assert "whose data are there or all zero (neighbours: zero-out)" in words[1]
+    assert "that contributes what it has, or zeros (neighbours: zero-out)" in words[1]
     edge = f"edge:0 (key {tree.pins()['edge:0'][:16]}…)"
     assert words[2] == f"They rely on noise that is added by: other devices, {edge}."
     assert (
@@ -62,7 +63,8 @@ def test_what_is_agreed_to_is_said_in_words(tree: Stage) -> None:
         in words
     )
     assert any(sentence.startswith("cloud: learns of device:0 at most ε = ") for sentence in words)
-    assert len(words) == 3 + len(account(tree.terms.plan.spec, unit="device:0").guarantees)
+    assert words[-2:] == duties(tree.terms, 0)
+    assert len(words) == 5 + len(account(tree.terms.plan.spec, unit="device:0").guarantees)
 
 
 @pytest.mark.parametrize(

@@ -179,15 +179,35 @@ def test_secret_draws_are_fair() -> None:
     assert (draws.geometric(1.0, size=5) == 1).all()
 
 
-def test_a_generator_that_repeats_itself_gives_another_question_other_noise(
+def test_a_generator_that_repeats_itself_gives_another_question_or_party_other_noise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Two parties may even have one key: copies of one machine."""
+    keys = Identity(), Identity()
     monkeypatch.setattr("os.urandom", bytes)
     contexts = [
-        answer_context(session, position, question)
+        answer_context(identity, session, party, position, question)
+        for identity in keys
         for session in (b"one", b"other")
+        for party in (0, 1)
         for position in (RoundPosition(0, 0), RoundPosition(0, 1), RoundPosition(1, 0))
         for question in (b"q", b"r")
     ]
-    keys = {SystemRandomness().noise_key(RoundPosition(0, 0), context) for context in contexts}
-    assert len(keys) == len(contexts) == 12
+    drawn = {SystemRandomness().noise_key(RoundPosition(0, 0), context) for context in contexts}
+    assert len(drawn) == len(contexts) == 48
+
+
+def test_devices_with_generators_alike_send_other_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the difference of two answers has no noise in it."""
+    with staged(STAR, tmp_path) as stage:
+        asked = stage.cloud().ask(0, np.zeros(stage.terms.parameters, np.float32))
+        devices = [stage.device(number) for number in range(3)]
+        monkeypatch.setattr("os.urandom", bytes)
+        answers = [device.receive(data)[0] for device, data in zip(devices, asked, strict=True)]
+        steps = [decode_answer(parse_frame(one).payload, stage.terms.parameters)[2] for one in answers]
+        grid = stage.terms.grid(RoundPosition(0, 0))
+        noise = grid.device(0, 1.0, float(stage.terms.plan.device_stds_of(0, np.array([0]))[0])).noise_std
+        for one, other in ((0, 1), (0, 2), (1, 2)):  # 170 differences; raw ones are below a tenth of this
+            assert float(np.std((steps[one] - steps[other]) / noise)) > 1.0

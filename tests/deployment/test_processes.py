@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from sfumato.deployment.party_folder import PartyFolder
 from sfumato.errors import DataError, RunError, SpecError
 from sfumato.verify.checker import check_run
 from sfumato.wire.errors import SessionMemoryError
+from sfumato.wire.keys import digest
 
 
 @pytest.fixture(name="stage")
@@ -80,6 +82,57 @@ def test_data_or_a_consent_that_others_can_read_are_refused(stage: Stage) -> Non
         with pytest.raises(RunError, match="may be read by others"):
             start_party(stage.folder / "device-0")
         (stage.folder / "device-0" / name).chmod(0o600)
+
+
+def test_what_others_can_change_is_refused(stage: Stage) -> None:
+    """Whoever can write there replaces the memory, the consent, the terms, or the total over runs."""
+    folder = stage.folder / "device-0"
+    ledger = Path(read_consent(folder / "consent.yaml").ledger)
+    for path, mode, said in [
+        (folder, 0o777, "may be changed by others"),
+        (folder / "terms.yaml", 0o664, "may be changed by others"),
+        (folder / "spec.yaml", 0o646, "may be changed by others"),
+        (ledger, 0o666, "may be read by others"),
+        (ledger.parent, 0o770, "may be changed by others"),
+    ]:
+        before = path.stat().st_mode & 0o777
+        path.chmod(mode)
+        with pytest.raises(RunError, match=said):
+            start_party(folder)
+        path.chmod(before)
+    start_party(folder).folder.close()
+
+
+def test_a_ledger_has_one_place_outside_the_folder(stage: Stage) -> None:
+    folder = stage.folder / "device-0"
+    said = yaml.safe_load((folder / "consent.yaml").read_text())
+    for ledger in ("ledger", "../ledger", str(folder / "ledger"), str(folder / "more" / "ledger")):
+        (folder / "consent.yaml").write_text(yaml.safe_dump(said | {"ledger": ledger}))
+        with pytest.raises(SpecError, match="must be an absolute path, and not in"):
+            start_party(folder)
+
+
+def test_the_name_of_a_ledger_does_not_tell_the_rows(stage: Stage) -> None:
+    ledger = Path(read_consent(stage.folder / "device-0" / "consent.yaml").ledger)
+    rows = (stage.folder / "device-0" / "data.npz").read_bytes()
+    assert ledger.name != digest(b"rows", rows)[:8].hex()
+    assert ledger.name == digest(b"rows", ledger.with_name("key").read_bytes(), rows)[:8].hex()
+
+
+def test_a_copy_of_a_device_gives_no_second_answer(stage: Stage) -> None:
+    """Each copy has a key and a memory of its own; the ledger, which is outside, is one."""
+    folder, model = stage.folder / "device-0", np.zeros(stage.terms.parameters, np.float32)
+    copies = [folder, folder.with_name("copy")]
+    shutil.copytree(*copies)
+    (question, *_) = stage.cloud().ask(0, model)
+    first, second = [start_party(copy) for copy in copies]
+    answer = first.party.receive(question)
+    for _ in range(2):
+        with pytest.raises(SessionMemoryError, match="another copy of this device has answered"):
+            second.party.receive(question)
+    assert first.party.receive(question) == answer
+    for started in (first, second):
+        started.folder.close()
 
 
 def test_a_folder_that_was_changed_is_refused(stage: Stage) -> None:
@@ -168,7 +221,7 @@ def test_deploy_local_ends_where_a_device_refuses(
         "purposes": ["rehearsal"],
         "delta": 1e-5,
         "neighbours": "zero-out",
-        "ledger": "none",
+        "ledger": "/nowhere",
         "epsilon": epsilon,
         "total": {"epsilon": 1, "delta": 0.1},
     }

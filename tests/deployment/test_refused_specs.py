@@ -32,13 +32,20 @@ ADAPTED = {"kind": "update", "norm": 1.0, "adapt": {}}
 EVERY = TRAINING | {"aggregate_every": [2, 1]}
 SMALLER = {"kind": "exponential", "initial": 0.11, "decay": 0.97}
 LOUD = {"noise": {"multiplier": 2e4}}
+EXAMPLES = STAR | {
+    "training": TRAINING | {"local_steps": 1, "batches": "poisson"},
+    "privacy": {"unit": "record", "clip": {"kind": "example", "norm": 1.0}, "noise": {"multiplier": 1.0}},
+}
+QUIET = {"privacy": EXAMPLES["privacy"] | {"noise": "none"}}
+ADAM = {"optimizer": "adam", "learning_rate": 0.001}
 DEEPER = {"kind": "tree", "levels": [2, 2, 2], "names": ["region", "edge"]}
 
 
 @pytest.mark.parametrize(
     ("document", "place"),
     [
-        (TREE | {"transport": {"devices_to_edge": "secure-aggregation"}}, "transport.devices_to_edge"),
+        (EXAMPLES | {"training": EXAMPLES["training"] | {"weight_decay": 0.1}}, "training.weight_decay"),
+        (EXAMPLES | QUIET | {"training": EXAMPLES["training"] | ADAM}, "training.optimizer"),
         (STAR | {"privacy": {"noise": "none"}}, "privacy.clip"),
         (STAR | {"training": DRAWN}, "training.participation"),
         (STAR | {"faults": {"dropout_rate": 0.1}}, "faults"),

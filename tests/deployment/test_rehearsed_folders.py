@@ -10,6 +10,7 @@ from rehearsals import PURPOSE, TREE, SimulatedRandomness, model_bytes, on_the_g
 
 from sfumato.accounting import account
 from sfumato.cli import main
+from sfumato.deployment.local_parties import _label
 from sfumato.deployment.messages import RoundPosition
 from sfumato.deployment.randomness import Randomness
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
@@ -23,6 +24,8 @@ TWO_ROUNDS = TREE | {"training": TREE["training"] | {"rounds": 2}}
 
 class CrashingRandomness:
     """Ends the process, as it were, when device 1 draws for the last round; draws of device 0 change then."""
+
+    source = "injected"
 
     def __init__(self, inner: SimulatedRandomness, *, crashed: bool) -> None:
         self._inner, self._crashed = inner, crashed
@@ -58,6 +61,8 @@ def test_a_run_that_crashed_goes_on_with_the_answers_that_were_given(tmp_path: P
     folder = rehearsed(spec, tmp_path, simulated=False, randomness=randomness(crashed=True), resume=True)
     assert model_bytes(folder) == model_bytes(expected.folder)
     assert check_run(folder.path).problems == []
+    realised = json.loads((folder.path / "ledger.json").read_text("utf-8"))["realised"]
+    assert realised["deployed"]["draws"] == ["injected"]
 
 
 @pytest.mark.usefixtures("no_report")
@@ -73,11 +78,19 @@ def test_a_folder_of_a_deployment_is_verified_and_stated(tmp_path: Path) -> None
     realised = json.loads((folder.path / "ledger.json").read_text("utf-8"))["realised"]
     assert realised["deployed"]["purpose"] == PURPOSE
     assert realised["sum_steps"] == [None, None]
+    assert realised["deployed"]["draws"] == ["operating system"]
     assert main(["statement", str(folder.path), "--out", str(tmp_path / "statement.html")]) == 0
     assert folder.metrics["bytes_up"].gt(0).all()
     again = rehearsed(spec, tmp_path, simulated=False, force=True)  # the same parties, another session
     other = json.loads((again.path / "ledger.json").read_text("utf-8"))["realised"]["deployed"]
     assert other["session"] != realised["deployed"]["session"]
+
+
+def test_runs_of_the_same_parties_keep_labels_of_their_own(tmp_path: Path) -> None:
+    first, second = [_label(tmp_path, tmp_path / name, "tree", resume=False) for name in ("one", "two")]
+    assert first != second
+    assert _label(tmp_path, tmp_path / "one", "tree", resume=True) == first
+    assert _label(tmp_path, tmp_path / "one", "tree", resume=False) not in (first, second)
 
 
 @pytest.mark.slow

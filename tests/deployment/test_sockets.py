@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from sfumato.deployment import sockets
+from sfumato.deployment.consent import ConsentRefusedError
 from sfumato.deployment.sockets import RemoteParty, serve
 from sfumato.errors import RunError
 from sfumato.wire.errors import TamperedMessageError
@@ -23,18 +25,27 @@ class Echo:
     def receive(self, data: bytes) -> list[bytes]:
         if data == b"forged":
             raise TamperedMessageError("the signature does not fit\nthe message")
+        if data == b"too much":
+            raise ConsentRefusedError("my other studies took ε = 7")
+        if data == b"think":
+            threading.Event().wait(1.0)
         return [data, data] if data else []
 
 
+@pytest.fixture(name="own_log")
+def fixture_own_log() -> list[str]:
+    return []
+
+
 @pytest.fixture(name="place")
-def fixture_place() -> Iterator[Path]:
+def fixture_place(own_log: list[str]) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:  # a short path, as sockets need
         ready = threading.Semaphore(0)
         path = Path(folder) / "socket"
 
         def answer() -> None:
             with suppress(RunError):  # at the end the folder is gone
-                serve(Echo(), path, ready.release)
+                serve(Echo(), path, ready.release, lambda error: own_log.append(str(error)))
 
         threading.Thread(target=answer, daemon=True).start()
         assert ready.acquire(timeout=60)
@@ -56,9 +67,40 @@ def test_frames_go_there_and_come_back(place: Path) -> None:
     assert party.receive(b"one") == [b"one", b"one"]
     assert party.receive(b"") == []
     assert party.receive(large) == [large, large]
-    with pytest.raises(RunError, match=r"^the signature does not fit$"):
+    with pytest.raises(RunError, match=r"^device:0: the signature does not fit$"):
         party.receive(b"forged")
     assert party.receive(b"two") == [b"two", b"two"]
+    party.close()
+
+
+def test_what_a_party_refuses_for_its_own_reasons_is_told_only_to_its_log(
+    place: Path, own_log: list[str]
+) -> None:
+    party = RemoteParty(place, "device:0")
+    with pytest.raises(RunError, match="device:0: does not answer; its own log says why") as refused:
+        party.receive(b"too much")
+    assert "7" not in str(refused.value).replace(str(place.parent), "")
+    assert own_log == ["my other studies took ε = 7"]
+    assert party.receive(b"two") == [b"two", b"two"]
+    party.close()
+
+
+def test_who_stalls_within_a_message_is_let_go(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "_STALL_S", 0.2)
+    stalling = socket.socket(socket.AF_UNIX)
+    stalling.connect(str(place))
+    stalling.sendall(b"\0\0\0")
+    later = again(place)  # though the other one is still there
+    assert later.receive(b"here") == [b"here", b"here"]
+    later.close()
+    stalling.close()
+
+
+def test_an_answer_is_not_waited_for_for_ever(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "_ANSWER_S", 0.2)
+    party = RemoteParty(place, "device:0")
+    with pytest.raises(RunError, match="device:0: has not answered"):
+        party.receive(b"think")
     party.close()
 
 

@@ -74,6 +74,7 @@ class SimulatedRandomness:
     plan: TreePlan
     inputs: TrainingInputs
     party: int
+    source = "injected"
 
     def noise_key(self, position: RoundPosition, context: bytes = b"") -> bytes:
         tree = self.plan.tree

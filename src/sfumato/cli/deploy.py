@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -52,7 +53,6 @@ def deploy(
         shown.step("loading PyTorch")
         from sfumato.deployment.local_processes import deploy_locally
 
-        words: list[str] = []
         deploy_locally(
             loaded,
             out=run,
@@ -63,8 +63,6 @@ def deploy(
             force=force,
             on_step=shown.step,
             on_round=lambda result: shown.round(result.round, result.rounds, result.metrics),
-            on_words=words.append,
+            on_words=(lambda sentence: None) if quiet else partial(print, flush=True),
         )
-    for sentence in () if quiet else words:
-        print(sentence)
     print(f"run folder: {run}")

@@ -10,7 +10,7 @@ import typer
 
 from sfumato.arguments import Argument
 from sfumato.cli.options import Debug
-from sfumato.errors import SpecError
+from sfumato.errors import SpecError, first_line
 
 
 def party_command(folder: Path) -> list[str]:
@@ -37,7 +37,7 @@ def party(
     try:
         for sentence in started.words:
             print(sentence, flush=True)
-        serve(started.party, own / SOCKET)
+        serve(started.party, own / SOCKET, on_refusal=lambda error: print(first_line(error), flush=True))
     finally:
         (own / SOCKET).unlink(missing_ok=True)
         started.folder.close()

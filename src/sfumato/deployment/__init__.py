@@ -3,10 +3,12 @@
     terms         what all parties of a run know and agree on
     refusals      which specs cannot be deployed yet
     messages      what frames hold
+    private_files files that others must not read, or not change
     memory        a party's answers, on disk
     ledger        what the runs that a data owner agreed to tell of a device's data
     party_folder  a party's key and memory
     randomness    a party's secret choices, from the operating system
+    duties        what a party does to numbers, in words
     consent       what a device agrees to
     local_data    a device's rows, and the work on them
     device        the state machine of a device

@@ -71,7 +71,9 @@ class CloudParty:
         following = self._collection.add(data)
         if not self._collection.missing:
             position = self._collection.position
-            context = answer_context(self._terms.session, position, self._question)
+            context = answer_context(
+                self._identity, self._terms.session, self.number, position, self._question
+            )
             key = self._randomness.noise_key(position, context)
             released = with_own_noise(self._terms, self.number, position, self._collection.total, key)
             self._memory.record(self._terms.session, position, self._question, steps_as_bytes(released))

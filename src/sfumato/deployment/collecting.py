@@ -7,7 +7,6 @@ from typing import Protocol
 import numpy as np
 
 from sfumato.deployment.messages import (
-    NO_ATTEMPT,
     FrameKind,
     IntArray,
     Model,

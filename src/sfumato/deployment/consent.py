@@ -4,8 +4,9 @@ Nobody's word is taken for an ε: the figures are those of `account` on the term
 
 Both kinds of units, devices and records, are computed and recorded in every run. Every kind that the consent
 or the spec names is compared: a limit of the owner binds whatever the spec says that it protects. An ε means
-nothing without the relation of neighbours that it is about (the same noise has ε = 17 for data put to zero
-and 43 for data replaced), so the consent names one, and a spec with another one is refused.
+nothing without the relation of neighbours that it is about (the same noise has ε = 17 where a device may have
+sent zeros, and 43 where it may have had other data), so the consent names one, and a spec with another one is
+refused.
 
 A total is a plain sum over all runs of δ and of the largest ε towards any kind of observer, by kind of unit
 (Dwork et al. 2006): it holds whatever the runs share, and if one party is the cloud of one run and an edge of
@@ -28,7 +29,9 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from sfumato.accounting import account
+from sfumato.deployment.duties import duties
 from sfumato.deployment.ledger import OwnersLedger, RunCost
+from sfumato.deployment.messages import RoundPosition
 from sfumato.deployment.section_files import read_section
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.errors import SfumatoError
@@ -36,6 +39,7 @@ from sfumato.privacy.guarantee import Guarantee
 from sfumato.rounding import number, upper_bound
 from sfumato.schedule.rows.observers import parse_coalition, unit_kinds
 from sfumato.spec.base import OpenUnit, Positive, Section, refuse
+from sfumato.wire.keys import digest
 
 
 def _limit(value: Any) -> Any:
@@ -55,7 +59,7 @@ def _limit(value: Any) -> Any:
 Limit: TypeAlias = Annotated[float | Literal["trusted", "any"], BeforeValidator(_limit)]
 _KINDS = ("device", "record")
 _NEIGHBOURS = {
-    "zero-out": "whose data are there or all zero",
+    "zero-out": "that contributes what it has, or zeros",
     "remove": "that takes part or does not",
     "replace": "whose data are these or any others",
 }
@@ -124,6 +128,15 @@ class Agreement:
             if not ledger.holds(self.cost):
                 self.require_within_total(ledger)
                 ledger.book(self.cost)
+
+    def note(self, position: RoundPosition, answer: bytes) -> None:
+        """Note in the ledger that an answer is sent, before it is; ``answer``: all that is kept of it.
+
+        Raises:
+            SessionMemoryError: a copy of this device gave another one.
+        """
+        with closing(OwnersLedger(self.ledger)) as ledger:
+            ledger.note(self.terms.session, self.device, position, digest(b"sent", answer))
 
     def require_within_total(self, ledger: OwnersLedger) -> None:
         """Refuse the run if the sums over all runs go beyond the consent with it; see `book`."""
@@ -234,7 +247,8 @@ def agree(terms: DeploymentTerms, device: int, consent: Consent, ledger: Path) -
             worst[key] = max(worst.get(key, 0.0), row.epsilon)
         if row.unit_kind in compared:
             _require_within(consent, row, name, trusts=_key_of(terms, row) if trusts else None)
-            words.append(_in_words(row, _key_of(terms, row) if is_raw else None))
+            words.append(_raw_in_words(terms, row, device) if is_raw else _in_words(row))
+    words += duties(terms, device)
     cost = RunCost(terms.session, device, relation, consent.delta, worst)
     agreement = Agreement(terms, device, tuple(words), consent, ledger, cost)
     with closing(OwnersLedger(ledger)) as opened:
@@ -263,13 +277,18 @@ def _noise_of(terms: DeploymentTerms, device: int) -> Iterator[str]:
             yield f"{terms.name(node)} (key {terms.keys[node].hex()[:16]}…)"
 
 
-def _in_words(row: Guarantee, raw_to: str | None) -> str:
-    """What the observer of a row learns, a sentence; ``raw_to``: the key of one who sees raw updates."""
-    if raw_to is not None:
-        who = f"{row.relation.words}, {row.observer} (key {raw_to[:16]}…)"
-        return f"{who}: is trusted, and sees what {row.unit} sends raw."
+def _in_words(row: Guarantee) -> str:
+    """What the observer of a row learns, a sentence."""
     bound = upper_bound(row.epsilon)
     return f"{row.relation.words}: learns of {row.unit} at most ε = {bound} at δ = {number(row.delta)}."
+
+
+def _raw_in_words(terms: DeploymentTerms, row: Guarantee, device: int) -> str:
+    """What a trusted observer sees, a sentence."""
+    is_masked = terms.is_masked(terms.parent(device))
+    sees = f"the sum of what {row.unit} and others send" if is_masked else f"what {row.unit} sends"
+    key = _key_of(terms, row)[:16]
+    return f"{row.relation.words}, {row.observer} (key {key}…): is trusted, and sees {sees} raw."
 
 
 def _rows(terms: DeploymentTerms, device: int, delta: float, kinds: Iterable[str]) -> Iterator[Guarantee]:

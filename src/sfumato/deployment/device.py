@@ -67,7 +67,8 @@ class DeviceParty:
         Raises:
             TransportError: rejected; nothing is sent, and no answer has changed.
             ConsentRefusedError: the total was used up meanwhile; nothing is sent.
-            SessionMemoryError: the answer cannot be recorded; nothing is sent.
+            SessionMemoryError: the answer cannot be recorded, or a copy of this device gave another one;
+                nothing is sent.
         """
         terms, memory, masked = self._terms, self._memory, self._masked
         if masked is not None and parse_frame(data).kind == FrameKind.MASKING:
@@ -90,6 +91,7 @@ class DeviceParty:
             if memory.last(terms.session) is None:
                 self._agreement.book()
             memory.record(terms.session, position, question, kept)
+        self._agreement.note(position, kept)
         return [kept] if masked is None else masked.begin(position, question, attempt)
 
     def _answer(self, position: RoundPosition, question: bytes, steps: IntArray) -> bytes:
@@ -101,7 +103,7 @@ class DeviceParty:
     def _steps(self, position: RoundPosition, model: Model, question: bytes) -> IntArray:
         """What is sent: the message in steps of the grid, rounded at random, with noise ``[M]``."""
         plan = self._terms.plan
-        context = answer_context(self._terms.session, position, question)
+        context = answer_context(self._identity, self._terms.session, self.number, position, question)
         if self._batches is None or self._batches[0] != position.round:
             drawn = self._randomness.batches(plan, position.round, self._data.size, context)
             self._batches = position.round, drawn

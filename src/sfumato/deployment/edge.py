@@ -155,7 +155,7 @@ class EdgeParty:
         """All devices have answered: note the edge's own aggregate and ask on, or answer the cloud."""
         terms, position, now = self._terms, done.position, self._round
         assert now is not None  # there was a question
-        context = answer_context(terms.session, position, now.question)
+        context = answer_context(self._identity, terms.session, self.number, position, now.question)
         key = self._randomness.noise_key(position, context)
         steps = with_own_noise(terms, self.number, position, done.total, key)
         self._collection = None

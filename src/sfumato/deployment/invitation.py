@@ -11,6 +11,7 @@ Beside them are the party's own key and memory (`party_folder`).
 from __future__ import annotations
 
 import io
+import os
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +24,13 @@ from pydantic import Field
 from sfumato.data.builtin_datasets import DatasetFacts
 from sfumato.data.dataset import Dataset
 from sfumato.deployment.carrier import FrameReceiver
-from sfumato.deployment.consent import agree, proposed_consent, read_consent
+from sfumato.deployment.consent import Consent, agree, proposed_consent, read_consent
 from sfumato.deployment.device import DeviceParty, require_own_key
+from sfumato.deployment.duties import duties
 from sfumato.deployment.edge import EdgeParty
 from sfumato.deployment.ledger import OwnersLedger
-from sfumato.deployment.party_folder import PartyFolder, require_private
+from sfumato.deployment.party_folder import PartyFolder
+from sfumato.deployment.private_files import require_own, require_private
 from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.section_files import read_section
 from sfumato.deployment.terms import DeploymentTerms
@@ -36,10 +39,11 @@ from sfumato.errors import DataError, RunError, SpecError
 from sfumato.spec.base import Count, Section, Whole
 from sfumato.spec.frozen import FrozenSpec, versions
 from sfumato.spec.load import load_spec
-from sfumato.wire.keys import digest
+from sfumato.user_text import read_bytes
+from sfumato.wire.keys import KEY_BYTES, digest
 
 _SPEC, _TERMS, _CONSENT, _DATA = "spec.yaml", "terms.yaml", "consent.yaml", "data.npz"
-_LEDGERS = "ledgers"
+_LEDGERS, _KEY = Path("sfumato") / "ledgers", "key"
 
 
 class Invitation(Section):
@@ -92,26 +96,45 @@ def write_invitation(folder: Path, terms: DeploymentTerms, number: int, data: Da
         return
     packed = _packed(data)
     if not (folder / _CONSENT).exists():
-        ledger = _ledger_of(folder, packed)
+        ledger = _ledger_of(packed)
         proposed = proposed_consent(terms, number, ledger).model_dump(mode="json")
         _write(folder / _CONSENT, yaml.safe_dump(proposed, sort_keys=False, allow_unicode=True).encode())
     _write(folder / _DATA, packed)
 
 
-def _ledger_of(folder: Path, packed: bytes) -> Path:
+def _ledger_of(packed: bytes) -> Path:
     """The ledger for a proposed consent; made if there is none yet.
 
-    It is beside the folders of the runs, and named by a hash of the rows: the same rows have the same ledger
-    in every run.
+    All are in one folder of the user's, and named by a hash of the rows with a key that is kept there: the
+    same rows have the same ledger in every run, and the name tells nobody else which rows they are.
     """
-    ledgers = folder.resolve().parent.parent / _LEDGERS
+    state = os.environ.get("XDG_STATE_HOME", "")
+    ledgers = (Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state") / _LEDGERS
     try:
-        ledgers.mkdir(mode=0o700, exist_ok=True)
+        ledgers.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"{ledgers}: cannot be made: {error.strerror}") from None
-    path = ledgers / digest(b"rows", packed)[:8].hex()
+    require_own(ledgers)
+    key = ledgers / _KEY
+    if not key.exists():
+        _write(key, os.urandom(KEY_BYTES))
+    require_private(key)
+    path = ledgers / digest(b"rows", read_bytes(key), packed)[:8].hex()
     if not path.exists():
         OwnersLedger.create(path)
+    return path
+
+
+def ledger_path(consent: Consent, folder: Path) -> Path:
+    """Where the ledger of a consent is: not in ``folder``, which may be thrown away after a run.
+
+    Raises:
+        SpecError: it is there, or the path would depend on where the process was started.
+    """
+    path = Path(consent.ledger)
+    if not path.is_absolute() or path.resolve().is_relative_to(folder.resolve()):
+        allowed = f"must be an absolute path, and not in {folder}"
+        raise SpecError("consent.ledger", consent.ledger, allowed)
     return path
 
 
@@ -122,8 +145,10 @@ def start_party(folder: Path) -> Started:
         ConsentRefusedError: a device does not agree.
         DataError: its data cannot be read, or are not as many as the spec declares.
         SpecError: a file cannot be read or does not fit the others.
-        SfumatoError: its key or its memory cannot be used.
+        SfumatoError: its key or its memory cannot be used, or others could change its files.
     """
+    for file in (folder, folder / _TERMS, folder / _SPEC):
+        require_own(file)
     said = read_section(folder / _TERMS, Invitation)
     try:
         keys = tuple(bytes.fromhex(key) for key in said.public_keys)
@@ -143,7 +168,8 @@ def start_party(folder: Path) -> Started:
         require_own_key(terms, said.number, own.identity)
         if said.number > terms.cloud:
             edge = EdgeParty(said.number, terms, own.identity, own.memory, SystemRandomness())
-            return Started(edge, own, (f"{terms.name(said.number)} takes part in {terms.plan.spec.name}.",))
+            first = f"{terms.name(said.number)} takes part in {terms.plan.spec.name}, for: {terms.purpose}."
+            return Started(edge, own, (first, *duties(terms, said.number)))
         from sfumato.deployment.local_data import LocalData  # PyTorch: edges need none
 
         for file in (folder / _DATA, folder / _CONSENT):
@@ -151,7 +177,7 @@ def start_party(folder: Path) -> Started:
                 require_private(file)
         data = LocalData(said.number, terms, _unpacked(folder / _DATA))
         consent = read_consent(folder / _CONSENT)
-        agreement = agree(terms, said.number, consent, Path(consent.ledger))
+        agreement = agree(terms, said.number, consent, ledger_path(consent, folder))
         device = DeviceParty(agreement, data, own.identity, own.memory, SystemRandomness())
         return Started(device, own, agreement.words)
     except BaseException:

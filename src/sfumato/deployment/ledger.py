@@ -2,6 +2,9 @@
 
 `consent.yaml` says where it is. The parties' folders of a run can be thrown away and made anew; the sum over
 runs is not. A missing file is refused: only a proposed consent, or its owner, makes a new one.
+
+It also notes which answers were sent, by a hash. So it notices copies of a device's folder, each of which
+would answer the same question with noise of its own, and an older copy of a memory that was put back.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from sfumato.deployment.messages import RoundPosition
+from sfumato.deployment.private_files import require_own, require_private
 from sfumato.wire.errors import SessionMemoryError
 from sfumato.wire.owned_file import OwnedFile, create_owned_file
 
@@ -19,8 +24,14 @@ _TABLES = (
     "CREATE TABLE told (session BLOB NOT NULL, device INTEGER NOT NULL, unit TEXT NOT NULL,"
     " observer TEXT NOT NULL, neighbours TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL,"
     " UNIQUE (session, device, unit, observer))",
+    "CREATE TABLE sent (session BLOB NOT NULL, device INTEGER NOT NULL, round INTEGER NOT NULL,"
+    " aggregation INTEGER NOT NULL, answer BLOB NOT NULL, UNIQUE (session, device, round, aggregation))",
 )
-_QUERIES = ("SELECT session, device, unit, observer, neighbours, epsilon, delta FROM told LIMIT 1",)
+_QUERIES = (
+    "SELECT session, device, unit, observer, neighbours, epsilon, delta FROM told LIMIT 1",
+    "SELECT session, device, round, aggregation, answer FROM sent LIMIT 1",
+)
+_PATIENCE_S = 5.0
 _SPENT = (
     "SELECT TOTAL(epsilon), TOTAL(delta) FROM (SELECT MAX(epsilon) AS epsilon, MAX(delta) AS delta FROM told"
     " WHERE unit = ? AND observer NOT IN ({}) GROUP BY session, device)"
@@ -53,11 +64,15 @@ class OwnersLedger:
         path: of a file that `create` made.
 
     Raises:
-        SessionMemoryError: it is missing, damaged, no ledger, or open in another process just now.
+        SessionMemoryError: it is missing, damaged, no ledger, or open in another process for long.
+        RunError: others can read or write it, or its folder.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._file = OwnedFile(path, _WHAT, _QUERIES)
+        if Path(path).exists():
+            require_private(Path(path))
+            require_own(Path(path).resolve().parent)
+        self._file = OwnedFile(path, _WHAT, _QUERIES, patience_s=_PATIENCE_S)
         self.path = self._file.path
 
     @staticmethod
@@ -118,6 +133,30 @@ class OwnersLedger:
                 "INSERT INTO told VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (cost.session, cost.device, unit, observer, cost.neighbours, epsilon, cost.delta),
             )
+
+    def note(self, session: bytes, device: int, position: RoundPosition, answer: bytes) -> None:
+        """Note an answer, of the hash ``answer``, before it is sent; the same one may be sent again.
+
+        Raises:
+            SessionMemoryError: another answer was noted, or a later one: another copy of the device gave it.
+        """
+        here = (session, device, *position)
+        with self.booking():
+            noted = self._file.first(
+                "SELECT answer FROM sent WHERE session = ? AND device = ? AND round = ? AND aggregation = ?",
+                here,
+            )
+            later = self._file.first(
+                "SELECT 1 FROM sent WHERE session = ? AND device = ? AND (round, aggregation) > (?, ?)", here
+            )
+            if (noted is None and later is not None) or (noted is not None and noted[0] != answer):
+                copies = "another copy of this device has answered it; nothing is sent"
+                raise SessionMemoryError(f"{self.path}: {position}: {copies}")
+            if noted is None:
+                self._file.execute("INSERT INTO sent VALUES (?, ?, ?, ?, ?)", (*here, answer))
+                self._file.execute(
+                    "DELETE FROM sent WHERE session = ? AND device = ? AND round < ?", here[:3]
+                )
 
     def close(self) -> None:
         """Close the file; what was booked is kept."""

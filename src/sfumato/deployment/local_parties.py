@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,8 +23,7 @@ from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.simulation.training_inputs import TrainingInputs
 from sfumato.simulation.training_loop import Session
 from sfumato.user_text import read_text
-
-_LABEL = "label"
+from sfumato.wire.keys import digest
 
 
 class LocalParties:
@@ -32,6 +32,7 @@ class LocalParties:
     Args:
         session: that would simulate the run.
         folder: of the parties' folders; those that are there already are of parties that take part again.
+        run: the run folder.
         purpose: what the data are used for.
         resume: whether the last run of these parties goes on.
 
@@ -40,7 +41,7 @@ class LocalParties:
         SfumatoError: a folder cannot be read or written, or is open in another process.
     """
 
-    def __init__(self, session: Session, folder: Path, purpose: str, *, resume: bool) -> None:
+    def __init__(self, session: Session, folder: Path, run: Path, purpose: str, *, resume: bool) -> None:
         self._session = session
         parameters = ParameterLayout.of(session.model).total
         tree = require_deployable(session.plan, parameters).tree
@@ -55,7 +56,7 @@ class LocalParties:
                 session.plan.spec,
                 parameters=parameters,
                 purpose=purpose,
-                label=_label(folder, session.plan.spec.name, resume=resume),
+                label=_label(folder, run, session.plan.spec.name, resume=resume),
                 keys=tuple(opened.identity.public for opened in self.folders.values()),
             )
         except BaseException:
@@ -67,19 +68,23 @@ class LocalParties:
         made = TrainingInputs.of(self.terms.plan)
         return [rows_of(made.data, made.partition, device) for device in range(self.terms.cloud)]
 
-    def rounds(self, parties: dict[int, FrameReceiver], randomness: Randomness) -> DeployedRounds:
+    def rounds(
+        self, parties: dict[int, FrameReceiver], randomness: Randomness, sources: Collection[str]
+    ) -> DeployedRounds:
         """The rounds of the run.
 
         Args:
             parties: all but the cloud, by number; the cloud is added.
             randomness: of the cloud.
+            sources: of all parties' secret choices.
         """
         terms, own = self.terms, self.folders[self.terms.cloud]
         cloud = CloudParty(terms, own.identity, own.memory, randomness)
         parents = {number: terms.parent(number) for number in parties}
         simulated = self._session.protocol
         assert isinstance(simulated, TreeProtocol)  # what can be deployed is played by it
-        return DeployedRounds(terms, cloud, InProcess({**parties, terms.cloud: cloud}, parents), simulated)
+        carrier = InProcess({**parties, terms.cloud: cloud}, parents)
+        return DeployedRounds(terms, cloud, carrier, simulated, sources)
 
     def forget(self, number: int) -> None:
         """Close the folder of a party and let go of its key: its own process has them from now on."""
@@ -91,9 +96,9 @@ class LocalParties:
             opened.close()
 
 
-def _label(parties: Path, name: str, *, resume: bool) -> str:
-    """The label of the run that is resumed, or a new one."""
-    place = parties / _LABEL
+def _label(parties: Path, run: Path, name: str, *, resume: bool) -> str:
+    """The label of the run that is resumed, or a new one; kept for every run folder by itself."""
+    place = parties / f"label-{digest(b'run folder', str(run.resolve()).encode())[:8].hex()}"
     if resume and place.exists():
         return read_text(place).strip()
     label = f"{name}/{secrets.token_hex(16)}"

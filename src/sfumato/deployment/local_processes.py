@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from sfumato.deployment.carrier import FrameReceiver
+from sfumato.deployment.duties import duties
 from sfumato.deployment.invitation import write_invitation
 from sfumato.deployment.local_parties import LocalParties
 from sfumato.deployment.randomness import SystemRandomness
@@ -63,13 +64,16 @@ def deploy_locally(
 
     def played_by(session: Session) -> DeployedRounds:
         _require_few(session.plan.parties.device_count)
-        local = LocalParties(session, parties, purpose, resume=resume)
+        local = LocalParties(session, parties, out, purpose, resume=resume)
         opened.callback(local.close)
         _invite(local)
         on_step("starting all parties")
         there = _started(local, command, opened, on_words)
+        for sentence in duties(local.terms, local.terms.cloud):
+            on_words(sentence)
         on_step("training")
-        return local.rounds(there, SystemRandomness())
+        draws = SystemRandomness()  # that of all parties' processes too
+        return local.rounds(there, draws, {draws.source})
 
     with opened:
         rounds = partial(run_rounds, spec, out=out, device="cpu", on_step=on_step, played_by=played_by)

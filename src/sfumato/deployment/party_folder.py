@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.deployment.memory import PartyMemory
+from sfumato.deployment.private_files import require_own, require_private
 from sfumato.durable_files import replacing
 from sfumato.errors import RunError
 from sfumato.user_text import read_bytes
@@ -35,7 +35,7 @@ class PartyFolder:
         A key without a memory is refused: its past would be forgotten.
 
         Raises:
-            RunError: it cannot be read or written, or others than its owner can read the key.
+            RunError: it cannot be read or written, or others can: read the key, or write into the folder.
             SessionMemoryError: its memory is missing, damaged or open in another process.
         """
         key, path = folder / _KEY, folder / _MEMORY
@@ -43,6 +43,7 @@ class PartyFolder:
             if there.exists():
                 require_private(there)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        require_own(folder)
         known = key.exists() or path.exists()
         memory = PartyMemory(path) if known else PartyMemory.create(path)
         try:
@@ -60,17 +61,3 @@ class PartyFolder:
     def close(self) -> None:
         """Close its memory."""
         self.memory.close()
-
-
-def require_private(path: Path) -> None:
-    """Refuse a file that others than the user may read or write, or that is another user's.
-
-    Raises:
-        RunError: they may.
-    """
-    found = path.stat()
-    mode = found.st_mode
-    if found.st_uid != os.getuid():
-        raise RunError(f"{path}: is another user's (number {found.st_uid})")
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise RunError(f"{path}: may be read by others (mode {mode & 0o777:o}); chmod 600 {path}")

@@ -1,8 +1,9 @@
 """Where a party's secret choices come from: its noise, its rounding, its mini-batches.
 
 In the field all of them come from the operating system, drawn anew when they are needed and told to nobody.
-Each key is hashed with what it is for (session, position, question): where a copied or restored machine's
-generator repeats itself, another question still gets other noise, and the same one the same answer.
+Each key is hashed with what it is for (session, party, position, question) and with a signature of that, which
+nobody else can make and which is told to nobody. So where the generators of copied machines repeat each other,
+another party and another question still get other noise, and who knows the generator does not know it.
 `Randomness` is the seam at which a test injects what `run` draws; no setting and no command leads to it.
 """
 
@@ -18,7 +19,7 @@ import numpy.typing as npt
 from sfumato.deployment.messages import RoundPosition
 from sfumato.schedule.tree import TreePlan
 from sfumato.wire.key_stream import KeyStream
-from sfumato.wire.keys import KEY_BYTES, digest
+from sfumato.wire.keys import KEY_BYTES, Identity, digest
 
 if TYPE_CHECKING:
     from sfumato.learning.batches import BatchPlan
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 class Randomness(Protocol):
     """A party's secret choices."""
+
+    @property
+    def source(self) -> str:
+        """Where they come from, for the run folder."""
 
     def noise_key(self, position: RoundPosition, context: bytes) -> bytes:
         """A key of 32 bytes, for the rounding and the noise of one answer and for nothing else.
@@ -37,13 +42,19 @@ class Randomness(Protocol):
         """The mini-batches of round ``number`` of a device that holds ``size`` examples, of rows from 0."""
 
 
-def answer_context(session: bytes, position: RoundPosition, question: bytes) -> bytes:
-    """What a party's draws are for: a hash of the session, the position and the hash of the question."""
-    return digest(b"drawn for", session, *(part.to_bytes(8, "big") for part in position), question)
+def answer_context(
+    identity: Identity, session: bytes, party: int, position: RoundPosition, question: bytes
+) -> bytes:
+    """What a party's draws are for: a hash that only the party itself can make; ``question`` is a hash."""
+    numbers = (part.to_bytes(8, "big") for part in (party, *position))
+    purpose = digest(b"drawn for", session, *numbers, question)
+    return digest(b"drawn by", purpose, identity.sign(purpose))  # a frame that is signed begins otherwise
 
 
 class SystemRandomness:
     """Secret choices from the operating system's generator."""
+
+    source = "operating system"
 
     def noise_key(self, position: RoundPosition, context: bytes) -> bytes:
         """A fresh key; see `Randomness`."""

@@ -110,6 +110,10 @@ def _of_spec(spec: Spec) -> Refusals:
         yield getattr(spec, key) is not None, key, None, "must be left out: it is not deployed yet"
     yield training.keeps_variates, "training.drift_correction", "scaffold", "is not deployed yet"
     yield training.global_update == "resend", "training.global_update", "resend", "is not deployed yet"
+    bounded = "messages of clipped examples are bounded by their gradients; use privacy.clip.kind: update"
+    adam, decay = training.optimizer.kind == "adam", training.weight_decay
+    yield privacy.clips_examples and adam, "training.optimizer", "adam", f"must be sgd here: {bounded}"
+    yield privacy.clips_examples and decay, "training.weight_decay", decay, f"must be 0 here: {bounded}"
     adapts = privacy.clip is not None and privacy.clip.adapt is not None
     yield adapts, "privacy.clip.adapt", None, "must be left out: it is not deployed yet"
 

@@ -5,13 +5,14 @@ What parties do is what they will do on machines of their own; only what carries
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sfumato.deployment.carrier import FrameReceiver
 from sfumato.deployment.consent import Consent, agree
 from sfumato.deployment.device import DeviceParty
 from sfumato.deployment.edge import EdgeParty
+from sfumato.deployment.invitation import ledger_path
 from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.local_data import LocalData
 from sfumato.deployment.local_parties import LocalParties
@@ -59,10 +60,11 @@ def rehearse(
     opened: list[LocalParties] = []
 
     def played_by(session: Session) -> DeployedRounds:
-        local = LocalParties(session, parties, purpose, resume=resume)
+        local = LocalParties(session, parties, out, purpose, resume=resume)
         opened.append(local)
-        there = _parties_of(local, consent, randomness, on_words)
-        return local.rounds(there, randomness(local.terms.cloud))
+        draws = {number: randomness(number) for number in local.folders}
+        there = _parties_of(local, consent, draws, on_words)
+        return local.rounds(there, draws[local.terms.cloud], {one.source for one in draws.values()})
 
     try:
         for result in run_rounds(
@@ -78,7 +80,7 @@ def rehearse(
 def _parties_of(
     local: LocalParties,
     consent: Consent,
-    randomness: Callable[[int], Randomness],
+    draws: Mapping[int, Randomness],
     on_words: Callable[[str], object],
 ) -> dict[int, FrameReceiver]:
     """All parties but the cloud; every device has agreed."""
@@ -87,13 +89,13 @@ def _parties_of(
     there: dict[int, FrameReceiver] = {}
     for number, own in local.folders.items():
         if number < terms.cloud:
-            ledger = Path(f"{consent.ledger}-{number}")
+            ledger = Path(f"{ledger_path(consent, local.places[number])}-{number}")
             if not ledger.exists():
                 OwnersLedger.create(ledger)
             agreement = agree(terms, number, consent, ledger)
             for sentence in agreement.words:
                 on_words(sentence)
-            there[number] = DeviceParty(agreement, data[number], own.identity, own.memory, randomness(number))
+            there[number] = DeviceParty(agreement, data[number], own.identity, own.memory, draws[number])
         elif number > terms.cloud:
-            there[number] = EdgeParty(number, terms, own.identity, own.memory, randomness(number))
+            there[number] = EdgeParty(number, terms, own.identity, own.memory, draws[number])
     return there

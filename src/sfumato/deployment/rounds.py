@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,15 +30,21 @@ class DeployedRounds:
         cloud: asks.
         carrier: of frames between the cloud and everybody else.
         simulated: the protocol that would play the same plan.
+        sources: where all parties' secret choices come from, for the run folder.
     """
 
     metrics: ClassVar[tuple[str, ...]] = TreeProtocol.metrics
 
     def __init__(
-        self, terms: DeploymentTerms, cloud: CloudParty, carrier: Carrier, simulated: TreeProtocol
+        self,
+        terms: DeploymentTerms,
+        cloud: CloudParty,
+        carrier: Carrier,
+        simulated: TreeProtocol,
+        sources: Collection[str],
     ) -> None:
         self._terms, self._cloud, self._carrier = terms, cloud, carrier
-        self._simulated = simulated
+        self._simulated, self._sources = simulated, sorted(sources)
         self.ranks: Ranks = ALONE
         self._server = server_optimizer(terms.plan.spec.training.server)
 
@@ -89,12 +96,13 @@ class DeployedRounds:
         return {}
 
     def realised_facts(self, state: TreeState) -> dict[str, Any]:
-        """That the run was deployed: under which terms, and on which grid of the global average."""
+        """That the run was deployed: its terms, the grid of the global average, whence draws come."""
         terms = self._terms
         step = 1 / terms.grid(terms.at(0)).scale
         return {
             "sum_steps": [None] * (terms.last + 1),
-            "deployed": {"session": terms.session.hex(), "purpose": terms.purpose, "step": step},
+            "deployed": {"session": terms.session.hex(), "purpose": terms.purpose, "step": step}
+            | {"draws": self._sources},
         }
 
     def is_finite(self, state: TreeState) -> bool:

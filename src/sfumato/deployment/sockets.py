@@ -3,7 +3,8 @@
     greeting    SFMT, from the party, when a connection is accepted
     request     length u64 · frame
     reply       0 u8 · count u32 · count times (length u64 · frame), or
-                1 u8 · length u64 · why the frame was refused, in UTF-8
+                1 u8 · length u64 · what is wrong with the frame, in UTF-8, or
+                2 u8: it is not answered, and nobody else is told why
 
 Numbers are big-endian. Frames are signed and not encrypted, so there is no socket of another kind: nothing
 leaves the machine, or the user's own folder.
@@ -21,27 +22,37 @@ from pathlib import Path
 
 from sfumato.deployment.carrier import FrameReceiver
 from sfumato.errors import RunError, SfumatoError, first_line
+from sfumato.wire.errors import AbortError, MessageError
 
 SOCKET = "socket"
 """The name of a party's socket, in its folder."""
 
 _LENGTH, _COUNT = struct.Struct(">Q"), struct.Struct(">I")
 _GREETING = b"SFMT"
-_FRAMES, _REFUSED = b"\0", b"\1"
+_FRAMES, _REFUSED, _WITHHELD = b"\0", b"\1", b"\2"
+_STALL_S, _ANSWER_S = 60.0, 3600.0  # within a message; until there is an answer, for which devices train
 _MOST_BYTES = 1 << 36
 _PIECE = 1 << 20
 _LONGEST_PATH = 100  # bytes; systems allow 103 or 107
 
 
-def serve(party: FrameReceiver, path: Path, on_ready: Callable[[], object] = lambda: None) -> None:
+def serve(
+    party: FrameReceiver,
+    path: Path,
+    on_ready: Callable[[], object] = lambda: None,
+    on_refusal: Callable[[SfumatoError], object] = lambda error: None,
+) -> None:
     """Answer frames at ``path``, one connection after the other, until the process is ended.
 
-    Nobody listens while a connection is open: another one is refused by the system.
+    Nobody listens while a connection is open: another one is refused by the system. Whoever is connected is
+    told what is wrong with a frame, and nothing of what the party refuses for reasons of its own, such as
+    what its owner consented to in other runs.
 
     Args:
         party: that answers.
         path: of the socket, in a folder of the owner; what is left there of a process that ended is replaced.
         on_ready: called whenever a connection can be made.
+        on_refusal: called with every error, for the party's own log.
 
     Raises:
         RunError: there can be no socket at ``path``.
@@ -61,20 +72,25 @@ def serve(party: FrameReceiver, path: Path, on_ready: Callable[[], object] = lam
             listening.listen(1)
             on_ready()
             connection, _ = listening.accept()
-        with connection, suppress(ConnectionError, EOFError):
+        with connection, suppress(ConnectionError, EOFError, TimeoutError):
             if not _is_own(connection):
                 continue
+            connection.settimeout(_STALL_S)
             connection.sendall(_GREETING)
             while True:
-                connection.sendall(_reply(party, _receive(connection)))
+                connection.sendall(_reply(party, _receive(connection, patience_s=None), on_refusal))
 
 
-def _reply(party: FrameReceiver, data: bytes) -> bytes:
+def _reply(party: FrameReceiver, data: bytes, on_refusal: Callable[[SfumatoError], object]) -> bytes:
     """What goes back for one frame."""
     try:
         frames = party.receive(data)
-    except SfumatoError as error:
+    except (MessageError, AbortError) as error:
+        on_refusal(error)
         return _REFUSED + _framed(first_line(error).encode())
+    except SfumatoError as error:
+        on_refusal(error)
+        return _WITHHELD
     return _FRAMES + _COUNT.pack(len(frames)) + b"".join(map(_framed, frames))
 
 
@@ -90,9 +106,10 @@ class RemoteParty:
     """
 
     def __init__(self, path: Path, name: str) -> None:
-        self._name = name
+        self._name, self._place = name, path.parent
         _check_path(path)
         self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(_STALL_S)
         try:
             _require_own(path)
             self._socket.connect(os.fspath(path))
@@ -113,11 +130,17 @@ class RemoteParty:
         """
         try:
             self._socket.sendall(_framed(data))
+            self._socket.settimeout(_ANSWER_S)
             kind = _exactly(self._socket, 1)
+            self._socket.settimeout(_STALL_S)
             if kind == _REFUSED:
-                raise RunError(_receive(self._socket).decode(errors="replace"))
+                raise RunError(f"{self._name}: {_receive(self._socket).decode(errors='replace')}")
+            if kind == _WITHHELD:
+                raise RunError(f"{self._name}: does not answer; its own log says why ({self._place})")
             (count,) = _COUNT.unpack(_exactly(self._socket, _COUNT.size))
             return [_receive(self._socket) for _ in range(count)]
+        except TimeoutError:
+            raise RunError(f"{self._name}: has not answered for an hour, or stalls") from None
         except (OSError, EOFError):
             raise RunError(f"{self._name}: has ended") from None
 
@@ -159,13 +182,17 @@ def _framed(data: bytes) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
-def _receive(connection: socket.socket) -> bytes:
-    """One piece of data with its length before it.
+def _receive(connection: socket.socket, patience_s: float | None = _STALL_S) -> bytes:
+    """One piece of data with its length before it; ``patience_s``: how long to wait for it to begin.
 
     Raises:
         EOFError: the connection ended, or the length is no length.
+        TimeoutError: it does not begin, or stalls.
     """
-    (length,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
+    connection.settimeout(patience_s)
+    first = _exactly(connection, 1)
+    connection.settimeout(_STALL_S)
+    (length,) = _LENGTH.unpack(first + _exactly(connection, _LENGTH.size - 1))
     if length > _MOST_BYTES:
         raise EOFError
     return _exactly(connection, length)

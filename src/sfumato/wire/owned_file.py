@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,6 +23,7 @@ from sfumato.wire.errors import SessionMemoryError
 
 # held while a file is locked or freed: filelock counts holders, but not atomically
 _LOCKING = threading.Lock()
+_POLL_S = 0.05
 
 
 class OwnedFile:
@@ -31,17 +33,20 @@ class OwnedFile:
         path: of a file that `create_owned_file` made.
         what: it is, for errors.
         queries: that every such file answers.
+        patience_s: how long to wait for another process that has it open.
 
     Raises:
         SessionMemoryError: the file is missing, damaged, of another kind, or open in another process.
     """
 
-    def __init__(self, path: str | Path, what: str, queries: Sequence[str]) -> None:
+    def __init__(
+        self, path: str | Path, what: str, queries: Sequence[str], *, patience_s: float = 0.0
+    ) -> None:
         self.path = Path(path)
         if not self.path.is_file():
             raise SessionMemoryError(f"{path}: no {what}; `create` makes a new one")
         self._opened = ExitStack()
-        lock = self._take_lock()
+        lock = self._take_lock(time.monotonic() + patience_s)
 
         def free() -> None:
             with _LOCKING:
@@ -61,22 +66,32 @@ class OwnedFile:
             self.close()
             raise SessionMemoryError(f"{path}: not a {what}, or damaged: {damage}")
 
-    def _take_lock(self) -> BaseFileLock:
+    def _take_lock(self, deadline: float) -> BaseFileLock:
         """Take the lock of the file for this process; several openings of one file in it share the lock.
+
+        ``deadline``: until when another process is waited for, of the monotonic clock.
 
         Raises:
             SessionMemoryError: another process has it, or it cannot be locked.
         """
-        try:
-            with _LOCKING:
-                name = f"{self.path.resolve()}.lock"
-                lock = FileLock(name, thread_local=False, is_singleton=True, mode=0o600)
-                lock.acquire(blocking=False)
-        except Timeout:
-            only = "one process at a time may answer for an identity"
-            raise SessionMemoryError(f"{self.path}: is open in another process; {only}") from None
-        except OSError as error:
-            raise SessionMemoryError(f"{self.path}: cannot be locked: {error}") from None
+        while True:
+            try:
+                return self._locked()
+            except Timeout:
+                if time.monotonic() < deadline:
+                    time.sleep(_POLL_S)
+                    continue
+                only = "one process at a time may answer for an identity"
+                raise SessionMemoryError(f"{self.path}: is open in another process; {only}") from None
+            except OSError as error:
+                raise SessionMemoryError(f"{self.path}: cannot be locked: {error}") from None
+
+    def _locked(self) -> BaseFileLock:
+        """The lock, taken just now; raises what `filelock` raises."""
+        with _LOCKING:
+            name = f"{self.path.resolve()}.lock"
+            lock = FileLock(name, thread_local=False, is_singleton=True, mode=0o600)
+            lock.acquire(blocking=False)
         return lock
 
     def _damage(self, queries: Sequence[str]) -> str:
