@@ -140,6 +140,18 @@ def test_an_answer_counts_once_and_in_its_own_round(star: Stage) -> None:
         cloud.receive(answers[0])
 
 
+def test_a_device_that_starts_again_within_a_round_has_the_same_batches(tmp_path: Path) -> None:
+    """Others would use a record in more steps of the round than the account counts."""
+    with staged(TREE, tmp_path) as stage:
+        batches = []
+        for number in (0, 0, 1):
+            device = stage.device(0)
+            device._steps(RoundPosition(number, 1), np.zeros(stage.terms.parameters, np.float32), bytes(32))
+            batches.append(device._batches[1].rows.tolist())
+            stage.restart(0)
+        assert batches[0] == batches[1] != batches[2]
+
+
 def test_an_edge_that_starts_again_sends_the_same_bytes(tmp_path: Path) -> None:
     """It is killed after its own aggregation: noise that it told its devices is not drawn again."""
     with staged(TREE, tmp_path) as stage:

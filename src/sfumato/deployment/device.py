@@ -18,7 +18,7 @@ from sfumato.deployment.messages import (
     encode_answer,
     question_hash,
 )
-from sfumato.deployment.randomness import Randomness, answer_context
+from sfumato.deployment.randomness import Randomness, answer_context, round_context
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.schedule.integer_grid import message_lengths
 from sfumato.secure_aggregation.encoding import encode
@@ -102,15 +102,15 @@ class DeviceParty:
 
     def _steps(self, position: RoundPosition, model: Model, question: bytes) -> IntArray:
         """What is sent: the message in steps of the grid, rounded at random, with noise ``[M]``."""
-        plan = self._terms.plan
-        context = answer_context(self._identity, self._terms.session, self.number, position, question)
-        if self._batches is None or self._batches[0] != position.round:
-            drawn = self._randomness.batches(plan, position.round, self._data.size, context)
-            self._batches = position.round, drawn
+        terms, own, number = self._terms, self._identity, position.round
+        if self._batches is None or self._batches[0] != number:
+            context = round_context(own, terms.session, self.number, number)
+            drawn = self._randomness.batches(terms.plan, number, self._data.size, context)
+            self._batches = number, drawn
         message = self._data.message(position, model, self._batches[1])
-        return noised_message(
-            self._terms, self.number, position, message, self._randomness.noise_key(position, context)
-        )
+        context = answer_context(own, terms.session, self.number, position, question)
+        key = self._randomness.noise_key(position, context)
+        return noised_message(terms, self.number, position, message, key)
 
 
 def noised_message(

@@ -1,9 +1,13 @@
 """Where a party's secret choices come from: its noise, its rounding, its mini-batches.
 
-In the field all of them come from the operating system, drawn anew when they are needed and told to nobody.
-Each key is hashed with what it is for (session, party, position, question) and with a signature of that, which
-nobody else can make and which is told to nobody. So where the generators of copied machines repeat each other,
-another party and another question still get other noise, and who knows the generator does not know it.
+In the field the keys of noise come from the operating system, drawn anew when they are needed and told to
+nobody. Each is hashed with what it is for (session, party, position, question) and with the party's signature
+of that, which is told to nobody. So where the generators of copied machines repeat each other, another party
+and another question still get other noise, and who knows the generator does not know the noise.
+
+Mini-batches follow from the party's signing key and the round alone, through a signature that is told to
+nobody: a device that starts again in the middle of a round goes on with the batches of before. Drawn anew, a
+record might be in more steps of the round than the account counts.
 `Randomness` is the seam at which a test injects what `run` draws; no setting and no command leads to it.
 """
 
@@ -11,6 +15,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -39,16 +44,29 @@ class Randomness(Protocol):
         """
 
     def batches(self, plan: TreePlan, number: int, size: int, context: bytes) -> BatchPlan:
-        """The mini-batches of round ``number`` of a device that holds ``size`` examples, of rows from 0."""
+        """The mini-batches of round ``number`` of a device that holds ``size`` examples, of rows from 0.
+
+        ``context`` is of `round_context`; the same one always has the same batches.
+        """
 
 
 def answer_context(
     identity: Identity, session: bytes, party: int, position: RoundPosition, question: bytes
 ) -> bytes:
-    """What a party's draws are for: a hash that only the party itself can make; ``question`` is a hash."""
-    numbers = (part.to_bytes(8, "big") for part in (party, *position))
-    purpose = digest(b"drawn for", session, *numbers, question)
-    return digest(b"drawn by", purpose, identity.sign(purpose))  # a frame that is signed begins otherwise
+    """What a party's noise is for: a hash that only the party itself can make; ``question`` is a hash."""
+    return _secret_hash(identity, b"answer", session, (party, *position), question)
+
+
+def round_context(identity: Identity, session: bytes, party: int, number: int) -> bytes:
+    """What a party's batches of round ``number`` are for: a hash that only the party itself can make."""
+    return _secret_hash(identity, b"round", session, (party, number), b"")
+
+
+def _secret_hash(
+    identity: Identity, purpose: bytes, session: bytes, numbers: Sequence[int], more: bytes
+) -> bytes:
+    asked = digest(b"drawn for", purpose, session, *(one.to_bytes(8, "big") for one in numbers), more)
+    return digest(b"drawn by", asked, identity.sign(asked))  # frames, which are signed too, begin otherwise
 
 
 class SystemRandomness:
@@ -61,10 +79,10 @@ class SystemRandomness:
         return digest(b"answer", os.urandom(KEY_BYTES), context)
 
     def batches(self, plan: TreePlan, number: int, size: int, context: bytes) -> BatchPlan:
-        """Fresh mini-batches; see `Randomness`."""
+        """Mini-batches that follow from ``context``; see `Randomness`."""
         from sfumato.protocols.tree.local_work import plan_batches  # PyTorch: aggregators need none
 
-        draws = SecretDraws(digest(b"batches", os.urandom(KEY_BYTES), context))
+        draws = SecretDraws(digest(b"batches", context))
         return plan_batches(
             plan.spec.training,
             [np.arange(size)],
