@@ -31,6 +31,7 @@ from sfumato.wire.keys import Identity
 IntArray = npt.NDArray[np.int64]
 ERROR = 1e-7
 COUNT = 40_000
+MASKED = {"transport": {"devices_to_cloud": "secure-aggregation"}}
 SEEDED = {"key_at", "generator", "sequence", "seed_at", "initialisation_seed"}
 
 
@@ -92,7 +93,7 @@ def sources(document: dict[str, Any], folder: Path) -> list[tuple[float, float]]
     return [(deployed, declared) for deployed, declared in found if declared > 0]
 
 
-@pytest.mark.parametrize("document", [STAR, STAR | {"trust": {"cloud": True}}, TREE])
+@pytest.mark.parametrize("document", [STAR, STAR | {"trust": {"cloud": True}}, TREE, STAR | MASKED])
 def test_every_deployed_multiplier_is_at_least_the_ledgers(document: dict[str, Any], tmp_path: Path) -> None:
     found = sources(document, tmp_path)
     assert found

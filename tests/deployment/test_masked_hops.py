@@ -171,6 +171,7 @@ def test_messages_of_another_session_are_refused(star: Stage, tmp_path: Path) ->
     frame = Frame(FrameKind.MASKING, terms.session, terms.cloud, 0, payload)
     with pytest.raises(errors.OutOfOrderMessageError, match="not under way"):
         star.device(0).receive(seal_frame(frame, star.identities[terms.cloud]))
+    (tmp_path / "plain").mkdir()
     with staged(STAR, tmp_path / "plain") as plain:
         frame = replace(frame, session=plain.terms.session)
         with pytest.raises(errors.OutOfOrderMessageError, match="kind 3"):

@@ -35,7 +35,7 @@ def fixture_stage(tmp_path: Path) -> Iterator[Stage]:
     with staged(STAR, parties, first=opened.identity) as stage:
         opened.close()
         rows = rows_of(stage.inputs.data, stage.inputs.partition, 0)
-        write_invitation(parties / "device-0", stage.terms, 0, rows)
+        write_invitation([parties / "device-0"], stage.terms, 0, rows)
         yield stage
 
 
@@ -56,7 +56,7 @@ def test_a_consent_that_was_edited_counts(stage: Stage) -> None:
     said["epsilon"]["device"]["cloud"] = 0.1
     path.write_text(yaml.safe_dump(said))
     rows = rows_of(stage.inputs.data, stage.inputs.partition, 0)
-    write_invitation(stage.folder / "device-0", stage.terms, 0, rows)  # it stays as it is
+    write_invitation([stage.folder / "device-0"], stage.terms, 0, rows)  # it stays as it is
     with pytest.raises(ConsentRefusedError, match=r"its consent allows 0\.1"):
         start_party(stage.folder / "device-0")
 
@@ -68,7 +68,7 @@ def test_the_same_rows_have_one_ledger_in_all_runs(stage: Stage) -> None:
     for number, own in enumerate(rows[1:]):
         folder = stage.folder.with_name(f"other-{number}") / "device-0"
         folder.mkdir(parents=True)
-        write_invitation(folder, stage.terms, 0, own)
+        write_invitation([folder], stage.terms, 0, own)
         ledgers.append(read_consent(folder / "consent.yaml").ledger)
     assert ledgers[0] == ledgers[1] != ledgers[2]
     Path(ledgers[0]).unlink()

@@ -14,7 +14,7 @@ import pytest
 
 from sfumato.deployment import sockets
 from sfumato.deployment.consent import ConsentRefusedError
-from sfumato.deployment.sockets import RemoteParty, serve
+from sfumato.deployment.sockets import AwaitedParty, RemoteParty, serve
 from sfumato.errors import RunError
 from sfumato.wire.errors import TamperedMessageError
 
@@ -129,6 +129,20 @@ def test_a_broken_connection_ends_only_itself(place: Path) -> None:
     party = again(place)
     assert party.receive(b"still here") == [b"still here", b"still here"]
     party.close()
+
+
+def test_a_party_is_waited_for_and_met_again(place: Path) -> None:
+    busy = RemoteParty(place, "device:0")
+    awaited = AwaitedParty(place, "device:0")
+    threading.Timer(0.3, busy.close).start()
+    assert awaited.receive(b"one") == [b"one", b"one"]
+    assert awaited.receive(b"two") == [b"two", b"two"]
+    with pytest.raises(RunError, match="the signature does not fit"):
+        awaited.receive(b"forged")
+    assert awaited.receive(b"three") == [b"three", b"three"]
+    nobody = AwaitedParty(place.with_name("other"), "device:1", patience_s=0.2)
+    with pytest.raises(RunError, match="device:1 does not answer"):
+        nobody.receive(b"one")
 
 
 def test_only_the_owner_may_use_it(place: Path) -> None:

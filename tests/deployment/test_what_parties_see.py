@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 from deployed_parties import staged
 from rehearsals import STAR, TREE, SimulatedRandomness
 
 from sfumato.deployment.messages import FrameKind, RoundPosition, decode_answer, decode_question
+from sfumato.deployment.subtree import Subtree
 from sfumato.wire.frames import parse_frame
 
+MASKED_EDGES = TREE | {
+    "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 3},
+    "transport": {"devices_to_edge": "secure-aggregation"},
+}
 QUIET_DEVICES = TREE | {"trust": {"trusted_edges": [0, 1]}}
 """Both edges are trusted: all noise is theirs."""
 
@@ -50,6 +57,22 @@ def own_noise(stage, edge: int, position: RoundPosition):
 
     key = SimulatedRandomness(stage.terms.plan, stage.inputs, edge).noise_key(position)
     return with_own_noise(stage.terms, edge, position, np.zeros(stage.terms.parameters, np.int64), key)
+
+
+@pytest.mark.parametrize("document", [TREE, MASKED_EDGES])
+def test_frames_within_an_edge_do_not_pass_the_cloud(tmp_path: Path, document: dict[str, Any]) -> None:
+    """Raw messages for a trusted edge are among them."""
+    with staged(document, tmp_path) as stage:
+        terms, told = stage.terms, []
+        for question in stage.cloud().ask(0, np.zeros(terms.parameters, np.float32)):
+            edge = parse_frame(question).recipient
+            below = Subtree(stage.edge(edge), {child: stage.device(child) for child in terms.children(edge)})
+            told += below.receive(question)
+        frames = [parse_frame(data) for data in told]
+        assert [(frame.kind, frame.recipient) for frame in frames] == [(FrameKind.ANSWER, terms.cloud)] * 2
+        for data in told:
+            stage.cloud().receive(data)
+        assert stage.cloud().released is not None
 
 
 def test_devices_see_only_models(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@
     edge          the state machine of an edge
     cloud         the state machine of the cloud
     carrier       takes frames from party to party
+    subtree       an aggregator with all below it, as its parent meets it
     rounds        the rounds of a deployment, as a session plays them
     local_parties the parties of a run on this machine: folders, terms, data
     rehearsal     all parties in one process, and a run folder

@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import os
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.private_files import require_own, require_private
 from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.section_files import read_section
+from sfumato.deployment.sockets import SOCKET, AwaitedParty
+from sfumato.deployment.subtree import Subtree
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.durable_files import replacing
 from sfumato.errors import DataError, RunError, SpecError
@@ -54,6 +57,7 @@ class Invitation(Section):
     purpose: str
     label: str
     public_keys: tuple[str, ...] = Field(description="of all parties, by number, in hexadecimal digits")
+    children: tuple[str, ...] = Field(default=(), description="of an edge: the sockets of its devices")
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Started:
     """A party that was started from its folder. Its folder must be closed.
 
     Attributes:
-        party: answers frames.
+        party: answers frames; an edge with all below it.
         folder: its own.
         words: what it agreed to, a sentence each.
     """
@@ -71,11 +75,13 @@ class Started:
     words: tuple[str, ...]
 
 
-def write_invitation(folder: Path, terms: DeploymentTerms, number: int, data: Dataset | None) -> None:
+def write_invitation(
+    places: Sequence[Path], terms: DeploymentTerms, number: int, data: Dataset | None
+) -> None:
     """Write the folder of a party, but for its key and its memory.
 
     Args:
-        folder: of the party.
+        places: folders of all parties, by number.
         terms: of the run.
         number: of the party.
         data: of a device: a data set whose training rows are its own.
@@ -83,12 +89,14 @@ def write_invitation(folder: Path, terms: DeploymentTerms, number: int, data: Da
     Raises:
         RunError: a file cannot be written.
     """
+    folder, children = places[number], terms.children(number) if number > terms.cloud else ()
     said = Invitation(
         number=number,
         parameters=terms.parameters,
         purpose=terms.purpose,
         label=terms.label,
         public_keys=tuple(key.hex() for key in terms.keys),
+        children=tuple(str(places[child].resolve() / SOCKET) for child in children),
     )
     _write(folder / _SPEC, FrozenSpec.of(terms.plan.spec, {}, versions()).text.encode())
     _write(folder / _TERMS, yaml.safe_dump(said.model_dump(mode="json"), sort_keys=False).encode())
@@ -163,13 +171,20 @@ def start_party(folder: Path) -> Started:
     )
     if said.number >= len(keys) or said.number == terms.cloud:
         raise SpecError(f"{folder / _TERMS}: number", said.number, "must be that of a device or an edge")
+    below = len(terms.children(said.number)) if said.number > terms.cloud else 0
+    if len(said.children) != below:
+        raise SpecError(f"{folder / _TERMS}: children", len(said.children), f"must be {below} sockets")
     own = PartyFolder.open_or_create(folder)
     try:
         require_own_key(terms, said.number, own.identity)
         if said.number > terms.cloud:
             edge = EdgeParty(said.number, terms, own.identity, own.memory, SystemRandomness())
             first = f"{terms.name(said.number)} takes part in {terms.plan.spec.name}, for: {terms.purpose}."
-            return Started(edge, own, (first, *duties(terms, said.number)))
+            children = {
+                child: AwaitedParty(Path(path), terms.name(child))
+                for child, path in zip(terms.children(said.number), said.children, strict=True)
+            }
+            return Started(Subtree(edge, children), own, (first, *duties(terms, said.number)))
         from sfumato.deployment.local_data import LocalData  # PyTorch: edges need none
 
         for file in (folder / _DATA, folder / _CONSENT):

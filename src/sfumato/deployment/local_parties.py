@@ -74,7 +74,7 @@ class LocalParties:
         """The rounds of the run.
 
         Args:
-            parties: all but the cloud, by number; the cloud is added.
+            parties: all but the cloud, or its children with all below them, by number; the cloud is added.
             randomness: of the cloud.
             sources: of all parties' secret choices.
         """

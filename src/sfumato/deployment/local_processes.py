@@ -1,4 +1,7 @@
-"""`deploy --local`: every device and edge in a process of its own on this machine; the cloud in this one."""
+"""`deploy --local`: every device and edge in a process of its own on this machine; the cloud in this one.
+
+An edge's process connects to those of its devices. So the cloud's process never has a frame between them.
+"""
 
 from __future__ import annotations
 
@@ -96,9 +99,9 @@ def _require_few(devices: int) -> None:
 def _invite(local: LocalParties) -> None:
     """Write the folders of all parties but the cloud, and close them: their own processes open them."""
     rows, terms = local.rows(), local.terms
-    for number, place in enumerate(local.places):
+    for number in range(len(local.places)):
         if number != terms.cloud:
-            write_invitation(place, terms, number, rows[number] if number < terms.cloud else None)
+            write_invitation(local.places, terms, number, rows[number] if number < terms.cloud else None)
             local.forget(number)
 
 
@@ -108,7 +111,7 @@ def _started(
     opened: ExitStack,
     on_words: Callable[[str], object],
 ) -> dict[int, FrameReceiver]:
-    """All parties but the cloud, each in a process that ends when ``opened`` does."""
+    """The cloud's children, connected; they and all others are processes that end when ``opened`` does."""
     processes = {
         number: opened.enter_context(_Process(place, command(place)))
         for number, place in enumerate(local.places)
@@ -116,8 +119,12 @@ def _started(
     }
     there: dict[int, FrameReceiver] = {}
     for number, process in processes.items():
-        there[number] = remote = process.connect(local.terms.name(number))
-        opened.callback(remote.close)
+        remote = process.connect(local.terms.name(number))
+        if local.terms.parent(number) == local.terms.cloud:
+            there[number] = remote
+            opened.callback(remote.close)
+        else:
+            remote.close()  # it is its edge that talks to it
         for sentence in process.words():
             on_words(sentence)
     return there

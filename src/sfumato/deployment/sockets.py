@@ -16,6 +16,7 @@ import os
 import socket
 import stat
 import struct
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +32,7 @@ _LENGTH, _COUNT = struct.Struct(">Q"), struct.Struct(">I")
 _GREETING = b"SFMT"
 _FRAMES, _REFUSED, _WITHHELD = b"\0", b"\1", b"\2"
 _STALL_S, _ANSWER_S = 60.0, 3600.0  # within a message; until there is an answer, for which devices train
+_POLL_S = 0.1
 _MOST_BYTES = 1 << 36
 _PIECE = 1 << 20
 _LONGEST_PATH = 100  # bytes; systems allow 103 or 107
@@ -140,6 +142,7 @@ class RemoteParty:
             (count,) = _COUNT.unpack(_exactly(self._socket, _COUNT.size))
             return [_receive(self._socket) for _ in range(count)]
         except TimeoutError:
+            self.close()  # what comes later would be taken for the answer to something else
             raise RunError(f"{self._name}: has not answered for an hour, or stalls") from None
         except (OSError, EOFError):
             raise RunError(f"{self._name}: has ended") from None
@@ -147,6 +150,46 @@ class RemoteParty:
     def close(self) -> None:
         """End the connection; the party waits for another one."""
         self._socket.close()
+
+
+class AwaitedParty:
+    """A party that is connected to when there is a frame for it, and again after it was gone.
+
+    Args:
+        path: of its socket.
+        name: of the party, for errors.
+        patience_s: how long to wait until somebody listens there.
+    """
+
+    def __init__(self, path: Path, name: str, patience_s: float = 10.0) -> None:
+        self._path, self._name, self._patience_s = path, name, patience_s
+        self._connection: RemoteParty | None = None
+
+    def receive(self, data: bytes) -> list[bytes]:
+        """Send one frame; the frames that come back.
+
+        Raises:
+            RunError: nobody listens, or the party refused the frame, or it is gone.
+        """
+        connection = self._connection or self._connect()
+        self._connection = None  # until it has answered
+        try:
+            frames = connection.receive(data)
+        except RunError:
+            connection.close()
+            raise
+        self._connection = connection
+        return frames
+
+    def _connect(self) -> RemoteParty:
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return RemoteParty(self._path, self._name)
+            except RunError:
+                if time.monotonic() >= deadline:
+                    raise
+            time.sleep(_POLL_S)
 
 
 def _check_path(path: Path) -> None:
