@@ -64,7 +64,9 @@ def test_what_is_agreed_to_is_said_in_words(tree: Stage) -> None:
     )
     assert any(sentence.startswith("cloud: learns of device:0 at most ε = ") for sentence in words)
     assert words[-2:] == duties(tree.terms, 0)
-    assert len(words) == 5 + len(account(tree.terms.plan.spec, unit="device:0").guarantees)
+    rows = account(tree.terms.plan.spec, unit="device:0").guarantees
+    assert len(words) == 5 + len({row.relation.words for row in rows})  # the largest of each kind
+    assert len(set(words)) == len(words)
 
 
 @pytest.mark.parametrize(
@@ -209,6 +211,17 @@ def test_raw_messages_go_only_to_a_key_that_the_consent_pins(tree: Stage) -> Non
     for pinned in ({}, {"edge:0": "00" * 32}, {"edge:1": tree.pins()["edge:0"]}):
         with pytest.raises(ConsentRefusedError, match="does not pin this key"):
             agree(tree.terms, 0, consent(trusted=pinned), tree.ledger(0))
+
+
+def test_a_trusted_site_has_one_name(tmp_path: Path) -> None:
+    """The one that the topology gives, in the words and in the consent."""
+    sites = [{"name": "graz", "devices": 2}, {"name": "linz", "devices": 2}]
+    named = {"kind": "tree", "level_names": ["hospital"], "sites": sites}
+    with staged(TREE | {"topology": named, "trust": {"trusted": ["graz"]}}, tmp_path) as stage:
+        proposed = proposed_consent(stage.terms, 0, stage.ledger(0))
+        assert list(proposed.trusted) == ["graz"]
+        words = " ".join(agree(stage.terms, 0, proposed, stage.ledger(0)).words)
+        assert words.count("graz (key ") == 2
 
 
 def test_what_is_proposed_never_says_any(tmp_path: Path) -> None:

@@ -165,6 +165,9 @@ def test_what_is_proposed_is_enough_for_ten_runs_and_not_for_less_noise(tmp_path
 def test_a_command_names_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["party", "device-7", "--folder", str(tmp_path)]) == 2
     assert "holds no party 'device-7'" in capsys.readouterr().err
+    (tmp_path / "parties").mkdir()
+    assert main(["party", "..", "--folder", str(tmp_path / "parties")]) == 2
+    assert "holds no party '..'" in capsys.readouterr().err
     assert main(["deploy", "quickstart"]) == 2
     assert "--local: must be given" in capsys.readouterr().err
 

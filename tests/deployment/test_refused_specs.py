@@ -36,8 +36,9 @@ EXAMPLES = STAR | {
     "training": TRAINING | {"local_steps": 1, "batches": "poisson"},
     "privacy": {"unit": "record", "clip": {"kind": "example", "norm": 1.0}, "noise": {"multiplier": 1.0}},
 }
+OPEN_SIZES = {"data": {"source": "digits", "partition": {"kind": "flwr", "partitioner": "IidPartitioner"}}}
 QUIET = {"privacy": EXAMPLES["privacy"] | {"noise": "none"}}
-ADAM = {"optimizer": "adam", "learning_rate": 0.001}
+ADAM = {"optimizer": {"kind": "adam"}, "learning_rate": 0.001}
 DEEPER = {"kind": "tree", "levels": [2, 2, 2], "names": ["region", "edge"]}
 
 
@@ -47,6 +48,8 @@ DEEPER = {"kind": "tree", "levels": [2, 2, 2], "names": ["region", "edge"]}
         (EXAMPLES | {"training": EXAMPLES["training"] | {"weight_decay": 0.1}}, "training.weight_decay"),
         (EXAMPLES | QUIET | {"training": EXAMPLES["training"] | ADAM}, "training.optimizer"),
         (STAR | {"privacy": {"noise": "none"}}, "privacy.clip"),
+        (STAR | OPEN_SIZES, "data.partition"),
+        (EXAMPLES | OPEN_SIZES, "data.partition"),
         (STAR | {"training": DRAWN}, "training.participation"),
         (STAR | {"faults": {"dropout_rate": 0.1}}, "faults"),
         (STAR | {"compression": {"kind": "rand-k", "ratio": 0.5}}, "compression"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from sfumato.cli import main
 from sfumato.deployment.local_parties import _label
 from sfumato.deployment.messages import RoundPosition
 from sfumato.deployment.randomness import Randomness
+from sfumato.errors import SpecError
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation.run import run
@@ -47,6 +49,7 @@ def test_a_run_that_crashed_goes_on_with_the_answers_that_were_given(tmp_path: P
     spec = spec_of(TWO_ROUNDS)
     with on_the_grid():
         expected = run(spec, out=tmp_path / "expected", device="cpu", progress=False)
+    shutil.copytree(tmp_path / "expected", tmp_path / "other" / "run")
     plan = resolve(spec)
     inputs = TrainingInputs.of(plan)
 
@@ -58,6 +61,10 @@ def test_a_run_that_crashed_goes_on_with_the_answers_that_were_given(tmp_path: P
 
     with pytest.raises(KeyboardInterrupt):
         rehearsed(spec, tmp_path, simulated=False, randomness=randomness(crashed=False))
+    with pytest.raises(SpecError, match="real parties began this run; use sfumato deploy"):
+        run(spec, out=tmp_path / "run", device="cpu", progress=False, resume=True)
+    with pytest.raises(SpecError, match="a simulation began this run; use sfumato run"):
+        rehearsed(spec, tmp_path / "other", simulated=False, resume=True)
     folder = rehearsed(spec, tmp_path, simulated=False, randomness=randomness(crashed=True), resume=True)
     assert model_bytes(folder) == model_bytes(expected.folder)
     assert check_run(folder.path).problems == []
@@ -80,6 +87,9 @@ def test_a_folder_of_a_deployment_is_verified_and_stated(tmp_path: Path) -> None
     assert realised["sum_steps"] == [None, None]
     assert realised["deployed"]["draws"] == ["operating system"]
     assert main(["statement", str(folder.path), "--out", str(tmp_path / "statement.html")]) == 0
+    stated = (tmp_path / "statement.html").read_text("utf-8")
+    assert "Noise is discrete Gaussian, exact, drawn from: operating system." in stated
+    assert "floating-point" not in stated
     assert folder.metrics["bytes_up"].gt(0).all()
     again = rehearsed(spec, tmp_path, simulated=False, force=True)  # the same parties, another session
     other = json.loads((again.path / "ledger.json").read_text("utf-8"))["realised"]["deployed"]

@@ -28,7 +28,7 @@ def party(
     A device compares what each observer would learn of it with its consent.yaml, and refuses more.
     """
     own = folder / name
-    if not own.is_dir() or own.parent != folder:
+    if not own.is_dir() or own.parent != folder or name == "..":
         raise SpecError(Argument("folder"), str(folder), f"holds no party {name!r}")
     from sfumato.deployment.invitation import start_party
     from sfumato.deployment.sockets import SOCKET, serve

@@ -192,7 +192,7 @@ def proposed_consent(terms: DeploymentTerms, device: int, ledger: Path) -> Conse
                 named[kind] = max(earlier, math.ceil(row.epsilon * 1000 + 1) / 1000)
         elif _is_trusted(terms, row, device):
             named[kind] = "trusted"
-            trusted[row.observer] = _key_of(terms, row)
+            trusted[terms.plan.tree.titled(row.observer)] = _key_of(terms, row)
         else:
             unnamed.add((row.unit_kind, kind))
     for unit, observer in unnamed:
@@ -234,6 +234,7 @@ def agree(terms: DeploymentTerms, device: int, consent: Consent, ledger: Path) -
         raise ConsentRefusedError(f"{name}: {other}; the spec's ε are about {relation}")
     compared = _compared(consent, terms)
     worst: dict[tuple[str, str], float] = {}
+    largest: dict[tuple[str, str], Guarantee] = {}
     words = [
         f"{name} takes part in {terms.plan.spec.name}, for: {terms.purpose}.",
         f"Every ε below is about a unit {_NEIGHBOURS[relation]} (neighbours: {relation}).",
@@ -246,9 +247,12 @@ def agree(terms: DeploymentTerms, device: int, consent: Consent, ledger: Path) -
             key = row.unit_kind, row.relation.kind
             worst[key] = max(worst.get(key, 0.0), row.epsilon)
         if row.unit_kind in compared:
-            _require_within(consent, row, name, trusts=_key_of(terms, row) if trusts else None)
-            words.append(_raw_in_words(terms, row, device) if is_raw else _in_words(row))
-    words += duties(terms, device)
+            _require_within(terms, consent, row, name, trusts=_key_of(terms, row) if trusts else None)
+            if is_raw:
+                words.append(_raw_in_words(terms, row, device))
+            elif row.epsilon >= largest.get((row.unit, row.relation.words), row).epsilon:
+                largest[row.unit, row.relation.words] = row
+    words += [*map(_in_words, largest.values()), *duties(terms, device)]
     cost = RunCost(terms.session, device, relation, consent.delta, worst)
     agreement = Agreement(terms, device, tuple(words), consent, ledger, cost)
     with closing(OwnersLedger(ledger)) as opened:
@@ -288,7 +292,8 @@ def _raw_in_words(terms: DeploymentTerms, row: Guarantee, device: int) -> str:
     is_masked = terms.is_masked(terms.parent(device))
     sees = f"the sum of what {row.unit} and others send" if is_masked else f"what {row.unit} sends"
     key = _key_of(terms, row)[:16]
-    return f"{row.relation.words}, {row.observer} (key {key}…): is trusted, and sees {sees} raw."
+    observer = terms.plan.tree.titled(row.observer)
+    return f"{row.relation.words}, {observer} (key {key}…): is trusted, and sees {sees} raw."
 
 
 def _rows(terms: DeploymentTerms, device: int, delta: float, kinds: Iterable[str]) -> Iterator[Guarantee]:
@@ -310,13 +315,14 @@ def _key_of(terms: DeploymentTerms, row: Guarantee) -> str:
     return terms.keys[terms.cloud if party.tier == 0 else terms.edge(party.index)].hex()
 
 
-def _require_within(consent: Consent, row: Guarantee, name: str, *, trusts: str | None) -> None:
+def _require_within(
+    terms: DeploymentTerms, consent: Consent, row: Guarantee, name: str, *, trusts: str | None
+) -> None:
     """Refuse a row that goes beyond ``consent``; ``trusts``: the key of an observer whom the spec trusts."""
     allowed = consent.epsilon.get(row.unit_kind, {}).get(row.relation.kind)  # type: ignore[call-overload]
     where = f"epsilon.{row.unit_kind}.{row.relation.kind}"
-    learns = (
-        f"{row.observer} would learn ε = {upper_bound(row.epsilon)} at δ = {number(row.delta)} of {row.unit}"
-    )
+    observer = terms.plan.tree.titled(row.observer)
+    learns = f"{observer} would learn ε = {upper_bound(row.epsilon)} at δ = {number(row.delta)} of {row.unit}"
     if allowed == "any":
         return
     if allowed is None:
@@ -325,8 +331,8 @@ def _require_within(consent: Consent, row: Guarantee, name: str, *, trusts: str 
         if trusts is None:
             says = f"its consent says trusted at {where}, and the spec does not"
             raise ConsentRefusedError(f"{name}: {learns}; {says}")
-        if consent.trusted.get(row.observer) != trusts:
-            pins = f"its consent does not pin this key at trusted.{row.observer}"
+        if consent.trusted.get(observer) != trusts:
+            pins = f"its consent does not pin this key at trusted.{observer}"
             raise ConsentRefusedError(f"{name}: {learns} with the key {trusts[:16]}…; {pins}")
         return
     if not row.epsilon <= allowed:

@@ -104,7 +104,7 @@ def write_invitation(
         return
     packed = _packed(data)
     if not (folder / _CONSENT).exists():
-        ledger = _ledger_of(packed)
+        ledger = _ledger_of(packed if len(data.train_labels) else b"%d of none" % number)
         proposed = proposed_consent(terms, number, ledger).model_dump(mode="json")
         _write(folder / _CONSENT, yaml.safe_dump(proposed, sort_keys=False, allow_unicode=True).encode())
     _write(folder / _DATA, packed)

@@ -38,7 +38,8 @@ class LocalData:
     def __init__(self, device: int, terms: DeploymentTerms, data: Dataset) -> None:
         plan, self.size = terms.plan, len(data.train_labels)
         declared = known_examples(plan.spec, plan.tree.devices)
-        if declared is not None and int(declared[device]) != self.size:
+        assert declared is not None  # what is refused sees to it
+        if int(declared[device]) != self.size:
             has = f"{terms.name(device)} holds {self.size:,} examples"
             raise DataError(f"{has}; the spec was accounted for with {int(declared[device]):,}")
         self._terms = terms

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sfumato.data.dataset_sizes import known_examples
 from sfumato.errors import SpecError
 from sfumato.schedule.base import Plan
 from sfumato.schedule.integer_grid import IntArray, IntegerGrid, integer_grid_of, message_lengths
@@ -28,11 +29,15 @@ def require_deployable(plan: Plan, parameters: int) -> TreePlan:
 
     Raises:
         SpecError: it cannot be deployed; the message names the key.
+        DataError: the data set, from which the sizes follow, is neither tabulated nor on this machine.
     """
     if not isinstance(plan, TreePlan):
         raise SpecError("topology.kind", plan.spec.topology.kind, "must be star or tree to be deployed")
     refuse_first(_of_spec(plan.spec))
     refuse_first(_of_tree(plan))
+    if known_examples(plan.spec, plan.tree.devices) is None:
+        allowed = "must be one that settles how much data a device has: it compares its own with that"
+        raise SpecError("data.partition", plan.spec.data.partition.kind, allowed)
     _require_grids(plan, parameters)
     return plan
 

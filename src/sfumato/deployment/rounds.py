@@ -19,7 +19,7 @@ from sfumato.protocols.base import PilotNorms, RoundStats
 from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.tree.local_work import server_optimizer
 from sfumato.protocols.tree.rounds import TreeProtocol
-from sfumato.protocols.tree.state import TreeState
+from sfumato.protocols.tree.state import DeployedState
 
 
 class DeployedRounds:
@@ -48,11 +48,12 @@ class DeployedRounds:
         self.ranks: Ranks = ALONE
         self._server = server_optimizer(terms.plan.spec.training.server)
 
-    def initial(self, model: Tensor) -> TreeState:
+    def initial(self, model: Tensor) -> DeployedState:
         """The state before the first round, from the initial model ``[M]``."""
-        return self._simulated.initial(model)
+        state = self._simulated.initial(model)
+        return DeployedState(state.round, state.model, state.server)
 
-    def run_round(self, state: TreeState) -> tuple[TreeState, RoundStats]:
+    def run_round(self, state: DeployedState) -> tuple[DeployedState, RoundStats]:
         """Run round ``state.round``.
 
         Raises:
@@ -78,24 +79,24 @@ class DeployedRounds:
             bytes_up=carrier.bytes_up - up,
             bytes_down=carrier.bytes_down - down,
         )
-        return TreeState(state.round + 1, model, server), stats
+        return DeployedState(state.round + 1, model, server), stats
 
-    def rounds_expected(self, state: TreeState) -> int:
+    def rounds_expected(self, state: DeployedState) -> int:
         """As many as the spec asks for."""
         return self._simulated.rounds_expected(state)
 
-    def spent(self, state: TreeState) -> None:
+    def spent(self, state: DeployedState) -> None:
         """The plan declares every round: there is no table beside it."""
 
-    def model(self, state: TreeState) -> Tensor:
+    def model(self, state: DeployedState) -> Tensor:
         """The global model."""
         return state.model
 
-    def artifacts(self, state: TreeState) -> dict[str, Tensor]:
+    def artifacts(self, state: DeployedState) -> dict[str, Tensor]:
         """Nothing: the global model is all there is."""
         return {}
 
-    def realised_facts(self, state: TreeState) -> dict[str, Any]:
+    def realised_facts(self, state: DeployedState) -> dict[str, Any]:
         """That the run was deployed: its terms, the grid of the global average, whence draws come."""
         terms = self._terms
         step = 1 / terms.grid(terms.at(0)).scale
@@ -105,11 +106,11 @@ class DeployedRounds:
             | {"draws": self._sources},
         }
 
-    def is_finite(self, state: TreeState) -> bool:
+    def is_finite(self, state: DeployedState) -> bool:
         """Whether the global model has not blown up."""
         return self._simulated.is_finite(state)
 
-    def scores(self, state: TreeState, examination: Evaluator) -> dict[str, float]:
+    def scores(self, state: DeployedState, examination: Evaluator) -> dict[str, float]:
         """Accuracy, loss and further metrics of the global model on the test set of the cloud."""
         return self._simulated.scores(state, examination)
 

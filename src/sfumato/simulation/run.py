@@ -42,6 +42,7 @@ from sfumato.simulation.resume import (
     existing_checkpoint,
     is_complete,
     observers_to_record,
+    refuse_another_player,
     refuse_existing_run,
     spec_of_checkpoint,
 )
@@ -256,6 +257,7 @@ def _run_in_folder(
     """Start the run in ``out``, or continue it from ``existing``; yields every round when it is done."""
     inputs = plan.spec.hashes
     if existing is not None:
+        refuse_another_player(existing, out, deployed=played_by is not None)
         observers = observers_to_record(observers, existing, out)
         inputs, device = spec_of_checkpoint(existing).hashes, existing.device
         complete = ranks.of_first(ranks.rank == 0 and is_complete(out))

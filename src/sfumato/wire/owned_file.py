@@ -81,8 +81,7 @@ class OwnedFile:
                 if time.monotonic() < deadline:
                     time.sleep(_POLL_S)
                     continue
-                only = "one process at a time may answer for an identity"
-                raise SessionMemoryError(f"{self.path}: is open in another process; {only}") from None
+                raise SessionMemoryError(f"{self.path}: is open in another process: one at a time") from None
             except OSError as error:
                 raise SessionMemoryError(f"{self.path}: cannot be locked: {error}") from None
 

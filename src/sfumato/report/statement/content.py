@@ -45,24 +45,25 @@ RELATIONS = {
         "own. It takes part and counts as before in both. Numbers, weights and schedules are public."
     ),
 }
-THREATS = (
+_THREATS = (
     "Every observer follows the protocol and keeps everything that it receives (honest but curious).",
     "An observer may know the data of all other devices and every public setting, and may compute without "
     "limit.",
     "Each row is about one observer. Several that put together what they receive learn more; "
     "the command sfumato account SPEC --observer A,B says how much.",
-    "Noise is drawn in secret by the party that adds it. Whoever has the seed of a simulation can compute "
-    "it.",
+    "Noise is drawn in secret by the party that adds it.",
 )
-NOT_COVERED = (
+_SIMULATED = "Whoever has the seed of a simulation can compute its noise."
+_DEPLOYED = "The run was played by parties with keys of their own. Noise is discrete Gaussian, exact, drawn from: "
+_NOT_COVERED = (
     "Losses, accuracies, shares of clipped messages and energies in the metrics. They are measured on "
     "devices' data, for whoever runs the simulation.",
     "The presence of a device on the network, and timing.",
-    "Rounding of Gaussian noise to floating-point numbers, which is treated as exact.",
     "Parties that do not follow the protocol.",
 )
 
 
+_FLOATS = "Rounding of Gaussian noise to floating-point numbers, which is treated as exact."
 _LEFT_OUT = ("bounds", "as_seen_by", "curve")  # of the rows of ``privacy.json``
 
 
@@ -145,6 +146,7 @@ class Statement:
         versions: of the packages on which the figures depend.
         verified: what a verification of the run found; empty before a run.
         files: hashes of the files of the run.
+        draws: where the secret draws of a deployed run came from; empty for a simulation, or before a run.
     """
 
     spec: Mapping[str, Any]
@@ -153,11 +155,22 @@ class Statement:
     versions: Mapping[str, str]
     verified: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
+    draws: tuple[str, ...] = ()
 
     @cached_property
     def _network(self) -> Network:
         """The network that the spec describes."""
         return read_network(self.spec)
+
+    @property
+    def threats(self) -> tuple[str, ...]:
+        """What is assumed of observers, and how the noise was drawn, a sentence or two each."""
+        return (*_THREATS, f"{_DEPLOYED}{', '.join(self.draws)}." if self.draws else _SIMULATED)
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What the figures do not speak of, a sentence each."""
+        return _NOT_COVERED if self.draws else (*_NOT_COVERED, _FLOATS)
 
     @property
     def units(self) -> dict[str, str]:
@@ -240,7 +253,7 @@ class Statement:
             "guarantees": list(self._rows()),
             "largest": [row.to_dict() for row in self.largest],
             "sites": [row.to_dict() for row in self.sites],
-            "threat_model": list(THREATS),
+            "threat_model": list(self.threats),
             "trust": {
                 "trusted_with_raw_updates": self.trusted,
                 "raw_to_trusted_edge": None if raw is None else vars(raw),
@@ -249,7 +262,7 @@ class Statement:
             "training": self.training,
             "findings": list(self.privacy.findings),
             "notes": list(self.privacy.notes),
-            "not_covered": list(NOT_COVERED),
+            "not_covered": list(self.not_covered),
             "versions": dict(self.versions),
             "hashes": self.hashes,
         } | ({"verified": self.verified} if self.verified else {})

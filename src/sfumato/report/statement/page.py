@@ -8,7 +8,7 @@ from string import Template
 from sfumato.report import formatting as text
 from sfumato.report.page.html import asset, bullet_list, section
 from sfumato.report.page.who_adds_noise import noise_part
-from sfumato.report.statement.content import NOT_COVERED, RELATIONS, THREATS, Statement
+from sfumato.report.statement.content import RELATIONS, Statement
 
 _MOST_ROWS = 400
 
@@ -22,10 +22,10 @@ def statement_page(statement: Statement) -> str:
         section("In short", [_summary_html(statement, delta)]),
         section("What is protected", [_protection_html(statement, delta)]),
         section("How much each observer can learn", [_largest_epsilons_html(statement, delta)]),
-        section("What is assumed of observers", [bullet_list(THREATS)]),
+        section("What is assumed of observers", [bullet_list(statement.threats)]),
         section("Who is trusted", [_trust_html(statement)]),
         section("Who adds noise", [noise_part(statement.noise, statement.training)]),
-        section("What this does not cover", [bullet_list(NOT_COVERED)]),
+        section("What this does not cover", [bullet_list(statement.not_covered)]),
         section("Versions and files", [_versions_html(statement)]),
         section("Signature", [_signature_html()]),
     ]
