@@ -54,7 +54,7 @@ _THREATS = (
     "Noise is drawn in secret by the party that adds it.",
 )
 _SIMULATED = "Whoever has the seed of a simulation can compute its noise."
-_DEPLOYED = "The run was played by parties with keys of their own. Noise is discrete Gaussian, exact, drawn from: "
+_DEPLOYED = "Real parties played the run. Noise is discrete Gaussian, exact, and drawn from: "
 _NOT_COVERED = (
     "Losses, accuracies, shares of clipped messages and energies in the metrics. They are measured on "
     "devices' data, for whoever runs the simulation.",
