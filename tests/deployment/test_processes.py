@@ -46,7 +46,7 @@ def test_a_party_that_starts_from_its_folder_answers(stage: Stage) -> None:
     stage.cloud().receive(answer)
     assert stage.cloud().missing == [1, 2]
     assert started.words[0] == "device:0 takes part in star, for: a test."
-    started.folder.close()
+    started.close()
 
 
 def test_a_consent_that_was_edited_counts(stage: Stage) -> None:
@@ -100,7 +100,7 @@ def test_what_others_can_change_is_refused(stage: Stage) -> None:
         with pytest.raises(RunError, match=said):
             start_party(folder)
         path.chmod(before)
-    start_party(folder).folder.close()
+    start_party(folder).close()
 
 
 def test_a_ledger_has_one_place_outside_the_folder(stage: Stage) -> None:
@@ -132,7 +132,7 @@ def test_a_copy_of_a_device_gives_no_second_answer(stage: Stage) -> None:
             second.party.receive(question)
     assert first.party.receive(question) == answer
     for started in (first, second):
-        started.folder.close()
+        started.close()
 
 
 def test_a_folder_that_was_changed_is_refused(stage: Stage) -> None:

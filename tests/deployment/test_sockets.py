@@ -133,13 +133,14 @@ def test_a_broken_connection_ends_only_itself(place: Path) -> None:
 
 def test_a_party_is_waited_for_and_met_again(place: Path) -> None:
     busy = RemoteParty(place, "device:0")
-    awaited = AwaitedParty(place, "device:0")
+    awaited = AwaitedParty(place, "device:0", patience_s=60.0)  # the machine may be busy
     threading.Timer(0.3, busy.close).start()
     assert awaited.receive(b"one") == [b"one", b"one"]
     assert awaited.receive(b"two") == [b"two", b"two"]
     with pytest.raises(RunError, match="the signature does not fit"):
         awaited.receive(b"forged")
     assert awaited.receive(b"three") == [b"three", b"three"]
+    awaited.close()
     nobody = AwaitedParty(place.with_name("other"), "device:1", patience_s=0.2)
     with pytest.raises(RunError, match="device:1 does not answer"):
         nobody.receive(b"one")

@@ -40,4 +40,4 @@ def party(
         serve(started.party, own / SOCKET, on_refusal=lambda error: print(first_line(error), flush=True))
     finally:
         (own / SOCKET).unlink(missing_ok=True)
-        started.folder.close()
+        started.close()

@@ -62,17 +62,25 @@ class Invitation(Section):
 
 @dataclass(frozen=True)
 class Started:
-    """A party that was started from its folder. Its folder must be closed.
+    """A party that was started from its folder. It must be closed.
 
     Attributes:
         party: answers frames; an edge with all below it.
         folder: its own.
         words: what it agreed to, a sentence each.
+        children: of an edge: its connections to them.
     """
 
     party: FrameReceiver
     folder: PartyFolder
     words: tuple[str, ...]
+    children: tuple[AwaitedParty, ...] = ()
+
+    def close(self) -> None:
+        """Close the folder and all connections."""
+        for child in self.children:
+            child.close()
+        self.folder.close()
 
 
 def write_invitation(
@@ -178,26 +186,35 @@ def start_party(folder: Path) -> Started:
     try:
         require_own_key(terms, said.number, own.identity)
         if said.number > terms.cloud:
-            edge = EdgeParty(said.number, terms, own.identity, own.memory, SystemRandomness())
-            first = f"{terms.name(said.number)} takes part in {terms.plan.spec.name}, for: {terms.purpose}."
-            children = {
-                child: AwaitedParty(Path(path), terms.name(child))
-                for child, path in zip(terms.children(said.number), said.children, strict=True)
-            }
-            return Started(Subtree(edge, children), own, (first, *duties(terms, said.number)))
-        from sfumato.deployment.local_data import LocalData  # PyTorch: edges need none
-
-        for file in (folder / _DATA, folder / _CONSENT):
-            if file.exists():
-                require_private(file)
-        data = LocalData(said.number, terms, _unpacked(folder / _DATA))
-        consent = read_consent(folder / _CONSENT)
-        agreement = agree(terms, said.number, consent, ledger_path(consent, folder))
-        device = DeviceParty(agreement, data, own.identity, own.memory, SystemRandomness())
-        return Started(device, own, agreement.words)
+            return _started_edge(said, terms, own)
+        return _started_device(folder, said.number, terms, own)
     except BaseException:
         own.close()
         raise
+
+
+def _started_edge(said: Invitation, terms: DeploymentTerms, own: PartyFolder) -> Started:
+    edge = EdgeParty(said.number, terms, own.identity, own.memory, SystemRandomness())
+    children = {
+        child: AwaitedParty(Path(path), terms.name(child))
+        for child, path in zip(terms.children(said.number), said.children, strict=True)
+    }
+    first = f"{terms.name(said.number)} takes part in {terms.plan.spec.name}, for: {terms.purpose}."
+    words = (first, *duties(terms, said.number))
+    return Started(Subtree(edge, children), own, words, tuple(children.values()))
+
+
+def _started_device(folder: Path, number: int, terms: DeploymentTerms, own: PartyFolder) -> Started:
+    from sfumato.deployment.local_data import LocalData  # PyTorch: edges need none
+
+    for file in (folder / _DATA, folder / _CONSENT):
+        if file.exists():
+            require_private(file)
+    data = LocalData(number, terms, _unpacked(folder / _DATA))
+    consent = read_consent(folder / _CONSENT)
+    agreement = agree(terms, number, consent, ledger_path(consent, folder))
+    device = DeviceParty(agreement, data, own.identity, own.memory, SystemRandomness())
+    return Started(device, own, agreement.words)
 
 
 def _packed(data: Dataset) -> bytes:

@@ -153,7 +153,7 @@ class RemoteParty:
 
 
 class AwaitedParty:
-    """A party that is connected to when there is a frame for it, and again after it was gone.
+    """A party that is connected to when there is a frame for it, and again after it was gone. Must be closed.
 
     Args:
         path: of its socket.
@@ -180,6 +180,12 @@ class AwaitedParty:
             raise
         self._connection = connection
         return frames
+
+    def close(self) -> None:
+        """End the connection, if there is one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _connect(self) -> RemoteParty:
         deadline = time.monotonic() + self._patience_s
