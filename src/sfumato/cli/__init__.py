@@ -1,7 +1,7 @@
 """The command line: one file for each command, imported only when that command runs.
 
     run.py account.py validate.py show.py init.py plan.py sweep.py study.py report.py compare.py attack.py
-    audit.py verify.py statement.py explore.py
+    audit.py verify.py statement.py explore.py deploy.py party.py
     ranks.py          a command over the processes that torchrun starts
     options.py        arguments and options that several commands share, and how messages name them
     spec_argument.py  reads the SPEC argument; errors name the file
@@ -41,7 +41,7 @@ from sfumato.user_code import command_was_exited, describe_error, user_code_loca
 
 COMMANDS = (
     "run", "account", "validate", "show", "init", "plan", "sweep", "study", "report", "compare", "attack",
-    "audit", "verify", "statement", "explore",
+    "audit", "verify", "statement", "explore", "deploy", "party",
 )  # fmt: skip
 """Each is the function of its name in the file of its name, listed in this order by ``--help``."""
 

@@ -91,7 +91,9 @@ def _read_finished_run(folder: Path, changed: int) -> FinishedRun | None:
         if math.isnan(accuracy):
             return None
         spec = load_spec(folder / SPEC_FILE)
-        return FinishedRun(folder, spec, accuracy, largest_epsilons(run.privacy.guarantees), run.privacy.delta)
+        return FinishedRun(
+            folder, spec, accuracy, largest_epsilons(run.privacy.guarantees), run.privacy.delta
+        )
     except (SfumatoError, OSError):
         return None
 

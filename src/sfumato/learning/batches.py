@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -14,6 +14,19 @@ from torch import Tensor
 from sfumato.errors import SpecError
 
 Rows = NDArray[np.integer]
+
+
+class BatchDraws(Protocol):
+    """What batches are drawn with: a generator of NumPy, or a party's secret draws."""
+
+    def permuted(self, x: NDArray[Any], /, *, axis: int) -> NDArray[Any]:
+        """``x`` with every line along ``axis`` shuffled by itself."""
+
+    def geometric(self, p: float, /, *, size: int) -> NDArray[np.int64]:
+        """So many numbers of trials up to the first success, each of probability ``p``."""
+
+    def integers(self, low: NDArray[Any], high: NDArray[Any], /) -> NDArray[np.int64]:
+        """Whole numbers from ``low`` to below ``high``, entry by entry, all alike."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +91,7 @@ class BatchPlan:
 
 
 def plan_steps(
-    devices: Sequence[Rows], *, steps: int, batch_size: int | Literal["all"], rng: np.random.Generator
+    devices: Sequence[Rows], *, steps: int, batch_size: int | Literal["all"], rng: BatchDraws
 ) -> BatchPlan:
     """Give every device the same number of steps.
 
@@ -116,7 +129,7 @@ def plan_steps(
 
 
 def plan_epochs(
-    devices: Sequence[Rows], *, epochs: int, batch_size: int | Literal["all"], rng: np.random.Generator
+    devices: Sequence[Rows], *, epochs: int, batch_size: int | Literal["all"], rng: BatchDraws
 ) -> BatchPlan:
     """Let every device go through all of its data ``epochs`` times.
 
@@ -157,7 +170,7 @@ def plan_poisson(
     *,
     steps: int,
     batch_size: int,
-    rngs: Sequence[np.random.Generator],
+    rngs: Sequence[BatchDraws],
     persons: Sequence[Rows] | None = None,
 ) -> BatchPlan:
     """Put every example of a device into every step by an independent draw.
@@ -201,7 +214,7 @@ def plan_poisson(
 
 
 def _rows_brought(
-    persons: Sequence[Rows], drawn: Sequence[NDArray[np.int64]], rngs: Sequence[np.random.Generator]
+    persons: Sequence[Rows], drawn: Sequence[NDArray[np.int64]], rngs: Sequence[BatchDraws]
 ) -> NDArray[np.int64]:
     """A row for each time that a person is drawn, among those of its device, device after device.
 
@@ -216,7 +229,7 @@ def _rows_brought(
     return np.concatenate([np.zeros(0, np.int64), *brought])
 
 
-def _draws(trials: int, rate: float, rng: np.random.Generator) -> NDArray[np.int64]:
+def _draws(trials: int, rate: float, rng: BatchDraws) -> NDArray[np.int64]:
     """Draw which of ``trials`` independent trials succeed, each with probability ``rate``: indices,
     ascending.
 

@@ -196,10 +196,11 @@ def _require_fine_enough(plan: TreePlan, index: int, ring: IntegerGrid, noises: 
         quietest.append(std[std > 0] * ring.unit * ring.weights[tier][std > 0] * ring.scale * ring.inflation)
     fewest = min((float(q.min()) for q in quietest if len(q)), default=math.inf)
     if fewest < FEWEST_STEPS or ring.inflation > 2:
+        bits = RING_BITS if any(ring.secure) else _GRID_BITS
         raise SpecError(
             "transport",
-            "secure-aggregation",
-            f"a ring of {RING_BITS} bits is too coarse: the quietest noise is {fewest:.3g} steps (at least"
+            "secure-aggregation" if any(ring.secure) else "plain",
+            f"whole numbers of {bits} bits are too coarse: the quietest noise is {fewest:.3g} steps (at least"
             f" {FEWEST_STEPS:g} are needed), and rounding takes {ring.inflation - 1:.2g} more noise (at most"
             " 1); make zones smaller or noise alike",
         )

@@ -46,30 +46,31 @@ RELATIONS = {
         "own. It takes part and counts as before in both. Numbers, weights and schedules are public."
     ),
 }
-THREATS = (
+_THREATS = (
     "Every observer follows the protocol and keeps everything that it receives (honest but curious).",
     "An observer may know the data of all other devices and every public setting, and may compute without "
     "limit.",
     "Each row is about one observer. Several that put together what they receive learn more; "
     "the command sfumato account SPEC --observer A,B says how much.",
-    "Noise is drawn in secret by the party that adds it. Whoever has the seed of a simulation can compute "
-    "it.",
+    "Noise is drawn in secret by the party that adds it.",
 )
-PERSONS = (
+_PERSONS = (
     "To a local step a device brings each of its persons with one probability, and of a person one row.",
     "A person is one value of data.person_column. A table in which one stands at two devices, or among rows "
     "to train on and to test on, is refused. Whoever has another value at another device counts as two "
     "persons, and less is guaranteed of the two together.",
 )
-NOT_COVERED = (
+_SIMULATED = "Whoever has the seed of a simulation can compute its noise."
+_DEPLOYED = "Real parties played the run. Noise is discrete Gaussian, exact, and drawn from: "
+_NOT_COVERED = (
     "Losses, accuracies, shares of clipped messages and energies in the metrics. They are measured on "
     "devices' data, for whoever runs the simulation.",
     "The presence of a device on the network, and timing.",
-    "Rounding of Gaussian noise to floating-point numbers, which is treated as exact.",
     "Parties that do not follow the protocol.",
 )
 
 
+_FLOATS = "Rounding of Gaussian noise to floating-point numbers, which is treated as exact."
 _LEFT_OUT = ("bounds", "as_seen_by", "curve")  # of the rows of ``privacy.json``
 
 
@@ -152,6 +153,7 @@ class Statement:
         versions: of the packages on which the figures depend.
         verified: what a verification of the run found; empty before a run.
         files: hashes of the files of the run.
+        draws: where the secret draws of a deployed run came from; empty for a simulation, or before a run.
     """
 
     spec: Mapping[str, Any]
@@ -160,6 +162,7 @@ class Statement:
     versions: Mapping[str, str]
     verified: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
+    draws: tuple[str, ...] = ()
 
     @cached_property
     def _network(self) -> Network:
@@ -177,6 +180,11 @@ class Statement:
         return "another site" if shape.device_names else "another device"
 
     @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What the figures do not speak of, a sentence each."""
+        return _NOT_COVERED if self.draws else (*_NOT_COVERED, _FLOATS)
+
+    @property
     def units(self) -> dict[str, str]:
         """Each kind of unit (device, record, person) that has guarantees, to a sentence on what it is."""
         kinds = {row.unit_kind for row in self.privacy.guarantees}
@@ -184,8 +192,9 @@ class Statement:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """Sentences on what is assumed of observers, and, where persons are the unit, of the rows of one."""
-        return THREATS + (PERSONS if "person" in self.units else ())
+        """Sentences on what is assumed of observers, on how the noise was drawn, and on the rows of a person."""
+        drawn = f"{_DEPLOYED}{', '.join(self.draws)}." if self.draws else _SIMULATED
+        return (*_THREATS, drawn, *(_PERSONS if "person" in self.units else ()))
 
     @property
     def neighbours(self) -> str:
@@ -271,7 +280,7 @@ class Statement:
             "training": self.training,
             "findings": list(self.privacy.findings),
             "notes": list(self.privacy.notes),
-            "not_covered": list(NOT_COVERED),
+            "not_covered": list(self.not_covered),
             "versions": dict(self.versions),
             "hashes": self.hashes,
         } | ({"verified": self.verified} if self.verified else {})

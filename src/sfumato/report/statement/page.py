@@ -11,7 +11,7 @@ from sfumato.report.page.html import asset, bullet_list, section
 from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.who_adds_noise import noise_part
 from sfumato.report.results.summary import range_in_words, sure_in_words
-from sfumato.report.statement.content import NOT_COVERED, RELATIONS, Statement
+from sfumato.report.statement.content import RELATIONS, Statement
 
 _MOST_ROWS = 400
 
@@ -28,7 +28,7 @@ def statement_page(statement: Statement) -> str:
         section("What is assumed", [bullet_list(statement.assumptions)]),
         section("Who is trusted", [_trust_html(statement)]),
         section("Who adds noise", [noise_part(statement.noise, statement.training)]),
-        section("What this does not cover", [bullet_list(NOT_COVERED)]),
+        section("What this does not cover", [bullet_list(statement.not_covered)]),
         section("Versions and files", [_versions_html(statement)]),
         section("Signature", [_signature_html()]),
     ]
