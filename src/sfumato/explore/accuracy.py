@@ -91,9 +91,8 @@ def _read_finished_run(folder: Path, changed: int) -> FinishedRun | None:
         if math.isnan(accuracy):
             return None
         spec = load_spec(folder / SPEC_FILE)
-        return FinishedRun(
-            folder, spec, accuracy, largest_epsilons(run.privacy.guarantees), run.privacy.delta
-        )
+        epsilons = largest_epsilons(run.privacy.guarantees)
+        return FinishedRun(folder, spec, accuracy, epsilons, run.privacy.delta)
     except (SfumatoError, OSError):
         return None
 
