@@ -196,7 +196,7 @@ def _require_fine_enough(plan: TreePlan, index: int, ring: IntegerGrid, noises: 
         quietest.append(std[std > 0] * ring.unit * ring.weights[tier][std > 0] * ring.scale * ring.inflation)
     fewest = min((float(q.min()) for q in quietest if len(q)), default=math.inf)
     if fewest < FEWEST_STEPS or ring.inflation > 2:
-        bits = RING_BITS if any(ring.secure) else _GRID_BITS
+        bits = RING_BITS if any(ring.secure) else ring.grid.bits
         raise SpecError(
             "transport",
             "secure-aggregation" if any(ring.secure) else "plain",

@@ -192,7 +192,7 @@ class Statement:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """Sentences on what is assumed of observers, on how the noise was drawn, and on the rows of a person."""
+        """Sentences on what is assumed of observers, how noise was drawn, and the rows of a person."""
         drawn = f"{_DEPLOYED}{', '.join(self.draws)}." if self.draws else _SIMULATED
         return (*_THREATS, drawn, *(_PERSONS if "person" in self.units else ()))
 
