@@ -56,7 +56,7 @@ def slices_of(values: Targets, device: str) -> Tensor | TakenSlices:
 
 
 def as_trained_on(values: Targets) -> Tensor | FeatureSource:
-    """Features or targets to train on, as engines take them: an array as a tensor."""
+    """Make features or targets ready for engines: an array as a tensor on the CPU, a source as it is."""
     return torch.from_numpy(values) if isinstance(values, np.ndarray) else values
 
 

@@ -50,7 +50,9 @@ class StackedGradient(Protocol):
         """F, uniform numbers that an example needs for masks of dropout; 0 for a model without."""
 
     def scratch_floats(self, batch: int) -> int:
-        """About how many float32 entries one model's step takes on batches of ``batch`` examples."""
+        """Estimate the float32 entries of memory that one model's step takes on batches of ``batch``
+        examples.
+        """
 
     def pack(self, flat: Tensor, out: Tensor) -> None:
         """Write flat vectors ``[n, M]`` to ``out`` in the packed order, in which steps keep parameters."""

@@ -190,8 +190,10 @@ class SettingsChoice:
     def _within_budget(
         self, settings: RoundSettings, number: int, done: int, account: GaussianFilter
     ) -> tuple[RoundSettings, str]:
-        """Set the noise of ``settings`` so that the rest of the budget is spread over the rounds that are
-        left.
+        """Keep round ``number`` within the budget of the privacy filter.
+
+        With ``control.budget_policy: spread`` the noise is set so that the rest of the budget lasts for the
+        rounds that are left; otherwise it stays.
 
         Args:
             settings: interval, participants and step size.
