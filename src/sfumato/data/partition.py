@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.data.features import RowNumbers, row_numbers
-from sfumato.data.persons import first_rows
+from sfumato.data.persons import first_row_of_each
 from sfumato.data.split_counts import (
     ClassSplitPlan,
     IntArray,
@@ -162,7 +162,7 @@ def partition_of_persons(
         groups: natural group of each row [N].
         sites: the edge that each row belongs to [N].
     """
-    first, counts = first_rows(persons), np.bincount(persons)
+    first, counts = first_row_of_each(persons), np.bincount(persons)
     dealt = partition(
         np.zeros(len(first), np.int64),
         devices_per_edge,

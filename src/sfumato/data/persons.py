@@ -80,12 +80,12 @@ def counts_of_persons(
         sites: site of each row [N]; the same for all rows of a person.
         site_count: how many sites there are.
     """
-    first = first_rows(persons)
+    first = first_row_of_each(persons)
     of_groups = None if groups is None else tuple(np.bincount(groups[first]).tolist())
     of_sites = None if sites is None else tuple(np.bincount(sites[first], minlength=site_count).tolist())
     return PersonCounts(len(first), of_groups, of_sites)
 
 
-def first_rows(persons: NDArray[np.int64]) -> NDArray[np.int64]:
+def first_row_of_each(persons: NDArray[np.int64]) -> NDArray[np.int64]:
     """The first row of every person, in the order of their numbers."""
     return np.unique(persons, return_index=True)[1].astype(np.int64)

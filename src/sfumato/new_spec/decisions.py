@@ -92,9 +92,12 @@ def _check_person(decisions: Decisions, table: OwnTable) -> None:
     argument, person = Argument("person"), decisions.person
     if (decisions.protect == "person") != (person is not None):
         if person is None:
-            allowed = "is required with --protect person: the column that says whose row it is"
-            raise SpecError(argument, None, allowed)
-        raise SpecError(Argument("protect"), decisions.protect, "must be person, or left out, with --person")
+            protected = Argument("protect", "person")
+            raise SpecError(
+                argument, None, f"is required with {protected}: the column that says whose row it is"
+            )
+        allowed = f"must be person, or left out, with {argument}"
+        raise SpecError(Argument("protect"), decisions.protect, allowed)
     if person is None:
         return
     table.column_called(person, argument)
