@@ -118,7 +118,7 @@ CALLS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "seed as an option": (["run", "quickstart", "--seed", "3"], ("--seed:", "write: --set seed=3")),
     "observer shortened": (["account", "quickstart", "--obs", "cloud"], ("--obs:", "write: --observer")),
     "command of other programs": (["train", "quickstart"], ("train:", "write: sfumato run")),
-    "table as a spec": (["run", "patients.csv"], ("is a table", "sfumato init --csv patients.csv")),
+    "table as a spec": (["run", "patients.csv"], ("is a table", "`sfumato init` writes a spec for it")),
     "set without an equals sign": (
         ["run", "quickstart", "--set", "training.rounds", "4"], ("write: --set training.rounds=4",)
     ),
@@ -181,11 +181,11 @@ WORDS = {
     "watch=cloud": "write [cloud]",
     "training.learning_rate=0,1": "write 0.1",
     "training.loss=mse": "write data.task: regression",
-    "training.device=cuda": "write --device cuda after the command run",
+    "training.device=cuda": "write cuda as the option device of the command run",
     "training.local_epochs=1": "null leaves one out",
     "model.layers=3": "write model.hidden, with kind: mlp",
     "model.dropout=0.5": "write layers torch.nn.Dropout in a model of your own",
-    "out=runs/x": "write --out FOLDER after the command",
+    "out=runs/x": "write the folder as the option out of the command",
     "data.source=patients.xlsx": "save the spreadsheet as .csv",
     "data.source=patients.txt": "call a file of columns .csv",
     "data.source=arrays.npy": "save arrays by numpy.savez as .npz",

@@ -227,8 +227,12 @@ def test_a_better_round_than_the_last_is_named(run_folder: Make) -> None:
 
 def test_the_worst_site_is_named_with_the_range() -> None:
     rows = [
-        Guarantee.from_dict(guarantee("record:0", "cloud", 4.0, 1, relation="cloud") | {"sites": ["kiel"]}),
-        Guarantee.from_dict(guarantee("record:1", "cloud", 3.5, 1, relation="cloud") | {"sites": ["bonn"]}),
+        Guarantee.from_dict(
+            guarantee("record:0", "cloud", 4.0, 1, relation="cloud") | {"sites": ["kiel"]}, 1e-5
+        ),
+        Guarantee.from_dict(
+            guarantee("record:1", "cloud", 3.5, 1, relation="cloud") | {"sites": ["bonn"]}, 1e-5
+        ),
     ]
     assert range_sentence(rows) == ["Protected least: kiel, ε = 4; most: bonn, ε = 3.5."]
     assert range_sentence(rows[:1]) == []

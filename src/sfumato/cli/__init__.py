@@ -30,7 +30,7 @@ from typing import Annotated
 import typer
 
 from sfumato.arguments import spelled_by
-from sfumato.cli.hinting_command import HintingCommand
+from sfumato.cli.hinting_command import COMMANDS_OF_OTHERS, HintingCommand
 from sfumato.cli.options import DEBUG, OptionSpelling
 from sfumato.cli.ranks import require_over_ranks
 from sfumato.distributed.launch import Launch
@@ -76,9 +76,7 @@ def _refuse_words_of_others(named: str | None) -> None:
     """
     if named is None or named in COMMANDS:
         return
-    from sfumato.spec.other_words import COMMANDS as OTHERS  # slow to import
-
-    if (meant := OTHERS.get(named)) is not None:
+    if (meant := COMMANDS_OF_OTHERS.get(named)) is not None:
         raise SpecError(named, None, f"is no command; write: sfumato {meant}")
 
 

@@ -8,6 +8,48 @@ from typer.core import TyperCommand
 
 from sfumato.errors import SpecError
 
+OPTIONS = {
+    "--gpu": "--device cuda",
+    "--cuda": "--device cuda",
+    "--cpu": "--device cpu",
+    "--output": "--out",
+    "--output-dir": "--out",
+    "--outdir": "--out",
+    "--output_dir": "--out",
+    "-o": "--out",
+    "--seed": "--set seed=",
+    "--random-seed": "--set seed=",
+    "--config": "the spec's file, without an option",
+    "--spec": "the spec's file, without an option",
+    "--obs": "--observer",
+    "--overwrite": "--force",
+    "--continue": "--resume",
+    "-q": "--quiet",
+    "--verbose": "nothing: without --quiet everything is printed",
+    "-v": "nothing: without --quiet everything is printed",
+}
+"""What to write for an option that other programs have."""
+
+COMMANDS_OF_OTHERS = {
+    "train": "run",
+    "fit": "run",
+    "start": "run",
+    "check": "validate",
+    "epsilon": "account",
+    "privacy": "account",
+    "budget": "account",
+    "plot": "report",
+    "ui": "explore",
+    "dashboard": "explore",
+    "grid": "sweep",
+    "search": "sweep",
+    "new": "init",
+    "create": "init",
+    "experiment": "study",
+    "reproduce": "study",
+}
+"""The command to call for a word."""
+
 
 class HintingCommand(TyperCommand):
     """A command whose message about an option or an argument that it does not have says what to write."""
@@ -38,7 +80,7 @@ class HintingCommand(TyperCommand):
 
     def _option_meant(self, option: str, value: str) -> str:
         """What to write for an option that there is not; empty where it says nothing."""
-        from sfumato.spec.other_words import OPTIONS, key_meant  # slow to import
+        from sfumato.spec.other_words import key_meant  # slow to import
 
         meant = OPTIONS.get(option, "")
         if meant.startswith("--set"):
@@ -46,7 +88,7 @@ class HintingCommand(TyperCommand):
         if meant.startswith("--"):
             return meant if self._has(meant.partition(" ")[0]) else ""
         key = key_meant(option.lstrip("-")) if self._sets_keys and not meant else None
-        is_key = key is not None and not key.startswith("--") and " " not in key
+        is_key = key is not None and " " not in key
         return f"--set {key}={value}" if is_key else meant
 
     @property

@@ -138,7 +138,7 @@ def _checked_spec(
         raise SpecError(file or "spec", None, "is empty; `sfumato init` writes a spec to start from")
     if not isinstance(raw, dict):
         if file is not None and file.endswith(TABLE_SUFFIXES):
-            raise SpecError(file, None, f"is a table, no spec; write one for it: sfumato init --csv {file}")
+            raise SpecError(file, None, "is a table, no spec; `sfumato init` writes a spec for it")
         raise SpecError(file or "spec", raw, "must be a mapping of sections, like `name: ...`")
     try:
         document = plain(raw, "")

@@ -87,11 +87,11 @@ REMARKS = {
     "layers": "model.hidden, with kind: mlp",
     "n_layers": "model.hidden, with kind: mlp",
     "dropout": "layers torch.nn.Dropout in a model of your own, FILE.py:NAME",
-    "gpu": "--device cuda after the command run",
-    "device": "--device cuda after the command run",
-    "cuda": "--device cuda after the command run",
-    "out": "--out FOLDER after the command",
-    "output": "--out FOLDER after the command",
+    "gpu": "cuda as the option device of the command run",
+    "device": "cuda as the option device of the command run",
+    "cuda": "cuda as the option device of the command run",
+    "out": "the folder as the option out of the command",
+    "output": "the folder as the option out of the command",
 }
 """What to write for a word that no key is meant by."""
 
@@ -124,48 +124,6 @@ VALUES = {
 }
 """What a value of that name means here."""
 
-
-OPTIONS = {
-    "--gpu": "--device cuda",
-    "--cuda": "--device cuda",
-    "--cpu": "--device cpu",
-    "--output": "--out",
-    "--output-dir": "--out",
-    "--outdir": "--out",
-    "--output_dir": "--out",
-    "-o": "--out",
-    "--seed": "--set seed=",
-    "--random-seed": "--set seed=",
-    "--config": "the spec's file, without an option",
-    "--spec": "the spec's file, without an option",
-    "--obs": "--observer",
-    "--overwrite": "--force",
-    "--continue": "--resume",
-    "-q": "--quiet",
-    "--verbose": "nothing: without --quiet everything is printed",
-    "-v": "nothing: without --quiet everything is printed",
-}
-"""What to write for an option that other programs have."""
-
-COMMANDS = {
-    "train": "run",
-    "fit": "run",
-    "start": "run",
-    "check": "validate",
-    "epsilon": "account",
-    "privacy": "account",
-    "budget": "account",
-    "plot": "report",
-    "ui": "explore",
-    "dashboard": "explore",
-    "grid": "sweep",
-    "search": "sweep",
-    "new": "init",
-    "create": "init",
-    "experiment": "study",
-    "reproduce": "study",
-}
-"""The command to call for a word."""
 
 OBSERVERS = {
     "server": "cloud",
