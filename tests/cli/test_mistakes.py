@@ -135,7 +135,7 @@ CALLS: dict[str, tuple[list[str], tuple[str, ...]]] = {
         ["account", "quickstart", "--observer", "edge1"], ("for 'edge1' write edge:1",)
     ),
     "patient as a unit": (
-        ["account", "quickstart", "--unit", "patient:0"], ("for 'patient:0' write record:0",)
+        ["account", "quickstart", "--unit", "patient:0"], ("for 'patient:0' write person:0",)
     ),
     "key as an option without a value": (
         ["validate", "quickstart", "--lr"], ("--lr:", "write: --set training.learning_rate=VALUE")

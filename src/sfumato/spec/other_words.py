@@ -219,10 +219,10 @@ def word_hint(place: str, value: object) -> str:
 
 
 def unit_hint(word: str) -> str:
-    """The hint `` (for 'patient:0' write record:0)``; empty where the word names no unit."""
+    """The hint `` (for 'patient:0' write person:0)``; empty where the word names no unit."""
     kind, _, number = word.partition(":")
     meant = VALUES.get(kind.lower(), "").partition(":")[0]
-    is_unit = meant in ("record", "device") and number.isdecimal()
+    is_unit = meant in ("record", "person", "device") and number.isdecimal()
     return f" (for {word!r} write {meant}:{number})" if is_unit else ""
 
 
