@@ -77,9 +77,9 @@ def test_where_the_specs_differ(run_folder: Make) -> None:
     other = run_of(run_folder, "other", 0.5, 2.0, metrics=[], training={"rounds": 15, "batch_size": 16})
     shown = table_of(load_series([one, other]))
     assert "<td>Batch size</td><td>8</td><td>16</td>" in shown
-    assert "<td>metrics</td><td>mae</td><td>none</td>" in shown
+    assert "<td>Metrics</td><td>mae</td><td>none</td>" in shown
     assert "<td>Rounds</td>" not in shown
-    assert "<td>name</td>" not in shown
+    assert "<td>Name</td>" not in shown
     assert "Where the specs differ" not in table_of(load_series([one, one]))
 
 
