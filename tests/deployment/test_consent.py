@@ -17,7 +17,7 @@ from sfumato.accounting import account
 from sfumato.deployment.consent import Consent, ConsentRefusedError, agree, proposed_consent, read_consent
 from sfumato.deployment.duties import duties
 from sfumato.deployment.ledger import OwnersLedger, RunCost
-from sfumato.errors import SpecError
+from sfumato.errors import RunError, SpecError
 from sfumato.wire.errors import SessionMemoryError
 
 LIMITS: dict[str, Any] = {"cloud": 100, "public": 100, "own-edge": "trusted", "other-edge": 100}
@@ -183,6 +183,28 @@ def test_a_run_is_booked_with_its_first_answer_and_not_before(tmp_path: Path) ->
         (question, *_) = stage.cloud().ask(0, np.zeros(stage.terms.parameters, np.float32))
         device.receive(question)
         assert spent(stage.ledger(0))[0] > 10
+
+
+def test_a_run_under_way_is_booked_in_a_ledger_that_does_not_hold_it(tmp_path: Path) -> None:
+    """Its owner names another ledger, or an older copy of it comes back: later answers are booked there."""
+    with staged(STAR, tmp_path) as stage:
+        stage.play(np.zeros(stage.terms.parameters, np.float32))
+        (tmp_path / "ledger-0").unlink()
+        stage.restart(0)
+        assert spent(stage.ledger(0)) == (0, 0)
+        stage.play(np.zeros(stage.terms.parameters, np.float32), 1)
+        assert spent(stage.ledger(0))[0] > 10
+
+
+def test_a_ledger_in_a_folder_where_others_can_write_is_refused(tmp_path: Path) -> None:
+    """A sticky folder too: others could put a journal beside it, which the next opening would roll back."""
+    OwnersLedger.create(tmp_path / "ledger")
+    tmp_path.chmod(0o1777)
+    try:
+        with pytest.raises(RunError, match="may be changed by others"):
+            OwnersLedger(tmp_path / "ledger")
+    finally:
+        tmp_path.chmod(0o700)
 
 
 def test_a_ledger_adds_the_largest_of_each_run_over_kinds_of_observers(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from deployed_parties import staged
+from places import ROOT
 from rehearsals import STAR, TREE, rehearsed, spec_of
 
 from sfumato.deployment.local_data import LocalData
@@ -18,6 +19,7 @@ from sfumato.errors import DataError, RunError, SfumatoError, SpecError
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.base import Section
 from sfumato.spec.document import Spec
+from sfumato.spec.load import load_spec
 from sfumato.spec.model import Model
 from sfumato.spec.privacy import ClipSettings, Privacy
 from sfumato.spec.topology import StarTopology, TreeTopology, Trust
@@ -96,6 +98,13 @@ def test_a_spec_that_cannot_be_deployed_is_refused(document: dict[str, Any], pla
         require_deployable(resolve(spec_of(document)), PARAMETERS)
     assert refused.value.place == place
     assert "\n" not in str(refused.value)
+
+
+def test_persons_are_not_drawn_by_devices_yet() -> None:
+    """Rows that a device draws one by one would tell more of a person than the account says."""
+    plan = resolve(load_spec(ROOT / "examples" / "persons" / "clinics.yaml"))
+    with pytest.raises(SpecError, match=r"privacy\.unit: got 'person'"):
+        require_deployable(plan, PARAMETERS)
 
 
 LOOKED_AT = {

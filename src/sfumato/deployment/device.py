@@ -88,8 +88,7 @@ class DeviceParty:
             terms.require_turn(position, memory.last(terms.session))
             steps = self._steps(position, model, question)
             kept = self._answer(position, question, steps) if masked is None else steps_as_bytes(steps)
-            if memory.last(terms.session) is None:
-                self._agreement.book()
+            self._agreement.book()  # does nothing where this run is booked
             memory.record(terms.session, position, question, kept)
         self._agreement.note(position, kept)
         return [kept] if masked is None else masked.begin(position, question, attempt)

@@ -24,7 +24,8 @@ def require_private(path: Path) -> None:
 def require_own(path: Path) -> None:
     """Refuse a file or a folder that others than the user may write, or that is another user's.
 
-    A folder in which nobody can replace what is another's (a sticky one, such as /tmp) is good enough.
+    A sticky folder, such as /tmp, is refused too: others can put a journal of SQLite beside a ledger there,
+    and the next opening would roll it back into the ledger.
 
     Raises:
         RunError: they may, or it cannot be looked at.
@@ -35,13 +36,11 @@ def require_own(path: Path) -> None:
 
 
 def _own_mode(path: Path) -> int:
-    """The mode of what is at ``path``, which must be the user's; 0 for a sticky folder of anybody's."""
+    """The mode of what is at ``path``, which must be the user's."""
     try:
         found = path.stat()
     except OSError as error:
         raise RunError(f"{path}: cannot be read: {error.strerror}") from None
-    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
-        return 0
     if found.st_uid != os.getuid():
         raise RunError(f"{path}: is another user's (number {found.st_uid})")
     return found.st_mode

@@ -6,10 +6,13 @@ tests/deployment/test_refused_specs.py lists those that were.
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 from sfumato.data.dataset_sizes import known_examples
 from sfumato.errors import SpecError
+from sfumato.families import TREE, family_of
 from sfumato.schedule.base import Plan
 from sfumato.schedule.integer_grid import IntArray, IntegerGrid, integer_grid_of, message_lengths
 from sfumato.schedule.tree import TreePlan
@@ -31,8 +34,9 @@ def require_deployable(plan: Plan, parameters: int) -> TreePlan:
         SpecError: it cannot be deployed; the message names the key.
         DataError: the data set, from which the sizes follow, is neither tabulated nor on this machine.
     """
-    if not isinstance(plan, TreePlan):
+    if family_of(plan.spec) is not TREE:
         raise SpecError("topology.kind", plan.spec.topology.kind, "must be star or tree to be deployed")
+    plan = cast(TreePlan, plan)
     refuse_first(_of_spec(plan.spec))
     refuse_first(_of_tree(plan))
     if known_examples(plan.spec, plan.tree.devices) is None:
