@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from sfumato.errors import SpecError
-from sfumato.studies.cost import device_steps, plan_steps, quickstart_steps, request_steps
+from sfumato.studies.cost import device_steps, quickstart_steps, request_steps, study_steps
 from sfumato.studies.grids import StudyPlan, points_of
 from sfumato.studies.load import load_study, study_names
 from sfumato.studies.measures.computing import FROM_FOLDER, FROM_SPEC
@@ -216,7 +216,7 @@ def test_every_measure_is_measured_in_one_way() -> None:
 def test_the_list_costs_a_study_as_its_runs_do(name: str, tmp_path: Path) -> None:
     plan = StudyPlan.of(*load_study(name), quick=True)
     requests = [plan.request(grid, tmp_path) for grid in plan.study.grids]
-    assert plan_steps(plan) == sum(map(request_steps, requests)) > 0
+    assert study_steps(plan) == sum(map(request_steps, requests)) > 0
 
 
 def test_a_panel_may_show_the_best_points_and_says_which_axes_stay(tmp_path: Path) -> None:

@@ -65,9 +65,8 @@ def load_dataset(source: str, request: Request = AS_FOUND) -> Dataset:
     Args:
         source: a name in ``BUILT_IN``, ``"synthetic"``, a file (.csv, .parquet, .arrow, .npz), a folder (IDX,
             CIFAR's binary or ``.npy`` files, written by ``datasets.save_to_disk``, or images), a Hub id
-            ``"org/name"``, or ``"package.module:factory"``, a callable that returns a `Dataset` (see
-            `dataset_of`). Named sets are sought in ``$SFUMATO_DATA/NAME``, in ``/usr/share/datasets/NAME``,
-            then on the Hub.
+            ``"org/name"``, or ``"package.module:factory"``, a callable that returns a `Dataset`. Named sets
+            are sought in ``$SFUMATO_DATA/NAME``, in ``/usr/share/datasets/NAME``, then on the Hub.
         request: what is to be read of it.
 
     Raises:
@@ -327,19 +326,15 @@ def _load_cifar(place: DataLocation) -> Dataset:
     return _of_bytes(place.source, train, test)
 
 
-Split = tuple[NDArray[np.uint8], NDArray[np.int64]]
-"""Images ``[N, C, H, W]`` in bytes, and their labels."""
+_Images = tuple[NDArray[np.uint8], NDArray[np.int64]]  # [N, C, H, W] in bytes, and labels [N]
 
 
-def _of_bytes(source: str, train: Split, test: Split) -> Dataset:
+def _of_bytes(source: str, train: _Images, test: _Images) -> Dataset:
     """The data set of two splits of images, with pixels from 0 to 1."""
     (images, labels), (test_images, test_labels) = train, test
     facts = facts_of(source, split_rows(labels, test_labels, test_fraction=None), images.shape[1:])
-
-    def unit(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        return pixels.astype(np.float32) / np.float32(255)
-
-    return Dataset(facts, unit(images), labels, unit(test_images), test_labels)
+    pixels, test_pixels = (np.divide(each, 255, dtype=np.float32) for each in (images, test_images))
+    return Dataset(facts, pixels, labels, test_pixels, test_labels)
 
 
 def _load_hub(train: HubSplit, test: HubSplit | None, source: str, request: Request) -> Dataset:

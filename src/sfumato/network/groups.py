@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
-_MASTER = "master"
 _PARTY = re.compile(r"(?<![\w:-])(device:|record:|person:|master:|group )(\d+)\b")
 
 
@@ -172,15 +171,15 @@ class Groups:
             return self.group_names.index(name)
         kind, _, number = name.partition(":")
         found = decimal(number)
-        if kind == _MASTER and found is not None and found < self.count:
+        if kind == "master" and found is not None and found < self.count:
             return found
         if name in self.worker_names:
-            raise SpecError(place, name, f"is a worker; must be {_MASTER}:0 to {_MASTER}:{self.count - 1}")
+            raise SpecError(place, name, f"is a worker; must be master:0 to master:{self.count - 1}")
         names = (*self.group_names, *self.worker_names)
         listed = [", ".join(names[:MOST_SITES])] if names else []
         listed += [f"{len(names) - MOST_SITES:,} more names"] if len(names) > MOST_SITES else []
         also = f"; named are {', '.join(listed)}{closest(name, names)}" if names else ""
-        raise SpecError(place, name, f"must be {_MASTER}:0 to {_MASTER}:{self.count - 1}{also}")
+        raise SpecError(place, name, f"must be master:0 to master:{self.count - 1}{also}")
 
 
 @dataclass(frozen=True, eq=False)

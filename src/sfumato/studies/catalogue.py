@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sfumato.errors import SfumatoError
 from sfumato.run_folder.reader import POINTS_FOLDER, read_json
-from sfumato.studies.cost import plan_steps, quickstart_steps
+from sfumato.studies.cost import quickstart_steps, study_steps
 from sfumato.studies.grids import PAPER_FORM, TABLE_FILE, StudyPlan, points_of
 from sfumato.studies.load import load_study, study_names
 from sfumato.sweeps.request import RESULT_FILE, SweepRequest
@@ -55,7 +55,7 @@ def catalogue(out: Path, *, paper: bool = False, quick: bool = False) -> Iterato
             plan,
             sum(len(points_of(plan.axes(grid))) * plan.seeds_of(grid) for grid in study.grids),
             sum(_done_in(plan, grid, out) for grid in study.grids),
-            plan_steps(plan),
+            study_steps(plan),
             (plan.folder(out) / TABLE_FILE).is_file(),
         )
 

@@ -46,7 +46,7 @@ def request_steps(request: SweepRequest) -> float:
     return 0.0 if request.account_only else sum(device_steps(task.spec) for task in request.tasks)
 
 
-def plan_steps(plan: StudyPlan) -> float:
+def study_steps(plan: StudyPlan) -> float:
     """Device steps of all runs of a study, as its first seed has them; read once for points of one cost.
 
     Raises:
