@@ -37,6 +37,7 @@ def require_deployable(plan: Plan, parameters: int) -> TreePlan:
     if family_of(plan.spec) is not TREE:
         raise SpecError("topology.kind", plan.spec.topology.kind, "must be star or tree to be deployed")
     plan = cast(TreePlan, plan)
+    plan.require_one_tree("networks that change are not deployed yet")
     refuse_first(_of_spec(plan.spec))
     refuse_first(_of_tree(plan))
     if known_examples(plan.spec, plan.tree.devices) is None:
@@ -132,7 +133,6 @@ def _of_spec(spec: Spec) -> Refusals:
 def _of_tree(plan: TreePlan) -> Refusals:
     """What the resolved tree must not be."""
     tree = plan.tree
-    yield bool(plan.eras), "topology.moves", None, "must be left out: moving devices are not deployed yet"
     yield tree.depth > 2, "topology.levels", tree.depth, "must be a star, or edges under the cloud"
     unlike = any(one.of_edge or one.edge_broadcasts for one in plan.aggregations)
     yield (
