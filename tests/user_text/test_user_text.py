@@ -25,6 +25,7 @@ READERS = {"read_text", "read_bytes"}
 OWN = {
     "attacks/views.py": "views of a run, once its manifest has been checked",
     "data/idx.py": "data sets in IDX files: as many bytes are read as the header says",
+    "deployment/local_processes.py": "what a party that it started wrote to its log",
     "distributed/process_group.py": "what the other ranks of the same run send, as torch.distributed does",
     "durable_files.py": "hashes a file of a run, piece by piece",
     "explore/jobs.py": "what a run that it started wrote to its standard error",

@@ -165,8 +165,8 @@ class _Tilted:
             here = slice(done, done + len(losses))
             with np.errstate(divide="ignore"):
                 mass[here], weighed[here] = up_to[1:], np.log(weighing[1:]) - least
-            # δ is no more than all mass above: most points need no closer look. Asked is ``delta`` less what is
-            # charged, at least half of it, and rounding: a quarter is below it for certain.
+            # δ is no more than all mass above: most points need no closer look. What is asked for is
+            # ``delta`` less what is charged, at least half of it: a quarter is below it for certain.
             after[here] = 0.0
             if up_to[-1] > delta / 4:
                 after[here] = up_to[:-1] - weighing[:-1] * np.exp(losses - least)
