@@ -312,7 +312,8 @@ def composed_epsilon(
             is charged as seen: a valid bound that is quick to compute.
     """
     ordered = _merged_in_order(tuple(terms))
-    if known < math.inf and _is_more_without_draws(ordered, delta, known):
+    is_drawn = any(term.sampling is not None for term in ordered)  # else `_composed` is quick, and the same
+    if is_drawn and known < math.inf and _is_more_without_draws(ordered, delta, known):
         least, most = _with_draws_seen(ordered, delta)
         if most <= least * (1 + _AS_GOOD_AS_CERTAIN):
             return most, "gdp"
