@@ -218,6 +218,8 @@ def test_a_loss_of_ones_own(tmp_path):
         ("regression", {"training": {"loss": "cross-entropy"}}, r"training\.loss: .* must be squared-error"),
         ("classification", {"training": {"loss": "huber"}}, r"training\.loss: .* must be cross-entropy"),
         ("regression", {"training": {"loss": "hubber"}}, "did you mean 'huber'"),
+        ("regression", {"training": {"loss": "mse"}}, r"task: regression \(for 'mse' write squared-error\)$"),
+        ("classification", {"training": {"loss": "mae"}}, "write data.task: regression and loss"),
         ("regression", {"metrics": ["auc"]}, "metrics: got 'auc'; must be of mae, rmse, r2"),
         ("classification", {"metrics": ["f1", "f1"]}, "must name each metric once"),
         ("next-token", {}, r"data\.vocabulary: is required"),

@@ -47,6 +47,11 @@ class Decisions:
     epsilon: float
     delta: float
 
+    @property
+    def units(self) -> str:
+        """What is counted at a site, in words: rows, or persons where each is one unit."""
+        return "rows" if self.person is None else "persons"
+
     def features(self, table: OwnTable) -> tuple[str, ...]:
         """The columns that a model sees: all other columns of numbers."""
         others = {self.label, self.site, self.person, *self.ids}

@@ -53,7 +53,7 @@ def _read_every_row(spec: Spec) -> None:
 def table_summary(path: Path, decisions: Decisions, table: OwnTable) -> Iterator[str]:
     """What was written, in lines: sites, features, labels, and which columns are left out."""
     names, counts = site_names(decisions, table), units_at_sites(decisions, table)
-    what = "rows" if decisions.person is None else "persons"
+    what = decisions.units
     if decisions.site is None:
         sites = f"{decisions.sites} sites, among whom {counts['']:,} {what} are dealt evenly"
     else:
@@ -87,7 +87,7 @@ def hints(decisions: Decisions, table: OwnTable) -> Iterator[str]:
     if names and not devices_can_be_named(names):
         yield f"results call sites by numbers: {names[0]} is device:0; names like site-1 would be kept"
     if decisions.site is not None:
-        what = "rows" if decisions.person is None else "persons"
+        what = decisions.units
         for name, found in units_at_sites(decisions, table).items():
             if found < _FEW_ROWS:
                 yield f"{name} has {found} {what}: noise hides most of what so few {what} say"

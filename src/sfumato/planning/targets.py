@@ -109,7 +109,7 @@ def observed_pair(plan: Plan, unit: int, coalition: tuple[Party, ...], stands_fo
 
 def is_sampled(plan: Plan) -> bool:
     """Whether participants or records are drawn, so that ε takes long to compute."""
-    of_records = main_unit(plan.spec) != "device" and plan.releases.batches.rates is not None
+    of_records = plan.spec.privacy.unit_within_device and plan.releases.batches.rates is not None
     return plan.is_sampled or of_records
 
 

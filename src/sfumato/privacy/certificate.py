@@ -41,7 +41,7 @@ class CertifiedPair:
     @property
     def is_record(self) -> bool:
         """Whether the unit is a record of the device, or a person, who is charged like one."""
-        return not self.row.unit.startswith("device:")
+        return self.row.unit_kind != "device"
 
 
 def certificates_of(

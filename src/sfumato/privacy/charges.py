@@ -328,15 +328,19 @@ def _merged_in_order(terms: tuple[GaussianTerm, ...]) -> tuple[GaussianTerm, ...
 
 def _is_more_without_draws(terms: tuple[GaussianTerm, ...], delta: float, known: float) -> bool:
     """Whether the terms that are not drawn have a larger ε than ``known`` by themselves."""
-    certain = tuple(term for term in terms if term.rate == 1)
+    certain = _not_drawn(terms)
     return bool(certain) and _revealed_draws(certain).delta(known) > delta
+
+
+def _not_drawn(terms: tuple[GaussianTerm, ...]) -> tuple[GaussianTerm, ...]:
+    """Those ``terms`` that the unit is in for certain."""
+    return tuple(term for term in terms if term.rate == 1)
 
 
 @cache
 def _with_draws_seen(terms: tuple[GaussianTerm, ...], delta: float) -> tuple[float, float]:
     """A lower and an upper bound on ε: of the terms that are not drawn, and of all with every draw seen."""
-    certain = [term for term in terms if term.rate == 1]
-    return RevealedDraws.of(certain).epsilon(delta), RevealedDraws.of(terms).epsilon(delta)
+    return _revealed_draws(_not_drawn(terms)).epsilon(delta), _revealed_draws(terms).epsilon(delta)
 
 
 @cache

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from sfumato.families import TREE, family_of, topologies_of
 from sfumato.spec.base import closest
 from sfumato.spec.model import LOSSES, METRICS
-from sfumato.spec.other_words import value_hint
+from sfumato.spec.other_words import loss_hint
 from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoiseByTarget, NoNoise
 from sfumato.spec.refusals import Refusals
 from sfumato.spec.topology import StarTopology, TreeTopology
@@ -233,7 +233,7 @@ def _task(spec: Spec) -> Refusals:
     data, task, loss, labels = spec.data, spec.data.task, spec.training.loss, spec.data.label_column
     known = LOSSES[task]
     if loss is not None and loss not in known and (":" not in loss or loss.startswith(":")):
-        near = value_hint(loss, list(known)) or closest(loss, known)
+        near = loss_hint(loss, list(known)) or closest(loss, known)
         yield (True, "training.loss", loss,
                f"must be {', '.join(known)}, or package.module:function, with task: {task}{near}")
     for metric in spec.metrics:

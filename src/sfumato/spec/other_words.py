@@ -146,10 +146,14 @@ WORDS_AT = {
     ("data.partition", "heterogeneous"): "{kind: dirichlet, alpha: 0.5}",
     ("data.partition", "random"): "iid",
     ("data.partition", "uniform"): "iid",
-    ("training.loss", "mse"): "data.task: regression, whose loss is the squared error",
-    ("training.loss", "mae"): "data.task: regression and loss: absolute-error",
 }
 """What to write at a key for a word that stands there."""
+
+LOSSES_OF_REGRESSION = {
+    "mse": "data.task: regression, whose loss is the squared error",
+    "mae": "data.task: regression and loss: absolute-error",
+}
+"""What to write for a loss that goes with another task."""
 
 
 SECTIONS = {
@@ -180,6 +184,12 @@ def value_hint(word: str, known: list[str]) -> str:
     if meant is None or meant.split(":")[0].split()[0] not in known:
         return ""
     return f" (for {word!r} write {meant})"
+
+
+def loss_hint(word: str, known: list[str]) -> str:
+    """The hint on a loss ``word``: one of those ``known``, which go with the task, or else another task."""
+    meant = LOSSES_OF_REGRESSION.get(word.strip().lower())
+    return value_hint(word, known) or ("" if meant is None else f" (write {meant})")
 
 
 def observer_hint(word: str, kinds: Collection[str]) -> str:
