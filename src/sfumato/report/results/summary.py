@@ -61,7 +61,7 @@ def matrix_of(run: RunFolder) -> Matrix:
 def summarise(series: Series) -> Summary:
     """The figures of ``series`` as one row of a comparison; NaN where something was not measured."""
     accuracy, score = series.final("accuracy"), headline_of(series.first.metrics)
-    rows = [row for run in series.runs for row in _of_main_unit(run)]
+    rows = [row for run in series.runs for row in of_main_unit(run.privacy.guarantees)]
 
     def largest(kind: ObserverKind) -> float:
         """NaN without such an observer; a trusted own edge is left out: `raw_to_trusted_edge` counts them."""
@@ -239,9 +239,8 @@ def kind_within_devices(run: RunFolder) -> str | None:
     return kinds.pop() if len(kinds) == 1 and "device" not in kinds else None
 
 
-def _of_main_unit(run: RunFolder) -> Sequence[Guarantee]:
-    """The guarantees of a run about devices; where there are none, all."""
-    rows = run.privacy.guarantees
+def of_main_unit(rows: Sequence[Guarantee]) -> Sequence[Guarantee]:
+    """The guarantees about devices; where there are none, all."""
     return [row for row in rows if row.unit_kind == "device"] or rows
 
 
@@ -250,7 +249,7 @@ def _epsilons_towards_workers(series: Series) -> list[float]:
     family = read_network(series.first.spec_dict).family
     if family is None or not family.devices_observe:
         return []
-    rows = (row for run in series.runs for row in _of_main_unit(run))
+    rows = (row for run in series.runs for row in of_main_unit(run.privacy.guarantees))
     return [row.epsilon for row in rows if row.relation.kind in ("peer", "other-device")]
 
 
