@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS
 from sfumato.findings import classes_of, findings_after
@@ -185,26 +186,37 @@ def range_sentence(rows: Sequence[Guarantee]) -> list[str]:
 
     [] where both are written alike. ``rows``: at least one, of one kind of unit towards one observer.
     """
-    worst = max(rows, key=lambda row: row.epsilon)
-    best = min(rows, key=_least_epsilon)
-    ends = epsilon(_least_epsilon(best)), epsilon(worst.epsilon)
-    if ends[0] == ends[1]:
+    best, worst = _ends(rows)
+    if best.epsilon == worst.epsilon:
         return []
-    if worst.sites and best.sites and worst is not best:
-        most, least = join_names(worst.sites, 3), join_names(best.sites, 3)
-        return [f"Protected least: {most}, ε = {ends[1]}; most: {least}, ε = {ends[0]}."]
-    return [f"From one {worst.unit_kind} to another ε goes from {ends[0]} to {ends[1]}."]
+    if best.sites:
+        return [
+            f"Protected least: {worst.sites}, ε = {worst.epsilon}; most: {best.sites}, ε = {best.epsilon}."
+        ]
+    return [f"From one {rows[0].unit_kind} to another ε goes from {best.epsilon} to {worst.epsilon}."]
 
 
 def range_in_words(rows: Sequence[Guarantee]) -> str:
     """``3.7 (bonn) to 4 (kiel)``: the least and the largest ε of the units of ``rows``; "–" for one ε."""
-    worst, best = max(rows, key=lambda row: row.epsilon), min(rows, key=_least_epsilon)
-    ends = epsilon(_least_epsilon(best)), epsilon(worst.epsilon)
-    if ends[0] == ends[1]:
+    best, worst = _ends(rows)
+    if best.epsilon == worst.epsilon:
         return "–"
-    named = worst.sites and best.sites and worst is not best
-    whose = [f" ({join_names(row.sites, 3)})" if named else "" for row in (best, worst)]
-    return f"{ends[0]}{whose[0]} to {ends[1]}{whose[1]}"
+    return " to ".join(f"{end.epsilon} ({end.sites})" if end.sites else end.epsilon for end in (best, worst))
+
+
+class _End(NamedTuple):
+    """One end of a range of ε, as text: ε, and whose it is; "" unless both ends have names, of two rows."""
+
+    epsilon: str
+    sites: str
+
+
+def _ends(rows: Sequence[Guarantee]) -> tuple[_End, _End]:
+    """The least and the largest ε of the units of ``rows``."""
+    best, worst = min(rows, key=_least_epsilon), max(rows, key=lambda row: row.epsilon)
+    named = bool(worst.sites and best.sites and worst is not best)
+    least, most = (join_names(row.sites, 3) if named else "" for row in (best, worst))
+    return _End(epsilon(_least_epsilon(best)), least), _End(epsilon(worst.epsilon), most)
 
 
 def sure_in_words(value: float, before: float) -> str:
