@@ -81,16 +81,12 @@ def _each_run_html(series: Sequence[Series], matrices: Sequence[Matrix]) -> str:
     told = []
     for one, matrix in zip(series, matrices, strict=True):
         for said in _findings(one, matrix):
-            found.setdefault(text.sentence(said), []).append(one.name)
+            found.setdefault(said, []).append(one.name)
         sentences = _paragraphs([*_leakage_sentences(one, matrix), *stop_reasons(one)])
         told.append(under_name_of_run(one, series, sentences))
-    lines = "".join(
-        f"<li>{'' if len(who) == len(series) else f'<b>{text.escape(text.join_names(who))}</b>: '}"
-        f"{text.escape(said)}</li>"
-        for said, who in found.items()
-    )
-    notice = f'<div class="notice"><p>Findings</p><ul>{lines}</ul></div>' if lines else ""
-    return f"{notice}<details><summary>What each run guarantees, in words</summary>{''.join(told)}</details>"
+    findings = _findings_html({said: who if len(who) < len(series) else [] for said, who in found.items()})
+    words = "<summary>What each run guarantees, in words</summary>"
+    return f"{findings}<details>{words}{''.join(told)}</details>"
 
 
 def _unfinished_sentence(one: Series) -> str:
@@ -149,12 +145,17 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix) -> str:
         "Is it worth it": [final, _paragraphs(worth), shown],
     }
     blocks = "".join(f"<div><h3>{title}</h3>{''.join(content)}</div>" for title, content in columns.items())
-    return f'<div class="answers">{blocks}</div>{_findings_html(one, matrix)}'
+    findings = _findings_html(dict.fromkeys(_findings(one, matrix), ()))
+    return f'<div class="answers">{blocks}</div>{findings}'
 
 
-def _findings_html(one: Series, matrix: Matrix) -> str:
-    """An HTML list of the warnings about a run; "" where there are none."""
-    lines = "".join(f"<li>{text.escape(text.sentence(said))}</li>" for said in _findings(one, matrix))
+def _findings_html(found: Mapping[str, Sequence[str]]) -> str:
+    """An HTML list of warnings, each with the names of runs that it is about, if any; "" for no warnings."""
+    lines = "".join(
+        f"<li>{f'<b>{text.escape(text.join_names(who))}</b>: ' if who else ''}"
+        f"{text.escape(text.sentence(said))}</li>"
+        for said, who in found.items()
+    )
     return f'<div class="notice"><p>Findings</p><ul>{lines}</ul></div>' if lines else ""
 
 
