@@ -18,7 +18,7 @@ from sfumato.report.results.attack_findings import attacked_run, observers_of, v
 from sfumato.report.results.comparability import asks_for_energy, radio_model, warnings_of_series
 from sfumato.report.results.cost_of_privacy import cost_of_privacy, cost_of_privacy_or_commands
 from sfumato.report.results.matrix import Matrix
-from sfumato.report.results.network import read_network
+from sfumato.report.results.network import GroupNetwork, read_network
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import (
     Summary,
@@ -192,13 +192,14 @@ def _largest_epsilon_towards_device(one: Series) -> float:
 def _epsilon_tiles(one: Series, summary: Summary) -> list[_Tile]:
     """A tile with the largest ε for each kind of observer."""
     grouped = not math.isnan(summary.epsilon_peers)
-    edge = "master" if grouped else _name_of_edges(one)
+    shape = read_network(one.first.spec_dict).shape
+    edge, others = "master" if grouped else _name_of_edges(shape), _name_of_others(shape, grouped=grouped)
     found = [
         ("the cloud", summary.epsilon_cloud),
         ("the public", summary.epsilon_public),
         (f"its own {edge}, if not trusted", summary.epsilon_own_edge),
         (f"another {edge}", summary.epsilon_other_edge),
-        (_name_of_others(one, grouped=grouped), _largest_epsilon_towards_device(one)),
+        (others, _largest_epsilon_towards_device(one)),
     ]
     tiles = [_Tile(name, text.epsilon(value), value > LARGE_EPSILON) for name, value in found]
     if has_edges(one) and one.first.privacy.raw_to_trusted_edge:
@@ -206,17 +207,15 @@ def _epsilon_tiles(one: Series, summary: Summary) -> list[_Tile]:
     return [_Tile("the cloud", "∞ (trusted)"), *tiles[1:]] if summary.cloud_is_trusted else tiles
 
 
-def _name_of_edges(one: Series) -> str:
+def _name_of_edges(shape: Tree | GroupNetwork | str) -> str:
     """What the lowest aggregators of a tree are called."""
-    shape = read_network(one.first.spec_dict).shape
     return shape.tiers[-1].name if isinstance(shape, Tree) and shape.depth > 1 else "edge"
 
 
-def _name_of_others(one: Series, *, grouped: bool) -> str:
+def _name_of_others(shape: Tree | GroupNetwork | str, *, grouped: bool) -> str:
     """What other devices are called: workers in groups, sites where the devices of a star have names."""
     if grouped:
         return "other workers"
-    shape = read_network(one.first.spec_dict).shape
     return "another site" if isinstance(shape, Tree) and shape.device_names else "other devices"
 
 
