@@ -172,8 +172,7 @@ def _energy_tile(one: Series, energy_j: float) -> _Tile:
     """
     spec = one.first.spec_dict
     if radio_model(spec) == "gains":
-        counted = "channel_uses" in one.first.metrics
-        uses, radio = one.total("channel_uses").value if counted else math.nan, spec.get("radio")
+        uses, radio = one.total("channel_uses").value, spec.get("radio")
         std = float(radio.get("noise_std") or 1.0) if isinstance(radio, Mapping) else 1.0
         if energy_j > 0 and uses > 0:
             decibel = 10 * math.log10(energy_j / uses / std**2)
