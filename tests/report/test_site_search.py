@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 from places import ROOT
+from test_report_browser import chromium
 
 PAGE = """<!doctype html><title>waiting</title><script src="iframe-worker.js"></script><script>
 const worker = new Worker(new URL("search.js", location));
@@ -22,9 +22,5 @@ def test_a_worker_answers_on_a_page_from_a_file(tmp_path: Path) -> None:
     shutil.copy(ROOT / "docs" / "iframe-worker.js", tmp_path)
     (tmp_path / "search.js").write_text(SEARCH)
     (tmp_path / "page.html").write_text(PAGE)
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"]
-    command = [str(shutil.which("chromium")), *flags, f"--user-data-dir={tmp_path}/profile"]
-    shown = subprocess.run(
-        [*command, (tmp_path / "page.html").as_uri()], check=True, capture_output=True, text=True
-    )
-    assert '<title>{"answer":"delta!"}</title>' in shown.stdout
+    shown = chromium(tmp_path, "--dump-dom", (tmp_path / "page.html").as_uri()).decode()
+    assert '<title>{"answer":"delta!"}</title>' in shown

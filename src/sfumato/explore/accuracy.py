@@ -14,6 +14,7 @@ from sfumato.explore.accounted_setting import AccountedSetting
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
 from sfumato.report.results.series import mean
+from sfumato.report.results.summary import of_main_unit
 from sfumato.run_folder.manifest import MANIFEST_FILE
 from sfumato.run_folder.metrics_table import last_measured
 from sfumato.run_folder.reader import SPEC_FILE, load_run
@@ -99,9 +100,8 @@ def _read_finished_run(folder: Path, changed: int) -> FinishedRun | None:
 
 def largest_epsilons(rows: Sequence[Guarantee]) -> dict[str, float]:
     """The largest ε towards each kind of observer, of the kinds towards whom every unit has a guarantee."""
-    main = [row for row in rows if row.unit_kind == "device"] or rows
     found: dict[str, float] = {}
-    for row in main:
+    for row in of_main_unit(rows):
         found[row.relation.kind] = max(row.epsilon, found.get(row.relation.kind, 0.0))
     return {kind: value for kind, value in found.items() if value < math.inf}
 

@@ -18,7 +18,7 @@ from sfumato.report.results.attack_findings import attacked_run, observers_of, v
 from sfumato.report.results.comparability import asks_for_energy, radio_model, warnings_of_series
 from sfumato.report.results.cost_of_privacy import cost_of_privacy, cost_of_privacy_or_commands
 from sfumato.report.results.matrix import Matrix
-from sfumato.report.results.network import read_network
+from sfumato.report.results.network import GroupNetwork, read_network
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import (
     Summary,
@@ -81,16 +81,12 @@ def _each_run_html(series: Sequence[Series], matrices: Sequence[Matrix]) -> str:
     told = []
     for one, matrix in zip(series, matrices, strict=True):
         for said in _findings(one, matrix):
-            found.setdefault(text.sentence(said), []).append(one.name)
+            found.setdefault(said, []).append(one.name)
         sentences = _paragraphs([*_leakage_sentences(one, matrix), *stop_reasons(one)])
         told.append(under_name_of_run(one, series, sentences))
-    lines = "".join(
-        f"<li>{'' if len(who) == len(series) else f'<b>{text.escape(text.join_names(who))}</b>: '}"
-        f"{text.escape(said)}</li>"
-        for said, who in found.items()
-    )
-    notice = f'<div class="notice"><p>Findings</p><ul>{lines}</ul></div>' if lines else ""
-    return f"{notice}<details><summary>What each run guarantees, in words</summary>{''.join(told)}</details>"
+    findings = _findings_html({said: who if len(who) < len(series) else [] for said, who in found.items()})
+    words = "<summary>What each run guarantees, in words</summary>"
+    return f"{findings}<details>{words}{''.join(told)}</details>"
 
 
 def _unfinished_sentence(one: Series) -> str:
@@ -149,12 +145,17 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix) -> str:
         "Is it worth it": [final, _paragraphs(worth), shown],
     }
     blocks = "".join(f"<div><h3>{title}</h3>{''.join(content)}</div>" for title, content in columns.items())
-    return f'<div class="answers">{blocks}</div>{_findings_html(one, matrix)}'
+    findings = _findings_html(dict.fromkeys(_findings(one, matrix), ()))
+    return f'<div class="answers">{blocks}</div>{findings}'
 
 
-def _findings_html(one: Series, matrix: Matrix) -> str:
-    """An HTML list of the warnings about a run; "" where there are none."""
-    lines = "".join(f"<li>{text.escape(text.sentence(said))}</li>" for said in _findings(one, matrix))
+def _findings_html(found: Mapping[str, Sequence[str]]) -> str:
+    """An HTML list of warnings, each with the names of runs that it is about, if any; "" for no warnings."""
+    lines = "".join(
+        f"<li>{f'<b>{text.escape(text.join_names(who))}</b>: ' if who else ''}"
+        f"{text.escape(text.sentence(said))}</li>"
+        for said, who in found.items()
+    )
     return f'<div class="notice"><p>Findings</p><ul>{lines}</ul></div>' if lines else ""
 
 
@@ -171,8 +172,7 @@ def _energy_tile(one: Series, energy_j: float) -> _Tile:
     """
     spec = one.first.spec_dict
     if radio_model(spec) == "gains":
-        counted = "channel_uses" in one.first.metrics
-        uses, radio = one.total("channel_uses").value if counted else math.nan, spec.get("radio")
+        uses, radio = one.total("channel_uses").value, spec.get("radio")
         std = float(radio.get("noise_std") or 1.0) if isinstance(radio, Mapping) else 1.0
         if energy_j > 0 and uses > 0:
             decibel = 10 * math.log10(energy_j / uses / std**2)
@@ -191,13 +191,14 @@ def _largest_epsilon_towards_device(one: Series) -> float:
 def _epsilon_tiles(one: Series, summary: Summary) -> list[_Tile]:
     """A tile with the largest ε for each kind of observer."""
     grouped = not math.isnan(summary.epsilon_peers)
-    edge = "master" if grouped else _name_of_edges(one)
+    shape = read_network(one.first.spec_dict).shape
+    edge, others = "master" if grouped else _name_of_edges(shape), _name_of_others(shape, grouped=grouped)
     found = [
         ("the cloud", summary.epsilon_cloud),
         ("the public", summary.epsilon_public),
         (f"its own {edge}, if not trusted", summary.epsilon_own_edge),
         (f"another {edge}", summary.epsilon_other_edge),
-        (_name_of_others(one, grouped=grouped), _largest_epsilon_towards_device(one)),
+        (others, _largest_epsilon_towards_device(one)),
     ]
     tiles = [_Tile(name, text.epsilon(value), value > LARGE_EPSILON) for name, value in found]
     if has_edges(one) and one.first.privacy.raw_to_trusted_edge:
@@ -205,17 +206,15 @@ def _epsilon_tiles(one: Series, summary: Summary) -> list[_Tile]:
     return [_Tile("the cloud", "∞ (trusted)"), *tiles[1:]] if summary.cloud_is_trusted else tiles
 
 
-def _name_of_edges(one: Series) -> str:
+def _name_of_edges(shape: Tree | GroupNetwork | str) -> str:
     """What the lowest aggregators of a tree are called."""
-    shape = read_network(one.first.spec_dict).shape
     return shape.tiers[-1].name if isinstance(shape, Tree) and shape.depth > 1 else "edge"
 
 
-def _name_of_others(one: Series, *, grouped: bool) -> str:
+def _name_of_others(shape: Tree | GroupNetwork | str, *, grouped: bool) -> str:
     """What other devices are called: workers in groups, sites where the devices of a star have names."""
     if grouped:
         return "other workers"
-    shape = read_network(one.first.spec_dict).shape
     return "another site" if isinstance(shape, Tree) and shape.device_names else "other devices"
 
 

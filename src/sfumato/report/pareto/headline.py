@@ -74,8 +74,7 @@ def _best_by_rule(swept: ParetoPage) -> list[str]:
         scored = [point for point in below if not math.isnan(value_of(point, score))]
         if scored and len(below) < len(swept.points):
             best = min(scored, key=lambda point: cost_of(point, score))
-            trust = best.raw_to_trusted_edge
-            raw = f" ({trust} devices raw to a trusted edge)" if trust not in ("–", "") else ""
+            raw = f" ({best.known_raw} devices raw to a trusted edge)" if best.known_raw else ""
             reached = f"{title_of(score)} {describe_objective(best, score)}"
             rule = f"Best point with {title_of(name)} of at most {LARGE_EPSILON:g}"
             said.append(f"{rule}: {swept.describe_point(best)}, with {reached}{raw}.")
@@ -101,6 +100,5 @@ def _raw_devices_note(points: Sequence[SweptPoint], name: str) -> str:
     """
     if name.removeprefix(EPSILON_PREFIX) not in ("edge", "own-edge", "other-edge"):
         return ""
-    raw = dict.fromkeys(point.raw_to_trusted_edge for point in points)
-    known = [said for said in raw if said not in ("–", "")]
+    known = list(filter(None, dict.fromkeys(point.known_raw for point in points)))
     return f" (raw to a trusted edge: {', or '.join(known)} devices)" if known else ""

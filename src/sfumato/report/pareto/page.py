@@ -194,8 +194,8 @@ def _point_marks(
 
     def hover(point: SweptPoint) -> str:
         values = (f"{title_of(name)}: {describe_objective(point, name)}" for name in (y.name, x.name))
-        trust = point.raw_to_trusted_edge
-        raw = [f"raw to a trusted edge: {text.label(trust)} devices"] if trust not in ("–", "") else []
+        trust = point.known_raw
+        raw = [f"raw to a trusted edge: {text.label(trust)} devices"] if trust else []
         return "<br>".join([*map(text.label, swept.describe_point(point).split(", ")), *values, *raw])
 
     symbols = [look.symbol(point) + ("" if best else "-open") for point, best in mine]

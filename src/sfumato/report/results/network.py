@@ -86,10 +86,10 @@ def read_network(spec: Mapping[str, Any]) -> Network:
 def owner_in_words(owner: str) -> str:
     """The owner of a noise source, such as ``edge:3/devices``, in words."""
     party, _, devices = owner.partition("/")
-    if not devices:
-        return "the cloud" if party == "cloud" else party
-    numbers = devices.partition(":")[2]
     above = "the cloud" if party == "cloud" else party
+    if not devices:
+        return above
+    numbers = devices.partition(":")[2]
     return f"devices {numbers} under {above}" if numbers else f"every device under {above}"
 
 

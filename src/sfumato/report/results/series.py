@@ -105,7 +105,10 @@ class Series:
 
     def total(self, *columns: str) -> Mean:
         """The sum of ``columns`` over all rounds: mean over seeds; NaN where nothing was measured."""
-        return mean(sum_of_measured(run.metrics[list(columns)].to_numpy(dtype=float)) for run in self.runs)
+        return mean(
+            sum_of_measured(np.concatenate([metric_by_round(run, column) for column in columns]))
+            for run in self.runs
+        )
 
 
 def mean(values: Iterable[float]) -> Mean:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS
 from sfumato.findings import classes_of, findings_after
@@ -61,7 +62,7 @@ def matrix_of(run: RunFolder) -> Matrix:
 def summarise(series: Series) -> Summary:
     """The figures of ``series`` as one row of a comparison; NaN where something was not measured."""
     accuracy, score = series.final("accuracy"), headline_of(series.first.metrics)
-    rows = [row for run in series.runs for row in _of_main_unit(run)]
+    rows = [row for run in series.runs for row in of_main_unit(run.privacy.guarantees)]
 
     def largest(kind: ObserverKind) -> float:
         """NaN without such an observer; a trusted own edge is left out: `raw_to_trusted_edge` counts them."""
@@ -185,26 +186,37 @@ def range_sentence(rows: Sequence[Guarantee]) -> list[str]:
 
     [] where both are written alike. ``rows``: at least one, of one kind of unit towards one observer.
     """
-    worst = max(rows, key=lambda row: row.epsilon)
-    best = min(rows, key=_least_epsilon)
-    ends = epsilon(_least_epsilon(best)), epsilon(worst.epsilon)
-    if ends[0] == ends[1]:
+    best, worst = _ends(rows)
+    if best.epsilon == worst.epsilon:
         return []
-    if worst.sites and best.sites and worst is not best:
-        most, least = join_names(worst.sites, 3), join_names(best.sites, 3)
-        return [f"Protected least: {most}, ε = {ends[1]}; most: {least}, ε = {ends[0]}."]
-    return [f"From one {worst.unit_kind} to another ε goes from {ends[0]} to {ends[1]}."]
+    if best.sites:
+        return [
+            f"Protected least: {worst.sites}, ε = {worst.epsilon}; most: {best.sites}, ε = {best.epsilon}."
+        ]
+    return [f"From one {rows[0].unit_kind} to another ε goes from {best.epsilon} to {worst.epsilon}."]
 
 
 def range_in_words(rows: Sequence[Guarantee]) -> str:
     """``3.7 (bonn) to 4 (kiel)``: the least and the largest ε of the units of ``rows``; "–" for one ε."""
-    worst, best = max(rows, key=lambda row: row.epsilon), min(rows, key=_least_epsilon)
-    ends = epsilon(_least_epsilon(best)), epsilon(worst.epsilon)
-    if ends[0] == ends[1]:
+    best, worst = _ends(rows)
+    if best.epsilon == worst.epsilon:
         return "–"
-    named = worst.sites and best.sites and worst is not best
-    whose = [f" ({join_names(row.sites, 3)})" if named else "" for row in (best, worst)]
-    return f"{ends[0]}{whose[0]} to {ends[1]}{whose[1]}"
+    return " to ".join(f"{end.epsilon} ({end.sites})" if end.sites else end.epsilon for end in (best, worst))
+
+
+class _End(NamedTuple):
+    """One end of a range of ε, as text: ε, and whose it is; "" unless both ends have names, of two rows."""
+
+    epsilon: str
+    sites: str
+
+
+def _ends(rows: Sequence[Guarantee]) -> tuple[_End, _End]:
+    """The least and the largest ε of the units of ``rows``."""
+    best, worst = min(rows, key=_least_epsilon), max(rows, key=lambda row: row.epsilon)
+    named = bool(worst.sites and best.sites and worst is not best)
+    least, most = (join_names(row.sites, 3) if named else "" for row in (best, worst))
+    return _End(epsilon(_least_epsilon(best)), least), _End(epsilon(worst.epsilon), most)
 
 
 def sure_in_words(value: float, before: float) -> str:
@@ -239,9 +251,8 @@ def kind_within_devices(run: RunFolder) -> str | None:
     return kinds.pop() if len(kinds) == 1 and "device" not in kinds else None
 
 
-def _of_main_unit(run: RunFolder) -> Sequence[Guarantee]:
-    """The guarantees of a run about devices; where there are none, all."""
-    rows = run.privacy.guarantees
+def of_main_unit(rows: Sequence[Guarantee]) -> Sequence[Guarantee]:
+    """The guarantees about devices; where there are none, all."""
     return [row for row in rows if row.unit_kind == "device"] or rows
 
 
@@ -250,7 +261,7 @@ def _epsilons_towards_workers(series: Series) -> list[float]:
     family = read_network(series.first.spec_dict).family
     if family is None or not family.devices_observe:
         return []
-    rows = (row for run in series.runs for row in _of_main_unit(run))
+    rows = (row for run in series.runs for row in of_main_unit(run.privacy.guarantees))
     return [row.epsilon for row in rows if row.relation.kind in ("peer", "other-device")]
 
 
