@@ -14,10 +14,16 @@ import numpy.typing as npt
 
 from sfumato.deployment.collecting import Collection, with_own_noise
 from sfumato.deployment.device import require_own_key
-from sfumato.deployment.masked_hops import steps_as_bytes, steps_from_bytes
 from sfumato.deployment.masked_sums import collection_of
 from sfumato.deployment.memory import PartyMemory
-from sfumato.deployment.messages import IntArray, Model, RoundPosition, question_hash
+from sfumato.deployment.messages import (
+    IntArray,
+    Model,
+    RoundPosition,
+    question_hash,
+    steps_as_bytes,
+    steps_from_bytes,
+)
 from sfumato.deployment.parent_hop import ParentHop
 from sfumato.deployment.randomness import Randomness, answer_context
 from sfumato.deployment.terms import DeploymentTerms

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sfumato.deployment.masked_hops import MaskedChild, steps_as_bytes
+from sfumato.deployment.masked_hops import MaskedChild
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.messages import (
     FrameKind,
@@ -11,6 +11,7 @@ from sfumato.deployment.messages import (
     RoundPosition,
     decode_question,
     encode_answer,
+    steps_as_bytes,
 )
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.wire.frames import Frame, open_frame, parse_frame, seal_frame
