@@ -18,12 +18,9 @@ from __future__ import annotations
 
 import os
 
-import numpy as np
-
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.messages import (
     FrameKind,
-    IntArray,
     RoundPosition,
     decode_masking,
     encode_masking,
@@ -138,8 +135,3 @@ class MaskedChild:
         payload = encode_masking(self._position, self._attempt, message)
         frame = Frame(FrameKind.MASKING, self._terms.session, self._number, self._parent, payload)
         return [seal_frame(frame, self._identity)]
-
-
-def from_ring(total: RingVector) -> IntArray:
-    """Elements of the ring as the whole numbers in [−2^31, 2^31)."""
-    return total.view(f"<i{RING_BITS // 8}").astype(np.int64)
