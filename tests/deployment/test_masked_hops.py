@@ -12,7 +12,7 @@ import pytest
 from deployed_parties import Stage, staged
 from rehearsals import STAR, TREE, model_bytes, rehearsed, spec_of
 
-from sfumato.deployment.masked_hops import masked_terms, steps_from_bytes
+from sfumato.deployment.masked_hops import masked_terms
 from sfumato.deployment.messages import (
     FrameKind,
     IntArray,
@@ -21,6 +21,7 @@ from sfumato.deployment.messages import (
     decode_masking,
     encode_masking,
     question_hash,
+    steps_from_bytes,
 )
 from sfumato.secure_aggregation.messages import MessageKind, decode_vector, encode_parties
 from sfumato.simulation.run import run

@@ -13,6 +13,7 @@
     local_data    a device's rows, and the work on them
     device        the state machine of a device
     masked_hops   secure aggregation over a hop: which terms, and the child's side
+    parent_hop    a child's side of the hop to its parent, plain or masked
     collecting    what aggregators do over a plain hop: ask, add up; and their noise
     masked_sums   what they do over a masked one
     edge          the state machine of an edge

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from sfumato.deployment.collecting import Collection, with_own_noise
 from sfumato.deployment.device import require_own_key
-from sfumato.deployment.masked_hops import steps_as_bytes, steps_from_bytes
 from sfumato.deployment.masked_sums import collection_of
 from sfumato.deployment.memory import PartyMemory
-from sfumato.deployment.messages import IntArray, Model, question_hash
+from sfumato.deployment.messages import IntArray, Model, question_hash, steps_as_bytes, steps_from_bytes
 from sfumato.deployment.randomness import Randomness, answer_context
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.wire.errors import OutOfOrderMessageError

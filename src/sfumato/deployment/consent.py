@@ -29,7 +29,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from sfumato.accounting import account
-from sfumato.deployment.duties import duties
+from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.ledger import OwnersLedger, RunCost
 from sfumato.deployment.messages import RoundPosition
 from sfumato.deployment.section_files import read_section
@@ -236,7 +236,7 @@ def agree(terms: DeploymentTerms, device: int, consent: Consent, ledger: Path) -
     worst: dict[tuple[str, str], float] = {}
     largest: dict[tuple[str, str], Guarantee] = {}
     words = [
-        f"{name} takes part in {terms.plan.spec.name}, for: {terms.purpose}.",
+        taking_part(terms, device),
         f"Every ε below is about a unit {_NEIGHBOURS[relation]} (neighbours: {relation}).",
         f"They rely on noise that is added by: {', '.join(_noise_of(terms, device)) or 'nobody'}.",
     ]

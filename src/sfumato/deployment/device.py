@@ -7,23 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sfumato.deployment.consent import Agreement
-from sfumato.deployment.masked_hops import MaskedChild, steps_as_bytes
 from sfumato.deployment.memory import PartyMemory
-from sfumato.deployment.messages import (
-    FrameKind,
-    IntArray,
-    Model,
-    RoundPosition,
-    decode_question,
-    encode_answer,
-    question_hash,
-)
+from sfumato.deployment.messages import IntArray, Model, RoundPosition, question_hash
+from sfumato.deployment.parent_hop import ParentHop
 from sfumato.deployment.randomness import Randomness, answer_context, round_context
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.schedule.integer_grid import message_lengths
 from sfumato.secure_aggregation.encoding import encode
 from sfumato.wire.errors import UnsafeTermsError
-from sfumato.wire.frames import Frame, open_frame, parse_frame, seal_frame
 from sfumato.wire.keys import Identity
 
 if TYPE_CHECKING:
@@ -58,8 +49,7 @@ class DeviceParty:
         self._data, self._identity, self._memory = data, identity, memory
         self._randomness = randomness
         self._batches: tuple[int, BatchPlan] | None = None
-        is_masked = self._terms.is_masked(self._terms.parent(self.number))
-        self._masked = MaskedChild(self.number, self._terms, identity, memory) if is_masked else None
+        self._parent = ParentHop(self.number, self._terms, identity, memory)
 
     def receive(self, data: bytes) -> list[bytes]:
         """Answer a question of the parent: with the whole numbers of before, if it was answered before.
@@ -70,34 +60,20 @@ class DeviceParty:
             SessionMemoryError: the answer cannot be recorded, or a copy of this device gave another one;
                 nothing is sent.
         """
-        terms, memory, masked = self._terms, self._memory, self._masked
-        if masked is not None and parse_frame(data).kind == FrameKind.MASKING:
-            return masked.receive(data)
-        parent = terms.parent(self.number)
-        frame = open_frame(
-            data,
-            session=terms.session,
-            keys={parent: terms.keys[parent]},
-            recipient=self.number,
-            expected=FrameKind.QUESTION,
-        )
-        position, attempt, model = decode_question(frame.payload, terms.parameters)
+        terms, memory, parent = self._terms, self._memory, self._parent
+        if (sent := parent.masks(data)) is not None:
+            return sent
+        position, attempt, model = parent.question(data)
         question = question_hash(position, model)
         kept = memory.answer(terms.session, position, question)
         if kept is None:
             terms.require_turn(position, memory.last(terms.session))
             steps = self._steps(position, model, question)
-            kept = self._answer(position, question, steps) if masked is None else steps_as_bytes(steps)
+            kept = parent.kept(position, question, steps)
             self._agreement.book()  # does nothing where this run is booked
             memory.record(terms.session, position, question, kept)
         self._agreement.note(position, kept)
-        return [kept] if masked is None else masked.begin(position, question, attempt)
-
-    def _answer(self, position: RoundPosition, question: bytes, steps: IntArray) -> bytes:
-        """The frame that answers over a plain hop."""
-        terms, payload = self._terms, encode_answer(position, question, steps)
-        frame = Frame(FrameKind.ANSWER, terms.session, self.number, terms.parent(self.number), payload)
-        return seal_frame(frame, self._identity)
+        return parent.answered(position, question, attempt, kept)
 
     def _steps(self, position: RoundPosition, model: Model, question: bytes) -> IntArray:
         """What is sent: the message in steps of the grid, rounded at random, with noise ``[M]``."""

@@ -22,6 +22,11 @@ def duties(terms: DeploymentTerms, party: int) -> tuple[str, ...]:
     return _of_aggregator(terms, party)
 
 
+def taking_part(terms: DeploymentTerms, party: int) -> str:
+    """That ``party`` is in the run, and what the data are used for, a sentence."""
+    return f"{terms.name(party)} takes part in {terms.plan.spec.name}, for: {terms.purpose}."
+
+
 def _of_device(terms: DeploymentTerms, device: int) -> str:
     plan, grid, own = terms.plan, terms.grid(_FIRST), np.array([device], np.int64)
     clip = plan.spec.privacy.clip

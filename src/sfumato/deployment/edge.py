@@ -14,22 +14,21 @@ import numpy.typing as npt
 
 from sfumato.deployment.collecting import Collection, with_own_noise
 from sfumato.deployment.device import require_own_key
-from sfumato.deployment.masked_hops import MaskedChild, steps_as_bytes, steps_from_bytes
 from sfumato.deployment.masked_sums import collection_of
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.messages import (
-    FrameKind,
     IntArray,
     Model,
     RoundPosition,
-    decode_question,
-    encode_answer,
     question_hash,
+    steps_as_bytes,
+    steps_from_bytes,
 )
+from sfumato.deployment.parent_hop import ParentHop
 from sfumato.deployment.randomness import Randomness, answer_context
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.wire.errors import OutOfOrderMessageError, UnsafeTermsError
-from sfumato.wire.frames import Frame, open_frame, parse_frame, seal_frame
+from sfumato.wire.frames import parse_frame
 from sfumato.wire.keys import Identity
 
 
@@ -81,8 +80,7 @@ class EdgeParty:
         self._memory, self._randomness = memory, randomness
         self._round: _Round | None = None
         self._collection: Collection | None = None
-        is_masked = terms.is_masked(terms.cloud)
-        self._masked = MaskedChild(number, terms, identity, memory) if is_masked else None
+        self._parent = ParentHop(number, terms, identity, memory)
 
     def receive(self, data: bytes) -> list[bytes]:
         """Take a frame of the cloud or of a device; what is sent then.
@@ -94,11 +92,9 @@ class EdgeParty:
             TransportError: rejected; nothing is sent, and no answer has changed.
             SessionMemoryError: an answer cannot be recorded; nothing is sent.
         """
-        frame = parse_frame(data)
-        if frame.sender == self._terms.cloud:
-            if self._masked is not None and frame.kind == FrameKind.MASKING:
-                return self._masked.receive(data)
-            return self._asked(data)
+        if parse_frame(data).sender == self._terms.cloud:
+            sent = self._parent.masks(data)
+            return self._asked(data) if sent is None else sent
         if self._collection is None:
             raise OutOfOrderMessageError(f"{self._terms.name(self.number)}: an answer to no question")
         following = self._collection.add(data)
@@ -107,20 +103,13 @@ class EdgeParty:
     def _asked(self, data: bytes) -> list[bytes]:
         """Begin the round that the cloud asks for."""
         terms, memory = self._terms, self._memory
-        frame = open_frame(
-            data,
-            session=terms.session,
-            keys={terms.cloud: terms.keys[terms.cloud]},
-            recipient=self.number,
-            expected=FrameKind.QUESTION,
-        )
-        position, attempt, model = decode_question(frame.payload, terms.parameters)
+        position, attempt, model = self._parent.question(data)
         if position.aggregation != terms.last:  # others are recorded too, and are the edge's own business
             raise OutOfOrderMessageError(f"{position}: is not the cloud's")
         question = question_hash(position, model)
         earlier = memory.answer(terms.session, position, question)
         if earlier is not None:
-            return self._answered(position, question, attempt, earlier)
+            return self._parent.answered(position, question, attempt, earlier)
         if memory.answer(terms.session, RoundPosition(position.round, 0), question) is None:
             terms.require_turn(RoundPosition(position.round, 0), memory.last(terms.session))
         nothing = np.zeros(terms.parameters, np.int64)
@@ -163,17 +152,7 @@ class EdgeParty:
             self._memory.record(terms.session, position, now.question, steps_as_bytes(steps))
             return self._ask(position)
         total = now.total + steps
-        kept = self._answer(position, now.question, total) if self._masked is None else steps_as_bytes(total)
+        kept = self._parent.kept(position, now.question, total)
         self._memory.record(terms.session, position, now.question, kept)
         self._round = None
-        return self._answered(position, now.question, now.attempt, kept)
-
-    def _answer(self, position: RoundPosition, question: bytes, steps: IntArray) -> bytes:
-        """The frame that answers over a plain hop."""
-        terms, payload = self._terms, encode_answer(position, question, steps)
-        frame = Frame(FrameKind.ANSWER, terms.session, self.number, terms.cloud, payload)
-        return seal_frame(frame, self._identity)
-
-    def _answered(self, position: RoundPosition, question: bytes, attempt: bytes, kept: bytes) -> list[bytes]:
-        """What is sent as soon as the answer to the cloud is recorded: it, or what begins its masks."""
-        return [kept] if self._masked is None else self._masked.begin(position, question, attempt)
+        return self._parent.answered(position, now.question, now.attempt, kept)

@@ -27,7 +27,7 @@ from sfumato.data.dataset import Dataset
 from sfumato.deployment.carrier import FrameReceiver
 from sfumato.deployment.consent import Consent, agree, proposed_consent, read_consent
 from sfumato.deployment.device import DeviceParty, require_own_key
-from sfumato.deployment.duties import duties
+from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.edge import EdgeParty
 from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.party_folder import PartyFolder
@@ -199,8 +199,7 @@ def _started_edge(said: Invitation, terms: DeploymentTerms, own: PartyFolder) ->
         child: AwaitedParty(Path(path), terms.name(child))
         for child, path in zip(terms.children(said.number), said.children, strict=True)
     }
-    first = f"{terms.name(said.number)} takes part in {terms.plan.spec.name}, for: {terms.purpose}."
-    words = (first, *duties(terms, said.number))
+    words = (taking_part(terms, said.number), *duties(terms, said.number))
     return Started(Subtree(edge, children), own, words, tuple(children.values()))
 
 

@@ -18,10 +18,14 @@ from __future__ import annotations
 
 import os
 
-import numpy as np
-
 from sfumato.deployment.memory import PartyMemory
-from sfumato.deployment.messages import FrameKind, IntArray, RoundPosition, decode_masking, encode_masking
+from sfumato.deployment.messages import (
+    FrameKind,
+    RoundPosition,
+    decode_masking,
+    encode_masking,
+    steps_from_bytes,
+)
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.radio.secagg_traffic import RING_BITS
 from sfumato.secure_aggregation.client import Client
@@ -131,18 +135,3 @@ class MaskedChild:
         payload = encode_masking(self._position, self._attempt, message)
         frame = Frame(FrameKind.MASKING, self._terms.session, self._number, self._parent, payload)
         return [seal_frame(frame, self._identity)]
-
-
-def from_ring(total: RingVector) -> IntArray:
-    """Elements of the ring as the whole numbers in [−2^31, 2^31)."""
-    return total.view(f"<i{RING_BITS // 8}").astype(np.int64)
-
-
-def steps_as_bytes(steps: IntArray) -> bytes:
-    """Whole numbers ``[M]`` as a memory keeps them."""
-    return steps.astype("<i8").tobytes()
-
-
-def steps_from_bytes(kept: bytes) -> IntArray:
-    """The whole numbers ``[M]`` that `steps_as_bytes` packed."""
-    return np.frombuffer(kept, "<i8").astype(np.int64)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+import numpy as np
+
 from sfumato.deployment.collecting import Collection, PlainCollection, asked_of_all, require_position
-from sfumato.deployment.masked_hops import from_ring, masked_terms
+from sfumato.deployment.masked_hops import masked_terms
 from sfumato.deployment.messages import (
     ATTEMPT_BYTES,
     FrameKind,
@@ -62,7 +64,9 @@ class MaskedCollection:
         Raises:
             OutOfOrderMessageError: somebody is missing yet.
         """
-        return from_ring(self._server.result[0])
+        total = self._server.result[0].astype(np.int64)
+        tier, _ = self._terms.place(self._node)
+        return self._terms.grid(self.position).received(tier).wrapped(total)
 
     def questions(self) -> list[bytes]:
         """The frames that ask every child to begin the session."""

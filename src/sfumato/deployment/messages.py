@@ -82,7 +82,7 @@ def decode_question(payload: bytes, length: int) -> tuple[RoundPosition, bytes, 
 
 def encode_answer(position: RoundPosition, question: bytes, steps: IntArray) -> bytes:
     """The payload that answers a question, of the hash ``question``, with ``steps`` ``[M]`` of the grid."""
-    return _POSITION.pack(*position) + question + steps.astype("<i8").tobytes()
+    return _POSITION.pack(*position) + question + steps_as_bytes(steps)
 
 
 def decode_answer(payload: bytes, length: int) -> tuple[RoundPosition, bytes, IntArray]:
@@ -93,6 +93,16 @@ def decode_answer(payload: bytes, length: int) -> tuple[RoundPosition, bytes, In
     """
     position, question, steps = _decode(payload, HASH_BYTES, length, "<i8")
     return position, question, steps.astype(np.int64)
+
+
+def steps_as_bytes(steps: IntArray) -> bytes:
+    """Whole numbers ``[M]`` as answers and memories have them."""
+    return steps.astype("<i8").tobytes()
+
+
+def steps_from_bytes(kept: bytes) -> IntArray:
+    """The whole numbers ``[M]`` that `steps_as_bytes` packed."""
+    return np.frombuffer(kept, "<i8").astype(np.int64)
 
 
 def encode_masking(position: RoundPosition, attempt: bytes, message: bytes) -> bytes:
