@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import tempfile
 import threading
@@ -39,17 +40,18 @@ def fixture_own_log() -> list[str]:
 
 @pytest.fixture(name="place")
 def fixture_place(own_log: list[str]) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as folder:  # a short path, as sockets need
-        ready = threading.Semaphore(0)
-        path = Path(folder) / "socket"
+    folder = Path(tempfile.mkdtemp())  # a short path, as sockets need
+    ready, path = threading.Semaphore(0), folder / "socket"
 
-        def answer() -> None:
-            with suppress(RunError):  # at the end the folder is gone
-                serve(Echo(), path, ready.release, lambda error: own_log.append(str(error)))
+    def answer() -> None:
+        with suppress(RunError):  # at the end the folder is gone
+            serve(Echo(), path, ready.release, lambda error: own_log.append(str(error)))
 
-        threading.Thread(target=answer, daemon=True).start()
-        assert ready.acquire(timeout=60)
-        yield path
+    threading.Thread(target=answer, daemon=True).start()
+    assert ready.acquire(timeout=60)
+    yield path
+    while folder.exists():  # the thread may make its socket again meanwhile
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def again(path: Path) -> RemoteParty:
@@ -59,6 +61,19 @@ def again(path: Path) -> RemoteParty:
             return RemoteParty(path, "device:0")
         except RunError:
             threading.Event().wait(0.05)
+    raise AssertionError("nobody listens any more")
+
+
+def greeted(path: Path) -> socket.socket:
+    """A bare connection that the party serves: one that came while another was there is only closed."""
+    for _ in range(600):
+        broken = socket.socket(socket.AF_UNIX)
+        with suppress(OSError):
+            broken.connect(str(path))
+            if broken.recv(1):
+                return broken
+        broken.close()
+        threading.Event().wait(0.05)
     raise AssertionError("nobody listens any more")
 
 
@@ -117,13 +132,7 @@ def test_a_second_connection_is_refused_and_a_later_one_is_not(place: Path) -> N
 
 def test_a_broken_connection_ends_only_itself(place: Path) -> None:
     for said in (b"\0\0", b"\xff" * 8):
-        broken = socket.socket(socket.AF_UNIX)
-        for _ in range(600):
-            try:
-                broken.connect(str(place))
-                break
-            except OSError:
-                threading.Event().wait(0.05)
+        broken = greeted(place)
         broken.sendall(said)
         broken.close()
     party = again(place)
