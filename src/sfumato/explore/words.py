@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from sfumato.errors import SpecError
 from sfumato.explore.accounted_setting import AccountedSetting
@@ -17,7 +16,7 @@ from sfumato.report.results.matrix import Matrix
 from sfumato.run_folder.recorded_privacy import RawDevices
 from sfumato.spec.diff import changed_values
 from sfumato.spec.document import Spec
-from sfumato.spec.words_of_keys import key_in_words
+from sfumato.spec.words_of_keys import key_in_words, value_in_words
 
 _MOST = 12
 _ELSEWHERE = ("name", "versions", "hashes", "trust")
@@ -181,16 +180,8 @@ def changed_keys(before: Spec, now: Spec) -> list[str]:
         if key.partition(".")[0] not in _ELSEWHERE
     }
     said = [
-        f"{text.title(key_in_words(key))}: {_value_as_text(old)} before, {_value_as_text(new)} now."
+        f"{text.title(key_in_words(key))}: {value_in_words(old)} before, {value_in_words(new)} now."
         for key, (old, new) in found.items()
     ]
     more = len(said) - _MOST
     return said if more <= 0 else [*said[:_MOST], f"And {more} more keys."]
-
-
-def _value_as_text(value: Any) -> str:
-    """A value of a spec as short text."""
-    if value is None:
-        return "not set"
-    shown = str(value) if not isinstance(value, bool) else str(value).lower()
-    return shown if len(shown) <= 60 else f"{shown[:59]}…"

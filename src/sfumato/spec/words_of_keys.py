@@ -1,8 +1,11 @@
-"""What keys of a spec are called on pages, in words."""
+"""Keys and values of a spec on pages, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
+
+from sfumato import rounding
 
 WORDS: Mapping[str, str] = {
     "privacy.noise.epsilon": "target ε",
@@ -29,6 +32,9 @@ WORDS: Mapping[str, str] = {
 }
 
 
+_MOST_ITEMS = 6
+
+
 def key_in_words(key: str) -> str:
     """The name of a dotted key: words, or its last part without underscores, with its section.
 
@@ -43,3 +49,35 @@ def key_in_words(key: str) -> str:
     plain = name.replace("_", " ")
     clear = section in ("", "training", "privacy")
     return plain if clear else f"{plain} ({section.replace('_', ' ').replace('.', ', ')})"
+
+
+def value_in_words(value: Any, most: int = 72) -> str:
+    """A value of a spec as text of at most ``most`` characters, cut off with … where it is longer.
+
+    Noise is given by its largest multiplier for each of its owners, a list of more than six values by its
+    length.
+
+    >>> value_in_words(8.0), value_in_words(None), value_in_words(["a", "b"]), value_in_words(True)
+    ('8', 'not set', 'a, b', 'yes')
+    """
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    shown = _list_in_words(value) if isinstance(value, list) else str(value)
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+
+
+def _list_in_words(values: list[Any]) -> str:
+    """A list of a spec as text: its values, or how many there are."""
+    if not values:
+        return "none"
+    if all(isinstance(value, Mapping) and "owners" in value for value in values):  # of noise
+        return "; ".join(
+            f"{', '.join(value['owners'])}: {rounding.number(max(value['multipliers']))}" for value in values
+        )
+    if len(values) > _MOST_ITEMS or any(isinstance(value, Mapping | list) for value in values):
+        return f"a list of {len(values)}"
+    return ", ".join(map(str, values))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from sfumato.report import formatting as text
 from sfumato.report.results.comparability import asks_for_energy, energy_text
@@ -13,13 +12,11 @@ from sfumato.report.results.summary import Summary, has_edges, score_text
 from sfumato.run_folder.headline import headline_of
 from sfumato.run_folder.recorded_privacy import RawDevices
 from sfumato.spec.diff import differing_values
-from sfumato.spec.words_of_keys import key_in_words
+from sfumato.spec.words_of_keys import key_in_words, value_in_words
 
 _ALIKE = ("rounds", "seeds")  # left out where all runs are alike
 _NOT_COMPARED = ("hashes", "versions", "name", "seed")  # sections of a run's spec
 _MOST_KEYS = 12
-_MOST_ITEMS = 6
-_MOST_LETTERS = 72  # of a value
 _TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
     ("the cloud", lambda one: one.epsilon_cloud),
     ("the public", lambda one: one.epsilon_public),
@@ -65,7 +62,7 @@ def _spec_differences_table(series: Sequence[Series]) -> str:
         return ""
     if "privacy.noise.calibrated_from.epsilon" in found:
         found.pop("privacy.noise.sources", None)  # they follow from it
-    rows = [(text.title(key_in_words(key)), *map(_value_as_text, values)) for key, values in found.items()]
+    rows = [(text.title(key_in_words(key)), *map(value_in_words, values)) for key, values in found.items()]
     left = len(rows) - _MOST_KEYS
     more = f"; {text.whole(left)} more keys differ" if left > 0 else ""
     return text.html_table(
@@ -73,30 +70,6 @@ def _spec_differences_table(series: Sequence[Series]) -> str:
         rows[:_MOST_KEYS],
         caption=f"What differs between the runs{more}",
     )
-
-
-def _value_as_text(value: Any) -> str:
-    """A value of a spec as short text for a cell."""
-    if value is None:
-        return "–"
-    if value == []:
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:g}"
-    items = value if isinstance(value, list) else []
-    if items and all(isinstance(item, Mapping) and "owners" in item for item in items):  # of noise
-        each = [f"{', '.join(item['owners'])}: {text.number(max(item['multipliers']))}" for item in items]
-        return _cut_to_cell("; ".join(each))
-    if len(items) > _MOST_ITEMS or any(isinstance(item, Mapping | list) for item in items):
-        return f"a list of {text.whole(len(items))}"
-    return _cut_to_cell(", ".join(map(str, value)) if isinstance(value, list) else str(value))
-
-
-def _cut_to_cell(shown: str) -> str:
-    """``shown``, cut off with … if it is too long for a cell of a table."""
-    return shown if len(shown) <= _MOST_LETTERS else f"{shown[: _MOST_LETTERS - 1]}…"
 
 
 def _raw_to_cloud(one: Series, summary: Summary) -> str:
