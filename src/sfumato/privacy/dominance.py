@@ -78,11 +78,14 @@ def approximate_size(ways: Ways) -> float:
 
 
 def chains(sizes: Sequence[float], is_under: Callable[[int, int], bool]) -> list[list[int]]:
-    """Numbers of charges in chains, the worst first: each is surely at most the one before.
+    """Put charges into chains, the worst first in each: every one is surely at most the one before.
 
     Args:
-        sizes: of every charge, as `size` gives them.
-        is_under: whether one charge, by its number, is surely at most another.
+        sizes: of every charge, the larger the worse; the order in which charges are looked at.
+        is_under: whether the charge with the first number is surely at most that with the second.
+
+    Returns:
+        The chains, each the numbers of its charges; every charge is in one.
     """
     found: list[list[int]] = []
     for number in sorted(range(len(sizes)), key=lambda place: -sizes[place]):

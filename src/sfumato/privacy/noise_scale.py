@@ -26,6 +26,12 @@ def noise_scale_for(
     """The least factor on all noise stds of a pair with which its ε at ``delta`` is at most ``epsilon``.
 
     ∞ where something is charged without noise in every way of charging.
+
+    Args:
+        exposures: one for each bound of the pair.
+        epsilon: the target, > 0 and finite.
+        delta: δ in (0, 1).
+        neighbours: the neighbouring relation.
     """
     ways = (charge for exposure in exposures for charge in ways_to_charge(exposure, neighbours))
     return scale_for(ways, epsilon=epsilon, delta=delta)
@@ -35,6 +41,9 @@ def scale_for(ways: Iterable[Composition], *, epsilon: float, delta: float) -> f
     """The least factor on all noise stds with which one of ``ways`` has at most ``epsilon`` at ``delta``.
 
     ∞ where none ever has. A way whose ε is more at the least factor found before is not solved for.
+
+    Raises:
+        ValueError: ``epsilon`` or ``delta`` is out of range.
     """
     least = math.inf
     found = {(way.terms, way.neighbours, way.failure_probability): way for way in ways}
@@ -48,7 +57,7 @@ def scale_for(ways: Iterable[Composition], *, epsilon: float, delta: float) -> f
 def is_surely_enough(ways: Iterable[Composition], factor: float, *, epsilon: float, delta: float) -> bool:
     """Whether one of ``ways`` has at most ``epsilon`` with its noise ``factor`` times as large.
 
-    On a coarse grid of privacy losses, which is quick and never has too small a δ.
+    On a coarse grid of privacy losses, which is quick and never has too small a δ. ``False`` proves nothing.
     """
     if factor == 0:
         return False
@@ -60,6 +69,7 @@ def is_surely_enough(ways: Iterable[Composition], factor: float, *, epsilon: flo
 
 
 def _scaled(terms: Iterable[GaussianTerm], factor: float) -> list[GaussianTerm]:
+    """Multiply the noise multiplier of every term by ``factor``."""
     return [replace(term, multiplier=term.multiplier * factor) for term in terms]
 
 
@@ -72,7 +82,9 @@ def _is_within(charge: Composition, factor: float, epsilon: float, delta: float)
 
 @cache
 def _scale(terms: tuple[GaussianTerm, ...], neighbours: Neighbours, epsilon: float, delta: float) -> float:
-    """`calibrate_scale`; every result is kept."""
+    """Solve for the factor on the noise of ``terms`` that meets ``epsilon`` at ``delta``; every result
+    is kept.
+    """
     return calibrate_scale(terms, target_epsilon=epsilon, delta=delta, neighbours=neighbours)
 
 
@@ -85,10 +97,10 @@ def calibrate_scale(
     from the revealed bound.
 
     Args:
-        terms: as for `compose`.
+        terms: the Gaussian releases that one observer meets.
         target_epsilon: ε wanted, > 0 and finite.
         delta: δ in (0, 1).
-        neighbours: as for `compose`.
+        neighbours: the relation that their multipliers refer to.
 
     Returns:
         The factor, at most 1e-4 (relative) above the exact one and with an ε that does not exceed the target.
@@ -124,9 +136,15 @@ def _chance_to_tell(term: GaussianTerm) -> float:
 def _sampled_scale(
     charged: tuple[GaussianTerm, ...], target_epsilon: float, delta: float, neighbours: Neighbours
 ) -> float:
-    """`calibrate_scale` of sampled terms whose first multiplier is 1.
+    """Solve for the factor on the noise of sampled terms, the first of multiplier 1, that meets the target.
 
     Results are kept, and devices whose terms differ only by one factor share them.
+
+    Args:
+        charged: the terms, merged.
+        target_epsilon: ε wanted, > 0 and finite.
+        delta: δ in (0, 1).
+        neighbours: the relation that the multipliers refer to.
     """
 
     scaled = partial(_scaled, charged)

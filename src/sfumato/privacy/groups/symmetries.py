@@ -33,14 +33,9 @@ _MOST_FIXED = 4
 
 
 def orbits(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[IntArray, IntArray]:
-    """For each kind of workers, and each group, the smallest member of its orbit under the symmetries.
+    """Find, for each kind of workers and each group, the smallest member of its orbit under the symmetries.
 
-    Args:
-        kinds: of workers, with their groups.
-        colours: the parameters of every group; symmetries keep them.
-
-    Raises:
-        RuntimeError: an internal error: orbits were found that the structure itself contradicts.
+    ``colours``: parameters of every group. A RuntimeError: the structure itself contradicts the orbits.
     """
     search = _Search(kinds, colours)
     found = search.generators()
@@ -54,10 +49,10 @@ def orbits(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[IntArray, I
 def symmetries(
     kinds: WorkerKinds, colours: Sequence[Hashable]
 ) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Symmetries that generate the others, each as the images of all groups and of all kinds of workers.
+    """Find symmetries that generate the others, each as the images of all groups and of all kinds of workers.
 
     Those that connect all groups in the same position, then those among them that fix one group, two, and so
-    on: a chain of stabilisers. It ends when nothing moves any more, or after `_MOST_FIXED` groups.
+    on, until nothing moves any more, or after 4 groups.
     """
     found: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     marked = list(colours)
@@ -73,10 +68,8 @@ def symmetries(
 
 
 def _smallest_of_orbits(count: int, mappings: Sequence[Sequence[int]]) -> IntArray:
-    """For each of ``0..count - 1`` the smallest member of its orbit under the permutations ``mappings``.
-
-    No graph library: in scipy 1.11.1 and 1.11.2 `connected_components` answers int64 indices with one label
-    for all, which merges every orbit, and raises nothing.
+    """Find, for each of ``0..count - 1``, the smallest member of its orbit under the permutations
+    ``mappings``.
     """
     permutations = [np.asarray(mapping, dtype=np.int64) for mapping in mappings]
     label = np.arange(count, dtype=np.int64)
@@ -109,7 +102,9 @@ def _group_invariants(kinds: WorkerKinds, colours: Sequence[Hashable], of_kinds:
 
 
 def _require_alike(what: str, orbit: IntArray, facts: Sequence[Hashable]) -> None:
-    """Raise a RuntimeError unless members have the facts of ``orbit``, their orbits' smallest members."""
+    """Raise a RuntimeError unless every member has the facts of its orbit's smallest member,
+    ``orbit[member]``.
+    """
     for member, first in enumerate(orbit.tolist()):
         if not 0 <= first <= member or facts[first] != facts[member]:
             raise RuntimeError(
@@ -150,6 +145,9 @@ class _Search:
     """Groups are vertices 0..M-1, kinds of workers the vertices after; an edge is labelled with its era."""
 
     def __init__(self, kinds: WorkerKinds, colours: Sequence[Hashable]) -> None:
+        """Build the graph of groups and ``kinds`` of workers; ``colours``: parameters of every group,
+        which are kept.
+        """
         self.kinds, self.colours = kinds, colours
         self.groups = kinds.group_count
         self.left = _MOST_REFINEMENTS
@@ -198,11 +196,10 @@ class _Search:
         return found
 
     def _refine_both(self, one: IntArray, two: IntArray) -> tuple[IntArray, IntArray] | None:
-        """Both colourings refined until stable; none once they differ, or when the search has done enough.
+        """Refine two colourings, a number a vertex, until stable; ``None`` once they differ or after too much
+        work.
 
-        The colouring of two copies of the structure. In every round vertices of one colour are told apart by
-        the colours of their neighbours; the largest part keeps its colour, so that only neighbours of the
-        other parts have to be looked at in the next round.
+        Vertices of one colour are told apart by their neighbours' colours; the largest part keeps its colour.
         """
         if self.left <= 0:
             return None
@@ -231,7 +228,9 @@ class _Search:
         return colour[: len(one)], colour[len(one) :]
 
     def _edges_of(self, vertices: IntArray) -> tuple[IntArray, IntArray]:
-        """Ends and eras of all edges of some vertices of two copies, one vertex after the other."""
+        """List the other ends and the eras of all edges of ``vertices`` of two copies, one vertex after
+        the other.
+        """
         place = vertices % len(self.start)
         degree = self.degree[place]
         offset = np.repeat(self.first[place] - np.cumsum(degree) + degree, degree)
@@ -239,10 +238,8 @@ class _Search:
         return self.other[edges] + np.repeat(vertices - place, degree), self.era[edges]
 
     def _parts(self, vertices: IntArray, colour: IntArray) -> _Parts:
-        """Some vertices, all of which have edges, told apart by their own colour and their neighbours'.
-
-        Multisets of colours are told apart by a sum of hashes. Where two sums are equal by chance, colours
-        are told apart less well, and a symmetry may not be found.
+        """Part ``vertices``, all of which have edges, by their own ``colour`` and their neighbours' (as
+        hashes).
         """
         ends, eras = self._edges_of(vertices)
         hashed = _hashed(colour[ends] * len(self.kinds.groups[0]) + eras)
@@ -262,7 +259,8 @@ class _Search:
         return _Parts(vertices[order], own, seen, count, whole, is_largest)
 
     def _extend_to_symmetry(self, one: IntArray, two: IntArray, source: int, image: int) -> list[int] | None:
-        """A symmetry, by backtracking, that takes group ``source`` to ``image``, colours ``one`` to ``two``.
+        """Search a symmetry that takes group ``source`` to ``image`` and colours ``one`` to ``two``, by
+        backtracking.
 
         It is a list with the image of every group; ``None`` where there is none or the search gave up.
         """
@@ -297,11 +295,15 @@ class _Search:
     def _image_of_groups(
         self, rows: tuple[tuple[int, ...], ...], mapping: list[int]
     ) -> tuple[tuple[int, ...], ...]:
-        """The groups of one kind, in every era, after ``mapping``."""
+        """Map the groups of one kind, ``rows`` for every era, by ``mapping``, the image of every group;
+        sorted.
+        """
         return tuple(tuple(sorted(mapping[group] for group in groups)) for groups in rows)
 
     def _is_symmetry(self, mapping: list[int]) -> bool:
-        """Whether ``mapping``, of groups, permutes kinds too and keeps their sizes and groups' colours."""
+        """Say whether ``mapping``, the image of every group, permutes kinds of workers and keeps sizes
+        and colours.
+        """
         images = self.of_kinds(mapping)
         size = self.kinds.size
         return (
@@ -343,7 +345,7 @@ class Position(NamedTuple):
         )
 
     def image(self, groups: Sequence[int], kinds: Sequence[int]) -> Position:
-        """This position after a symmetry, given by the images of all ``groups`` and of all ``kinds``."""
+        """Map this position by a symmetry, given by the images of all ``groups`` and of all ``kinds``."""
         return Position(
             kinds[self.unit],
             tuple(sorted((groups[group], blocks) for group, blocks in self.seen)),
@@ -359,7 +361,9 @@ class Position(NamedTuple):
 
     @property
     def received(self) -> tuple[CoalitionView, dict[int, int]]:
-        """The view and the devices by kind of a coalition in this position, to make `ReceivedSums` from."""
+        """What a coalition in this position receives: the view, and its number of devices by kind of
+        workers.
+        """
         single = frozenset((1, group) for group, alone in self.masters if alone)
         summed = frozenset((1, group) for group, alone in self.masters if not alone)
         return CoalitionView(single, summed, single | summed, frozenset()), dict(self.members)
@@ -368,12 +372,10 @@ class Position(NamedTuple):
 def first_of_orbit(
     position: Position, symmetries: Sequence[tuple[Sequence[int], Sequence[int]]], group_count: int
 ) -> tuple[Position, tuple[int, ...]]:
-    """The first position, in sorted order, that symmetries map ``position`` to: it represents the orbit.
+    """Find the first position, in order, that symmetries map ``position`` to, and the image of every group
+    then.
 
-    An orbit of more than `_MOST_IMAGES` positions is not followed: then it is ``position`` itself.
-
-    Returns:
-        That position, and the image of every group under the symmetry that leads there.
+    An orbit of more than 2000 positions is not followed: then it is ``position`` itself.
     """
     unmoved = tuple(range(group_count))
     reached: dict[Position, tuple[Position, Sequence[int]] | None] = {position: None}
