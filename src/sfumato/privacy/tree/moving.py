@@ -126,10 +126,8 @@ class MovingReleases(TreeReleases):
     ) -> Iterator[PairClass]:
         """List one pair for every class of pairs, that with the largest ε of its class.
 
-        Args:
-            unit: only pairs of this device; ``None``: of all.
-            apart: makes no difference: devices that move have no sites.
-            every_unit: makes no difference.
+        ``unit``: only pairs of this device; ``None``: of all. ``apart`` and ``every_unit`` make no
+        difference.
         """
         return self.pairs.of(unit)
 

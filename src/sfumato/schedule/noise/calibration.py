@@ -169,8 +169,8 @@ def _is_sampled(declared: TreeReleases, spec: Spec) -> bool:
 def calibrate_over_time(noise: NoiseByTarget, rounds: TreeRounds) -> tuple[NoisePlan, Told]:
     """Scale all noise until the worst unit's ε of the whole run towards the observer is the target.
 
-    For trees that change over time; the noise is ``noise.epsilon`` at the spec's δ towards ``noise.towards``.
-    Returns multipliers of every source, and notes for the user. Where factors are roots, only that of the
+    For trees that change over time; the target is ``noise.epsilon`` towards ``noise.towards`` at the spec's
+    δ. Returns multipliers of every source, and notes for the user. Where factors are roots, only that of the
     pair with the largest ε is looked for: a root of a composition takes as long as a dozen of them.
 
     Raises:
