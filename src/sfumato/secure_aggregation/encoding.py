@@ -43,7 +43,7 @@ def round_at_random(
     ``[dimension]``.
 
     Raises:
-        QuantisationError: as `encode`.
+        QuantisationError: the vector's length is not the plan's, or it is not finite.
     """
     if vector.shape != (plan.dimension,):
         raise QuantisationError(f"vector: got shape {vector.shape}; must be ({plan.dimension},)")

@@ -55,6 +55,7 @@ class AggregationServer:
     """
 
     def __init__(self, terms: SessionTerms, identity: Identity) -> None:
+        """Open the first phase of a session under ``terms``, as the server with signing key ``identity``."""
         identity.join(b"server", terms.label, terms.session)
         self.phase = Phase.ADVERTISE
         self._terms, self._identity = terms, identity

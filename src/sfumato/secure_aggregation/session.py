@@ -91,6 +91,9 @@ class _Run:
         wire: Wire,
         server_identity: Identity,
     ) -> None:
+        """Create all parties and the server; ``vectors``: each party's ring elements ``[length]``, by
+        number.
+        """
         self._terms, self._identities, self._vectors = terms, identities, vectors
         self._entropy, self._wire = entropy, wire
         self._clients: dict[int, Client] = {}
