@@ -32,6 +32,9 @@ class ElectionTerms:
     adversary: Adversary = "byzantine"
 
     def __post_init__(self) -> None:
+        """Check keys and numbers; a ValueError for keys, a TooManyColludersError for half, or a third,
+        or more.
+        """
         if len(set(self.public_keys)) != self.parties or any(
             len(key) != KEY_BYTES for key in self.public_keys
         ):

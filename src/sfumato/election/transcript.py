@@ -56,7 +56,7 @@ def read(
 
     Raises:
         MessageError: a post is not authentic, not of this election, out of order, there twice or malformed.
-        ElectionError: posts contradict each other, as `Reading.admit` says.
+        ElectionError: a post copies or wrongly opens a commitment.
         NotAgreedError: fewer than the quorum vouch for the part before the reveals.
     """
     opened = list(open_posts(terms, board, checked))
@@ -85,8 +85,8 @@ def verify_transcript(terms: ElectionTerms, board: Sequence[bytes]) -> Result:
     """The result of a finished election, recomputed from its board.
 
     Raises:
-        MessageError: as `read`.
-        ElectionError: as `read`.
+        MessageError: a post is not authentic, not of this election, out of order, there twice or malformed.
+        ElectionError: posts contradict each other, or no quorum vouches for the board.
         UnrecoverableError: a nonce was neither revealed nor rebuilt.
         NoCandidateError: nobody dealt rightly.
     """
