@@ -43,7 +43,8 @@ def from_graph(path: Path, workers: int | None = None) -> Groups:
 
 
 def groups_of_graph(graph: Any, workers: int | None = None) -> Groups:
-    """The groups that an undirected graph describes; see `from_graph`.
+    """Read the groups that an undirected NetworkX graph describes; ``workers``: how many; ``None``: by the
+    graph.
 
     Raises:
         SpecError: its groups are refused as those of a list are.
