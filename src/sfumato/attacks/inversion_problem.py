@@ -160,7 +160,7 @@ class InversionProblem:
         return self.knowledge.predictions(self.target.start)
 
     def _label_signal(self, gradient: Tensor) -> Tensor:
-        """`label_signal` of a flat gradient ``[M]`` for the attacked model, ``[classes]``."""
+        """Compute the mean of p - y (predictions less labels) from a flat gradient ``[M]``, ``[classes]``."""
         return label_signal(gradient, self.knowledge.model, self.knowledge.classes)
 
     @cached_property

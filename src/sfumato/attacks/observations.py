@@ -124,7 +124,15 @@ class AttackedTree:
         *,
         rounds: int,
     ) -> dict[int, tuple[Observation, ...]]:
-        """What ``coalition`` observed of each of ``units``, in order; see `AttackedRun.observations`."""
+        """List what ``coalition`` observed of each of ``units``, by unit and in order of time.
+
+        Args:
+            view: the recorded view.
+            initial: the model that training started from ``[M]``; it is public.
+            units: devices, without members of the coalition.
+            coalition: the colluding observers.
+            rounds: the most rounds for each device, evenly over those in which it took part.
+        """
         plan, members = self.plan, tuple(coalition)
         exposures = {unit: plan.releases.exposures(unit, members)[0] for unit in units}
         present = {number: set(draw_participants(plan.at(number), number).tolist()) for number in view.rounds}
