@@ -115,6 +115,7 @@ class _SavedRounds:
     """How many rounds a run has saved, from the lines of its log; only new lines are read."""
 
     def __init__(self, folder: Path) -> None:
+        """Prepare to count the rounds that the run in ``folder`` saves."""
         self._path = folder / ROUNDS_FILE
         self._size = self.rounds = 0
 
