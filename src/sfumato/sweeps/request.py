@@ -73,7 +73,9 @@ class SweepRequest:
         account_only: bool = False,
         overrides: Iterable[str] = (),
     ) -> SweepRequest:
-        """The sweep to do, with the spec of every point; the arguments are those of `sfumato.sweep`.
+        """The sweep to do, with the spec of every point; ``axes``: what varies; ``seeds``: of every point;
+        ``out``: the folder, ``None``: ``runs/NAME-sweep``; ``account_only``: no training; ``overrides``:
+        ``key=value`` for all points.
 
         Raises:
             SpecError: the call is wrong, no point has a valid spec, or ``out`` holds something else.

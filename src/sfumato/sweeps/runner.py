@@ -88,7 +88,8 @@ def run_request(
     progress: bool = True,
     otherwise: Callable[[PointProgress], None] = lambda progress: None,
 ) -> Sweep:
-    """Run the remaining points of ``request`` and write results and report; arguments are those of `sweep`.
+    """Run the remaining points of ``request`` and write results and report; ``workers``: processes, ``None``:
+    one per core, or one on a GPU; ``on``: ``local``, ``ray`` or a cluster's address.
 
     ``otherwise`` is called with the progress where no bars are drawn.
     """
@@ -135,7 +136,7 @@ def run_points(
 def _run_points(
     request: SweepRequest, device: str, location: Location, workers: int | None, track: tuple[str, ...]
 ) -> Generator[PointProgress, None, None]:
-    """`run_points` in the folder of the sweep, of which this process is the only writer."""
+    """Run the remaining points in the sweep's folder, of which this process is the only writer."""
     require_files(request.folder, (SWEEP_FILE, TABLE_FILE, REPORT_FILE, LOG_FILE, MANIFEST_FILE))
     files = {SWEEP_FILE: write_request(request)}
     files |= dict([share_script(request.folder)])
