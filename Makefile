@@ -7,6 +7,7 @@
 # make bench         CPU time of start-up, accounts and rounds over that of another commit, make bench BASE=main; rounds
 #                    against other simulators without BASE
 # make test-wheel    builds the wheel into dist/, installs it into an empty environment and runs the quickstart there
+# make studies-docs  writes results of the studies into docs/; OUT=runs/studies keeps what is complete there first
 # make lock          choose versions anew within pyproject.toml; UPGRADE=--upgrade takes the newest
 #
 # PYTHON=python3.12 chooses the Python of a new environment, VENV=.venv-3.12 its folder.
@@ -24,7 +25,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 FIGURES := tests/golden tests/privacy tests/claims tests/schedule tests/radio tests/mechanisms tests/planning tests/secure_aggregation tests/election tests/wire \
     tests/test_random.py tests/run_folder/test_lock.py
 
-.PHONY: demo install python test lint tests test-slow test-long lowest test-lowest test-wheel frozen lock bench clean
+.PHONY: demo install python test lint tests test-slow test-long lowest test-lowest test-wheel frozen studies-docs lock bench clean
 
 demo: $(VENV)/installed
 	rm -rf $(DEMO)
@@ -96,6 +97,9 @@ frozen: $(VENV)/installed
 	git worktree add --quiet --detach "$$folder/base" "$(BASE)" && \
 	record before "$$folder/base" && record after "$(CURDIR)" && \
 	$(BIN)/python tests/frozen/behaviour.py compare "$$folder/before.json" "$$folder/after.json"
+
+studies-docs: $(VENV)/installed
+	$(BIN)/python docs/study_results.py $(OUT)
 
 lock: $(VENV)/installed
 	$(LOCKED) requirements/uv.lock

@@ -43,6 +43,7 @@ ACCOUNTS = {
     "50 unequal edges, fixed counts": unequal(50, FIXED, STATED),
     "1,000 unequal edges, fixed counts": unequal(1000, FIXED, STATED),
     "50 unequal edges, fixed counts, noise for a target": unequal(50, FIXED),
+    "1,000 unequal edges, fixed counts, noise for a target": unequal(1000, FIXED),
     "a ring of 100 groups": ring(100),
     "a ring of 1,000 groups": ring(1000),
     "lb with 10 groups": (str(EXAMPLES / "lb.yaml"), "topology.groups=10"),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from source_tree import modules
 
 import sfumato as sf
 from sfumato.arguments import Argument, Call, spelled_by
@@ -15,7 +16,6 @@ from sfumato.cli import main
 from sfumato.cli.options import OptionSpelling
 from sfumato.errors import SpecError
 
-PACKAGE = Path(sf.__file__).parent
 SHELL_COMMANDS = {  # pages that a person reads, with commands to be typed
     "explore/edited_spec.py",
     "explore/jobs.py",
@@ -35,9 +35,7 @@ def texts(tree: ast.Module) -> Iterator[str]:
 
 def test_only_the_command_line_knows_its_options() -> None:
     found = set()
-    for path in PACKAGE.rglob("*.py"):
-        name = path.relative_to(PACKAGE).as_posix()
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+    for name, tree, _ in modules():
         if not name.startswith("cli/") and any(re.search(r"(?<![\w-])--[a-z]", t) for t in texts(tree)):
             found.add(name)
     assert found == SHELL_COMMANDS

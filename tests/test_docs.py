@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import math
 import re
 from importlib import import_module
 from pathlib import Path
@@ -11,11 +12,16 @@ from pathlib import Path
 import pytest
 import yaml
 from places import ROOT
+from scipy.stats import norm
+
+from sfumato.privacy.losses import gaussian
+from sfumato.rounding import certainty, upper_bound
 
 DOCS = ROOT / "docs"
 SOURCE = ROOT / "src" / "sfumato"
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in DOCS.rglob("*.md"))
 TEXTS = [*PAGES, "README.md", "CONTRIBUTING.md"]
+MOST_WORDS = 12_000
 QUOTED = re.compile(r"`([^`\n]+)`")
 
 
@@ -41,9 +47,89 @@ def test_every_page_is_in_the_navigation_once():
     assert sorted(f"docs/{page}" for page in in_navigation(site["nav"])) == PAGES
 
 
+def section(name: str) -> list[str]:
+    """The pages of a section of the navigation."""
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
+    (entries,) = [entry[name] for entry in site["nav"] if name in entry]
+    return entries if isinstance(entries, list) else [entries]
+
+
+def test_the_guide_is_short():
+    """What a user reads to use the tool; whatever else is known stands in the reference and the appendix."""
+    guide = in_navigation([*section("Home"), *section("Guide")])
+    words = {page: len(text_of(f"docs/{page}").split()) for page in guide}
+    assert len(words) > 15
+    assert sum(words.values()) <= MOST_WORDS, words
+
+
+def test_the_readme_is_short():
+    assert len(text_of("README.md").split()) <= 650
+
+
+@pytest.mark.parametrize(
+    ("query", "page"),
+    [
+        ("what is delta", "epsilon.md"),
+        ("epsilon meaning", "epsilon.md"),
+        ("epsilon 8 good", "epsilon.md"),
+        ("callback", "running.md"),
+        ("early stopping", "running.md"),
+        ("load model predict", "running.md"),
+        ("colab notebook", "running.md"),
+        ("csv own data", "own-data.md"),
+        ("statement auditor", "verify.md"),
+        ("install gpu cuda", "installation.md"),
+    ],
+)
+def test_a_search_for_a_fact_finds_a_heading(query, page):
+    """The search ranks headings first; a word of a query is found as the beginning of one of a heading."""
+    title, *headings = re.findall(r"^#+ (.*)$", text_of(f"docs/{page}"), re.MULTILINE)
+    found = [
+        heading
+        for heading in headings
+        if all(
+            any(word.startswith(asked) for word in re.findall(r"\w+", f"{title} {heading}".lower()))
+            for asked in query.split()
+        )
+    ]
+    assert found
+
+
+def test_the_search_ranks_the_guide_before_the_api():
+    """Names of functions contain the words of many questions: `is_within`, `delta`."""
+    api = [text_of(f"docs/{page}") for page in in_navigation(section("API"))]
+    assert len(api) > 5
+    assert all(text.startswith("---\nsearch:\n  boost: 0.1\n---\n") for text in api)
+
+
+def test_the_table_of_epsilons_is_right():
+    """Factor, certainty from even odds, accuracy and hits of the best test of Gaussian noise: rounded up."""
+    rows = re.findall(r"^\| ([\d.]+) \| ([\d.,]+) \|(.*)\|$", text_of("docs/epsilon.md"), re.MULTILINE)
+    assert [float(epsilon) for epsilon, _, _ in rows] == [0.5, 1, 2, 4, 8, 10]
+    for epsilon, factor, rest in rows:
+        mu = gaussian.mu(epsilon=float(epsilon), delta=1e-5)
+        shares = norm.cdf(mu / 2), norm.cdf(mu - norm.isf(0.01))
+        expected = [certainty(float(epsilon)), *(f"{math.ceil(1000 * share) / 10:.1f} %" for share in shares)]
+        assert float(factor.replace(",", "")) == pytest.approx(math.exp(float(epsilon)), rel=5e-3)
+        assert [cell.strip() for cell in rest.split("|")] == expected
+    other = upper_bound(gaussian.epsilon(delta=1e-8, mu=gaussian.mu(epsilon=8.0, delta=1e-5)))
+    assert f"ε = 8 at δ = 1e-5 has ε = {other} at δ = 1e-8" in text_of("docs/epsilon.md")
+
+
+def test_pictures_are_small():
+    sizes = {path.name: path.stat().st_size for path in (DOCS / "images").iterdir()}
+    assert {name: size for name, size in sizes.items() if size > 150_000} == {}
+    shown = {name for page in TEXTS for name in re.findall(r"images/([\w-]+\.png)", text_of(page))}
+    assert shown == set(sizes)
+
+
 def test_no_page_loads_anything_from_elsewhere():
     site = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
     assert site["theme"]["font"] is False
+    # without a file of this name the plugin `offline` loads one of its own from elsewhere
+    assert site["extra"]["polyfills"] == ["iframe-worker.js"]
+    assert (DOCS / "iframe-worker.js").is_file()
+    assert "offline" in site["plugins"]
     (executed,) = (plugin["markdown-exec"] for plugin in site["plugins"] if "markdown-exec" in plugin)
     assert executed["languages"] == ["python"]  # pyodide adds a style sheet of a CDN to every page
     loaded = [*site.get("extra_css", []), *site.get("extra_javascript", [])]

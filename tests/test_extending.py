@@ -73,6 +73,7 @@ def test_groups_too_are_charged_with_no_noise():
     assert {row.epsilon for row in rows} <= {0.0, math.inf}
 
 
+@pytest.mark.usefixtures("no_report")
 def test_gaussian_noise_of_another_sampler_has_the_same_epsilon_and_other_bytes(tmp_path):
     specs = (noised("NumpyGaussian", law="gaussian"), plain())
     ours, theirs = (sf.account(spec).to_dict()["guarantees"] for spec in specs)
@@ -128,6 +129,7 @@ def test_accounting_runs_no_code_that_a_spec_names():
     assert not {"laplace_noise", "csv_digits"} & set(sys.modules)
 
 
+@pytest.mark.usefixtures("no_report")
 def test_a_run_stops_where_the_source_of_its_mechanism_has_changed(tmp_path, monkeypatch):
     source = (FOLDER / "laplace_noise.py").read_text("utf-8")
     (tmp_path / "changing_noise.py").write_text(source, "utf-8")
@@ -139,6 +141,7 @@ def test_a_run_stops_where_the_source_of_its_mechanism_has_changed(tmp_path, mon
         sf.run(sf.load_spec(tmp_path / "run" / "spec.yaml"), out=tmp_path / "again")
 
 
+@pytest.mark.usefixtures("no_report")
 def test_a_csv_file_is_read(tmp_path, monkeypatch):
     bunch = load_digits()
     table = np.column_stack([bunch.data, bunch.target])[:400]
@@ -164,6 +167,7 @@ def read():
 """
 
 
+@pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize(
     "written", ["reader:read", "reader.py:read", "./reader.py:read", "{folder}/reader.py:read"]
 )
@@ -189,6 +193,7 @@ def test_a_data_reader_that_is_nowhere_is_named(tmp_path):
         sf.run(spec, out=tmp_path / "run")
 
 
+@pytest.mark.usefixtures("no_report")
 def test_a_mechanism_is_found_beside_the_spec(tmp_path):
     (tmp_path / "noise.py").write_text((FOLDER / "laplace_noise.py").read_text("utf-8"), "utf-8")
     spec = sf.load_spec("quickstart", (*SMALL, MULTIPLIER, "privacy.mechanism=noise.py:Laplace"))
@@ -199,12 +204,14 @@ def test_a_mechanism_is_found_beside_the_spec(tmp_path):
     assert "privacy.mechanism" in sf.load_spec(tmp_path / "run" / "spec.yaml").hashes
 
 
+@pytest.mark.usefixtures("no_report")
 def test_an_lstm_trains_device_by_device(tmp_path, caplog):
     done = sf.run(sf.load_spec("quickstart", (*SMALL, "model={kind: 'row_lstm:make'}")), out=tmp_path / "run")
     assert any("one after another" in record.getMessage() for record in caplog.records)
     assert np.isfinite(done.metrics["loss"]).all()
 
 
+@pytest.mark.usefixtures("no_report")
 def test_a_variant_of_a_grouped_protocol(tmp_path):
     with pytest.raises(SpecError, match="protocol"):
         sf.load_spec(GROUPS | {"protocol": "shrunk-dp-ogl"})

@@ -3,17 +3,14 @@
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
+from source_tree import SOURCE, modules
 
-import sfumato
-
-SOURCE = Path(sfumato.__file__).parent
 MAX_FILE, MAX_FUNCTION = 400, 60
 
-PYTHON = re.compile(r"```python.*?\n(.*?)```", re.DOTALL)
+PYTHON = re.compile(r"^```python[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 LONG_FILES: dict[str, str] = {}
 """Files of more than ``MAX_FILE`` lines, and why."""
@@ -36,13 +33,6 @@ RETIRED = set(
     """.split()  # noqa: SIM905
 )
 """Names that NAMES.md retires: no class, function or field is called so."""
-
-
-@cache
-def modules() -> tuple[tuple[str, ast.Module, str], ...]:
-    """Name, syntax tree and text of every module; parsed once for all tests."""
-    texts = {path: path.read_text("utf-8") for path in sorted(SOURCE.rglob("*.py"))}
-    return tuple((path.relative_to(SOURCE).as_posix(), ast.parse(text), text) for path, text in texts.items())
 
 
 def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
@@ -118,10 +108,11 @@ def test_no_epsilon_is_rounded_to_the_nearest() -> None:
 
 def test_no_page_rounds_an_epsilon_to_the_nearest() -> None:
     root = Path(__file__).parents[1]
-    pages = [root / "README.md", *(root / "docs").glob("*.md")]
+    pages = [root / "README.md", *(root / "docs").rglob("*.md")]
     blocks = [(page.name, block) for page in pages for block in PYTHON.findall(page.read_text("utf-8"))]
     assert blocks
     assert [name for name, block in blocks if "epsilon" in block and re.search(r"\bround\(", block)] == []
+    assert {name: found for name, block in blocks if (found := [*rounded_epsilons(ast.parse(block))])} == {}
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,7 @@ def test_what_is_shown_of_2000_specs_is_the_guarantee(piece: int, tmp_path: Path
     assert min(done.values()) > 10
 
 
+@pytest.mark.usefixtures("no_report")
 def test_a_run_shows_what_it_guarantees_where_hospitals_are_of_unequal_sizes(tmp_path: Path) -> None:
     """The worst hospital is followed, not the first one."""
     spec = sf.load_spec(ROOT / "examples/hospitals/hospitals.yaml", UNEQUAL)
@@ -92,6 +93,7 @@ def test_a_run_shows_what_it_guarantees_where_hospitals_are_of_unequal_sizes(tmp
     assert shown["cloud"] == max(each) > 1.5 * min(each)
 
 
+@pytest.mark.usefixtures("no_report")
 def test_one_column_has_the_larger_of_two_kinds_with_the_same_observer(tmp_path: Path) -> None:
     """The edge is above one device and elsewhere for the others; one of them has the larger ε."""
     changes = ["topology={kind: tree, edges: 2, devices_per_edge: [1, 3]}", "trust={}", "training.rounds=1"]

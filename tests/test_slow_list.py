@@ -38,6 +38,15 @@ def test_the_last_part_of_the_list_is_slow_and_not_run_by_ci(chosen: str, passed
     ran(text, "-m", chosen).assert_outcomes(passed=passed, deselected=2 - passed)
 
 
+@pytest.mark.parametrize(("chosen", "passed"), [("not slow", 1), ("not slow or listed", 3)])
+def test_make_test_runs_the_first_cases_of_a_rule_and_ci_all(
+    chosen: str, passed: int, ran, pytester: pytest.Pytester
+) -> None:
+    parametrized = "@pytest.mark.parametrize('n', slow.first_quick(range(3), 1))"
+    pytester.makepyfile(test_of=f"import pytest, slow\n{parametrized}\ndef test_one(n): pass")
+    ran("", "-m", chosen).assert_outcomes(passed=passed, deselected=3 - passed)
+
+
 def test_names_of_no_test_are_refused_where_all_are_collected(ran) -> None:
     assert ran("test_of.py::test_gone\n").ret == pytest.ExitCode.USAGE_ERROR
     ran("test_of.py::test_gone\n", "test_of.py").assert_outcomes(passed=2)

@@ -12,6 +12,8 @@ from sfumato.errors import SpecError
 from sfumato.spec import load_spec
 from sfumato.user_code import call_user_code, user_code_location
 
+pytestmark = pytest.mark.usefixtures("no_report")
+
 EXAMPLES = ROOT / "examples"
 QUICK = ["--set", "training.rounds=1", "--set", "topology.devices_per_edge=2", "--device", "cpu", "--quiet"]
 

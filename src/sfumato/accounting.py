@@ -129,7 +129,7 @@ class PrivacyReport:
         return document
 
     def certificates(self) -> dict[str, Any]:
-        """What the ε of every row follows from, as JSON for ``ledger.json`` (docs/verify.md)."""
+        """What the ε of every row follows from, as JSON for ``ledger.json`` (docs/certificates.md)."""
         from sfumato.privacy.certificate import CertifiedPair, certificates_of
 
         pairs = (
@@ -164,7 +164,7 @@ class PrivacyReport:
         return epsilon_bars(bars, f"{self.name}: ε at δ = {rounded(self.delta)}")
 
     def epsilon(self, unit: int | str, observer: str) -> float:
-        """The ε of a unit, ``"record:0"`` or ``"device:0"``, towards an observer or coalition.
+        """The ε of a unit, ``"device:0"``, ``"record:0"`` or ``"person:0"``, towards observers.
 
         A number alone is a unit of the kind that ``privacy.unit`` says.
 
@@ -242,7 +242,7 @@ def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve:
 
 
 def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds: int) -> float:
-    """ε of a device or, if records are the units, one of its records, after the first ``rounds`` rounds."""
+    """ε of a device, or of a record or person of it, as `main_unit` says, after the first ``rounds``."""
     watched = ObservedUnit(main_unit(plan.spec), device, coalition, ASKED_FOR, 1)
     return watched.charge(plan, plan.releases.after(rounds)).epsilon(plan.spec.privacy.delta)
 
@@ -262,7 +262,7 @@ def epsilon_of_spent(
 
     budget = Budget.of(cast("TreePlan", plan))  # the checks of a spec allow control on trees only
     square = budget.most_spent(replace(budget.fresh(), spent=spent), device, coalition)
-    if plan.spec.privacy.unit == "record" and plan.spec.privacy.neighbours != "replace":
+    if plan.spec.privacy.unit_within_device and plan.spec.privacy.neighbours != "replace":
         square *= 4  # as if all data of the device were replaced
     return gaussian.epsilon(delta=plan.spec.privacy.delta, mu=math.sqrt(square))
 
@@ -278,7 +278,7 @@ def with_participations(
         rounds: that were played.
         parameters: of the model.
     """
-    if report.plan.spec.privacy.unit == "record":
+    if report.plan.spec.privacy.unit_within_device:
         return report
     found = family_of(report.plan.spec).ex_post(report.plan, report.delta, participations, rounds, parameters)
     return replace(report, ex_post=found) if found else report
@@ -297,7 +297,7 @@ def _pair_classes(plan: Plan, kind: str, unit: int | None = None) -> Iterator[Pa
 
 def _tells_sites_apart(plan: Plan, kind: str) -> bool:
     """Whether units of named sites may differ in ε: control charges a record as its device."""
-    return kind == "record" and plan.spec.control is None
+    return kind != "device" and plan.spec.control is None
 
 
 def _guarantees_of_one_side(
@@ -354,7 +354,7 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
     if curve and is_covered_by_filter(plan, coalition):
         curves = ((d, charged.bounds(d)) for d in CURVE_DELTAS)
         points = tuple((d, min(bound.epsilon for bound in found.values())) for d, found in curves)
-    of_record = observed.kind == "record"
+    of_record = observed.kind != "device"
     way = charged.way(best, delta)
     why = explain(plan, observed.device, coalition, best, bounds[bound], way, of_record=of_record)
     least = bounds[bound].epsilon

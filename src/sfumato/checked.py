@@ -72,9 +72,10 @@ def _statement_of_spec(spec: Spec) -> Statement:
 def _statement_of_run(folder: Path) -> Statement:
     """The statement of a run in ``folder``, checked by the checker."""
     from sfumato.report.statement.content import Statement
-    from sfumato.run_folder.reader import load_run
+    from sfumato.run_folder.reader import load_run, read_ledger
 
     run = load_run(folder)
+    deployed = (read_ledger(folder).get("realised") or {}).get("deployed") or {}
     state = "finished" if run.finished else "not finished"
     outcome = verify_run(folder)
     verified = (
@@ -83,4 +84,5 @@ def _statement_of_run(folder: Path) -> Statement:
     )
     files = {name: record.sha256 for name, record in sorted(run.manifest.files.items()) if name in _FILES}
     versions = run.spec_dict.get("versions") or {}
-    return Statement(run.spec_dict, run.privacy, f"A run ({state})", versions, verified, files)
+    draws = tuple(map(str, deployed.get("draws", ())))
+    return Statement(run.spec_dict, run.privacy, f"A run ({state})", versions, verified, files, draws)

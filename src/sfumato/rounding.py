@@ -39,13 +39,13 @@ def number(value: float, digits: int = DIGITS, *, keep_zeros: bool = False) -> s
     return _text(value, digits, ROUND_HALF_EVEN, keep_zeros=keep_zeros)
 
 
-def certainty(epsilon: float) -> str:
-    """How sure an observer with even odds may become, in percent, rounded up: e^ε / (1 + e^ε).
+def certainty(epsilon: float, before: float = 0.5) -> str:
+    """How sure an observer may become, in percent, rounded up: p e^ε / (1 - p + p e^ε).
 
     Under (ε, 0)-differential privacy what an observer sees changes odds by at most e^ε; under (ε, δ) that
-    holds but for a probability of about δ.
+    holds but for a probability of about δ. ``before``: p, how sure it is at first; even odds are 0.5.
     """
-    missing = 100.0 / (1.0 + math.exp(min(epsilon, 700.0)))
+    missing = 100.0 / (1.0 + before / (1.0 - before) * math.exp(min(epsilon, 700.0)))
     if missing >= 1:
         return f"{math.ceil(10 * (100 - missing)) / 10:g} %"
     shown = float(lower_bound(missing, 1))

@@ -18,6 +18,8 @@ from sfumato.schedule.group_participation import draw_assignments
 from sfumato.simulation.run import run
 from sfumato.spec.load import load_spec
 
+pytestmark = pytest.mark.usefixtures("no_report_in_module")
+
 ERROR = 1e-6
 
 
@@ -49,7 +51,7 @@ def groups_of(context: AttackContext) -> AttackedGroups:
 
 
 @pytest.fixture(scope="module")
-def noised(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def noised(no_report_in_module: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return played(
         tmp_path_factory.mktemp("noised") / "run", ("master:0", "device:3", "device:3,device:20"), 4.0
     )

@@ -41,6 +41,8 @@ COMMANDS = [
     "audit",
     "verify",
     "statement",
+    "deploy",
+    "party",
 ]
 
 

@@ -113,6 +113,30 @@ CALLS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "key as an option, by an equals sign": (
         ["run", "quickstart", "--epsilon=4"], ("--epsilon:", "write: --set privacy.noise.epsilon=4")
     ),
+    "option of other programs": (["run", "quickstart", "--gpu"], ("--gpu:", "write: --device cuda")),
+    "output by another name": (["run", "quickstart", "-o", "x"], ("-o:", "write: --out")),
+    "seed as an option": (["run", "quickstart", "--seed", "3"], ("--seed:", "write: --set seed=3")),
+    "observer shortened": (["account", "quickstart", "--obs", "cloud"], ("--obs:", "write: --observer")),
+    "command of other programs": (["train", "quickstart"], ("train:", "write: sfumato run")),
+    "table as a spec": (["run", "patients.csv"], ("is a table", "`sfumato init` writes a spec for it")),
+    "set without an equals sign": (
+        ["run", "quickstart", "--set", "training.rounds", "4"], ("write: --set training.rounds=4",)
+    ),
+    "set by a colon": (
+        ["run", "quickstart", "--set", "training.rounds:", "4"], ("write: --set training.rounds=4",)
+    ),
+    "change without --set": (
+        ["account", "quickstart", "training.rounds=4"], ("write: --set training.rounds=4",)
+    ),
+    "server as an observer": (
+        ["account", "quickstart", "--observer", "server"], ("for 'server' write cloud",)
+    ),
+    "edge without a colon": (
+        ["account", "quickstart", "--observer", "edge1"], ("for 'edge1' write edge:1",)
+    ),
+    "patient as a unit": (
+        ["account", "quickstart", "--unit", "patient:0"], ("for 'patient:0' write person:0",)
+    ),
     "key as an option without a value": (
         ["validate", "quickstart", "--lr"], ("--lr:", "write: --set training.learning_rate=VALUE")
     ),
@@ -135,7 +159,8 @@ WORDS = {
     "data.normalize=true": "write data.scale",
     "random_state=1": "write seed",
     "strategy=fedavg": "write protocol",
-    "privacy.unit=patient": "for 'patient' write record: one row",
+    "privacy.unit=patient": "for 'patient' write person: all rows of one, with data.person_column",
+    "data.patient_id=id": "write data.person_column",
     "privacy.unit=hospital": "for 'hospital' write device: all data of a device",
     "protocol=fedavg": "for 'fedavg' write dp-fedavg",
     "privacy.clip.kind=per-sample": "for 'per-sample' write example",
@@ -147,6 +172,20 @@ WORDS = {
     "training.participation=0.1": "write {kind: poisson, rate: 0.1}",
     "data.partition=0.5": "write {alpha: 0.5}",
     "topology=10": "write {kind: star, devices: 10}",
+    "data=mnist": "write {source: mnist}",
+    "data.partition=non-iid": "write {kind: labels, labels_per_device: 2}, or {kind: dirichlet, alpha: 0.5}",
+    "data.partition=random": "write iid",
+    "trust.trusted_edges=edge:1, edge:2": "write [1, 2]",
+    "trust.server=true": "write trust.cloud",
+    "privacy.noise.for=server": "for 'server' write cloud",
+    "watch=cloud": "write [cloud]",
+    "training.learning_rate=0,1": "write 0.1",
+    "training.loss=mse": "write data.task: regression",
+    "training.device=cuda": "write cuda as the option device of the command run",
+    "training.local_epochs=1": "null leaves one out",
+    "model.layers=3": "write model.hidden, with kind: mlp",
+    "model.dropout=0.5": "write layers torch.nn.Dropout in a model of your own",
+    "out=runs/x": "write the folder as the option out of the command",
     "data.source=patients.xlsx": "save the spreadsheet as .csv",
     "data.source=patients.txt": "call a file of columns .csv",
     "data.source=arrays.npy": "save arrays by numpy.savez as .npz",

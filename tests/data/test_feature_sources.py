@@ -164,6 +164,7 @@ class Squares:
         out[:, 1] **= 2
 
 
+@pytest.mark.usefixtures("no_report")
 def test_data_of_a_factory_may_be_made_when_they_are_used(tmp_path):
     source, labels = Squares(), LABELS.astype(np.int64)
     test = np.ones((9, 2), np.float32)

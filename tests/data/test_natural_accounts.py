@@ -8,6 +8,8 @@ import sfumato as sf
 from sfumato.data.dataset import dataset_of
 from sfumato.errors import SpecError
 
+pytestmark = pytest.mark.usefixtures("no_report")
+
 TREE = {
     "name": "natural",
     "protocol": "h2fdp",

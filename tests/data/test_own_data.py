@@ -233,6 +233,7 @@ def test_missing_files_and_names_say_what_is_near(tmp_path, monkeypatch):
         resolve(spec_of({"source": "fashion-mnits"}))
 
 
+@pytest.mark.usefixtures("no_report")
 def test_a_file_is_found_beside_the_spec_and_hashed(tmp_path, monkeypatch):
     save(patients(), tmp_path / "patients.csv")
     text = sf.dump_spec(spec_of({"source": "patients.csv", **COLUMNS}))

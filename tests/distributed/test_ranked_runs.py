@@ -300,5 +300,6 @@ def _killed(processes: list[subprocess.Popen[str]], victim: int, moment: float) 
     said = ended(processes, SECONDS_TO_END)
     assert said[victim][0] == -signal.SIGKILL
     lines = [line for _, *texts in said for text in texts for line in text.splitlines() if line]
-    assert all(line.startswith("sfumato: ") for line in lines), lines
+    # the logger of gloo writes to standard error by itself where a peer is gone while ranks connect
+    assert all(line.startswith("sfumato: ") for line in lines if "gloo" not in line.lower()), lines
     return True

@@ -214,7 +214,7 @@ def test_differences_are_said_in_words():
     now = account_setting(trust.with_trust_toggled(setting, account_setting(setting), "edge:0"))
     said = words.setting_differences(kept, now)
     assert "Trusted with raw updates: edge:0 before, nobody now." in said
-    assert "privacy.noise.epsilon: 8.0 before, 4.0 now." in said
+    assert "Target ε: 8.0 before, 4.0 now." in said
     assert "The largest ε towards cloud falls from 8 to 4." in said
     assert "Raw to a trusted edge, devices: 4 of 12 before, 0 of 12 now." in said
     assert words.setting_differences(kept, kept) == ["The settings are the same."]

@@ -61,16 +61,15 @@ def test_near_runs_are_named_with_what_differs():
     ]
     said = estimate(VIEW, runs)
     assert said[:2] == ["No finished run has this setting.", "The nearest finished runs:"]
-    assert said[2] == "runs/near: 70.0 %, with privacy.noise.epsilon 16 instead of 8."
-    assert said[3].startswith("runs/far: 40.0 %, with privacy.noise.epsilon 1 instead of 8, ")
+    assert said[2] == "runs/near: 70.0 %, with target ε 16 instead of 8."
+    assert said[3].startswith("runs/far: 40.0 %, with target ε 1 instead of 8, ")
 
 
 def test_between_two_runs_both_are_named_and_beyond_them_nothing_is_said():
     sides = [done("low", 0.4, "privacy.noise.epsilon=2"), done("high", 0.7, "privacy.noise.epsilon=16")]
     said = estimate(VIEW, sides)
     assert said[1] == (
-        "Between two finished runs: 40.0 % with privacy.noise.epsilon 2 (runs/low), "
-        "70.0 % with privacy.noise.epsilon 16 (runs/high)."
+        "Between two finished runs: 40.0 % with target ε 2 (runs/low), 70.0 % with target ε 16 (runs/high)."
     )
     beyond = account_setting(edited(TREE, "privacy.noise.epsilon=32"))
     assert not any("Between" in one for one in estimate(beyond, sides))
@@ -89,7 +88,7 @@ def test_a_pilot_of_the_setting_is_named_with_its_rounds():
     )
     said = estimate(VIEW, [FinishedRun(Path("runs/pilot"), pilot, 0.3)])
     assert "A pilot with the noise of this setting: 30.0 % after 2 of 3 rounds (runs/pilot)." in said
-    differs = "training.rounds 2 instead of 3 and privacy.noise sources instead of target"
+    differs = "rounds 2 instead of 3 and noise sources instead of target"
     assert said[-1] == f"runs/pilot: 30.0 %, with {differs}."
     other = account_setting(edited(TREE, "privacy.noise.epsilon=4"))
     assert not any("pilot with" in one for one in estimate(other, [FinishedRun(Path("a"), pilot, 0.3)]))

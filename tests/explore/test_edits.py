@@ -26,12 +26,16 @@ from sfumato.explore.trust import trusted_names
 @pytest.mark.parametrize(
     ("document", "overrides", "names"),
     [
-        (TREE, (), {"noise", "rounds", "batch"}),
-        (TREE, ("privacy.noise=none",), {"rounds", "batch"}),
-        (TREE, ("protocol=hfl",), {"rounds", "batch"}),
-        (TREE, ("training.batch_size=all",), {"noise", "rounds"}),
-        (TREE, ("training.participation={rate: 0.5}",), {"noise", "rounds", "batch", "rate"}),
-        (STAR, (), {"noise", "rounds", "batch", "count"}),
+        (TREE, (), {"noise", "edges", "devices", "rounds", "batch"}),
+        (TREE, ("privacy.noise=none",), {"edges", "devices", "rounds", "batch"}),
+        (TREE, ("protocol=hfl",), {"edges", "devices", "rounds", "batch"}),
+        (TREE, ("training.batch_size=all",), {"noise", "edges", "devices", "rounds"}),
+        (
+            TREE,
+            ("training.participation={rate: 0.5}",),
+            {"noise", "edges", "devices", "rounds", "batch", "rate"},
+        ),
+        (STAR, (), {"noise", "devices", "rounds", "batch", "count"}),
         (GROUPS, ("privacy.noise.multiplier=[1, 2]",), {"rounds", "batch"}),
         (GROUPS, ("training.participation={rate: [0.5, 0.6]}",), {"noise", "rounds", "batch"}),
     ],
@@ -74,10 +78,10 @@ def test_a_slider_wins_over_the_number_beside_it():
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("rounds", 0, "training.rounds: got 0; must be a whole number"),
-        ("rounds", 2.5, "training.rounds: got 2.5; must be a whole number"),
-        ("noise", -1, "privacy.noise.epsilon: got -1"),
-        ("batch", None, "training.batch_size: is empty or no number"),
+        ("rounds", 0, "Rounds: got 0; must be a whole number"),
+        ("rounds", 2.5, "Rounds: got 2.5; must be a whole number"),
+        ("noise", -1, "ε target towards cloud: got -1"),
+        ("batch", None, "Examples in a batch: is empty or no number"),
     ],
 )
 def test_what_is_wrong_is_said_as_in_python_with_the_key_alone(name, value, said, capsys):
@@ -88,8 +92,8 @@ def test_what_is_wrong_is_said_as_in_python_with_the_key_alone(name, value, said
     assert found.setting == setting
     if value is not None:
         with pytest.raises(sf.SpecError) as refused:
-            sf.load_spec(TREE, [found.problem.split()[0].rstrip(":") + f"={value}"])
-        assert str(refused.value) == f"overrides: {found.problem}"
+            sf.load_spec(TREE, [f"{controls_of(setting.spec())[name].key}={value}"])
+        assert str(refused.value).partition(": got")[2] == found.problem.partition(": got")[2]
 
 
 def test_what_only_the_network_refuses_is_said_too():
@@ -97,6 +101,39 @@ def test_what_only_the_network_refuses_is_said_too():
     choices = choices_of(setting)
     found = with_choices(setting, replace(choices, numbers={**choices.numbers, "count": 21}))
     assert "must be at most 20" in found.problem
+
+
+def test_data_and_placement_are_chosen_from_lists():
+    document = TREE | {
+        "protocol": "hdp",
+        "privacy": {
+            "clip": {"kind": "update", "norm": 1.0},
+            "noise": {"multiplier": 1.1, "placement": {"device": 1.0}},
+        },
+        "trust": {},
+        "training": {"rounds": 3, "local_epochs": 1, "batch_size": 8, "learning_rate": 0.1},
+        "transport": {"devices_to_edge": "secure-aggregation"},
+    }
+    setting = edited(document)
+    choices = choices_of(setting)
+    assert choices.picked == {"placement": "every device", "data": "digits"}
+    picked = {"placement": "the cloud", "data": "mnist"}
+    found = with_choices(setting, replace(choices, picked=picked))
+    assert found.problem == ""
+    assert found.setting.changes["privacy.noise.placement"] == {"cloud": True}
+    assert choices_of(found.setting).picked == picked
+    wrong = with_choices(setting, replace(choices, picked={"data": "none such"}))
+    assert "Data: got 'none such'; must be one of digits," in wrong.problem
+    assert wrong.setting == setting
+    assert choices_of(edited(TREE)).picked == {"data": "digits"}
+
+
+def test_the_size_of_the_network_is_changed():
+    setting = edited(TREE)
+    choices = choices_of(setting)
+    found = with_choices(setting, replace(choices, numbers={**choices.numbers, "edges": 5, "devices": 2}))
+    assert found.problem == ""
+    assert account_setting(found.setting).report.plan.parties.device_count == 10
 
 
 def test_another_kind_of_participation():

@@ -121,6 +121,10 @@ def test_the_page_says_that_a_run_runs_code(page: Page) -> None:
         ("unit.value", {"unit_value": 3}, "the page: unit"),
         ("participation.value", {"participation_value": "sometimes"}, ""),
         ("plan.n_clicks", {"targets_value": "cloud"}, "OBSERVER=EPSILON"),
+        ("undo.n_clicks", {}, "There is no change to undo"),
+        ("undo.n_clicks", {"history_data": [3]}, "the page: history"),
+        ("undo.n_clicks", {"history_data": ["{"]}, "the setting in the browser"),
+        ("data.value", {"data_value": 3}, "the page: data"),
         ("nothing.value", {}, ""),
         ("nothing-slider.value", {}, ""),
     ],
@@ -157,3 +161,10 @@ def test_a_body_that_is_too_long_is_not_read(page: Page) -> None:
         )  # fmt: skip
         assert answer.status_code == 413
         assert body.given == 0
+
+
+def test_the_last_change_is_undone(page: Page) -> None:
+    later = EditedSpec.from_json(RIGHT).with_change("training.rounds", 2).to_json()
+    undone = changed(page.post("setting.data", "undo.n_clicks", setting_data=later, history_data=[RIGHT]))
+    assert undone["setting"]["data"] == RIGHT
+    assert undone["history"]["data"] == []

@@ -123,7 +123,7 @@ def test_a_wrong_number_is_said_and_the_figures_stay(page):
     before = cells(page)
     page.get_by_label("rounds", exact=True).fill("0")
     problem = page.get_by_role("alert").first
-    expect(problem).to_contain_text("training.rounds: got 0; must be a whole number")
+    expect(problem).to_contain_text("Rounds: got 0; must be a whole number")
     expect(page.locator("#shown")).to_have_class("old")
     assert cells(page) == before
     page.get_by_label("rounds", exact=True).fill("6")

@@ -134,6 +134,51 @@ def test_a_devices_poisson_batches_do_not_depend_on_the_others() -> None:
     assert rows_of(alone, 0) == rows_of(whole, 1)
 
 
+def starts_of(persons: list[int]) -> np.ndarray:
+    """Where the rows of persons with so many rows each begin, and their number."""
+    return np.concatenate([[0], np.cumsum(np.array(persons, dtype=np.int64))])
+
+
+ROWS_OF_PERSONS = st.lists(st.lists(st.integers(1, 5), max_size=8), min_size=1, max_size=4)
+
+
+@settings(deadline=None)
+@given(ROWS_OF_PERSONS, st.integers(1, 6), st.integers(1, 9))
+def test_a_batch_of_persons_holds_one_row_of_each(held: list[list[int]], batch: int, steps: int) -> None:
+    devices = devices_of([sum(persons) for persons in held])
+    starts = [starts_of(persons) for persons in held]
+    rngs = generators(len(held))
+    plan = plan_poisson(devices, steps=steps, batch_size=batch, rngs=rngs, persons=starts)
+    assert plan.divisor == batch
+    for device, rows in enumerate(devices):
+        whose = dict(zip(rows.tolist(), np.repeat(np.arange(len(held[device])), held[device]), strict=True))
+        for drawn in rows_of(plan, device):
+            people = [int(whose[row]) for row in drawn]
+            assert len(set(people)) == len(people)
+            if len(held[device]) <= batch:
+                assert sorted(people) == list(range(len(held[device])))
+
+
+def test_persons_are_drawn_alike_and_bring_each_row_alike() -> None:
+    """However many rows a person has. Frequencies, off by five and a half standard deviations at most."""
+    rows, steps, rate = [1, 2, 5], 60_000, 1 / 3
+    rng = np.random.default_rng(8)
+    plan = plan_poisson([np.arange(8)], steps=steps, batch_size=1, rngs=[rng], persons=[starts_of(rows)])
+    filled = np.arange(plan.width) < plan.counts[0].numpy()[:, None]
+    found = np.bincount(plan.rows[0].numpy()[filled], minlength=8)
+    chances = np.repeat(rate / np.array(rows), rows)
+    deviation = (found - steps * chances) / np.sqrt(steps * chances * (1 - chances))
+    assert np.abs(deviation).max() < LIMIT
+    assert plan_poisson([], steps=1, batch_size=1, rngs=[], persons=[]).devices == 0
+
+
+def test_persons_of_a_device_do_not_depend_on_the_others() -> None:
+    devices, starts = devices_of([6, 9]), [starts_of([1, 2, 3]), starts_of([4, 5])]
+    whole = plan_poisson(devices, steps=6, batch_size=1, rngs=generators(2), persons=starts)
+    alone = plan_poisson(devices[1:], steps=6, batch_size=1, rngs=generators(2)[1:], persons=starts[1:])
+    assert rows_of(alone, 0) == rows_of(whole, 1)
+
+
 # Of draws at the right rate, all of these stay within five and a half standard deviations, but for a
 # probability of 4 x 4e-8.
 LIMIT = 5.5

@@ -91,7 +91,7 @@ def test_devices_of_a_star_have_names(tmp_path: Path) -> None:
     assert "device:" not in said
     run = sf.run(load_spec(STAR), out=tmp_path / "run")
     labels = labels_for(read_network(load_spec(tmp_path / "run" / "spec.yaml").model_dump(mode="json")))
-    assert labels.row("device:0").title == "charite, bonn and ulm under the cloud"
+    assert labels.row("device:0").title == "charite, bonn and ulm"
     assert labels.column("device:0", "device:2,cloud").title == "coalition ulm + cloud"
     assert "charite, bonn and ulm" in run.report().read_text()
 

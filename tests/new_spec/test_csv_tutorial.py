@@ -20,7 +20,7 @@ def test_the_page_can_be_followed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = PAGE.read_text("utf-8")
-    blocks = re.findall(r"```(python|sh)\n(.*?)```\n((?:\n(?: {4}.*)?(?=\n))*)", text, re.DOTALL)
+    blocks = re.findall(r"```(python|sh)\n(.*?)```\n((?:\n(?: {4}[^\n]*)?(?=\n))*)", text, re.DOTALL)
     assert [kind for kind, _, _ in blocks] == ["python", "sh", "sh", "sh", "sh", "python"]
     for kind, code, shown in blocks:
         if kind == "python":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,7 @@ def test_a_range_is_never_computed_from_rows() -> None:
     assert one | {"name": ""} == two | {"name": ""}
 
 
+@pytest.mark.usefixtures("no_report")
 def test_semicolons_commas_and_parquet_give_the_same_data(capsys: pytest.CaptureFixture[str]) -> None:
     frame = patients()
     frame.to_csv("german.csv", index=False, sep=";", decimal=",")
@@ -89,7 +91,8 @@ def test_semicolons_commas_and_parquet_give_the_same_data(capsys: pytest.Capture
     found = {}
     for file in ("patients.csv", "german.csv", "tabs.csv", "columns.parquet"):
         assert main(["init", "--csv", file, *DECIDED, *SCALED]) == 0
-        spec = sf.load_spec(file.replace(".csv", ".yaml").replace(".parquet", ".yaml"))
+        written_file = file.replace(".csv", ".yaml").replace(".parquet", ".yaml")
+        spec = sf.load_spec(written_file, ["training.rounds=2"])
         run = sf.run(spec.model_copy(update={"name": "x"}), out=file + ".run", progress=False)
         found[file] = run.metrics["loss"].iloc[-1]
     assert len(set(found.values())) == 1
@@ -98,6 +101,7 @@ def test_semicolons_commas_and_parquet_give_the_same_data(capsys: pytest.Capture
     assert "columns are parted by semicolons, numbers have decimal commas" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize(
     ("labels", "said"),
     [
@@ -130,6 +134,56 @@ def test_a_whole_site_and_rows_without_sites(capsys: pytest.CaptureFixture[str])
     assert spec["topology"] == {"kind": "star", "devices": 4}
 
 
+def visits(rows: int = 5) -> pd.DataFrame:
+    """Forty patients at three clinics, each with as many rows."""
+    whose = np.arange(40 * rows) % 40
+    return pd.DataFrame(
+        {
+            "patient_id": whose,
+            "clinic": np.array(["bonn", "kiel", "ulm"])[whose % 3],
+            "age": 20 + whose,
+            "bmi": np.random.default_rng(1).normal(25, 3, len(whose)).round(1),
+            "ill": (whose > 20).astype(int),
+        }
+    )
+
+
+def test_four_commands_from_a_table_to_a_verified_statement_for_persons(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    visits().to_csv("visits.csv", index=False)
+    assert main(["init", "--csv", "visits.csv", *DECIDED, *SCALED, "--person", "patient_id"]) == 0
+    said = capsys.readouterr().out
+    assert "3 sites (persons: bonn 14, kiel 13, ulm 13); 2 features" in said
+    assert "left out: patient_id (whose row it is)" in said
+    assert "about one person (all rows with one patient_id), at δ = 1e-5" in said
+    assert "bonn has 14 persons: noise hides most of what so few persons say" in said
+    spec = written("visits")
+    assert spec["data"]["person_column"] == "patient_id"
+    assert spec["privacy"]["unit"] == "person"
+    assert spec["training"]["batch_size"] == 2  # a fifth of the fewest persons, not rows
+    assert main(["run", "visits.yaml", "--set", "training.rounds=2", "--quiet"]) == 0
+    assert main(["verify", "runs/visits"]) == 0
+    assert "person rates of all devices: believed" in capsys.readouterr().out
+    assert main(["statement", "runs/visits"]) == 0
+    statement = json.loads(Path("statement.json").read_text("utf-8"))
+    assert statement["units"] == {
+        "person": "any one person of one device or site: all rows with one value of data.person_column"
+    }
+    assert any("one row" in line for line in statement["threat_model"])
+    assert "0 mismatches" in statement["verified"]
+    assert {row["unit"].partition(":")[0] for row in statement["guarantees"]} == {"person"}
+
+
+def test_a_table_whose_ids_repeat_is_said_to_have_persons(capsys: pytest.CaptureFixture[str]) -> None:
+    visits().to_csv("visits.csv", index=False)
+    assert main(["init", "--csv", "visits.csv", *DECIDED]) == 0
+    assert "protect all of them: --person patient_id" in " ".join(capsys.readouterr().out.split())
+    visits(rows=1).to_csv("once.csv", index=False)
+    assert main(["init", "--csv", "once.csv", *DECIDED]) == 0
+    assert "--person" not in capsys.readouterr().out
+
+
 def test_sites_called_by_numbers_are_kept_apart(capsys: pytest.CaptureFixture[str]) -> None:
     patients(clinic=[row % 3 + 1 for row in range(ROWS)]).to_csv("patients.csv", index=False)
     assert main(["init", "--csv", "patients.csv", *DECIDED]) == 0
@@ -142,6 +196,15 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "label misspelt": (["--csv", "patients.csv", *DECIDED, "--label", "il"], "did you mean 'ill'?"),
     "site is the label": (["--csv", "patients.csv", *DECIDED, "--site", "ill"], "must not be the column"),
     "site is an id": (["--csv", "patients.csv", *DECIDED, "--id", "clinic"], "--id: got 'clinic'"),
+    "persons of no column": (
+        ["--csv", "patients.csv", *DECIDED, "--protect", "person"],
+        "--person: is required with --protect person",
+    ),
+    "a person and a record": (
+        ["--csv", "patients.csv", *DECIDED, "--person", "patient_id", "--protect", "record"],
+        "must be person, or left out, with --person",
+    ),
+    "person is the label": (["--csv", "patients.csv", *DECIDED, "--person", "ill"], "--person: got 'ill'"),
     "site of one value": (["--csv", "patients.csv", *DECIDED, "--site", "note"], "has 1 different values"),
     "label of one value": (["--csv", "patients.csv", *DECIDED, "--label", "note"], "nothing to predict"),
     "scale without numbers": (["--csv", "patients.csv", *DECIDED, "--scale", "age"], "COLUMN=LOW:HIGH"),
@@ -195,10 +258,11 @@ def test_a_terminal_is_asked_what_is_missing() -> None:
             "il",
             "ill",
             "clinic",
-            "patient_id",
-            "patient",
             "maybe",
             "yes",
+            "none",
+            "patient_id",
+            "patient",
             "0:100",
             "60:10",
             "none",
@@ -231,6 +295,18 @@ def test_a_terminal_is_asked_what_is_missing() -> None:
     ).with_defaults(table)
     assert [text.partition(":")[0] for text in wrong] == ["label", "several", "scale", "epsilon"]
     assert any("Public range of bmi" in question for question in questions)
+
+
+def test_a_terminal_is_asked_whose_rows_they_are() -> None:
+    answers = iter(["ill", "clinic", "yes", "patient", "patient_id", "bmi", "visit", "0:100", "4", "1e-6"])
+    wrong: list[str] = []
+    given = answered(
+        Given(), open_own_table(Path("patients.csv")), lambda question, default: next(answers), wrong.append
+    )
+    decided = given.with_defaults(open_own_table(Path("patients.csv")))
+    assert next(answers, None) is None
+    assert (decided.person, decided.ids, decided.protect) == ("patient_id", ("bmi",), "person")
+    assert [text.partition(":")[0] for text in wrong] == ["person"]
 
 
 def test_a_command_on_a_terminal_asks(

@@ -65,6 +65,7 @@ def test_energy_prints_what_was_weighed(capsys):
     assert "energy J" in out
 
 
+@pytest.mark.usefixtures("no_report")
 def test_a_run_takes_the_plan(here, capsys):
     changes = [
         "--set",

@@ -11,6 +11,8 @@ from sfumato.errors import SpecError
 from sfumato.planning.costs import training_cost
 from sfumato.schedule.resolve import resolve
 
+pytestmark = pytest.mark.usefixtures("no_report")
+
 TREE: dict[str, Any] = {
     "name": "costs",
     "protocol": "h2fdp",

@@ -10,8 +10,10 @@ from scipy import stats
 
 from sfumato.privacy.losses import composition, gaussian
 from sfumato.privacy.losses.composition import GridLosses, LossComposition
+from sfumato.privacy.losses.hidden_draws import PrivacyLoss, grid_interval
 from sfumato.privacy.losses.one_release import losses_of_public_scales
-from sfumato.privacy.sampling import Sampling
+from sfumato.privacy.losses.revealed_draws import RevealedDraws
+from sfumato.privacy.sampling import GaussianTerm, Sampling, merged_terms
 
 DELTAS = [0.3, 1e-2, 1e-5, 1e-9, 1e-12, 1e-15]
 INTERVAL = 0.25
@@ -124,7 +126,19 @@ def test_epsilon_is_the_same_however_many_points_are_looked_at_in_one_go(monkeyp
         monkeypatch.setattr(composition, "_POINTS_AT_ONCE", points)
         both = [LossComposition([(part, 40)], 1e-3) for part in (one, other)]
         found.append([direction.epsilon(delta) for direction in both for delta in DELTAS])
-    assert found[1:] == found[:1] * 3
+    for others in found[1:]:
+        assert others == pytest.approx(found[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("interval", [1e-3, 0.2, 1.0])
+@pytest.mark.parametrize("delta", DELTAS)
+def test_epsilon_is_where_delta_is_met_however_far_apart_losses_are(interval, delta):
+    """Thousands of nats: what is weighed with e^(-loss) is neither 0 nor infinite."""
+    chances = stats.binom.pmf(np.arange(41), 40, 0.6)
+    composed = LossComposition([(GridLosses(-20, chances, 0.0), 150)], interval)
+    found = composed.epsilon(delta)
+    assert found > 20 * interval
+    assert composed.delta(found) == pytest.approx(delta, rel=1e-6)
 
 
 @pytest.mark.parametrize("delta", DELTAS)
@@ -135,3 +149,18 @@ def test_whether_delta_is_within_a_bound(delta):
         assert composed.is_within(epsilon, delta) == (composed.delta(epsilon) <= delta)
     assert composed.is_within(math.inf, delta)
     assert not LossComposition([(GridLosses(0, np.array([0.5]), 0.5), 1)], 1e-3).is_within(1.0, delta / 2)
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        [GaussianTerm(0.02, 1, Sampling.revealed(1e-5)), GaussianTerm(0.5, 1000, Sampling.poisson(0.3))],
+        [GaussianTerm(0.06, 1, Sampling.revealed(1e-5)), GaussianTerm(1.0, 100, Sampling.poisson(0.01))],
+    ],
+)
+def test_at_the_probability_of_a_seen_draw_epsilon_meets_delta(terms):
+    """δ is flat there, and the mass above a loss lies between δ and δ less what rounding is charged."""
+    loss = PrivacyLoss(terms, grid_interval(terms, RevealedDraws.of(merged_terms(terms))))
+    for delta in (1e-5 * (1 - 1e-9), 1e-5, 1e-5 * (1 + 1e-9)):
+        for direction in loss._directions:
+            assert direction.delta(direction.epsilon(delta)) <= delta * (1 + 1e-10)

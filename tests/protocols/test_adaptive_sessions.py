@@ -180,7 +180,7 @@ def test_edges_of_three_devices_leave_one_choice(written: Path) -> None:
 
 
 def test_noise_too_quiet_for_the_ring_leaves_no_first_round(written: Path, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="leaves no first round: a ring of 32 bits is too coarse") as refused:
+    with pytest.raises(SpecError, match="no first round: whole numbers of 32 bits are too coarse") as refused:
         sf.run(load_spec(written, [MASKED, "privacy.noise.multiplier=1e-6"]), out=tmp_path / "run")
     assert "budget" not in str(refused.value)
 

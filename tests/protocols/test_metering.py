@@ -13,6 +13,8 @@ from sfumato.schedule.resolve import resolve
 from sfumato.simulation.run import run
 from sfumato.spec.load import load_spec
 
+pytestmark = pytest.mark.usefixtures("no_report")
+
 SOFTMAX_ON_DIGITS = 64 * 10 + 10
 COLUMNS = ["energy_j", "delay_s", "bytes_up", "bytes_down"]
 

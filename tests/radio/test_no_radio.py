@@ -12,6 +12,8 @@ from sfumato.planning import plan
 from sfumato.report import compare, write_report
 from sfumato.schedule.resolve import resolve
 
+pytestmark = pytest.mark.usefixtures("no_report")
+
 CHANGES = ["training.rounds=2", "topology={edges: 2, devices_per_edge: 3}", "trust.trusted_edges=0"]
 
 

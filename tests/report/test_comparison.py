@@ -76,10 +76,10 @@ def test_where_the_specs_differ(run_folder: Make) -> None:
     one = run_of(run_folder, "one", 0.5, 2.0, metrics=["mae"], training={"rounds": 15, "batch_size": 8})
     other = run_of(run_folder, "other", 0.5, 2.0, metrics=[], training={"rounds": 15, "batch_size": 16})
     shown = table_of(load_series([one, other]))
-    assert "<td>training.batch_size</td><td>8</td><td>16</td>" in shown
-    assert "<td>metrics</td><td>mae</td><td>none</td>" in shown
-    assert "training.rounds" not in shown
-    assert "<td>name</td>" not in shown
+    assert "<td>Batch size</td><td>8</td><td>16</td>" in shown
+    assert "<td>Metrics</td><td>mae</td><td>none</td>" in shown
+    assert "<td>Rounds</td>" not in shown
+    assert "<td>Name</td>" not in shown
     assert "Where the specs differ" not in table_of(load_series([one, one]))
 
 
@@ -144,5 +144,5 @@ def test_noise_and_long_values_are_written_out_and_shortened(run_folder: Make) -
     one = run_of(run_folder, "one", 0.5, 2.0, privacy=noise(2.0, ["edge:0"]))
     other = run_of(run_folder, "other", 0.5, 2.0, privacy=noise(3.5, [f"edge:{i}" for i in range(5)] * 4))
     shown = table_of(load_series([one, other]))
-    assert "<td>privacy.noise.sources</td><td>edge:0: 2</td><td>edge:0, edge:1," in shown
+    assert "<td>Noise multipliers</td><td>edge:0: 2</td><td>edge:0, edge:1," in shown
     assert "…</td>" in shown

@@ -14,9 +14,11 @@ import pytest
 from report_factory import guarantee, metrics, quickstart_privacy, quickstart_spec
 
 import sfumato as sf
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import write_report
 from sfumato.report.figures.epsilon_curves import epsilon_figure
 from sfumato.report.results.series import load_series
+from sfumato.report.results.summary import range_sentence
 
 Make = Callable[..., Path]
 INF = float("inf")
@@ -72,10 +74,10 @@ def test_a_trusted_cloud_is_said_to_be_trusted_and_a_star_has_no_edges(run_folde
 def test_who_is_not_trusted_and_sees_all_has_its_reason_below(run_folder: Make) -> None:
     page = page_of(run_folder("star", star_spec(), privacy=star(trusted=False)))
     assert "without any guarantee" not in first_of(page)
-    assert "Without any guarantee: 20 devices under the cloud towards the cloud" in first_of(page)
+    assert "Without any guarantee: 20 devices towards the cloud" in first_of(page)
     assert "the accountant's reason" not in first_of(page)
     below = unescape(page.split("Why pairs have no guarantee")[1].split("</details>")[0])
-    assert "No guarantee for 20 devices under the cloud towards the cloud: the accountant's reason." in below
+    assert "No guarantee for 20 devices towards the cloud: the accountant's reason." in below
 
 
 def test_epsilon_after_the_run_is_a_table_where_it_differs(run_folder: Make) -> None:
@@ -221,3 +223,45 @@ def test_a_better_round_than_the_last_is_named(run_folder: Make) -> None:
     assert "It was best after round 2: 80.0 %." in first_of(page_of(run_folder("a", frame=falling)))
     rising = metrics(5).assign(accuracy=[0.5, 0.6, 0.7, 0.805, 0.8])
     assert "It was best" not in first_of(page_of(run_folder("b", frame=rising)))
+
+
+def test_the_worst_site_is_named_with_the_range() -> None:
+    rows = [
+        Guarantee.from_dict(
+            guarantee("record:0", "cloud", 4.0, 1, relation="cloud") | {"sites": ["kiel"]}, 1e-5
+        ),
+        Guarantee.from_dict(
+            guarantee("record:1", "cloud", 3.5, 1, relation="cloud") | {"sites": ["bonn"]}, 1e-5
+        ),
+    ]
+    assert range_sentence(rows) == ["Protected least: kiel, ε = 4; most: bonn, ε = 3.5."]
+    assert range_sentence(rows[:1]) == []
+
+
+def test_long_parts_are_folded_and_the_heatmap_is_a_list_on_narrow_screens(run_folder: Make) -> None:
+    page = page_of(run_folder())
+    for title in ("Costs and diagnostics", "What is not accounted", "Spec and versions"):
+        assert f'<details class="part"><summary><h2>{title}</h2></summary>' in page
+    listed = page.split('<div class="narrow">')[1].split("<figcaption>")[0]
+    assert "<summary>120 devices under edges 0, 2, 3</summary>" in listed
+    assert "<dt>own edge</dt><dd>∞ (trusted)</dd>" in listed
+
+
+def test_places_of_papers_are_explained_on_the_page(run_folder: Make) -> None:
+    page = page_of(run_folder())
+    assert '(<a href="#paper-H1">H1</a>)' in page
+    assert '<dt id="paper-H1">H1</dt><dd>The paper reduces the noise' in page
+    targets, ids = re.findall('href="#(paper[^"]*)"', page), re.findall('id="(paper[^"]*)"', page)
+    assert set(targets) == set(ids)
+
+
+def test_several_runs_are_compared_in_a_picture_first(run_folder: Make) -> None:
+    weaker = quickstart_privacy()
+    for row in weaker["guarantees"]:
+        row["epsilon"] = row["epsilon"] if row["epsilon"] == "inf" else 2 * row["epsilon"]
+    page = page_of(run_folder("one"), run_folder("two", quickstart_spec(), privacy=weaker))
+    first = first_of(page)
+    assert first.index("Accuracy against ε towards the cloud") < first.index("Comparison of the runs")
+    drawn = figures_of(page)["score-against-epsilon"]
+    assert len(drawn["data"]) == 2
+    assert page.index("Accuracy and privacy over rounds") < page.index("Who learns what about whom</h2>")

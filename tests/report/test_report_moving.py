@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from report_factory import quickstart_spec
 
-from sfumato.report.drawings.moving import moved_sentence
+from sfumato.report.drawings.moving import moved_sentence, places_figure
 from sfumato.report.results.network import read_network
 from sfumato.report.results.observer_labels import labels_for
 
@@ -40,3 +40,19 @@ def test_own_edges_are_told_apart_by_trust(unit: str, edge: int, title: str) -> 
 def test_who_moves_is_said() -> None:
     assert moved_sentence(read_network(moving_spec())) == ["1 of 9 devices change their edge."]
     assert moved_sentence(read_network(quickstart_spec())) == []
+
+
+def test_edges_are_named_in_the_legend_and_in_rows() -> None:
+    spec = moving_spec()
+    spec["topology"] = {
+        "kind": "tree", "level_names": ["depot"], "moves": {"trace": [[2, 0, 1], [3, 0, 2]]},
+        "sites": [{"name": name, "devices": 3} for name in ("north", "harbour", "airport")],
+    }  # fmt: skip
+    spec["trust"] = {"trusted": ["depot:0"]}
+    network = read_network(spec)
+    figure = places_figure(network)
+    assert figure is not None
+    legend = [trace["name"] for trace in figure.data if trace.get("showlegend")]
+    assert legend == ["north", "harbour", "airport", "trusted with raw updates in that round"]
+    assert "0 to harbour" in figure.table
+    assert labels_for(network).row("device:0").detail == "north → harbour → airport"

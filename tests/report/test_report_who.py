@@ -114,7 +114,7 @@ def test_a_star() -> None:
         read_network(spec_with({"kind": "star", "devices": 1000}, {"cloud": [1.0]}, cloud=True))
     )
     row = names.row("device:7")
-    assert (row.title, row.detail) == ("1,000 devices under the cloud", "cloud trusted, noise at cloud")
+    assert (row.title, row.detail) == ("1,000 devices", "cloud trusted, noise at cloud")
     assert names.column("device:7", "device:8").title == "other devices"
     assert names.column("device:7", "cloud").kind == "cloud"
 

@@ -13,7 +13,7 @@ import sfumato as sf
 from sfumato.cli import main
 from sfumato.report.statement.content import Statement
 from sfumato.report.statement.page import statement_page
-from sfumato.rounding import upper_bound
+from sfumato.rounding import certainty, upper_bound
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +108,7 @@ def test_other_networks(name):
 def test_both_units_and_another_relation():
     changes = ["privacy.unit=both", "training.batches=poisson", "privacy.neighbours=replace"]
     words = Text(statement_page(made(sf.load_spec(SPEC, changes)))).words
-    assert "all data of one device and any one example of one device" in words
+    assert "all data of one device and any one record (one row, one example) of one device or site" in words
     assert "any other data instead of its own" in words
 
 
@@ -128,5 +128,42 @@ def test_an_auditor_reads_the_verdict_first():
         in short
     )
     table = words.partition("How much each observer can learn")[2]
-    assert table.index("own edge, trusted with raw updates") < table.index("public")  # the largest first
+    assert table.index("unit's own edge, trusted with raw updates") < table.index(
+        "public"
+    )  # the largest first
     assert "largest ε of the others" not in table  # ∞ or finite says it
+
+
+def test_what_an_observer_could_gain_about_a_record_of_a_site_is_said_in_words():
+    names = ["bonn", "kiel", "ulm"]
+    document = SPEC | {
+        "protocol": "dp-fedavg",
+        "data": {"source": "digits", "partition": {"kind": "iid", "size_sigma": 0.8}},
+        "topology": {"kind": "star", "devices": 3, "device_names": names},
+        "trust": {"cloud": False},
+        "training": {
+            "rounds": 3, "local_steps": 1, "batches": "poisson", "batch_size": 17, "learning_rate": 1.0,
+        },
+        "privacy": {
+            "unit": "record", "clip": {"kind": "example", "norm": 1.0},
+            "noise": {"epsilon": 4, "for": "cloud"},
+        },
+    }  # fmt: skip
+    statement = made(sf.load_spec(document))
+    page = statement_page(statement)
+    short = page.partition("In short")[2].partition("What is protected")[0]
+    epsilons = {row.site: row.epsilon["cloud"] for row in statement.sites}
+    worst, best = max(epsilons, key=epsilons.__getitem__), min(epsilons, key=epsilons.__getitem__)
+    ends = upper_bound(epsilons[best]), upper_bound(epsilons[worst])
+    assert sorted(epsilons) == names
+    assert f'<td>the cloud</td><td class="n">{ends[1]}</td><td>{ends[0]} ({best})' in short
+    assert f"to {ends[1]} ({worst})</td>" in short
+    assert f'<td class="n">{certainty(epsilons[worst])}</td>' in short
+    assert f'<td class="n">{certainty(epsilons[worst], 0.01)}</td>' in short
+    assert "<td>another site</td>" in short
+
+
+def test_how_sure_an_observer_may_become_from_a_small_suspicion():
+    assert certainty(1.0, 0.01) == "2.7 %"  # 0.01 e / (0.99 + 0.01 e) = 2.672 %
+    assert certainty(4.0, 0.01) == "35.6 %"
+    assert certainty(4.0) == "98.3 %"

@@ -86,13 +86,17 @@ def test_shared_noise_that_several_sources_add_meets_the_target(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("observer", ["other-device", "cloud"])
+@pytest.mark.parametrize(
+    ("sizes", "rounds"), [([3, 5], 2), pytest.param([4, 6, 9], 5, marks=pytest.mark.slow)]
+)
 def test_pairs_with_draws_of_several_kinds_meet_the_target(
-    observer: str, monkeypatch: pytest.MonkeyPatch
+    sizes: list[int], rounds: int, observer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With elected supernodes a pair is charged by fixed draws in one way, by revealed ones in another."""
     document = random_spec(Random("elected"))
-    document["topology"] |= {"edges": 3, "devices_per_edge": [4, 6, 9], "supernodes": "elected"}
+    document["topology"] |= {"edges": len(sizes), "devices_per_edge": sizes, "supernodes": "elected"}
     document["training"]["participation"]["count"] = 1
+    document["training"]["rounds"] = rounds
     document["trust"] = {"trusted_edges": 0.0}
     document["privacy"]["noise"] = {"epsilon": 8.0, "for": observer}
     monkeypatch.setattr(shared_factors, "MOST_ROOTS", 0)

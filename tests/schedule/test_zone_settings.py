@@ -192,6 +192,7 @@ def test_weights_hold_at_every_aggregation():
         assert [r.variance for r in flow.releases] == pytest.approx([inside, (inside + other) / 4])
 
 
+@pytest.mark.usefixtures("no_report")
 def test_all_of_it_trains(tmp_path):
     """Messages stay within what the schedule declared, or the run would stop."""
     spec = h2fdp(

@@ -48,6 +48,7 @@ def test_arrays_with_sites_go_to_their_devices_and_other_arrays_are_not_resumed(
         sf.account(sf.load_spec(SPEC.model_dump(by_alias=True), ["topology.devices=2"]), data=(X, Y, WHERE))
 
 
+@pytest.mark.usefixtures("no_report")
 def test_a_model_is_copied_and_another_one_is_not_resumed(tmp_path):
     model = torch.nn.Sequential(torch.nn.Linear(4, 2))
     before = model[0].weight.detach().clone()

@@ -16,6 +16,8 @@ from sfumato.simulation import run as simulate
 from sfumato.spec.document import Spec
 from sfumato.verify.checker import check_run
 
+pytestmark = pytest.mark.usefixtures("no_report")
+
 
 def spec_of(**topology: Any) -> Spec:
     return Spec.model_validate(

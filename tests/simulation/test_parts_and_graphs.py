@@ -140,6 +140,7 @@ def test_a_star_has_no_graph() -> None:
         sf.account(load_spec("dp-fedavg"), graph=tree())
 
 
+@pytest.mark.usefixtures("no_report")
 def test_every_round_is_told_and_an_error_ends_the_run(tmp_path: Path) -> None:
     spec, told = load_spec("quickstart", SMALL), []
     sf.run(spec, out=tmp_path / "run", on_round=lambda done: told.append((done.round, done.rounds)))
@@ -154,6 +155,7 @@ def test_every_round_is_told_and_an_error_ends_the_run(tmp_path: Path) -> None:
     assert resumed.metrics["round"].tolist() == [1, 2]
 
 
+@pytest.mark.usefixtures("no_report")
 def test_a_model_beside_the_spec_is_found_and_its_errors_are_its_own(tmp_path: Path) -> None:
     folder = tmp_path / "specs"
     folder.mkdir()

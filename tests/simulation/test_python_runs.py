@@ -14,6 +14,8 @@ import torch
 import sfumato as sf
 from sfumato.errors import SpecError
 
+pytestmark = pytest.mark.usefixtures("no_report")
+
 SPEC: dict[str, Any] = {
     "name": "small",
     "protocol": "dp-fedavg",

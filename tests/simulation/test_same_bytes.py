@@ -17,6 +17,8 @@ from sfumato.simulation.training_loop import Session
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
 
+pytestmark = pytest.mark.usefixtures("no_report")
+
 OTHERS = ((2, 1 << 26), (2, 1))
 STEPS = ("training.local_epochs=null", "training.local_steps=3")
 SMALL = (

@@ -100,6 +100,7 @@ def test_groups_score_every_workers_model(tmp_path):
     assert metrics["r2"].iloc[-1] > 0.5
 
 
+@pytest.mark.usefixtures("no_report")
 def test_a_resumed_run_has_the_same_metrics(tmp_path):
     spec = spec_of(metrics=["rmse"])
     whole = sf.run(spec, data=(X, Y), out=tmp_path / "whole").metrics["rmse"].tolist()
@@ -175,6 +176,7 @@ def test_columns_of_a_saved_data_set_are_targets(tmp_path):
     assert data.train_features.max() == 19
 
 
+@pytest.mark.usefixtures("no_report")
 def test_a_data_set_of_ones_own_has_targets(tmp_path):
     none = np.zeros(240, np.int64)
     parts = (X[:200], none[:200], X[200:], none[200:])
@@ -187,6 +189,7 @@ def test_a_data_set_of_ones_own_has_targets(tmp_path):
         sf.run(spec_of(), data=dataset_of("mine", *parts), out=tmp_path / "other")
 
 
+@pytest.mark.usefixtures("no_report")
 def test_a_loss_of_ones_own(tmp_path):
     (tmp_path / "mine.py").write_text(
         "def weighted(a, b):\n    return 3 * (a - b).square().mean(dim=1)\n", "utf-8"
@@ -215,6 +218,8 @@ def test_a_loss_of_ones_own(tmp_path):
         ("regression", {"training": {"loss": "cross-entropy"}}, r"training\.loss: .* must be squared-error"),
         ("classification", {"training": {"loss": "huber"}}, r"training\.loss: .* must be cross-entropy"),
         ("regression", {"training": {"loss": "hubber"}}, "did you mean 'huber'"),
+        ("regression", {"training": {"loss": "mse"}}, r"task: regression \(for 'mse' write squared-error\)$"),
+        ("classification", {"training": {"loss": "mae"}}, "write data.task: regression and loss"),
         ("regression", {"metrics": ["auc"]}, "metrics: got 'auc'; must be of mae, rmse, r2"),
         ("classification", {"metrics": ["f1", "f1"]}, "must name each metric once"),
         ("next-token", {}, r"data\.vocabulary: is required"),
@@ -249,6 +254,7 @@ def test_what_is_wrong_with_data_of_a_task(task, changes, given, said, tmp_path)
         sf.run(spec_of(task, **changes), data=given, out=tmp_path / "run")
 
 
+@pytest.mark.usefixtures("no_report")
 def test_a_run_of_another_task_is_not_attacked(tmp_path):
     sf.run(spec_of(), data=(X, Y), out=tmp_path / "run", record_views=["edge:0"])
     with pytest.raises(SpecError, match=r"data\.task: .* must be classification to attack"):

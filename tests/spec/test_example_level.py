@@ -8,6 +8,7 @@ from sfumato.spec.load import load_spec
 
 POISSON = "training.batches=poisson"
 EXAMPLE = "privacy.clip={kind: example, norm: 2.0}"
+PERSON = ["privacy.unit=person", "data.person_column=who"]
 AT_STEP = "privacy.noise={multiplier: 0.7, at: step}"
 
 
@@ -49,7 +50,7 @@ def test_what_belongs_together_is_read(noise: str) -> None:
             "must be one number",
         ),
         ("quickstart", [POISSON, EXAMPLE, "transport={devices_to_edge: air}"], "privacy.clip.kind", "air"),
-        ("quickstart", [POISSON, EXAMPLE], "privacy.noise.kind", "with privacy.unit: record a target"),
+        ("quickstart", [POISSON, EXAMPLE], "privacy.noise.kind", "with privacy.unit: record or person"),
         (
             "quickstart",
             [POISSON, "privacy.clip={kind: update, norm: 1.0}", AT_STEP],
@@ -68,6 +69,22 @@ def test_what_belongs_together_is_read(noise: str) -> None:
             "privacy.noise.multiplier",
             "must be one number",
         ),
+        ("quickstart", ["privacy.unit=person"], "data.person_column", "is required with privacy.unit"),
+        ("quickstart", PERSON, "training.batches", "must be poisson with privacy.unit: person"),
+        ("quickstart", [*PERSON, "control={}"], "privacy.unit", "must be device with control"),
+        (
+            "quickstart",
+            [*PERSON, POISSON, "data.partition={kind: dirichlet, alpha: 1.0}"],
+            "data.partition.kind",
+            "persons are dealt whole",
+        ),
+        (
+            "quickstart",
+            [*PERSON, POISSON, "data.partition=iid", "topology.zones=data"],
+            "topology.zones.kind",
+            "must be left out",
+        ),
+        ("quickstart", ["data.person_column=who"], "data.person_column", "goes with privacy.unit: person"),
         (
             "quickstart",
             [POISSON, EXAMPLE, "privacy.noise={multiplier: 0.0, at: step}"],

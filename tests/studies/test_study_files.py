@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 from sfumato.errors import SpecError
-from sfumato.studies.cost import device_steps, quickstart_steps
+from sfumato.studies.cost import device_steps, quickstart_steps, request_steps, study_steps
 from sfumato.studies.grids import StudyPlan, points_of
 from sfumato.studies.load import load_study, study_names
+from sfumato.studies.measures.computing import FROM_FOLDER, FROM_SPEC
 from sfumato.studies.measures.registry import MEASURES, measure_named, title_of_measure
 
 TRAINING = {"rounds": 2, "local_steps": 2, "edge_every": 1, "batch_size": 4, "learning_rate": 0.1}
@@ -205,7 +206,27 @@ def test_the_quickstart_has_sixty_thousand_device_steps() -> None:
 def test_every_measure_is_measured_in_one_way() -> None:
     for name in MEASURES:
         measure = MEASURES[name]
-        assert (measure.from_folder is None) != (measure.from_spec is None)
-        assert (measure.from_spec is not None) == (measure.source == "formula")
+        assert (name in FROM_FOLDER) != (name in FROM_SPEC)
+        assert (name in FROM_SPEC) == (measure.source == "formula")
     with pytest.raises(SpecError, match="takes no argument"):
         measure_named("loss:1")
+
+
+@pytest.mark.parametrize("name", ["h2fdp/fig5", "h2fdp/fig7", "hdp/fig3", "dp-ogl/fig3", "pfels/table2"])
+def test_the_list_costs_a_study_as_its_runs_do(name: str, tmp_path: Path) -> None:
+    plan = StudyPlan.of(*load_study(name), quick=True)
+    requests = [plan.request(grid, tmp_path) for grid in plan.study.grids]
+    assert study_steps(plan) == sum(map(request_steps, requests)) > 0
+
+
+def test_a_panel_may_show_the_best_points_and_says_which_axes_stay(tmp_path: Path) -> None:
+    document = tiny()
+    best = {"kind": "lines", "title": "Best", "measures": ["accuracy"], "x": "z", "best": "highest"}
+    document["panels"] = [best]
+    load_study(written(tmp_path, document))
+    document["panels"] = [best | {"per": ["nothing"]}]
+    with pytest.raises(SpecError, match="is no axis of this grid"):
+        load_study(written(tmp_path, document))
+    document["panels"] = [{key: value for key, value in best.items() if key != "best"} | {"per": ["trust"]}]
+    with pytest.raises(SpecError, match="goes with best only"):
+        load_study(written(tmp_path, document))

@@ -132,3 +132,31 @@ def test_a_direction_holds_at_every_step(
     statement = {direction: {"measure": "accuracy", "along": "z", "where": {"trust": "all"}}}
     found = judged(tmp_path, statement, {1.0: [1.0, 1.1, 0.9], 2.0: second})
     assert found.outcome is outcome
+
+
+def best(which: str) -> dict[str, Any]:
+    return {"measure": "accuracy", "where": {"trust": "all"}, "best": which}
+
+
+@pytest.mark.parametrize(
+    ("which", "value", "said"),
+    [("highest", 20.0, "agrees. The best: z 2.0."), ("lowest", 10.0, "agrees. The best: z 1.0.")],
+)
+def test_the_best_of_several_points_is_compared_and_named(
+    which: str, value: float, said: str, tmp_path: Path
+) -> None:
+    values = {1.0: [9.0, 10.0, 11.0], 2.0: [19.0, 20.0, 21.0]}
+    found = judged(tmp_path, {"value": best(which), "expect": {"at_least": 5}}, values)
+    assert (found.words, found.value) == (said, pytest.approx(value))
+
+
+def test_a_point_that_never_reached_the_level_is_not_the_best(tmp_path: Path) -> None:
+    values = {1.0: [9.0, 10.0, 11.0], 2.0: [1.0, math.nan, 1.0]}
+    found = judged(tmp_path, {"value": best("lowest"), "expect": {"at_least": 5}}, values)
+    assert found.words == "agrees. The best: z 1.0."
+
+
+def test_nothing_is_the_best_where_a_run_is_missing(tmp_path: Path) -> None:
+    values = {1.0: [9.0, 10.0, 11.0], 2.0: [1.0, 1.0]}
+    found = judged(tmp_path, {"value": best("highest"), "expect": {"at_least": 5}}, values, seeds=3)
+    assert found.outcome is Outcome.NOT_JUDGED

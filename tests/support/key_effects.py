@@ -82,6 +82,8 @@ def _with_faults(*probes: Probe) -> list[Probe]:
 
 
 PROBES: list[Probe] = [
+    Probe("data.person_column", "whose"),
+    Probe("data.person_column", "whose", {"privacy.unit": "person", "training.batches": "poisson"}),
     *_all("topology", {}, supernodes="elected", zones="random"),
     Probe("topology.device_names", list("abcdef")),
     *_all("topology", {}, group_names=["north", "south", "east"], worker_names=list("abcdef")),
@@ -276,7 +278,7 @@ _KEYS = {
     "faults "
     "control evaluate_every metrics versions hashes watch",
     "data": "source partition examples_per_device image_column feature_columns label_column group_column "
-    "site_column scale separator decimal test_fraction test_file test_column task vocabulary",
+    "site_column person_column scale separator decimal test_fraction test_file test_column task vocabulary",
     "model": "kind bias hidden trained rank",
     "topology": "kind devices device_names edges devices_per_edge levels level_names sites file "
     "supernodes zones structure groups group_names worker_names stated eras moves",

@@ -7,6 +7,9 @@ fixture which takes long are listed together: the first that is not would wait f
 list is chosen by hand and kept: CI does not run it, only `make test-slow`. Tests that take minutes are not
 listed: they carry the mark ``slow`` where they stand, and only `make test-slow` runs them. A family
 of them that takes hours has its first part there; the rest is marked ``long`` as well (`make test-long`).
+
+A rule that many random cases test is tested by a few of them in `make test`, and CI runs the rest
+(`first_quick`).
 """
 
 from __future__ import annotations
@@ -14,7 +17,9 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -27,6 +32,15 @@ _DURATION = re.compile(r"\s*([\d.]+)s (?:call|setup|teardown)\s+(\S.*)")
 def first_of(count: int, slow: int) -> list[ParameterSet]:
     """Numbers 0 to ``count`` - 1 for `parametrize`; those from ``slow`` on are marked ``long``."""
     return [pytest.param(n, marks=[pytest.mark.long] if n >= slow else []) for n in range(count)]
+
+
+def first_quick(values: Iterable[Any], quick: int) -> list[ParameterSet]:
+    """``values`` for `parametrize`; those after the first ``quick`` are treated as listed.
+
+    For random cases of one rule, each of which fails where the rule is broken.
+    """
+    marks = [pytest.mark.slow, pytest.mark.listed]
+    return [pytest.param(value, marks=marks if n >= quick else []) for n, value in enumerate(values)]
 
 
 def listed() -> tuple[list[str], list[str]]:
@@ -42,12 +56,13 @@ def listed() -> tuple[list[str], list[str]]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is listed; where everything is collected, names of no test are refused."""
     by_ci, by_hand = map(set, listed())
+    slow = by_ci | by_hand
     for item in items:
-        if item.nodeid in by_ci | by_hand:
+        if item.nodeid in slow:
             item.add_marker(pytest.mark.slow)
         if item.nodeid in by_ci:
             item.add_marker(pytest.mark.listed)
-    lost = (by_ci | by_hand) - {item.nodeid for item in items}
+    lost = slow - {item.nodeid for item in items}
     if lost and config.args == config.getini("testpaths"):
         raise pytest.UsageError(f"{LIST.name} names tests that are not there: {', '.join(sorted(lost))}")
 

@@ -11,6 +11,7 @@ from certified_folders import certified_folder
 from moving_trees import random_moves
 from oracle_random_groups import random_groups, random_groups_with_some_trust, with_dropouts
 from oracle_random_trees import random_tree, with_zone_settings
+from slow import first_quick
 
 import sfumato as sf
 from sfumato.verify.checker import check_run
@@ -123,7 +124,7 @@ LONG = (73,)
 """Numbers of specs whose account takes minutes."""
 
 
-@pytest.mark.parametrize("number", QUICK)
+@pytest.mark.parametrize("number", first_quick(QUICK, 8))
 def test_an_honest_folder_passes(number: int, tmp_path: Path) -> None:
     assert_passes(number, tmp_path)
 

@@ -120,7 +120,7 @@ def test_of_two_processes_the_second_is_refused(path, tmp_path) -> None:
     with opening(path) as first:
         assert first.stdout.readline() == "open\n"
         for name in (path, tmp_path / "link"):  # whatever the file is called
-            with pytest.raises(errors.SessionMemoryError, match="is open in another process; one process"):
+            with pytest.raises(errors.SessionMemoryError, match="is open in another process: one at a time"):
                 FileMemory(name)
         first.kill()
     memory = FileMemory(path)  # the lock ended with its process

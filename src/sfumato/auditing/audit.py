@@ -102,7 +102,7 @@ def audit_pair(
 
     Args:
         plan: the plan that is audited.
-        unit: ``device:N`` or ``record:N``, any one record of device N.
+        unit: ``device:N``; ``record:N`` or ``person:N``, any one of these of device N.
         observer: a party, or a coalition joined by commas.
         trials: test trials with the target's message, and as many without; as many again are held out.
         error: probability that the lower bound is wrong.
@@ -115,7 +115,7 @@ def audit_pair(
     require_fixed_clip(plan.spec, "an audit plays rounds of one clip norm; ε is the same without it")
     kind, target = parse_protected(unit, plan.parties, own=plan.spec.privacy.unit)
     coalition = parse_coalition(observer, plan.parties)
-    attack = _attack_on_record if kind == "record" else _attack_on_device
+    attack = _attack_on_device if kind == "device" else _attack_on_part
     lower, one_run = attack(plan, target, coalition, guarantee, trials, error)
     return AuditedPair(
         unit=guarantee.unit,
@@ -149,20 +149,20 @@ def _attack_on_device(
     return _attack_on_messages(plan, ("device", device), coalition, neighbours, trials, error)
 
 
-def _attack_on_record(
+def _attack_on_part(
     plan: Plan, device: int, coalition: tuple[Party, ...], guarantee: Guarantee, trials: int, error: float
 ) -> tuple[LowerBound, OneRun | None]:
-    """The lower bound on ε of one record of ``device``, and the one-run audit if there is one.
+    """The lower bound on ε of one record or person of ``device``, and the one-run audit if there is one.
 
-    Where mini-batches are Poisson the record has draws of its own.
+    Where mini-batches are Poisson it has draws of its own.
     """
-    bound = guarantee.bounds[guarantee.bound]
+    bound, protected = guarantee.bounds[guarantee.bound], (guarantee.unit_kind, device)
     hidden = guarantee.bound != "flow"  # the observer does not receive all that the device trains from
     scores = family_of(plan.spec).audit_record(plan, device, coalition, bound.neighbours, hidden, trials)
     if scores is None:
-        return _attack_on_messages(plan, ("record", device), coalition, "replace", trials, error)
+        return _attack_on_messages(plan, protected, coalition, "replace", trials, error)
     charged = parse_coalition(guarantee.as_seen_by or guarantee.observer, plan.parties)
-    curves = _claimed_curves(plan, ("record", device), charged)
+    curves = _claimed_curves(plan, protected, charged)
     return _lower_bound(scores, curves, plan.spec.privacy.delta, error), None
 
 
@@ -194,7 +194,7 @@ def _attack_on_messages(
 def _pairs_to_attack(plan: Plan, observers: Sequence[str]) -> list[MonitoredPair]:
     """For every kind of unit and every observer, the pair with the largest finite ε.
 
-    Where examples are clipped only records are attacked: devices have no guarantee.
+    Where examples are clipped no device is attacked: devices have no guarantee.
     """
 
     def guarantee(unit: str, observer: str) -> Guarantee:
@@ -222,7 +222,7 @@ def _with_most_participations(plan: TreePlan, pair: MonitoredPair) -> MonitoredP
 
     All devices of a leaf but members of the coalition stand alike to it.
     """
-    kind, device = parse_protected(pair.unit, plan.parties)
+    kind, device = parse_protected(pair.unit, plan.parties, own=plan.spec.privacy.unit)
     members = {p.index for p in parse_coalition(pair.observer, plan.parties) if p.kind == "device"}
     rounds = np.zeros(plan.tree.device_count, dtype=np.int64)
     for played in plan.structures:
@@ -278,7 +278,7 @@ def _claimed_curves(
 
     Args:
         plan: that is audited.
-        protected: ``device`` or ``record``, and the number of the device.
+        protected: the kind of unit, and the number of the device.
         coalition: the colluding observers.
     """
     delta = plan.spec.privacy.delta

@@ -8,6 +8,7 @@
     dp_ogl           Theorems 1 and 2, for every class of pairs
     dp_ogl_counts    Theorem 1: what it counts, and what it makes of it
     dp_ogl_theorem2  Theorem 2: strings of groups
+    papers           the papers, and what they say at the places that sentences name
     opacus_rdp       the orders, divergences and conversion of Opacus, which the paper's figures use
     pfels            Theorem 3
     pfels_bound      the convergence bound (23), and the ratio it advises
@@ -67,7 +68,7 @@ def tree_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
 
 
 def claimed_units(plan: TreePlan) -> tuple[str, ...]:
-    """The kinds of units that claims are shown for, ``device`` and ``record``, as ``privacy.unit`` says."""
+    """The kinds of units that claims are shown for, as ``privacy.unit`` says."""
     unit = plan.spec.privacy.unit
     return ("device", "record") if unit == "both" else (unit,)
 
@@ -78,17 +79,17 @@ def rigorous_bound(plan: TreePlan, pair: PairClass, unit: str, delta: float) -> 
     Args:
         plan: resolved.
         pair: the class.
-        unit: the kind of unit, ``device`` or ``record``; a record is charged as one of the device that draws
-            its records most often.
+        unit: the kind of unit, ``device``, ``record`` or ``person``; a record or person is charged as one of
+            the device that draws its own most often.
         delta: of the bound.
     """
     observer, neighbours = (pair.observer,), plan.spec.privacy.neighbours
     exposures = plan.releases.exposures(pair.unit, observer)
     bounds: dict[str, EpsilonBound] = {}
-    if unit == "record":
+    if unit != "device":
         by_filter = plan.spec.control is not None
         charge = RecordCharge.of(
-            plan.releases, pair.unit, observer, neighbours=neighbours, by_filter=by_filter
+            plan.releases, pair.unit, observer, neighbours=neighbours, by_filter=by_filter, what=unit
         )
         bounds.update((e.bound_name, charge.bound_epsilon(e, delta=delta)) for e in exposures)
     else:

@@ -50,7 +50,7 @@ def _claim(plan: TreePlan, pair: PairClass, unit: str, claimed: float, delta: fl
     ``unit``: its kind; ``claimed``: the paper's ε; ``condition``: from `_condition`.
     """
     best = rigorous_bound(plan, pair, unit, delta)
-    why = _why_of_record(plan, best) if unit == "record" else _why_of_device(plan, pair)
+    why = _why_of_record(plan, best) if unit != "device" else _why_of_device(plan, pair)
     if best.epsilon <= claimed * (1 + 1e-9):
         why = "the noise that this observer cannot take off is more than the formula asked for."
     observer, why = plan.releases.party_name(pair.observer), f"{why.removesuffix('.')}; {condition}."

@@ -1,7 +1,7 @@
 """The command line: one file for each command, imported only when that command runs.
 
     run.py account.py validate.py show.py init.py plan.py sweep.py study.py report.py compare.py attack.py
-    audit.py verify.py statement.py explore.py
+    audit.py verify.py statement.py explore.py deploy.py party.py
     ranks.py          a command over the processes that torchrun starts
     options.py        arguments and options that several commands share, and how messages name them
     spec_argument.py  reads the SPEC argument; errors name the file
@@ -30,7 +30,7 @@ from typing import Annotated
 import typer
 
 from sfumato.arguments import spelled_by
-from sfumato.cli.hinting_command import HintingCommand
+from sfumato.cli.hinting_command import COMMANDS_OF_OTHERS, HintingCommand
 from sfumato.cli.options import DEBUG, OptionSpelling
 from sfumato.cli.ranks import require_over_ranks
 from sfumato.distributed.launch import Launch
@@ -41,7 +41,7 @@ from sfumato.user_code import command_was_exited, describe_error, user_code_loca
 
 COMMANDS = (
     "run", "account", "validate", "show", "init", "plan", "sweep", "study", "report", "compare", "attack",
-    "audit", "verify", "statement", "explore",
+    "audit", "verify", "statement", "explore", "deploy", "party",
 )  # fmt: skip
 """Each is the function of its name in the file of its name, listed in this order by ``--help``."""
 
@@ -62,9 +62,22 @@ def app_of(arguments: Sequence[str]) -> typer.Typer:
     )
     app.callback()(_global)
     named = command_in(arguments)
+    _refuse_words_of_others(named)
     for name in COMMANDS if named not in COMMANDS else (named,):
         app.command(cls=HintingCommand)(getattr(import_module(f"sfumato.cli.{name}"), name))
     return app
+
+
+def _refuse_words_of_others(named: str | None) -> None:
+    """Refuse a command of other programs.
+
+    Raises:
+        SpecError: with the command to call instead.
+    """
+    if named is None or named in COMMANDS:
+        return
+    if (meant := COMMANDS_OF_OTHERS.get(named)) is not None:
+        raise SpecError(named, None, f"is no command; write: sfumato {meant}")
 
 
 def command_in(arguments: Sequence[str]) -> str | None:

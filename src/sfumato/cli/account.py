@@ -35,7 +35,8 @@ def account(
         str | None,
         typer.Option(
             metavar="UNIT",
-            help="Only rows about device:N, or record:N, one record of it. N alone: as privacy.unit says.",
+            help="Only rows about device:N, or about record:N or person:N, any one in that device. N alone: "
+            "as privacy.unit says.",
         ),
     ] = None,
     observer: Annotated[
@@ -52,7 +53,7 @@ def account(
     changes: Set = None,
     debug: Debug = False,
 ) -> None:
-    """Compute ε of every device, or of a record of it, towards every observer."""
+    """Compute ε of every device, or of a record or person of it, towards every observer."""
     from sfumato.accounting import account as account_for
 
     loaded = read_spec(spec, changes)
@@ -112,11 +113,15 @@ def _print_report(report: PrivacyReport) -> None:
         out.print(f"finding: {finding.text}")
 
 
-UNITS = {"device": "a device (all its data)", "record": "a record (any one example of a device)"}
+UNITS = {
+    "device": "a device (all its data)",
+    "record": "a record (any one example of a device)",
+    "person": "a person (all rows of any one person of a device)",
+}
 
 
 def _describe_units(rows: Sequence[Guarantee]) -> list[str]:
-    """Sentences on what the kinds of units (device, record) in ``rows`` are."""
+    """Sentences on what the kinds of units (device, record, person) in ``rows`` are."""
     kinds = {row.unit_kind for row in rows}
     return [what for kind, what in UNITS.items() if kind in kinds]
 

@@ -45,8 +45,8 @@ def audit(
 ) -> None:
     """Compare empirical lower bounds on ε with the guaranteed ε.
 
-    Every release is attacked with a worst-case device, or record where privacy.unit is record; nothing is
-    trained.
+    Every release is attacked with a worst-case device, or the record or person that privacy.unit asks for;
+    nothing is trained.
 
     The audit of a run folder is shown in the run's report. The exit status is 1 if a guarantee is refuted.
     """

@@ -1,4 +1,4 @@
-"""Options that there are not: a key of the spec, written as an option, is answered by how to set it."""
+"""Options, arguments and commands that there are not are answered by what to write instead."""
 
 from __future__ import annotations
 
@@ -8,36 +8,110 @@ from typer.core import TyperCommand
 
 from sfumato.errors import SpecError
 
+OPTIONS = {
+    "--gpu": "--device cuda",
+    "--cuda": "--device cuda",
+    "--cpu": "--device cpu",
+    "--output": "--out",
+    "--output-dir": "--out",
+    "--outdir": "--out",
+    "--output_dir": "--out",
+    "-o": "--out",
+    "--seed": "--set seed=",
+    "--random-seed": "--set seed=",
+    "--config": "the spec's file, without an option",
+    "--spec": "the spec's file, without an option",
+    "--obs": "--observer",
+    "--overwrite": "--force",
+    "--continue": "--resume",
+    "-q": "--quiet",
+    "--verbose": "nothing: without --quiet everything is printed",
+    "-v": "nothing: without --quiet everything is printed",
+}
+"""What to write for an option that other programs have."""
+
+COMMANDS_OF_OTHERS = {
+    "train": "run",
+    "fit": "run",
+    "start": "run",
+    "check": "validate",
+    "epsilon": "account",
+    "privacy": "account",
+    "budget": "account",
+    "plot": "report",
+    "ui": "explore",
+    "dashboard": "explore",
+    "grid": "sweep",
+    "search": "sweep",
+    "new": "init",
+    "create": "init",
+    "experiment": "study",
+    "reproduce": "study",
+}
+"""The command to call for a word."""
+
 
 class HintingCommand(TyperCommand):
-    """A command whose message about an unknown option says what to write instead."""
+    """A command whose message about an option or an argument that it does not have says what to write."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The arguments that are left after parsing.
 
         Raises:
-            SpecError: an option that there is not and that means a key of the spec.
+            SpecError: an option that there is not and that means another, or a key of the spec; a key without
+                ``--set``, or a value without its key.
         """
         given = list(args)
         try:
             return super().parse_args(ctx, args)
-        except Exception as error:  # click's NoSuchOption, which typer may have a copy of
-            if type(error).__name__ != "NoSuchOption" or not self._sets_keys:
+        except Exception as error:  # click's, which typer may have copies of
+            kind = type(error).__name__
+            if kind == "NoSuchOption":
+                option = str(getattr(error, "option_name", ""))
+                meant = self._option_meant(option, _value(given, option))
+            elif kind == "UsageError" and self._sets_keys:
+                option, meant = _set_meant(given)
+            else:
                 raise
-            from sfumato.spec.other_words import key_meant  # slow to import
+            if not meant:
+                raise
+            said = "is no option" if kind == "NoSuchOption" else "cannot be read"
+            raise SpecError(option, None, f"{said}; write: {meant}") from None
 
-            option = str(getattr(error, "option_name", ""))
-            key = key_meant(option.lstrip("-"))
-            if key is None:
-                raise
-            raise SpecError(
-                option, None, f"is no option; write: --set {key}={_value(given, option)}"
-            ) from None
+    def _option_meant(self, option: str, value: str) -> str:
+        """What to write for an option that there is not; empty where it says nothing."""
+        from sfumato.spec.other_words import key_meant  # slow to import
+
+        meant = OPTIONS.get(option, "")
+        if meant.startswith("--set"):
+            return f"{meant}{value}" if self._sets_keys else ""
+        if meant.startswith("--"):
+            return meant if self._has(meant.partition(" ")[0]) else ""
+        key = key_meant(option.lstrip("-")) if self._sets_keys and not meant else None
+        is_key = key is not None and " " not in key
+        return f"--set {key}={value}" if is_key else meant
 
     @property
     def _sets_keys(self) -> bool:
         """Whether the command has ``--set``."""
-        return any("--set" in parameter.opts for parameter in self.params)
+        return self._has("--set")
+
+    def _has(self, option: str) -> bool:
+        """Whether the command has an option."""
+        return any(option in parameter.opts for parameter in self.params)
+
+
+def _set_meant(arguments: list[str]) -> tuple[str, str]:
+    """Of arguments with one too many: it, and how to set a key with it; empty where nothing says so."""
+    for place, word in enumerate(arguments):
+        before = arguments[place - 1] if place else ""
+        if word == "--set" and len(arguments) > place + 2:
+            key, value = arguments[place + 1 : place + 3]
+            if "=" not in key and not value.startswith("-"):
+                return f"--set {key} {value}", f"--set {key.rstrip(':')}={value}"
+        if "=" in word and "." in word.partition("=")[0] and not before.startswith("-"):
+            return word, f"--set {word}"
+    return "", ""
 
 
 def _value(arguments: list[str], option: str) -> str:

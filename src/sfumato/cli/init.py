@@ -19,6 +19,7 @@ class Protect(enum.StrEnum):
     """The unit of privacy."""
 
     RECORD = "record"
+    PERSON = "person"
     DEVICE = "device"
 
 
@@ -26,6 +27,15 @@ Ids = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMN", help="A column that is no feature, beside those called like ids. Repeatable."
+    ),
+]
+
+Person = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="The column that says who a row is of, where a person may have several: all are protected "
+        "together.",
     ),
 ]
 
@@ -62,6 +72,7 @@ def init(
     sites: Annotated[
         int | None, typer.Option(min=2, max=1000, help="Without --site: deal the rows evenly among so many.")
     ] = None,
+    person: Person = None,
     id: Ids = None,
     scale: Ranges = None,
     row: Annotated[
@@ -72,7 +83,10 @@ def init(
     ] = None,
     protect: Annotated[
         Protect | None,
-        typer.Option(help="One row (record, the default), or all rows of a site together (device)."),
+        typer.Option(
+            help="One row (record, the default), all rows of one person (person, the default with --person), "
+            "or all rows of a site together (device)."
+        ),
     ] = None,
     epsilon: Annotated[
         float | None, typer.Option(metavar="E", help="ε towards the server that combines the models.")
@@ -82,7 +96,7 @@ def init(
 ) -> None:
     """Write a spec to edit, NAME.yaml, into the working directory."""
     options: dict[str, Any] = {
-        "label": label, "site": site, "sites": sites, "id": id, "scale": scale, "row": row,
+        "label": label, "site": site, "sites": sites, "person": person, "id": id, "scale": scale, "row": row,
         "several": several, "protect": protect, "epsilon": epsilon, "delta": delta,
     }  # fmt: skip
     if csv is not None:
@@ -114,11 +128,11 @@ def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> No
     if options["site"] is not None and options["sites"] is not None:
         raise SpecError(Argument("sites"), options["sites"], "must be left out: --site says whose row it is")
     stated, scale, unit = options.pop("id"), options.pop("scale"), options.pop("protect")
-    called = table.ids(options["label"], options["site"])
+    called = table.ids(options["label"], options["site"], options["person"])
     given = Given(
         ids=None if stated is None else tuple(dict.fromkeys([*stated, *called])),
         scale=None if scale is None else ranges_in(scale),
-        protect=None if unit is None else ("record" if unit is Protect.RECORD else "device"),
+        protect=None if unit is None else unit.value,
         **options,
     )
     if missing := given.missing():

@@ -41,10 +41,10 @@ def plan(
         list[str],
         typer.Option(
             metavar="OBSERVER=EPSILON",
-            help="Largest ε of any device (with privacy.unit: record, of any record) towards a kind of "
-            "observer (cloud, own-edge, other-edge, edge, peer, other-device, device, public), a party, or a "
-            "coalition joined by commas. noise=X limits the noise in the global model (in groups: in their "
-            "models). Repeatable.",
+            help="Largest ε of any device (with privacy.unit: record or person, of any of these) towards a "
+            "kind of observer (cloud, own-edge, other-edge, edge, peer, other-device, device, public), a "
+            "party, or a coalition joined by commas. noise=X limits the noise in the global model (in "
+            "groups: in their models). Repeatable.",
         ),
     ],
     minimize: Annotated[

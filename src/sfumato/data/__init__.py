@@ -11,6 +11,7 @@ The schedule, simulation and protocols may import this package; it imports no to
     builtin_datasets   sizes and scaling of the built-in sets
     synthetic          data made on the spot
     idx                IDX files
+    cifar              the binary files of CIFAR-10 and CIFAR-100
     hub                data sets of the Hugging Face Hub, and saved folders
     csv_files          CSV files: separators, decimals
     table_files        Parquet and Arrow files, and data frames, column by column
@@ -20,6 +21,7 @@ The schedule, simulation and protocols may import this package; it imports no to
     given              data given in Python
     rows               rows and targets as these readers give them, and the checks that all share
     splits             which rows are trained on and which are tested on
+    persons            rows of one person: at one site, and either to train on or to test on
     sites              the sites that the data name, matched to the topology's
     dataset_sizes      how many examples there are, of which labels, counted without loading them
     partition          who holds which rows

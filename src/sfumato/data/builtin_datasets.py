@@ -16,6 +16,21 @@ DEFAULT_TEST_FRACTION = 0.1
 
 
 @dataclass(frozen=True)
+class PersonCounts:
+    """How many persons there are to train on.
+
+    Attributes:
+        total: all of them.
+        of_groups: of each natural group, [groups]; ``None`` where there are none.
+        of_sites: at each site, in the order of ``DatasetFacts.site_counts``; ``None`` where there are none.
+    """
+
+    total: int
+    of_groups: tuple[int, ...] | None
+    of_sites: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
 class DatasetFacts:
     """Sizes of a data set, as far as accounting and partitions need them.
 
@@ -32,6 +47,7 @@ class DatasetFacts:
         targets: numbers to predict for an example, labels of a set, or different tokens; ``None`` for
             classes.
         feature_columns: of a table, the names of its features.
+        persons: who the training rows are of; ``None`` where the data name no persons.
     """
 
     name: str
@@ -44,6 +60,26 @@ class DatasetFacts:
     site_counts: tuple[tuple[str, int], ...] | None = None
     targets: int | None = None
     feature_columns: tuple[str, ...] = ()
+    persons: PersonCounts | None = None
+
+    @property
+    def dealt_out(self) -> DatasetFacts:
+        """These facts with persons counted in place of rows, where persons are dealt out whole."""
+        if self.persons is None:
+            return self
+        sites = self.site_counts
+        if sites is not None and self.persons.of_sites is not None:
+            sites = tuple(
+                (site, count) for (site, _), count in zip(sites, self.persons.of_sites, strict=True)
+            )
+        return replace(
+            self,
+            train_examples=self.persons.total,
+            class_counts=None,
+            group_counts=self.persons.of_groups,
+            site_counts=sites,
+            persons=None,
+        )
 
     @property
     def outputs(self) -> int:

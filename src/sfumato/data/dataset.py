@@ -38,6 +38,7 @@ class Dataset:
         train_targets: what a model learns to predict where that is not the label: numbers, or labels of a
             set as 0 and 1, [N, K].
         test_targets: [M, K] alike.
+        train_persons: whose row each training row is [N], numbered from 0, if the data name persons.
     """
 
     facts: DatasetFacts
@@ -49,6 +50,7 @@ class Dataset:
     train_sites: NDArray[np.int64] | None = None
     train_targets: NDArray[np.float32] | None = None
     test_targets: NDArray[np.float32] | None = None
+    train_persons: NDArray[np.int64] | None = None
 
     def learnt(self, task: Task) -> tuple[Targets, Targets]:
         """What a model learns to predict (labels, targets or tokens), of the training and of the test

@@ -44,6 +44,7 @@ def request_of(data: Data, devices: int, *, seed: int = 0) -> Request:
         tuple((name, *bounds) for name, bounds in (data.scale or {}).items()),
         data.task,
         data.vocabulary,
+        data.person_column,
     )
     examples = None if data.examples_per_device is None else data.examples_per_device * devices
     written = CsvFormat(SEPARATORS[data.separator or ","], data.decimal or ".")
@@ -148,6 +149,8 @@ def check_population(spec: Spec, tree: Tree) -> tuple[str, ...]:
 def known_examples(spec: Spec, devices: IntArray) -> IntArray | None:
     """Number of examples of every device, ``[devices]``; ``None`` where the counts do not determine them.
 
+    Where persons are the unit they are the examples: each brings one row to a local step.
+
     Args:
         spec: of the data set and its partition.
         devices: how many devices each place has that data are divided among.
@@ -202,7 +205,7 @@ def mean_examples(spec: Spec, tree: Tree) -> float:
     if not division.gives_out_all(spec.data.partition):
         allowed = "needs a partition that uses all examples, to know its sampling rate q"
         raise SpecError("privacy.noise.formula", "h2fdp", allowed)
-    return known.train_examples / tree.device_count
+    return known.dealt_out.train_examples / tree.device_count
 
 
 def label_counts(data: Data, devices: int, *, seed: int) -> IntArray:
@@ -230,7 +233,10 @@ def label_counts(data: Data, devices: int, *, seed: int) -> IntArray:
 
 
 def _sizes(spec: Spec, known: DatasetFacts, devices: IntArray) -> IntArray | None:
-    """Examples of every device, ``[devices]``; ``None`` where the counts do not determine them."""
+    """Examples of every device, ``[devices]``, or persons where these are the unit; ``None`` where the counts
+    do not determine them.
+    """
+    known = known.dealt_out
     rule, site_counts = spec.data.partition, None
     if isinstance(rule, FlowerPartition) and known.site_counts is None:
         return None

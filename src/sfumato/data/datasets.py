@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sfumato.data import hub
 from sfumato.data.arrays import open_npy_folder, open_npz
 from sfumato.data.builtin_datasets import BuiltIn, DatasetFacts, scaling, tabulated_facts
+from sfumato.data.cifar import CIFAR_SHAPE, read_cifar_labels, read_cifar_split
 from sfumato.data.csv_files import open_csv
 from sfumato.data.dataset import Dataset, checked_dataset, stored_labels
 from sfumato.data.features import Features, StandardisedRows, in_memory, standardise_
@@ -62,9 +63,9 @@ def load_dataset(source: str, request: Request = AS_FOUND) -> Dataset:
     """Load ``source`` into memory, downloading it if need be; `READERS` says how each form is read.
 
     Args:
-        source: a name in ``BUILT_IN``, ``"synthetic"``, a file (.csv, .parquet, .arrow, .npz), a folder (IDX
-            or ``.npy`` files, written by ``datasets.save_to_disk``, or images), a Hub id ``"org/name"``, or
-            ``"package.module:factory"``, a callable that returns a `Dataset` (see `dataset_of`). Named sets
+        source: a name in ``BUILT_IN``, ``"synthetic"``, a file (.csv, .parquet, .arrow, .npz), a folder (IDX,
+            CIFAR's binary or ``.npy`` files, written by ``datasets.save_to_disk``, or images), a Hub id
+            ``"org/name"``, or ``"package.module:factory"``, a callable that returns a `Dataset`. Named sets
             are sought in ``$SFUMATO_DATA/NAME``, in ``/usr/share/datasets/NAME``, then on the Hub.
         request: what is to be read of it.
 
@@ -98,7 +99,11 @@ def _checked_for_task(data: Dataset, columns: Columns) -> Dataset:
 
     Raises:
         DataError: they have targets where none are learnt, or the other way round.
+        SpecError: a column of persons is named, which no `Dataset` has.
     """
+    if columns.person is not None:
+        allowed = "goes with a table or a data frame: a Dataset has no named columns"
+        raise SpecError("data.person_column", columns.person, allowed)
     has, wants = data.train_targets is not None, columns.task in ("regression", "multi-label")
     if has != wants:
         there = "has targets" if has else "has no train_targets and test_targets"
@@ -180,6 +185,12 @@ def _describe_idx(place: DataLocation, request: Request) -> DatasetFacts:
     return facts_of(place.source, split, (1, *read_idx_shape(place.folder, "train")[1:]))
 
 
+def _describe_cifar(place: DataLocation, request: Request) -> DatasetFacts:
+    """The sizes of a data set in CIFAR's binary files."""
+    labels, test_labels = (read_cifar_labels(place.folder, split) for split in ("train", "test"))
+    return facts_of(place.source, split_rows(labels, test_labels, test_fraction=None), CIFAR_SHAPE)
+
+
 def _describe_table(place: DataLocation, request: Request) -> DatasetFacts:
     """The sizes of a data set in a saved folder or on the Hub, without reading its features."""
     train, test = _open_hub_splits(place, request.columns, download=False)
@@ -229,7 +240,7 @@ def _load_own(place: DataLocation, request: Request) -> Dataset:
     facts = replace(facts, feature_columns=train.feature_columns)
     labels, test_labels = stored_labels(split.labels, features), split.test_labels.astype(np.int64)
     arrays = (features, labels, test_features, test_labels, split.groups, split.sites)
-    data = Dataset(facts, *arrays, *targets)
+    data = Dataset(facts, *arrays, targets[0], targets[1], split.persons)
     return _standardised(data, place, request) if train.is_image else _as_tokens(data, request.columns)
 
 
@@ -252,6 +263,9 @@ READERS: Mapping[Form, DataReader] = {
     ),
     "factory": DataReader(_load_from_factory, _describe_from_factory),
     "idx": DataReader(lambda place, request: _standardised(_load_idx(place), place, request), _describe_idx),
+    "cifar": DataReader(
+        lambda place, request: _standardised(_load_cifar(place), place, request), _describe_cifar
+    ),
     "folder": DataReader(_load_table, _describe_table),
     "hub": DataReader(_load_table, _describe_table),
     "csv": _OWN,
@@ -303,12 +317,24 @@ def _load_idx(place: DataLocation) -> Dataset:
     test, test_labels = read_idx_split(place.folder, "test")
     if train.shape[1:] != test.shape[1:]:
         raise DataError(f"{place.folder}: training images {train.shape[1:]}, test images {test.shape[1:]}")
-    facts = facts_of(place.source, split_rows(labels, test_labels, test_fraction=None), (1, *train.shape[1:]))
+    return _of_bytes(place.source, (train[:, None], labels), (test[:, None], test_labels))
 
-    def unit(images: NDArray[np.uint8]) -> NDArray[np.float32]:
-        return images[:, None].astype(np.float32) / np.float32(255)
 
-    return Dataset(facts, unit(train), labels, unit(test), test_labels)
+def _load_cifar(place: DataLocation) -> Dataset:
+    """Load the images and labels in CIFAR's binary files, pixels from 0 to 1."""
+    train, test = (read_cifar_split(place.folder, split) for split in ("train", "test"))
+    return _of_bytes(place.source, train, test)
+
+
+_Images = tuple[NDArray[np.uint8], NDArray[np.int64]]  # [N, C, H, W] in bytes, and labels [N]
+
+
+def _of_bytes(source: str, train: _Images, test: _Images) -> Dataset:
+    """The data set of two splits of images, with pixels from 0 to 1."""
+    (images, labels), (test_images, test_labels) = train, test
+    facts = facts_of(source, split_rows(labels, test_labels, test_fraction=None), images.shape[1:])
+    pixels, test_pixels = (np.divide(each, 255, dtype=np.float32) for each in (images, test_images))
+    return Dataset(facts, pixels, labels, test_pixels, test_labels)
 
 
 def _load_hub(train: HubSplit, test: HubSplit | None, source: str, request: Request) -> Dataset:

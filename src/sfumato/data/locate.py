@@ -22,6 +22,7 @@ Form = Literal[
     "factory",
     "given",
     "idx",
+    "cifar",
     "folder",
     "hub",
     "csv",
@@ -33,7 +34,9 @@ Form = Literal[
 ]
 _FILES: dict[str, Form] = {".csv": "csv", ".parquet": "parquet", ".arrow": "arrow", ".npz": "npz"}
 _LEARNT = ("task", "vocabulary")
-_OF_TABLES = ("feature_columns", "label_column", "group_column", "site_column", "test_column", "scale")
+_OF_TABLES = (
+    "feature_columns", "label_column", "group_column", "site_column", "person_column", "test_column", "scale",
+)  # fmt: skip
 _OF_COLUMNS = ("image_column", "label_column", "group_column", "site_column")
 # Options of columns and test sets that each form reads; forms that are not here read none.
 _OPTIONS: dict[Form, tuple[str, ...]] = {
@@ -74,6 +77,7 @@ class Columns:
         scale: ``(column, low, high)`` of the columns to scale.
         task: what a model learns to predict.
         vocabulary: features are token ids below it.
+        person: whose rows they are.
     """
 
     image: str | None = None
@@ -85,6 +89,7 @@ class Columns:
     scale: tuple[tuple[str, float, float], ...] = ()
     task: Task = "classification"
     vocabulary: int | None = None
+    person: str | None = None
 
 
 SEPARATORS = {",": ",", ";": ";", "tab": "\t"}
@@ -172,6 +177,7 @@ def locate(source: str, request: Request) -> DataLocation:
         "label_column": columns.label,
         "group_column": columns.group,
         "site_column": columns.site,
+        "person_column": columns.person,
         "test_column": columns.test,
         "scale": {name: [low, high] for name, low, high in columns.scale} or None,
         "test_file": request.test_file,
@@ -187,6 +193,9 @@ def locate(source: str, request: Request) -> DataLocation:
                 raise SpecError(f"data.{option}", value, allowed)
             if option in ("separator", "decimal"):
                 raise SpecError(f"data.{option}", value, "goes with a file that ends in .csv")
+            if option == "person_column":
+                allowed = "goes with a CSV, Parquet or Arrow file, or a data frame given in Python"
+                raise SpecError("data.person_column", value, allowed)
             what = "no named columns" if option.endswith(("column", "columns")) else "nothing that uses it"
             raise SpecError(f"data.{option}", value, f"nothing: {source} here has {what}")
     if "test_fraction" not in _OPTIONS.get(place.form, ()):
@@ -207,6 +216,7 @@ def files_of(source: str, test_file: str | None = None) -> dict[str, Path]:
     """
     if source in ("synthetic", "digits"):
         return {}
+    from sfumato.data.cifar import cifar_files
     from sfumato.data.idx import idx_files
     from sfumato.data.image_folder import image_files
     from sfumato.data.mapped import array_files
@@ -215,6 +225,8 @@ def files_of(source: str, test_file: str | None = None) -> dict[str, Path]:
     match place.form:
         case "idx":
             return {path.name: path for path in idx_files(place.folder)}
+        case "cifar":
+            return {path.name: path for path in cifar_files(place.folder)}
         case "csv" | "parquet" | "arrow" | "npz":
             tested = {} if test_file is None else {"test_file": existing_file(test_file, "data.test_file")}
             return {place.folder.name: place.folder} | tested
@@ -270,8 +282,8 @@ def _search(source: str, examples: int | None) -> DataLocation:
         return DataLocation(source, form, folder)
     if there:
         raise DataError(
-            f"{printable_name(source)}: neither IDX files nor a folder written by datasets.save_to_disk, "
-            "nor .npy files, nor a sub-folder of images for every class; "
+            f"{printable_name(source)}: neither IDX files nor CIFAR's binary files, nor a folder written by "
+            "datasets.save_to_disk, nor .npy files, nor a sub-folder of images for every class; "
             f"files of data end in {', '.join(DATA_SUFFIXES)}"
         )
     if source.count("/") == 1 and all(source.split("/")) and source[0] not in ".~":
@@ -334,6 +346,7 @@ def _form_of(folder: Path) -> Form | None:
     """The form of the data in a folder; ``None`` where there are none."""
     if not folder.is_dir():
         return None
+    from sfumato.data.cifar import holds_cifar
     from sfumato.data.idx import holds_idx
     from sfumato.data.image_folder import is_image_folder
     from sfumato.data.mapped import array_files
@@ -342,6 +355,8 @@ def _form_of(folder: Path) -> Form | None:
         return "folder"  # as datasets.save_to_disk writes it
     if holds_idx(folder):
         return "idx"
+    if holds_cifar(folder):
+        return "cifar"
     if array_files(folder):
         return "npy"
     return "images" if is_image_folder(folder) else None

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.data.features import RowNumbers, row_numbers
+from sfumato.data.persons import first_row_of_each
 from sfumato.data.split_counts import (
     ClassSplitPlan,
     IntArray,
@@ -52,10 +53,13 @@ class Partition:
     Attributes:
         rows: row numbers [used examples], device after device.
         offsets: [devices + 1]; device d holds ``rows[offsets[d]:offsets[d + 1]]``.
+        persons: [persons + 1], where the rows of each person begin in ``rows``, and the end of all; ``None``
+            where rows are not told apart by persons.
     """
 
     rows: RowNumbers
     offsets: IntArray
+    persons: IntArray | None = None
 
     @property
     def devices(self) -> int:
@@ -75,7 +79,21 @@ class Partition:
         """The partition in which device d holds what device ``order[d]`` holds in this one."""
         rows = [self.rows[self.offsets[share] : self.offsets[share + 1]] for share in order]
         offsets = np.concatenate([[0], np.cumsum(self.sizes[order])]).astype(np.int64)
-        return Partition(np.concatenate(rows) if rows else self.rows, offsets)
+        held, starts = self.persons_of(order), None
+        if held is not None:
+            moved = [own[:-1] + offset for own, offset in zip(held, offsets[:-1], strict=True)]
+            starts = np.concatenate([*moved, offsets[-1:]])
+        return Partition(np.concatenate(rows) if rows else self.rows, offsets, starts)
+
+    def persons_of(self, devices: Iterable[int]) -> list[IntArray] | None:
+        """For each of ``devices``: where the rows of each of its persons begin in `indices`, and their end.
+
+        ``None`` where rows are not told apart by persons.
+        """
+        if self.persons is None:
+            return None
+        found = np.searchsorted(self.persons, self.offsets)
+        return [self.persons[found[d] : found[d + 1] + 1] - self.offsets[d] for d in devices]
 
 
 def partition(
@@ -122,6 +140,42 @@ def partition(
         dealt, sizes = inside.deal_inside(blocks, labels, groups, weights)
     _refuse_empty(rule, sizes, len(labels))
     return Partition(dealt, np.concatenate([[0], np.cumsum(sizes)]))
+
+
+def partition_of_persons(
+    persons: NDArray[np.int64],
+    devices_per_edge: Sequence[int] | IntArray,
+    rule: PartitionRule,
+    *,
+    seed: int,
+    groups: NDArray[np.int64] | None = None,
+    sites: NDArray[np.int64] | None = None,
+) -> Partition:
+    """Divide persons over devices, each with all of its rows; arguments as of `partition`.
+
+    Args:
+        persons: number of each training row's person [N], from 0; its group and its site are those of any of
+            its rows.
+        devices_per_edge: as of `partition`, as are the rest.
+        rule: by labels must not be: a person has none.
+        seed: of the run.
+        groups: natural group of each row [N].
+        sites: the edge that each row belongs to [N].
+    """
+    first, counts = first_row_of_each(persons), np.bincount(persons)
+    dealt = partition(
+        np.zeros(len(first), np.int64),
+        devices_per_edge,
+        rule,
+        seed=seed,
+        groups=None if groups is None else groups[first],
+        sites=None if sites is None else sites[first],
+    )
+    by_person, before = np.argsort(persons, kind="stable"), np.cumsum(counts) - counts
+    each = counts[dealt.rows]
+    starts = np.concatenate([[0], np.cumsum(each)]).astype(np.int64)
+    places = np.arange(starts[-1]) + np.repeat(before[dealt.rows] - starts[:-1], each)
+    return Partition(by_person[places], starts[dealt.offsets], starts)
 
 
 def partition_sizes(

@@ -23,6 +23,7 @@ from sfumato.data.features import (
     taken,
 )
 from sfumato.data.locate import Columns
+from sfumato.data.persons import refuse_divided, refuse_tested
 from sfumato.data.splits import RowSplit, split_rows
 from sfumato.errors import DataError
 from sfumato.spec.limits import MAX_DATA_VALUES, MAX_ROWS
@@ -44,6 +45,7 @@ class Rows:
         is_test: the rows that are tested on, [N], if the source says it row by row.
         targets: what a model learns to predict, [N, K], where that is not the label; labels are 0 then.
         feature_columns: of a table, the names of its features.
+        persons: name of the person of each row, [N].
     """
 
     name: str
@@ -57,6 +59,7 @@ class Rows:
     is_test: NDArray[np.bool_] | None = None
     targets: NDArray[np.float32] | None = None
     feature_columns: tuple[str, ...] = ()
+    persons: NDArray[np.str_] | None = None
 
 
 def split_of(train: Rows, test: Rows | None, test_fraction: float | None) -> RowSplit:
@@ -64,7 +67,8 @@ def split_of(train: Rows, test: Rows | None, test_fraction: float | None) -> Row
 
     Raises:
         SpecError: a share to hold out beside a test split.
-        DataError: no rows, too much data, test rows of another shape, or with a label that no other row has.
+        DataError: no rows, too much data, test rows of another shape, or with a label that no other row has;
+            a person with rows at two sites, in two groups, or to train on and to test on.
     """
     for part in (train,) if test is None else (train, test):
         if not len(part.labels):
@@ -80,6 +84,8 @@ def split_of(train: Rows, test: Rows | None, test_fraction: float | None) -> Row
     elif train.is_test is not None:
         own, others = train.labels[~train.is_test], train.labels[train.is_test]
         _known_labels(own, others, train.name, np.flatnonzero(train.is_test))
+    if train.persons is not None:
+        _refuse_divided_persons(train, test)
     return split_rows(
         train.labels,
         None if test is None else test.labels,
@@ -87,7 +93,20 @@ def split_of(train: Rows, test: Rows | None, test_fraction: float | None) -> Row
         groups=train.groups,
         sites=train.sites,
         is_test=train.is_test,
+        persons=train.persons,
     )
+
+
+def _refuse_divided_persons(train: Rows, test: Rows | None) -> None:
+    """Raise `DataError` if a person has rows at two sites, in two groups, or to train on and to test on."""
+    assert train.persons is not None
+    for parts, what in ((train.sites, "site"), (train.groups, "group")):
+        if parts is not None:
+            refuse_divided(train.name, train.persons, parts, what)
+    if test is not None and test.persons is not None:
+        refuse_tested(test.name, train.persons, test.persons)
+    elif train.is_test is not None:
+        refuse_tested(train.name, train.persons[~train.is_test], train.persons[train.is_test])
 
 
 def refuse_too_many(name: str, rows: int) -> None:

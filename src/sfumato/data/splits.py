@@ -18,6 +18,7 @@ from sfumato.data.builtin_datasets import (
     refuse_test_fraction,
 )
 from sfumato.data.features import RowNumbers, row_numbers
+from sfumato.data.persons import counts_of_persons, numbered_persons
 from sfumato.data.sites import in_order
 from sfumato.errors import DataError
 from sfumato.random import Stream, generator
@@ -31,7 +32,7 @@ class RowSplit(NamedTuple):
     """Labels, groups and sites of the rows to train on, labels of those to test on.
 
     ``rows`` and ``held_out`` say which rows of the training split they are; nothing is held out
-    where there is a test split. ``sites`` are numbered as in ``site_names``.
+    where there is a test split. ``sites`` are numbered as in ``site_names``, ``persons`` from 0.
     """
 
     labels: NDArray[np.integer[Any]]
@@ -41,6 +42,7 @@ class RowSplit(NamedTuple):
     held_out: RowNumbers
     sites: NDArray[np.int64] | None = None
     site_names: tuple[str, ...] = ()
+    persons: NDArray[np.int64] | None = None
 
 
 def split_rows(
@@ -51,6 +53,7 @@ def split_rows(
     groups: NDArray[np.int64] | None = None,
     sites: NDArray[np.str_] | None = None,
     is_test: NDArray[np.bool_] | None = None,
+    persons: NDArray[np.str_] | None = None,
 ) -> RowSplit:
     """Divide the rows of a source into training and test rows.
 
@@ -61,6 +64,7 @@ def split_rows(
         groups: natural group of each row [N], numbered from 0.
         sites: name of the site of each row [N].
         is_test: the rows to test on [N], where the source says it row by row.
+        persons: name of the person of each row [N], if it matters: a share is then held out of persons.
 
     Raises:
         SpecError: a share is given for a source that has a test split of its own.
@@ -72,21 +76,29 @@ def split_rows(
         own, other = both[: len(labels)], both[len(labels) :]
         rows = row_numbers(len(labels))
         codes, names = _sites(sites, rows)
-        return RowSplit(own, other, groups, rows, np.arange(0), codes, names)
+        return RowSplit(own, other, groups, rows, np.arange(0), codes, names, numbered_persons(persons, rows))
+    if is_test is None and persons is not None:
+        names_of_persons, whose = np.unique(persons, return_inverse=True)
+        is_test = np.isin(whose, _held_out(len(names_of_persons), test_fraction)[0])
     if is_test is not None:
         numbers = row_numbers(len(labels))
         held_out, rows = numbers[is_test], numbers[~is_test]
     else:
-        count = held_out_count(len(labels), DEFAULT_TEST_FRACTION if test_fraction is None else test_fraction)
-        rng = generator(_HELD_OUT_SEED, Stream.PARTITION, _HELD_OUT_KEY)
-        shuffled = rng.permutation(row_numbers(len(labels)))
-        held_out, rows = np.sort(shuffled[:count]), np.sort(shuffled[count:])
+        held_out, rows = _held_out(len(labels), test_fraction)
     found = numbered(labels)
     if groups is not None:
         # Numbered anew: a group may have lost all its rows to the test set.
         groups = np.unique(groups[rows], return_inverse=True)[1].astype(np.int64)
     codes, names = _sites(sites, rows)
-    return RowSplit(found[rows], found[held_out], groups, rows, held_out, codes, names)
+    of_persons = numbered_persons(persons, rows)
+    return RowSplit(found[rows], found[held_out], groups, rows, held_out, codes, names, of_persons)
+
+
+def _held_out(count: int, test_fraction: float | None) -> tuple[RowNumbers, RowNumbers]:
+    """Which of ``count`` rows or persons are held out, and which are left, ascending; 10 % by default."""
+    most = held_out_count(count, DEFAULT_TEST_FRACTION if test_fraction is None else test_fraction)
+    shuffled = generator(_HELD_OUT_SEED, Stream.PARTITION, _HELD_OUT_KEY).permutation(row_numbers(count))
+    return np.sort(shuffled[:most]), np.sort(shuffled[most:])
 
 
 def numbered(labels: NDArray[Any]) -> NDArray[np.integer[Any]]:
@@ -124,9 +136,12 @@ def facts_of(
     if split.sites is not None:
         per_site = np.bincount(split.sites, minlength=len(split.site_names)).tolist()
         sites = tuple(zip(split.site_names, per_site, strict=True))
+    persons = None
+    if split.persons is not None:
+        persons = counts_of_persons(split.persons, split.groups, split.sites, len(split.site_names))
     shape = tuple(map(int, input_shape))
     sizes = (len(labels), len(test_labels), classes)
-    return DatasetFacts(name, *sizes, shape, counts, groups, sites, targets)
+    return DatasetFacts(name, *sizes, shape, counts, groups, sites, targets, persons=persons)
 
 
 def counts_of(numbers: NDArray[np.integer[Any]], least: int = 0) -> NDArray[np.int64]:

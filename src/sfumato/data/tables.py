@@ -31,18 +31,18 @@ _TESTED = {"true": True, "1": True, "test": True, "false": False, "0": False, "t
 
 
 def table_rows(table: ColumnTable, columns: Columns) -> Rows:
-    """The rows of a table as a source of data; labels, groups and sites are read, features are not.
+    """The rows of a table as a source of data; labels, groups, sites and persons are read, features are not.
 
     Raises:
         SpecError: a column is missing or holds something else.
-        DataError: a row has no label, group or site.
+        DataError: a row has no label, group, site or person.
     """
     labels = _label_names(table, columns)
     if not labels and columns.task != "next-token":
         allowed = f"is required: the column of labels; {table.name} has {_names_as_text(table.types)}"
         raise SpecError("data.label_column", None, allowed)
     named = [("label", label) for label in labels]
-    single = {"group": columns.group, "site": columns.site, "test": columns.test}
+    single = {"group": columns.group, "site": columns.site, "person": columns.person, "test": columns.test}
     named += [(what, name) for what, name in single.items() if name is not None]
     for what, name in named:
         _refuse_missing(table, f"data.{what}_column", name)
@@ -54,6 +54,7 @@ def table_rows(table: ColumnTable, columns: Columns) -> Rows:
         )
     is_test = None if columns.test is None else _test_marks(table, columns.test)
     sites = None if columns.site is None else _text_column(table, columns.site, "site")
+    persons = None if columns.person is None else _text_column(table, columns.person, "person")
     if columns.task == "classification":
         classes = _label_column(table, labels[0])
     else:
@@ -74,6 +75,7 @@ def table_rows(table: ColumnTable, columns: Columns) -> Rows:
         is_test=is_test,
         targets=targets,
         feature_columns=features,
+        persons=persons,
     )
 
 
@@ -107,7 +109,9 @@ def _features(
     for name in chosen:
         _refuse_missing(table, place, name)
         if name in others:
-            raise SpecError(place, name, "must not be the column of labels, groups, sites or test rows")
+            raise SpecError(
+                place, name, "must not be the column of labels, groups, sites, persons or test rows"
+            )
         if not holds_numbers(table.types[name]):
             hint = _decimal_comma(table, [name])
             raise SpecError(place, name, f"must be a column of numbers; it holds {table.types[name]}{hint}")

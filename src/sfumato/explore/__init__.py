@@ -3,11 +3,12 @@
     edited_spec.py    a spec's document with changes, as the browser keeps it
     accounted_setting.py  the figures of one setting: guarantees, network, matrix, noise, costs
     trust.py          whom to trust, and the changes that do so
-    controls.py       the numbers of a spec that the page can change
+    controls.py       the numbers and choices of a spec that the page can change
     edits.py          what a change, a click or a plan makes of a setting
     words.py          figures and differences in sentences and tables
     figures.py        the drawings, which are those of reports
     accuracy.py       how accurate finished runs of a setting were
+    accuracy_figure.py    their accuracy against ε
     jobs.py           runs that were started from the page
     page.py explore.css    the layout
     answers.py        the values of its controls and figures

@@ -15,7 +15,7 @@ from sfumato.planning.costs import TrainingCost, training_cost
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
 from sfumato.report.results.matrix import Matrix, build_matrix
-from sfumato.report.results.network import GroupNetwork, Network, read_network
+from sfumato.report.results.network import GroupNetwork, Network, owner_in_words, read_network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.spec.document import Spec
 
@@ -57,7 +57,7 @@ class AccountedSetting:
             return [NoiseRow("every device", "every local step", step)]
         found: dict[tuple[float, ...], list[str]] = {}
         for owner, multipliers in self.network.noise.items():
-            found.setdefault(multipliers, []).append(_owner_in_words(self.network.titled(owner)))
+            found.setdefault(multipliers, []).append(owner_in_words(self.network.titled(owner)))
         rows = []
         for multipliers, owners in found.items():
             alike = len(set(multipliers)) == 1
@@ -85,7 +85,7 @@ class AccountedSetting:
 
     @property
     def default_unit(self) -> str:
-        """The unit (``device:N`` or ``record:N``) of the first guarantee."""
+        """The unit (``device:N``, ``record:N`` or ``person:N``) of the first guarantee."""
         rows = self.report.guarantees
         return rows[0].unit if rows else "device:0"
 
@@ -106,15 +106,6 @@ def _account(setting: str) -> AccountedSetting:
     report = account(spec)
     resolved: Mapping[str, Any] = report.plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
     return AccountedSetting(spec, report, read_network(resolved))
-
-
-def _owner_in_words(owner: str) -> str:
-    """The owner of a noise source, such as ``edge:3/devices``, in words."""
-    party, _, devices = owner.partition("/")
-    if not devices:
-        return party
-    numbers = devices.partition(":")[2]
-    return f"devices {numbers} under {party}" if numbers else f"every device under {party}"
 
 
 def _level_names(shape: Tree | GroupNetwork | str, count: int) -> list[str]:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from sfumato.errors import SfumatoError
 from sfumato.explore.accounted_setting import AccountedSetting
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
 from sfumato.report.results.series import mean
+from sfumato.report.results.summary import of_main_unit
 from sfumato.run_folder.manifest import MANIFEST_FILE
+from sfumato.run_folder.metrics_table import last_measured
 from sfumato.run_folder.reader import SPEC_FILE, load_run
 from sfumato.spec.diff import changed_values
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
+from sfumato.spec.words_of_keys import key_in_words
 
 _BESIDE = ("name", "seed", "versions", "hashes", "watch", "evaluate_every")
 _FIXED = ("data", "model", "topology")
@@ -34,11 +38,15 @@ class FinishedRun:
         folder: of the run.
         spec: resolved.
         accuracy: the last that was measured on held-out data.
+        epsilons: the largest finite ε by kind of observer.
+        delta: of every ε.
     """
 
     folder: Path
     spec: Spec
     accuracy: float
+    epsilons: Mapping[str, float] = field(default_factory=dict)
+    delta: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -80,18 +88,28 @@ def _read_finished_run(folder: Path, changed: int) -> FinishedRun | None:
         run = load_run(folder)
         if not run.finished:
             return None
-        measured = run.metrics["accuracy"].dropna()
-        if not len(measured):
+        accuracy = last_measured(run.metrics["accuracy"])
+        if math.isnan(accuracy):
             return None
-        return FinishedRun(folder, load_spec(folder / SPEC_FILE), float(measured.iloc[-1]))
+        spec = load_spec(folder / SPEC_FILE)
+        epsilons = largest_epsilons(run.privacy.guarantees)
+        return FinishedRun(folder, spec, accuracy, epsilons, run.privacy.delta)
     except (SfumatoError, OSError):
         return None
+
+
+def largest_epsilons(rows: Sequence[Guarantee]) -> dict[str, float]:
+    """The largest ε towards each kind of observer, of the kinds towards whom every unit has a guarantee."""
+    found: dict[str, float] = {}
+    for row in of_main_unit(rows):
+        found[row.relation.kind] = max(row.epsilon, found.get(row.relation.kind, 0.0))
+    return {kind: value for kind, value in found.items() if value < math.inf}
 
 
 def estimate(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> list[str]:
     """Sentences on the accuracy to expect of a setting, by ``runs``, which they name."""
     near = sorted(
-        _runs_of_same_data(accounted, runs), key=lambda one: (len(one.different), str(one.run.folder))
+        runs_of_same_data(accounted, runs), key=lambda one: (len(one.different), str(one.run.folder))
     )
     same = [one.run for one in near if not one.different]
     if same:
@@ -122,7 +140,7 @@ def _mean_over_seeds_sentence(same: Sequence[FinishedRun]) -> str:
     )
 
 
-def _runs_of_same_data(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Iterator[NearRun]:
+def runs_of_same_data(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Iterator[NearRun]:
     """Yield the runs of the same data, model and network, each with the keys in which it differs."""
     now = _with_requested_noise(accounted.report.plan.spec)
     for run in runs:
@@ -179,7 +197,7 @@ def _runs_on_both_sides(near: Sequence[NearRun]) -> Iterator[str]:
         above = min((row for row in found if row[0] > row[1]), key=lambda row: row[0], default=None)
         if below is not None and above is not None:
             said = (
-                f"{text.percent(one[2].accuracy)} with {key} {one[0]:g} ({one[2].folder})"
+                f"{text.percent(one[2].accuracy)} with {key_in_words(key)} {one[0]:g} ({one[2].folder})"
                 for one in (below, above)
             )
             yield f"Between two finished runs: {', '.join(said)}."
@@ -193,7 +211,7 @@ def _is_number(value: object) -> bool:
 def _differences_phrase(different: Mapping[str, tuple[Any, Any]]) -> str:
     """A phrase on the keys in which two specs differ."""
     named = [
-        f"{key} {_value_as_text(theirs)} instead of {_value_as_text(ours)}"
+        f"{key_in_words(key)} {_value_as_text(theirs)} instead of {_value_as_text(ours)}"
         for key, (theirs, ours) in different.items()
     ]
     if len(named) > _MOST_KEYS:

@@ -8,7 +8,15 @@ from dash import Output, html, no_update
 
 from sfumato.explore import page, words
 from sfumato.explore.accounted_setting import account_setting
-from sfumato.explore.controls import NAMES, InputControl, controls_of, participation_of
+from sfumato.explore.controls import (
+    CHOICES,
+    NAMES,
+    ChoiceControl,
+    InputControl,
+    choice_controls_of,
+    controls_of,
+    participation_of,
+)
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.edits import Choices, EditResult
 from sfumato.explore.figures import as_plotly, heatmaps, network_figure
@@ -17,6 +25,16 @@ from sfumato.report import formatting as text
 
 CONTROLS: dict[str, Any] = {
     "setting": Output("setting", "data"),
+    "history": Output("history", "data"),
+    "picks": {
+        name: {
+            "options": Output(name, "options"),
+            "value": Output(name, "value"),
+            "label": Output(f"{name}-label", "children"),
+            "hidden": Output(f"{name}-control", "hidden"),
+        }
+        for name in CHOICES
+    },
     "trusted": Output("trusted", "value"),
     "options": Output("trusted", "options"),
     "trust_note": Output("trust-note", "children"),
@@ -50,6 +68,7 @@ FIGURES = {
     "kept_side": Output("kept-side", "hidden"),
     "now_title": Output("now-title", "children"),
     "sides": Output("sides", "className"),
+    "side_by_side": Output("side-by-side", "children"),
     **{name: Output(name, "children") for name in _WORDS},
 }
 
@@ -62,6 +81,7 @@ def control_outputs(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
         given: what the browser sent. What it shows already is not sent again: it would draw it anew.
     """
     now = _shown_controls(found.setting) | {
+        "history": given["new_history"],
         "unit": found.choices.unit,
         "coalition": found.choices.coalition,
         "problem": found.problem,
@@ -69,11 +89,15 @@ def control_outputs(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
         "shown": "old" if found.problem else "",
     }
     shown = {} if given["setting"] is None else _shown_controls(EditedSpec.from_json(given["setting"]))
-    shown |= {name: given[name] for name in ("setting", "unit", "coalition", *_TYPED)}
+    shown |= {name: given[name] for name in ("setting", "history", "unit", "coalition", *_TYPED)}
     shown["click"] = given["clicked"]
     for name, control in shown.get("controls", {}).items():
         control |= {"number": given["numbers"][name], "slider": given["sliders"][name]}
+    for name, pick in shown.get("picks", {}).items():
+        pick["value"] = given["picked"][name]
     if found.problem:
+        for pick in now["picks"].values():
+            pick["value"] = no_update
         now |= dict.fromkeys(_TYPED, no_update)
         for control in now["controls"].values():
             control |= {"number": no_update, "slider": no_update}
@@ -103,7 +127,7 @@ def _shown_controls(setting: EditedSpec) -> dict[str, Any]:
         participation_of(accounted.spec),
         controls_of(accounted.spec),
     )
-    names = aggregators(accounted)
+    names, picks = aggregators(accounted), choice_controls_of(accounted.spec)
     return {
         "setting": setting.to_json(),
         "trusted": [] if note else [one.name for one in names if one.trusted],
@@ -113,6 +137,7 @@ def _shown_controls(setting: EditedSpec) -> dict[str, Any]:
         "participation": kind,
         "no_participation": not kind,
         "controls": {name: _outputs_of_control(numbers.get(name)) for name in NAMES},
+        "picks": {name: _outputs_of_choice(picks.get(name)) for name in CHOICES},
     }
 
 
@@ -123,6 +148,14 @@ def _outputs_of_control(one: InputControl | None) -> dict[str, Any]:
     if one is None:
         return {"number": None, "slider": None, "label": "", "hidden": True}
     return {"number": one.value, "slider": one.position, "label": one.label, "hidden": False}
+
+
+def _outputs_of_choice(one: ChoiceControl | None) -> dict[str, Any]:
+    """The values of one list to choose from; hidden where the spec has no such key."""
+    if one is None:
+        return {"options": [], "value": None, "label": "", "hidden": True}
+    options = [{"label": f" {words}", "value": words} for words in one.options]
+    return {"options": options, "value": one.chosen or None, "label": one.label, "hidden": False}
 
 
 def _without_shown(now: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]:
@@ -167,4 +200,5 @@ def answer_figures(setting: EditedSpec, other: EditedSpec | None, choices: Choic
         "kept_side": kept is None,
         "now_title": "This setting" if kept else "",
         "sides": "panels" if kept else "",
+        "side_by_side": page.dash_table(*words.side_by_side(kept, accounted)) if kept else "",
     }  # fmt: skip

@@ -14,7 +14,8 @@ from sfumato.errors import SfumatoError, SpecError
 from sfumato.explore import answers, page
 from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.accuracy import estimate, finished_runs
-from sfumato.explore.controls import NAMES
+from sfumato.explore.accuracy_figure import MEASURED, accuracy_against_epsilon
+from sfumato.explore.controls import CHOICES, NAMES
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.edits import (
     Choices,
@@ -24,9 +25,12 @@ from sfumato.explore.edits import (
     with_click,
     with_planned_noise,
 )
+from sfumato.explore.figures import as_plotly
 from sfumato.explore.trust import why_trust_is_fixed
 
-_BUTTONS = ("reset", "return", "plan")
+_BUTTONS = ("undo", "reset", "return", "plan")
+_MOST_UNDONE = 20  # settings that can be returned to, one by one
+_MOST_LETTERS = 2_000_000  # of all these
 _TEXTS = ("participation", "unit", "coalition", "kept", "mode", "targets", "setting", "first")
 
 
@@ -36,15 +40,19 @@ def register(app: Dash, runs: Path) -> None:
     _register_drawings(app)
     _register_kept(app)
 
-    @app.callback(Output("estimate", "children"), Input("setting", "data"), Input("job-said", "children"))
+    estimated = Output("estimate", "children"), Output("measured-figures", "data")
+
+    @app.callback(*estimated, Input("setting", "data"), Input("job-said", "children"))
     def show_estimate(setting: str | None, _said: str) -> Any:
         if setting is None:
-            return no_update
+            return no_update, no_update
         try:
-            found = estimate(account_setting(EditedSpec.from_json(setting)), finished_runs(runs))
+            accounted, finished = account_setting(EditedSpec.from_json(setting)), finished_runs(runs)
+            found, drawn = estimate(accounted, finished), accuracy_against_epsilon(accounted, finished)
         except SfumatoError as error:
-            return html.P(str(error))
-        return [html.P(found[0]), html.Ul(page.lines(found[1:]))] if found[1:] else html.P(found[0])
+            return html.P(str(error)), {}
+        listed = [html.P(found[0]), html.Ul(page.lines(found[1:]))] if found[1:] else html.P(found[0])
+        return listed, {MEASURED: as_plotly(drawn)}
 
     saved = Output("download", "data"), Input("save", "n_clicks"), State("setting", "data")
 
@@ -64,10 +72,12 @@ def _register_edit(app: Dash) -> None:
         "sliders": {name: Input(f"{name}-slider", "value") for name in NAMES},
         "numbers": {name: Input(f"{name}-number", "value") for name in NAMES},
         **{name: Input(name, "value") for name in ("trusted", "participation", "unit", "coalition")},
+        "picked": {name: Input(name, "value") for name in CHOICES},
         "kept": Input("kept", "data"),
         "mode": State("click", "value"),
         "targets": State("targets", "value"),
         "setting": State("setting", "data"),
+        "history": State("history", "data"),
         "first": State("first", "data"),
     }
     busy = [(Output("busy", "hidden"), False, True)]
@@ -85,9 +95,23 @@ def _register_edit(app: Dash) -> None:
             else:
                 found = _result_of_event(setting, kept, cause_of(ctx.triggered_prop_ids.values()), given)
             shown = as_it_was if found.problem else answers.answer_figures(found.setting, kept, found.choices)
+            given["new_history"] = _new_history(found.setting, given)
             return {"controls": answers.control_outputs(found, given), "figures": shown}
         except SfumatoError as error:
             return {"controls": answers.refused_outputs(str(error)), "figures": as_it_was}
+
+
+def _new_history(setting: EditedSpec, given: dict[str, Any]) -> list[str]:
+    """The settings before ``setting``, the last one last: what *Undo the last change* returns to."""
+    history, before = list(given["history"] or []), given["setting"]
+    if cause_of(ctx.triggered_prop_ids.values()) == "undo":
+        return history[:-1]
+    if before is None or before == setting.to_json():
+        return history
+    kept = [*history, before][-_MOST_UNDONE:]
+    while len(kept) > 1 and sum(map(len, kept)) > _MOST_LETTERS:
+        kept = kept[1:]
+    return kept
 
 
 def _require_values_of_the_page(given: dict[str, Any]) -> None:
@@ -101,6 +125,11 @@ def _require_values_of_the_page(given: dict[str, Any]) -> None:
         for name, value in given[kind].items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             found.append((f"{kind}.{name}", value, is_number))
+    for name, value in given["picked"].items():
+        found.append((name, value, isinstance(value, str)))
+    history = given["history"]
+    is_history = isinstance(history, list) and all(isinstance(one, str) for one in history)
+    found.append(("history", history, is_history))
     boxes, clicked = given["trusted"], given["clicked"]
     is_boxes = isinstance(boxes, list) and all(isinstance(name, str) for name in boxes)
     points = clicked.get("points") if isinstance(clicked, dict) else None
@@ -138,6 +167,11 @@ def _result_of_event(
     if cause == "reset":
         fresh = setting.without_changes()
         return EditResult(fresh, choices_of(fresh))
+    if cause == "undo":
+        if not given["history"]:
+            return EditResult(setting, choices_of(setting), "There is no change to undo.")
+        before = EditedSpec.from_json(given["history"][-1])
+        return EditResult(before, choices_of(before))
     if cause == "return" and kept is not None:
         return EditResult(kept, choices_of(kept))
     if cause == "plan":
@@ -148,6 +182,7 @@ def _result_of_event(
         participation=given["participation"] or "",
         unit=given["unit"] or "",
         coalition=given["coalition"] or "",
+        picked=given["picked"],
     )
     if cause == "network":
         party = given["clicked"]["points"][0].get("customdata") if given["clicked"] else None
@@ -164,6 +199,7 @@ def _register_drawings(app: Dash) -> None:
     """Register the browser's script that draws figures, and again when the colours of the page change."""
     for name in page.GRAPHS:
         store = "live-figures" if name.endswith("curve") else "figures"
+        store = "measured-figures" if name == MEASURED else store
         app.clientside_callback(
             _drawing_script(name), Output(name, "figure"), Output(f"{name}-size", "style"),
             Input(store, "data"), Input("dark", "data"),

@@ -1,4 +1,4 @@
-"""The numbers of a spec that the page can change: only those that the spec has and its protocol uses."""
+"""The numbers and choices of a spec that the page can change: those that it has and its protocol uses."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sfumato.data.builtin_datasets import BUILT_IN
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.spec.document import Spec
+from sfumato.spec.topology import StarTopology, TreeTopology
 from sfumato.spec.used_keys import WITHOUT_NOISE
 
 STEPS = 1000  # positions of a slider
@@ -53,12 +55,84 @@ PARTICIPATION = {
     "poisson": "each by chance, independently",
     "fixed": "a fixed number, drawn without replacement",
 }
-NAMES = ("noise", "rounds", "rate", "count", "batch")
+NAMES = ("noise", "edges", "devices", "rounds", "rate", "count", "batch")
+CHOICES = ("placement", "data")
+_PLACEMENTS: Mapping[str, Any] = {
+    "every device": {"device": 1.0},
+    "the edges": {"edge": 1.0},
+    "the cloud": {"cloud": True},
+    "every device and the cloud": {"device": 1.0, "cloud": True},
+    "the edges and the cloud": {"edge": 1.0, "cloud": True},
+}
+
+
+@dataclass(frozen=True)
+class ChoiceControl:
+    """A key of the spec with a few values to choose from.
+
+    Attributes:
+        name: of the control on the page.
+        key: of the spec, dotted.
+        label: in words.
+        options: words to values of the key.
+        chosen: words of the spec's own value; empty where it is none of these.
+    """
+
+    name: str
+    key: str
+    label: str
+    options: Mapping[str, Any]
+    chosen: str
 
 
 def controls_of(spec: Spec) -> dict[str, InputControl]:
     """Control name to the control, for the numbers that the spec has."""
-    return {control.name: control for control in (*_noise_control(spec), *_training_controls(spec))}
+    found = (*_noise_control(spec), *_network_controls(spec), *_training_controls(spec))
+    return {control.name: control for control in found}
+
+
+def choice_controls_of(spec: Spec) -> dict[str, ChoiceControl]:
+    """Control name to the control, for the keys of the spec that have a few values to choose from."""
+    return {control.name: control for control in (*_placement_control(spec), *_data_control(spec))}
+
+
+def _placement_control(spec: Spec) -> Iterator[ChoiceControl]:
+    """Yield the control for who adds noise, where it does not follow from trust."""
+    noise = spec.privacy.noise
+    if noise.kind != "multiplier" or noise.multipliers is not None or spec.protocol != "hdp":
+        return
+    stated = None if noise.placement is None else noise.placement.model_dump(exclude_defaults=True)
+    chosen = next((words for words, value in _PLACEMENTS.items() if value == stated), "")
+    yield ChoiceControl("placement", "privacy.noise.placement", "Noise is added by", _PLACEMENTS, chosen)
+
+
+def _data_control(spec: Spec) -> Iterator[ChoiceControl]:
+    """Yield the control for the data set, where the spec names one that comes with Sfumato."""
+    if spec.data.source in BUILT_IN:
+        names = {name: name for name in BUILT_IN}
+        yield ChoiceControl("data", "data.source", "Data", names, spec.data.source)
+
+
+def _network_controls(spec: Spec) -> Iterator[InputControl]:
+    """Yield the controls for how many edges, groups and devices there are, where numbers say it."""
+    topology = spec.topology
+    if isinstance(topology, TreeTopology):
+        if topology.edges is not None and isinstance(topology.devices_per_edge, int):
+            each = topology.devices_per_edge
+            yield _count("edges", "topology.edges", "edges", topology.edges)
+            yield _count("devices", "topology.devices_per_edge", "devices under every edge", each)
+    elif isinstance(topology, StarTopology):
+        if not topology.device_names:
+            yield _count("devices", "topology.devices", "devices", topology.devices)
+    elif isinstance(topology.groups, int) and topology.devices is not None and not topology.worker_names:
+        yield _count("edges", "topology.groups", "groups", topology.groups)
+        yield _count("devices", "topology.devices", "workers", topology.devices)
+
+
+def _count(name: str, key: str, label: str, value: int) -> InputControl:
+    """The control of a number of parties."""
+    high = max(10.0, 10.0 ** math.ceil(math.log10(4 * value)))
+    return InputControl(name, key, label, value, 1, high, whole=True)
 
 
 def _noise_control(spec: Spec) -> Iterator[InputControl]:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sfumato.arguments import Argument, PythonSpelling, spelled_by
 from sfumato.errors import SfumatoError, SpecError
 from sfumato.explore.accounted_setting import account_setting
-from sfumato.explore.controls import controls_of, participation_of, with_participation, with_value
+from sfumato.explore.controls import (
+    choice_controls_of,
+    controls_of,
+    participation_of,
+    with_participation,
+    with_value,
+)
 from sfumato.explore.edited_spec import EditedSpec, with_name_suffix
 from sfumato.explore.trust import trusted_names, why_trust_is_fixed, with_trust_toggled, with_trusted
 from sfumato.planning import plan
+from sfumato.report.formatting import title
+from sfumato.spec.words_of_keys import key_in_words
 
 TRUST, COALITION, UNIT = "trust", "coalition", "unit"
 CLICKS = {
@@ -19,6 +28,9 @@ CLICKS = {
     COALITION: "adds a party to the coalition, or removes it",
     UNIT: "chooses the device that is protected",
 }
+
+
+_KEY = re.compile(r"([a-z_]+(?:\.[a-z_]+)+): ")  # of a spec, at the beginning of a message
 
 
 class PageSpelling(PythonSpelling):
@@ -37,8 +49,9 @@ class Choices:
         trusted: names of the aggregators that are checked; ``None`` where the page shows no boxes.
         numbers: by the name of their control; ``None`` for one that is empty.
         participation: its kind; empty where it cannot be chosen.
-        unit: ``device:N`` or ``record:N``.
+        unit: ``device:N``, ``record:N`` or ``person:N``.
         coalition: names joined by commas.
+        picked: words of the option that is chosen, by the name of its control; ``None`` for none.
     """
 
     trusted: tuple[str, ...] | None
@@ -46,6 +59,7 @@ class Choices:
     participation: str
     unit: str
     coalition: str
+    picked: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -79,7 +93,7 @@ def with_choices(
         account_setting(changed)
         return EditResult(changed, choices)
     except SfumatoError as error:
-        return EditResult(setting, choices, str(error))
+        return EditResult(setting, choices, problem_in_words(setting, error))
 
 
 @spelled_by(PageSpelling())
@@ -101,7 +115,7 @@ def with_click(setting: EditedSpec, choices: Choices, party: str, mode: str) -> 
         if not party.startswith("device:"):
             return EditResult(setting, choices, f"{party} is an aggregator: the protected unit is a device")
         kind = choices.unit.partition(":")[0]
-        kind = kind if kind in ("device", "record") else "device"
+        kind = kind if kind in ("device", "record", "person") else "device"
         return EditResult(setting, replace(choices, unit=f"{kind}:{party.partition(':')[2]}"))
     if party.startswith("device:"):
         return EditResult(setting, choices, f"{party} is a device: aggregators are trusted, or not")
@@ -109,7 +123,7 @@ def with_click(setting: EditedSpec, choices: Choices, party: str, mode: str) -> 
         changed = with_trust_toggled(setting, account_setting(setting), party)
         account_setting(changed)
     except SfumatoError as error:
-        return EditResult(setting, choices, str(error))
+        return EditResult(setting, choices, problem_in_words(setting, error))
     return EditResult(changed, choices)
 
 
@@ -129,8 +143,19 @@ def with_planned_noise(setting: EditedSpec, targets: str) -> EditResult:
         done = EditedSpec.of(with_name_suffix(found.spec, "-plan"))
         account_setting(done)
     except SfumatoError as error:
-        return EditResult(setting, choices, str(error))
+        return EditResult(setting, choices, problem_in_words(setting, error))
     return EditResult(done, choices_of(done))
+
+
+def problem_in_words(setting: EditedSpec, error: SfumatoError) -> str:
+    """What is wrong, with the name of the control, or of the key in words, in place of the key."""
+    said = str(error)
+    found = _KEY.match(said)
+    if found is None:
+        return said
+    controls = controls_of(account_setting(setting).spec).values()
+    label = next((control.label for control in controls if control.key == found[1]), key_in_words(found[1]))
+    return f"{title(label)}: {said[found.end() :]}"
 
 
 def choices_of(setting: EditedSpec) -> Choices:
@@ -145,6 +170,7 @@ def choices_of(setting: EditedSpec) -> Choices:
         participation=participation_of(accounted.spec),
         unit=accounted.default_unit,
         coalition="cloud" if "cloud" in observers else first,
+        picked={name: choice.chosen or None for name, choice in choice_controls_of(accounted.spec).items()},
     )
 
 
@@ -163,6 +189,12 @@ def _with_choices_applied(
         changed = with_participation(changed, spec, choices.participation)
         if choices.participation != participation_of(spec):
             controls = {name: one for name, one in controls.items() if name not in ("rate", "count")}
+    for name, choice in choice_controls_of(spec).items():
+        words = choices.picked.get(name)
+        if words and words != choice.chosen:
+            if words not in choice.options:
+                raise SpecError(choice.key, words, f"must be one of {', '.join(choice.options)}")
+            changed = changed.with_change(choice.key, choice.options[words])
     for name, control in controls.items():
         value = choices.numbers.get(name)
         if slider is not None and slider[0] == name:

@@ -22,7 +22,7 @@ def network_figure(accounted: AccountedSetting, *, unit: str, coalition: Sequenc
 
     Args:
         accounted: of a setting.
-        unit: ``device:N`` or ``record:N``, or with a name for the number.
+        unit: ``device:N``, ``record:N`` or ``person:N``, or with a name for the number.
         coalition: names of its members; those that are not drawn are not marked.
     """
     figure = topology_figure(accounted.network)

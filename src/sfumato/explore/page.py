@@ -7,13 +7,13 @@ from typing import Any
 
 from dash import dcc, html
 
-from sfumato.explore.controls import NAMES, PARTICIPATION, STEPS
+from sfumato.explore.controls import CHOICES, NAMES, PARTICIPATION, STEPS
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.edits import CLICKS, TRUST
 from sfumato.explore.jobs import PILOT_ROUNDS
 from sfumato.report.page.html import asset
 
-GRAPHS = ("network", "heatmap", "kept-heatmap", "accuracy-curve", "epsilon-curve")
+GRAPHS = ("network", "heatmap", "kept-heatmap", "accuracy-against-epsilon", "accuracy-curve", "epsilon-curve")
 _PLOT = {"displayModeBar": False, "displaylogo": False}
 
 
@@ -42,7 +42,9 @@ def layout(setting: EditedSpec, heading: str) -> Any:
         dcc.Store(id="first", data=setting.to_json()),
         dcc.Store(id="setting", data=None),
         dcc.Store(id="kept", data=None),
+        dcc.Store(id="history", data=[]),
         dcc.Store(id="figures", data={}),
+        dcc.Store(id="measured-figures", data={}),
         dcc.Store(id="live-figures", data={}),
         dcc.Store(id="dark", data=False),
         dcc.Store(id="job", data=None),
@@ -70,6 +72,7 @@ def _change_section() -> Any:
             html.P(id="trust-note", className="facts"),
             dcc.Checklist(id="trusted", options=[], value=[], className="choices"),
         ]),
+        *(_choice(name) for name in CHOICES),
         *(_number_with_slider(name) for name in NAMES),
         html.Div(
             _input_group("Participation", "participation-label", [
@@ -79,6 +82,7 @@ def _change_section() -> Any:
             ]),
             id="participation-control", hidden=True,
         ),
+        html.Button("Undo the last change", id="undo", type="button"),
         html.Button("Undo all changes", id="reset", type="button"),
         html.P(id="command", className="facts"),
     ], className="changes", **{"aria-label": "Change the setting"})  # fmt: skip
@@ -91,6 +95,15 @@ def _input_group(title: str, name: str, children: Sequence[Any]) -> Any:
     """
     heading = html.P(title, id=name, className="legend")
     return html.Div([heading, *children], role="group", className="group", **{"aria-labelledby": name})
+
+
+def _choice(name: str) -> Any:
+    """A list of values to choose from, for the control ``name``."""
+    return html.Div([
+        html.P(id=f"{name}-label", className="legend"),
+        dcc.RadioItems(id=name, options=[], value=None, className="choices"),
+    ], id=f"{name}-control", role="group", className="group", hidden=True,
+        **{"aria-labelledby": f"{name}-label"})  # fmt: skip
 
 
 def _number_with_slider(name: str) -> Any:
@@ -137,7 +150,7 @@ def _figure_sections() -> list[Any]:
                 "clicks on the drawing add them."
             ),
             html.Div([
-                _text_input("unit", "Protected unit, like device:0 or record:0"),
+                _text_input("unit", "Protected unit, like device:0, record:0 or person:0"),
                 _text_input("coalition", "Observers, joined by commas, like cloud,device:1"),
             ], className="fields"),
             html.P(id="coalition-said", role="status", className="answer", **{"aria-live": "polite"}),
@@ -175,6 +188,7 @@ def _compare_section() -> Any:
         html.Button("Keep this setting", id="keep", type="button"),
         html.Button("Forget the kept setting", id="forget", type="button", hidden=True),
         html.Button("Return to the kept setting", id="return", type="button", hidden=True),
+        html.Div(id="side-by-side"),
         html.Ul(id="differences", role="status", **{"aria-live": "polite"}),
     ])  # fmt: skip
 
@@ -183,6 +197,11 @@ def _accuracy_section() -> Any:
     """The section with an estimate of accuracy, and a button for a pilot."""
     return html.Section([
         html.H2("Accuracy"),
+        _plot("accuracy-against-epsilon"),
+        html.P(
+            "Each mark is a finished run of the same data, model and network; its other settings may differ.",
+            className="facts",
+        ),
         html.Div(id="estimate"),
         html.P(
             f"A pilot trains {PILOT_ROUNDS} rounds at most, with the noise that all rounds of the setting "

@@ -17,6 +17,7 @@ from sfumato.report.results.matrix import Matrix
 from sfumato.run_folder.recorded_privacy import RawDevices
 from sfumato.spec.diff import changed_values
 from sfumato.spec.document import Spec
+from sfumato.spec.words_of_keys import key_in_words
 
 _MOST = 12
 _ELSEWHERE = ("name", "versions", "hashes", "trust")
@@ -143,6 +144,22 @@ def setting_differences(kept: AccountedSetting, now: AccountedSetting) -> list[s
     return said
 
 
+def side_by_side(kept: AccountedSetting, now: AccountedSetting) -> tuple[list[str], list[list[str]], str]:
+    """ε of every class of devices towards every kind of observer in both settings: headings, rows, caption.
+
+    Classes and observers that only one of them has are there too, with a dash for the other.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for at, one in enumerate((kept, now)):
+        for (r, c), cell in sorted(one.matrix.cells.items()):
+            pair = one.matrix.rows[r].title, one.matrix.columns[c].title
+            found.setdefault(pair, ["–", "–"])[at] = text.epsilon(cell.epsilon)
+    deltas = dict.fromkeys(text.number(one.report.delta) for one in (kept, now))
+    caption = f"Largest ε of each class of device towards each kind of observer (δ = {' and '.join(deltas)})"
+    headings = ["of", "towards", "the kept setting", "this setting"]
+    return headings, [[*pair, *epsilons] for pair, epsilons in found.items()], caption
+
+
 def _trusted_titles(accounted: AccountedSetting) -> list[str]:
     """Titles of the aggregators that are trusted with raw updates."""
     return [accounted.network.titled(one.name) for one in aggregators(accounted) if one.trusted]
@@ -164,7 +181,7 @@ def changed_keys(before: Spec, now: Spec) -> list[str]:
         if key.partition(".")[0] not in _ELSEWHERE
     }
     said = [
-        f"{key}: {_value_as_text(old)} before, {_value_as_text(new)} now."
+        f"{text.title(key_in_words(key))}: {_value_as_text(old)} before, {_value_as_text(new)} now."
         for key, (old, new) in found.items()
     ]
     more = len(said) - _MOST

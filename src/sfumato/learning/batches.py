@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -14,6 +14,19 @@ from torch import Tensor
 from sfumato.errors import SpecError
 
 Rows = NDArray[np.integer]
+
+
+class BatchDraws(Protocol):
+    """What batches are drawn with: a generator of NumPy, or a party's secret draws."""
+
+    def permuted(self, x: NDArray[Any], /, *, axis: int) -> NDArray[Any]:
+        """``x`` with every line along ``axis`` shuffled by itself."""
+
+    def geometric(self, p: float, /, *, size: int) -> NDArray[np.int64]:
+        """So many numbers of trials up to the first success, each of probability ``p``."""
+
+    def integers(self, low: NDArray[Any], high: NDArray[Any], /) -> NDArray[np.int64]:
+        """Whole numbers from ``low`` to below ``high``, entry by entry, all alike."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +91,7 @@ class BatchPlan:
 
 
 def plan_steps(
-    devices: Sequence[Rows], *, steps: int, batch_size: int | Literal["all"], rng: np.random.Generator
+    devices: Sequence[Rows], *, steps: int, batch_size: int | Literal["all"], rng: BatchDraws
 ) -> BatchPlan:
     """Give every device the same number of steps.
 
@@ -116,7 +129,7 @@ def plan_steps(
 
 
 def plan_epochs(
-    devices: Sequence[Rows], *, epochs: int, batch_size: int | Literal["all"], rng: np.random.Generator
+    devices: Sequence[Rows], *, epochs: int, batch_size: int | Literal["all"], rng: BatchDraws
 ) -> BatchPlan:
     """Let every device go through all of its data ``epochs`` times.
 
@@ -153,42 +166,70 @@ def plan_epochs(
 
 
 def plan_poisson(
-    devices: Sequence[Rows], *, steps: int, batch_size: int, rngs: Sequence[np.random.Generator]
+    devices: Sequence[Rows],
+    *,
+    steps: int,
+    batch_size: int,
+    rngs: Sequence[BatchDraws],
+    persons: Sequence[Rows] | None = None,
 ) -> BatchPlan:
     """Put every example of a device into every step by an independent draw.
 
     A device of n examples draws each with probability ``min(1, batch_size / n)``. Sums of gradients are to be
     divided by ``batch_size``, whatever is drawn. Batches may be empty; a device without data takes no step.
 
+    With ``persons`` the examples are persons: who is drawn brings one of its rows, each as likely as the
+    others, chosen anew for every step. So a batch never holds two rows of one person, however many there are.
+
     Args:
         devices: for each device, the rows of the data set that it holds.
         steps: steps of each device.
         batch_size: examples a batch, expected.
         rngs: a generator for each device, used for nothing else.
+        persons: for each device, where the rows of each of its persons begin among its own, and their number.
 
     Raises:
         SpecError: ``steps`` or ``batch_size`` is below 1.
     """
     _require_at_least_one("training.local_steps", steps)
     _require_at_least_one("training.batch_size", batch_size)
-    sizes = np.fromiter(map(len, devices), np.int64, len(devices))
+    held = np.fromiter(map(len, devices), np.int64, len(devices))
+    sizes = held if persons is None else np.array([len(own) - 1 for own in persons], np.int64)
     drawn = [
         _draws(size * steps, min(1.0, batch_size / max(1, size)), rng)
         for size, rng in zip(sizes.tolist(), rngs, strict=True)
     ]
     device = np.repeat(np.arange(len(sizes)), list(map(len, drawn)))
     step, example = np.divmod(np.concatenate([np.zeros(0, np.int64), *drawn]), sizes[device])
+    if persons:
+        example = _rows_brought(persons, np.split(example, np.cumsum(list(map(len, drawn))))[:-1], rngs)
     batch = device * steps + step
     counts = np.bincount(batch, minlength=len(sizes) * steps)
     place = np.arange(len(batch)) - (np.cumsum(counts) - counts)[batch]
     draft = _empty_draft(len(sizes), steps, max(1, int(counts.max(initial=1))))
     draft.counts[:] = counts.reshape(draft.counts.shape)
-    held = np.concatenate([np.zeros(0, np.int32), *devices])
-    draft.rows[device, step, place] = held[(np.cumsum(sizes) - sizes)[device] + example]
+    rows = np.concatenate([np.zeros(0, np.int32), *devices])
+    draft.rows[device, step, place] = rows[(np.cumsum(held) - held)[device] + example]
     return draft.to_plan(np.where(sizes > 0, steps, 0), batch_size)
 
 
-def _draws(trials: int, rate: float, rng: np.random.Generator) -> NDArray[np.int64]:
+def _rows_brought(
+    persons: Sequence[Rows], drawn: Sequence[NDArray[np.int64]], rngs: Sequence[BatchDraws]
+) -> NDArray[np.int64]:
+    """A row for each time that a person is drawn, among those of its device, device after device.
+
+    Args:
+        persons: as of `plan_poisson`.
+        drawn: for each device, the persons who are drawn, in the order of steps.
+        rngs: a generator for each device.
+    """
+    brought = [
+        rng.integers(own[whose], own[whose + 1]) for own, whose, rng in zip(persons, drawn, rngs, strict=True)
+    ]
+    return np.concatenate([np.zeros(0, np.int64), *brought])
+
+
+def _draws(trials: int, rate: float, rng: BatchDraws) -> NDArray[np.int64]:
     """Draw which of ``trials`` independent trials succeed, each with probability ``rate``: indices,
     ascending.
 

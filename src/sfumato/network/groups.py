@@ -12,11 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
-from scipy.sparse import csgraph
 
 from sfumato.arguments import ErrorPlace
 from sfumato.errors import SpecError
@@ -27,11 +26,13 @@ from sfumato.spec.limits import MAX_GROUPS, MAX_MEMBERSHIPS, MAX_WORKERS
 from sfumato.spec.topology import Trust
 from sfumato.user_text import decimal
 
+if TYPE_CHECKING:
+    from scipy import sparse
+
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
-_MASTER = "master"
-_PARTY = re.compile(r"(?<![\w:-])(device:|record:|master:|group )(\d+)\b")
+_PARTY = re.compile(r"(?<![\w:-])(device:|record:|person:|master:|group )(\d+)\b")
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +84,8 @@ class Groups:
     @cached_property
     def shared(self) -> sparse.csr_array:
         """How many workers each pair of groups shares, ``[M, M]``, sparse; the diagonal holds the sizes."""
+        from scipy import sparse
+
         belongs = sparse.csr_array(
             (np.ones(len(self.members), np.int64), self.members, self.offsets),
             shape=(self.count, self.workers),
@@ -92,6 +95,8 @@ class Groups:
     @cached_property
     def distances(self) -> FloatArray:
         """Links between each pair of groups in the group graph ``[M, M]``; infinite without a path."""
+        from scipy.sparse import csgraph
+
         steps: FloatArray = csgraph.shortest_path(
             self.shared.astype(np.float64), unweighted=True, directed=False
         )
@@ -166,15 +171,15 @@ class Groups:
             return self.group_names.index(name)
         kind, _, number = name.partition(":")
         found = decimal(number)
-        if kind == _MASTER and found is not None and found < self.count:
+        if kind == "master" and found is not None and found < self.count:
             return found
         if name in self.worker_names:
-            raise SpecError(place, name, f"is a worker; must be {_MASTER}:0 to {_MASTER}:{self.count - 1}")
+            raise SpecError(place, name, f"is a worker; must be master:0 to master:{self.count - 1}")
         names = (*self.group_names, *self.worker_names)
         listed = [", ".join(names[:MOST_SITES])] if names else []
         listed += [f"{len(names) - MOST_SITES:,} more names"] if len(names) > MOST_SITES else []
         also = f"; named are {', '.join(listed)}{closest(name, names)}" if names else ""
-        raise SpecError(place, name, f"must be {_MASTER}:0 to {_MASTER}:{self.count - 1}{also}")
+        raise SpecError(place, name, f"must be master:0 to master:{self.count - 1}{also}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,7 +284,7 @@ def listed(
 
 
 def titled(text: str, group_names: Sequence[str], worker_names: Sequence[str]) -> str:
-    """``text`` with names in place of ``master:M``, ``device:N``; so in ``record:N`` and ``group N``."""
+    """``text`` with names in place of ``master:M``, ``device:N``; also in ``record:N``, ``group N``."""
     if not (group_names or worker_names):
         return text
 
@@ -288,7 +293,7 @@ def titled(text: str, group_names: Sequence[str], worker_names: Sequence[str]) -
         names = group_names if kind in ("master:", "group ") else worker_names
         if number >= len(names):
             return found[0]
-        return f"{kind}{names[number]}" if kind in ("record:", "group ") else names[number]
+        return f"{kind}{names[number]}" if kind in ("record:", "person:", "group ") else names[number]
 
     return _PARTY.sub(title, text)
 

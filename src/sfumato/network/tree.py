@@ -18,6 +18,7 @@ from sfumato.privacy.tree.shape import TreeShape
 from sfumato.random import Stream, generator
 from sfumato.spec import topology as written
 from sfumato.spec.base import closest
+from sfumato.spec.other_words import observer_hint
 from sfumato.user_text import KeyLines, decimal, parse_yaml, plain, read_text
 
 IntArray = npt.NDArray[np.int64]
@@ -91,11 +92,15 @@ class Tree(TreeShape):
 
     @cached_property
     def _titles(self) -> dict[str, str]:
-        """The names that the topology gives, by ``edge:3``, ``device:N`` or ``record:N``."""
+        """The names that the topology gives, by ``edge:3``, ``device:N``, ``record:N`` or ``person:N``."""
         sites = {self.node_name(*where): label for label, where in self._sites.items()}
         devices = {f"device:{number}": name for number, name in enumerate(self.device_names)}
-        records = {f"record:{number}": f"record:{name}" for number, name in enumerate(self.device_names)}
-        return sites | devices | records
+        within = {
+            f"{kind}:{number}": f"{kind}:{name}"
+            for number, name in enumerate(self.device_names)
+            for kind in ("record", "person")
+        }
+        return sites | devices | within
 
     def find_node(self, name: str, *, place: ErrorPlace) -> tuple[int, int]:
         """``(tier, index)`` of the aggregator called ``name``, its own name or ``level:number``.
@@ -120,7 +125,9 @@ class Tree(TreeShape):
         named = [label for label in self._sites if ":" not in label] + list(self.device_names)
         more = [f"{len(named) - MOST_SITES:,} more names"] if len(named) > MOST_SITES else []
         names = ", ".join(["cloud", *levels, *named[:MOST_SITES], *more])
-        near = closest(name, ["cloud", *self._sites, *self.device_names])
+        known = ["cloud", *self._sites, *self.device_names]
+        kinds = [*(tier.name for tier in self.tiers[1:]), "device"]
+        near = observer_hint(name, kinds) or closest(name, known)
         raise SpecError(place, name, f"there are {names}{near}")
 
 

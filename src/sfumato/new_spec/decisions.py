@@ -11,7 +11,7 @@ from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.new_spec.table import OwnTable
 
-Protected = Literal["record", "device"]
+Protected = Literal["record", "person", "device"]
 MOST_SITES = 1_000
 _MOST_CLASSES = 100
 _EXAMPLE = "COLUMN=LOW:HIGH, e.g. age=0:100"
@@ -25,11 +25,12 @@ class Decisions:
         label: the column to predict.
         site: the column of sites; ``None``: rows are dealt evenly.
         sites: how many sites there are, where no column says it.
-        ids: columns that are no features.
+        person: the column that says whose row it is, where one person may have several.
+        ids: other columns that are no features.
         scale: public range of columns, stated by the user.
         row: what one row is, in words.
         several: whether several rows may be of one person.
-        protect: one row, or all rows of a site.
+        protect: one row, all rows of a person, or all rows of a site.
         epsilon: towards the server.
         delta: of all guarantees.
     """
@@ -37,6 +38,7 @@ class Decisions:
     label: str
     site: str | None
     sites: int
+    person: str | None
     ids: tuple[str, ...]
     scale: Mapping[str, tuple[float, float]]
     row: str
@@ -45,9 +47,14 @@ class Decisions:
     epsilon: float
     delta: float
 
+    @property
+    def units(self) -> str:
+        """What is counted at a site, in words: rows, or persons where each is one unit."""
+        return "rows" if self.person is None else "persons"
+
     def features(self, table: OwnTable) -> tuple[str, ...]:
         """The columns that a model sees: all other columns of numbers."""
-        others = {self.label, self.site, *self.ids}
+        others = {self.label, self.site, self.person, *self.ids}
         return tuple(name for name in table.numeric if name not in others)
 
 
@@ -61,10 +68,11 @@ def check(decisions: Decisions, table: OwnTable) -> None:
     table.column_called(decisions.label, label)
     if decisions.site is not None:
         table.column_called(decisions.site, site)
+    _check_person(decisions, table)
     for name in decisions.ids:
         table.column_called(name, Argument("id"))
-        if name in (decisions.label, decisions.site):
-            raise SpecError(Argument("id"), name, "must not be the column of labels or of sites")
+        if name in (decisions.label, decisions.site, decisions.person):
+            raise SpecError(Argument("id"), name, "must not be the column of labels, sites or persons")
     if decisions.site == decisions.label:
         raise SpecError(site, decisions.site, "must not be the column to predict")
     features = decisions.features(table)
@@ -82,6 +90,24 @@ def check(decisions: Decisions, table: OwnTable) -> None:
         if not 2 <= count <= MOST_SITES:
             allowed = f"has {count:,} different values; sites must be 2 to {MOST_SITES:,}"
             raise SpecError(site, decisions.site, allowed)
+
+
+def _check_person(decisions: Decisions, table: OwnTable) -> None:
+    """Refuse a column of persons that is not there or is used otherwise, and persons without a column."""
+    argument, person = Argument("person"), decisions.person
+    if (decisions.protect == "person") != (person is not None):
+        if person is None:
+            protected = Argument("protect", "person")
+            raise SpecError(
+                argument, None, f"is required with {protected}: the column that says whose row it is"
+            )
+        allowed = f"must be person, or left out, with {argument}"
+        raise SpecError(Argument("protect"), decisions.protect, allowed)
+    if person is None:
+        return
+    table.column_called(person, argument)
+    if person in (decisions.label, decisions.site):
+        raise SpecError(argument, person, "must not be the column of labels or of sites")
 
 
 def is_regression(label: str, table: OwnTable) -> bool:

@@ -26,6 +26,7 @@ class Given:
     label: str | None = None
     site: str | None = None
     sites: int | None = None
+    person: str | None = None
     ids: tuple[str, ...] | None = None
     scale: dict[str, tuple[float, float]] | None = None
     row: str | None = None
@@ -43,16 +44,17 @@ class Given:
 
     def with_defaults(self, table: OwnTable) -> Decisions:
         """The decisions, where nothing is `missing`."""
-        label, site = cast("str", self.label), self.site
+        label, site, person = cast("str", self.label), self.site, self.person
         return Decisions(
             label=label,
             site=site,
             sites=DEFAULT_SITES if self.sites is None else self.sites,
-            ids=table.ids(label, site) if self.ids is None else self.ids,
+            person=person,
+            ids=table.ids(label, site, person) if self.ids is None else self.ids,
             scale=self.scale or {},
             row=self.row or DEFAULT_ROW,
             several=bool(self.several),
-            protect=self.protect or "record",
+            protect=self.protect or ("record" if person is None else "person"),
             epsilon=DEFAULT_EPSILON if self.epsilon is None else self.epsilon,
             delta=DEFAULT_DELTA if self.delta is None else self.delta,
         )
@@ -83,17 +85,16 @@ def answered(given: Given, table: OwnTable, ask: Ask, say: Callable[[str], objec
         given = replace(given, label=until_right(question, "", lambda text: column(text, "label")))
     if given.site is None and given.sites is None:
         given = _sites(given, until_right, column)
+    if given.several is None and given.person is None:
+        given = _persons(given, until_right, column)
     if given.ids is None:
-        found = table.ids(given.label, given.site)
+        found = table.ids(given.label, given.site, given.person)
         question = f"Which columns are identifiers, and so no features? (names with commas, or {_NONE})"
         ids = until_right(question, ",".join(found) or _NONE, lambda text: _names(text, table))
         given = replace(given, ids=ids)
     if given.row is None:
         row = until_right("What is one row? (a patient, a visit, ...)", DEFAULT_ROW, str)
         given = replace(given, row=row)
-    if given.several is None:
-        said = until_right("May several rows be of one person? (yes or no)", "no", _yes_or_no)
-        given = replace(given, several=said)
     if given.scale is None:
         given = replace(given, scale=_ranges(given.with_defaults(table), table, until_right))
     return _privacy(given, until_right)
@@ -108,6 +109,17 @@ def _sites(given: Given, until_right: Callable[..., object], column: Callable[[s
     question = "Among how many sites shall the rows be dealt evenly?"
     sites = until_right(question, str(DEFAULT_SITES), lambda text: int(_number(text, "sites", 2, MOST_SITES)))
     return replace(given, sites=cast("int", sites))
+
+
+def _persons(given: Given, until_right: Callable[..., object], column: Callable[[str, str], str]) -> Given:
+    """Whether several rows may be of one person, and the column that says whose they are."""
+    several = until_right("May several rows be of one person? (yes or no)", "no", _yes_or_no)
+    given = replace(given, several=cast("bool", several))
+    if not several:
+        return given
+    question = f"Which column says whose row it is? (a name, or {_NONE})"
+    person = until_right(question, _NONE, lambda text: None if text == _NONE else column(text, "person"))
+    return replace(given, person=cast("str | None", person))
 
 
 def _ranges(
@@ -129,7 +141,7 @@ def _ranges(
 
 def _privacy(given: Given, until_right: Callable[..., object]) -> Given:
     """The unit, ε and δ."""
-    if given.protect is None:
+    if given.protect is None and given.person is None:
         question = f"Protect one {given.row} (record), or all rows of a site together (device)?"
         protect = until_right(question, DEFAULT_PROTECT, _protected)
         given = replace(given, protect=cast("Protected", protect))

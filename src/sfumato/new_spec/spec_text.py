@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,17 @@ def site_names(decisions: Decisions, table: OwnTable) -> tuple[str, ...]:
     return () if decisions.site is None else tuple(table.sites(decisions.site))
 
 
+def units_at_sites(decisions: Decisions, table: OwnTable) -> Mapping[str, int]:
+    """How many rows, or persons where these are protected, each site has; of all, by "", without a column of
+    sites.
+    """
+    if decisions.person is not None:
+        return table.persons(decisions.person, decisions.site)
+    if decisions.site is not None:
+        return table.sites(decisions.site)
+    return {"": len(table.columns.column(decisions.label))}
+
+
 def devices_can_be_named(names: Sequence[str]) -> bool:
     """Whether sites of these names can be called so: numbers and signs that mean something else cannot."""
     return bool(names) and all(unfit_party_name(name) is None for name in names)
@@ -64,6 +75,8 @@ def _data(decisions: Decisions, table: OwnTable, *, regression: bool) -> list[st
     lines.append(f"  label_column: {_flow(decisions.label)}")
     lines += ["  task: regression"] if regression else []
     lines += [f"  site_column: {_flow(decisions.site)}"] if decisions.site is not None else []
+    if decisions.person is not None:
+        lines.append(f"  person_column: {_flow(decisions.person)}  # one person's rows are at one site only")
     lines.append("  feature_columns:  # all columns of numbers but labels, sites and identifiers")
     lines += [f"    - {_flow(name)}" for name in decisions.features(table)]
     if decisions.scale:
@@ -83,9 +96,10 @@ def _topology(decisions: Decisions, table: OwnTable) -> list[str]:
 
 
 def _training(decisions: Decisions, table: OwnTable, *, regression: bool) -> list[str]:
-    """The section ``training``: batches of about a fifth of the smallest site's rows."""
-    rows = len(table.columns.column(decisions.label))
-    fewest = rows // decisions.sites if decisions.site is None else min(table.sites(decisions.site).values())
+    """The section ``training``: batches of about a fifth of the smallest site's rows or persons."""
+    fewest = min(units_at_sites(decisions, table).values())
+    if decisions.site is None:
+        fewest //= decisions.sites
     batch = max(1, min(_MOST_BATCH, fewest // _SHARE))
     rate = 0.2 if regression else 2.0
     if decisions.protect == "device":
@@ -98,6 +112,8 @@ def _training(decisions: Decisions, table: OwnTable, *, regression: bool) -> lis
 def _privacy(decisions: Decisions) -> list[str]:
     """The section ``privacy``."""
     clip, unit = "update", "all rows of a site together"
+    if decisions.protect == "person":
+        clip, unit = "example", f"one person: all rows with one {decisions.person}"
     if decisions.protect == "record":
         clip, unit = "example", f"one row: {decisions.row}"
         if decisions.several:

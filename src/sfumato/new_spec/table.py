@@ -7,10 +7,11 @@ before decimals in a CSV file is told by its first row.)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
 from sfumato.arguments import Argument
 from sfumato.data.csv_files import format_of, is_number, open_csv
@@ -23,6 +24,7 @@ from sfumato.findings import looks_like_id
 from sfumato.spec.base import closest
 
 _MOST_LISTED = 20
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,7 @@ class OwnTable:
     path: Path
     columns: ColumnTable
     csv: CsvFormat | None = None
-    _sites: dict[str, Mapping[str, int]] = field(default_factory=dict, repr=False, compare=False)
-    _labels: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
+    _found: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -52,7 +53,7 @@ class OwnTable:
         return tuple(name for name, kind in self.columns.types.items() if holds_numbers(kind))
 
     def ids(self, *others: str | None) -> tuple[str, ...]:
-        """The columns that are called as identifiers are, but those of labels and sites: ``others``."""
+        """The columns that are called as identifiers are, but those of labels, sites, persons: ``others``."""
         return tuple(name for name in self.names if looks_like_id(name) and name not in others)
 
     def column_called(self, name: str, argument: Argument) -> str:
@@ -71,19 +72,50 @@ class OwnTable:
 
     def sites(self, name: str) -> Mapping[str, int]:
         """How many rows each site of a column has, in order; rows without a site left out."""
-        if name not in self._sites:
-            found = Counter(str(text or "").strip() for text in self.columns.column(name, "text").to_pylist())
-            self._sites[name] = {site: found[site] for site in in_order(found) if site}
-        return self._sites[name]
+
+        def find() -> Mapping[str, int]:
+            found = Counter(self._texts(name))
+            return {site: found[site] for site in in_order(found) if site}
+
+        return self._once(("sites", name), find)
+
+    def persons(self, name: str, site: str | None) -> Mapping[str, int]:
+        """How many different persons a column names at each site of another one; of all, by "", without."""
+
+        def find() -> Mapping[str, int]:
+            who = self._texts(name)
+            where = [""] * len(who) if site is None else self._texts(site)
+            found = Counter(place for place, _ in set(zip(where, who, strict=True)))
+            return {place: found[place] for place in in_order(found) if place or site is None}
+
+        return self._once(("persons", name) if site is None else ("persons", name, site), find)
+
+    def repeats(self, name: str) -> bool:
+        """Whether two rows have the same value in a column."""
+        texts = self._texts(name)
+        return len(set(texts)) < len(texts)
+
+    def _texts(self, name: str) -> list[str]:
+        """The values of a column as text."""
+        return [str(text or "").strip() for text in self.columns.column(name, "text").to_pylist()]
 
     def labels(self, name: str) -> tuple[str, ...]:
         """The different labels of a column, in order: numbers as they are written shortest, or texts."""
         if name not in self.numeric:
             return tuple(self.sites(name))
-        if name not in self._labels:
+
+        def find() -> tuple[str, ...]:
             values = {float(value) for value in self.columns.column(name).to_pylist() if value is not None}
-            self._labels[name] = tuple(f"{value:.15g}" for value in sorted(values))
-        return self._labels[name]
+            return tuple(f"{value:.15g}" for value in sorted(values))
+
+        return self._once(("labels", name), find)
+
+    def _once(self, key: tuple[str, ...], find: Callable[[], _Found]) -> _Found:
+        """What ``find`` makes of columns, read once for each ``key``."""
+        if key not in self._found:
+            self._found[key] = find()
+        found: _Found = self._found[key]
+        return found
 
 
 def open_own_table(source: Path) -> OwnTable:

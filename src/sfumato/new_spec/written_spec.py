@@ -14,7 +14,7 @@ from sfumato.data.dataset_sizes import request_of
 from sfumato.data.datasets import load_dataset
 from sfumato.errors import SpecError
 from sfumato.new_spec.decisions import Decisions, is_regression
-from sfumato.new_spec.spec_text import devices_can_be_named, site_names, spec_text
+from sfumato.new_spec.spec_text import devices_can_be_named, site_names, spec_text, units_at_sites
 from sfumato.new_spec.table import OwnTable
 from sfumato.rounding import certainty, number, upper_bound
 from sfumato.spec.document import Spec
@@ -52,19 +52,20 @@ def _read_every_row(spec: Spec) -> None:
 
 def table_summary(path: Path, decisions: Decisions, table: OwnTable) -> Iterator[str]:
     """What was written, in lines: sites, features, labels, and which columns are left out."""
-    names, rows = site_names(decisions, table), len(table.columns.column(decisions.label))
+    names, counts = site_names(decisions, table), units_at_sites(decisions, table)
+    what = decisions.units
     if decisions.site is None:
-        sites = f"{decisions.sites} sites, among whom {rows:,} rows are dealt evenly"
+        sites = f"{decisions.sites} sites, among whom {counts['']:,} {what} are dealt evenly"
     else:
-        counts = table.sites(decisions.site)
         listed = ", ".join(f"{name} {counts[name]:,}" for name in names[:10])
-        sites = f"{len(names)} sites (rows: {listed}{', ...' if len(names) > 10 else ''})"
+        sites = f"{len(names)} sites ({what}: {listed}{', ...' if len(names) > 10 else ''})"
     features = decisions.features(table)
     labels = table.labels(decisions.label)
-    what = "a number" if is_regression(decisions.label, table) else f"one of {', '.join(labels[:10])}"
-    yield f"{path}: {sites}; {len(features)} features; {decisions.label} is predicted: {what}"
-    left = [f"{name} (identifier)" for name in decisions.ids]
-    others = {decisions.label, decisions.site, *decisions.ids, *features}
+    predicted = "a number" if is_regression(decisions.label, table) else f"one of {', '.join(labels[:10])}"
+    yield f"{path}: {sites}; {len(features)} features; {decisions.label} is predicted: {predicted}"
+    left = [f"{decisions.person} (whose row it is)"] if decisions.person is not None else []
+    left += [f"{name} (identifier)" for name in decisions.ids]
+    others = {decisions.label, decisions.site, decisions.person, *decisions.ids, *features}
     left += [f"{name} (no numbers)" for name in table.names if name not in others]
     if left:
         yield f"left out: {', '.join(left)}"
@@ -86,9 +87,10 @@ def hints(decisions: Decisions, table: OwnTable) -> Iterator[str]:
     if names and not devices_can_be_named(names):
         yield f"results call sites by numbers: {names[0]} is device:0; names like site-1 would be kept"
     if decisions.site is not None:
-        for name, rows in table.sites(decisions.site).items():
-            if rows < _FEW_ROWS:
-                yield f"{name} has {rows} rows: noise hides most of what so few rows say"
+        what = decisions.units
+        for name, found in units_at_sites(decisions, table).items():
+            if found < _FEW_ROWS:
+                yield f"{name} has {found} {what}: noise hides most of what so few {what} say"
                 break
     count = len(names) or decisions.sites
     if decisions.protect == "device" and count < _FEW_SITES:
@@ -97,13 +99,27 @@ def hints(decisions: Decisions, table: OwnTable) -> Iterator[str]:
             "large as what a site says, and hardly anything is learned; to protect one row: "
             f"{Argument('protect', 'record')}"
         )
-    if decisions.protect == "record" and decisions.several:
-        yield "ε is about one row: of a person with several rows more is learned; merge them to one row each"
+    if decisions.protect == "record":
+        repeated = next((name for name in decisions.ids if table.repeats(name)), None)
+        if repeated is not None:
+            yield (
+                f"several rows have the same {repeated}, and ε is about one row; if they are of one person, "
+                f"protect all of them: {Argument('person', repeated)}"
+            )
+        elif decisions.several:
+            yield (
+                "ε is about one row: of a person with several rows more is learned; name the column that "
+                f"says whose row it is ({Argument('person')}), or merge them to one row each"
+            )
 
 
 def who_learns_what(report: PrivacyReport, decisions: Decisions) -> Iterator[str]:
     """The largest ε towards every kind of observer, in words."""
-    of_whom = f"one row ({decisions.row})" if decisions.protect == "record" else "all rows of a site together"
+    of_whom = {
+        "record": f"one row ({decisions.row})",
+        "person": f"one person (all rows with one {decisions.person})",
+        "device": "all rows of a site together",
+    }[decisions.protect]
     yield f"who will learn what about {of_whom}, at δ = {number(report.delta)}:"
     largest: dict[str, float] = {}
     for row in report.guarantees:

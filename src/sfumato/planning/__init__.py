@@ -1,4 +1,4 @@
-"""From targets of ε to the noise multiplier of every noise source (docs/planning.md). Needs no torch.
+"""From targets of ε to the noise multiplier of every noise source (docs/planning-method.md). Needs no torch.
 
     planner.py         `plan`: the least noise that meets all targets
     targets.py         targets as given, the pairs of a unit and an observer that each is about, and their ε

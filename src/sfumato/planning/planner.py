@@ -1,4 +1,4 @@
-"""`plan`: from targets of ε to the spec with the least noise that meets them (docs/planning.md)."""
+"""`plan`: from targets of ε to the spec with the least noise that meets them (docs/planning-method.md)."""
 
 from __future__ import annotations
 

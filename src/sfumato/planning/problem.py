@@ -71,10 +71,10 @@ def resolve_to_plan(spec: Spec) -> Plan:
     family_of(spec).planning().refuse_unsupported(spec)
     if spec.privacy.clip is None:
         raise SpecError("privacy.clip", None, "is required: the noise is a multiple of the clip norm")
-    if spec.privacy.clips_examples and spec.privacy.unit != "record":
+    if spec.privacy.clips_examples and not spec.privacy.unit_within_device:
         allowed = (
             f"must be update or step: with privacy.unit: {spec.privacy.unit} targets are about whole "
-            "devices, whose messages need a bound; with record they are about records"
+            "devices, whose messages need a bound; with record or person they are about one of these"
         )
         raise SpecError("privacy.clip.kind", "example", allowed)
     plan = resolve(spec)

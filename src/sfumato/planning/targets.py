@@ -75,7 +75,7 @@ def parse_targets(given: Iterable[tuple[str, float]]) -> PlanTargets:
 def pairs_of(plan: Plan, target: EpsilonTarget) -> list[ObservedUnit]:
     """The pairs that ``target`` is about: one of each class of pairs that are equivalent in ``plan``.
 
-    Their units are records where ``privacy.unit`` is ``record``, else devices (also where it is ``both``).
+    Their units are those of ``privacy.unit``; devices where it is ``both``.
 
     Raises:
         SpecError: the observer does not exist, or every device is a member of it.
@@ -101,7 +101,7 @@ def pairs_of(plan: Plan, target: EpsilonTarget) -> list[ObservedUnit]:
 
 
 def observed_pair(plan: Plan, unit: int, coalition: tuple[Party, ...], stands_for: int) -> ObservedUnit:
-    """The pair to charge of device ``unit``, or a record of it if the spec asks so, and ``coalition``.
+    """The pair to charge of device ``unit``, or what the spec protects in it, and ``coalition``.
 
     ``stands_for``: the number of equivalent pairs.
     """
@@ -110,7 +110,7 @@ def observed_pair(plan: Plan, unit: int, coalition: tuple[Party, ...], stands_fo
 
 def is_sampled(plan: Plan) -> bool:
     """Whether participants or records are drawn, so that ε takes long to compute."""
-    of_records = main_unit(plan.spec) == "record" and plan.releases.batches.rates is not None
+    of_records = plan.spec.privacy.unit_within_device and plan.releases.batches.rates is not None
     return plan.is_sampled or of_records
 
 

@@ -67,8 +67,8 @@ class PrivacyCurve:
         releases: number of releases that tell this observer anything, sampled ones included.
         gdp_mu: μ of the composition when it is exactly that of one Gaussian (nothing sampled), else ``None``.
             Squares of μ add under adaptive composition: the currency of a GDP privacy filter.
-        discretization: grid of the privacy losses (in nats) behind the method "pld", else ``None``: 1e-4,
-            coarser for large ε (a hundred-thousandth of it); rounded so that ε is never underestimated.
+        discretization: grid of the privacy losses (in nats) behind the method "pld", else ``None``; rounded
+            so that ε is never underestimated (`losses.hidden_draws.grid_interval` says how wide it is).
     """
 
     neighbours: Neighbours

@@ -40,8 +40,8 @@ class CertifiedPair:
 
     @property
     def is_record(self) -> bool:
-        """Whether the unit is a record of the device."""
-        return self.row.unit.startswith("record:")
+        """Whether the unit is a record of the device, or a person, who is charged like one."""
+        return self.row.unit_kind != "device"
 
 
 def certificates_of(

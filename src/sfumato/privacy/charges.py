@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.losses.revealed_draws import RevealedDraws
 from sfumato.privacy.public_draws import noise_outcomes, round_of_outcomes
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, RoundOutcomes, total_mu_squared
-from sfumato.privacy.sampling import GaussianTerm, Neighbours, Sampling, merged_terms
+from sfumato.privacy.sampling import GaussianTerm, Neighbours, Sampling, merged_terms, squared_mu_of_term
 
 _AS_GOOD_AS_CERTAIN = 1e-3
 _REPLACED = "whatever replaces the unit, both worlds share the draws without it"
@@ -39,6 +39,14 @@ class Composition:
     how: str
     failure_probability: float = 0.0
     releases: tuple[tuple[Release, ...], ...] = ()
+
+    @cached_property
+    def certain_and_drawn(self) -> tuple[float, tuple[GaussianTerm, ...]]:
+        """The summed μ² of the terms that always use the unit, and all sampled terms."""
+        certain = math.fsum(
+            term.count * squared_mu_of_term(term) for term in self.terms if term.sampling is None
+        )
+        return certain, tuple(term for term in self.terms if term.sampling is not None)
 
 
 def ways_to_charge(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ...]:
@@ -331,9 +339,11 @@ def composed_epsilon(
         ε, ∞ where nothing protects, and the name of the method: ``gdp`` or ``pld``.
     """
     ordered = _merged_in_order(tuple(terms))
-    least, most = _with_draws_seen(ordered, delta) if known < math.inf else (0.0, math.inf)
-    if known < least and most <= least * (1 + _AS_GOOD_AS_CERTAIN):
-        return most, "gdp"
+    is_drawn = any(term.sampling is not None for term in ordered)  # else `_composed` is quick, and the same
+    if is_drawn and known < math.inf and _is_more_without_draws(ordered, delta, known):
+        least, most = _with_draws_seen(ordered, delta)
+        if most <= least * (1 + _AS_GOOD_AS_CERTAIN):
+            return most, "gdp"
     return _composed(ordered, neighbours, delta)
 
 
@@ -341,6 +351,17 @@ def composed_epsilon(
 def _merged_in_order(terms: tuple[GaussianTerm, ...]) -> tuple[GaussianTerm, ...]:
     """``terms`` with equal ones merged, in an order that does not depend on how they came."""
     return tuple(merged_terms(terms))
+
+
+def _is_more_without_draws(terms: tuple[GaussianTerm, ...], delta: float, known: float) -> bool:
+    """Whether the terms that are not drawn have a larger ε than ``known`` by themselves."""
+    certain = _not_drawn(terms)
+    return bool(certain) and _revealed_draws(certain).delta(known) > delta
+
+
+def _not_drawn(terms: tuple[GaussianTerm, ...]) -> tuple[GaussianTerm, ...]:
+    """Those ``terms`` that the unit is in for certain."""
+    return tuple(term for term in terms if term.rate == 1)
 
 
 @cache
@@ -351,8 +372,7 @@ def _with_draws_seen(terms: tuple[GaussianTerm, ...], delta: float) -> tuple[flo
         A lower bound, that of the terms that always use the unit alone, and an upper bound, that of all terms
         with every draw seen.
     """
-    certain = [term for term in terms if term.rate == 1]
-    return RevealedDraws.of(certain).epsilon(delta), RevealedDraws.of(terms).epsilon(delta)
+    return _revealed_draws(_not_drawn(terms)).epsilon(delta), _revealed_draws(terms).epsilon(delta)
 
 
 @cache

@@ -260,7 +260,7 @@ class PairCharge:
 
         Args:
             declared: the declared releases.
-            kind: of unit, ``device`` or ``record``.
+            kind: of unit: ``device``, ``record`` or ``person``.
             device: the unit, or the device of the record.
             coalition: who observes it.
             neighbours: the relation of the spec.
@@ -269,12 +269,18 @@ class PairCharge:
             by_filter: for a record, whether a privacy filter holds the device's budget.
         """
         members = tuple(coalition)
-        if kind != "record":
+        if kind == "device":
             return cls(declared, device, members, neighbours, None)
 
         def towards(observers: tuple[Party, ...], larger: PairCharge | None) -> PairCharge:
             record = RecordCharge.of(
-                declared, device, observers, neighbours=neighbours, drawn_like=drawn_like, by_filter=by_filter
+                declared,
+                device,
+                observers,
+                neighbours=neighbours,
+                drawn_like=drawn_like,
+                by_filter=by_filter,
+                what=kind,
             )
             return cls(declared, device, observers, neighbours, record, larger)
 

@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields
+from operator import attrgetter
+
+import numpy as np
 
 from sfumato.privacy.charges import Composition
 from sfumato.privacy.sampling import GaussianTerm, Sampling, squared_mu_of_term
 
 Ways = tuple[Composition, ...]
 """Every sound way to charge one pair; the smallest result counts."""
+
+_HOW_OFTEN = ("rate", "population", "sample")
+_but_for_rate = attrgetter(*(field.name for field in fields(Sampling) if field.name not in _HOW_OFTEN))
 
 
 def are_ways_at_most(ways: Ways, other: Ways) -> bool:
@@ -26,6 +32,19 @@ def are_ways_at_most(ways: Ways, other: Ways) -> bool:
     return all(any(is_at_most(one, against) for one in ways) for against in other)
 
 
+def undominated(ways: Ways) -> Ways:
+    """``ways`` without those that another one is surely at most: they have the same smallest ε."""
+    return tuple(
+        way
+        for number, way in enumerate(ways)
+        if not any(
+            is_at_most(other, way) and (place < number or not is_at_most(way, other))
+            for place, other in enumerate(ways)
+            if place != number
+        )
+    )
+
+
 def is_at_most(charge: Composition, other: Composition) -> bool:
     """Whether ε of ``charge`` is at most that of ``other`` at every δ; ``False`` means that it is not known.
 
@@ -34,18 +53,11 @@ def is_at_most(charge: Composition, other: Composition) -> bool:
     """
     if charge.neighbours != other.neighbours or charge.failure_probability > other.failure_probability:
         return False
-    (certain, drawn), (certain_of_other, drawn_of_other) = map(_split_certain_from_drawn, (charge, other))
+    certain, drawn = charge.certain_and_drawn
+    certain_of_other, drawn_of_other = other.certain_and_drawn
     if certain > certain_of_other or len(drawn) != len(drawn_of_other):
         return False
     return all(map(_is_term_at_most, drawn, drawn_of_other))
-
-
-def _split_certain_from_drawn(charge: Composition) -> tuple[float, list[GaussianTerm]]:
-    """The summed μ² of the terms that always use the unit, and the list of all sampled terms."""
-    certain = math.fsum(
-        term.count * squared_mu_of_term(term) for term in charge.terms if term.sampling is None
-    )
-    return certain, [term for term in charge.terms if term.sampling is not None]
 
 
 def _is_term_at_most(term: GaussianTerm, other: GaussianTerm) -> bool:
@@ -63,7 +75,7 @@ def _is_draw_at_most(draw: Sampling, other: Sampling) -> bool:
     """Whether ``draw`` is the same kind of draw as ``other`` and uses the unit at most as often."""
     if draw.rate > other.rate or draw.kind == "batches" or draw.kind != other.kind:
         return False
-    return replace(draw, rate=other.rate, population=other.population, sample=other.sample) == other
+    return bool(_but_for_rate(draw) == _but_for_rate(other))
 
 
 def approximate_size(ways: Ways) -> float:
@@ -77,21 +89,48 @@ def approximate_size(ways: Ways) -> float:
     return math.fsum(term.count * term.rate * squared_mu_of_term(term) for term in way.terms)
 
 
-def chains(sizes: Sequence[float], is_under: Callable[[int, int], bool]) -> list[list[int]]:
+def monotone_figures(ways: Ways) -> tuple[float, ...]:
+    """Figures of ``ways`` of which none is larger than that of other ways that they are at most.
+
+    Quick to compare where many are. Of every way what is compared term by term, the largest of its terms; of
+    these the smallest of all ways, as each of the others has one of ``ways`` that is at most it.
+    """
+    each = [
+        (
+            way.failure_probability,
+            way.certain_and_drawn[0],
+            max((1 / term.multiplier if term.multiplier else math.inf for term in drawn), default=0.0),
+            max((term.rate for term in drawn), default=0.0),
+            max((term.count for term in drawn), default=0),
+        )
+        for way in ways
+        for drawn in [way.certain_and_drawn[1]]
+    ]
+    return tuple(map(min, zip(*each, strict=True)))
+
+
+def chains(
+    sizes: Sequence[float], known: Sequence[Sequence[float]], is_under: Callable[[int, int], bool]
+) -> list[list[int]]:
     """Put charges into chains, the worst first in each: every one is surely at most the one before.
 
     Args:
-        sizes: of every charge, the larger the worse; the order in which charges are looked at.
+        sizes: of every charge, as `approximate_size` gives them, the larger the worse; charges are looked at
+            from the largest on.
+        known: `monotone_figures` of every charge, ``[charges][figures]``: of one that is under another none
+            is larger.
         is_under: whether the charge with the first number is surely at most that with the second.
 
     Returns:
         The chains, each the numbers of its charges; every charge is in one.
     """
-    found: list[list[int]] = []
+    of_charges, found = np.array(known, dtype=np.float64), list[list[int]]()
+    ends = np.empty_like(of_charges)  # of the chains found
     for number in sorted(range(len(sizes)), key=lambda place: -sizes[place]):
-        chain = next((chain for chain in found if is_under(number, chain[-1])), None)
-        if chain is None:
-            found.append([number])
-        else:
-            chain.append(number)
+        may = np.flatnonzero((of_charges[number] <= ends[: len(found)]).all(axis=1)).tolist()
+        place = next((place for place in may if is_under(number, found[place][-1])), len(found))
+        if place == len(found):
+            found.append([])
+        found[place].append(number)
+        ends[place] = of_charges[number]
     return found

@@ -86,7 +86,7 @@ class Guarantee:
 
     @property
     def unit_kind(self) -> str:
-        """``device``, or ``record`` for any one record of a device."""
+        """``device``, or ``record`` or ``person`` for any one of these in a device."""
         return self.unit.partition(":")[0]
 
     @property

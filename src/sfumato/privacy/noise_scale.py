@@ -9,6 +9,7 @@ from functools import cache, lru_cache, partial
 
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import Composition, composed_epsilon, ways_to_charge
+from sfumato.privacy.dominance import undominated
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.losses.revealed_draws import RevealedDraws
 from sfumato.privacy.release import Exposure
@@ -40,14 +41,14 @@ def noise_scale_for(
 def scale_for(ways: Iterable[Composition], *, epsilon: float, delta: float) -> float:
     """The least factor on all noise stds with which one of ``ways`` has at most ``epsilon`` at ``delta``.
 
-    ∞ where none ever has. A way whose ε is more at the least factor found before is not solved for.
+    ∞ where none ever has. A way whose ε is more at the least factor found before is not solved for, nor is
+    one that another way is surely at most.
 
     Raises:
         ValueError: ``epsilon`` or ``delta`` is out of range.
     """
     least = math.inf
-    found = {(way.terms, way.neighbours, way.failure_probability): way for way in ways}
-    for charge in found.values():
+    for charge in undominated(tuple(ways)):
         left = delta - charge.failure_probability
         if left > 0 and (math.isinf(least) or _is_within(charge, least, epsilon, left)):
             least = min(least, _scale(charge.terms, charge.neighbours, epsilon, left))
@@ -77,6 +78,9 @@ def _is_within(charge: Composition, factor: float, epsilon: float, delta: float)
     """Whether ε of ``charge`` at ``delta`` is at most ``epsilon`` with all noise stds times ``factor``."""
     if factor == 0:
         return False
+    coarsely = compose(_scaled(charge.terms, factor), neighbours=charge.neighbours, coarser=_COARSER)
+    if coarsely.delta(epsilon) <= delta:
+        return True
     return composed_epsilon(_scaled(charge.terms, factor), charge.neighbours, delta)[0] <= epsilon
 
 
@@ -152,12 +156,17 @@ def _sampled_scale(
     def revealed(factor: float) -> float:
         return RevealedDraws.of(scaled(factor)).epsilon(delta)
 
+    def revealed_by_delta(
+        factor: float,
+    ) -> float:  # meets the target where `revealed` does; no root of its own
+        return RevealedDraws.of(scaled(factor)).delta(target_epsilon) / delta * target_epsilon
+
     def finely_composed(factor: float) -> float:
         return compose(scaled(factor), neighbours=neighbours).epsilon(delta)
 
-    start = _smallest_factor(revealed, target_epsilon, 1.0)
+    start = _smallest_factor(revealed_by_delta, target_epsilon, 1.0)
     if compose(scaled(start), neighbours=neighbours).method == "gdp":
-        return start
+        return _smallest_factor(revealed, target_epsilon, 1.0)
 
     def roughly_composed(factor: float) -> float:
         return compose(scaled(factor), neighbours=neighbours, coarser=_COARSER).epsilon(delta)

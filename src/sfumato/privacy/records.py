@@ -231,6 +231,7 @@ class RecordCharge:
         why_not_drawn: without a ``rate``, why.
         neighbours: zero-out or replace; as the number of a device's records is public, one that is removed is
             one that is zeroed out.
+        what: ``record``, or ``person`` whose rows are one record (the same rules hold of it).
         noised_steps: local steps to which the device adds noise itself; 0 where messages are noised.
         by_filter: whether a privacy filter holds the device's budget, whatever rounds are played instead.
     """
@@ -241,6 +242,7 @@ class RecordCharge:
     neighbours: RecordNeighbours
     by_filter: bool = False
     noised_steps: int = 0
+    what: str = "record"
 
     @classmethod
     def of(
@@ -252,6 +254,7 @@ class RecordCharge:
         neighbours: Neighbours,
         drawn_like: int | None = None,
         by_filter: bool = False,
+        what: str = "record",
     ) -> RecordCharge:
         """The charge for a record of ``device`` towards ``coalition``.
 
@@ -262,6 +265,7 @@ class RecordCharge:
             neighbours: the relation of the spec.
             drawn_like: the device whose records are drawn as often as this one; ``None``: ``device``.
             by_filter: whether a privacy filter holds the device's budget.
+            what: ``record`` or ``person``.
         """
         batches = declared.batches
         rate = None
@@ -270,7 +274,7 @@ class RecordCharge:
         relation: RecordNeighbours = "replace" if neighbours == "replace" else "zero-out"
         drawn = declared.record_releases(device, coalition)
         steps = sum(part.count for part in drawn) if batches.step_multiplier else 0
-        return cls(rate, drawn, batches.why_not_drawn, relation, by_filter, steps)
+        return cls(rate, drawn, batches.why_not_drawn, relation, by_filter, steps, what)
 
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, ways: Sequence[Composition] = ()
@@ -314,12 +318,12 @@ class RecordCharge:
     def _why_replaced(self, exposure: Exposure) -> str:
         """A phrase for people: why the record is charged as if all data of its device were replaced."""
         if exposure.bound_name != "flow":
-            return "behind hidden releases no draw of records amplifies"
+            return f"behind hidden releases no draw of {self.what}s amplifies"
         if self.rate is None:
             return self.why_not_drawn
         if not self.counts_draws(exposure):
-            return "draws of records are not counted where members may be elected"
-        return "counting how rarely the record is drawn gives no less"
+            return f"draws of {self.what}s are not counted where members may be elected"
+        return f"counting how rarely the {self.what} is drawn gives no less"
 
     def counts_draws(self, exposure: Exposure) -> bool:
         """Whether one way to charge the record in ``exposure`` counts how rarely it is drawn."""
@@ -336,16 +340,17 @@ class RecordCharge:
         assert self.rate is not None
         if self.noised_steps:
             return (
-                f"the device adds noise at {self.noised_steps:,} local steps, and the record is in each with "
-                f"probability {self.rate:.4g}, unseen; what anybody receives follows from these"
+                f"the device adds noise at {self.noised_steps:,} local steps, and the {self.what} is in each "
+                f"with probability {self.rate:.4g}, unseen; what anybody receives follows from these"
             )
         steps = sorted({len(part.moves) for part in self.drawn if part.moves})
         if not steps or self.rate == 1:
-            return "the record counts as drawn in every message"
+            return f"the {self.what} counts as drawn in every message"
         counts = " or ".join(map(str, steps))
         chances = " or ".join(f"{-math.expm1(n * math.log1p(-self.rate)):.4g}" for n in steps)
         plural = "s" if steps[-1] > 1 else ""
-        how = f"the record is in a message of {counts} local step{plural} with probability {chances}, unseen"
+        how = f"the {self.what} is in a message of {counts} local step{plural}"
+        how += f" with probability {chances}, unseen"
         participation = min(part.participation for part in self.drawn)
         if participation < 1:
             how += f", and its device in a round with probability {participation:.4g}, unseen"

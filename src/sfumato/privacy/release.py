@@ -7,8 +7,10 @@ of one release share a unit (the clip norm, or step size times clip norm), which
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from sfumato.privacy.sampling import Neighbours, Sampling, any_of_fixed_draw
@@ -71,6 +73,11 @@ class Release:
     divides_by_drawn: bool = False
     linking: int = 0
     amplifies_propagated: bool = False
+
+    @cached_property
+    def without_names(self) -> Release:
+        """This release without the names that are for people."""
+        return replace(self, name="", vector="")
 
     def sensitivity(self, neighbours: Neighbours) -> float:
         """Compute the largest l2 distance, in the unit of the noise std, that the release moves between
@@ -282,6 +289,15 @@ class Exposure:
     def release_count(self) -> int:
         """Number of releases in the whole training, repeated ones counted."""
         return sum(count for _, count in self.counted_releases)
+
+    @cached_property
+    def without_names(self) -> tuple[str, frozenset[tuple[tuple[Sampling, tuple[Release, ...]], int]]]:
+        """The bound's name and all releases, equal for exposures that only the names of groups tell apart."""
+        counts: Counter[tuple[Sampling, tuple[Release, ...]]] = Counter()
+        for drawn in self.draws:
+            bare = tuple(release.without_names for release in drawn.releases)
+            counts[drawn.sampling, bare] += drawn.count
+        return self.bound_name, frozenset(counts.items())
 
     def charges_same_as(self, other: Exposure) -> bool:
         """Whether it is known to charge the same as ``other``; ``False`` means that it is not known."""

@@ -15,7 +15,6 @@ from sfumato.mechanisms.discrete_gaussian import DiscreteGaussianNoise
 from sfumato.network.tree import Tree
 from sfumato.random import Stream, key_at
 from sfumato.schedule.integer_grid import IntegerGrid
-from sfumato.secure_aggregation.masks import ring_type
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -107,8 +106,7 @@ class IntegerAggregates:
     @property
     def values(self) -> Tensor:
         """The value that every node holds, float ``[nodes, M]``: base plus sum over scale and weight."""
-        averages = torch.from_numpy(self.sums / (self.ring.scale * self.ring.weights[self.tier][:, None]))
-        averages = averages.to(self.base.device)
+        averages = torch.from_numpy(self.ring.averages(self.tier, self.sums)).to(self.base.device)
         if self.coordinates is None:
             return self.base + averages
         values = self.base.clone()
@@ -122,9 +120,7 @@ class IntegerAggregates:
         """
         parents = self.ring.tree.parents[self.tier]
         starts = np.flatnonzero(np.diff(parents, prepend=-1))  # parents ascend
-        sums = np.add.reduceat(self.sums, starts, axis=0)
-        if self.ring.secure[self.tier - 1]:
-            sums = in_ring(sums)
+        sums = self.ring.received(self.tier - 1).wrapped(np.add.reduceat(self.sums, starts, axis=0))
         return IntegerAggregates(
             self.ring, self.tier - 1, self.seed, _means(self.base, parents), sums, self.coordinates
         )
@@ -143,12 +139,6 @@ class IntegerAggregates:
             sums, steps, lambda node: key_at(self.seed, Stream.NOISE, *address, self.tier, node)
         )
         return IntegerAggregates(self.ring, self.tier, self.seed, self.base, sums, self.coordinates)
-
-
-def in_ring(sums: IntArray) -> IntArray:
-    """Each sum modulo 2^32, as the representative in [−2^31, 2^31)."""
-    from_ring: IntArray = sums.astype(ring_type(32)).view("<i4").astype(np.int64)
-    return from_ring
 
 
 def _means(values: Tensor, parents: IntArray) -> Tensor:

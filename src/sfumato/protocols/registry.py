@@ -15,12 +15,12 @@ from sfumato.protocols.groups.base import ROUND_FUNCTIONS, RoundFunction
 from sfumato.protocols.groups.state import GroupedState
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.adaptive_clip import AdaptedState
-from sfumato.protocols.tree.state import TreeState
+from sfumato.protocols.tree.state import DeployedState, TreeState
 from sfumato.schedule.base import Plan
 from sfumato.spec.document import add_variant
 
 _STATES: dict[str, type[State]] = {
-    state.kind: state for state in (TreeState, AdaptedState, AdaptiveState, GroupedState)
+    state.kind: state for state in (TreeState, DeployedState, AdaptedState, AdaptiveState, GroupedState)
 }
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,17 +21,16 @@ from torch import Tensor
 
 from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.errors import EnvelopeError
+from sfumato.schedule.grid import WIDEST, FloatArray, Grid
 from sfumato.schedule.message_grid import MessageGrid
 
 IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[Any]
 
 _DIGIT = 32  # bits
 _LEAST = -160 // _DIGIT  # the digit that the smallest float32 reaches
 _EXACT = 2.0**53  # whole numbers up to here are exact in float64
 _AT_ONCE = 1 << 18  # numbers worked on at once, few enough for a core's cache
 _ROWS = 64
-_SMALL = -120  # float32 holds 2^120
 
 
 class Sums:
@@ -51,16 +49,15 @@ class Sums:
         self._digit = np.full(count, _LEAST, np.int64)  # of each sum by itself: none tells of another one
         self._sums = [np.zeros(self._shape, np.int64) for _ in range(1 if grid else 2)]
 
-    def _exponents(self, number: int) -> list[int]:
-        """List the exponents of the units (powers of 2) in which the parts of sum ``number`` count, the
-        largest first.
+    def _grids(self, number: int) -> list[Grid]:
+        """List the grids on which the parts of sum ``number`` count, the coarsest first.
 
-        One unit with a grid, two without.
+        One grid with a clip, two without.
         """
         if self._grid is not None:
-            return [self._grid.exponent]
+            return [self._grid]
         digit = int(self._digit[number])
-        return [_DIGIT * digit, _DIGIT * (digit - 1)]
+        return [Grid(_DIGIT * digit, WIDEST), Grid(_DIGIT * (digit - 1), WIDEST)]
 
     def rounded(self, messages: Tensor) -> Tensor:
         """``messages`` ``[p, M]`` as they will be added: truncated to the grid, float32; without a grid
@@ -93,20 +90,20 @@ class Sums:
         limit = math.inf if self._grid is None else self._grid.limit
         for some, columns in _blocks(*rows.shape):
             rest = rows[some, columns]
-            for exponent, sums in zip(self._exponents(number), self._sums, strict=True):
-                whole = _whole(rest, exponent)
+            for grid, sums in zip(self._grids(number), self._sums, strict=True):
+                whole = grid.whole(rest)
                 largest = max(float(whole.max()), -float(whole.min()))
                 if not largest <= limit:
                     raise EnvelopeError(
-                        f"a message has a coordinate of {largest * 2.0**exponent:.3g}, but sums of messages "
-                        f"have room for {limit * 2.0**exponent:.3g}; nothing of this round was sent"
+                        f"a message has a coordinate of {largest * grid.step:.3g}, but sums of messages "
+                        f"have room for {limit * grid.step:.3g}; nothing of this round was sent"
                     )
                 if largest * len(rest) < _EXACT:
                     sums[number, columns] += whole.astype(np.float64, copy=False).sum(axis=0).astype(np.int64)
                 else:
                     sums[number, columns] += whole.astype(np.int64).sum(axis=0)
                 if self._grid is None:
-                    rest = rest - whole.astype(np.float64) * 2.0**exponent
+                    rest = rest - whole.astype(np.float64) * grid.step
 
     def _make_room(self, number: int, rows: FloatArray) -> bool:
         """Raise the unit of sum ``number`` so that ``rows`` ``[p, M]`` fit; returns whether they are finite.
@@ -140,20 +137,11 @@ class Sums:
             for number, digit in enumerate(self._ranks.largest(self._digit.copy()).tolist()):
                 self._raise_to(number, digit)
         total = np.zeros(self._shape)
-        steps = np.array([self._exponents(number) for number in range(self._shape[0])], dtype=np.float64)
+        steps = np.array([[grid.step for grid in self._grids(number)] for number in range(self._shape[0])])
         for level, sums in enumerate(self._sums):
-            total += self._ranks.added(sums) * np.exp2(steps[:, level, None])
+            total += self._ranks.added(sums) * steps[:, level, None]
         total[self._ranks.added(self._not_finite) > 0] = np.nan
         return torch.from_numpy(total)
-
-
-def _whole(values: FloatArray, exponent: int) -> FloatArray:
-    """Divide each value by 2^``exponent`` and truncate to a whole number (as a float); exact for float32
-    values.
-    """
-    kind = np.float32 if values.dtype == np.float32 and exponent >= _SMALL else np.float64
-    found = np.multiply(values, kind(2.0**-exponent), dtype=kind)
-    return np.trunc(found, out=found)
 
 
 def _blocks(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:

@@ -48,8 +48,8 @@ def sentence(said: str) -> str:
 
 
 def title(name: str) -> str:
-    """``name`` with its first letter large."""
-    return f"{name[:1].upper()}{name[1:]}"
+    """``name`` with its first letter large, unless that is not ASCII, as of ε."""
+    return f"{name[:1].upper() if name[:1].isascii() else name[:1]}{name[1:]}"
 
 
 def whole(value: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -105,3 +106,9 @@ def table_of(rounds: Iterable[LoggedRound]) -> pd.DataFrame:
 def _table(rows: list[Mapping[str, float]], columns: tuple[str, ...]) -> pd.DataFrame:
     """``rows`` as a data frame with these columns, whole numbers as integers."""
     return pd.DataFrame(rows, columns=list(columns), dtype="float64").astype(_WHOLE)
+
+
+def last_measured(values: pd.Series[float]) -> float:
+    """The last value of a metric that is not missing; NaN if all are."""
+    measured = values.dropna()
+    return float(measured.iloc[-1]) if len(measured) else math.nan

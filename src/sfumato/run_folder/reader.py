@@ -45,6 +45,8 @@ REPORT_FILE = "report.html"
 ATTACKS_FOLDER = "attacks"
 VIEWS_FOLDER = "views"
 TENSORBOARD_FOLDER = "tensorboard"
+POINTS_FOLDER = "points"
+"""In the folder of a sweep: the run folders of its points."""
 
 _HASHES_RECORD = "archive/sfumato.json"
 _READ = (SPEC_FILE, METRICS_FILE, PRIVACY_FILE, LEDGER_FILE, MODEL_FILE, GROUPS_FILE)

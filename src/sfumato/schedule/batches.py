@@ -1,4 +1,8 @@
-"""How devices draw their batches, as facts for the accountant."""
+"""How devices draw their batches, as facts for the accountant.
+
+With ``privacy.unit: person`` devices draw persons, each of whom brings one of its rows to the step. All that
+is said here of records then holds of persons (docs/accounting.md, *One person as the unit*).
+"""
 
 from __future__ import annotations
 
@@ -45,7 +49,8 @@ def batch_facts(
         return BatchFacts(why_not_drawn="devices remember earlier messages (control variates)")
     sizes = _known_record_counts(spec, places)
     if sizes is None:
-        return BatchFacts(why_not_drawn="how many records a device has is not known before they are read")
+        what = f"how many {_units(spec)} a device has is not known before they are read"
+        return BatchFacts(why_not_drawn=what)
     rates = np.where(sizes > 0, np.minimum(1.0, _expected_batch_size(spec) / np.maximum(sizes, 1)), 0.0)
     answered = starts_from_hidden or training.global_update == "resend" or np.max(np.concatenate(pieces)) > 1
     most = int(sizes.max())
@@ -56,9 +61,10 @@ def batch_facts(
 
 
 def require_record_rates(spec: Spec, places: IntArray, batches: BatchFacts) -> None:
-    """Refuse a target of ε for records with clipped examples where it is not known how rarely one is drawn.
+    """Refuse a target of ε for records or persons, if examples are clipped and it is not known how rarely one
+    is drawn.
 
-    Such clips bound what one example adds to a batch, and nothing else: without its rate a record has no ε.
+    Such clips bound what one example adds to a batch, and nothing else: without its rate none has an ε.
 
     Args:
         spec: of the protocol.
@@ -69,9 +75,10 @@ def require_record_rates(spec: Spec, places: IntArray, batches: BatchFacts) -> N
         SpecError: the message says what is missing.
     """
     privacy = spec.privacy
-    if batches.rates is not None or not (privacy.unit == "record" and privacy.clips_examples):
+    if batches.rates is not None or not (privacy.unit_within_device and privacy.clips_examples):
         return
-    why = "a target of ε for records with privacy.clip.kind: example needs every device's number of records"
+    units = _units(spec)
+    why = f"a target of ε for {units} with privacy.clip.kind: example needs every device's number of {units}"
     instead = "or clip whole updates (privacy.clip.kind: update)"
     try:
         sizes = known_examples(spec, places)
@@ -82,9 +89,9 @@ def require_record_rates(spec: Spec, places: IntArray, batches: BatchFacts) -> N
         )
         raise SpecError("data.source", spec.data.source, allowed) from None
     if sizes is None:
-        allowed = f"leaves open how many records a device has: {why}; use another partition, {instead}"
+        allowed = f"leaves open how many {units} a device has: {why}; use another partition, {instead}"
         raise SpecError("data.partition.kind", spec.data.partition.kind, allowed)
-    allowed = f"must be update or step with a target of ε for records: {batches.why_not_drawn}"
+    allowed = f"must be update or step with a target of ε for {units}: {batches.why_not_drawn}"
     raise SpecError("privacy.clip.kind", "example", allowed)
 
 
@@ -133,6 +140,11 @@ def _known_record_counts(spec: Spec, places: IntArray) -> IntArray | None:
         return known_examples(spec, places)
     except DataError:
         return None
+
+
+def _units(spec: Spec) -> str:
+    """What devices draw for a local step, in words."""
+    return "persons" if spec.privacy.unit == "person" else "records"
 
 
 def _expected_batch_size(spec: Spec) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +24,7 @@ import numpy.typing as npt
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.radio.secagg_traffic import RING_BITS
+from sfumato.schedule.grid import WIDEST, Grid
 from sfumato.schedule.tree import TreePlan
 from sfumato.secure_aggregation.quantisation import MOST_WRAPPING, QuantisationPlan, wrapping
 from sfumato.wire.errors import QuantisationError
@@ -34,7 +35,6 @@ IntArray = npt.NDArray[np.int64]
 HEADROOM = 1e-6
 FEWEST_STEPS = 3000.0
 _FLOAT_SLACK = 1e-3  # of the length of a sum of clipped gradients in single precision
-_GRID_BITS = 64  # a message's own; sums under masks are taken modulo 2^32
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class IntegerGrid:
         tree: who is under whom.
         secure: for every tier, whether its nodes receive under masks: modulo 2^32.
         shares: what a message of each leaf is multiplied by: its share of the global average, ``[leaves]``.
-        scale: steps per unit of the global average.
+        grid: of the shares that devices send, in units of the global average.
         inflation: noise to add over noise in the declaration.
         unit: of the declared figures, in this round.
         dimension: coordinates.
@@ -55,7 +55,7 @@ class IntegerGrid:
     tree: Tree
     secure: tuple[bool, ...]
     shares: FloatArray
-    scale: float
+    grid: Grid
     inflation: float
     unit: float
     dimension: int
@@ -65,6 +65,20 @@ class IntegerGrid:
     def weights(self) -> tuple[FloatArray, ...]:
         """The weight of each node's average in the global average, for every tier."""
         return average_weights(self.tree)
+
+    @property
+    def scale(self) -> float:
+        """Steps per unit of the global average."""
+        return self.grid.scale
+
+    def received(self, tier: int) -> Grid:
+        """The grid of the sums that nodes of ``tier`` receive: with the bits of the ring under masks."""
+        return replace(self.grid, bits=RING_BITS) if self.secure[tier] else self.grid
+
+    def averages(self, tier: int, sums: IntArray) -> FloatArray:
+        """The averages that ``sums`` ``[nodes, M]``, in steps, of all nodes of ``tier`` are."""
+        found: FloatArray = sums / (self.scale * self.weights[tier][:, None])
+        return found
 
     def device(self, leaf: int, bound: float, std: float) -> QuantisationPlan:
         """Say how a device of leaf number ``leaf`` rounds its message to the grid and adds noise there.
@@ -78,7 +92,7 @@ class IntegerGrid:
         return QuantisationPlan(
             clip=bound * share + self.room / self.scale,
             scale=self.scale,
-            bits=_GRID_BITS,
+            bits=self.grid.bits,
             parties=int(self.tree.devices[leaf]),
             dimension=self.dimension,
             noise_std=std * share * self.scale * self.inflation,
@@ -150,18 +164,18 @@ def integer_grid_of(
         gradients = 1 if plan.spec.privacy.clips_examples else 2
         moves = gradients * plan.weights_of(everybody) * shares[leaf] * unit
     shortest = float(moves[moves > 0].min())
-    for power in range(exponent, exponent - _GRID_BITS, -1):
-        scale = 2.0**power
+    for power in range(exponent, exponent - WIDEST, -1):
+        grid = Grid(-power, WIDEST)
         try:
-            least = QuantisationPlan(shortest, scale, _GRID_BITS, 1, dimension)
+            least = QuantisationPlan(shortest, grid.scale, grid.bits, 1, dimension)
         except QuantisationError:
             continue
-        rounding = 1 + math.sqrt(dimension) / (shortest * scale) if by_gradient else least.inflation
+        rounding = 1 + math.sqrt(dimension) / (shortest * grid.scale) if by_gradient else least.inflation
         inflation = rounding * (1 + HEADROOM)
         if all(
             wrapping(
-                most * scale + parties,
-                (std * scale * inflation) ** 2,
+                most * grid.scale + parties,
+                (std * grid.scale * inflation) ** 2,
                 dimension=dimension,
                 bits=RING_BITS,
             )
@@ -170,7 +184,7 @@ def integer_grid_of(
         ):
             break
     room = 2 * math.sqrt(dimension) if by_gradient else 0.0
-    ring = IntegerGrid(tree, secure, shares, scale, inflation, unit, dimension, room)
+    ring = IntegerGrid(tree, secure, shares, grid, inflation, unit, dimension, room)
     _require_fine_enough(plan, index, ring, noises)
     return ring
 
@@ -186,10 +200,11 @@ def _require_fine_enough(plan: TreePlan, index: int, ring: IntegerGrid, noises: 
         quietest.append(std[std > 0] * ring.unit * ring.weights[tier][std > 0] * ring.scale * ring.inflation)
     fewest = min((float(q.min()) for q in quietest if len(q)), default=math.inf)
     if fewest < FEWEST_STEPS or ring.inflation > 2:
+        bits = RING_BITS if any(ring.secure) else ring.grid.bits
         raise SpecError(
             "transport",
-            "secure-aggregation",
-            f"a ring of {RING_BITS} bits is too coarse: the quietest noise is {fewest:.3g} steps (at least"
+            "secure-aggregation" if any(ring.secure) else "plain",
+            f"whole numbers of {bits} bits are too coarse: the quietest noise is {fewest:.3g} steps (at least"
             f" {FEWEST_STEPS:g} are needed), and rounding takes {ring.inflation - 1:.2g} more noise (at most"
             " 1); make zones smaller or noise alike",
         )

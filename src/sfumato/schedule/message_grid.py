@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import SpecError
+from sfumato.schedule.grid import WIDEST, Grid
 from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.integer_grid import message_lengths
 from sfumato.schedule.tree import TreePlan
@@ -33,31 +34,23 @@ ROUNDINGS = _OF_A_MOVE * 2.0**24
 """What rounding to the grid moves a message by at most: so many times 2^-24 of the shortest charged move."""
 
 _TAIL = 9.5  # standard deviations: no normal is farther from 0 (`mechanisms.gaussian`)
-_ROOM = 2**62
 _LEAST = -149  # of a float32
 
 
 @dataclass(frozen=True)
-class MessageGrid:
-    """A grid.
+class MessageGrid(Grid):
+    """The grid of messages that have a bound.
 
     Attributes:
-        exponent: its step is 2 to that power.
         messages: at most so many are in a sum.
     """
 
-    exponent: int
     messages: int
 
     @property
-    def step(self) -> float:
-        """The distance between neighbouring points of the grid."""
-        return math.ldexp(1.0, self.exponent)
-
-    @property
     def limit(self) -> float:
-        """The largest coordinate of a message, in steps."""
-        return float(_ROOM // self.messages)
+        """The largest coordinate of a message, in steps: a sum has two bits more than it needs."""
+        return float(2 ** (self.bits - 2) // self.messages)
 
     @classmethod
     def of(
@@ -78,7 +71,7 @@ class MessageGrid:
         fine = _OF_A_MOVE * float(moves[moves > 0].min(initial=math.inf)) / math.sqrt(length)
         fine = min(fine, _OF_THE_NOISE * float(noises[noises > 0].min(initial=math.inf)))
         fine = min(fine, _OF_THE_LARGEST * largest * messages) if largest else 2.0**_LEAST
-        grid = cls(max(math.frexp(fine)[1] - 1, _LEAST), max(1, messages))
+        grid = cls(max(math.frexp(fine)[1] - 1, _LEAST), WIDEST, max(1, messages))
         if not largest <= grid.limit * grid.step:
             allowed = (
                 f"is too loud beside the shortest move or the quietest noise: {messages:,} messages with "

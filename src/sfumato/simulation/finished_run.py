@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ from sfumato.data.given import given
 from sfumato.notebook import block
 from sfumato.rounding import number, upper_bound
 from sfumato.run_folder.headline import headline_of
+from sfumato.run_folder.metrics_table import last_measured
 from sfumato.run_folder.reader import MODEL_FILE, REPORT_FILE, SPEC_FILE, RunFolder, read_ledger
 from sfumato.run_folder.reader import load_run as read_run_folder
 from sfumato.spec.document import Spec
@@ -44,8 +46,8 @@ class Run:
 
     def __repr__(self) -> str:
         score = headline_of(self.metrics)
-        measured = self.metrics[score.column].dropna()
-        reached = f", {score.name} {score.text(float(measured.iloc[-1]))}" if len(measured) else ""
+        last = last_measured(self.metrics[score.column])
+        reached = "" if math.isnan(last) else f", {score.name} {score.text(last)}"
         planned = "" if self.finished else f" of {self.folder.rounds:,}"
         return f"<Run {self.name}: {len(self.metrics):,}{planned} rounds{reached}, in {self.path}>"
 

@@ -187,13 +187,13 @@ class FolderWriter:
         """
         session, rounds = self._session, position.state.round
         parameters = ParameterLayout.of(session.model).total
+        family = family_of(session.plan.spec)
         facts: dict[str, Any] = {
             "participations": position.participations.tolist(),
             "rounds": rounds,
             "parameters": parameters,
+            "sum_steps": family.sum_steps(session.plan, parameters),
         } | session.protocol.realised_facts(position.state)
-        family = family_of(session.plan.spec)
-        facts["sum_steps"] = family.sum_steps(session.plan, parameters)
         facts |= family.ex_post_facts(session.plan, rounds, parameters)
         declared = session.plan.releases.to_dict() | {"certificates": self._certificates, "realised": facts}
         privacy = with_participations(self._privacy, position.participations.numpy(), rounds, parameters)

@@ -117,7 +117,8 @@ def _hash_arrays(data: Dataset) -> str:
     found = hashlib.sha256()
     features = (_compared(data.train_features), _compared(data.test_features))
     loaded = (features[0], data.train_labels, features[1], data.test_labels)
-    arrays = (*loaded, data.train_groups, data.train_sites, data.train_targets, data.test_targets)
+    named = (data.train_groups, data.train_sites, data.train_targets, data.test_targets, data.train_persons)
+    arrays = (*loaded, *named)
     for array in (part for part in arrays if part is not None):
         found.update(f"{array.dtype.str}{array.shape}".encode())
         found.update(np.ascontiguousarray(array).data)

@@ -10,6 +10,7 @@ from sfumato.durable_files import short_hash
 from sfumato.errors import RunError, SpecError
 from sfumato.network.inlining import DISTANCES, TOPOLOGY_FILE
 from sfumato.privacy.observers import Party
+from sfumato.protocols.tree.state import DeployedState
 from sfumato.run_folder.contents import is_derived, is_own
 from sfumato.run_folder.damage import check_folder
 from sfumato.run_folder.lock import ways_to_continue
@@ -79,6 +80,19 @@ def existing_checkpoint(plan: Plan, out: Path) -> Checkpoint | None:
 def spec_of_checkpoint(existing: Checkpoint) -> Spec:
     """The spec of the run that a checkpoint is of, parsed from the text in it."""
     return load_spec(parse_yaml(existing.spec, CHECKPOINT_FILE))
+
+
+def refuse_another_player(existing: Checkpoint, out: Path, *, deployed: bool) -> None:
+    """Raise if real parties began the run and a simulation would go on with it, or the other way round.
+
+    Raises:
+        SpecError: it is so.
+    """
+    was_deployed = existing.position.state.kind == DeployedState.kind
+    if was_deployed != deployed:
+        began = "real parties began" if was_deployed else "a simulation began"
+        again = "sfumato deploy" if was_deployed else "sfumato run"
+        raise SpecError(Argument("resume"), None, f"cannot go on in {out}: {began} this run; use {again}")
 
 
 def observers_to_record(requested: tuple[str, ...], existing: Checkpoint, out: Path) -> tuple[str, ...]:

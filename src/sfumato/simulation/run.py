@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, overload
+from typing import Any, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from sfumato.engine.repeatable import repeatable_arithmetic
 from sfumato.errors import SpecError
 from sfumato.learning.given_model import giving_model, with_given_model
 from sfumato.network.given_graph import with_graph
+from sfumato.protocols.base import FederatedProtocol
 from sfumato.protocols.view_recorder import observer_name
 from sfumato.run_folder.contents import require_files_of_run
 from sfumato.run_folder.lock import only_writer
@@ -41,6 +42,7 @@ from sfumato.simulation.resume import (
     existing_checkpoint,
     is_complete,
     observers_to_record,
+    refuse_another_player,
     refuse_existing_run,
     spec_of_checkpoint,
 )
@@ -54,6 +56,7 @@ from sfumato.user_code import allow_user_code
 
 _SECONDS_BETWEEN_CHECKPOINTS = 5.0
 _Row = Mapping[str, float]
+PlayedBy: TypeAlias = Callable[[Session], FederatedProtocol[Any]]
 _Tracking = Callable[[Iterable[_Row]], AbstractContextManager[Callable[[_Row], None]]]
 
 
@@ -179,6 +182,7 @@ def run_rounds(
     track: str | Sequence[str] = (),
     on_step: Callable[[str], object] = lambda name: None,
     ranks: Ranks = ALONE,
+    played_by: PlayedBy | None = None,
 ) -> Generator[RoundResult]:
     """Train ``spec`` round by round and write the run folder ``out``, as its only writer.
 
@@ -199,6 +203,7 @@ def run_rounds(
             covers (docs/run-folder.md, *Experiment trackers*).
         on_step: called with the name of every step that begins, except rounds.
         ranks: the processes that share the training.
+        played_by: what plays the rounds instead of a simulation; then every round is saved when it is done.
 
     Yields:
         Every round when it is done; nothing for a run that was finished already.
@@ -223,11 +228,9 @@ def run_rounds(
     require_same(ranks, facts_of_rank(plan, device, observers))
     with only_writer(out, argument=Argument("out")) if writes else nullcontext():
         found = _checkpoint_to_continue(plan, out, resume=resume, force=force) if writes else None
-        existing = shared_checkpoint(found, ranks, device)
+        playing = partial(_run_in_folder, device=device, on_step=on_step, ranks=ranks, played_by=played_by)
         tracking = partial(tracked, trackers if writes else (), spec)
-        yield from _run_in_folder(
-            plan, out, existing, observers, device=device, tracking=tracking, on_step=on_step, ranks=ranks
-        )
+        yield from playing(plan, out, shared_checkpoint(found, ranks, device), observers, tracking=tracking)
 
 
 def _checkpoint_to_continue(plan: Plan, out: Path, *, resume: bool, force: bool) -> Checkpoint | None:
@@ -249,10 +252,12 @@ def _run_in_folder(
     tracking: _Tracking,
     on_step: Callable[[str], object],
     ranks: Ranks,
+    played_by: PlayedBy | None,
 ) -> Generator[RoundResult]:
     """Start the run in ``out``, or continue it from ``existing``; yields every round when it is done."""
     inputs = plan.spec.hashes
     if existing is not None:
+        refuse_another_player(existing, out, deployed=played_by is not None)
         observers = observers_to_record(observers, existing, out)
         inputs, device = spec_of_checkpoint(existing).hashes, existing.device
         complete = ranks.of_first(ranks.rank == 0 and is_complete(out))
@@ -266,6 +271,8 @@ def _run_in_folder(
     speed = replace(speed, memory_bytes=min(ranks.gather(speed.memory_bytes)))  # ranks meet at every chunk
     session = Session.prepare(plan, speed, privacy, tuple(dict.fromkeys(observers)), ranks)
     require_same(ranks, session.hashes)
+    if played_by is not None:
+        session = replace(session, protocol=played_by(session))
     check_inputs(inputs, session.hashes, f"the run in {out}")
     frozen = _frozen(plan, {**inputs, **session.hashes})
     writer: FolderWriter | FolderFollower
@@ -274,7 +281,8 @@ def _run_in_folder(
     else:
         writer = FolderFollower(session, existing)
     with closing(writer), repeatable_arithmetic(device):
-        yield from _run_remaining_rounds(session, writer, tracking, on_step)
+        interval = _SECONDS_BETWEEN_CHECKPOINTS if played_by is None else 0.0
+        yield from _run_remaining_rounds(session, writer, tracking, on_step, interval)
 
 
 def _run_remaining_rounds(
@@ -282,8 +290,12 @@ def _run_remaining_rounds(
     writer: FolderWriter | FolderFollower,
     tracking: _Tracking,
     on_step: Callable[[str], object],
+    interval: float,
 ) -> Generator[RoundResult]:
-    """Train the remaining rounds and write their results; yields every round when it is done."""
+    """Train the remaining rounds and write their results, with so many seconds between checkpoints.
+
+    Yields every round when it is done.
+    """
     position, saved_at = writer.start, time.monotonic()
     on_step("training")
     try:
@@ -292,7 +304,7 @@ def _run_remaining_rounds(
                 done, row = session.next(position)
                 writer.add(done, row)
                 position = done  # only after the round has been written
-                due = time.monotonic() - saved_at > _SECONDS_BETWEEN_CHECKPOINTS
+                due = time.monotonic() - saved_at >= interval
                 if position.state.is_shared:
                     due = session.ranks.of_first(due)
                 if due:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from sfumato.report.results.series import Mean, Series
 from sfumato.run_folder.headline import headline_of
+from sfumato.run_folder.metrics_table import last_measured
 from sfumato.run_folder.reader import REPORT_FILE
 from sfumato.simulation.finished_run import Run
 
@@ -51,7 +52,9 @@ class SeedRuns:
         from sfumato.notebook import block
 
         score = headline_of(self.runs[0].metrics)
-        rows = [(str(run.spec.seed), score.text(_last(run.metrics[score.column]))) for run in self.runs]
+        rows = [
+            (str(run.spec.seed), score.text(last_measured(run.metrics[score.column]))) for run in self.runs
+        ]
         return block(repr(self)[1:-1], ("seed", f"final {score.name}"), rows)
 
     @cached_property
@@ -77,9 +80,3 @@ class SeedRuns:
 
         twins = [run.baseline.path for run in self.runs if run.baseline is not None]
         return plotted_runs([*(run.path for run in self.runs), *twins])
-
-
-def _last(values: pd.Series) -> float:
-    """The last value that was measured; NaN where none was."""
-    measured = values.dropna()
-    return float(measured.iloc[-1]) if len(measured) else float("nan")

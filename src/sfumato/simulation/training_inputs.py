@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sfumato.data.dataset import Dataset
 from sfumato.data.dataset_sizes import request_of
 from sfumato.data.datasets import load_dataset
-from sfumato.data.partition import Partition, partition
+from sfumato.data.partition import Partition, partition, partition_of_persons
 from sfumato.data.sites import site_places
 from sfumato.data.zones import regrouped
 from sfumato.learning.losses import Loss, check_loss, loss_of
@@ -67,14 +67,14 @@ def divided(plan: Plan, data: Dataset) -> Partition:
     """
     spec = plan.spec
     sites = site_places(spec, data.facts, plan.places)
-    return partition(
-        data.train_labels,
-        plan.places if sites is None else sites.devices,
-        spec.data.partition,
-        seed=spec.seed,
-        groups=data.train_groups,
-        sites=None if sites is None or data.train_sites is None else sites.of_site[data.train_sites],
-    )
+    devices = plan.places if sites is None else sites.devices
+    groups, rule, seed = data.train_groups, spec.data.partition, spec.seed
+    of_site = None if sites is None or data.train_sites is None else sites.of_site[data.train_sites]
+    if data.train_persons is not None:
+        return partition_of_persons(
+            data.train_persons, devices, rule, seed=seed, groups=groups, sites=of_site
+        )
+    return partition(data.train_labels, devices, rule, seed=seed, groups=groups, sites=of_site)
 
 
 def load_data(plan: Plan) -> Dataset:

@@ -73,7 +73,7 @@ class WatchedEpsilons:
     def _after(self, pair: MonitoredPair, done: int) -> float:
         """ε of ``pair`` after ``done`` rounds by the plan; computed once."""
         if (pair, done) not in self._known:
-            _, device = parse_protected(pair.unit, self.plan.parties)
+            _, device = parse_protected(pair.unit, self.plan.parties, own=self.plan.spec.privacy.unit)
             coalition = parse_coalition(pair.observer, self.plan.parties)
             self._known[pair, done] = epsilon_after(self.plan, device, coalition, done)
         return self._known[pair, done]
@@ -85,5 +85,5 @@ class WatchedEpsilons:
         """
         if done < played:  # what was spent by then is not kept
             return float("nan")
-        _, device = parse_protected(pair.unit, self.plan.parties)
+        _, device = parse_protected(pair.unit, self.plan.parties, own=self.plan.spec.privacy.unit)
         return epsilon_of_spent(self.plan, spent, device, parse_coalition(pair.observer, self.plan.parties))

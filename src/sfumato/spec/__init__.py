@@ -21,6 +21,7 @@ imported.
     schema               the JSON schema
     frozen               the spec as a run folder keeps it
     diff                 what two specs differ in
+    words_of_keys        what keys are called on pages
 """
 
 from sfumato.spec.document import Spec

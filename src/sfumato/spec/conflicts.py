@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from sfumato.families import TREE, family_of, topologies_of
 from sfumato.spec.base import closest
 from sfumato.spec.model import LOSSES, METRICS
-from sfumato.spec.other_words import value_hint
+from sfumato.spec.other_words import loss_hint
 from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoiseByTarget, NoNoise
 from sfumato.spec.refusals import Refusals
 from sfumato.spec.topology import StarTopology, TreeTopology
@@ -74,12 +74,12 @@ def _example_level(spec: Spec) -> Refusals:
         yield (spec.sends_over_the_air, "privacy.clip.kind", "example",
                "must be update or step over the air: the power of a message is set by its bound, and clipped "
                "examples leave the message of a device without one")
-        for_records = isinstance(noise, NoiseByTarget) and spec.privacy.unit == "record"
+        for_records = isinstance(noise, NoiseByTarget) and spec.privacy.unit_within_device
         is_stated = isinstance(noise, NoNoise | NoiseByMultiplier | NoiseBySource)
         yield (not (for_records or is_stated), "privacy.noise.kind", noise.kind,
-               "must be none, a multiplier, or with privacy.unit: record a target where privacy.clip.kind is "
-               "example: for a device it is computed from the bound of its message, which clipped examples "
-               "do not give")
+               "must be none, a multiplier, or with privacy.unit: record or person a target where "
+               "privacy.clip.kind is example: for a device it is computed from the bound of its message, "
+               "which clipped examples do not give")
     if isinstance(noise, NoiseByMultiplier) and noise.at == "step":
         mechanism = spec.privacy.mechanism
         yield (clip is None or clip.kind != "example", "privacy.noise.at", "step",
@@ -92,6 +92,29 @@ def _example_level(spec: Spec) -> Refusals:
                "must be one number with at: step")
         yield (mechanism is not None, "privacy.mechanism", mechanism and mechanism.kind,
                "must be left out with privacy.noise.at: step, which adds Gaussian noise")
+
+
+def _persons(spec: Spec) -> Refusals:
+    """Refusals of what divides or draws rows one by one where persons are the unit."""
+    if spec.privacy.unit != "person":
+        return
+    data, unit = spec.data, "with privacy.unit: person"
+    yield (data.person_column is None, "data.person_column", None,
+           f"is required {unit}: the column that says whose row it is")
+    yield (spec.control is not None, "privacy.unit", "person",
+           "must be device with control, whose estimates are made for shuffled batches")
+    yield (spec.training.batches != "poisson", "training.batches", spec.training.batches,
+           f"must be poisson {unit}: every person is in a local step by a draw of its own; with shuffled "
+           "batches use privacy.unit: device")
+    for inner in ("", ".edge", ".device"):
+        rule = getattr(data.partition, inner[1:], None) if inner else data.partition
+        kind = getattr(rule, "kind", None)
+        yield (kind in ("labels", "dirichlet", "flwr"), f"data.partition{inner}.kind", kind,
+               f"must be iid or natural {unit}: persons are dealt whole, and one may have rows of several "
+               "labels")
+    zones = getattr(spec.topology, "zones", None)
+    yield (zones is not None and zones.kind == "data", "topology.zones.kind", "data",
+           f"must be left out {unit}: it puts devices of one label together")
 
 
 def _local_optimizer(spec: Spec) -> Refusals:
@@ -210,7 +233,7 @@ def _task(spec: Spec) -> Refusals:
     data, task, loss, labels = spec.data, spec.data.task, spec.training.loss, spec.data.label_column
     known = LOSSES[task]
     if loss is not None and loss not in known and (":" not in loss or loss.startswith(":")):
-        near = value_hint(loss, list(known)) or closest(loss, known)
+        near = loss_hint(loss, list(known)) or closest(loss, known)
         yield (True, "training.loss", loss,
                f"must be {', '.join(known)}, or package.module:function, with task: {task}{near}")
     for metric in spec.metrics:
@@ -288,7 +311,7 @@ def _too_many_participants(spec: Spec, topology: StarTopology | TreeTopology) ->
 
 
 TABLES: tuple[Callable[[Spec], Refusals], ...] = (
-    _noise_without_clip, _example_level, _local_optimizer, _settings_of_trees, _faults, _neighbours, _data,
-    _radio, _task, _topology,
+    _noise_without_clip, _persons, _example_level, _local_optimizer, _settings_of_trees, _faults, _neighbours,
+    _data, _radio, _task, _topology,
 )
 """One refusal of each may be raised at once."""

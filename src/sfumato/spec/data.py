@@ -156,6 +156,10 @@ class Data(Section):
     site_column: str | None = Field(
         default=None, description="whose rows they are: the names of the topology's edges"
     )
+    person_column: str | None = Field(
+        default=None,
+        description="tables: who a row is of, with privacy.unit: person; all rows of one are at one site",
+    )
     scale: Annotated[dict[str, Bounds], Field(min_length=1)] | None = Field(
         default=None,
         description="CSV and Parquet: [low, high] of a feature, public numbers that become 0 and 1",

@@ -15,7 +15,7 @@ from sfumato.arguments import Argument, ErrorPlace
 from sfumato.errors import SpecError
 from sfumato.spec import overrides as changes
 from sfumato.spec.base import closest
-from sfumato.spec.data import DATA_SUFFIXES
+from sfumato.spec.data import DATA_SUFFIXES, TABLE_SUFFIXES
 from sfumato.spec.document import SPEC_HASH, Spec, fingerprint
 from sfumato.spec.renamed_keys import as_written, with_new_keys
 from sfumato.user_text import KeyLines, parse_yaml, plain, read_text
@@ -137,6 +137,8 @@ def _checked_spec(
     if raw is None:
         raise SpecError(file or "spec", None, "is empty; `sfumato init` writes a spec to start from")
     if not isinstance(raw, dict):
+        if file is not None and file.endswith(TABLE_SUFFIXES):
+            raise SpecError(file, None, "is a table, no spec; `sfumato init` writes a spec for it")
         raise SpecError(file or "spec", raw, "must be a mapping of sections, like `name: ...`")
     try:
         document = plain(raw, "")

@@ -22,6 +22,7 @@ _RESERVED = frozenset(
         "peer",
         "other-device",
         "record",
+        "person",
         "master",
         "own-edge",
         "other-edge",

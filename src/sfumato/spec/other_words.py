@@ -5,6 +5,9 @@ Nothing here is read as another name: a word is refused, and the message says wh
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
+
 _DEVICES = "topology.devices of a star, topology.devices_per_edge of a tree"
 KEYS = {
     "lr": "training.learning_rate",
@@ -58,6 +61,10 @@ KEYS = {
     "features": "data.feature_columns",
     "columns": "data.feature_columns",
     "site": "data.site_column",
+    "person": "data.person_column",
+    "person_id": "data.person_column",
+    "patient_id": "data.person_column",
+    "subject_id": "data.person_column",
     "ranges": "data.scale",
     "normalize": "data.scale",
     "standardize": "data.scale",
@@ -72,12 +79,26 @@ KEYS = {
     "strategy": "protocol",
     "algorithm": "protocol",
     "aggregation": "protocol",
+    "server": "trust.cloud",
 }
 """The key to write for a word."""
 
+REMARKS = {
+    "layers": "model.hidden, with kind: mlp",
+    "n_layers": "model.hidden, with kind: mlp",
+    "dropout": "layers torch.nn.Dropout in a model of your own, FILE.py:NAME",
+    "gpu": "cuda as the option device of the command run",
+    "device": "cuda as the option device of the command run",
+    "cuda": "cuda as the option device of the command run",
+    "out": "the folder as the option out of the command",
+    "output": "the folder as the option out of the command",
+}
+"""What to write for a word that no key is meant by."""
+
 VALUES = {
-    "patient": "record: one row",
-    "person": "record: one row, where every person has one",
+    "patient": "person: all rows of one, with data.person_column",
+    "individual": "person: all rows of one, with data.person_column",
+    "subject": "person: all rows of one, with data.person_column",
     "row": "record: one row",
     "example": "record: one row",
     "sample": "record: one row",
@@ -104,6 +125,37 @@ VALUES = {
 """What a value of that name means here."""
 
 
+OBSERVERS = {
+    "server": "cloud",
+    "aggregator": "cloud",
+    "central": "cloud",
+    "coordinator": "cloud",
+    "everyone": "public",
+    "everybody": "public",
+    "world": "public",
+    "release": "public",
+    "client": "device:0",
+    "hospital": "device:0",
+    "router": "edge:0",
+}
+"""The observer that a word means."""
+
+WORDS_AT = {
+    ("data.partition", "non-iid"): "{kind: labels, labels_per_device: 2}, or {kind: dirichlet, alpha: 0.5}",
+    ("data.partition", "noniid"): "{kind: labels, labels_per_device: 2}, or {kind: dirichlet, alpha: 0.5}",
+    ("data.partition", "heterogeneous"): "{kind: dirichlet, alpha: 0.5}",
+    ("data.partition", "random"): "iid",
+    ("data.partition", "uniform"): "iid",
+}
+"""What to write at a key for a word that stands there."""
+
+LOSSES_OF_REGRESSION = {
+    "mse": "data.task: regression, whose loss is the squared error",
+    "mae": "data.task: regression and loss: absolute-error",
+}
+"""What to write for a loss that goes with another task."""
+
+
 SECTIONS = {
     "privacy.clip": "{{kind: update, norm: {value}}}",
     "privacy.noise": "{{multiplier: {value}}}, or {{epsilon: {value}, for: cloud}}",
@@ -116,12 +168,13 @@ SECTIONS = {
 
 
 def key_meant(word: str) -> str | None:
-    """The key to write instead of ``word``; ``None`` where the word says nothing."""
-    return KEYS.get(word.lower().replace("-", "_"))
+    """The key to write instead of ``word``, or a remark; ``None`` where the word says nothing."""
+    plain = word.lower().replace("-", "_")
+    return KEYS.get(plain) or REMARKS.get(plain)
 
 
 def value_hint(word: str, known: list[str]) -> str:
-    """The hint `` (for a 'patient' write record: one row)``; empty where the word says nothing here.
+    """The hint `` (for a 'row' write record: one row)``; empty where the word says nothing here.
 
     Args:
         word: that was written.
@@ -131,6 +184,56 @@ def value_hint(word: str, known: list[str]) -> str:
     if meant is None or meant.split(":")[0].split()[0] not in known:
         return ""
     return f" (for {word!r} write {meant})"
+
+
+def loss_hint(word: str, known: list[str]) -> str:
+    """The hint on a loss ``word``: one of those ``known``, which go with the task, or else another task."""
+    meant = LOSSES_OF_REGRESSION.get(word.strip().lower())
+    return value_hint(word, known) or ("" if meant is None else f" (write {meant})")
+
+
+def observer_hint(word: str, kinds: Collection[str]) -> str:
+    """The hint `` (for 'server' write cloud)``; empty where the word says nothing.
+
+    ``kinds``: of parties that there are, as in ``edge:1``.
+    """
+    plain = word.lower().strip()
+    meant = OBSERVERS.get(plain)
+    if meant is not None and ":" in meant and meant.partition(":")[0] not in kinds:
+        return ""
+    if meant is None and (found := _PARTY.fullmatch(plain)) and found[1] in kinds:
+        meant = f"{found[1]}:{found[2]}"
+    return "" if meant is None else f" (for {word!r} write {meant})"
+
+
+_PARTY = re.compile(r"([a-z]+?)[ _-]?(\d+)")
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+_NAMED_EDGES = re.compile(r"edge:(\d+)(?:, ?edge:(\d+))*")
+
+
+def word_hint(place: str, value: object) -> str:
+    """The hint on a word that stands at the dotted key ``place``, as `` (write 0.1)``; empty without one."""
+    if not isinstance(value, str):
+        return ""
+    word = value.strip()
+    if (meant := WORDS_AT.get((place, word.lower()))) is not None:
+        return f" (write {meant})"
+    if place == "data":
+        return f" (write {{source: {word}}})"
+    if place in ("watch", "metrics"):
+        meant = OBSERVERS.get(word.lower(), word) if place == "watch" else word
+        return f" (write [{meant}])"
+    if place.startswith("trust.trusted_edges") and _NAMED_EDGES.fullmatch(word):
+        return f" (write [{', '.join(re.findall(r'[0-9]+', word))}])"
+    return f" (write {word.replace(',', '.')})" if _DECIMAL_COMMA.fullmatch(word) else ""
+
+
+def unit_hint(word: str) -> str:
+    """The hint `` (for 'patient:0' write person:0)``; empty where the word names no unit."""
+    kind, _, number = word.partition(":")
+    meant = VALUES.get(kind.lower(), "").partition(":")[0]
+    is_unit = meant in ("record", "person", "device") and number.isdecimal()
+    return f" (for {word!r} write {meant}:{number})" if is_unit else ""
 
 
 def section_of_number(place: str, value: object) -> str:

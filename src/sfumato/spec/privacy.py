@@ -25,8 +25,9 @@ Delta = Annotated[float, Field(ge=LEAST_DELTA, le=1 - LEAST_SHARE), in_range(LEA
 SourceMultiplier = Annotated[
     float, Field(ge=0, le=MOST_SOURCE), in_range(LEAST_SOURCE, MOST_SOURCE, or_zero=True)
 ]
-Unit = Literal["device", "record", "both"]
-"""What a spec protects: all data of a device, any one record of it, or either."""
+Unit = Literal["device", "record", "person", "both"]
+"""What a spec protects: all data of a device, any one record of it, any one person in it, or a device and a
+record."""
 
 OBSERVER_KINDS = ("cloud", "own-edge", "other-edge", "edge", "peer", "other-device", "device", "public")
 
@@ -229,7 +230,8 @@ class Privacy(Section):
     unit: Unit = Field(
         default="device",
         description="whom guarantees and targets are about: a device (all its data), any one record of it, "
-        "or both (then targets are met for devices)",
+        "any one person in it (all rows with one value of data.person_column), or both a device and a record "
+        "(then targets are met for devices)",
     )
     clip: ClipSettings | None = Field(default=None, description="required wherever there is noise")
     noise: Noise = NoNoise()
@@ -246,6 +248,11 @@ class Privacy(Section):
     def clips_examples(self) -> bool:
         """Whether the gradient of every example is clipped by itself."""
         return self.clip is not None and self.clip.kind == "example"
+
+    @property
+    def unit_within_device(self) -> bool:
+        """Whether the only units are parts of what a device holds: its records, or the persons in it."""
+        return self.unit in ("record", "person")
 
     @property
     def step_noise(self) -> float:

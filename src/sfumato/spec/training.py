@@ -293,7 +293,12 @@ class Training(Section):
         allowed = f"must be at most 1 / learning_rate, {1 / largest:g}: a step would turn the model round"
         yield self.weight_decay * largest > 1, "weight_decay", self.weight_decay, allowed
         both = steps is not None and self.local_epochs is not None
-        yield both, "", None, "give local_steps or local_epochs; found both"
+        yield (
+            both,
+            "",
+            None,
+            "give local_steps or local_epochs; found both (null leaves one out)",
+        )
         periods, every = self.aggregate_every or (), self.edge_every
         allowed = "says the same as edge_every: give one"
         yield every is not None and periods, "aggregate_every", list(periods), allowed

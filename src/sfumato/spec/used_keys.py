@@ -70,6 +70,9 @@ CONDITIONS: dict[str, Condition] = {
         lambda spec: spec.air is not None and spec.air.csi.is_wrong,
         "goes with gain_error or phase_error_rad above 0: it limits these errors",
     ),
+    "data.person_column": Condition(
+        lambda spec: spec.privacy.unit == "person", "goes with privacy.unit: person, whose rows it tells"
+    ),
     "control.budget_policy": _BUDGET,
     "control.estimates": _BUDGET,
     "control.per_edge": Condition(

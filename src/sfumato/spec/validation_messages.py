@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 from sfumato.errors import SpecError, SpecProblemsError
 from sfumato.spec.base import TAG, closest
 from sfumato.spec.document import Spec, field_of, kind_of, sections_at
-from sfumato.spec.other_words import section_of_number, value_hint
+from sfumato.spec.other_words import section_of_number, value_hint, word_hint
 from sfumato.spec.refusals import Refused
 from sfumato.user_text import join
 
@@ -158,7 +158,7 @@ def _problem_of_detail(detail: ErrorDetails) -> Problem:
         case "refused" | "unknown_key":
             place = _place_of_key(place, context["key"])
             value, allowed = context["value"], context["allowed"]
-            allowed += section_of_number(place, value)
+            allowed += section_of_number(place, value) or word_hint(place, value)
             if value is None and (not context["key"] and detail["input"] is None):
                 allowed = f"is empty; {allowed}"
             return Problem(place, value, allowed, detail["type"] == "unknown_key", context.get("near"))
@@ -169,7 +169,9 @@ def _problem_of_detail(detail: ErrorDetails) -> Problem:
                 place, value = join(place, "kind"), value["kind"]
                 allowed = f"must be one of {', '.join(kinds)}"
             if isinstance(value, str):
-                allowed += value_hint(value, kinds) or closest(value, kinds)
+                told = word_hint(place.removesuffix(".kind"), value)
+                allowed += told or value_hint(value, kinds) or closest(value, kinds)
+                return Problem(place, value, allowed)
         case "missing":
             return Problem(place, None, f"is required{_description_of_key(location)}")
         case "literal_error":
@@ -182,7 +184,7 @@ def _problem_of_detail(detail: ErrorDetails) -> Problem:
             allowed = f"must have at least {context['min_length']} entries"
         case other:
             allowed = _PLAIN.get(other, detail["msg"])
-    allowed += section_of_number(place, value)
+    allowed += section_of_number(place, value) or word_hint(place, value)
     return Problem(place, value, f"is empty; {allowed}" if value is None else allowed)
 
 

@@ -8,6 +8,7 @@
     measures/       what is measured of a point: from its run, its accounts, or computed
     observations.py the tidy table of everything measured
     result.py       a study that was run
+    best_point.py   the best of several points, by which a system is tuned before it is compared
     verdicts.py     whether the paper's statements agree
     runner.py       runs studies: resumed, in parallel, with progress
     catalogue.py    the list of studies, and what of them is done

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.errors import SfumatoError
-from sfumato.run_folder.reader import read_json
-from sfumato.studies.cost import quickstart_steps, request_steps
-from sfumato.studies.grids import PAPER_FORM, StudyPlan
+from sfumato.run_folder.reader import POINTS_FOLDER, read_json
+from sfumato.studies.cost import quickstart_steps, study_steps
+from sfumato.studies.grids import PAPER_FORM, TABLE_FILE, StudyPlan, points_of
 from sfumato.studies.load import load_study, study_names
-from sfumato.studies.observations import TABLE_FILE
-from sfumato.sweeps.point_result import RESULT_FILE
-from sfumato.sweeps.request import SweepRequest
+from sfumato.sweeps.request import RESULT_FILE, SweepRequest
 
 
 @dataclass(frozen=True)
@@ -53,24 +51,38 @@ def catalogue(out: Path, *, paper: bool = False, quick: bool = False) -> Iterato
         if paper and PAPER_FORM not in study.forms:
             continue
         plan = StudyPlan.of(name, study, paper=paper, quick=quick)
-        requests = [plan.request(grid, out) for grid in study.grids]
         yield CatalogueEntry(
             plan,
-            sum(len(request.tasks) for request in requests),
-            sum(len(done_runs(request)) for request in requests),
-            sum(map(request_steps, requests)),
+            sum(len(points_of(plan.axes(grid))) * plan.seeds_of(grid) for grid in study.grids),
+            sum(_done_in(plan, grid, out) for grid in study.grids),
+            study_steps(plan),
             (plan.folder(out) / TABLE_FILE).is_file(),
         )
 
 
+def _done_in(plan: StudyPlan, name: str, out: Path) -> int:
+    """How many runs of a grid are in the folder, without the specs being read."""
+    points = plan.folder(out) / name / POINTS_FOLDER
+    trains, seeds = plan.study.grids[name].trains, plan.seeds_of(name)
+    return sum(
+        min(
+            seeds,
+            sum(_is_done(folder, trains=trains) for folder in (points / point.folder_name).glob("seed-*")),
+        )
+        for point in points_of(plan.axes(name))
+    )
+
+
 def done_runs(request: SweepRequest) -> set[tuple[str, int]]:
     """Points and seeds whose results are in the folder; a run checks them again before it keeps them."""
-    done = set()
-    for task in request.tasks:
-        try:
-            result = read_json(task.folder / RESULT_FILE)
-        except SfumatoError:
-            continue
-        if request.account_only or result.get("metrics") is not None:
-            done.add((task.point.name, task.seed))
-    return done
+    trains = not request.account_only
+    return {(task.point.name, task.seed) for task in request.tasks if _is_done(task.folder, trains=trains)}
+
+
+def _is_done(folder: Path, *, trains: bool) -> bool:
+    """Whether the folder of a point and seed holds its result."""
+    try:
+        result = read_json(folder / RESULT_FILE)
+    except SfumatoError:
+        return False
+    return not trains or result.get("metrics") is not None

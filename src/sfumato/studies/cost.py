@@ -16,7 +16,13 @@ from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
 from sfumato.spec.topology import GroupTopology, StarTopology
 from sfumato.spec.training import FixedParticipation, PoissonParticipation
+from sfumato.studies.grids import StudyPlan
+from sfumato.sweeps.grid import Point, grid
 from sfumato.sweeps.request import SweepRequest
+
+_COSTLY = ("data", "topology", "training")
+_FREE = ("training.learning_rate", "training.server", "training.merge_every")
+"""Sections that decide the number of steps, and keys in them that do not."""
 
 
 def device_steps(spec: Spec) -> float:
@@ -38,6 +44,32 @@ def device_steps(spec: Spec) -> float:
 def request_steps(request: SweepRequest) -> float:
     """Device steps of a sweep; an account has none."""
     return 0.0 if request.account_only else sum(device_steps(task.spec) for task in request.tasks)
+
+
+def study_steps(plan: StudyPlan) -> float:
+    """Device steps of all runs of a study, as its first seed has them; read once for points of one cost.
+
+    Raises:
+        SpecError: a point has no valid spec.
+    """
+    return sum(_grid_steps(plan, name) for name, grid in plan.study.grids.items() if grid.trains)
+
+
+def _grid_steps(plan: StudyPlan, name: str) -> float:
+    """Device steps of a grid that trains."""
+    section = plan.study.grids[name]
+    alike: dict[str, list[Point]] = {}
+    for point in grid(plan.sweep_axes(name)):
+        costly = [
+            (key, value)
+            for key, value in point.values
+            if key.startswith(_COSTLY) and not key.startswith(_FREE)
+        ]
+        alike.setdefault(repr(costly), []).append(point)
+    return plan.seeds_of(name) * sum(
+        len(points) * device_steps(load_spec(section.spec, (*plan.overrides(name), *points[0].overrides)))
+        for points in alike.values()
+    )
 
 
 @cache

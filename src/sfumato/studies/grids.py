@@ -17,6 +17,8 @@ from sfumato.sweeps.grid import Axis, as_yaml, grid
 from sfumato.sweeps.request import SweepRequest
 
 PAPER_FORM = "paper"
+TABLE_FILE = "results.parquet"
+"""Of a study that was run, in its folder."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +89,20 @@ class StudyPlan:
         section = self.study.grids[name]
         return SweepRequest.of(
             section.spec,
-            [_sweep_axis(axis) for axis in self.axes(name)],
+            self.sweep_axes(name),
             seeds=self.seeds_of(name),
             out=self.folder(out) / name,
             account_only=not section.trains,
-            overrides=[f"{key}={as_yaml(value)}" for key, value in self.changes(name).items()],
+            overrides=self.overrides(name),
         )
+
+    def sweep_axes(self, name: str) -> list[Axis]:
+        """The axes of a grid as a sweep has them."""
+        return [_sweep_axis(axis) for axis in self.axes(name)]
+
+    def overrides(self, name: str) -> list[str]:
+        """What is set in every spec of a grid, as ``--set`` has it."""
+        return [f"{key}={as_yaml(value)}" for key, value in self.changes(name).items()]
 
     def changes(self, name: str) -> dict[str, Any]:
         """Keys that the form, the look and the measures set in every spec of a grid."""

@@ -20,11 +20,11 @@ from sfumato.spec.document import Spec, fingerprint
 from sfumato.spec.load import load_spec
 from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
 from sfumato.studies.measures.base import SPREAD, Measurements, PointFolder
+from sfumato.studies.measures.computing import measure_folder, measure_spec
 from sfumato.studies.measures.registry import measure_named
 from sfumato.studies.study import MEASUREMENT_COLUMNS, POINT_COLUMNS, SEED_COLUMNS
 from sfumato.sweeps.request import SweepRequest, Task
 
-TABLE_FILE = "results.parquet"
 MEASURES_FOLDER = "measures"
 _SPEC = b"sfumato"
 """Key of the spec's fingerprint in the file of a computed measure."""
@@ -63,9 +63,7 @@ def formula_tasks(plan: StudyPlan, name: str, request: SweepRequest) -> list[For
 def compute_measure(spec: Mapping[str, Any], measure: str, file: Path) -> None:
     """Compute a measure and keep it in ``file``: what a worker process does."""
     loaded = load_spec(spec)
-    found, argument = measure_named(measure)
-    assert found.from_spec is not None
-    table = pa.Table.from_pandas(_frame(found.from_spec(loaded, argument)), preserve_index=False)
+    table = pa.Table.from_pandas(_frame(measure_spec(measure, loaded)), preserve_index=False)
     with replacing(file) as opened:
         pq.write_table(table.replace_schema_metadata({_SPEC: _key(loaded)}), opened)
 
@@ -97,9 +95,8 @@ def collect_observations(
 
 def _measured(measure: str, folder: PointFolder, request: SweepRequest, task: Task) -> pd.DataFrame:
     """The measurements of one point and seed."""
-    found, argument = measure_named(measure)
-    if found.from_folder is not None:
-        return _frame(found.from_folder(folder, argument))
+    if measure_named(measure)[0].source != "formula":
+        return _frame(measure_folder(measure, folder))
     kept: pd.DataFrame = pq.read_table(_file(request.folder, task, measure)).to_pandas()
     return kept
 

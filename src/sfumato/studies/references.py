@@ -57,7 +57,10 @@ def _of_panel(study: Study, panel: Panel, place: str) -> Iterator[Refused]:
             unknown = True
             yield Refused(f"{place}.{key}", name, _no_axis(grid))
     yield from _known_settings(grid, panel.where, f"{place}.where")
-    if panel.kind != "table" and not unknown:
+    for name in panel.per:
+        if grid.axis(name) is None:
+            yield Refused(f"{place}.per", name, _no_axis(grid))
+    if panel.kind != "table" and panel.best is None and not unknown:
         drawn = {name: None for name in (panel.x, panel.y, panel.lines) if name}
         single = {name: one for name, one in panel.where.items() if not isinstance(one, list | tuple)}
         yield from _one_point(grid, single | drawn, f"{place}.where")
@@ -78,7 +81,7 @@ def _of_statement(study: Study, statement: PaperStatement, place: str) -> Iterat
     for key in ("value", "minus", "relative_to"):
         term: StudyTerm | None = getattr(statement, key)
         if term is not None:
-            yield from _of_point(study, term, f"{place}.{key}")
+            yield from _of_point(study, term, f"{place}.{key}", whole=term.best is None)
     for key in ("rises", "falls"):
         along = getattr(statement, key)
         if along is None:

@@ -20,9 +20,8 @@ from sfumato.run_folder.lock import only_writer
 from sfumato.run_folder.manifest import record_files
 from sfumato.studies.catalogue import done_runs
 from sfumato.studies.cost import request_steps
-from sfumato.studies.grids import StudyPlan, points_of
+from sfumato.studies.grids import TABLE_FILE, StudyPlan, points_of
 from sfumato.studies.observations import (
-    TABLE_FILE,
     FormulaTask,
     collect_observations,
     compute_measure,

@@ -77,12 +77,19 @@ class StudyGrid(Section):
         return next((axis for axis in self.over if axis.name == name), None)
 
 
+Best: TypeAlias = Literal["highest", "lowest"]
+"""Of several points, that with the highest or the lowest mean of the measure over seeds."""
+
+
 class StudyTerm(Section):
-    """One measured quantity: a measure at one point of a grid."""
+    """One measured quantity: a measure at one point of a grid, or at the best of several."""
 
     measure: Text
     grid: str = Field(default="", description="default: the only grid")
     where: Where = Field(default_factory=dict, description="axis: value, for every axis of the grid")
+    best: Best | None = Field(
+        default=None, description="of all points that where selects; axes may then be left out"
+    )
     series: str = Field(default="", description="of measures that have several")
     at: Number | None = Field(
         default=None, description="of measures over rounds: the round; default: the last"
@@ -209,6 +216,11 @@ class Panel(Section):
     lines: str = Field(default="", description="an axis")
     where: Where = Field(default_factory=dict, description="axis: value, or a list of values")
     series: tuple[Text, ...] = Field(default=(), description="of measures that have several; default: all")
+    best: Best | None = Field(
+        default=None,
+        description="of points that are alike in x, lines and per, only that with the best value",
+    )
+    per: tuple[Text, ...] = Field(default=(), description="of best: axes beside x and lines")
     log: Flag = False
     about: str = Field(default="", description="below the figure")
 
@@ -227,6 +239,7 @@ class Panel(Section):
             f"is required of {self.kind}",
         )
         yield self.kind == "heatmap" and not self.y, "y", None, "is required of a heatmap"
+        yield bool(self.per) and self.best is None, "per", list(self.per), "goes with best only"
 
 
 class Form(Section):

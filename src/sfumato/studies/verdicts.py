@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from sfumato.report.results.series import mean
+from sfumato.studies.best_point import best_point
 from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
 from sfumato.studies.measures.registry import measure_named
 from sfumato.studies.observations import last_by_seed
@@ -95,7 +96,7 @@ class _StatementJudge:
         return StatementVerdict(
             statement,
             outcome,
-            _words(outcome, statement, asked),
+            _words(outcome, statement, asked) + self._chosen(statement),
             mean(values).value,
             low,
             high,
@@ -117,14 +118,37 @@ class _StatementJudge:
     def _of_term(self, term: StudyTerm) -> pd.Series[float]:
         """The measured values of a term by seed; of measures over rounds the asked or the last one."""
         found = self._rows(term.grid, term.measure, term.series)
-        for point in self._points(term.grid):
-            if point.matches(term.where):
-                rows = found[found["point"] == point.folder_name]
-                for column in ("at", "unit", "observer"):
-                    if (wanted := getattr(term, column)) is not None:
-                        rows = rows[rows[column] == wanted]
-                return last_by_seed(rows)
-        return pd.Series(dtype=float)
+        for column in ("at", "unit", "observer"):
+            if (wanted := getattr(term, column)) is not None:
+                found = found[found[column] == wanted]
+        point = self._point(term, found)
+        if point is None:
+            return pd.Series(dtype=float)
+        return last_by_seed(found[found["point"] == point.folder_name])
+
+    def _point(self, term: StudyTerm, rows: pd.DataFrame) -> StudyPoint | None:
+        """The point of a term; of several the best, unless one of them lacks a seed."""
+        points = [point for point in self._points(term.grid) if point.matches(term.where)]
+        if term.best is None:
+            return points[0] if points else None
+        asked = self.plan.seeds_of(self._name(term.grid))
+        seeds = rows.groupby("point")["seed"].nunique()
+        if any(seeds.get(point.folder_name, 0) < asked for point in points):
+            return None
+        return best_point(points, rows, term.best)
+
+    def _chosen(self, statement: PaperStatement) -> str:
+        """What was chosen as the best, in words; empty where nothing had to be."""
+        said = []
+        for term in (statement.value, statement.minus, statement.relative_to):
+            if term is None or term.best is None:
+                continue
+            point = self._point(term, self._rows(term.grid, term.measure, term.series))
+            if point is not None:
+                left = {name: value for name, value in point.settings.items() if name not in term.where}
+                listed = ", ".join(f"{name} {value}" for name, value in left.items())
+                said.append(listed)
+        return f" The best: {'; '.join(said)}." if said else ""
 
     def _of_direction(self, statement: PaperStatement, along: Monotone, sign: float) -> StatementVerdict:
         """All steps along the axis must go one way."""

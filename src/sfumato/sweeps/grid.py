@@ -16,6 +16,7 @@ import yaml
 
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
+from sfumato.spec.words_of_keys import WORDS
 from sfumato.user_text import parse_yaml, plain
 
 MAX_POINTS = 10_000
@@ -24,19 +25,6 @@ _SYNTAX = "must be KEY=A,B,... or, for keys varied together, KEY1,KEY2=A1:A2,B1:
 
 Over = Mapping[str | tuple[str, ...], Sequence[Any]]
 """``{"key": [a, b]}``; keys varied together: ``{("key1", "key2"): [(a1, a2), (b1, b2)]}``."""
-
-_WORDS: Mapping[str, str] = {
-    "privacy.noise.epsilon": "target ε",
-    "privacy.noise.multiplier": "noise multiplier",
-    "privacy.clip.norm": "clip norm",
-    "trust.trusted_edges": "trusted edges",
-    "trust.trusted_aggregators": "trusted masters",
-    "training.participation.rate": "share that takes part",
-    "training.participation.count": "participants",
-    "training.server.learning_rate": "server's learning rate",
-    "data.partition.alpha": "Dirichlet α",
-    "compression.ratio": "share that is sent",
-}
 
 
 @dataclass(frozen=True)
@@ -190,7 +178,7 @@ def short_names(keys: Sequence[str]) -> tuple[str, ...]:
 def key_words(keys: Sequence[str]) -> tuple[str, ...]:
     """For each of ``keys`` its name on a page: words, or else its short name without underscores."""
     plain = [name.replace("_", " ") for name in short_names(keys)]
-    return tuple(_WORDS.get(key, name) for key, name in zip(keys, plain, strict=True))
+    return tuple(WORDS.get(key, name) for key, name in zip(keys, plain, strict=True))
 
 
 def as_yaml(value: Any) -> str:

@@ -30,10 +30,9 @@ from sfumato.schedule.rows.watch import worst_pair
 from sfumato.simulation.input_hashes import check_files
 from sfumato.spec.document import Spec
 from sfumato.spec.load import dump_spec
+from sfumato.sweeps.request import POINT_FILE, RESULT_FILE
 
 LOG = logging.getLogger("sfumato")
-POINT_FILE = "point.yaml"
-RESULT_FILE = "result.json"
 TOTALS = ("energy_j", "delay_s", "bytes_up", "bytes_down", "wall_time_s")
 LAST = ("rounds", "accuracy", "best_accuracy", "loss")
 SCORES = ("auc", "f1", "mae", "rmse", "r2", "perplexity")

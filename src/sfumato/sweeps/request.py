@@ -11,16 +11,17 @@ from typing import Any
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.network.inlining import inlined
-from sfumato.report.page.html import POINTS_FOLDER
-from sfumato.run_folder.reader import has_run_files
+from sfumato.run_folder.reader import POINTS_FOLDER, has_run_files
 from sfumato.spec.diff import changed_values, first_difference
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
 from sfumato.spec.overrides import seeds_from
 from sfumato.sweeps.grid import Axis, Point, grid
-from sfumato.sweeps.point_result import POINT_FILE
 
 MAX_RUNS = 100_000
+POINT_FILE = "point.yaml"
+RESULT_FILE = "result.json"
+"""In the run folder of a point and seed: its spec, and its ε and metrics (`sfumato.sweeps.point_result`)."""
 
 SpecLike = Spec | str | os.PathLike[str] | Mapping[str, Any]
 

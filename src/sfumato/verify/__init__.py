@@ -1,11 +1,11 @@
-"""Recomputes every ε of a run folder without the accountant (docs/verify.md).
+"""Recomputes every ε of a run folder without the accountant (docs/certificates.md).
 
 It imports nothing else of Sfumato, and of other packages NumPy, SciPy, PyYAML and dp_accounting only, so that
 a mistake in the accountant is not repeated in the check. Only the command line and ``sfumato.checked`` may
 import it. It runs by itself, too: ``python -m sfumato.verify RUN``, or the archive that
 ``sfumato verify --write-checker`` writes.
 
-What is checked, in this order (docs/verify.md says what is not):
+What is checked, in this order (docs/certificates.md says what is not):
 
 1. *Hashes.* ``manifest.json`` has its own hash and that of every file that it lists; ``spec.yaml``,
    ``privacy.json`` and ``ledger.json`` name the same spec, and it has the hash that they name.

@@ -141,7 +141,7 @@ def _unit_problems(spec: Json, privacy: Json, facts: Facts) -> Iterator[str]:
         if stood_for != pairs:
             yield f"privacy.json: rows about a {kind} stand for {stood_for} pairs; there are {pairs}"
         else:
-            relation = "replace" if kind == "record" else spec["privacy"].get("neighbours", "zero-out")
+            relation = "replace" if kind != "device" else spec["privacy"].get("neighbours", "zero-out")
             yield from pair_problems(about, facts, relation, site_of_each_device(spec["topology"], facts))
     units = {"device", "record"} if spec["privacy"]["unit"] == "both" else {spec["privacy"]["unit"]}
     if {row["unit"].partition(":")[0] for row in rows} != units:
@@ -171,8 +171,8 @@ def list_unchecked(spec: Json, privacy: Json, ledger: Json) -> list[str]:
 
 
 def _facts_not_determined(spec: Json, ledger: Json) -> list[str]:
-    """Describe the record rates and weights of ``ledger.json`` that spec.yaml does not determine; [] if
-    none.
+    """Describe the rates of records or persons and the weights of ``ledger.json`` that spec.yaml does not
+    determine; [] if none.
     """
     capped = (spec["training"].get("weights") or {}).get("kind", "uniform") != "uniform"
     drawn = "batches" in ledger or any("batches" in era for era in ledger.get("eras", ()))
@@ -184,8 +184,9 @@ def _facts_not_determined(spec: Json, ledger: Json) -> list[str]:
         return []  # a mismatch has been named
     if sizes is not None:
         return []
-    what = f"how many records a device has follows from {unknown}, which spec.yaml does not spell out"
-    found = [f"record rates of all devices: believed; {what}"] if drawn else []
+    unit = "person" if spec["privacy"]["unit"] == "person" else "record"
+    what = f"how many {unit}s a device has follows from {unknown}, which spec.yaml does not spell out"
+    found = [f"{unit} rates of all devices: believed; {what}"] if drawn else []
     return found + ([f"weights of all devices: believed; {what}"] if capped else [])
 
 

@@ -36,6 +36,11 @@ def chance_of_any(chance: float, times: int) -> float:
     return 1.0 if chance >= 1 and times else -math.expm1(times * math.log1p(-chance))
 
 
+def is_within_device(row: Json) -> bool:
+    """Whether a row is about a record, or about a person: a device draws persons as it does records."""
+    return str(row["unit"]).startswith(("record:", "person:"))
+
+
 def kind_and_index(name: str) -> tuple[str, int]:
     """Kind and index of a party's name, such as ("device", 3) of ``device:3``.
 

@@ -128,7 +128,8 @@ def _delta_with_shared_part(e: Array, p: float, s: float, t: float) -> Array:
         with np.errstate(all="ignore"):
             return np.asarray(p * gaussian_delta(np.nan_to_num(_epsilon_before_sampling(e, p)), s))
     with np.errstate(all="ignore"):
-        shared = np.log(np.expm1(e)) + math.log1p(-p) if p < 1 else np.full_like(e, -np.inf)
+        # ln(e^ε − 1), also where e^ε is above the largest number
+        shared = e + np.log(-np.expm1(-e)) + math.log1p(-p) if p < 1 else np.full_like(e, -np.inf)
         z = np.minimum(s / 2 - e / s, (math.log(p) - shared) / t + t / 2)
         for _ in range(8):  # Newton from above: the difference is convex and increasing in z
             one, two = e + math.log(p) + s * z - s * s / 2, shared + t * z - t * t / 2
@@ -239,8 +240,10 @@ def visible_mixture_curve(term: Event, forward: bool) -> LossCurve:
         for chance, one in ways:
             first = min(one.least, 0.0)
             at_first, at_last = one.curve(np.array([first, one.most]))
-            # The curve of the other direction at -ε is (D(ε) - 1 + e^ε) / e^ε; both curves only fall.
-            mirrored = max(0.0, at_first + math.expm1(first)) / math.exp(first)
+            # The curve of the other direction at -ε is (D(ε) - 1 + e^ε) / e^ε; both curves only fall. It is
+            # at most 1, which is enough where e^ε is below the smallest number.
+            smallest = math.exp(first)
+            mirrored = max(0.0, at_first + math.expm1(first)) / smallest if smallest > 0 else 1.0
             low = np.minimum(e, 0.0)
             part = np.where(e > one.most, at_last, np.exp(low) * mirrored - np.expm1(low))
             reached = np.flatnonzero((e >= first) & (e <= one.most))

@@ -10,7 +10,7 @@ from sfumato.verify import read
 from sfumato.verify.facts import Facts
 from sfumato.verify.folded_rows import FoldedRows, is_folded
 from sfumato.verify.group_pairs import CheckedGroupPairs
-from sfumato.verify.json_values import ROUNDING, Json, kind_and_index
+from sfumato.verify.json_values import ROUNDING, Json, is_within_device, kind_and_index
 from sfumato.verify.moving import CheckedMovingPairs, CheckedMovingTree
 from sfumato.verify.spec_settings import places_of_named_sites
 from sfumato.verify.tree_exposures import CheckedTree
@@ -24,7 +24,7 @@ def pair_problems(
     there.
 
     Args:
-        rows: rows of privacy.json about one kind of unit (devices, or records).
+        rows: rows of privacy.json about one kind of unit (devices, records or persons).
         relation: ``zero-out``, ``remove`` or ``replace``.
         sites: site of each device, by index.
     """
@@ -77,7 +77,7 @@ def _record_rate_and_site_problems(
     at least as many as lie above any row are stood for by rows above it.
     """
     first = facts.eras[0] if isinstance(facts, CheckedMovingTree) else facts
-    of_records = any(row["unit"].startswith("record:") for row in rows) and "batches" in first.ledger
+    of_records = any(map(is_within_device, rows)) and "batches" in first.ledger
     says_sites = any("sites" in row for row in rows)
     if not (of_records or says_sites):
         return

@@ -21,7 +21,15 @@ from sfumato.verify.elections import election_problems, terms_of_office, zone_th
 from sfumato.verify.epsilon import epsilon_problems, require_known_kinds
 from sfumato.verify.facts import CertifiedBound, Facts
 from sfumato.verify.group_exposures import CheckedGroups
-from sfumato.verify.json_values import ROUNDING, Json, Party, kind_and_index, mismatch_of, nearly_equal
+from sfumato.verify.json_values import (
+    ROUNDING,
+    Json,
+    Party,
+    is_within_device,
+    kind_and_index,
+    mismatch_of,
+    nearly_equal,
+)
 from sfumato.verify.loss_curves import Event
 from sfumato.verify.moving import CheckedMovingTree
 from sfumato.verify.records import record_problems
@@ -66,7 +74,7 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
         coalition = larger
     if any((kind, index) == ("device", unit) for kind, _, index in coalition):
         yield "observer: the unit observes itself"
-    is_record = row["unit"].startswith("record:")
+    is_record = is_within_device(row)
     for name, held in cert["bounds"].items():
         stated = row["bounds"][name]
         yield from mismatch_of(f"{name}: ε", read.figure(held["epsilon"]), read.figure(stated["epsilon"]))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sfumato.verify import read
 from sfumato.verify.json_values import Json
 from sfumato.verify.spec_groups import group_spec_problems
-from sfumato.verify.spec_records import batch_problems
+from sfumato.verify.spec_records import batch_problems, person_problems
 from sfumato.verify.spec_settings import eras_in_spec, unlike_spec
 from sfumato.verify.spec_tree import tree_spec_problems
 from sfumato.verify.tree_exposures import CheckedTree
@@ -19,6 +19,7 @@ def spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
     Raises:
         UnknownKindError: there is no rule for something in spec.yaml.
     """
+    yield from person_problems(spec)
     yield from optimizer_problems(spec, in_tree=ledger["kind"] in ("tree", "moving"))
     if ledger["kind"] == "moving":
         yield from _moving_tree_problems(spec, ledger)

@@ -1,4 +1,7 @@
-"""Draws of records in ledger.json: rates, sizes of batches, and how far one record moves a message."""
+"""Draws of records in ledger.json: rates, sizes of batches, and how far one record moves a message.
+
+Devices draw persons in the same way where these are the unit: each brings one row, as a record does.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,26 @@ def record_rate_problems(spec: Json, rates: Array) -> Iterator[str]:
     drawn = rates[(rates > 0) & (rates < 1)]
     if pool is not None and (batch / drawn).sum() > pool[0] * (1 + ROUNDING):
         yield f"ledger.json: batches.rate_per_device: of more examples than the {pool[0]:,} of the data set"
+
+
+def person_problems(spec: Json) -> Iterator[str]:
+    """Yield a line where spec.yaml does not keep the rows of a person together, though persons are the unit.
+
+    Devices then draw persons, of whom each brings one row to a local step; so all rows of one must be at one
+    device, and the number of persons must not be taken for that of rows.
+    """
+    data, of_persons = spec["data"], spec["privacy"]["unit"] == "person"
+    column = data.get("person_column")
+    if of_persons != (column is not None):
+        yield f"spec.yaml: privacy.unit: {spec['privacy']['unit']}, with data.person_column: {column}"
+    if not of_persons:
+        return
+    if pool_of_examples(data, 1) is not None:
+        yield f"spec.yaml: data.source: {data['source']} names no persons"
+    rule = data.get("partition") or {"kind": "iid"}
+    for one in (rule["edge"], rule["device"]) if rule["kind"] == "two-level" else (rule,):
+        if one["kind"] not in ("iid", "natural"):
+            yield f"spec.yaml: data.partition.kind: {one['kind']} may part the rows of one person"
 
 
 def batch_problems(spec: Json, ledger: Json) -> Iterator[str]:

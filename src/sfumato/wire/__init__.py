@@ -7,5 +7,6 @@ nothing of ours but ``errors`` is imported.
     keys            identities, key agreement, derived keys, sealed boxes
     key_stream      the AES-256-CTR stream of a key
     session_memory  what a party answered, kept longer than the process
+    owned_file      the file of records of one process, in which that is kept
     errors          what goes wrong between parties, by name
 """

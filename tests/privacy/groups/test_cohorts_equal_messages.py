@@ -5,6 +5,7 @@ from random import Random
 import pytest
 from oracle_group_world import members
 from oracle_random_groups import random_groups
+from slow import first_quick
 from test_groups_equal_messages import compare, compare_pairs, random_structure
 
 from sfumato.errors import SpecError
@@ -15,7 +16,7 @@ from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec
 
 
-@pytest.mark.parametrize("batch", range(6))
+@pytest.mark.parametrize("batch", first_quick(range(6), 2))
 def test_random_specs(batch):
     """1 to 5 groups of any shape, every kind, masters or devices noising, any count from 1 to everybody."""
     compared = 0
@@ -33,7 +34,7 @@ def test_random_specs(batch):
     assert compared > 60
 
 
-@pytest.mark.parametrize("number", range(24))
+@pytest.mark.parametrize("number", first_quick(range(24), 8))
 def test_groups_that_change(number):
     """The same count of groups whose sizes change: other rates, and now and then everybody."""
     rng = Random(f"cohorts of eras/{number}")

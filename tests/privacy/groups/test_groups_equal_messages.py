@@ -13,6 +13,7 @@ from oracle_random_groups import (
     random_pair,
     with_dropouts,
 )
+from slow import first_quick
 
 from sfumato.errors import SpecError
 from sfumato.privacy.groups.exposed_set import cheapest_set
@@ -72,7 +73,7 @@ def test_random_specs(batch):
     assert compared > 60
 
 
-@pytest.mark.parametrize("batch", range(15))
+@pytest.mark.parametrize("batch", first_quick(range(15), 5))
 def test_some_masters_are_trusted(batch):
     """As `test_random_specs`, where masters noise in some groups and devices in the others."""
     for number in range(20 * batch, 20 * (batch + 1)):
@@ -84,7 +85,7 @@ def test_some_masters_are_trusted(batch):
         compare_pairs(plan, document, rng)
 
 
-@pytest.mark.parametrize("batch", range(20))
+@pytest.mark.parametrize("batch", first_quick(range(20), 6))
 def test_messages_may_be_lost(batch):
     """As `test_random_specs`, with dropouts: thresholds, cohorts, Poisson draws, both owners of noise."""
     compared = 0
@@ -102,7 +103,7 @@ def test_messages_may_be_lost(batch):
     assert compared > 20
 
 
-@pytest.mark.parametrize("number", range(24))
+@pytest.mark.parametrize("number", first_quick(range(24), 8))
 def test_groups_that_change(number):
     """Workers leave, join and swap groups between eras; who joins is handed what its group released
     before."""
@@ -129,7 +130,7 @@ def compare_some(declared, rng, masters):
         compare(declared, unit, tuple(rng.sample(everybody, rng.randint(1, min(3, len(everybody))))), rng)
 
 
-@pytest.mark.parametrize("number", range(24))
+@pytest.mark.parametrize("number", first_quick(range(24), 8))
 def test_groups_that_change_where_some_masters_are_trusted(number):
     """Trust belongs to the group, whoever is in it."""
     rng = Random(f"eras and trust/{number}")

@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 from oracle_random_groups import random_groups_with_some_trust
+from slow import first_quick
 
 import sfumato as sf
 from sfumato.privacy.charges import bound_epsilon
 from sfumato.privacy.groups.pair_classes import GroupPairs
-from sfumato.privacy.groups.received_sums import exposure_without_names
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import GroupStructure
 from sfumato.privacy.losses import gaussian
@@ -134,7 +134,7 @@ def trusts(plan, unit, party):
 
 def signature(plan, unit, party):
     """What a pair is charged, with whether the unit trusts the observer."""
-    return trusts(plan, unit, party), tuple(exposure_without_names(e) for e in plan.exposures(unit, (party,)))
+    return trusts(plan, unit, party), tuple(e.without_names for e in plan.exposures(unit, (party,)))
 
 
 def every_pair(plan):
@@ -194,7 +194,7 @@ def test_a_master_that_is_trusted_is_no_class_with_one_that_is_not():
     assert sorted((pair.observer.index, pair.pair_count) for pair in rows) == [(0, 3), (1, 3)]
 
 
-@pytest.mark.parametrize("piece", range(8))
+@pytest.mark.parametrize("piece", first_quick(range(8), 3))
 def test_rows_of_random_specs_are_those_of_every_pair(piece):
     """Classes, trust and raw workers as the parts of the spec say them, pair by pair."""
     for number in range(piece * 5, piece * 5 + 5):

@@ -12,6 +12,7 @@ from message_graph.audience import Coalition
 from message_graph.trees import TreeAsMessages, messages_of_tree
 from oracle_random_trees import random_pair, random_tree
 from random_tree_facts import coalitions, ledgers, mixed_ledgers
+from slow import first_quick
 
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
@@ -49,7 +50,7 @@ def compare_elections(fast, general):
             assert squares[0] == pytest.approx(squares[1], rel=1e-9)
 
 
-@pytest.mark.parametrize("batch", range(6))
+@pytest.mark.parametrize("batch", first_quick(range(6), 2))
 def test_random_specs(batch):
     """Trees of depth 1 to 3: trust, sources, hops, dropouts, elections, draws, resend, several
     aggregations."""

@@ -86,7 +86,8 @@ def test_a_message_is_neither_shortened_nor_rounded_again(monkeypatch: pytest.Mo
     monkeypatch.setattr("sfumato.secure_aggregation.encoding._MOST_TRIES", 1)
     dimension, plan = 400, resolve(hdp(MESSAGES))
     ring, who = integer_grid_of(plan, 0, 0, np.arange(15), dimension), np.array([0])
-    ring = replace(ring, scale=ring.scale / 2**17)  # as coarse as is allowed
+    coarse = replace(ring.grid, exponent=ring.grid.exponent + 17)  # as coarse as is allowed
+    ring = replace(ring, grid=coarse)
     how = ring.device(0, message_lengths(plan, 0, who, dimension)[0], 0.0)
     gain = 1 + 1.5  # two steps with momentum 0.5; 20 records, each in both batches
     longest = 20 * gain * ring.shares[0] * ring.unit * how.scale

@@ -9,7 +9,8 @@ Only `sfumato.privacy`, the schedule, the claims of DP-OGL and the report of a r
     exposed_set      the cheapest set of releases to charge, between flow and cut
     minimum_cut      the exposed set of a minimum cut, and what every set costs at least
     vector_clocks    how models travel through groups, block by block
-    symmetries       which workers, groups and pairs are in the same position
+    symmetries       which workers and groups are in the same position
+    positions        which pairs are in the same position: one of them is searched for
     pair_classes     pairs of a unit and an observer that are alike
     per_worker       the worst observer of every class of units over the rounds
 """

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.privacy.declared_releases import UnitClass
-from sfumato.privacy.groups.received_sums import exposure_without_names
-from sfumato.privacy.groups.symmetries import orbits, symmetries
+from sfumato.privacy.groups.symmetries import Symmetry, generators, orbits, orbits_under, with_stabilisers
 from sfumato.privacy.groups.vector_clocks import UNREACHED
 from sfumato.privacy.observers import PEER_IN_A_GROUP, PairClass, Party, Relation, covering
 
@@ -41,14 +40,19 @@ class GroupPairs:
         )
 
     @cached_property
-    def _orbits_of_kinds(self) -> npt.NDArray[np.int64]:
-        """A number for every kind of workers, equal only where a symmetry of the groups exchanges them."""
-        return orbits(self.releases.kinds, self.parameters)[0]
+    def _generators(self) -> tuple[Symmetry, ...]:
+        """Symmetries of the groups that connect those in the same position."""
+        return generators(self.releases.kinds, self.parameters)
 
     @cached_property
-    def symmetries(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-        """Symmetries that generate all others, each as the images of all groups and all kinds of workers."""
-        return symmetries(self.releases.kinds, self.parameters)
+    def _orbits_of_kinds(self) -> npt.NDArray[np.int64]:
+        """A number for every kind of workers, equal only where a symmetry of the groups exchanges them."""
+        return orbits_under(self._generators, self.releases.kinds, self.parameters)[0]
+
+    @cached_property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        """Symmetries that generate all others."""
+        return with_stabilisers(self._generators, self.releases.kinds, self.parameters)
 
     @property
     def parameters(self) -> list[tuple[float, ...]]:
@@ -119,7 +123,7 @@ class GroupPairs:
         classes: dict[Any, PairClass] = {}
         for party, count in self._observers_of(unit, unit_kind):
             relation = self._relation(unit_kind, party)
-            met = tuple(exposure_without_names(e) for e in self.releases.exposures(unit, (party,)))
+            met = tuple(exposure.without_names for exposure in self.releases.exposures(unit, (party,)))
             signature = relation, self._is_trusted(relation, party), met
             first = classes.get(signature, PairClass(unit, party, relation, 0, found.least, found.sites))
             classes[signature] = replace(first, pair_count=first.pair_count + found.count * count)

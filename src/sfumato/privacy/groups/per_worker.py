@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sfumato.privacy.charges import bound_epsilon
-from sfumato.privacy.groups.received_sums import exposure_without_names
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
@@ -60,7 +59,7 @@ def per_worker(
     spent: dict[object, float] = {}  # what one moment is charged another is too, where nothing new arrives
 
     def epsilon_of(exposure: Exposure) -> float:
-        draws = exposure_without_names(exposure)[1]
+        draws = exposure.without_names[1]
         if draws not in spent:
             spent[draws] = bound_epsilon(exposure, delta=delta, neighbours=neighbours).epsilon
         return spent[draws]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from sfumato.privacy.divergence import cheaper_split, divergence, messages_of
 from sfumato.privacy.groups.exposure_problem import ChargedSum, ExposureProblem
@@ -180,12 +179,3 @@ class ReceivedSums:
 def group_name(group: int) -> str:
     """What releases of ``group`` are called; the number of linking workers may follow after a comma."""
     return f"group {group}"
-
-
-def exposure_without_names(exposure: Exposure) -> tuple[Any, ...]:
-    """A hashable form of ``exposure``, equal for pairs that only the names of groups tell apart."""
-    counts: Counter[tuple[Any, ...]] = Counter()
-    for drawn in exposure.draws:
-        bare = tuple(replace(release, name="", vector="") for release in drawn.releases)
-        counts[drawn.sampling, bare] += drawn.count
-    return exposure.bound_name, tuple(sorted(counts.items(), key=repr))

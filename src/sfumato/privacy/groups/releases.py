@@ -44,8 +44,8 @@ from sfumato.privacy.groups.exposed_set import Exposed, cheapest_set, flow_or_cu
 from sfumato.privacy.groups.exposure_problem import ExposureProblem
 from sfumato.privacy.groups.facts import GroupFacts
 from sfumato.privacy.groups.pair_classes import GroupPairs
-from sfumato.privacy.groups.received_sums import ReceivedSums, exposure_without_names, group_name
-from sfumato.privacy.groups.symmetries import Position, first_of_orbit
+from sfumato.privacy.groups.positions import Position, first_of_orbit
+from sfumato.privacy.groups.received_sums import ReceivedSums, group_name
 from sfumato.privacy.groups.vector_clocks import IntArray, clocks, hops_between_groups, prefixes_closed_form
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import PairClass, Party
@@ -70,11 +70,16 @@ class GroupReleases(GroupFacts):
         Raises:
             ValueError: a party that does not exist.
         """
+        era = sum(e.first_epoch <= epoch for e in self.eras) - 1
+        members = tuple(coalition)
+        return self.once(("view", members, era), lambda: self._view(members, era))
+
+    def _view(self, coalition: Sequence[Party], era: int) -> CoalitionView:
+        """`view` in an epoch of the era with number ``era``."""
         for party in coalition:
             self.require_party(party)
         masters = frozenset((1, p.index) for p in coalition if p.kind == "node")
         workers = [p.index for p in coalition if p.kind == "device"]
-        era = sum(e.first_epoch <= epoch for e in self.eras) - 1
         colluders = Counter(g for worker in workers for g in self.kinds.groups[self.kinds.of[worker]][era])
         summed = frozenset(
             (tier, group)
@@ -325,7 +330,7 @@ class GroupReleases(GroupFacts):
 
         ``known``: the ε of another bound of the pair; a larger one may be computed more coarsely. ∞: none.
         """
-        key = ("bound", exposure_without_names(exposure), delta, neighbours, known)
+        key = ("bound", exposure.without_names, delta, neighbours, known)
         return self.once(
             key, lambda: bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
         )

@@ -5,71 +5,105 @@ kind, in every era. Equivalent positions are found by colour refinement with ind
 isomorphism programs do; every symmetry found is checked before it is used, and where the search gives up,
 positions count as different. So classes may be too many, never too few. Classes are then checked once more
 against the structure itself: a class too few would give one worker another's ε.
-
-*Pairs of a unit and a coalition that symmetries map to each other* (`first_of_orbit`). A search among exposed
-sets that breaks ties by number, or that is cut short, may answer two mirrored pairs differently. So it is
-asked for one pair of every orbit only, the one whose position comes first.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.groups.exposure_problem import ExposureProblem
-from sfumato.privacy.groups.received_sums import ReceivedSums
 from sfumato.privacy.groups.vector_clocks import IntArray, WorkerKinds
-from sfumato.privacy.received import CoalitionView
 
 _MOST_REFINEMENTS = 400
 _MOST_VERTICES = 3000
 _MOST_FIXED = 4
 
+Symmetry: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+"""A symmetry as the images of all groups, and of all kinds of workers."""
+
+
+def generators(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[Symmetry, ...]:
+    """Symmetries that connect all groups found to be in the same position.
+
+    Args:
+        kinds: of workers, with their groups.
+        colours: the parameters of every group; symmetries keep them.
+    """
+    search = _Search(kinds, colours)
+    return tuple((tuple(mapping), tuple(search.of_kinds(mapping))) for mapping in search.generators())
+
 
 def orbits(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[IntArray, IntArray]:
     """Find, for each kind of workers and each group, the smallest member of its orbit under the symmetries.
 
-    ``colours``: parameters of every group. A RuntimeError: the structure itself contradicts the orbits.
+    Args:
+        kinds: of workers, with their groups.
+        colours: the parameters of every group; symmetries keep them.
+
+    Returns:
+        That kind for every kind, ``[kinds]``, and that group for every group, ``[groups]``.
+
+    Raises:
+        RuntimeError: an internal error: orbits were found that the structure itself contradicts.
     """
-    search = _Search(kinds, colours)
-    found = search.generators()
-    of_kinds = _smallest_of_orbits(len(kinds.size), [search.of_kinds(mapping) for mapping in found])
-    of_groups = _smallest_of_orbits(kinds.group_count, found)
+    return orbits_under(generators(kinds, colours), kinds, colours)
+
+
+def orbits_under(
+    found: Sequence[Symmetry], kinds: WorkerKinds, colours: Sequence[Hashable]
+) -> tuple[IntArray, IntArray]:
+    """Find the same as `orbits` from symmetries that are known already.
+
+    Args:
+        found: symmetries that generate all others.
+        kinds: of workers, with their groups.
+        colours: the parameters of every group; symmetries keep them.
+
+    Returns:
+        The smallest kind in the orbit of every kind, ``[kinds]``, and the smallest group in that of every
+        group, ``[groups]``.
+
+    Raises:
+        RuntimeError: an internal error: orbits were found that the structure itself contradicts.
+    """
+    of_kinds = _smallest_of_orbits(len(kinds.size), [images for _, images in found])
+    of_groups = _smallest_of_orbits(kinds.group_count, [images for images, _ in found])
     _require_alike("kinds of workers", of_kinds, _kind_invariants(kinds, of_groups))
     _require_alike("groups", of_groups, _group_invariants(kinds, colours, of_kinds))
     return of_kinds, of_groups
 
 
-def symmetries(
-    kinds: WorkerKinds, colours: Sequence[Hashable]
-) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Find symmetries that generate the others, each as the images of all groups and of all kinds of workers.
+def with_stabilisers(
+    found: Sequence[Symmetry], kinds: WorkerKinds, colours: Sequence[Hashable]
+) -> tuple[Symmetry, ...]:
+    """Find symmetries that generate the others, stabilisers of single groups among them.
 
-    Those that connect all groups in the same position, then those among them that fix one group, two, and so
-    on, until nothing moves any more, or after 4 groups.
+    After ``found``, of `generators`, which connect all groups in the same position, come those that fix one
+    group, two, and so on: a chain of stabilisers. It ends when nothing moves any more, or after `_MOST_FIXED`
+    groups.
     """
-    found: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
-    marked = list(colours)
-    for level in range(_MOST_FIXED + 1):
-        search = _Search(kinds, marked)
-        mappings = search.generators()
-        found += [(tuple(mapping), tuple(search.of_kinds(mapping))) for mapping in mappings]
-        moved = [group for group in range(kinds.group_count) if any(m[group] != group for m in mappings)]
+    chain, last, marked = [*found], found, list(colours)
+    for level in range(_MOST_FIXED):
+        moved = [group for group in range(kinds.group_count) if any(m[group] != group for m, _ in last)]
         if not moved:
             break
         marked[moved[0]] = ("fixed", level)
-    return tuple(found)
+        last = generators(kinds, marked)
+        chain += last
+    return tuple(chain)
 
 
 def _smallest_of_orbits(count: int, mappings: Sequence[Sequence[int]]) -> IntArray:
     """Find, for each of ``0..count - 1``, the smallest member of its orbit under the permutations
     ``mappings``.
+
+    No graph library: in scipy 1.11.1 and 1.11.2 `connected_components` answers int64 indices with one label
+    for all, which merges every orbit, and raises nothing.
     """
     permutations = [np.asarray(mapping, dtype=np.int64) for mapping in mappings]
     label = np.arange(count, dtype=np.int64)
@@ -177,7 +211,7 @@ class _Search:
             return []
         place = base[0]
         found: list[list[int]] = []
-        orbit = list(range(self.groups))
+        orbit = np.arange(self.groups)
         firsts: defaultdict[int, list[int]] = defaultdict(list)  # of the orbits at every place
         for group, here in enumerate(place[: self.groups].tolist()):
             alike = [g for g in firsts[here] if orbit[g] == g]
@@ -192,7 +226,7 @@ class _Search:
                 for g, image in enumerate(mapping):  # join orbits
                     low, high = sorted((orbit[g], orbit[image]))
                     if low < high:
-                        orbit = [low if o == high else o for o in orbit]
+                        orbit[orbit == high] = low
         return found
 
     def _refine_both(self, one: IntArray, two: IntArray) -> tuple[IntArray, IntArray] | None:
@@ -311,90 +345,3 @@ class _Search:
             and all(size[kind] == size[image] for kind, image in enumerate(images))
             and all(self.colours[g] == self.colours[image] for g, image in enumerate(mapping))
         )
-
-
-_MOST_IMAGES = 2000
-
-
-class Position(NamedTuple):
-    """Where a unit and a coalition are, as far as exposed sets and their costs depend on it.
-
-    Attributes:
-        unit: the kind of the unit.
-        seen: groups whose releases the coalition sees, and in how many blocks.
-        masters: groups at whose masters it receives messages, and whether it receives single ones.
-        members: kinds of the coalition's devices, and how many of each there are.
-    """
-
-    unit: int
-    seen: tuple[tuple[int, int], ...]
-    masters: tuple[tuple[int, bool], ...]
-    members: tuple[tuple[int, int], ...]
-
-    @classmethod
-    def of(cls, scene: ExposureProblem, received: ReceivedSums) -> Position:
-        """The position of the unit of ``scene`` and of the coalition that receives sums as ``received``."""
-        groups = np.flatnonzero(scene.seen).tolist()
-        view = received.view
-        masters = [(group, (1, group) in view.single) for _, group in view.single | view.summed]
-        return cls(
-            scene.unit,
-            tuple((group, int(scene.seen[group])) for group in groups),
-            tuple(sorted(masters)),
-            tuple(sorted(received.members.items())),
-        )
-
-    def image(self, groups: Sequence[int], kinds: Sequence[int]) -> Position:
-        """Map this position by a symmetry, given by the images of all ``groups`` and of all ``kinds``."""
-        return Position(
-            kinds[self.unit],
-            tuple(sorted((groups[group], blocks) for group, blocks in self.seen)),
-            tuple(sorted((groups[group], single) for group, single in self.masters)),
-            tuple(sorted((kinds[kind], count) for kind, count in self.members)),
-        )
-
-    def problem(self, scene: ExposureProblem, images: Sequence[int]) -> ExposureProblem:
-        """``scene`` mapped by the symmetry of groups ``images``, which leads to this position."""
-        seen, reach = np.empty_like(scene.seen), np.empty_like(scene.reach)
-        seen[list(images)], reach[list(images)] = scene.seen, scene.reach
-        return replace(scene, unit=self.unit, seen=seen, reach=reach)
-
-    @property
-    def received(self) -> tuple[CoalitionView, dict[int, int]]:
-        """What a coalition in this position receives: the view, and its number of devices by kind of
-        workers.
-        """
-        single = frozenset((1, group) for group, alone in self.masters if alone)
-        summed = frozenset((1, group) for group, alone in self.masters if not alone)
-        return CoalitionView(single, summed, single | summed, frozenset()), dict(self.members)
-
-
-def first_of_orbit(
-    position: Position, symmetries: Sequence[tuple[Sequence[int], Sequence[int]]], group_count: int
-) -> tuple[Position, tuple[int, ...]]:
-    """Find the first position, in order, that symmetries map ``position`` to, and the image of every group
-    then.
-
-    An orbit of more than 2000 positions is not followed: then it is ``position`` itself.
-    """
-    unmoved = tuple(range(group_count))
-    reached: dict[Position, tuple[Position, Sequence[int]] | None] = {position: None}
-    left = [position]
-    while left:
-        here = left.pop()
-        for groups, kinds in symmetries:
-            there = here.image(groups, kinds)
-            if there not in reached:
-                reached[there] = here, groups
-                left.append(there)
-        if len(reached) > _MOST_IMAGES:
-            return position, unmoved
-    first = here = min(reached)
-    way: list[Sequence[int]] = []
-    while (step := reached[here]) is not None:
-        here, groups = step
-        way.append(groups)
-    images = unmoved
-    for groups in reversed(way):
-        images = tuple(groups[group] for group in images)
-    return first, images

@@ -97,6 +97,7 @@ _LOG_OUTSIDE = -46.0  # logarithm of the probability of what is left out on eith
 _LARGE = 700.0  # e to this power is a float
 _UNIT = float(np.finfo(np.float64).eps)
 _POINTS_AT_ONCE = 1 << 13  # of a composition, from the largest loss on, as far as they are needed
+_SPAN = 300.0  # nats that these lie apart at most: e to that power is a float, and so is its inverse
 
 _Parts: TypeAlias = Sequence[tuple[GridLosses, int]]
 
@@ -154,18 +155,23 @@ class _Tilted:
         stop, first = len(self.losses), int(np.searchsorted(self.losses, 0.0, side="right"))
         mass, weighed, after = sums = np.empty((3, max(0, stop - first)))
         done, last = 0, (0.0, -math.inf, 0.0)
+        step = float(self.losses[1] - self.losses[0]) if stop > 1 else _SPAN
+        many = max(1, min(_POINTS_AT_ONCE, int(_SPAN / step)))
         while done < len(mass) and not last[-1] > delta:
-            some = slice(max(first, stop - done - _POINTS_AT_ONCE), stop - done)
+            some = slice(max(first, stop - done - many), stop - done)
             losses, masses = self.losses[some][::-1], self.masses(some)[::-1]
-            with np.errstate(divide="ignore"):
-                logs = np.log(masses) - losses
-            # added up one by one from the first point on, however many are looked at in one go
+            least = float(losses[-1])  # sums of p e^(−l) are in units of e^(−least)
+            weights = masses * np.exp(least - losses)
             up_to = np.add.accumulate(np.append(last[0], masses))
-            logs = np.logaddexp.accumulate(np.append(last[1], logs))
+            weighing = np.add.accumulate(np.append(math.exp(last[1] + least), weights))
             here = slice(done, done + len(losses))
-            mass[here], weighed[here] = up_to[1:], logs[1:]
-            # δ is no more than all mass above: most points need no closer look
-            after[here] = 0.0 if up_to[-1] <= delta else up_to[:-1] - np.exp(losses + logs[:-1])
+            with np.errstate(divide="ignore"):
+                mass[here], weighed[here] = up_to[1:], np.log(weighing[1:]) - least
+            # δ is no more than all mass above: most points need no closer look. What is asked for is
+            # ``delta`` less what is charged, at least half of it: a quarter is below it for certain.
+            after[here] = 0.0
+            if up_to[-1] > delta / 4:
+                after[here] = up_to[:-1] - weighing[:-1] * np.exp(losses - least)
             done = here.stop
             last = tuple(sums[:, done - 1].tolist())
         return _SumsFromAbove(*sums[:, :done])

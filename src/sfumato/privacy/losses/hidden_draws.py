@@ -28,6 +28,9 @@ _NOMINAL_DELTA = 1e-6
 _OF_EPSILON = 1e-5
 _FINEST_INTERVAL = 1e-4
 _OF_SPREAD = 0.04  # of the standard deviation of a loss, where that asks for a finer grid
+_COARSER = 0.001  # of the same: no finer grid is needed
+_MANY_RELEASES = 30  # whose sum of losses is near enough to normal for that
+_COARSEST_NEEDED = 1e-2  # nats: still coarser grids are hardly quicker
 _LEAST_INTERVAL = 1e-12
 _ALWAYS = Sampling.poisson(1.0, hidden=False, scales=((1.0, 1.0),))
 _MOST_MULTIPLIERS, _MULTIPLIER_RATIO = 32, 1.01
@@ -115,13 +118,22 @@ def with_fewer_multipliers(terms: Sequence[GaussianTerm]) -> list[GaussianTerm]:
 def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> float:
     """Choose the interval, in nats, of a grid of privacy losses for ``terms``; ∞ where ε is infinite.
 
-    It is 1e-5 of the ε expected, or finer where the losses of a release are small.
+    It is 1e-5 of the ε expected, finer where the losses of a release are small, and coarser where that makes
+    ε larger by a share of about 1e-6 at most.
 
     A loss between two points of a grid of interval h is shared out between them so that the profile at the
     points stays. Where losses are spread over several points this adds about h²/6 to the variance of each of
     n releases. With V the variance of the composition, ε grows by a share of about n h²/(12 V), below 1e-3
     for h² up to (2 `_OF_SPREAD`)² V/n. More than some 500,000 points are not taken: where they do not do, ε
     is larger. Rounded up to 1e-4 times a power of two, so that compositions share their releases.
+
+    *Coarser.* A loss l in a cell becomes one of its ends, l', such that the mean of e^(-l') is e^(-l). By
+    convexity the mean of e^(θl') is then at most 1 + θ(θ + 1) h²/8 times e^(θl), to the second order of h. So
+    ln M(θ) of n releases grows by at most n θ(θ + 1) h²/8, and ε by n (θ + 1) h²/8 where δ goes with M(θ)
+    e^(-θε). Near a normal distribution ε is (θ + 1/2) V: the share is at most n h²/(4 V), which is 1e-6 for h
+    of twice `_COARSER` √(V/n), as rounding up may make it. It is done from `_MANY_RELEASES` on. V counts
+    each release with no more than its rate times μ². Whatever h is, the result is an upper bound; only how
+    close it is rests on this.
 
     Args:
         terms: what is composed.
@@ -132,13 +144,17 @@ def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> flo
     farthest = [(term, max(1.0, *term.sampling.apart) if term.sampling else 1.0) for term in terms]
     largest = max([certain, *(squared_mu_of_term(term) * move**2 for term, move in farthest)])
     many = max(1.0, len(terms) / 4)
-    wanted = max(_FINEST_INTERVAL, 5e-6 * many * (largest + 20 * math.sqrt(largest)))
+    releases = (certain > 0) + sum(term.count for term in drawn)
+    surely = certain + math.fsum(term.count * _least_variance_of_loss(term) for term in drawn)
+    enough = (
+        min(_COARSER * math.sqrt(surely / releases), _COARSEST_NEEDED) if releases >= _MANY_RELEASES else 0
+    )
+    wanted = max(_FINEST_INTERVAL, 5e-6 * many * (largest + 20 * math.sqrt(largest)), enough)
     if revealed.delta(wanted / _OF_EPSILON) > _NOMINAL_DELTA:  # else the ε expected asks for no more
         wanted = max(wanted, _OF_EPSILON * revealed.epsilon(_NOMINAL_DELTA))
     if math.isinf(wanted):
         return math.inf
     variance = certain + math.fsum(term.count * _variance_of_loss(term) for term in drawn)
-    releases = (certain > 0) + sum(term.count for term in drawn)
     small = _OF_SPREAD * math.sqrt(variance / releases)
     if small < wanted:
         range_of_losses = max(
@@ -156,6 +172,11 @@ def _largest_loss_of(term: GaussianTerm) -> float:
     assert sampling is not None
     rate = term.rate if sampling.hidden and not sampling.seen_scales else 1.0
     return largest_loss(rate, mu, mu * max(sampling.apart))
+
+
+def _least_variance_of_loss(term: GaussianTerm) -> float:
+    """What `_variance_of_loss` says, but no more than the rate times μ²: rare losses are few, if large."""
+    return min(_variance_of_loss(term), term.rate * squared_mu_of_term(term))
 
 
 def _variance_of_loss(term: GaussianTerm) -> float:

@@ -52,7 +52,7 @@ from sfumato.privacy.losses.gaussian import Array
 from sfumato.privacy.sampling import Sampling
 
 TAIL = 9.5  # standard deviations beyond which losses count as infinite or least: probability 1e-21
-_NEWTON_STEPS = 12
+_NEWTON_STEPS, _SETTLED = 12, 1e-7
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,9 @@ def profile_of_shift(levels: Array, rate: float, move: DrawnShift) -> Array:
 def _settled(start: Array, log_other: Array, log_shared: Array, rate: float, move: DrawnShift) -> Array:
     """Run Newton's iteration for the z at which A' and B together weigh as much as A, elementwise.
 
-    It is convex in z, and ``start`` is above its root. A point is done once a step does not move it, or moves
-    it back to where it was a step before: then it swings between two numbers, and all later steps are known.
+    It is convex in z, and ``start`` is above its root. A point is done after a step that is less than
+    `_SETTLED` of it: the next step would be of the second order of that. The divergence is the largest over
+    all z, so what z is still off by changes it by the second order of that: by nothing that a float shows.
 
     Args:
         start: points at or above the roots, ``[points]``.
@@ -176,17 +177,21 @@ def _settled(start: Array, log_other: Array, log_shared: Array, rate: float, mov
         log_shared: logarithm of the weight of B at each, ``[points]``.
         rate: probability that the worlds leave the shared part.
         move: how far A is from A' and from B, in noise stds.
+
+    Returns:
+        z of every point, ``[points]``.
     """
     s, t, found = move.between, move.from_shared, start.copy()
-    places, z, before = np.arange(len(start)), start, np.full_like(start, np.nan)
-    for left in reversed(range(_NEWTON_STEPS)):
+    places, z = np.arange(len(start)), start
+    for _ in range(_NEWTON_STEPS):
         one, two = log_other + s * z - s * s / 2, log_shared + t * z - t * t / 2
         both = np.logaddexp(one, two)
         after = z - (both - math.log(rate)) / (s * np.exp(one - both) + t * np.exp(two - both))
-        swings = after == before
-        found[places] = np.where(swings, z, after) if left % 2 else after
-        moving = ~(swings | (after == z))
-        places, before, z = places[moving], z[moving], after[moving]
+        found[places] = after
+        moving = np.abs(after - z) > _SETTLED * (1 + np.abs(z))
+        if not moving.any():
+            break
+        places, z = places[moving], after[moving]
         log_other, log_shared = log_other[moving], log_shared[moving]
     return found
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.dominance import Ways, approximate_size, are_ways_at_most, chains
+from sfumato.privacy.dominance import Ways, approximate_size, are_ways_at_most, chains, monotone_figures
 from sfumato.privacy.observers import PairClass, Party, Relation, covering
 from sfumato.privacy.tree.facts import TreeNoise
 from sfumato.privacy.tree.pair_classes import TreePairs
@@ -271,7 +271,9 @@ class FoldedPairs:
                 """Whether a pair and its mildest one are surely charged no more than those of another."""
                 return all(map(are_ways_at_most, charged[one], charged[other]))
 
-            for chain in chains([approximate_size(worst) for worst, _ in charged], is_under):
+            sizes = [approximate_size(worst) for worst, _ in charged]
+            known = [(*monotone_figures(worst), *monotone_figures(mildest)) for worst, mildest in charged]
+            for chain in chains(sizes, known, is_under):
                 yield _worst_of([some[number] for number in chain])
 
     def _charged(self, pair: PairClass) -> Charged:

@@ -169,6 +169,7 @@ class GroupOperations:
             training,
             [self._partition.indices(int(worker)) for worker in assignments.workers],
             list(zip(assignments.groups.tolist(), assignments.workers.tolist(), strict=True)),
+            persons=self._partition.persons_of(assignments.workers.tolist()),
             steps=(training.local_steps or 1) * rounds,
             passes=rounds,
             seed=self.plan.spec.seed,

@@ -17,7 +17,14 @@ from torch import Tensor
 from sfumato.data.partition import Partition
 from sfumato.engine.base import LocalTask
 from sfumato.errors import EnvelopeError
-from sfumato.learning.batches import BatchPlan, Rows, plan_epochs, plan_poisson, plan_steps
+from sfumato.learning.batches import (
+    BatchDraws,
+    BatchPlan,
+    Rows,
+    plan_epochs,
+    plan_poisson,
+    plan_steps,
+)
 from sfumato.learning.dropout import DropoutDraws
 from sfumato.learning.local_training import AdamMoments, LocalSGD
 from sfumato.learning.norms import row_norms, scale_factors
@@ -133,6 +140,7 @@ def batches_from(
         plan.spec.training,
         [partition.indices(int(device)) for device in chosen],
         [(int(device),) for device in chosen],
+        persons=partition.persons_of(chosen.tolist()),
         steps=steps,
         seed=plan.spec.seed,
         stream=stream,
@@ -145,6 +153,7 @@ def draw_batches(
     rows: Sequence[Rows],
     parties: Sequence[tuple[int, ...]],
     *,
+    persons: Sequence[Rows] | None = None,
     steps: int,
     passes: int = 1,
     seed: int,
@@ -160,6 +169,8 @@ def draw_batches(
         training: says which batches, and how large.
         rows: for each device, the rows of the data set that it holds.
         parties: what each device's stream is addressed by, after ``address``; different for each.
+        persons: for each device, where the rows of each of its persons begin among its own (`plan_poisson`);
+            ``None``: rows are drawn, and not persons.
         steps: of each device, where steps are counted.
         passes: how many times the epochs of a round are done, where epochs are counted.
         seed: of the run.
@@ -167,14 +178,43 @@ def draw_batches(
         address: in that stream.
     """
     if training.batches == "poisson":
+        each = [generator(seed, stream, *address, *party) for party in parties]
+        return plan_batches(training, rows, persons=persons, steps=steps, passes=passes, draws_of_each=each)
+    draws = generator(seed, stream, *address)
+    return plan_batches(training, rows, steps=steps, passes=passes, draws=draws)
+
+
+def plan_batches(
+    training: Training,
+    rows: Sequence[Rows],
+    *,
+    persons: Sequence[Rows] | None = None,
+    steps: int,
+    passes: int = 1,
+    draws: BatchDraws | None = None,
+    draws_of_each: Sequence[BatchDraws] = (),
+) -> BatchPlan:
+    """Batches from given draws; for the other arguments see `draw_batches`.
+
+    Args:
+        training: says which batches, and how large.
+        rows: of each device.
+        persons: of each device, where persons are drawn.
+        steps: of each device, where steps are counted.
+        passes: over the epochs of a round, where epochs are counted.
+        draws: of shuffled batches.
+        draws_of_each: a device's own, of Poisson mini-batches.
+    """
+    if training.batches == "poisson":
         assert training.batch_size != "all"  # the spec's own checks see to it
-        rngs = [generator(seed, stream, *address, *party) for party in parties]
-        return plan_poisson(rows, steps=steps, batch_size=training.batch_size, rngs=rngs)
-    rng = generator(seed, stream, *address)
+        return plan_poisson(
+            rows, steps=steps, batch_size=training.batch_size, rngs=draws_of_each, persons=persons
+        )
+    assert draws is not None  # the other kind of batches
     if training.local_epochs is not None:
         epochs = training.local_epochs * passes
-        return plan_epochs(rows, epochs=epochs, batch_size=training.batch_size, rng=rng)
-    return plan_steps(rows, steps=steps, batch_size=training.batch_size, rng=rng)
+        return plan_epochs(rows, epochs=epochs, batch_size=training.batch_size, rng=draws)
+    return plan_steps(rows, steps=steps, batch_size=training.batch_size, rng=draws)
 
 
 def server_optimizer(server: Server) -> ServerOptimizer:

@@ -91,3 +91,10 @@ class TreeState:
         if variates is not None:
             own = ControlVariates(variates[0].to(device), DeviceVectors.unpack(variates[1:], model))
         return cls(int(packed["round"]), model, server, kept, own)
+
+
+@dataclass(frozen=True)
+class DeployedState(TreeState):
+    """The same of a run whose parties are real: a simulation does not go on with it."""
+
+    kind: ClassVar[str] = "deployed"

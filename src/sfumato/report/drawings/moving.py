@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from sfumato.network.tree import IntArray
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import PALETTE, TRUSTED, Figure, Json
 from sfumato.report.results.network import Network
-from sfumato.report.results.tree_labels import edges_over_time
+from sfumato.report.results.tree_labels import edge_titles, edges_over_time
 
 _MOST_DEVICES = 60
 _MOST_MARKS = 4_000
 _PIXELS = 17
+_SQUARE: Json = {"symbol": "square", "size": 8, "color": TRUSTED, "line": {"color": "#FFFFFF", "width": 1.2}}
 
 
 def moved_sentence(network: Network) -> list[str]:
@@ -32,7 +35,7 @@ def places_figure(network: Network) -> Figure | None:
     if not network.trees:
         return None
     trees, places = network.trees, edges_over_time(network)
-    name, edges = trees[0][1].tiers[-1].name, trees[0][1].leaf_count
+    name, titles = trees[0][1].tiers[-1].name, edge_titles(trees[0][1])
     shown = places[:, :_MOST_DEVICES]
     starts = [first + 1 for first, _ in trees]
     bounds = [start - 0.5 for start in [*starts, network.rounds + 1]]
@@ -41,18 +44,21 @@ def places_figure(network: Network) -> Figure | None:
     shorter = first if count > _MOST_DEVICES else ""
     said = (
         f"{moved_sentence(network)[0]} "
-        f"Each row is a device, each colour an {name}, named in the cell. A square marks rounds in which "
-        f"that {name} is trusted with raw updates.{shorter} The drawing above shows round 1."
+        f"Each row is a device, each colour the {name} that it is under. A white square marks rounds in "
+        f"which that {name} is trusted with raw updates.{shorter} The drawing above shows round 1."
     )
+    marks = _trusted_marks(network, shown, bounds)
+    legend = _legend_traces(titles, trusted=bool(marks))
     return Figure(
         title=f"Who was under which {name}",
         caption=said,
         description=said,
-        data=[_place_trace(shown, bounds, edges, name), *_trusted_marks(network, shown, bounds)],
+        data=[_place_trace(shown, bounds, titles), *marks, *legend],
         layout={
-            "height": 90 + _PIXELS * max(6, shown.shape[1]),
-            "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
-            "showlegend": False,
+            "height": 130 + _PIXELS * max(6, shown.shape[1]),
+            "margin": {"l": 8, "r": 8, "t": 40, "b": 8},
+            "showlegend": bool(legend),
+            "legend": {"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom", "itemclick": False},
             "xaxis": {"title": {"text": "round"}, "tickformat": "d", "automargin": True, "showgrid": False},
             "yaxis": {
                 "title": {"text": "device"}, "autorange": "reversed", "tickformat": "d",
@@ -65,15 +71,29 @@ def places_figure(network: Network) -> Figure | None:
     )  # fmt: skip
 
 
-def _place_trace(shown: IntArray, bounds: list[float], edges: int, name: str) -> Json:
+def _legend_traces(titles: Sequence[str], *, trusted: bool) -> list[Json]:
+    """Traces without points, one for each entry of the legend: the edges, and what a square means."""
+    if len(titles) > len(PALETTE):
+        return []  # colours repeat: the cells name their edge
+    empty: Json = {"type": "scatter", "mode": "markers", "x": [None], "y": [None], "showlegend": True}
+    entries = [
+        empty
+        | {"name": text.label(title), "marker": {"symbol": "square", "size": 12, "color": PALETTE[edge]}}
+        for edge, title in enumerate(titles)
+    ]
+    square = empty | {"name": "trusted with raw updates in that round", "marker": _SQUARE | {"size": 10}}
+    return [*entries, *([square] if trusted else [])]
+
+
+def _place_trace(shown: IntArray, bounds: list[float], titles: Sequence[str]) -> Json:
     """The Plotly heatmap of the edge of every shown device.
 
     Args:
         shown: edge by era and device, ``[eras, devices]``.
         bounds: rounds at which eras begin and end, ``[eras + 1]``.
-        edges: number of edges.
-        name: of the tier of edges.
+        titles: of the edges.
     """
+    edges = len(titles)
     ends = [(edge, position / edges) for edge in range(edges) for position in (edge, edge + 1)]
     steps = [[position, PALETTE[edge % len(PALETTE)]] for edge, position in ends]
     small = shown.shape[0] <= 40 and shown.shape[1] <= 40
@@ -81,10 +101,10 @@ def _place_trace(shown: IntArray, bounds: list[float], edges: int, name: str) ->
     return scale | {
         **{"type": "heatmap", "x": bounds, "y": list(range(shown.shape[1])), "z": shown.T.tolist()},
         **{"xgap": 1 if small else 0, "ygap": 1},
-        "text": [[str(edge) for edge in row] for row in shown.T.tolist()],
-        "texttemplate": "%{text}" if small else "",
+        "text": [[text.label(titles[edge]) for edge in row] for row in shown.T.tolist()],
+        "texttemplate": "%{text}" if small and edges > len(PALETTE) else "",
         "textfont": {"color": "#FFFFFF", "size": 11},
-        "hovertemplate": f"device %{{y}}, {text.label(name)} %{{z}}<extra></extra>",
+        "hovertemplate": "device %{y}, %{text}<extra></extra>",
     }
 
 
@@ -96,14 +116,12 @@ def _trusted_marks(network: Network, shown: IntArray, bounds: list[float]) -> li
     x, y = list[float](), list[int]()
     for era, (_, tree) in enumerate(network.trees):
         for device in np.flatnonzero(tree.tiers[-1].trusted[shown[era]]).tolist():
-            left, right = bounds[era], bounds[era + 1]
-            x.append(left + min(0.25, 0.3 * (right - left)))
+            x.append((bounds[era] + bounds[era + 1]) / 2)
             y.append(device)
     if not x or len(x) > _MOST_MARKS:
         return []
-    line = {"color": "#FFFFFF", "width": 1.2}
-    mark = {"symbol": "square", "size": 8, "color": TRUSTED, "line": line}
-    return [{"type": "scatter", "mode": "markers", "x": x, "y": y, "marker": mark, "hoverinfo": "skip"}]
+    points: Json = {"type": "scatter", "mode": "markers", "x": x, "y": y, "marker": _SQUARE}
+    return [points | {"hoverinfo": "skip", "showlegend": False}]
 
 
 def _era_table(network: Network, places: IntArray, starts: list[int], name: str) -> str:
@@ -114,12 +132,15 @@ def _era_table(network: Network, places: IntArray, starts: list[int], name: str)
         starts: first round of every era, from 1.
         name: of the tier of edges.
     """
-    rows = []
+    rows, titles = [], edge_titles(network.trees[0][1])
     for era, (_, tree) in enumerate(network.trees[:200]):
-        sizes = ", ".join(map(str, np.bincount(places[era], minlength=tree.leaf_count).tolist()))
-        trusted = ", ".join(map(str, np.flatnonzero(tree.tiers[-1].trusted).tolist())) or "none"
+        counts = np.bincount(places[era], minlength=tree.leaf_count).tolist()
+        sizes = ", ".join(f"{title} {count}" for title, count in zip(titles, counts, strict=True))
+        trusted = (
+            ", ".join(titles[edge] for edge in np.flatnonzero(tree.tiers[-1].trusted).tolist()) or "none"
+        )
         went = np.flatnonzero(places[era] != places[era - 1]).tolist() if era else []
-        moves = ", ".join(f"{device} to {places[era, device]}" for device in went[:12])
+        moves = ", ".join(f"{device} to {titles[places[era, device]]}" for device in went[:12])
         rows.append((str(starts[era]), sizes, trusted, moves + (" …" if len(went) > 12 else "")))
     heads = ["from round", f"devices of each {name}", f"trusted {text.pluralise(name)}", "devices that went"]
     return text.html_table(heads, rows, caption=f"Devices under each {name}, and trust, over the rounds")

@@ -23,6 +23,7 @@ from sfumato.report.figures.figure import Figure
 from sfumato.report.results.network import Network
 
 _ROW = 96.0  # pixels from tier to tier
+_MOST_NAMED = 10  # devices of a star that are drawn each with its name
 
 
 def topology_figure(network: Network) -> Figure | None:
@@ -34,6 +35,8 @@ def topology_figure(network: Network) -> Figure | None:
 
 def tree_figure(network: Network, tree: Tree) -> Figure:
     """A drawing of a tree with the cloud on top; of many nodes or devices only examples."""
+    if tree.depth == 1 and tree.device_count <= _MOST_NAMED:
+        return _star_figure(network, tree)
     canvas = Canvas()
     children = _drawn_children(network, tree)
     order = [leaf for shown in children[-1].values() for leaf in shown] if children else [0]
@@ -53,11 +56,38 @@ def tree_figure(network: Network, tree: Tree) -> Figure:
     low = max(
         _draw_devices(canvas, network, tree, leaf, x, bottom, len(order)) for leaf, x in places[-1].items()
     )
+    return canvas_figure(canvas, len(order), low, _caption(network, tree))
+
+
+def _caption(network: Network, tree: Tree) -> str:
+    """The sentences below a drawing: who there is, who is trusted, whose noise there is."""
     tiers = [text.how_many(tier.size, tier.name) for tier in tree.tiers[1:]]
     devices = text.how_many(tree.device_count, "device")
     parties = text.join_names(["the cloud", *tiers, devices], 9)
-    said = f"{parties}; {_trust_sentence(tree)} {noise_sentence(network)}"
-    return canvas_figure(canvas, len(order), low, said)
+    return f"{parties}; {_trust_sentence(tree)} {noise_sentence(network)}"
+
+
+def _star_figure(network: Network, tree: Tree) -> Figure:
+    """A drawing of a star of few devices: each has a place of its own, and its name."""
+    canvas, count = Canvas(), tree.device_count
+    noise = _multipliers(network, tree, "cloud/devices")
+    centre, kind = (count - 1) / 2, "noisy device" if noise else "device"
+    for number in range(count):
+        device = f"device:{number}"
+        title = tree.titled(device)
+        canvas.link(_way_up(network, tree, noise), (centre, 0.0), (float(number), _ROW))
+        canvas.mark(kind, float(number), _ROW, title, ["under the cloud", *noise], party=device)
+        shown = title if title != device else f"device {number}"
+        canvas.word(number, _ROW + 20, shortened_to_fit(shown, count))
+    _draw_node(canvas, network, tree, 0, 0, centre, count)
+    return canvas_figure(canvas, count, _ROW + 24, _caption(network, tree))
+
+
+def _way_up(network: Network, tree: Tree, noise: Sequence[str]) -> str:
+    """The kind of link from devices to their aggregator; ``noise``: lines on the noise that they add."""
+    if f"devices_to_{tree.tiers[-1].name}" in network.secure:
+        return "secure"
+    return "superposed" if network.over_air else "noised" if noise else "raw"
 
 
 def _drawn_children(network: Network, tree: Tree) -> list[dict[int, list[int]]]:
@@ -179,10 +209,7 @@ def _draw_devices(
     owner = tree.node_name(tree.depth - 1, leaf)
     noise = _multipliers(network, tree, f"{owner}/devices")
     first = int(tree.first_device[leaf])
-    way = "superposed" if network.over_air else "noised" if noise else "raw"
-    if f"devices_to_{tree.tiers[-1].name}" in network.secure:
-        way = "secure"
-    canvas.link(way, (x, y), (x, y + 44))
+    canvas.link(_way_up(network, tree, noise), (x, y), (x, y + 44))
 
     def describe(number: int) -> tuple[str, str, list[str]]:
         device = f"device:{first + number}"

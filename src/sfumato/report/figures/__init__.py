@@ -14,5 +14,6 @@ Imported by ``report`` and what is above it; imports ``report`` and what ``repor
     heatmap              ε of classes of devices towards observers, and ε after the run
     per_worker_privacy   ε of workers over rounds
     plotted              figures of runs for Python
+    score_against_epsilon  the final score of several runs against ε
     worker_heatmap       ε of every pair of workers
 """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Sequence
 
 from sfumato.privacy.claim import Claim
@@ -12,10 +10,7 @@ from sfumato.report.figures.figure import NEUTRAL, NO_GUARANTEE, TRUSTED, Bars, 
 
 _MOST_BARS = 20
 _MOST_NAMED = 4
-_ERRATA = (
-    '<p class="facts">A letter with a number, as H1, is an entry in the list of errors of the four papers: '
-    "docs/errata.md.</p>"
-)
+_MOST_REASONS = 4  # more are folded
 _ONE_ROUND = "one round"  # as sources of claims say it
 
 
@@ -55,13 +50,17 @@ def _count_sentence(claims: Sequence[Claim]) -> str:
 
 
 def claims_figure(claims: Sequence[Claim]) -> Figure | None:
-    """For each claim a bar of the claimed ε beside one of the rigorous ε; ``None`` without claims."""
+    """For each claim a bar of the claimed ε beside one of the rigorous ε; ``None`` without claims.
+
+    Where a paper states its ε for one round, only that round is drawn: over all rounds it claims nothing.
+    """
     if not claims:
         return None
-    shown = claims[:_MOST_BARS]
+    one_round = [claim for claim in claims if _ONE_ROUND in claim.source]
+    shown = (one_round or list(claims))[:_MOST_BARS]
     claimed, rigorous = [c.claimed_epsilon for c in shown], [c.rigorous_epsilon for c in shown]
-    source = claims[0].source
-    alike = all(claim.source == source for claim in claims)
+    source = shown[0].source
+    alike = all(claim.source == source for claim in shown)
     labels = [
         f"{'' if alike else text.wrapped(c.source, 30) + '<br>'}<span style='font-size:11px'>"
         f"{text.wrapped(f'{c.unit} → {c.observer}', 40)}</span>"
@@ -74,8 +73,8 @@ def claims_figure(claims: Sequence[Claim]) -> Figure | None:
     data, layout = paired_bars(labels, pair, below=36, right=56, endless_colour=NO_GUARANTEE)
     return Figure(
         title="Claimed and rigorous ε" + (f": {text.escape(source)}" if alike else ""),
-        caption=f"{_count_sentence(claims)}. A claim holds where the rigorous ε does not exceed it."
-        f"{_one_round_note(claims)}",
+        caption=f"{_count_sentence(shown)}. A claim holds where the rigorous ε does not exceed it."
+        f"{_all_rounds_note(claims)}",
         description=" ".join(
             f"{c.source}, {_pair_as_text(c)}: claimed {text.number(c.claimed_epsilon)}, rigorous "
             f"{text.epsilon(c.rigorous_epsilon)}."
@@ -87,11 +86,15 @@ def claims_figure(claims: Sequence[Claim]) -> Figure | None:
     )
 
 
-def _one_round_note(claims: Sequence[Claim]) -> str:
-    """A sentence on how many claims are about one round only; "" where none is."""
-    some = sum(_ONE_ROUND in claim.source for claim in claims)
-    verb = "is" if some == 1 else "are"
-    return f" {text.whole(some)} of them {verb} about one round only, not the whole training." if some else ""
+def _all_rounds_note(claims: Sequence[Claim]) -> str:
+    """A sentence on all rounds, of which a paper that states ε for one round says nothing; else ""."""
+    later = [claim.rigorous_epsilon for claim in claims if _ONE_ROUND not in claim.source]
+    if len(later) == len(claims) or not later:
+        return ""
+    return (
+        " The paper states ε for one round, so one round is drawn. Over all rounds the rigorous ε is up to "
+        f"{text.epsilon(max(later))}."
+    )
 
 
 def claims_table(claims: Sequence[Claim], delta: str = "") -> str:
@@ -114,21 +117,32 @@ def claims_table(claims: Sequence[Claim], delta: str = "") -> str:
 def _reasons_html(claims: Sequence[Claim]) -> str:
     """An HTML list of all reasons, each once, with the claims that it is about unless it is about all."""
     about: dict[str, list[str]] = {}
-    pairs = Counter(map(_pair_as_text, claims))
-    for claim in claims:
-        pair = _pair_as_text(claim)
-        which = pair if pairs[pair] == 1 else f"{claim.source}, {pair}"
+    one_unit, own = len({claim.unit for claim in claims}) == 1, _own_words([claim.source for claim in claims])
+    for claim, source in zip(claims, own, strict=True):
+        pair = f"towards {claim.observer}" if one_unit else _pair_as_text(claim)
+        which = " ".join(filter(None, [source, pair])) if one_unit or source else f"for {pair}"
         for clause in claim.why.rstrip(".").split("; "):
             if clause:
                 about.setdefault(clause, []).append(which)
     items = []
     for clause, whom in about.items():
-        only = "" if len(whom) == len(claims) else f"for {text.join_names(whom, _MOST_NAMED)}: "
+        only = "" if len(whom) == len(claims) else f"{text.join_names(whom, _MOST_NAMED)}: "
         items.append(f"<li>{text.escape(text.sentence(only + clause))}</li>")
     if not items:
         return ""
-    codes = _ERRATA if any(re.search(r"\([A-Z]\d", clause) for clause in about) else ""
-    return f'<p>Why they hold or do not:</p><ul class="reasons">{"".join(items)}</ul>{codes}'
+    listed = f'<ul class="reasons">{"".join(items)}</ul>'
+    if len(items) > _MOST_REASONS:
+        return f"<details><summary>Why they hold or do not</summary>{listed}</details>"
+    return f"<p>Why they hold or do not:</p>{listed}"
+
+
+def _own_words(sources: Sequence[str]) -> list[str]:
+    """Of each source the parts (between commas) that follow those with which all of them begin."""
+    parts = [source.split(", ") for source in sources]
+    same = 0
+    while len({tuple(words[: same + 1]) for words in parts}) == 1 and any(len(w) > same for w in parts):
+        same += 1
+    return [", ".join(words[same:]) for words in parts]
 
 
 def _pair_as_text(claim: Claim) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from sfumato.report import formatting as text
 from sfumato.report.figures.curves import RunCurve, curve_figure
 from sfumato.report.figures.figure import Figure
@@ -34,7 +36,7 @@ _CONTROL_VARIABLES = (
 
 
 def control_figures(series: Sequence[Series]) -> list[Figure]:
-    """A figure over rounds for each variable that adaptive control chose; [] without adaptive control."""
+    """A figure over rounds for each variable that adaptive control changed; [] without adaptive control."""
     return [figure for kind in _CONTROL_VARIABLES if (figure := _control_figure(series, kind)) is not None]
 
 
@@ -49,8 +51,26 @@ def stop_reasons(one: Series) -> list[str]:
     return said
 
 
-def _control_figure(series: Sequence[Series], kind: _ControlVariable) -> Figure | None:
-    """Curves over rounds of one control variable in all runs; ``None`` where no run has it."""
+def kept_choices(series: Sequence[Series]) -> list[str]:
+    """A sentence on each variable that adaptive control left as it was in all rounds; it is not drawn."""
+    said = []
+    for kind in _CONTROL_VARIABLES:
+        found = _curves_of_choice(series, kind)
+        if found and not _varies(found):
+            values = {one.name: text.number(one.last) for one in found}
+            alike = len(set(values.values())) == 1
+            each = next(iter(values.values())) if alike else "; ".join(f"{n}: {v}" for n, v in values.items())
+            said.append(f"{kind.title}: {each} in every round, as adaptive control chose.")
+    return said
+
+
+def _varies(found: Sequence[RunCurve]) -> bool:
+    """Whether any of the curves changes over the rounds."""
+    return any(float(np.ptp(one.curve.mean)) > 0 for one in found)
+
+
+def _curves_of_choice(series: Sequence[Series], kind: _ControlVariable) -> list[RunCurve]:
+    """The curves over rounds of one control variable in all runs that have it."""
     found: list[RunCurve] = []
     for i, one in enumerate(series):
         for column, part in kind.columns:
@@ -58,7 +78,13 @@ def _control_figure(series: Sequence[Series], kind: _ControlVariable) -> Figure 
             if len(curve.rounds):
                 name = " → ".join(filter(None, [one.name if len(series) > 1 else "", part])) or kind.title
                 found.append(RunCurve(i if len(series) > 1 else len(found), name, curve))
-    if not found:
+    return found
+
+
+def _control_figure(series: Sequence[Series], kind: _ControlVariable) -> Figure | None:
+    """Curves over rounds of one control variable; ``None`` where no run has it or it never changes."""
+    found = _curves_of_choice(series, kind)
+    if not found or not _varies(found):
         return None
     last = max(float(one.curve.rounds[-1]) for one in found)
     ends = (

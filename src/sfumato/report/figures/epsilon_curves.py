@@ -22,6 +22,7 @@ from sfumato.report.figures.figure import (
 )
 from sfumato.report.results.network import read_network
 from sfumato.report.results.series import FloatArray, Series
+from sfumato.report.results.summary import kind_within_devices
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 
 _STRIP = 0.1  # share of the panel that the strip for infinities takes
@@ -47,7 +48,7 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
     lines = [
         _EpsilonLine(
             *(number, one.name, names.titled(observer), *one.worst(EPSILON_PREFIX + observer)),
-            "record" if one.first.spec_dict["privacy"].get("unit") == "record" else "device",
+            kind_within_devices(one.first) or "device",
             bool(one.first.spec_dict.get("control")),
         )
         for number, one in enumerate(series)

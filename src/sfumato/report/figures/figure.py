@@ -41,6 +41,7 @@ class Figure:
         table: HTML of the numbers in the figure, folded below it.
         kind: a name for style sheets and tests.
         min_width: smallest width in pixels; on a narrower page the figure is scrolled.
+        narrow: HTML that says the same on a screen too narrow for the figure, which is then hidden.
     """
 
     title: str
@@ -51,6 +52,7 @@ class Figure:
     table: str = ""
     kind: str = "plot"
     min_width: int = 300
+    narrow: str = ""
 
 
 def colour(index: int) -> str:

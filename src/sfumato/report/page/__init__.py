@@ -5,6 +5,7 @@ Imported by ``report`` and what is above it; imports ``report`` and what ``repor
     comparison       several runs: which is best at what, and where their specs differ
     first_screen     the first screen: who learns what, at what cost, is it worth it
     html             the HTML page and its figures
+    papers           links from the places of papers that a page names to a list at its end
     sections         the report of runs: its sections in order
     who_adds_noise   who adds how much noise, who takes part and what is clipped
 """

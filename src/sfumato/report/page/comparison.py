@@ -13,6 +13,7 @@ from sfumato.report.results.summary import Summary, has_edges, score_text
 from sfumato.run_folder.headline import headline_of
 from sfumato.run_folder.recorded_privacy import RawDevices
 from sfumato.spec.diff import differing_values
+from sfumato.spec.words_of_keys import key_in_words
 
 _ALIKE = ("rounds", "seeds")  # left out where all runs are alike
 _NOT_COMPARED = ("hashes", "versions", "name", "seed")  # sections of a run's spec
@@ -62,13 +63,15 @@ def _spec_differences_table(series: Sequence[Series]) -> str:
     found = differing_values(compared)
     if not found:
         return ""
-    rows = [(key, *map(_value_as_text, values)) for key, values in found.items()]
+    if "privacy.noise.calibrated_from.epsilon" in found:
+        found.pop("privacy.noise.sources", None)  # they follow from it
+    rows = [(text.title(key_in_words(key)), *map(_value_as_text, values)) for key, values in found.items()]
     left = len(rows) - _MOST_KEYS
     more = f"; {text.whole(left)} more keys differ" if left > 0 else ""
     return text.html_table(
-        ["key of the spec", *(one.name for one in series)],
+        ["setting", *(one.name for one in series)],
         rows[:_MOST_KEYS],
-        caption=f"Where the specs differ, as they were resolved{more}",
+        caption=f"What differs between the runs{more}",
     )
 
 
@@ -78,6 +81,10 @@ def _value_as_text(value: Any) -> str:
         return "–"
     if value == []:
         return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
     items = value if isinstance(value, list) else []
     if items and all(isinstance(item, Mapping) and "owners" in item for item in items):  # of noise
         each = [f"{', '.join(item['owners'])}: {text.number(max(item['multipliers']))}" for item in items]
@@ -121,8 +128,8 @@ def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
         ("final score" if mixed else f"final {scores[0].name}", finals),
         ("ε, public", [text.epsilon(s.epsilon_public) for s in summaries]),
         ("ε, cloud", [text.epsilon(s.epsilon_cloud) for s in summaries]),
-        ("ε, own-edge", [text.epsilon(s.epsilon_own_edge) for s in summaries]),
-        ("ε, other-edge", [text.epsilon(s.epsilon_other_edge) for s in summaries]),
+        ("ε, own edge", [text.epsilon(s.epsilon_own_edge) for s in summaries]),
+        ("ε, another edge", [text.epsilon(s.epsilon_other_edge) for s in summaries]),
         ("raw devices", raw),
         ("traffic", [text.quantity(s.total_bytes, text.BYTES) for s in summaries]),
         ("energy", energies),
@@ -143,8 +150,8 @@ def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
         [title for title, _ in kept],
         list(zip(*(values for _, values in kept), strict=True)),
         caption=f"Comparison of the runs: the largest ε towards each kind of observer{said}; ∞: no "
-        "guarantee, –: does not apply or was not measured. own-edge: where the edge is not trusted with raw "
-        "updates. raw devices: they send raw updates to a trusted edge",
+        "guarantee, –: does not apply or was not measured. Own edge: where the edge is not trusted with raw "
+        "updates. Raw devices: they send raw updates to a trusted edge",
         numeric=tuple(range(1, len(kept))),
     )
-    return table + _spec_differences_table(series)
+    return _spec_differences_table(series) + table

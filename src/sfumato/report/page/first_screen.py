@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sfumato.findings import LARGE_EPSILON
+from sfumato.network.tree import Tree
 from sfumato.report import formatting as text
 from sfumato.report.drawings.moving import moved_sentence
 from sfumato.report.figures.claims import claims_sentence
@@ -17,13 +18,13 @@ from sfumato.report.results.attack_findings import attacked_run, observers_of, v
 from sfumato.report.results.comparability import asks_for_energy, radio_model, warnings_of_series
 from sfumato.report.results.cost_of_privacy import cost_of_privacy, cost_of_privacy_or_commands
 from sfumato.report.results.matrix import Matrix
-from sfumato.report.results.network import read_network
+from sfumato.report.results.network import GroupNetwork, read_network
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import (
     Summary,
-    about_records,
     findings_of_run,
     has_edges,
+    kind_within_devices,
     protection_sentences,
     protocol_warnings,
     score_sentence,
@@ -43,23 +44,28 @@ class _Tile(NamedTuple):
     warns: bool = False
 
 
-def first_screen(series: Sequence[Series], summaries: Sequence[Summary], matrices: Sequence[Matrix]) -> str:
+def first_screen(
+    series: Sequence[Series], summaries: Sequence[Summary], matrices: Sequence[Matrix], pictures: str = ""
+) -> str:
     """HTML of the top of a report: what the model is worth and who learns how much.
 
-    ``summaries`` and ``matrices``: one for each series. Several runs are compared in a table.
+    Several runs are compared: ``pictures``, then tables.
+
+    Args:
+        series: the runs.
+        summaries: one for each series.
+        matrices: one for each series.
+        pictures: HTML of figures that compare the runs.
     """
     parts = [_notice_html(sentence) for one in series if (sentence := _unfinished_sentence(one))]
     if len(series) == 1:
         parts.append(_answers_html(series[0], summaries[0], matrices[0]))
     else:
         parts.append(_lead_html([*cost_of_privacy(series), *best_runs(series, summaries)]))
+        parts.append(pictures)
         parts.append(comparison(series, summaries))
         parts += [_notice_html(sentence) for sentence in warnings_of_series(series)]
-        for one, matrix in zip(series, matrices, strict=True):
-            said = _lead_html([*_leakage_sentences(one, matrix), *stop_reasons(one)]) + _findings_html(
-                one, matrix
-            )
-            parts.append(under_name_of_run(one, series, said))
+        parts.append(_each_run_html(series, matrices))
     if any(len(one.runs) > 1 for one in series):
         parts.append(
             '<p class="facts">With several seeds, figures and tables of single parties and the published '
@@ -67,6 +73,20 @@ def first_screen(series: Sequence[Series], summaries: Sequence[Summary], matrice
             "over the seeds.</p>"
         )
     return f'<section aria-label="Headline">{"".join(parts)}</section>'
+
+
+def _each_run_html(series: Sequence[Series], matrices: Sequence[Matrix]) -> str:
+    """HTML of the findings of all runs, with the names of the runs, and of what each guarantees, folded."""
+    found: dict[str, list[str]] = {}
+    told = []
+    for one, matrix in zip(series, matrices, strict=True):
+        for said in _findings(one, matrix):
+            found.setdefault(said, []).append(one.name)
+        sentences = _paragraphs([*_leakage_sentences(one, matrix), *stop_reasons(one)])
+        told.append(under_name_of_run(one, series, sentences))
+    findings = _findings_html({said: who if len(who) < len(series) else [] for said, who in found.items()})
+    words = "<summary>What each run guarantees, in words</summary>"
+    return f"{findings}<details>{words}{''.join(told)}</details>"
 
 
 def _unfinished_sentence(one: Series) -> str:
@@ -125,19 +145,38 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix) -> str:
         "Is it worth it": [final, _paragraphs(worth), shown],
     }
     blocks = "".join(f"<div><h3>{title}</h3>{''.join(content)}</div>" for title, content in columns.items())
-    return f'<div class="answers">{blocks}</div>{_findings_html(one, matrix)}'
+    findings = _findings_html(dict.fromkeys(_findings(one, matrix), ()))
+    return f'<div class="answers">{blocks}</div>{findings}'
 
 
-def _findings_html(one: Series, matrix: Matrix) -> str:
-    """An HTML list of the warnings about a run; "" where there are none."""
-    found = [*unprotected_finding(matrix), *findings_of_run(one.first), *protocol_warnings(one.first)]
-    lines = "".join(f"<li>{text.escape(text.sentence(said))}</li>" for said in found)
+def _findings_html(found: Mapping[str, Sequence[str]]) -> str:
+    """An HTML list of warnings, each with the names of runs that it is about, if any; "" for no warnings."""
+    lines = "".join(
+        f"<li>{f'<b>{text.escape(text.join_names(who))}</b>: ' if who else ''}"
+        f"{text.escape(text.sentence(said))}</li>"
+        for said, who in found.items()
+    )
     return f'<div class="notice"><p>Findings</p><ul>{lines}</ul></div>' if lines else ""
 
 
+def _findings(one: Series, matrix: Matrix) -> list[str]:
+    """The warnings about a run, as texts without a full stop."""
+    return [*unprotected_finding(matrix), *findings_of_run(one.first), *protocol_warnings(one.first)]
+
+
 def _energy_tile(one: Series, energy_j: float) -> _Tile:
-    """The tile of the energy, in joules or relative to the receiver's noise."""
-    if radio_model(one.first.spec_dict) == "gains":
+    """The tile of the energy: joules, or of a radio given by gains the power over the receiver's noise in dB.
+
+    By gains an energy has no joules. Its sum over the uses of subcarriers by all devices, divided by their
+    number, is the mean power of a symbol.
+    """
+    spec = one.first.spec_dict
+    if radio_model(spec) == "gains":
+        uses, radio = one.total("channel_uses").value, spec.get("radio")
+        std = float(radio.get("noise_std") or 1.0) if isinstance(radio, Mapping) else 1.0
+        if energy_j > 0 and uses > 0:
+            decibel = 10 * math.log10(energy_j / uses / std**2)
+            return _Tile("Power sent, over the receiver's noise", f"{decibel:.1f} dB".replace("-", "−"))
         return _Tile("Energy, relative to the receiver's noise", text.number(energy_j))
     return _Tile("Energy", text.quantity(energy_j, text.JOULES))
 
@@ -152,13 +191,14 @@ def _largest_epsilon_towards_device(one: Series) -> float:
 def _epsilon_tiles(one: Series, summary: Summary) -> list[_Tile]:
     """A tile with the largest ε for each kind of observer."""
     grouped = not math.isnan(summary.epsilon_peers)
-    edge = "master" if grouped else "edge"
+    shape = read_network(one.first.spec_dict).shape
+    edge, others = "master" if grouped else _name_of_edges(shape), _name_of_others(shape, grouped=grouped)
     found = [
         ("the cloud", summary.epsilon_cloud),
         ("the public", summary.epsilon_public),
         (f"its own {edge}, if not trusted", summary.epsilon_own_edge),
         (f"another {edge}", summary.epsilon_other_edge),
-        ("other workers" if grouped else "other devices", _largest_epsilon_towards_device(one)),
+        (others, _largest_epsilon_towards_device(one)),
     ]
     tiles = [_Tile(name, text.epsilon(value), value > LARGE_EPSILON) for name, value in found]
     if has_edges(one) and one.first.privacy.raw_to_trusted_edge:
@@ -166,10 +206,22 @@ def _epsilon_tiles(one: Series, summary: Summary) -> list[_Tile]:
     return [_Tile("the cloud", "∞ (trusted)"), *tiles[1:]] if summary.cloud_is_trusted else tiles
 
 
+def _name_of_edges(shape: Tree | GroupNetwork | str) -> str:
+    """What the lowest aggregators of a tree are called."""
+    return shape.tiers[-1].name if isinstance(shape, Tree) and shape.depth > 1 else "edge"
+
+
+def _name_of_others(shape: Tree | GroupNetwork | str, *, grouped: bool) -> str:
+    """What other devices are called: workers in groups, sites where the devices of a star have names."""
+    if grouped:
+        return "other workers"
+    return "another site" if isinstance(shape, Tree) and shape.device_names else "other devices"
+
+
 def _epsilon_tiles_caption(one: Series, summary: Summary) -> str:
     """The text above the tiles: of which unit and at which δ the ε are."""
     grouped = not math.isnan(summary.epsilon_peers)
-    kind = "record" if about_records(one.first) else "worker" if grouped else "device"
+    kind = kind_within_devices(one.first) or ("worker" if grouped else "device")
     return f"The largest ε of a {kind}{text.at_delta(one.first.privacy.delta)} towards"
 
 

@@ -21,9 +21,8 @@ from sfumato.report import formatting as text
 from sfumato.report.figures.figure import Figure
 from sfumato.report.results.series import Series
 from sfumato.run_folder.manifest import FileRecord
-from sfumato.run_folder.reader import write_text
+from sfumato.run_folder.reader import POINTS_FOLDER, write_text
 
-POINTS_FOLDER = "points"
 _SHARED = f"plotly-{get_plotlyjs_version()}.min.js"
 
 
@@ -42,12 +41,13 @@ class PlacedFigures:
         table = (
             f"<details><summary>Show the numbers</summary>{figure.table}</details>" if figure.table else ""
         )
+        narrow = f'<div class="narrow">{figure.narrow}</div>' if figure.narrow else ""
         size = f"height:{figure.layout['height']:.0f}px;min-width:{figure.min_width}px"
         return (
             f'<figure aria-labelledby="{name}-title"><h3 id="{name}-title">{text.escape(figure.title)}</h3>'
             f'<div class="wide"><div class="plot {figure.kind}" id="{name}" role="img" '
             f'aria-label="{text.escape(figure.description)}" style="{size}"></div></div>'
-            f"<figcaption>{text.escape(figure.caption)}</figcaption>{table}</figure>"
+            f"{narrow}<figcaption>{text.escape(figure.caption)}</figcaption>{table}</figure>"
         )
 
     def json(self) -> str:
@@ -117,9 +117,12 @@ def shared_script(folder: Path) -> str | None:
     return f"../../../{_SHARED}" if (point.parents[2] / _SHARED).is_file() else None
 
 
-def section(title: str, parts: Sequence[str]) -> str:
-    """An HTML section with the heading ``title`` and the HTML ``parts``."""
-    return f"<section><h2>{text.escape(title)}</h2>{''.join(parts)}</section>"
+def section(title: str, parts: Sequence[str], *, folded: bool = False) -> str:
+    """An HTML section with the heading ``title`` and the HTML ``parts``; ``folded``: until it is opened."""
+    heading, content = f"<h2>{text.escape(title)}</h2>", "".join(parts)
+    if folded:
+        return f'<section><details class="part"><summary>{heading}</summary>{content}</details></section>'
+    return f"<section>{heading}{content}</section>"
 
 
 def under_name_of_run(one: Series, series: Sequence[Series], content: str) -> str:

@@ -30,6 +30,11 @@
       plots.push(plot);
     }
     root.dataset.drawn = String(plots.length);
+    for (const part of document.querySelectorAll("details.part")) {  // while it is folded, nothing has a width
+      part.addEventListener("toggle", function () {
+        for (const plot of part.querySelectorAll(".plot")) Plotly.Plots.resize(plot);
+      });
+    }
     for (const wide of document.querySelectorAll(".wide")) {
       if (wide.scrollWidth <= wide.clientWidth) continue;
       const cue = document.createElement("p");

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from sfumato.report import formatting as text
@@ -15,7 +15,7 @@ from sfumato.report.drawings.topology_figure import topology_figure
 from sfumato.report.figures.attacks import attacks_part
 from sfumato.report.figures.claims import claims_figure, claims_table
 from sfumato.report.figures.coalitions import coalitions_part
-from sfumato.report.figures.control import control_figures
+from sfumato.report.figures.control import control_figures, kept_choices
 from sfumato.report.figures.costs import accuracy_vs_cost_figures, cost_figures, even_costs_table
 from sfumato.report.figures.curves import personal_figure, score_figures
 from sfumato.report.figures.elections import elections_figure, elections_part
@@ -23,6 +23,7 @@ from sfumato.report.figures.epsilon_curves import epsilon_figure
 from sfumato.report.figures.figure import Figure
 from sfumato.report.figures.heatmap import after_run_table, finite_epsilons, heatmap_figure
 from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
+from sfumato.report.figures.score_against_epsilon import score_against_epsilon_figures
 from sfumato.report.figures.worker_heatmap import worker_heatmap_figure
 from sfumato.report.page.first_screen import first_screen
 from sfumato.report.page.html import (
@@ -34,6 +35,7 @@ from sfumato.report.page.html import (
     shared_script,
     under_name_of_run,
 )
+from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.who_adds_noise import noise_of, noise_part, training_of
 from sfumato.report.results.attack_findings import attacked_run, observers_of
 from sfumato.report.results.cost_of_privacy import adds_noise
@@ -41,7 +43,7 @@ from sfumato.report.results.grouped_run import grouped_run
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import GroupNetwork, read_network
 from sfumato.report.results.series import Series, load_series
-from sfumato.report.results.summary import matrix_of, reasons_without_guarantee, summarise
+from sfumato.report.results.summary import Summary, matrix_of, reasons_without_guarantee, summarise
 from sfumato.run_folder.reader import add_text
 
 _NOT_ACCOUNTED = (
@@ -83,13 +85,21 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     by_name = {one.name: matrix for one, matrix in zip(series, matrices, strict=True)}
     finite = finite_epsilons(matrices)
     title = text.join_names([one.name for one in series], 3)
-    sections = [
-        first_screen(series, summaries, matrices),
-        section("Who learns what about whom", [
+    first = first_screen(series, summaries, matrices, _pictures_html(series, summaries, figures))
+    several = len(series) > 1  # then what compares them comes first
+    over_rounds = [_section_over_rounds(series, figures)] if several else []
+    who = section(
+        "Who learns what about whom",
+        [
             under_name_of_run(one, series, _guarantees_html(one, matrix, finite, figures))
             for one, matrix in zip(series, matrices, strict=True)
-        ]),
-        _section_over_rounds(series, figures),
+        ],
+    )
+    sections = [
+        first,
+        *over_rounds,
+        who,
+        *([] if several else [_section_over_rounds(series, figures)]),
         *_by_run("Attacks and audits", series, lambda one: _attacks_html(one, figures)),
         *_by_run("Leakage through overlapping groups", series, lambda one: _overlap_html(one, figures)),
         *_elections_section(series, figures),
@@ -99,29 +109,44 @@ def page_of(series: Sequence[Series], place: Path) -> str:
         ),
         *_by_run("Published claims", series, lambda one: _claims_html(one, figures)),
         _costs_section(series, figures),
-        section("What is not accounted", [bullet_list(_NOT_ACCOUNTED)]),
+        section("What is not accounted", [bullet_list(_NOT_ACCOUNTED)], folded=True),
         section(
-            "Spec and versions", [*(_spec_html(one, series) for one in series), *_versions_table(series)]
+            "Spec and versions", [*(_spec_html(one, series) for one in series), *_versions_table(series)],
+            folded=True,
         ),
     ]  # fmt: skip
-    return render_page(title, _subtitle_html(series), sections, figures, shared=shared_script(place))
+    told = with_papers_explained(sections)
+    return render_page(title, _subtitle_html(series), told, figures, shared=shared_script(place))
+
+
+def _pictures_html(series: Sequence[Series], summaries: Sequence[Summary], figures: PlacedFigures) -> str:
+    """HTML of the figures that compare several runs first: the score against ε; "" for one run."""
+    drawn = score_against_epsilon_figures(series, summaries) if len(series) > 1 else []
+    return f'<div class="panels">{"".join(map(figures.place, drawn))}</div>' if drawn else ""
 
 
 def _subtitle_html(series: Sequence[Series]) -> str:
-    """HTML lines below the title: protocol, data and model of every run."""
-    facts = []
+    """HTML lines below the title: protocol, data and model of every run; one line where they are alike."""
+    facts: dict[str, str] = {}
     for one in series:
         spec = one.first.spec_dict
         data, model = spec.get("data"), spec.get("model")
         said = [f"protocol {spec['protocol']}"]
-        said += [f"data {data['source']}"] if isinstance(data, Mapping) and "source" in data else []
+        said += [f"data {_source_in_words(data)}"] if isinstance(data, Mapping) and "source" in data else []
         said += [f"model {model['kind']}"] if isinstance(model, Mapping) and "kind" in model else []
         topology = spec.get("topology")
         said += ["devices move"] if isinstance(topology, Mapping) and topology.get("moves") else []
         said += [f"{len(one.runs)} seeds"] if len(one.runs) > 1 else [f"seed {spec.get('seed', 0)}"]
-        name = f"{one.name}: " if len(series) > 1 else ""
-        facts.append(f'<p class="facts">{text.escape(name + " · ".join(said))}</p>')
-    return "".join(facts)
+        facts[one.name] = " · ".join(said)
+    if len(set(facts.values())) == 1:
+        return f'<p class="facts">{text.escape(next(iter(facts.values())))}</p>'
+    return "".join(f'<p class="facts">{text.escape(f"{name}: {said}")}</p>' for name, said in facts.items())
+
+
+def _source_in_words(data: Mapping[str, Any]) -> str:
+    """The source of the data; of a file its name, without the folders of the machine that it lies on."""
+    source = str(data["source"])
+    return PurePath(source).name if PurePath(source).is_absolute() else source
 
 
 def _by_run(title: str, series: Sequence[Series], content_of: Callable[[Series], str]) -> list[str]:
@@ -139,7 +164,8 @@ def _section_over_rounds(series: Sequence[Series], figures: PlacedFigures) -> st
         figures.place(epsilon) if epsilon else placeholder("No ε towards a watched observer is finite."),
         *(figures.place(chosen) for chosen in control_figures(series)),
     ]
-    return section("Accuracy and privacy over rounds", [f'<div class="panels">{"".join(parts)}</div>'])
+    panels = f'<div class="panels">{"".join(parts)}</div>'
+    return section("Accuracy and privacy over rounds", [panels, text.paragraphs(kept_choices(series))])
 
 
 def _guarantees_html(one: Series, matrix: Matrix, finite: Sequence[float], figures: PlacedFigures) -> str:
@@ -231,7 +257,7 @@ def _costs_section(series: Sequence[Series], figures: PlacedFigures) -> str:
     drawn = [*accuracy_vs_cost_figures(series), *cost_figures(series)]
     placed = "".join(figures.place(figure) for figure in drawn)
     table = even_costs_table(series[0]) if len(series) == 1 else ""
-    return section("Costs and diagnostics", [table, f'<div class="panels">{placed}</div>'])
+    return section("Costs and diagnostics", [table, f'<div class="panels">{placed}</div>'], folded=True)
 
 
 def _spec_html(one: Series, series: Sequence[Series]) -> str:

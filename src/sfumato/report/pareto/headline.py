@@ -29,7 +29,9 @@ def headline(swept: ParetoPage) -> str:
     failed = f"; {text.whole(len(swept.failures))} failed" if swept.failures else ""
     seeds = max((point.seeds for point in swept.points), default=0)
     of = f" of {seeds} seeds each" if seeds > 1 else ""
-    said = [f"{text.whole(len(swept.points))} {text.pluralise('point', len(swept.points))}{of}{failed}."]
+    alone = " One seed each: a difference between points may be chance." if seeds == 1 else ""
+    counted = f"{text.whole(len(swept.points))} {text.pluralise('point', len(swept.points))}"
+    said = [*_best_by_rule(swept), f"{counted}{of}{failed}.{alone}"]
     for name in varied_objectives(swept):
         known = [point for point in swept.points if math.isfinite(value_of(point, name))]
         if known:
@@ -43,7 +45,6 @@ def headline(swept: ParetoPage) -> str:
                 f"{superlative} {title_of(name)}: {describe_objective(best, name)} at {where}{more}"
                 f"{_raw_devices_note(ones, name)}."
             )
-    said += _best_below_large_epsilon(swept)
     said += [
         f"{title_of(name)} equals {title_of(other)} at every point."
         for name in swept.measured
@@ -57,8 +58,11 @@ def headline(swept: ParetoPage) -> str:
     return f'<section aria-label="Headline">{notice}<div class="lead">{lead}</div></section>'
 
 
-def _best_below_large_epsilon(swept: ParetoPage) -> list[str]:
-    """Sentences on the best score at an ε that is not large, for every kind of observer."""
+def _best_by_rule(swept: ParetoPage) -> list[str]:
+    """Sentences on the best point by a rule that they state: the best score at an ε that is not large.
+
+    One for every kind of observer towards whom some points have a large ε, with who is trusted there.
+    """
     score = next((name for name in swept.measured if name in SCORES), None)
     if score is None:
         return []
@@ -70,10 +74,10 @@ def _best_below_large_epsilon(swept: ParetoPage) -> list[str]:
         scored = [point for point in below if not math.isnan(value_of(point, score))]
         if scored and len(below) < len(swept.points):
             best = min(scored, key=lambda point: cost_of(point, score))
-            said.append(
-                f"With {title_of(name)} of at most {LARGE_EPSILON:g} the best {title_of(score)} is "
-                f"{describe_objective(best, score)} at {swept.describe_point(best)}."
-            )
+            raw = f" ({best.known_raw} devices raw to a trusted edge)" if best.known_raw else ""
+            reached = f"{title_of(score)} {describe_objective(best, score)}"
+            rule = f"Best point with {title_of(name)} of at most {LARGE_EPSILON:g}"
+            said.append(f"{rule}: {swept.describe_point(best)}, with {reached}{raw}.")
     return said
 
 
@@ -96,6 +100,5 @@ def _raw_devices_note(points: Sequence[SweptPoint], name: str) -> str:
     """
     if name.removeprefix(EPSILON_PREFIX) not in ("edge", "own-edge", "other-edge"):
         return ""
-    raw = dict.fromkeys(point.raw_to_trusted_edge for point in points)
-    known = [said for said in raw if said not in ("–", "")]
+    known = list(filter(None, dict.fromkeys(point.known_raw for point in points)))
     return f" (raw to a trusted edge: {', or '.join(known)} devices)" if known else ""

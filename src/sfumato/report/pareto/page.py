@@ -194,7 +194,9 @@ def _point_marks(
 
     def hover(point: SweptPoint) -> str:
         values = (f"{title_of(name)}: {describe_objective(point, name)}" for name in (y.name, x.name))
-        return "<br>".join([*map(text.label, swept.describe_point(point).split(", ")), *values])
+        trust = point.known_raw
+        raw = [f"raw to a trusted edge: {text.label(trust)} devices"] if trust else []
+        return "<br>".join([*map(text.label, swept.describe_point(point).split(", ")), *values, *raw])
 
     symbols = [look.symbol(point) + ("" if best else "-open") for point, best in mine]
     marker = {"color": hue, "symbol": symbols, "line": {"width": 1.5, "color": hue}}

@@ -34,6 +34,11 @@ class SweptPoint:
     objectives: Mapping[str, Mean]
     raw_to_trusted_edge: str = "–"
 
+    @property
+    def known_raw(self) -> str:
+        """``raw_to_trusted_edge``; "" where it is not known, or there are no edges."""
+        return "" if self.raw_to_trusted_edge == "–" else self.raw_to_trusted_edge
+
 
 @dataclass(frozen=True)
 class ParetoPage:

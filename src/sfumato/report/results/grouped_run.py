@@ -13,7 +13,6 @@ from sfumato.claims.dp_ogl_counts import claims_pair, paper_counts, paper_epsilo
 from sfumato.claims.dp_ogl_theorem2 import Theorem2
 from sfumato.errors import SfumatoError
 from sfumato.network.groups import IntArray
-from sfumato.privacy.groups.received_sums import exposure_without_names
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import UNREACHED
 from sfumato.privacy.guarantee import Guarantee
@@ -190,4 +189,4 @@ def _device_number(name: str) -> int | None:
 
 def _exposure_key(exposures: tuple[Exposure, ...]) -> object:
     """A key that is equal for pairs whose charged releases differ only in the names of groups."""
-    return tuple(exposure_without_names(exposure) for exposure in exposures)
+    return tuple(exposure.without_names for exposure in exposures)

@@ -83,6 +83,16 @@ def read_network(spec: Mapping[str, Any]) -> Network:
     return Network(shape, _noise(spec), on_air, family, secure=secure)
 
 
+def owner_in_words(owner: str) -> str:
+    """The owner of a noise source, such as ``edge:3/devices``, in words."""
+    party, _, devices = owner.partition("/")
+    above = "the cloud" if party == "cloud" else party
+    if not devices:
+        return above
+    numbers = devices.partition(":")[2]
+    return f"devices {numbers} under {above}" if numbers else f"every device under {above}"
+
+
 def _section(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """The section ``name`` of a resolved spec; {} where there is none."""
     found = spec.get(name)

@@ -62,15 +62,16 @@ class ObserverLabels(abc.ABC):
     """Names units and observers."""
 
     def row(self, unit: str, sites: Sequence[str] = ()) -> Row:
-        """The row of the matrix for ``unit``, a device or a record of it.
+        """The row of the matrix for ``unit``, a device, or a record or person of it.
 
         ``sites``: names of the sites of all units that the guarantee stands for; () without names.
         """
-        if not unit.startswith(_RECORD):
+        kind = unit.partition(":")[0]
+        if kind not in _WITHIN_DEVICES:
             return self._row(unit, sites)
         of_device = self._row(_device_of(unit), sites)
-        order = (of_device.order[0], f"{of_device.order[1]} record")
-        return Row(order, f"one record of {of_device.title}", of_device.detail)
+        order = (of_device.order[0], f"{of_device.order[1]} {kind}")
+        return Row(order, f"one {kind} of {of_device.title}", of_device.detail)
 
     @abc.abstractmethod
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
@@ -217,14 +218,15 @@ class GroupLabels(ObserverLabels):
         return counts
 
 
-_RECORD = "record:"
+_WITHIN_DEVICES = ("record", "person")
 _COALITION = 9_003  # in the order of columns
 MOST_NAMES = 4  # of devices, in the label of a class
 
 
 def _device_of(unit: str) -> str:
-    """``device:N`` of ``record:N``; another ``unit`` unchanged."""
-    return f"device:{unit.removeprefix(_RECORD)}" if unit.startswith(_RECORD) else unit
+    """``device:N`` of ``record:N`` or ``person:N``; another ``unit`` unchanged."""
+    kind, _, number = unit.partition(":")
+    return f"device:{number}" if kind in _WITHIN_DEVICES else unit
 
 
 def column_of_observer_kind(observer: str) -> Column:

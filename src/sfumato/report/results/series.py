@@ -15,6 +15,7 @@ import pandas as pd
 from scipy import stats
 
 from sfumato.errors import SpecError
+from sfumato.run_folder.metrics_table import last_measured
 from sfumato.run_folder.reader import SPEC_FILE, RunFolder, load_run
 
 FloatArray = npt.NDArray[np.float64]
@@ -104,7 +105,10 @@ class Series:
 
     def total(self, *columns: str) -> Mean:
         """The sum of ``columns`` over all rounds: mean over seeds; NaN where nothing was measured."""
-        return mean(sum_of_measured(run.metrics[list(columns)].to_numpy(dtype=float)) for run in self.runs)
+        return mean(
+            sum_of_measured(np.concatenate([metric_by_round(run, column) for column in columns]))
+            for run in self.runs
+        )
 
 
 def mean(values: Iterable[float]) -> Mean:
@@ -168,12 +172,6 @@ def metric_by_round(run: RunFolder, column: str, *, cumulative: bool = False) ->
         return pd.Series(dtype=float, index=pd.Index([], dtype=float))
     values = run.metrics.set_index("round")[column].astype(float)
     return values.cumsum() if cumulative else values
-
-
-def last_measured(values: pd.Series[float]) -> float:
-    """The last value that was measured; NaN where none was."""
-    measured = values.dropna()
-    return float(measured.iloc[-1]) if len(measured) else math.nan
 
 
 def sum_of_measured(values: FloatArray) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS
 from sfumato.findings import classes_of, findings_after
@@ -61,7 +62,7 @@ def matrix_of(run: RunFolder) -> Matrix:
 def summarise(series: Series) -> Summary:
     """The figures of ``series`` as one row of a comparison; NaN where something was not measured."""
     accuracy, score = series.final("accuracy"), headline_of(series.first.metrics)
-    rows = [row for run in series.runs for row in _of_main_unit(run)]
+    rows = [row for run in series.runs for row in of_main_unit(run.privacy.guarantees)]
 
     def largest(kind: ObserverKind) -> float:
         """NaN without such an observer; a trusted own edge is left out: `raw_to_trusted_edge` counts them."""
@@ -135,7 +136,7 @@ def _guessing_sentence(series: Series) -> str:
 
 
 def epsilon_in_words(kind: str, value: float) -> str:
-    """A sentence on what an ε of ``value`` means for one unit of ``kind`` (device or record)."""
+    """A sentence on what an ε of ``value`` means for one unit of ``kind`` (device, record or person)."""
     sure = "almost certain" if value > _CERTAIN else f"at most {certainty(value)} sure"
     return (
         f"At ε = {epsilon(value)} an observer that starts at 50 : 50 on whether a {kind}'s data were "
@@ -155,7 +156,7 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
         reason = f" ({_without_full_stop(whys[0])})" if len(whys) == 1 else ""
         return [f"No {main} has a guarantee towards any observer{reason}."]
     said = []
-    for kind in ("device", "record"):
+    for kind in ("device", "record", "person"):
         for observer in ("cloud", "public"):  # the public, where the cloud has raw updates
             rows = [row for row in guarantees if (row.relation.kind, row.unit_kind) == (observer, kind)]
             finite = [row.epsilon for row in rows if row.epsilon < math.inf]
@@ -163,6 +164,7 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
                 others = " that has a guarantee" if len(finite) < len(rows) else ""
                 largest = f"exceeds ε = {epsilon(max(finite))}{at}"
                 said.append(f"Towards the {observer} no {kind}{others} {largest}.")
+                said += range_sentence([row for row in rows if row.epsilon < math.inf])
                 said += [epsilon_in_words(kind, max(finite))] if kind == main else []
                 break
     workers = _epsilons_towards_workers(series)
@@ -179,6 +181,58 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
     return said + _trusting_sentences(matrix, series.first.privacy.raw_to_trusted_edge)
 
 
+def range_sentence(rows: Sequence[Guarantee]) -> list[str]:
+    """One sentence with the least and the largest ε of the units of ``rows``, by the names of their sites.
+
+    [] where both are written alike. ``rows``: at least one, of one kind of unit towards one observer.
+    """
+    best, worst = _ends(rows)
+    if best.epsilon == worst.epsilon:
+        return []
+    if best.sites:
+        return [
+            f"Protected least: {worst.sites}, ε = {worst.epsilon}; most: {best.sites}, ε = {best.epsilon}."
+        ]
+    return [f"From one {rows[0].unit_kind} to another ε goes from {best.epsilon} to {worst.epsilon}."]
+
+
+def range_in_words(rows: Sequence[Guarantee]) -> str:
+    """``3.7 (bonn) to 4 (kiel)``: the least and the largest ε of the units of ``rows``; "–" for one ε."""
+    best, worst = _ends(rows)
+    if best.epsilon == worst.epsilon:
+        return "–"
+    return " to ".join(f"{end.epsilon} ({end.sites})" if end.sites else end.epsilon for end in (best, worst))
+
+
+class _End(NamedTuple):
+    """One end of a range of ε, as text: ε, and whose it is; "" unless both ends have names, of two rows."""
+
+    epsilon: str
+    sites: str
+
+
+def _ends(rows: Sequence[Guarantee]) -> tuple[_End, _End]:
+    """The least and the largest ε of the units of ``rows``."""
+    best, worst = min(rows, key=_least_epsilon), max(rows, key=lambda row: row.epsilon)
+    named = bool(worst.sites and best.sites and worst is not best)
+    least, most = (join_names(row.sites, 3) if named else "" for row in (best, worst))
+    return _End(epsilon(_least_epsilon(best)), least), _End(epsilon(worst.epsilon), most)
+
+
+def sure_in_words(value: float, before: float) -> str:
+    """How sure an observer that is ``before`` sure at first may become at ε = ``value``, as text."""
+    if math.isnan(value):
+        return "–"
+    if value == math.inf:
+        return "no limit"
+    return "almost certain" if value > _CERTAIN else certainty(value, before)
+
+
+def _least_epsilon(row: Guarantee) -> float:
+    """The least ε of the units that a row stands for."""
+    return row.epsilon_range[0] if row.epsilon_range else row.epsilon
+
+
 def _class_sentences(matrix: Matrix) -> list[str]:
     """One sentence with the largest ε towards other workers of each class; [] for many or equal classes."""
     largest: dict[int, float] = {}
@@ -191,14 +245,14 @@ def _class_sentences(matrix: Matrix) -> list[str]:
     return [f"By class at most: {join_names(shown)}."]
 
 
-def about_records(run: RunFolder) -> bool:
-    """Whether all guarantees are about single records."""
-    return {row.unit_kind for row in run.privacy.guarantees} == {"record"}
+def kind_within_devices(run: RunFolder) -> str | None:
+    """``record`` or ``person``, where all guarantees are about one of these; ``None`` where some are not."""
+    kinds = {row.unit_kind for row in run.privacy.guarantees}
+    return kinds.pop() if len(kinds) == 1 and "device" not in kinds else None
 
 
-def _of_main_unit(run: RunFolder) -> Sequence[Guarantee]:
-    """The guarantees of a run about devices; where there are none, those about records."""
-    rows = run.privacy.guarantees
+def of_main_unit(rows: Sequence[Guarantee]) -> Sequence[Guarantee]:
+    """The guarantees about devices; where there are none, all."""
     return [row for row in rows if row.unit_kind == "device"] or rows
 
 
@@ -207,7 +261,7 @@ def _epsilons_towards_workers(series: Series) -> list[float]:
     family = read_network(series.first.spec_dict).family
     if family is None or not family.devices_observe:
         return []
-    rows = (row for run in series.runs for row in _of_main_unit(run))
+    rows = (row for run in series.runs for row in of_main_unit(run.privacy.guarantees))
     return [row.epsilon for row in rows if row.relation.kind in ("peer", "other-device")]
 
 

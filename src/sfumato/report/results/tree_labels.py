@@ -23,6 +23,7 @@ from sfumato.report.results.observer_labels import (
 from sfumato.user_text import decimal
 
 Key: TypeAlias = tuple[object, ...]
+_MOST_TURNS = 5  # of the edges that a device is under in turn, in the label of a row
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,11 @@ class TreeLabels(ObserverLabels):
                 devices = join_names(names)
             elif sites:
                 devices = how_many(len(sites), "device")
-            order, above = device if sites else 0, "the cloud"
+            order, above = device if sites else 0, ""
         else:
             order, above = leaves[0], self._leaves_text(leaves)
-        return Row((order, ""), f"{devices} under {above}", ", ".join(filter(None, details)))
+        title = devices if self.tree.depth == 1 else f"{devices} under {above}"
+        return Row((order, ""), title, ", ".join(filter(None, details)))
 
     def _party_column(self, unit: str, observer: str) -> Column:
         """The column for an aggregator or a device, by where its path meets that of ``unit``."""
@@ -72,7 +74,8 @@ class TreeLabels(ObserverLabels):
             common = _common_depth(path, self.tree.paths[self.tree.leaf_of(other)])
             near = 10 * (deepest - common)
             if deepest == 0:
-                return Column((near, ""), "other devices", "peer")
+                named = bool(self.tree.device_names)
+                return Column((near, ""), "other sites" if named else "other devices", "peer")
             if common == deepest:
                 return Column((near, ""), f"peers (same {self.tree.tiers[-1].name})", "peer")
             return Column((near, ""), f"devices {self._elsewhere_text(common)}", "other-device")
@@ -178,11 +181,11 @@ class MovingLabels(TreeLabels):
         if device is None:
             return Row((1 << 60, unit), unit, "")
         alike = np.flatnonzero((self._places == self._places[:, [device]]).all(axis=0)).tolist()
-        name = self.tree.tiers[-1].name
-        visited = ", ".join(str(edge) for edge in _edges_in_turn(self._places[:, device])[:12])
-        more = " …" if len(_edges_in_turn(self._places[:, device])) > 12 else ""
+        turns, titles = _edges_in_turn(self._places[:, device]), edge_titles(self.tree)
+        visited = " → ".join(titles[edge] for edge in turns[:_MOST_TURNS])
+        more = f" and {len(turns) - _MOST_TURNS} more" if len(turns) > _MOST_TURNS else ""
         title = f"device {device}" if len(alike) == 1 else f"device {device} and {len(alike) - 1} like it"
-        return Row((alike[0], ""), title, f"{name} {visited}{more}")
+        return Row((alike[0], ""), title, f"{visited}{more}")
 
     def _party_column(self, unit: str, observer: str) -> Column:
         """The column for an aggregator or a device, by whether it ever is above or beside ``unit``."""
@@ -216,6 +219,12 @@ def tree_labels(network: Network, tree: Tree) -> TreeLabels:
     Where devices move between edges it is one that goes by their edges over time.
     """
     return MovingLabels(network, tree) if network.trees else TreeLabels(network, tree)
+
+
+def edge_titles(tree: Tree) -> list[str]:
+    """The title of every edge: its name in the topology, or the name of its level with its number."""
+    tier = tree.tiers[-1]
+    return list(tier.labels) if tier.labels else [f"{tier.name} {edge}" for edge in range(tier.size)]
 
 
 def _edges_in_turn(places: IntArray) -> list[int]:

@@ -28,13 +28,14 @@ STATEMENT_FORMAT = 1
 
 UNITS = {
     "device": "all data of one device",
-    "record": "any one example of one device",
+    "record": "any one record (one row, one example) of one device or site",
+    "person": "any one person of one device or site: all rows with one value of data.person_column",
 }
 RELATIONS = {
     "zero-out": (
         "The compared worlds differ in this: in one the unit contributes what it has, in the other "
         "everything that it contributes is zero. It takes part and counts as before in both. Numbers of "
-        "devices and of examples, weights and schedules are public."
+        "devices, and of examples or persons, weights and schedules are public."
     ),
     "remove": (
         "The compared worlds differ in this: in one the device is there, in the other it is not, and its "
@@ -45,24 +46,31 @@ RELATIONS = {
         "own. It takes part and counts as before in both. Numbers, weights and schedules are public."
     ),
 }
-THREATS = (
+_THREATS = (
     "Every observer follows the protocol and keeps everything that it receives (honest but curious).",
     "An observer may know the data of all other devices and every public setting, and may compute without "
     "limit.",
     "Each row is about one observer. Several that put together what they receive learn more; "
     "the command sfumato account SPEC --observer A,B says how much.",
-    "Noise is drawn in secret by the party that adds it. Whoever has the seed of a simulation can compute "
-    "it.",
+    "Noise is drawn in secret by the party that adds it.",
 )
-NOT_COVERED = (
+_PERSONS = (
+    "To a local step a device brings each of its persons with one probability, and of a person one row.",
+    "A person is one value of data.person_column. A table in which one stands at two devices, or among rows "
+    "to train on and to test on, is refused. Whoever has another value at another device counts as two "
+    "persons, and less is guaranteed of the two together.",
+)
+_SIMULATED = "Whoever has the seed of a simulation can compute its noise."
+_DEPLOYED = "Real parties played the run. Noise is discrete Gaussian, exact, and drawn from: "
+_NOT_COVERED = (
     "Losses, accuracies, shares of clipped messages and energies in the metrics. They are measured on "
     "devices' data, for whoever runs the simulation.",
     "The presence of a device on the network, and timing.",
-    "Rounding of Gaussian noise to floating-point numbers, which is treated as exact.",
     "Parties that do not follow the protocol.",
 )
 
 
+_FLOATS = "Rounding of Gaussian noise to floating-point numbers, which is treated as exact."
 _LEFT_OUT = ("bounds", "as_seen_by", "curve")  # of the rows of ``privacy.json``
 
 
@@ -145,6 +153,7 @@ class Statement:
         versions: of the packages on which the figures depend.
         verified: what a verification of the run found; empty before a run.
         files: hashes of the files of the run.
+        draws: where the secret draws of a deployed run came from; empty for a simulation, or before a run.
     """
 
     spec: Mapping[str, Any]
@@ -153,6 +162,7 @@ class Statement:
     versions: Mapping[str, str]
     verified: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
+    draws: tuple[str, ...] = ()
 
     @cached_property
     def _network(self) -> Network:
@@ -160,10 +170,31 @@ class Statement:
         return read_network(self.spec)
 
     @property
+    def peer(self) -> str:
+        """A device that is placed as the unit's is, in words."""
+        shape = self._network.shape
+        if not isinstance(shape, Tree):
+            return "a peer"
+        if shape.depth > 1:
+            return f"another device under the same {shape.tiers[-1].name}"
+        return "another site" if shape.device_names else "another device"
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What the figures do not speak of, a sentence each."""
+        return _NOT_COVERED if self.draws else (*_NOT_COVERED, _FLOATS)
+
+    @property
     def units(self) -> dict[str, str]:
-        """Each kind of unit (device, record) that has guarantees, to a sentence on what it is."""
+        """Each kind of unit (device, record, person) that has guarantees, to a sentence on what it is."""
         kinds = {row.unit_kind for row in self.privacy.guarantees}
         return {kind: what for kind, what in UNITS.items() if kind in kinds}
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Sentences on what is assumed of observers, how noise was drawn, and the rows of a person."""
+        drawn = f"{_DEPLOYED}{', '.join(self.draws)}." if self.draws else _SIMULATED
+        return (*_THREATS, drawn, *(_PERSONS if "person" in self.units else ()))
 
     @property
     def neighbours(self) -> str:
@@ -240,7 +271,7 @@ class Statement:
             "guarantees": list(self._rows()),
             "largest": [row.to_dict() for row in self.largest],
             "sites": [row.to_dict() for row in self.sites],
-            "threat_model": list(THREATS),
+            "threat_model": list(self.assumptions),
             "trust": {
                 "trusted_with_raw_updates": self.trusted,
                 "raw_to_trusted_edge": None if raw is None else vars(raw),
@@ -249,7 +280,7 @@ class Statement:
             "training": self.training,
             "findings": list(self.privacy.findings),
             "notes": list(self.privacy.notes),
-            "not_covered": list(NOT_COVERED),
+            "not_covered": list(self.not_covered),
             "versions": dict(self.versions),
             "hashes": self.hashes,
         } | ({"verified": self.verified} if self.verified else {})
@@ -261,5 +292,5 @@ class Statement:
 
 
 def _observer_in_words(row: Guarantee) -> str:
-    """The observer of a row in words, such as "their own edge"."""
+    """The observer of a row in words, such as "own edge"."""
     return f"{row.relation.words}, trusted with raw updates" if row.trusted else row.relation.words

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from string import Template
 
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
 from sfumato.report.page.html import asset, bullet_list, section
+from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.who_adds_noise import noise_part
-from sfumato.report.statement.content import NOT_COVERED, RELATIONS, THREATS, Statement
+from sfumato.report.results.summary import range_in_words, sure_in_words
+from sfumato.report.statement.content import RELATIONS, Statement
 
 _MOST_ROWS = 400
 
@@ -22,32 +25,83 @@ def statement_page(statement: Statement) -> str:
         section("In short", [_summary_html(statement, delta)]),
         section("What is protected", [_protection_html(statement, delta)]),
         section("How much each observer can learn", [_largest_epsilons_html(statement, delta)]),
-        section("What is assumed of observers", [bullet_list(THREATS)]),
+        section("What is assumed", [bullet_list(statement.assumptions)]),
         section("Who is trusted", [_trust_html(statement)]),
         section("Who adds noise", [noise_part(statement.noise, statement.training)]),
-        section("What this does not cover", [bullet_list(NOT_COVERED)]),
+        section("What this does not cover", [bullet_list(statement.not_covered)]),
         section("Versions and files", [_versions_html(statement)]),
         section("Signature", [_signature_html()]),
     ]
     return Template(asset("statement.html")).substitute(
-        title=text.escape(name), subtitle=subtitle, style=asset("page.css"), sections="\n".join(sections)
+        title=text.escape(name),
+        subtitle=subtitle,
+        style=asset("page.css"),
+        sections="\n".join(with_papers_explained(sections)),
     )
 
 
 def _summary_html(statement: Statement, delta: str) -> str:
-    """HTML for the top: the ε towards cloud and public, who has none, and the findings."""
-    said = []
-    for row in statement.largest:
+    """HTML for the top: what each observer could gain about a unit, who has no guarantee, and findings."""
+    first = []
+    for row in sorted(statement.largest, key=lambda row: -row.worst.epsilon):
         worst = row.worst
         if worst.relation.kind in ("cloud", "public") and worst.epsilon < math.inf:
-            exceeds = f"{worst.unit_kind}'s ε exceeds {text.epsilon(worst.epsilon)} (δ = {delta})"
-            said.append(f"towards the {worst.relation.words} no {exceeds}")
+            first.append(
+                f"Towards the {worst.relation.words} no {worst.unit_kind}'s ε exceeds "
+                f"{text.epsilon(worst.epsilon)} (δ = {delta})."
+            )
+    said = []
     for row in statement.largest:
         if row.unprotected:
             many = f"{text.how_many(row.unprotected, 'pair')} of a {row.worst.unit_kind} and an observer"
             said.append(f"no guarantee (∞) for {many}: {row.observer}")
     said += [*statement.privacy.findings, *statement.privacy.notes]
-    return bullet_list([text.sentence(line) for line in said])
+    parts = [_gains_html(statement, kind, delta) for kind in statement.units]
+    lead = f'<div class="lead">{text.paragraphs(first)}</div>' if first else ""
+    return lead + "".join(parts) + bullet_list([text.sentence(line) for line in said])
+
+
+def _gains_html(statement: Statement, unit: str, delta: str) -> str:
+    """HTML: how sure each kind of observer may become about one ``unit`` (device or record)."""
+    found = [row for row in statement.largest if row.worst.unit_kind == unit]
+    found.sort(key=lambda row: -row.worst.epsilon)
+    rows = [
+        (
+            *(_observer_phrase(row.worst, statement.peer), text.epsilon(row.worst.epsilon)),
+            *(range_in_words(row.guarantees), sure_in_words(row.worst.epsilon, 0.5)),
+            sure_in_words(row.worst.epsilon, 0.01),
+        )
+        for row in found
+    ]
+    heads = (
+        *("who observes", "ε is at most", f"from one {unit} to another"),
+        *("a guess of 50 : 50 becomes at most", "a suspicion of 1 % becomes at most"),
+    )
+    caption = (
+        f"What an observer could gain about one {unit} over the whole training (δ = {delta}), rounded up"
+    )
+    said = (
+        f"The question is whether one {unit} was in the training with the data that it has. Before, the "
+        "observer holds that to be as likely as a coin toss, or suspects it with 1 %. The last two columns "
+        "say how sure everything that it receives can make it, whatever else it knows, but for a probability "
+        f"of about δ = {delta}."
+    )
+    return text.html_table(heads, rows, caption=caption, numeric=(1, 3, 4)) + text.paragraphs([said])
+
+
+def _observer_phrase(row: Guarantee, peer: str) -> str:
+    """Who observes, in words, such as "the cloud"; ``peer``: a device at the same place as the unit's."""
+    words = row.relation.words
+    match row.relation.kind:
+        case "cloud" | "public":
+            who = f"the {words}"
+        case "own-edge":
+            who = words.replace("own", "the unit's own", 1)
+        case "peer" if words == "peer":
+            who = peer
+        case _:
+            who = words
+    return f"{who}, trusted with raw updates" if row.trusted else who
 
 
 def _protection_html(statement: Statement, delta: str) -> str:
@@ -69,7 +123,7 @@ def _largest_epsilons_html(statement: Statement, delta: str) -> str:
     finite = [row.largest_finite for row in found]
     columns = {
         "unit": [row.worst.unit_kind for row in found],
-        "the observer is": [row.observer for row in found],
+        "the observer is": [_observer_phrase(row.worst, statement.peer) for row in found],
         f"largest ε (δ = {delta})": [text.epsilon(row.worst.epsilon) for row in found],
         "for example": [row.for_example for row in found],
         "pairs": [text.whole(row.pairs) for row in found],
@@ -131,21 +185,28 @@ def _sites_html(statement: Statement, delta: str) -> str:
         return ""
     observers = list(dict.fromkeys(whom for row in found for whom in row.epsilon))
     units = ["unit"] if len(statement.units) > 1 else []
+    by_cloud = ["a guess of 50 : 50 by the cloud becomes at most"] if "cloud" in observers else []
     shown = [
         (
             *(row.site, *(row.unit for _ in units)),
             *(text.epsilon(row.epsilon.get(whom, math.nan)) for whom in observers),
+            *(sure_in_words(row.epsilon.get("cloud", math.nan), 0.5) for _ in by_cloud),
         )
         for row in found[:_MOST_ROWS]
     ]
     left = len(found) - len(shown)
     more = f"; {text.whole(left)} more sites are in the JSON" if left else ""
     return text.html_table(
-        ("site", *units, *(f"ε towards: {whom}" for whom in observers)),
+        ("site", *units, *(f"ε, {_titled_observer(whom, statement.peer)}" for whom in observers), *by_cloud),
         shown,
         caption=f"The largest ε of a unit of every site (δ = {delta}), rounded up{more}",
-        numeric=tuple(range(1 + len(units), 1 + len(units) + len(observers))),
+        numeric=tuple(range(1 + len(units), 1 + len(units) + len(observers) + len(by_cloud))),
     )
+
+
+def _titled_observer(words: str, peer: str) -> str:
+    """The words of a relation as the heading of a column."""
+    return peer if words == "peer" else words
 
 
 def _trust_html(statement: Statement) -> str:

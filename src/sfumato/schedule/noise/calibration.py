@@ -162,7 +162,7 @@ def _why_unreachable(charge: PairCharge) -> str:
 
 def _is_sampled(declared: TreeReleases, spec: Spec) -> bool:
     """Whether pairs are charged for draws: factors are then roots of sampled compositions."""
-    records = spec.privacy.unit == "record" and declared.batches.rates is not None
+    records = spec.privacy.unit_within_device and declared.batches.rates is not None
     return records or declared.draw_kind != "all"
 
 

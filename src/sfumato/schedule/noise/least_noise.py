@@ -137,7 +137,7 @@ def pairs_towards(
 
 
 def charge_of(declared: DeclaredReleases, spec: Spec, unit: int, observer: Party) -> PairCharge:
-    """The charge of a pair of unit and observer; where targets are for records, of a record of ``unit``."""
+    """The charge of an observer and device ``unit``, or what the spec protects in it (`main_unit`)."""
     kind, neighbours = main_unit(spec), spec.privacy.neighbours
     by_filter = spec.control is not None
     return PairCharge.of(declared, kind, unit, (observer,), neighbours=neighbours, by_filter=by_filter)

@@ -10,19 +10,29 @@ multipliers are, and no rate changes. Then ε of A is at most that of B at every
 meets the target is enough for A.
 
 *It is little more than enough.* Along a chain of pairs, each at most the one before, the factor that is
-needed never grows. The last pair that takes a factor f was not shown to be within the target at f / (1 +
-`MOST_EXCESS`). That is asked on a coarse grid, which overestimates δ: so the excess is about `MOST_EXCESS` at
-most, and not proved to be. Whatever it is, there is more noise than needed, never less.
+needed never grows. The first pair has a root of its own. Each next factor is the one before over 1 +
+`MOST_EXCESS`, and is taken from the first pair on that is surely within the target there. So no pair was
+shown to be within the target at its factor over 1 + `MOST_EXCESS`. That is asked on a coarse grid, which
+overestimates δ: so the excess is about `MOST_EXCESS` at most, and not proved to be. Whatever it is, there is
+more noise than needed, never less.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import takewhile
 
 from sfumato.privacy.declared_releases import PairCharge
-from sfumato.privacy.dominance import Ways, approximate_size, are_ways_at_most, chains
+from sfumato.privacy.dominance import (
+    Ways,
+    approximate_size,
+    are_ways_at_most,
+    chains,
+    monotone_figures,
+    undominated,
+)
 from sfumato.privacy.noise_scale import is_surely_enough
 from sfumato.schedule.noise.least_noise import TOLERANCE
 
@@ -30,6 +40,8 @@ MOST_ROOTS = 60
 """So many different charges have a factor of their own each."""
 MOST_EXCESS = 0.02
 """By which share a factor may be above what a pair needs, where there are more charges."""
+_LEAST = 1e-3  # of the factor of a chain's first pair: smaller ones are not looked for
+_ROUNDING = 1e-9
 
 
 def factors_of(
@@ -48,24 +60,38 @@ def factors_of(
     if len(ways) < len(charges) or len(set(map(_terms, ways))) <= MOST_ROOTS:
         return [needed(charge) for charge in charges]
     found = [0.0] * len(charges)
+
+    def is_enough(number: int, factor: float) -> bool:
+        return is_surely_enough(ways[number], factor, epsilon=epsilon, delta=delta)
+
     for chain in chains(
-        [*map(approximate_size, ways)], lambda one, other: are_ways_at_most(ways[one], ways[other])
+        [*map(approximate_size, ways)],
+        [*map(monotone_figures, ways)],
+        lambda one, other: are_ways_at_most(ways[one], ways[other]),
     ):
-        first = 0
-        while first < len(chain):
-            factor = needed(charges[chain[first]])
-            least = factor / (1 + MOST_EXCESS)
-            if factor == 1:  # as found in the trial before: what it was shared with then, it is shared with
-                least *= 1 - TOLERANCE
-
-            def needs_less(number: int, least: float = least) -> bool:
-                return is_surely_enough(ways[number], least, epsilon=epsilon, delta=delta)
-
-            stop = bisect_left(chain, True, first + 1, key=needs_less)
-            for number in chain[first:stop]:
+        shared = _shared_before(partial(is_enough, chain[0]))
+        factor = needed(charges[chain[0]]) if shared is None else shared
+        least, start = factor * _LEAST, 0
+        kept = shared is not None or factor == 1  # what shared a factor in the trial before shares it still
+        while start < len(chain):
+            lower = factor / (1 + MOST_EXCESS) * (1 - TOLERANCE if kept else 1.0)
+            stop = len(chain)
+            if lower > least:
+                stop = bisect_left(chain, True, start, key=partial(is_enough, factor=lower))
+            for number in chain[start:stop]:
                 found[number] = factor
-            first = stop
+            start, factor, kept = stop, lower, False
     return found
+
+
+def _shared_before(is_enough: Callable[[float], bool]) -> float | None:
+    """The factor 1, up to rounding, of a pair that took another one's factor in the trial before.
+
+    ``None`` where the trial is too little for the pair, or so much that another factor has to be found.
+    """
+    if is_enough((1 - TOLERANCE) / (1 + MOST_EXCESS)):
+        return None
+    return next((factor for factor in (1.0, 1.0 + _ROUNDING) if is_enough(factor)), None)
 
 
 def _ways_of(charge: PairCharge) -> Ways:
@@ -76,7 +102,8 @@ def _ways_of(charge: PairCharge) -> Ways:
         return ()
     ways = tuple(way for exposure in charge.exposures for way in charge.ways(exposure))
     drawn = (term.sampling for way in ways for term in way.terms)
-    return ways if any(sampling is not None and sampling.hidden for sampling in drawn) else ()
+    hidden = any(sampling is not None and sampling.hidden for sampling in drawn)
+    return undominated(ways) if hidden else ()
 
 
 def _terms(ways: Ways) -> object:

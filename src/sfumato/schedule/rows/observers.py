@@ -13,6 +13,7 @@ from sfumato.schedule.base import Parties, Plan
 from sfumato.spec.base import closest
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import MAX_COALITION
+from sfumato.spec.other_words import unit_hint
 from sfumato.spec.privacy import Unit
 from sfumato.user_text import decimal
 
@@ -35,9 +36,8 @@ def parse_unit(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -> int
     found = decimal(number)
     if kind in ("", "device") and found is not None and found < parties.device_count:
         return found
-    raise SpecError(
-        place, name, f"must be device:0 to device:{parties.device_count - 1}{_known_names(name, parties)}"
-    )
+    known = f"{unit_hint(name)}{_known_names(name, parties)}"
+    raise SpecError(place, name, f"must be device:0 to device:{parties.device_count - 1}{known}")
 
 
 def _known_names(name: str, parties: Parties) -> str:
@@ -52,7 +52,7 @@ def _known_names(name: str, parties: Parties) -> str:
 def parse_protected(
     name: str, parties: Parties, *, own: Unit = "device", place: ErrorPlace = _UNIT
 ) -> tuple[str, int]:
-    """``device`` or ``record``, and N, of ``device:N`` and ``record:N`` (any one record of device N).
+    """The kind and N of ``device:N``, ``record:N`` and ``person:N`` (any one record or person of device N).
 
     A number or a device's name alone is of the kind that the spec protects.
 
@@ -66,16 +66,23 @@ def parse_protected(
         SpecError: there is no such device, or a number or name stands alone where ``own`` is ``both``.
     """
     _require_text(name, place, "device:3")
-    if name.startswith("record:"):
-        number = name.removeprefix("record:")
+    kind, _, number = name.partition(":")
+    if kind in ("record", "person"):
+        if (kind == "person") != (own == "person"):
+            allowed = (
+                "goes with privacy.unit: person and data.person_column"
+                if kind == "person"
+                else "must be person:N or device:N: with privacy.unit: person devices draw persons, not rows"
+            )
+            raise SpecError(place, name, allowed)
         if number in parties.device_names:
-            return "record", parties.device_names.index(number)
+            return kind, parties.device_names.index(number)
         found = decimal(number)
         if found is not None and found < parties.device_count:
-            return "record", found
+            return kind, found
         last = parties.device_count - 1
         allowed = (
-            f"must be device:0 to device:{last}, or record:0 to record:{last}{_known_names(number, parties)}"
+            f"must be device:0 to device:{last}, or {kind}:0 to {kind}:{last}{_known_names(number, parties)}"
         )
         raise SpecError(place, name, allowed)
     device = parse_unit(name, parties, place=place)
@@ -141,7 +148,7 @@ class ObservedUnit:
     """A unit and a coalition.
 
     Attributes:
-        kind: ``device``, or ``record`` for any one record of the device.
+        kind: ``device``; or ``record`` or ``person`` for any one of these of the device.
         device: its number.
         coalition: who observes it.
         relation: how observer and unit are placed.
@@ -185,11 +192,11 @@ class ObservedUnit:
 
 
 def main_unit(spec: Spec) -> str:
-    """The kind of unit that is followed over rounds: a record where no device is a unit, else a device."""
-    return "record" if spec.privacy.unit == "record" else "device"
+    """The kind of unit that is followed over rounds: ``privacy.unit``, or a device where that is ``both``."""
+    return "device" if spec.privacy.unit == "both" else spec.privacy.unit
 
 
 def unit_kinds(plan: Plan) -> tuple[str, ...]:
-    """The kinds of units that the spec asks guarantees for: ``device``, ``record`` or both."""
+    """The kinds of units that the spec asks guarantees for: ``device`` and ``record``, or one kind."""
     unit = plan.spec.privacy.unit
     return ("device", "record") if unit == "both" else (unit,)

@@ -97,7 +97,7 @@ def worst_pair(
 
 def _is_trusting(plan: Plan, row: Guarantee) -> bool:
     """Whether the unit trusts a member of the coalition with its raw updates, as ``trust`` says."""
-    _, unit = parse_protected(row.unit, plan.parties)
+    _, unit = parse_protected(row.unit, plan.parties, own=plan.spec.privacy.unit)
     coalition = parse_coalition(row.observer, plan.parties, place="watch")
     return any(plan.trusts(party, unit) for party in coalition)
 
@@ -134,7 +134,7 @@ def rounds_to_account(plan: Plan) -> frozenset[int]:
         rounds *= plan.spec.training.local_steps or plan.spec.training.local_epochs or 1
     every = plan.spec.evaluate_every
     evaluated = [k for k in range(1, rounds + 1) if k % every == 0 or k == rounds]
-    records = plan.spec.privacy.unit == "record" and plan.releases.batches.rates is not None
+    records = plan.spec.privacy.unit_within_device and plan.releases.batches.rates is not None
     if (plan.is_sampled or records) and len(evaluated) > _MOST_SAMPLED_POINTS:
         picks = np.linspace(0, len(evaluated) - 1, _MOST_SAMPLED_POINTS).round().astype(int)
         evaluated = [evaluated[i] for i in picks]

@@ -1,16 +1,15 @@
-"""One measurement of a study, and what a measure is."""
+"""One measurement of a study, and the folder that it is read from."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from sfumato.run_folder.reader import RunFolder, load_run
-from sfumato.spec.document import Spec
 
 SPREAD = ", sd"
 """Ends the name of a series that holds the standard deviation of another, over workers."""
@@ -48,31 +47,3 @@ class PointFolder:
     def run(self) -> RunFolder:
         """The finished run in it."""
         return load_run(self.path)
-
-
-@dataclass(frozen=True)
-class Measure:
-    """What can be measured of a point.
-
-    Attributes:
-        title: on axes and in tables, with its unit.
-        source: ``run``: from the folder of a finished run; ``accounts``: from its accounts, also without
-            training; ``formula``: from the spec alone, in a job of its own.
-        from_folder: of ``run`` and ``accounts``: measures the folder of a point and seed, with what stands
-            behind the colon of the measure's name.
-        from_spec: of ``formula``: the same from the spec.
-        points: of what differences are called: percentage points, J; empty: as the title says.
-        is_epsilon: whether values are upper bounds of ε, which are rounded up.
-    """
-
-    title: str
-    source: Literal["run", "accounts", "formula"]
-    from_folder: Callable[[PointFolder, str], Measurements] | None = None
-    from_spec: Callable[[Spec, str], Measurements] | None = None
-    points: str = ""
-    is_epsilon: bool = False
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether it follows from the spec without training, so that one seed decides."""
-        return self.source != "run"

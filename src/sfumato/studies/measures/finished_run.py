@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from sfumato.report.results.series import last_measured, metric_by_round, sum_of_measured
+from sfumato.report.results.series import metric_by_round, sum_of_measured
+from sfumato.run_folder.metrics_table import last_measured
 from sfumato.studies.measures.base import Measurement, Measurements, PointFolder
 
 
@@ -28,6 +29,11 @@ def best_percent(folder: PointFolder, column: str) -> Measurements:
 def mean_value(folder: PointFolder, column: str) -> Measurements:
     """The mean over rounds."""
     return _one(float(metric_by_round(folder.run, column).mean()))
+
+
+def mean_percent(folder: PointFolder, column: str) -> Measurements:
+    """The mean of a share over rounds, in percent."""
+    return _one(100 * float(metric_by_round(folder.run, column).mean()))
 
 
 def total(folder: PointFolder, column: str) -> Measurements:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from sfumato.adaptive_control.bounds import BoundInputs, Constants
 from sfumato.adaptive_control.problem import Gap
 from sfumato.claims.hdp import epsilon_by_old_conversion, noisers_of
 from sfumato.errors import SpecError
+from sfumato.schedule.air.power_control import AirPlan, AirTransmission
 from sfumato.schedule.control.adaptive import local_aggregations, noise_constant
 from sfumato.schedule.model_size import parameter_count
+from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import NoiseByMultiplier
@@ -57,3 +61,38 @@ def rule_of_table_three(spec: Spec, _: str) -> Measurements:
     rounds, rate = plan.releases.rounds, plan.participants.rate
     of_one = epsilon_by_old_conversion(noise.multiplier, rate, rounds, spec.privacy.delta)
     return [Measurement(of_one / math.sqrt(noisers_of(plan).total))]
+
+
+def energy_at_clip(spec: Spec, written: str) -> Measurements:
+    """Σ‖x‖² of over-the-air training in which every update is as long as the clip, in units of σ₀².
+
+    A device sends its amplitude times the update, of whose square rand-k leaves the share p on average.
+
+    Args:
+        spec: over the air, without noise of the devices.
+        written: ``PARAMETERS,ROUNDS``: d of the model and the number of rounds, in place of the spec's.
+    """
+    air, sent = _transmissions(spec, written)
+    share = 1.0 if air.spec.compression is None else air.spec.compression.ratio
+    return [Measurement(share * sum(float((one.amplitude**2).sum()) for one in sent))]
+
+
+def privacy_binds(spec: Spec, written: str) -> Measurements:
+    """In how many percent of the rounds (20) says how loud is sent, and not power; as `energy_at_clip`."""
+    air, sent = _transmissions(spec, written)
+    return [
+        Measurement(100 * sum(float(one.alignment[0]) >= air.max_alignment[0] for one in sent) / len(sent))
+    ]
+
+
+def _transmissions(spec: Spec, written: str) -> tuple[AirPlan, list[AirTransmission]]:
+    """The air of a star, and who sends how loud in every round."""
+    parameters, rounds = map(int, written.split(","))
+    plan = resolve_tree(spec)
+    if plan.air is None:
+        raise SpecError("protocol", spec.protocol, "must send over the air")
+    sent = []
+    for number in range(rounds):
+        devices = draw_participants(plan, number)
+        sent.append(plan.air.sending(number, 0, devices, np.zeros(len(devices)), parameters))
+    return plan.air, sent

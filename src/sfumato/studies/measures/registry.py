@@ -1,67 +1,65 @@
-"""The measures by name, as a study's file gives them."""
+"""The measures by name, as a study's file gives them; `computing` computes them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
 from sfumato.errors import SpecError
 from sfumato.spec.base import closest
-from sfumato.studies.measures import accounts, finished_run, formulas, workers
-from sfumato.studies.measures.base import Measure, Measurements, PointFolder
 
 PERCENTAGE_POINTS = "points"
 
 
-def _of_column(
-    title: str, read: Callable[[PointFolder, str], Measurements], column: str, points: str = ""
-) -> Measure:
-    """A measure of one column of a run's metrics; it takes no argument."""
-    return Measure(title, "run", from_folder=lambda folder, _: read(folder, column), points=points)
+@dataclass(frozen=True)
+class Measure:
+    """What can be measured of a point.
 
+    Attributes:
+        title: on axes and in tables, with its unit.
+        source: ``run``: from the folder of a finished run; ``accounts``: from its accounts, also without
+            training; ``formula``: from the spec alone, in a job of its own.
+        points: of what differences are called: percentage points, J; empty: as the title says.
+        is_epsilon: whether values are upper bounds of ε, which are rounded up.
+    """
 
-def _until(title: str, column: str) -> Measure:
-    """What a run has spent until it reaches an accuracy, which is the argument."""
-    return Measure(
-        title, "run", from_folder=lambda folder, level: finished_run.total_until(folder, column, level)
-    )
+    title: str
+    source: Literal["run", "accounts", "formula"] = "run"
+    points: str = ""
+    is_epsilon: bool = False
 
-
-def _epsilon(title: str, read: Callable[[PointFolder, str], Measurements]) -> Measure:
-    """An ε of a point's accounts."""
-    return Measure(title, "accounts", from_folder=read, is_epsilon=True)
+    @property
+    def is_exact(self) -> bool:
+        """Whether it follows from the spec without training, so that one seed decides."""
+        return self.source != "run"
 
 
 MEASURES: dict[str, Measure] = {
-    "accuracy": _of_column("test accuracy, %", finished_run.last_percent, "accuracy", PERCENTAGE_POINTS),
-    "best_accuracy": _of_column(
-        "best test accuracy, %", finished_run.best_percent, "accuracy", PERCENTAGE_POINTS
-    ),
-    "loss": _of_column("test loss", finished_run.last_value, "loss"),
-    "accuracy_by_round": _of_column(
-        "test accuracy, %", finished_run.percent_by_round, "accuracy", PERCENTAGE_POINTS
-    ),
-    "loss_by_round": _of_column("test loss", finished_run.by_round, "loss"),
-    "energy": _of_column("energy, J", finished_run.total, "energy_j"),
-    "delay": _of_column("delay, s", finished_run.total, "delay_s"),
-    "energy_to": _until("energy until the accuracy, J", "energy_j"),
-    "delay_to": _until("delay until the accuracy, s", "delay_s"),
-    "channel_uses": _of_column("uses of the channel", finished_run.total, "channel_uses"),
-    "mean_interval": _of_column("mean τ, local steps", finished_run.mean_value, "interval"),
-    "mean_trusted": _of_column("mean s, trusted edges", finished_run.mean_value, "participants_trusted"),
-    "mean_untrusted": _of_column(
-        "mean s, untrusted edges", finished_run.mean_value, "participants_untrusted"
-    ),
-    "last_step_size": _of_column("last step size", finished_run.last_value, "step_size"),
-    "last_smoothness": _of_column("last β", finished_run.last_value, "smoothness"),
-    "epsilon": _epsilon("ε", accounts.epsilon_towards),
-    "claimed": _epsilon("claimed ε", accounts.claimed_epsilon),
-    "rigorous": _epsilon("rigorous ε", accounts.epsilon_of_claim),
-    "pairs": Measure("ε", "formula", from_spec=workers.pairs_of_workers, is_epsilon=True),
-    "pwp": Measure("mean PwP, ε", "formula", from_spec=workers.per_worker_over_epochs, is_epsilon=True),
-    "theorem_4_3": Measure("value", "formula", from_spec=formulas.convergence_bound),
-    "table_3_rule": Measure(
-        "ε by its rule", "formula", from_spec=formulas.rule_of_table_three, is_epsilon=True
-    ),
+    "accuracy": Measure("test accuracy, %", points=PERCENTAGE_POINTS),
+    "best_accuracy": Measure("best test accuracy, %", points=PERCENTAGE_POINTS),
+    "loss": Measure("test loss"),
+    "accuracy_by_round": Measure("test accuracy, %", points=PERCENTAGE_POINTS),
+    "loss_by_round": Measure("test loss"),
+    "energy": Measure("energy, J"),
+    "delay": Measure("delay, s"),
+    "energy_to": Measure("energy until the accuracy, J"),
+    "delay_to": Measure("delay until the accuracy, s"),
+    "channel_uses": Measure("uses of the channel"),
+    "clip_fraction": Measure("clipped messages, %"),
+    "mean_interval": Measure("mean τ, local steps"),
+    "mean_trusted": Measure("mean s, trusted edges"),
+    "mean_untrusted": Measure("mean s, untrusted edges"),
+    "last_step_size": Measure("last step size"),
+    "last_smoothness": Measure("last β"),
+    "epsilon": Measure("ε", "accounts", is_epsilon=True),
+    "claimed": Measure("claimed ε", "accounts", is_epsilon=True),
+    "rigorous": Measure("rigorous ε", "accounts", is_epsilon=True),
+    "pairs": Measure("ε", "formula", is_epsilon=True),
+    "pwp": Measure("mean PwP, ε", "formula", is_epsilon=True),
+    "theorem_4_3": Measure("value", "formula"),
+    "energy_at_clip": Measure("Σ‖x‖² at full clip, J", "formula"),
+    "privacy_binds": Measure("rounds in which (20) binds, %", "formula"),
+    "table_3_rule": Measure("ε by its rule", "formula", is_epsilon=True),
 }
 """By the name before the colon; what stands behind it is the argument.
 
@@ -69,6 +67,7 @@ MEASURES: dict[str, Measure] = {
 are about the claims whose source contains the text. ``energy_to:0.75`` and ``delay_to:0.75``: until the first
 evaluated round with that accuracy. ``pwp:1`` and ``pwp:2``: the threat model of the DP-OGL paper.
 ``theorem_4_3:TERM:BETA,SIGMA,ZETA,ZETA_C,G,GAP``: a term and the constants of the loss.
+``energy_at_clip:D,T`` and ``privacy_binds:D,T``: of a model with D parameters over T rounds.
 """
 
 _BOUND_TERMS = {
@@ -83,7 +82,17 @@ _TITLES = {
     "claimed": "claimed ε ({argument})",
     "rigorous": "rigorous ε ({argument})",
 }
-_NEEDS_ARGUMENT = ("epsilon", "claimed", "rigorous", "energy_to", "delay_to", "theorem_4_3", "pwp")
+_NEEDS_ARGUMENT = (
+    "epsilon",
+    "claimed",
+    "rigorous",
+    "energy_to",
+    "delay_to",
+    "theorem_4_3",
+    "pwp",
+    "energy_at_clip",
+    "privacy_binds",
+)
 
 
 def measure_named(name: str) -> tuple[Measure, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -19,6 +19,7 @@ import numpy as np
 from sfumato.claims.dp_ogl_counts import (
     BY_RDP,
     BY_TEXT,
+    PaperCount,
     claims_pair,
     paper_counts,
     paper_divergence,
@@ -99,6 +100,7 @@ class _Workers:
     """A spec over groups with its releases; pairs of workers of the same groups are computed once."""
 
     spec: Spec
+    _pairs: dict[tuple[int, int], Mapping[str, float]] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def run(self) -> GroupedRun:
@@ -123,9 +125,21 @@ class _Workers:
 
     def of_pair(self, unit: int, observer: int) -> Mapping[str, float]:
         """ε of a pair after the last epoch, and how many releases it charges, by series."""
+        kinds = self.releases.kinds
+        key = int(kinds.of[unit]), int(kinds.of[observer])
+        if key not in self._pairs:
+            self._pairs[key] = self._compute_pair(unit, observer)
+        return self._pairs[key]
+
+    def _compute_pair(self, unit: int, observer: int) -> Mapping[str, float]:
         pair = self.run.pair(unit, observer)
         exact = {EXACT: pair.epsilon, RELEASES: float(pair.releases)}
-        return exact | _claims(self.releases, unit, observer, self.delta)
+        by_method = {self.run.claims[name]: epsilon for name, epsilon in pair.claimed.items()}
+        if BY_RDP not in by_method:
+            return exact
+        claimed = {CLAIMED: by_method[BY_RDP], TEXT: by_method[BY_TEXT]}
+        counts = paper_counts(self.releases, unit, observer)
+        return exact | _unconverted(self.releases, counts, self.delta) | claimed
 
     def claimed_after(self, epochs: int, threat_model: int) -> Mapping[str, list[float]]:
         """Claimed PwP of every worker after so many epochs, by series; NaN where nobody is curious."""
@@ -157,9 +171,16 @@ def _claims(declared: GroupReleases, unit: int, observer: int, delta: float) -> 
     if not paper_sources(declared) or not claims_pair(declared, unit, observer):
         return {}
     counts = paper_counts(declared, unit, observer)
+    claimed = {
+        series: paper_epsilon(declared, counts, method, delta)
+        for series, method in ((CLAIMED, BY_RDP), (TEXT, BY_TEXT))
+    }
+    return _unconverted(declared, counts, delta) | claimed
+
+
+def _unconverted(declared: GroupReleases, counts: Sequence[PaperCount], delta: float) -> dict[str, float]:
+    """What Theorem 1 counts for a pair, and its divergence before the conversion, by series."""
     return {
         COUNTED: float(sum(count.charged for count in counts)),
-        CLAIMED: paper_epsilon(declared, counts, BY_RDP, delta),
         BEFORE: paper_divergence(declared, counts, delta),
-        TEXT: paper_epsilon(declared, counts, BY_TEXT, delta),
     }

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import MARGIN, NO_GUARANTEE, Figure, Json, transparent
 from sfumato.rounding import number, upper_bound
-from sfumato.studies.study import Expect
 from sfumato.studies.verdicts import Outcome, StatementVerdict
 
 _HUES = {Outcome.AGREES: "#009E73", Outcome.DIFFERS: NO_GUARANTEE, Outcome.NOT_SETTLED: "#B87F00"}
@@ -92,9 +91,8 @@ def verdict_table(verdicts: Sequence[StatementVerdict]) -> str:
         (
             one.statement.place,
             one.statement.says,
-            _expected(one.statement.expect, one.unit)
-            or f"{'rises' if one.statement.rises else 'falls'} throughout",
-            _measured(one),
+            expected_text(one),
+            measured_text(one),
             one.words,
         )
         for one in verdicts
@@ -105,7 +103,8 @@ def verdict_table(verdicts: Sequence[StatementVerdict]) -> str:
     )
 
 
-def _measured(one: StatementVerdict) -> str:
+def measured_text(one: StatementVerdict) -> str:
+    """What was measured, with half of its interval and its unit."""
     if math.isnan(one.value):
         return "–"
     shown = upper_bound(one.value) if one.is_epsilon else number(one.value)
@@ -114,10 +113,11 @@ def _measured(one: StatementVerdict) -> str:
     return f"{shown}{spread}{f' {one.unit}' if one.unit else ''}".replace("-", "−")
 
 
-def _expected(expect: Expect | None, unit: str) -> str:
+def expected_text(one: StatementVerdict) -> str:
+    """What the paper's sentence expects."""
+    expect, tail = one.statement.expect, f" {one.unit}" if one.unit else ""
     if expect is None:
-        return ""
-    tail = f" {unit}" if unit else ""
+        return f"{'rises' if one.statement.rises else 'falls'} throughout"
     if expect.about is not None:
         within = f", ± {expect.within:g}" if expect.within else ""
         return f"about {expect.about:g}{tail}{within}".replace("-", "−")

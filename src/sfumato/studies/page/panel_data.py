@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -11,6 +11,7 @@ import pandas as pd
 
 from sfumato.report.results.series import Mean, mean
 from sfumato.rounding import number, upper_bound
+from sfumato.studies.best_point import best_point
 from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
 from sfumato.studies.measures.base import SPREAD
 from sfumato.studies.measures.registry import measure_named, title_of_measure
@@ -48,7 +49,11 @@ class PanelData:
         chosen &= table["point"].isin([point.folder_name for point in points])
         if panel.series:
             chosen &= table["series"].isin([*panel.series, *(name + SPREAD for name in panel.series)])
-        return cls(plan, panel, name, axes, points, table[chosen])
+        rows = table[chosen]
+        if panel.best is not None:
+            points = _best_of_each(panel, points, rows[rows["measure"] == panel.measures[0]])
+            rows = rows[rows["point"].isin([point.folder_name for point in points])]
+        return cls(plan, panel, name, axes, points, rows)
 
     @property
     def title(self) -> str:
@@ -108,6 +113,17 @@ class PanelData:
             return upper_bound(found.value)
         spread = "" if math.isnan(found.half_width) else f" ± {number(found.half_width, 2)}"
         return f"{number(found.value)}{spread}"
+
+
+def _best_of_each(panel: Panel, points: Sequence[StudyPoint], rows: pd.DataFrame) -> tuple[StudyPoint, ...]:
+    """Of the points that are alike in the axes x, lines and per of the panel, only the best one."""
+    assert panel.best is not None
+    alike: dict[tuple[Any, ...], list[StudyPoint]] = {}
+    names = [name for name in (panel.x, panel.lines, *panel.per) if name and name != "at"]
+    for point in points:
+        alike.setdefault(tuple(point.settings[name] for name in names), []).append(point)
+    found = (best_point(several, rows, panel.best) for several in alike.values())
+    return tuple(point for point in found if point is not None)
 
 
 def setting_text(value: Any) -> str:

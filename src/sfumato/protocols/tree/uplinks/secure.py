@@ -15,10 +15,8 @@ import torch
 from torch import Tensor
 
 from sfumato.distributed.ranks import ALONE, Ranks
-from sfumato.protocols.aggregates import in_ring
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.uplinks.base import Collector, IntArray, IntegerSums, Received
-from sfumato.radio.secagg_traffic import RING_BITS
 from sfumato.random import Stream, key_at
 from sfumato.schedule.faults.dropouts import PHASES, Dropouts, turnout_of
 from sfumato.schedule.integer_grid import IntegerGrid, integer_grid_of, message_lengths
@@ -145,7 +143,7 @@ class _Collector:
         if not self.ring.secure[-1]:
             self.sums[leaf] += steps.view(np.int64)
             return
-        self.waiting[place] = steps.astype(ring_type(RING_BITS))
+        self.waiting[place] = steps.astype(ring_type(self.ring.received(-1).bits))
 
     def _close_before(self, leaf: int) -> None:
         """If messages wait for a leaf before ``leaf``, run its session: all have come, as devices ascend."""
@@ -162,17 +160,16 @@ class _Collector:
         silent = self.turnout.dropout_phase[start:stop]
         drop = {phase: np.flatnonzero(silent == phase).tolist() for phase in PHASES}
         threshold = threshold_of(self.uplink.plan.spec.faults, stop - start)
-        self.sums[done] = self.uplink.summation(vectors, drop, stop - start, threshold).view("<i4")
+        total = self.uplink.summation(vectors, drop, stop - start, threshold)
+        self.sums[done] = self.ring.received(-1).wrapped(total.astype(np.int64))
 
     def received(self) -> Received:
         """Give the leaves' integer sums, their averages, and whose messages are in them; called once."""
         turnout = self.turnout
         self._close_before(self.uplink.plan.tree.leaf_count)
-        sums = self.uplink.ranks.added(self.sums)
-        if self.ring.secure[-1]:
-            sums = in_ring(sums)
+        sums = self.ring.received(-1).wrapped(self.uplink.ranks.added(self.sums))
         sums[~turnout.formed] = 0
-        averages = torch.from_numpy(sums / (self.ring.scale * self.ring.weights[-1][:, None]))
+        averages = torch.from_numpy(self.ring.averages(-1, sums))
         return Received(
             averages=averages.to(self.uplink.device),
             devices=self.devices[turnout.received],

@@ -1,0 +1,82 @@
+"""The four papers, their places and their errors that sentences name, in a few words for who has no copy.
+
+A sentence names a place as ``Prop. 3.1``, and an error by its label in docs/errata.md, as ``H1``. Reports and
+statements list what they name with these words.
+"""
+
+from __future__ import annotations
+
+import re
+
+PAPERS = {
+    "H2FDP": "Lin and Brinton, Differentially Private Hierarchical Federated Learning (MobiHoc 2024)",
+    "HDP": "Chandrasekaran et al., Hierarchical Federated Learning with Privacy",
+    "DP-OGL": "the paper on differentially private learning in overlapping groups",
+    "PFELS": "Zhang et al., on private federated edge learning with sparsification over the air",
+}
+
+PLACES = {
+    "Prop. 3.1": "H2FDP, Proposition 3.1: with noise by the paper's formula every party that is not trusted "
+    "has the stated ε.",
+    "Table I": "HDP, Table I: of k parties that add noise for ε each, the noise adds up, and ε becomes ε/√k.",
+    "Sec. V, Case 3": "HDP, Section V, Case 3: a supernode that receives the sum of its zone.",
+    "Thm. 1 (17)": "DP-OGL, Theorem 1, equation (17): how many releases of other groups a worker sees.",
+    "Thm. 1 (18)": "DP-OGL, Theorem 1, equation (18): the same for DP-OGL+, with a release an interval.",
+    "Thm. 2": "DP-OGL, Theorem 2: a smaller ε for groups in a string, by factors for the groups between.",
+    "Thm. 3": "PFELS, Theorem 3: the power of the signal is bounded so that each round has the stated ε.",
+    "Theorem 3": "PFELS, Theorem 3: the power of the signal is bounded so that each round has the stated ε.",
+    "Lemma 1": "PFELS, Lemma 1: what sparsification at random leaves of an update on average.",
+    "(17)": "DP-OGL, equation (17): how many releases of other groups a worker sees.",
+    "(18)": "DP-OGL, equation (18): the same for DP-OGL+, with a release an interval.",
+    "(46)": "DP-OGL, equation (46): a factor by which groups between two workers weaken what arrives.",
+    "(67)": "DP-OGL, equation (67): a step in the derivation of these factors.",
+    "equation (15)": "DP-OGL, equation (15): the largest ε of a worker towards any other worker.",
+}
+
+ERRORS = {
+    "H1": "The paper reduces the noise by the rate at which records are drawn. A device takes part whatever "
+    "is drawn, so for a whole device that rate hides nothing; and a message holds several draws of a record.",
+    "H2": "The paper's constant is left open, and its condition on ε with it, so the condition cannot be "
+    "checked. It is said for which constant it is met.",
+    "H3": "The paper gives ε to each release of an edge and of the cloud. Who sees both is charged for both.",
+    "D1": "Noise adds up towards an observer that receives nothing but the sum, while all who add it are "
+    "honest. Who receives a part of the sum meets the noise of that part only.",
+    "D3": "Without secure aggregation a supernode, or the cloud of a star, receives single messages with the "
+    "noise of one party, however many others add some.",
+    "D6": "A client that is elected receives the sum of its zone, without noise, in each of its terms.",
+    "D7": "The calibration behind the division by the root needs ε below 1; above, ε does not shrink in "
+    "proportion to noise.",
+    "O1": "The paper's count leaves out the releases that the last merging epoch passes on.",
+    "O2": "The paper counts releases that only the target itself passes on; they tell nothing new about it.",
+    "O3": "The paper's formula for a release to drawn workers needs a small rate, much noise and a bounded "
+    "order of the divergence. Elsewhere it is too large, or not safe.",
+    "O4": "Inside an interval models have no noise, so the data of one worker change what the others send. "
+    "The paper counts only what the worker itself sends.",
+    "O6": "The paper's factors have slips; put right they are nearly 1, so that nothing is gained by them.",
+    "O7": "The number of workers that an average is divided by must be public.",
+    "P1": "The theorem's proof needs an ε far below the one that it is used with.",
+    "P2": "The paper states ε for one round and does not compose the rounds.",
+    "P3": "Drawing the participants hides nothing from whoever draws them or can tell who was drawn.",
+    "P4": "With a fixed number drawn, another device is drawn in the place of the missing one: the sum "
+    "changes by up to twice as much.",
+}
+
+_KNOWN = PLACES | ERRORS
+_EQUATIONS = (
+    r"\((?:17|18)\)(?= (?:rounds|adds|counts))",
+    r"\(46\)(?= and \(67\))",
+    r"(?<=\(46\) and )\(67\)",
+)
+_SPELLED = (rf"(?<![\w.]){re.escape(place)}(?!\w)" for place in PLACES if not place.startswith("("))
+_LABELS = rf"(?<=[( ])(?:{'|'.join(ERRORS)})(?=[,)])"
+NAMED = re.compile("|".join([*_SPELLED, *_EQUATIONS, _LABELS]))
+"""Matches a place or a label in a sentence."""
+
+
+def explanation(name: str) -> str:
+    """What a place of a paper says, or what is wrong by a label.
+
+    Raises:
+        KeyError: it is none of `NAMED`.
+    """
+    return _KNOWN[name]

@@ -1,0 +1,43 @@
+"""``sfumato party``: one party of a deployment, a process that lives as long as the run and longer."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sfumato.arguments import Argument
+from sfumato.cli.options import Debug
+from sfumato.errors import SpecError, first_line
+
+
+def party_command(folder: Path) -> list[str]:
+    """The words that start the party of a folder, in a process of its own."""
+    return [sys.executable, "-m", "sfumato", "party", folder.name, "--folder", str(folder.parent)]
+
+
+def party(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The party's own folder, e.g. device-3.")],
+    folder: Annotated[Path, typer.Option(metavar="DIR", help="The folder that it is in.")],
+    debug: Debug = False,
+) -> None:
+    """Be one party of a deployment: agree to its terms, and answer behind a socket until ended.
+
+    A device compares what each observer would learn of it with its consent.yaml, and refuses more.
+    """
+    own = folder / name
+    if not own.is_dir() or own.parent != folder or name == "..":
+        raise SpecError(Argument("folder"), str(folder), f"holds no party {name!r}")
+    from sfumato.deployment.invitation import start_party
+    from sfumato.deployment.sockets import SOCKET, serve
+
+    started = start_party(own)
+    try:
+        for sentence in started.words:
+            print(sentence, flush=True)
+        serve(started.party, own / SOCKET, on_refusal=lambda error: print(first_line(error), flush=True))
+    finally:
+        (own / SOCKET).unlink(missing_ok=True)
+        started.close()

@@ -1,0 +1,33 @@
+"""The parties of a spec as real parties: bytes in, bytes out, with keys, consent and a memory of their own.
+
+    terms         what all parties of a run know and agree on
+    refusals      which specs cannot be deployed yet
+    messages      what frames hold
+    private_files files that others must not read, or not change
+    memory        a party's answers, on disk
+    ledger        what the runs that a data owner agreed to tell of a device's data
+    party_folder  a party's key and memory
+    randomness    a party's secret choices, from the operating system
+    duties        what a party does to numbers, in words
+    consent       what a device agrees to
+    local_data    a device's rows, and the work on them
+    device        the state machine of a device
+    masked_hops   secure aggregation over a hop: which terms, and the child's side
+    parent_hop    a child's side of the hop to its parent, plain or masked
+    collecting    what aggregators do over a plain hop: ask, add up; and their noise
+    masked_sums   what they do over a masked one
+    edge          the state machine of an edge
+    cloud         the state machine of the cloud
+    carrier       takes frames from party to party
+    subtree       an aggregator with all below it, as its parent meets it
+    rounds        the rounds of a deployment, as a session plays them
+    local_parties the parties of a run on this machine: folders, terms, data
+    rehearsal     all parties in one process, and a run folder
+    section_files reads the YAML files of a party's folder
+    invitation    what a party's folder holds, and how the party starts from it
+    sockets       a party behind a Unix socket of its owner
+    local_processes  `deploy --local`: a process a party
+
+The protocol is derived in docs/deployment.md. May be imported by ``sfumato.cli`` and ``sfumato``; imports
+``sfumato.simulation`` and what lies below it.
+"""

@@ -1,0 +1,90 @@
+"""The cloud: it asks its children once a round, and knows the sum of their answers. Bytes in, bytes out."""
+
+from __future__ import annotations
+
+from sfumato.deployment.collecting import Collection, with_own_noise
+from sfumato.deployment.device import require_own_key
+from sfumato.deployment.masked_sums import collection_of
+from sfumato.deployment.memory import PartyMemory
+from sfumato.deployment.messages import IntArray, Model, question_hash, steps_as_bytes, steps_from_bytes
+from sfumato.deployment.randomness import Randomness, answer_context
+from sfumato.deployment.terms import DeploymentTerms
+from sfumato.wire.errors import OutOfOrderMessageError
+from sfumato.wire.keys import Identity
+
+
+class CloudParty:
+    """The state machine of the cloud.
+
+    Args:
+        terms: of the run.
+        identity: its signing key.
+        memory: of what it released; outlives the process.
+        randomness: its secret choices.
+
+    Raises:
+        UnsafeTermsError: the identity is not the one that the terms name.
+    """
+
+    def __init__(
+        self, terms: DeploymentTerms, identity: Identity, memory: PartyMemory, randomness: Randomness
+    ) -> None:
+        require_own_key(terms, terms.cloud, identity)
+        self.number, self._terms, self._identity = terms.cloud, terms, identity
+        self._memory, self._randomness = memory, randomness
+        self._collection: Collection | None = None
+        self._question = b""
+        self._released: IntArray | None = None
+
+    def ask(self, number: int, model: Model) -> list[bytes]:
+        """Questions for all children about round ``number``, which begins with ``model`` ``[M]``.
+
+        Where the round was finished before, there are none, and `released` has what it came to.
+
+        Raises:
+            MessageError: the round was finished with another model, or it is not its turn.
+            SessionMemoryError: the memory cannot be read.
+        """
+        terms, position = self._terms, self._terms.at(number)
+        question = question_hash(position, model)
+        earlier = self._memory.answer(terms.session, position, question)
+        if earlier is not None:
+            self._released, self._collection = steps_from_bytes(earlier), None
+            return []
+        last = self._memory.last(terms.session)
+        if number != (0 if last is None else last.round + 1):
+            raise OutOfOrderMessageError(f"{position}: {last or 'nothing'} was finished before")
+        self._question, self._released = question, None
+        self._collection = collection_of(terms, self.number, position, model, self._identity)
+        return self._collection.questions()
+
+    def receive(self, data: bytes) -> list[bytes]:
+        """Take a frame of a child; nothing is sent, but for what masks need.
+
+        Raises:
+            TransportError: rejected; nothing has changed.
+            SessionMemoryError: what the round came to cannot be recorded.
+        """
+        if self._collection is None:
+            raise OutOfOrderMessageError("cloud: an answer to no question")
+        following = self._collection.add(data)
+        if not self._collection.missing:
+            position = self._collection.position
+            context = answer_context(
+                self._identity, self._terms.session, self.number, position, self._question
+            )
+            key = self._randomness.noise_key(position, context)
+            released = with_own_noise(self._terms, self.number, position, self._collection.total, key)
+            self._memory.record(self._terms.session, position, self._question, steps_as_bytes(released))
+            self._released, self._collection = released, None
+        return following
+
+    @property
+    def missing(self) -> list[int]:
+        """Who has not answered the last question yet."""
+        return [] if self._collection is None else self._collection.missing
+
+    @property
+    def released(self) -> IntArray | None:
+        """The round's sum with the cloud's noise, in steps ``[M]``; ``None`` until all have answered."""
+        return self._released

@@ -1,0 +1,151 @@
+"""What an aggregator does over a plain hop: asks its children, adds their answers up. And its noise."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from sfumato.deployment.messages import (
+    FrameKind,
+    IntArray,
+    Model,
+    RoundPosition,
+    decode_answer,
+    encode_question,
+    question_hash,
+)
+from sfumato.deployment.terms import DeploymentTerms
+from sfumato.mechanisms.discrete_gaussian import DiscreteGaussianNoise
+from sfumato.wire.errors import MalformedMessageError, OutOfOrderMessageError, ReplayedMessageError
+from sfumato.wire.frames import Frame, open_frame, seal_frame
+from sfumato.wire.keys import Identity
+
+_ROOM = 2**62  # a sum of 64 bits has room for as much again: the aggregator's own noise
+
+
+class Collection(Protocol):
+    """The answers of an aggregator's children to one question, as they come."""
+
+    @property
+    def position(self) -> RoundPosition:
+        """What is asked about."""
+
+    @property
+    def missing(self) -> list[int]:
+        """Who has still to send something; nobody as soon as `total` is known."""
+
+    @property
+    def total(self) -> IntArray:
+        """The sum of all answers, in steps of the grid ``[M]``, where nobody is missing."""
+
+    def questions(self) -> list[bytes]:
+        """The frames that ask every child."""
+
+    def add(self, data: bytes) -> list[bytes]:
+        """Take a frame of a child; what is sent then.
+
+        Raises:
+            TransportError: rejected; the sum is as before.
+        """
+
+
+class PlainCollection:
+    """Answers that the aggregator sees one by one; see `Collection`.
+
+    Args:
+        terms: of the run.
+        node: the aggregator.
+        position: what is asked about.
+        model: that children start from ``[M]``.
+        identity: of the aggregator.
+    """
+
+    def __init__(
+        self, terms: DeploymentTerms, node: int, position: RoundPosition, model: Model, identity: Identity
+    ) -> None:
+        self._terms, self._node, self.position = terms, node, position
+        self._model, self._identity = model, identity
+        self._question = question_hash(position, model)
+        self._children = terms.children(node)
+        self._seen: set[tuple[int, int]] = set()
+        self.total: IntArray = np.zeros(terms.parameters, np.int64)
+
+    @property
+    def missing(self) -> list[int]:
+        """Who has not answered yet."""
+        there = {sender for _, sender in self._seen}
+        return [number for number in self._children if number not in there]
+
+    def questions(self) -> list[bytes]:
+        """The frames that ask every child for its answer to the model."""
+        payload = encode_question(self.position, self._model)
+        return asked_of_all(self._terms, self._node, payload, self._identity)
+
+    def add(self, data: bytes) -> list[bytes]:
+        """Add one answer; nothing is sent.
+
+        Raises:
+            MessageError: rejected; the sum is as before.
+        """
+        frame = open_frame(
+            data,
+            session=self._terms.session,
+            keys=self._children,
+            recipient=self._node,
+            expected=FrameKind.ANSWER,
+            seen=self._seen,
+        )
+        name = self._terms.name(frame.sender)
+        position, question, steps = decode_answer(frame.payload, self._terms.parameters)
+        require_position(name, position, self.position)
+        if question != self._question:
+            raise ReplayedMessageError(f"{name}: answers another question about {position}")
+        room = _ROOM // len(self._children)
+        if not (-room <= int(steps.min()) and int(steps.max()) <= room):
+            raise MalformedMessageError(f"{name}: more than {room:,} steps")
+        self.total += steps
+        self._seen.add((frame.kind, frame.sender))
+        return []
+
+
+def asked_of_all(terms: DeploymentTerms, node: int, payload: bytes, identity: Identity) -> list[bytes]:
+    """A question of an aggregator, as a frame for every child."""
+    return [
+        seal_frame(Frame(FrameKind.QUESTION, terms.session, node, child, payload), identity)
+        for child in terms.children(node)
+    ]
+
+
+def require_position(name: str, position: RoundPosition, asked: RoundPosition) -> None:
+    """Refuse a message of ``name`` about another aggregation than what was ``asked``.
+
+    Raises:
+        MessageError: it is about another one.
+    """
+    if position != asked:
+        error = ReplayedMessageError if position < asked else OutOfOrderMessageError
+        raise error(f"{name}: answers {position}; asked is {asked}")
+
+
+def with_own_noise(
+    terms: DeploymentTerms, node: int, position: RoundPosition, total: IntArray, key: bytes
+) -> IntArray:
+    """A sum with the noise that the plan has its aggregator add.
+
+    Args:
+        terms: of the run.
+        node: the aggregator.
+        position: of the aggregation.
+        total: in steps of the grid ``[M]``; private.
+        key: 32 bytes; private, used once.
+    """
+    tier, index = terms.place(node)
+    std = float(terms.plan.releases.steps[position.aggregation].node_std[tier][index])
+    if std == 0:
+        return total
+    grid, noised = terms.grid(position), total[None].copy()
+    steps = grid.node_steps(tier, index, std * grid.unit)
+    DiscreteGaussianNoise().add_(noised, np.array([steps]), lambda _: key)
+    released: IntArray = noised[0]
+    return released

@@ -1,0 +1,339 @@
+"""What a device agrees to: it recomputes from the spec what each observer will learn, and compares.
+
+Nobody's word is taken for an ε: the figures are those of `account` on the terms that the session hashes.
+
+Both kinds of units, devices and records, are computed and recorded in every run. Every kind that the consent
+or the spec names is compared: a limit of the owner binds whatever the spec says that it protects. An ε means
+nothing without the relation of neighbours that it is about (the same noise has ε = 17 where a device may have
+sent zeros, and 43 where it may have had other data), so the consent names one, and a spec with another one is
+refused.
+
+A total is a plain sum over all runs of δ and of the largest ε towards any kind of observer, by kind of unit
+(Dwork et al. 2006): it holds whatever the runs share, and if one party is the cloud of one run and an edge of
+another. The ledger that it is taken from is the data owner's, outside all run folders (`ledger`). It is
+compared when the terms are agreed to; a run is booked, after another look, before its first answer.
+
+Whom the spec trusts is a name. Raw messages go only to the party whose public key the consent pins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import numpy as np
+from pydantic import BeforeValidator, Field
+
+from sfumato.accounting import account
+from sfumato.deployment.duties import duties, taking_part
+from sfumato.deployment.ledger import OwnersLedger, RunCost
+from sfumato.deployment.messages import RoundPosition
+from sfumato.deployment.section_files import read_section
+from sfumato.deployment.terms import DeploymentTerms
+from sfumato.errors import SfumatoError
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.rounding import number, upper_bound
+from sfumato.schedule.rows.observers import parse_coalition, unit_kinds
+from sfumato.spec.base import OpenUnit, Positive, Section, refuse
+from sfumato.wire.keys import digest
+
+
+def _limit(value: Any) -> Any:
+    """``value``, refused unless it is a word that stands for a limit or a number from 0 on."""
+    if value in ("trusted", "any"):
+        return value
+    try:
+        limit = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        limit = math.nan
+    if not 0 <= limit < math.inf:
+        allowed = "must be a number of 0 or more, trusted (whom the spec trusts sees raw updates), or any"
+        raise refuse("", value, allowed)
+    return limit
+
+
+Limit: TypeAlias = Annotated[float | Literal["trusted", "any"], BeforeValidator(_limit)]
+_KINDS = ("device", "record")
+_NEIGHBOURS = {
+    "zero-out": "that contributes what it has, or zeros",
+    "remove": "that takes part or does not",
+    "replace": "whose data are these or any others",
+}
+Neighbours: TypeAlias = Literal["zero-out", "remove", "replace"]
+Kind: TypeAlias = Literal["cloud", "public", "own-edge", "other-edge", "peer", "other-device"]
+
+
+class Total(Section):
+    """The most that all runs together may tell any observer."""
+
+    epsilon: Positive
+    delta: OpenUnit
+
+
+class Consent(Section):
+    """What the owner of a device agrees to: the file ``consent.yaml``."""
+
+    purposes: Annotated[tuple[str, ...], Field(min_length=1, description="what the data may be used for")]
+    delta: OpenUnit = Field(description="every ε is taken at this δ")
+    epsilon: dict[Literal["device", "record"], dict[Kind, Limit]] = Field(
+        description="by kind of unit and of observer, the largest ε; an observer that is not named gets none"
+    )
+    neighbours: Neighbours = Field(
+        description="the relation that every ε is about: zero-out, remove or replace, as privacy.neighbours"
+    )
+    trusted: dict[str, str] = Field(
+        default_factory=dict,
+        description="public keys, in hexadecimal digits, of those who may see raw updates, by name: edge:0",
+    )
+    ledger: str = Field(description="path of the owner's ledger, outside run folders, which total is about")
+    total: Total
+
+
+class ConsentRefusedError(SfumatoError):
+    """A party does not agree to the terms: it sends nothing."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What a device agreed to; only `agree` makes it.
+
+    Attributes:
+        terms: of the run.
+        device: whose agreement it is.
+        words: what it agreed to, a sentence each.
+        consent: of its owner.
+        ledger: path of the owner's.
+        cost: what the run tells of its data.
+    """
+
+    terms: DeploymentTerms
+    device: int
+    words: tuple[str, ...]
+    consent: Consent
+    ledger: Path
+    cost: RunCost
+
+    def book(self) -> None:
+        """Book the run, once; this comes before its first answer is recorded.
+
+        Raises:
+            ConsentRefusedError: other runs were booked meanwhile, and with this one the total is exceeded.
+            SessionMemoryError: it cannot be booked.
+        """
+        with closing(OwnersLedger(self.ledger)) as ledger, ledger.booking():
+            if not ledger.holds(self.cost):
+                self.require_within_total(ledger)
+                ledger.book(self.cost)
+
+    def note(self, position: RoundPosition, answer: bytes) -> None:
+        """Note in the ledger that an answer is sent, before it is; ``answer``: all that is kept of it.
+
+        Raises:
+            SessionMemoryError: a copy of this device gave another one.
+        """
+        with closing(OwnersLedger(self.ledger)) as ledger:
+            ledger.note(self.terms.session, self.device, position, digest(b"sent", answer))
+
+    def require_within_total(self, ledger: OwnersLedger) -> None:
+        """Refuse the run if the sums over all runs go beyond the consent with it; see `book`."""
+        name, most, cost = self.terms.name(self.device), self.consent.total, self.cost
+        others = ledger.neighbours() - {cost.neighbours}
+        if others:
+            raise ConsentRefusedError(
+                f"{name}: {ledger.path}: holds runs with neighbours {', '.join(sorted(others))}; they cannot"
+                f" be added to ε of neighbours {cost.neighbours}"
+            )
+        for unit in _compared(self.consent, self.terms):
+            limits = self.consent.epsilon.get(unit, {})  # type: ignore[call-overload]
+            free = [observer for observer, limit in limits.items() if limit == "any"]
+            own = [e for (kind, observer), e in cost.epsilon.items() if kind == unit and observer not in free]
+            if not own:
+                continue
+            before, deltas = ledger.spent(unit, free)
+            epsilon, delta = before + max(own), deltas + cost.delta
+            if not (epsilon <= most.epsilon and delta <= most.delta):
+                raise ConsentRefusedError(
+                    f"{name}: with this run observers would learn of its {unit} in all"
+                    f" ε = {upper_bound(epsilon)} at δ = {upper_bound(delta)}; its consent allows"
+                    f" {number(most.epsilon)} at {number(most.delta)} ({ledger.path})"
+                )
+
+
+def read_consent(path: Path) -> Consent:
+    """The consent in a file.
+
+    Raises:
+        SpecError: it cannot be read, or holds something else.
+    """
+    return read_section(path, Consent)
+
+
+def proposed_consent(terms: DeploymentTerms, device: int, ledger: Path) -> Consent:
+    """What a device has to consent to, to take part in ten such runs: for its owner to read and to edit.
+
+    An observer that would see raw updates though nobody trusts it is left out: so the device refuses, until
+    its owner writes `any` there.
+    """
+    delta = terms.plan.spec.privacy.delta
+    limits: dict[str, dict[str, float | str]] = {kind: {} for kind in unit_kinds(terms.plan)}
+    trusted: dict[str, str] = {}
+    unnamed: set[tuple[str, str]] = set()
+    largest = 0.0
+    for row in _rows(terms, device, delta, unit_kinds(terms.plan)):
+        named, kind = limits[row.unit_kind], row.relation.kind
+        if row.epsilon < math.inf:
+            largest = max(largest, row.epsilon)
+            earlier = named.get(kind, 0.0)
+            if not isinstance(earlier, str):
+                named[kind] = max(earlier, math.ceil(row.epsilon * 1000 + 1) / 1000)
+        elif _is_trusted(terms, row, device):
+            named[kind] = "trusted"
+            trusted[terms.plan.tree.titled(row.observer)] = _key_of(terms, row)
+        else:
+            unnamed.add((row.unit_kind, kind))
+    for unit, observer in unnamed:
+        limits[unit].pop(observer, None)
+    total = {"epsilon": max(1.0, math.ceil(10 * largest + 1)), "delta": min(0.5, 10 * delta)}
+    return Consent.model_validate(
+        {
+            "purposes": [terms.purpose],
+            "delta": delta,
+            "neighbours": terms.plan.spec.privacy.neighbours,
+            "epsilon": limits,
+            "trusted": trusted,
+            "ledger": str(ledger),
+            "total": total,
+        }
+    )
+
+
+def agree(terms: DeploymentTerms, device: int, consent: Consent, ledger: Path) -> Agreement:
+    """Compare ``terms`` with what the device's owner consents to. Nothing is booked: see `Agreement.book`.
+
+    Args:
+        terms: made by this party itself.
+        device: its number.
+        consent: of its owner.
+        ledger: of its owner.
+
+    Raises:
+        ConsentRefusedError: the terms go beyond it.
+        SessionMemoryError: there is no ledger.
+    """
+    name = terms.name(device)
+    if terms.purpose not in consent.purposes:
+        listed = ", ".join(consent.purposes)
+        raise ConsentRefusedError(f"{name}: consents to {listed}, and not to {terms.purpose!r}")
+    relation = terms.plan.spec.privacy.neighbours
+    if relation != consent.neighbours:
+        other = f"its consent is about neighbours {consent.neighbours}"
+        raise ConsentRefusedError(f"{name}: {other}; the spec's ε are about {relation}")
+    compared = _compared(consent, terms)
+    worst: dict[tuple[str, str], float] = {}
+    largest: dict[tuple[str, str], Guarantee] = {}
+    words = [
+        taking_part(terms, device),
+        f"Every ε below is about a unit {_NEIGHBOURS[relation]} (neighbours: {relation}).",
+        f"They rely on noise that is added by: {', '.join(_noise_of(terms, device)) or 'nobody'}.",
+    ]
+    for row in _rows(terms, device, consent.delta, _KINDS):
+        trusts = _is_trusted(terms, row, device)
+        is_raw = trusts and row.epsilon == math.inf
+        if not is_raw:
+            key = row.unit_kind, row.relation.kind
+            worst[key] = max(worst.get(key, 0.0), row.epsilon)
+        if row.unit_kind in compared:
+            _require_within(terms, consent, row, name, trusts=_key_of(terms, row) if trusts else None)
+            if is_raw:
+                words.append(_raw_in_words(terms, row, device))
+            elif row.epsilon >= largest.get((row.unit, row.relation.words), row).epsilon:
+                largest[row.unit, row.relation.words] = row
+    words += [*map(_in_words, largest.values()), *duties(terms, device)]
+    cost = RunCost(terms.session, device, relation, consent.delta, worst)
+    agreement = Agreement(terms, device, tuple(words), consent, ledger, cost)
+    with closing(OwnersLedger(ledger)) as opened:
+        if not opened.holds(cost):
+            agreement.require_within_total(opened)
+    return agreement
+
+
+def _compared(consent: Consent, terms: DeploymentTerms) -> list[str]:
+    """The kinds of units that the consent or the spec names."""
+    return [kind for kind in _KINDS if kind in consent.epsilon or kind in unit_kinds(terms.plan)]
+
+
+def _noise_of(terms: DeploymentTerms, device: int) -> Iterator[str]:
+    """Who adds noise in this run, aggregators with their keys."""
+    plan, everybody = terms.plan, np.arange(terms.cloud, dtype=np.int64)
+    steps = plan.releases.steps
+    noisy = np.any([plan.device_stds_of(index, everybody) > 0 for index in range(len(steps))], axis=0)
+    if noisy[device]:
+        yield f"{terms.name(device)} itself"
+    if np.delete(noisy, device).any():
+        yield "other devices"
+    for node in range(terms.cloud, len(terms.keys)):
+        tier, index = terms.place(node)
+        if any(step.node_std[tier][index] > 0 for step in steps):
+            yield f"{terms.name(node)} (key {terms.keys[node].hex()[:16]}…)"
+
+
+def _in_words(row: Guarantee) -> str:
+    """What the observer of a row learns, a sentence."""
+    bound = upper_bound(row.epsilon)
+    return f"{row.relation.words}: learns of {row.unit} at most ε = {bound} at δ = {number(row.delta)}."
+
+
+def _raw_in_words(terms: DeploymentTerms, row: Guarantee, device: int) -> str:
+    """What a trusted observer sees, a sentence."""
+    is_masked = terms.is_masked(terms.parent(device))
+    sees = f"the sum of what {row.unit} and others send" if is_masked else f"what {row.unit} sends"
+    key = _key_of(terms, row)[:16]
+    observer = terms.plan.tree.titled(row.observer)
+    return f"{row.relation.words}, {observer} (key {key}…): is trusted, and sees {sees} raw."
+
+
+def _rows(terms: DeploymentTerms, device: int, delta: float, kinds: Iterable[str]) -> Iterator[Guarantee]:
+    """What every kind of observer learns of the units of a device of each of ``kinds``."""
+    for kind in kinds:
+        yield from account(terms.plan.spec, unit=f"{kind}:{device}", delta=delta).guarantees
+
+
+def _is_trusted(terms: DeploymentTerms, row: Guarantee, device: int) -> bool:
+    """Whether the observer of a row may see what the device sends raw."""
+    return terms.plan.trusts(parse_coalition(row.observer, terms.plan.tree)[0], device)
+
+
+def _key_of(terms: DeploymentTerms, row: Guarantee) -> str:
+    """The public key of the observer of a row, an aggregator or a device, in hexadecimal digits."""
+    party = parse_coalition(row.observer, terms.plan.tree)[0]
+    if party.kind == "device":
+        return terms.keys[party.index].hex()
+    return terms.keys[terms.cloud if party.tier == 0 else terms.edge(party.index)].hex()
+
+
+def _require_within(
+    terms: DeploymentTerms, consent: Consent, row: Guarantee, name: str, *, trusts: str | None
+) -> None:
+    """Refuse a row that goes beyond ``consent``; ``trusts``: the key of an observer whom the spec trusts."""
+    allowed = consent.epsilon.get(row.unit_kind, {}).get(row.relation.kind)  # type: ignore[call-overload]
+    where = f"epsilon.{row.unit_kind}.{row.relation.kind}"
+    observer = terms.plan.tree.titled(row.observer)
+    learns = f"{observer} would learn ε = {upper_bound(row.epsilon)} at δ = {number(row.delta)} of {row.unit}"
+    if allowed == "any":
+        return
+    if allowed is None:
+        raise ConsentRefusedError(f"{name}: {learns}; its consent says nothing at {where}")
+    if allowed == "trusted":
+        if trusts is None:
+            says = f"its consent says trusted at {where}, and the spec does not"
+            raise ConsentRefusedError(f"{name}: {learns}; {says}")
+        if consent.trusted.get(observer) != trusts:
+            pins = f"its consent does not pin this key at trusted.{observer}"
+            raise ConsentRefusedError(f"{name}: {learns} with the key {trusts[:16]}…; {pins}")
+        return
+    if not row.epsilon <= allowed:
+        raise ConsentRefusedError(f"{name}: {learns}; its consent allows {number(allowed)} at {where}")

@@ -1,0 +1,120 @@
+"""A device: asked with a model, it answers with whole numbers, rounded and noised. Bytes in, bytes out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sfumato.deployment.consent import Agreement
+from sfumato.deployment.memory import PartyMemory
+from sfumato.deployment.messages import IntArray, Model, RoundPosition, question_hash
+from sfumato.deployment.parent_hop import ParentHop
+from sfumato.deployment.randomness import Randomness, answer_context, round_context
+from sfumato.deployment.terms import DeploymentTerms
+from sfumato.schedule.integer_grid import message_lengths
+from sfumato.secure_aggregation.encoding import encode
+from sfumato.wire.errors import UnsafeTermsError
+from sfumato.wire.keys import Identity
+
+if TYPE_CHECKING:
+    from sfumato.deployment.local_data import LocalData
+    from sfumato.learning.batches import BatchPlan
+
+
+class DeviceParty:
+    """The state machine of one device.
+
+    Args:
+        agreement: to the terms of the run, by this device.
+        data: its own.
+        identity: its signing key.
+        memory: of its answers; outlives the process.
+        randomness: its secret choices.
+
+    Raises:
+        UnsafeTermsError: the identity is not the one that the terms name.
+    """
+
+    def __init__(
+        self,
+        agreement: Agreement,
+        data: LocalData,
+        identity: Identity,
+        memory: PartyMemory,
+        randomness: Randomness,
+    ) -> None:
+        self.number, self._terms, self._agreement = agreement.device, agreement.terms, agreement
+        require_own_key(self._terms, self.number, identity)
+        self._data, self._identity, self._memory = data, identity, memory
+        self._randomness = randomness
+        self._batches: tuple[int, BatchPlan] | None = None
+        self._parent = ParentHop(self.number, self._terms, identity, memory)
+
+    def receive(self, data: bytes) -> list[bytes]:
+        """Answer a question of the parent: with the whole numbers of before, if it was answered before.
+
+        Raises:
+            TransportError: rejected; nothing is sent, and no answer has changed.
+            ConsentRefusedError: the total was used up meanwhile; nothing is sent.
+            SessionMemoryError: the answer cannot be recorded, or a copy of this device gave another one;
+                nothing is sent.
+        """
+        terms, memory, parent = self._terms, self._memory, self._parent
+        if (sent := parent.masks(data)) is not None:
+            return sent
+        position, attempt, model = parent.question(data)
+        question = question_hash(position, model)
+        kept = memory.answer(terms.session, position, question)
+        if kept is None:
+            terms.require_turn(position, memory.last(terms.session))
+            steps = self._steps(position, model, question)
+            kept = parent.kept(position, question, steps)
+            self._agreement.book()  # does nothing where this run is booked
+            memory.record(terms.session, position, question, kept)
+        self._agreement.note(position, kept)
+        return parent.answered(position, question, attempt, kept)
+
+    def _steps(self, position: RoundPosition, model: Model, question: bytes) -> IntArray:
+        """What is sent: the message in steps of the grid, rounded at random, with noise ``[M]``."""
+        terms, own, number = self._terms, self._identity, position.round
+        if self._batches is None or self._batches[0] != number:
+            context = round_context(own, terms.session, self.number, number)
+            drawn = self._randomness.batches(terms.plan, number, self._data.size, context)
+            self._batches = number, drawn
+        message = self._data.message(position, model, self._batches[1])
+        context = answer_context(own, terms.session, self.number, position, question)
+        key = self._randomness.noise_key(position, context)
+        return noised_message(terms, self.number, position, message, key)
+
+
+def noised_message(
+    terms: DeploymentTerms, device: int, position: RoundPosition, message: Model, key: bytes
+) -> IntArray:
+    """A message as a device sends it, in steps of the grid ``[M]``.
+
+    Args:
+        terms: of the run.
+        device: whose message it is.
+        position: of the aggregation.
+        message: clipped and weighted ``[M]``; private.
+        key: 32 bytes; private, used once.
+    """
+    grid, plan, leaf = terms.grid(position), terms.plan, terms.plan.tree.leaf_of(device)
+    own = np.array([device], dtype=np.int64)
+    bound = float(message_lengths(plan, position.aggregation, own, terms.parameters)[0])
+    if bound == 0:  # of weight 0: it sends nothing, as `run` has it
+        return np.zeros(terms.parameters, np.int64)
+    std = float(plan.device_stds_of(position.aggregation, own)[0])
+    share = message.astype(np.float64) * grid.shares[leaf]
+    return encode(share, grid.device(leaf, bound, std), key).view(np.int64)
+
+
+def require_own_key(terms: DeploymentTerms, number: int, identity: Identity) -> None:
+    """Refuse an identity that is not that of party ``number``.
+
+    Raises:
+        UnsafeTermsError: it is another one.
+    """
+    if terms.keys[number] != identity.public:
+        raise UnsafeTermsError(f"{terms.name(number)}: its key is not the one that the terms name")

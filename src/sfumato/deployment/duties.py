@@ -1,0 +1,71 @@
+"""What a party does to the numbers that pass through it, in words: its sheet.
+
+Figures are of the first round: those of clipped gradients follow the learning rate.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sfumato.deployment.messages import RoundPosition
+from sfumato.deployment.terms import DeploymentTerms
+from sfumato.rounding import lower_bound, number
+
+_CLIPPED = {"update": "its update", "step": "every gradient", "example": "the gradient of every example"}
+_FIRST = RoundPosition(0, 0)
+
+
+def duties(terms: DeploymentTerms, party: int) -> tuple[str, ...]:
+    """What ``party`` does in every round, a sentence each, from the terms that it made itself."""
+    if party < terms.cloud:
+        return (_of_device(terms, party), *_of_parent(terms, party))
+    return _of_aggregator(terms, party)
+
+
+def taking_part(terms: DeploymentTerms, party: int) -> str:
+    """That ``party`` is in the run, and what the data are used for, a sentence."""
+    return f"{terms.name(party)} takes part in {terms.plan.spec.name}, for: {terms.purpose}."
+
+
+def _of_device(terms: DeploymentTerms, device: int) -> str:
+    plan, grid, own = terms.plan, terms.grid(_FIRST), np.array([device], np.int64)
+    clip = plan.spec.privacy.clip
+    assert clip is not None  # what is refused sees to it
+    share = float(grid.shares[plan.tree.leaf_of(device)])
+    std = float(plan.device_stds_of(0, own)[0]) * grid.unit * grid.inflation
+    step = f"rounds it to multiples of {number(1 / (grid.scale * share))}"
+    noise = f"adds {_noise(std)}" if std else "adds no noise"
+    weight = float(plan.weights_of(own)[0])
+    weighted = "" if weight == 1 else f", weighs its message by {number(weight)}"
+    divided = f"its message counts in the global average divided by {number(1 / share)}"
+    return (
+        f"{terms.name(device)} clips {_CLIPPED[clip.kind]} to {number(clip.norm)}{weighted}, {step}, {noise};"
+        f" {divided}."
+    )
+
+
+def _of_parent(terms: DeploymentTerms, party: int) -> tuple[str, ...]:
+    """Who gets the messages of ``party``, and how."""
+    parent = terms.parent(party)
+    how = "learns only the sum of all below it" if terms.is_masked(parent) else "sees each message"
+    return (f"It sends to {terms.name(parent)}, which {how}.",)
+
+
+def _of_aggregator(terms: DeploymentTerms, node: int) -> tuple[str, ...]:
+    tier, index = terms.place(node)
+    grid, name = terms.grid(_FIRST), terms.name(node)
+    weight = float(grid.weights[tier][index])
+    std = float(terms.plan.releases.steps[0].node_std[tier][index]) * grid.unit * grid.inflation
+    children = len(terms.children(node))
+    met = "learns the sum of" if terms.is_masked(node) else "adds up"
+    noise = f"adds {_noise(std)} to their average" if std else "adds no noise"
+    said = f"{name} {met} the messages of {children:,} below it and {noise}."
+    if node == terms.cloud:
+        return (said,)
+    average = f"Its average counts in the global one with weight {number(weight)}."
+    return (said, average, *_of_parent(terms, node))
+
+
+def _noise(std: float) -> str:
+    """Noise in words; its σ is never said to be more than it is."""
+    return f"discrete Gaussian noise of σ = {lower_bound(std)}"

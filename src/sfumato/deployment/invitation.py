@@ -1,0 +1,246 @@
+"""What `deploy` writes into a party's folder, and the party reads when it starts.
+
+    spec.yaml      the resolved spec, as run folders keep it
+    terms.yaml     the party's number; purpose, label, and the keys of all parties
+    consent.yaml   of a device: what its owner consents to; a file that is there already stays
+    data.npz       of a device: its rows
+
+Beside them are the party's own key and memory (`party_folder`).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from pydantic import Field
+
+from sfumato.data.builtin_datasets import DatasetFacts
+from sfumato.data.dataset import Dataset
+from sfumato.deployment.carrier import FrameReceiver
+from sfumato.deployment.consent import Consent, agree, proposed_consent, read_consent
+from sfumato.deployment.device import DeviceParty, require_own_key
+from sfumato.deployment.duties import duties, taking_part
+from sfumato.deployment.edge import EdgeParty
+from sfumato.deployment.ledger import OwnersLedger
+from sfumato.deployment.party_folder import PartyFolder
+from sfumato.deployment.private_files import require_own, require_private
+from sfumato.deployment.randomness import SystemRandomness
+from sfumato.deployment.section_files import read_section
+from sfumato.deployment.sockets import SOCKET, AwaitedParty
+from sfumato.deployment.subtree import Subtree
+from sfumato.deployment.terms import DeploymentTerms
+from sfumato.durable_files import replacing
+from sfumato.errors import DataError, RunError, SpecError
+from sfumato.spec.base import Count, Section, Whole
+from sfumato.spec.frozen import FrozenSpec, versions
+from sfumato.spec.load import load_spec
+from sfumato.user_text import read_bytes
+from sfumato.wire.keys import KEY_BYTES, digest
+
+_SPEC, _TERMS, _CONSENT, _DATA = "spec.yaml", "terms.yaml", "consent.yaml", "data.npz"
+_LEDGERS, _KEY = Path("sfumato") / "ledgers", "key"
+
+
+class Invitation(Section):
+    """The file ``terms.yaml``."""
+
+    number: Whole = Field(description="of this party in the list of public keys")
+    parameters: Count
+    purpose: str
+    label: str
+    public_keys: tuple[str, ...] = Field(description="of all parties, by number, in hexadecimal digits")
+    children: tuple[str, ...] = Field(default=(), description="of an edge: the sockets of its devices")
+
+
+@dataclass(frozen=True)
+class Started:
+    """A party that was started from its folder. It must be closed.
+
+    Attributes:
+        party: answers frames; an edge with all below it.
+        folder: its own.
+        words: what it agreed to, a sentence each.
+        children: of an edge: its connections to them.
+    """
+
+    party: FrameReceiver
+    folder: PartyFolder
+    words: tuple[str, ...]
+    children: tuple[AwaitedParty, ...] = ()
+
+    def close(self) -> None:
+        """Close the folder and all connections."""
+        for child in self.children:
+            child.close()
+        self.folder.close()
+
+
+def write_invitation(
+    places: Sequence[Path], terms: DeploymentTerms, number: int, data: Dataset | None
+) -> None:
+    """Write the folder of a party, but for its key and its memory.
+
+    Args:
+        places: folders of all parties, by number.
+        terms: of the run.
+        number: of the party.
+        data: of a device: a data set whose training rows are its own.
+
+    Raises:
+        RunError: a file cannot be written.
+    """
+    folder, children = places[number], terms.children(number) if number > terms.cloud else ()
+    said = Invitation(
+        number=number,
+        parameters=terms.parameters,
+        purpose=terms.purpose,
+        label=terms.label,
+        public_keys=tuple(key.hex() for key in terms.keys),
+        children=tuple(str(places[child].resolve() / SOCKET) for child in children),
+    )
+    _write(folder / _SPEC, FrozenSpec.of(terms.plan.spec, {}, versions()).text.encode())
+    _write(folder / _TERMS, yaml.safe_dump(said.model_dump(mode="json"), sort_keys=False).encode())
+    if data is None:
+        return
+    packed = _packed(data)
+    if not (folder / _CONSENT).exists():
+        ledger = _ledger_of(packed if len(data.train_labels) else b"%d of none" % number)
+        proposed = proposed_consent(terms, number, ledger).model_dump(mode="json")
+        _write(folder / _CONSENT, yaml.safe_dump(proposed, sort_keys=False, allow_unicode=True).encode())
+    _write(folder / _DATA, packed)
+
+
+def _ledger_of(packed: bytes) -> Path:
+    """The ledger for a proposed consent; made if there is none yet.
+
+    All are in one folder of the user's, and named by a hash of the rows with a key that is kept there: the
+    same rows have the same ledger in every run, and the name tells nobody else which rows they are.
+    """
+    state = os.environ.get("XDG_STATE_HOME", "")
+    ledgers = (Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state") / _LEDGERS
+    try:
+        ledgers.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{ledgers}: cannot be made: {error.strerror}") from None
+    require_own(ledgers)
+    key = ledgers / _KEY
+    if not key.exists():
+        _write(key, os.urandom(KEY_BYTES))
+    require_private(key)
+    path = ledgers / digest(b"rows", read_bytes(key), packed)[:8].hex()
+    if not path.exists():
+        OwnersLedger.create(path)
+    return path
+
+
+def ledger_path(consent: Consent, folder: Path) -> Path:
+    """Where the ledger of a consent is: not in ``folder``, which may be thrown away after a run.
+
+    Raises:
+        SpecError: it is there, or the path would depend on where the process was started.
+    """
+    path = Path(consent.ledger)
+    if not path.is_absolute() or path.resolve().is_relative_to(folder.resolve()):
+        allowed = f"must be an absolute path, and not in {folder}"
+        raise SpecError("consent.ledger", consent.ledger, allowed)
+    return path
+
+
+def start_party(folder: Path) -> Started:
+    """The party of a folder; a device agrees to the terms, or refuses them.
+
+    Raises:
+        ConsentRefusedError: a device does not agree.
+        DataError: its data cannot be read, or are not as many as the spec declares.
+        SpecError: a file cannot be read or does not fit the others.
+        SfumatoError: its key or its memory cannot be used, or others could change its files.
+    """
+    for file in (folder, folder / _TERMS, folder / _SPEC):
+        require_own(file)
+    said = read_section(folder / _TERMS, Invitation)
+    try:
+        keys = tuple(bytes.fromhex(key) for key in said.public_keys)
+    except ValueError:
+        raise SpecError(f"{folder / _TERMS}: public_keys", None, "must be hexadecimal digits") from None
+    terms = DeploymentTerms.of(
+        load_spec(folder / _SPEC),
+        parameters=said.parameters,
+        purpose=said.purpose,
+        label=said.label,
+        keys=keys,
+    )
+    if said.number >= len(keys) or said.number == terms.cloud:
+        raise SpecError(f"{folder / _TERMS}: number", said.number, "must be that of a device or an edge")
+    below = len(terms.children(said.number)) if said.number > terms.cloud else 0
+    if len(said.children) != below:
+        raise SpecError(f"{folder / _TERMS}: children", len(said.children), f"must be {below} sockets")
+    own = PartyFolder.open_or_create(folder)
+    try:
+        require_own_key(terms, said.number, own.identity)
+        if said.number > terms.cloud:
+            return _started_edge(said, terms, own)
+        return _started_device(folder, said.number, terms, own)
+    except BaseException:
+        own.close()
+        raise
+
+
+def _started_edge(said: Invitation, terms: DeploymentTerms, own: PartyFolder) -> Started:
+    edge = EdgeParty(said.number, terms, own.identity, own.memory, SystemRandomness())
+    children = {
+        child: AwaitedParty(Path(path), terms.name(child))
+        for child, path in zip(terms.children(said.number), said.children, strict=True)
+    }
+    words = (taking_part(terms, said.number), *duties(terms, said.number))
+    return Started(Subtree(edge, children), own, words, tuple(children.values()))
+
+
+def _started_device(folder: Path, number: int, terms: DeploymentTerms, own: PartyFolder) -> Started:
+    from sfumato.deployment.local_data import LocalData  # PyTorch: edges need none
+
+    for file in (folder / _DATA, folder / _CONSENT):
+        if file.exists():
+            require_private(file)
+    data = LocalData(number, terms, _unpacked(folder / _DATA))
+    consent = read_consent(folder / _CONSENT)
+    agreement = agree(terms, number, consent, ledger_path(consent, folder))
+    device = DeviceParty(agreement, data, own.identity, own.memory, SystemRandomness())
+    return Started(device, own, agreement.words)
+
+
+def _packed(data: Dataset) -> bytes:
+    """The training rows of a data set as a file."""
+    arrays: dict[str, Any] = {"features": data.train_features, "labels": data.train_labels}
+    if data.train_targets is not None:
+        arrays["targets"] = data.train_targets
+    archive = io.BytesIO()
+    np.savez(archive, outputs=np.array([data.facts.outputs]), **arrays)
+    return archive.getvalue()
+
+
+def _unpacked(path: Path) -> Dataset:
+    """A data set whose training rows are those in a file, and which has no test rows."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            features, labels, outputs = archive["features"], archive["labels"], int(archive["outputs"][0])
+            targets = archive["targets"] if "targets" in archive.files else None
+    except (OSError, KeyError, IndexError, ValueError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
+    facts = DatasetFacts(str(path), len(labels), 0, outputs, features.shape[1:])
+    none = None if targets is None else targets[:0]
+    return Dataset(
+        facts, features, labels, features[:0], labels[:0], train_targets=targets, test_targets=none
+    )
+
+
+def _write(path: Path, content: bytes) -> None:
+    with replacing(path, private=True) as file:
+        file.write(content)

@@ -1,0 +1,93 @@
+"""A device's own rows, and the work on them: what it trains, clips and sends before noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sfumato.data.dataset import Dataset
+from sfumato.data.dataset_sizes import known_examples
+from sfumato.deployment.messages import Model, RoundPosition
+from sfumato.deployment.terms import DeploymentTerms
+from sfumato.engine.base import EngineSettings
+from sfumato.engine.registry import engine_of
+from sfumato.engine.tiles import intra_op_threads
+from sfumato.errors import DataError, EnvelopeError, SpecError
+from sfumato.learning.batches import BatchPlan
+from sfumato.learning.dropout import masks_of
+from sfumato.learning.parameters import ParameterLayout
+from sfumato.protocols.tree.local_work import keep_within_, local_task, steps_of
+from sfumato.simulation.training_inputs import checked_loss, initial_model
+
+
+class LocalData:
+    """What one device holds, and trains with the engine that `run` has.
+
+    Args:
+        device: its number.
+        terms: of the run.
+        data: a data set whose training rows are the device's own.
+
+    Raises:
+        DataError: there are not as many rows as the spec declares.
+        SpecError: the model is not the one of the terms, or has dropout layers.
+    """
+
+    def __init__(self, device: int, terms: DeploymentTerms, data: Dataset) -> None:
+        plan, self.size = terms.plan, len(data.train_labels)
+        declared = known_examples(plan.spec, plan.tree.devices)
+        assert declared is not None  # what is refused sees to it
+        if int(declared[device]) != self.size:
+            has = f"{terms.name(device)} holds {self.size:,} examples"
+            raise DataError(f"{has}; the spec was accounted for with {int(declared[device]):,}")
+        self._terms = terms
+        self._device = np.array([device], dtype=np.int64)
+        model = initial_model(plan.spec, data)
+        if masks_of(model) is not None:
+            raise SpecError(
+                "model.kind", plan.spec.model.kind, "must be without dropout: it is not deployed yet"
+            )
+        length = ParameterLayout.of(model).total
+        if length != terms.parameters:
+            raise SpecError("model.kind", plan.spec.model.kind, f"must have {terms.parameters:,} parameters")
+        features = torch.from_numpy(data.train_features)
+        targets = torch.from_numpy(data.learnt(plan.spec.data.task)[0])
+        loss = checked_loss(plan.spec, model, features, targets)
+        self._engine = engine_of(model, features, targets, EngineSettings.default(), loss)
+
+    def message(self, position: RoundPosition, model: Model, batches: BatchPlan) -> npt.NDArray[np.float32]:
+        """The message before rounding and noise ``[M]``: the clipped, weighted update. Private.
+
+        What is not finite or longer than declared is sent as zeros, and not refused: a refusal would tell of
+        the data.
+
+        Args:
+            position: of the aggregation.
+            model: to start from ``[M]``.
+            batches: of the whole round.
+        """
+        if self.size == 0:
+            return np.zeros(self._terms.parameters, np.float32)
+        plan, (number, index) = self._terms.plan, position
+        piece, own_leaf = batches, np.zeros(1, np.int64)
+        if len(plan.aggregations) > 1:  # with epochs, which make one aggregation, steps are not counted
+            piece = steps_of(batches, plan.aggregations[index], own_leaf)
+        start, together = torch.from_numpy(model)[None], torch.from_numpy(own_leaf)
+        with intra_op_threads(1):
+            update = self._trained(start, together, piece, number)
+            if plan.participants.weights is not None:
+                update.mul_(float(plan.weights_of(self._device)[0]))
+            bounds = plan.bounds_of(index, self._device) * plan.message_scale(number)
+            try:
+                keep_within_(plan, update, bounds, number, index)
+            except EnvelopeError:  # not finite, say: whether it was would tell of the data
+                update.zero_()
+        found: npt.NDArray[np.float32] = update[0].numpy()
+        return found
+
+    def _trained(self, start: Tensor, together: Tensor, piece: BatchPlan, number: int) -> Tensor:
+        """The clipped update ``[1, M]``."""
+        (chunk,) = self._engine.train(local_task(self._terms.plan.spec, number), start, together, piece)
+        return chunk.updates

@@ -1,0 +1,121 @@
+"""The parties of a run on this machine: their folders, and their terms, data and places."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+from sfumato.data.dataset import Dataset
+from sfumato.data.features import taken
+from sfumato.data.partition import Partition
+from sfumato.deployment.carrier import FrameReceiver, InProcess
+from sfumato.deployment.cloud import CloudParty
+from sfumato.deployment.party_folder import PartyFolder
+from sfumato.deployment.randomness import Randomness
+from sfumato.deployment.refusals import require_deployable
+from sfumato.deployment.rounds import DeployedRounds
+from sfumato.deployment.terms import DeploymentTerms
+from sfumato.durable_files import replacing
+from sfumato.learning.parameters import ParameterLayout
+from sfumato.protocols.tree.rounds import TreeProtocol
+from sfumato.simulation.training_inputs import TrainingInputs
+from sfumato.simulation.training_loop import Session
+from sfumato.user_text import read_text
+from sfumato.wire.keys import digest
+
+
+class LocalParties:
+    """The folders of all parties of one run, open. It must be closed.
+
+    Args:
+        session: that would simulate the run.
+        folder: of the parties' folders; those that are there already are of parties that take part again.
+        run: the run folder.
+        purpose: what the data are used for.
+        resume: whether the last run of these parties goes on.
+
+    Raises:
+        SpecError: the spec cannot be deployed.
+        SfumatoError: a folder cannot be read or written, or is open in another process.
+    """
+
+    def __init__(self, session: Session, folder: Path, run: Path, purpose: str, *, resume: bool) -> None:
+        self._session = session
+        parameters = ParameterLayout.of(session.model).total
+        tree = require_deployable(session.plan, parameters).tree
+        names = [f"device-{number}" for number in range(tree.device_count)]
+        names += ["cloud", *(f"edge-{number}" for number in range(tree.leaf_count if tree.depth > 1 else 0))]
+        self.places = [folder / name for name in names]
+        self.folders: dict[int, PartyFolder] = {}
+        try:
+            for number, place in enumerate(self.places):
+                self.folders[number] = PartyFolder.open_or_create(place)
+            self.terms = DeploymentTerms.of(
+                session.plan.spec,
+                parameters=parameters,
+                purpose=purpose,
+                label=_label(folder, run, session.plan.spec.name, resume=resume),
+                keys=tuple(opened.identity.public for opened in self.folders.values()),
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def rows(self) -> list[Dataset]:
+        """What every device holds, as data sets whose training rows are its own."""
+        made = TrainingInputs.of(self.terms.plan)
+        return [rows_of(made.data, made.partition, device) for device in range(self.terms.cloud)]
+
+    def rounds(
+        self, parties: dict[int, FrameReceiver], randomness: Randomness, sources: Collection[str]
+    ) -> DeployedRounds:
+        """The rounds of the run.
+
+        Args:
+            parties: all but the cloud, or its children with all below them, by number; the cloud is added.
+            randomness: of the cloud.
+            sources: of all parties' secret choices.
+        """
+        terms, own = self.terms, self.folders[self.terms.cloud]
+        cloud = CloudParty(terms, own.identity, own.memory, randomness)
+        parents = {number: terms.parent(number) for number in parties}
+        simulated = self._session.protocol
+        assert isinstance(simulated, TreeProtocol)  # what can be deployed is played by it
+        carrier = InProcess({**parties, terms.cloud: cloud}, parents)
+        return DeployedRounds(terms, cloud, carrier, simulated, sources)
+
+    def forget(self, number: int) -> None:
+        """Close the folder of a party and let go of its key: its own process has them from now on."""
+        self.folders.pop(number).close()
+
+    def close(self) -> None:
+        """Close all folders."""
+        for opened in self.folders.values():
+            opened.close()
+
+
+def _label(parties: Path, run: Path, name: str, *, resume: bool) -> str:
+    """The label of the run that is resumed, or a new one; kept for every run folder by itself."""
+    place = parties / f"label-{digest(b'run folder', str(run.resolve()).encode())[:8].hex()}"
+    if resume and place.exists():
+        return read_text(place).strip()
+    label = f"{name}/{secrets.token_hex(16)}"
+    with replacing(place) as file:
+        file.write(f"{label}\n".encode())
+    return label
+
+
+def rows_of(data: Dataset, partition: Partition, device: int) -> Dataset:
+    """The data set whose training rows are those of one device."""
+    rows = partition.indices(device)
+    targets = None if data.train_targets is None else data.train_targets[rows]
+    return replace(
+        data,
+        train_features=taken(data.train_features, rows),
+        train_labels=data.train_labels[rows],
+        train_targets=targets,
+        train_groups=None,
+        train_sites=None,
+    )

@@ -1,0 +1,174 @@
+"""`deploy --local`: every device and edge in a process of its own on this machine; the cloud in this one.
+
+An edge's process connects to those of its devices. So the cloud's process never has a frame between them.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+
+from sfumato.deployment.carrier import FrameReceiver
+from sfumato.deployment.duties import duties
+from sfumato.deployment.invitation import write_invitation
+from sfumato.deployment.local_parties import LocalParties
+from sfumato.deployment.randomness import SystemRandomness
+from sfumato.deployment.rounds import DeployedRounds
+from sfumato.deployment.sockets import SOCKET, RemoteParty
+from sfumato.errors import RunError, SpecError
+from sfumato.run_folder.reader import RunFolder, load_run
+from sfumato.simulation.run import RoundResult, run_rounds
+from sfumato.simulation.training_loop import Session
+from sfumato.spec.document import Spec
+
+MOST_DEVICES = 64
+_LOG = "log"
+_POLL_S, _PATIENCE_S = 0.1, 10.0
+
+
+def deploy_locally(
+    spec: Spec,
+    *,
+    out: Path,
+    parties: Path,
+    purpose: str,
+    command: Callable[[Path], Sequence[str]],
+    resume: bool = False,
+    force: bool = False,
+    on_step: Callable[[str], object] = lambda name: None,
+    on_round: Callable[[RoundResult], object] = lambda result: None,
+    on_words: Callable[[str], object] = lambda sentence: None,
+) -> RunFolder:
+    """Deploy ``spec`` over processes of this machine, and write the run folder ``out``.
+
+    Args:
+        spec: as loaded.
+        out: the run folder.
+        parties: the folder of the parties' own folders. Parties that are there already take part again: with
+            their keys, their consent, and what they remember.
+        purpose: what the data are used for.
+        command: starts the party of a folder, in a process that answers at `SOCKET` in it.
+        resume: continue the run in ``out``; its parties go on where they were.
+        force: replace the run that ``out`` holds.
+        on_step: called with the name of every step that begins, except rounds.
+        on_round: called after every round.
+        on_words: called with every sentence that a party agrees to.
+
+    Raises:
+        SpecError: the spec is wrong or cannot be deployed, or ``out`` holds another run.
+        RunError: a party refuses, or has ended.
+        SfumatoError: a folder cannot be written.
+    """
+    opened = ExitStack()
+
+    def played_by(session: Session) -> DeployedRounds:
+        _require_few(session.plan.parties.device_count)
+        local = LocalParties(session, parties, out, purpose, resume=resume)
+        opened.callback(local.close)
+        _invite(local)
+        on_step("starting all parties")
+        there = _started(local, command, opened, on_words)
+        for sentence in duties(local.terms, local.terms.cloud):
+            on_words(sentence)
+        on_step("training")
+        draws = SystemRandomness()  # that of all parties' processes too
+        return local.rounds(there, draws, {draws.source})
+
+    with opened:
+        rounds = partial(run_rounds, spec, out=out, device="cpu", on_step=on_step, played_by=played_by)
+        for result in rounds(resume=resume, force=force):
+            on_round(result)
+    return load_run(out)
+
+
+def _require_few(devices: int) -> None:
+    """Refuse more devices than a machine has room for.
+
+    Raises:
+        SpecError: there are more.
+    """
+    if devices > MOST_DEVICES:
+        allowed = f"must be at most {MOST_DEVICES} devices: each is a process with PyTorch in it"
+        raise SpecError("topology", f"{devices:,} devices", allowed)
+
+
+def _invite(local: LocalParties) -> None:
+    """Write the folders of all parties but the cloud, and close them: their own processes open them."""
+    rows, terms = local.rows(), local.terms
+    for number in range(len(local.places)):
+        if number != terms.cloud:
+            write_invitation(local.places, terms, number, rows[number] if number < terms.cloud else None)
+            local.forget(number)
+
+
+def _started(
+    local: LocalParties,
+    command: Callable[[Path], Sequence[str]],
+    opened: ExitStack,
+    on_words: Callable[[str], object],
+) -> dict[int, FrameReceiver]:
+    """The cloud's children, connected; they and all others are processes that end when ``opened`` does."""
+    processes = {
+        number: opened.enter_context(_Process(place, command(place)))
+        for number, place in enumerate(local.places)
+        if number != local.terms.cloud
+    }
+    there: dict[int, FrameReceiver] = {}
+    for number, process in processes.items():
+        remote = process.connect(local.terms.name(number))
+        if local.terms.parent(number) == local.terms.cloud:
+            there[number] = remote
+            opened.callback(remote.close)
+        else:
+            remote.close()  # it is its edge that talks to it
+        for sentence in process.words():
+            on_words(sentence)
+    return there
+
+
+class _Process:
+    """The process of one party; it is ended by its own number when it is left.
+
+    Args:
+        folder: of the party.
+        command: that starts it.
+    """
+
+    def __init__(self, folder: Path, command: Sequence[str]) -> None:
+        self._folder = folder
+        (folder / SOCKET).unlink(missing_ok=True)
+        with (folder / _LOG).open("wb") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def __enter__(self) -> _Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def connect(self, name: str) -> RemoteParty:
+        """The party, as soon as it answers.
+
+        Raises:
+            RunError: it has ended; the message is the last line that it said.
+        """
+        while self._process.poll() is None:
+            if (self._folder / SOCKET).exists():
+                with suppress(RunError):  # it is bound, and not listening yet
+                    return RemoteParty(self._folder / SOCKET, name)
+            time.sleep(_POLL_S)
+        said = self.words()
+        raise RunError(said[-1].removeprefix("sfumato: ") if said else f"{name}: has ended and said nothing")
+
+    def words(self) -> list[str]:
+        """What it said so far, line by line."""
+        return (self._folder / _LOG).read_text("utf-8", "replace").splitlines()

@@ -1,0 +1,114 @@
+"""What a party keeps on disk: every answer it gave.
+
+An answer is recorded before it is sent, with a hash of its question. The same question gets the
+same bytes again; another question about the same aggregation, or one about an aggregation that lies behind,
+gets none. So noise is drawn once for an aggregation, whatever crashes, is repeated or is replayed. A party
+that is killed before its answer is recorded has sent nothing, and may draw again.
+
+Answers of a round are let go when the next round's first one is recorded: then no earlier question is
+answered any more, and none needs to be, as an aggregator that asks on has what it asked for.
+
+No file can notice that an older copy of itself was put back. Do not restore it from a backup; a party that
+lost it gets a new key, which is another session.
+
+It is the memory of the party's key too (`wire.session_memory`): of the sessions of secure aggregation that it
+joined, and of what it said there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sfumato.deployment.messages import RoundPosition
+from sfumato.wire.errors import DuplicateMessageError, ReplayedMessageError
+from sfumato.wire.owned_file import OwnedFile, create_owned_file
+from sfumato.wire.session_memory import CLAIMS_QUERY, CLAIMS_TABLE, claim_in
+
+_WHAT = "memory of a party"
+_TABLES = (
+    "CREATE TABLE answers (session BLOB NOT NULL, round INTEGER NOT NULL, aggregation INTEGER NOT NULL,"
+    " question BLOB NOT NULL, answer BLOB NOT NULL, UNIQUE (session, round, aggregation))",
+    CLAIMS_TABLE,
+)
+_QUERIES = (
+    "SELECT session, round, aggregation, question, answer FROM answers LIMIT 1",
+    CLAIMS_QUERY,
+)
+
+
+class PartyMemory:
+    """The memory of one party, in a file of its own (`wire.owned_file`).
+
+    Args:
+        path: of a file that `create` made. A missing file is refused, as a forgotten past would be.
+
+    Raises:
+        SessionMemoryError: the file is missing, damaged, not such a memory, or open in another process.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._file = OwnedFile(path, _WHAT, _QUERIES)
+
+    @classmethod
+    def create(cls, path: str | Path) -> PartyMemory:
+        """A new, empty memory, for a new party.
+
+        Raises:
+            SessionMemoryError: there is something at ``path``, or nothing can be written there.
+        """
+        create_owned_file(path, _WHAT, _TABLES)
+        return cls(path)
+
+    def last(self, session: bytes) -> RoundPosition | None:
+        """The last aggregation of a session that was answered."""
+        row = self._file.first(
+            "SELECT round, aggregation FROM answers WHERE session = ? ORDER BY round DESC, aggregation DESC",
+            (session,),
+        )
+        return None if row is None else RoundPosition(*row)
+
+    def answer(self, session: bytes, position: RoundPosition, question: bytes) -> bytes | None:
+        """The answer that was given to ``question`` about ``position``; ``None`` if it lies ahead.
+
+        Raises:
+            DuplicateMessageError: another question about it was answered.
+            ReplayedMessageError: it lies behind, and its answer was let go.
+            SessionMemoryError: the file cannot be read.
+        """
+        row = self._file.first(
+            "SELECT question, answer FROM answers WHERE session = ? AND round = ? AND aggregation = ?",
+            (session, *position),
+        )
+        if row is not None:
+            if row[0] != question:
+                raise DuplicateMessageError(f"{position}: another question was answered before")
+            return bytes(row[1])
+        last = self.last(session)
+        if last is not None and position < last:
+            raise ReplayedMessageError(f"{position}: lies behind; {last} was answered")
+        return None
+
+    def record(self, session: bytes, position: RoundPosition, question: bytes, answer: bytes) -> None:
+        """Record the one answer about ``position``, before it is sent.
+
+        Args:
+            session: of the run.
+            position: what is answered.
+            question: a hash of the question.
+            answer: all bytes of it.
+
+        Raises:
+            SessionMemoryError: it was answered before, or cannot be recorded: there must be no answer.
+        """
+        self._file.execute(
+            "INSERT INTO answers VALUES (?, ?, ?, ?, ?)", (session, *position, question, answer)
+        )
+        self._file.execute("DELETE FROM answers WHERE session = ? AND round < ?", (session, position.round))
+
+    def claim(self, question: bytes, digest: bytes) -> bytes | None:
+        """Claim the right to answer a question once; see `SessionMemory.claim`."""
+        return claim_in(self._file, question, digest)
+
+    def close(self) -> None:
+        """Close the file; all that was recorded is kept."""
+        self._file.close()

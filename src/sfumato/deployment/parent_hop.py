@@ -1,0 +1,77 @@
+"""A child's side of the hop to its parent, plain or masked: what it is asked, and how an answer is sent."""
+
+from __future__ import annotations
+
+from sfumato.deployment.masked_hops import MaskedChild
+from sfumato.deployment.memory import PartyMemory
+from sfumato.deployment.messages import (
+    FrameKind,
+    IntArray,
+    Model,
+    RoundPosition,
+    decode_question,
+    encode_answer,
+    steps_as_bytes,
+)
+from sfumato.deployment.terms import DeploymentTerms
+from sfumato.wire.frames import Frame, open_frame, parse_frame, seal_frame
+from sfumato.wire.keys import Identity
+
+
+class ParentHop:
+    """The side of a device, or of an edge, of the hop to its parent.
+
+    Args:
+        number: of the party.
+        terms: of the run.
+        identity: its signing key.
+        memory: of its answers.
+    """
+
+    def __init__(self, number: int, terms: DeploymentTerms, identity: Identity, memory: PartyMemory) -> None:
+        self._number, self._terms, self._identity = number, terms, identity
+        self._parent = terms.parent(number)
+        self._masked = MaskedChild(number, terms, identity, memory) if terms.is_masked(self._parent) else None
+
+    def masks(self, data: bytes) -> list[bytes] | None:
+        """What is sent when a frame belongs to a session of masks; ``None``: it does not, over this hop.
+
+        Raises:
+            TransportError: rejected; nothing is sent.
+        """
+        if self._masked is None or parse_frame(data).kind != FrameKind.MASKING:
+            return None
+        return self._masked.receive(data)
+
+    def question(self, data: bytes) -> tuple[RoundPosition, bytes, Model]:
+        """The position, the attempt and the model ``[M]`` of a question of the parent.
+
+        Raises:
+            TransportError: rejected.
+        """
+        terms, parent = self._terms, self._parent
+        frame = open_frame(
+            data,
+            session=terms.session,
+            keys={parent: terms.keys[parent]},
+            recipient=self._number,
+            expected=FrameKind.QUESTION,
+        )
+        return decode_question(frame.payload, terms.parameters)
+
+    def kept(self, position: RoundPosition, question: bytes, steps: IntArray) -> bytes:
+        """What is recorded of an answer of ``steps`` ``[M]``: its frame, or under masks the numbers."""
+        if self._masked is not None:
+            return steps_as_bytes(steps)
+        payload = encode_answer(position, question, steps)
+        frame = Frame(FrameKind.ANSWER, self._terms.session, self._number, self._parent, payload)
+        return seal_frame(frame, self._identity)
+
+    def answered(self, position: RoundPosition, question: bytes, attempt: bytes, kept: bytes) -> list[bytes]:
+        """What is sent as soon as an answer is recorded: it, or what begins its masks.
+
+        Raises:
+            RepeatedSessionError: this attempt was begun before.
+            SessionMemoryError: that cannot be recorded.
+        """
+        return [kept] if self._masked is None else self._masked.begin(position, question, attempt)

@@ -1,0 +1,63 @@
+"""What a party has on disk: its key and its memory, which only its owner can read."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from sfumato.deployment.memory import PartyMemory
+from sfumato.deployment.private_files import require_own, require_private
+from sfumato.durable_files import replacing
+from sfumato.errors import RunError
+from sfumato.user_text import read_bytes
+from sfumato.wire.keys import KEY_BYTES, Identity
+
+_KEY, _MEMORY = "key", "memory"
+
+
+@dataclass(frozen=True)
+class PartyFolder:
+    """An open folder of a party. It must be closed.
+
+    Attributes:
+        identity: its signing key, which remembers its sessions of secure aggregation in the memory.
+        memory: what it answered.
+    """
+
+    identity: Identity
+    memory: PartyMemory
+
+    @classmethod
+    def open_or_create(cls, folder: Path) -> PartyFolder:
+        """Open a folder; where there is no key, make one, for a new party.
+
+        A key without a memory is refused: its past would be forgotten.
+
+        Raises:
+            RunError: it cannot be read or written, or others can: read the key, or write into the folder.
+            SessionMemoryError: its memory is missing, damaged or open in another process.
+        """
+        key, path = folder / _KEY, folder / _MEMORY
+        for there in (key, path):
+            if there.exists():
+                require_private(there)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        require_own(folder)
+        known = key.exists() or path.exists()
+        memory = PartyMemory(path) if known else PartyMemory.create(path)
+        try:
+            if not key.exists():
+                with replacing(key, private=True) as file:
+                    file.write(os.urandom(KEY_BYTES))
+            secret = read_bytes(key)
+            if len(secret) != KEY_BYTES:
+                raise RunError(f"{key}: holds {len(secret)} bytes; a key has {KEY_BYTES}")
+        except BaseException:
+            memory.close()
+            raise
+        return cls(Identity(lambda size: secret, memory), memory)
+
+    def close(self) -> None:
+        """Close its memory."""
+        self.memory.close()

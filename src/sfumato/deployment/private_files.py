@@ -1,0 +1,46 @@
+"""Files and folders of a party that others must not read, or not change."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from sfumato.errors import RunError
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def require_private(path: Path) -> None:
+    """Refuse a file that others than the user may read or write, or that is another user's.
+
+    Raises:
+        RunError: they may, or it cannot be looked at.
+    """
+    if (mode := _own_mode(path)) & (stat.S_IRWXG | stat.S_IRWXO):
+        raise RunError(f"{path}: may be read by others (mode {mode & 0o777:o}); chmod 600 {path}")
+
+
+def require_own(path: Path) -> None:
+    """Refuse a file or a folder that others than the user may write, or that is another user's.
+
+    A sticky folder, such as /tmp, is refused too: others can put a journal of SQLite beside a ledger there,
+    and the next opening would roll it back into the ledger.
+
+    Raises:
+        RunError: they may, or it cannot be looked at.
+    """
+    mode = _own_mode(path)
+    if mode & _OTHERS_WRITE:
+        raise RunError(f"{path}: may be changed by others (mode {mode & 0o777:o}); chmod go-w {path}")
+
+
+def _own_mode(path: Path) -> int:
+    """The mode of what is at ``path``, which must be the user's."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read: {error.strerror}") from None
+    if found.st_uid != os.getuid():
+        raise RunError(f"{path}: is another user's (number {found.st_uid})")
+    return found.st_mode

@@ -1,0 +1,145 @@
+"""Which specs cannot be deployed yet: each is refused with one line, before anything is sent.
+
+What is accepted was derived in docs/deployment.md. A new key of a spec has to be looked at here:
+tests/deployment/test_refused_specs.py lists those that were.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from sfumato.data.dataset_sizes import known_examples
+from sfumato.errors import SpecError
+from sfumato.families import TREE, family_of
+from sfumato.schedule.base import Plan
+from sfumato.schedule.integer_grid import IntArray, IntegerGrid, integer_grid_of, message_lengths
+from sfumato.schedule.tree import TreePlan
+from sfumato.spec.document import Spec
+from sfumato.spec.refusals import Refusals, refuse_first
+from sfumato.wire.errors import QuantisationError
+
+MOST_NOISE = 2.0**46  # steps, that the sampler of discrete Gaussians draws
+
+
+def require_deployable(plan: Plan, parameters: int) -> TreePlan:
+    """``plan``, if its parties can be real.
+
+    Args:
+        plan: resolved.
+        parameters: M, length of the model's flat vector.
+
+    Raises:
+        SpecError: it cannot be deployed; the message names the key.
+        DataError: the data set, from which the sizes follow, is neither tabulated nor on this machine.
+    """
+    if family_of(plan.spec) is not TREE:
+        raise SpecError("topology.kind", plan.spec.topology.kind, "must be star or tree to be deployed")
+    plan = cast(TreePlan, plan)
+    plan.require_one_tree("networks that change are not deployed yet")
+    refuse_first(_of_spec(plan.spec))
+    refuse_first(_of_tree(plan))
+    if known_examples(plan.spec, plan.tree.devices) is None:
+        allowed = "must be one that settles how much data a device has: it compares its own with that"
+        raise SpecError("data.partition", plan.spec.data.partition.kind, allowed)
+    _require_grids(plan, parameters)
+    return plan
+
+
+def _require_grids(plan: TreePlan, parameters: int) -> None:
+    """Refuse a plan where a round has no grid, several grids, or noise or messages beyond its grid.
+
+    Looked at are all rounds: the unit of a round, on which its grid depends, follows the learning rate.
+    """
+    everybody = np.arange(plan.tree.device_count, dtype=np.int64)
+    leaves = plan.tree.leaves_of(everybody)
+    aggregations = range(len(plan.aggregations))
+    seen: set[float] = set()
+    for number in range(plan.spec.training.rounds):
+        if (unit := plan.message_scale(number)) in seen:
+            continue
+        seen.add(unit)
+        grids = [integer_grid_of(plan, number, index, everybody, parameters) for index in aggregations]
+        if len({grid.scale for grid in grids}) > 1:
+            allowed = (
+                f"must give aggregations of round {number + 1:,} one grid, which adds them up: equally many"
+                " local steps do"
+            )
+            raise SpecError("training.edge_every", None, allowed)
+        for index, grid in enumerate(grids):
+            _require_noise_fits(plan, index, grid, leaves, parameters)
+
+
+def _require_noise_fits(
+    plan: TreePlan, index: int, grid: IntegerGrid, leaves: IntArray, parameters: int
+) -> None:
+    """Refuse noise that the sampler or the sums of 64 bits have no room for, at any device, edge or cloud."""
+    everybody = np.arange(plan.tree.device_count, dtype=np.int64)
+    bounds = message_lengths(plan, index, everybody, parameters)
+    stds = plan.device_stds_of(index, everybody)
+    classes = np.unique(np.stack([leaves, bounds, stds])[:, bounds > 0], axis=1)
+    try:
+        for leaf, bound, std in classes.T.tolist():
+            grid.device(int(leaf), bound, std)
+    except QuantisationError as error:
+        raise SpecError("privacy.noise", None, f"must fit the grid of messages: {error}") from None
+    for tier in range(plan.tree.depth):
+        most = float(plan.releases.steps[index].node_std[tier].max()) * grid.unit
+        steps = max(grid.node_steps(tier, node, most) for node in range(plan.tree.tiers[tier].size))
+        if steps > MOST_NOISE:
+            allowed = f"must be at most 2^46 steps of the grid; an aggregator's has {steps:.3g}"
+            raise SpecError("privacy.noise", None, allowed)
+
+
+def _of_spec(spec: Spec) -> Refusals:
+    """What single keys must not say."""
+    training, privacy = spec.training, spec.privacy
+    hops = [hop for hop in spec.transport if spec.transport[hop] == "air"]
+    sent = f"transport.{hops[0]}" if hops else "transport"
+    no_air = "must be plain or secure-aggregation: parties send bytes, and no waves"
+    yield spec.sends_over_the_air or bool(hops), sent, spec.transport.get(hops[0]) if hops else None, no_air
+    no_clip = "must be there: without a clip nothing bounds what noise has to hide"
+    yield privacy.clip is None, "privacy.clip", None, no_clip
+    at_steps = "must be message: noise at local steps is of floating point, and is only simulated"
+    yield privacy.step_noise > 0, "privacy.noise.at", "step", at_steps
+    own = "must be left out: what is deployed adds discrete Gaussian noise, exact to the bit"
+    yield privacy.mechanism is not None, "privacy.mechanism", None, own
+    everybody = "must be all: draws of participants are not deployed yet"
+    yield (
+        training.participation.kind != "all",
+        "training.participation",
+        training.participation.kind,
+        everybody,
+    )
+    yield spec.elects_supernodes, "topology.supernodes", "elected", "is not deployed yet"
+    code = "must be a built-in one: code of one's own is not deployed yet"
+    yield ":" in spec.model.kind, "model.kind", spec.model.kind, code
+    yield ":" in (training.loss or ""), "training.loss", training.loss, code
+    for key in ("compression", "faults", "control"):
+        yield getattr(spec, key) is not None, key, None, "must be left out: it is not deployed yet"
+    yield training.keeps_variates, "training.drift_correction", "scaffold", "is not deployed yet"
+    yield training.global_update == "resend", "training.global_update", "resend", "is not deployed yet"
+    bounded = "messages of clipped examples are bounded by their gradients; use privacy.clip.kind: update"
+    adam, decay = training.optimizer.kind == "adam", training.weight_decay
+    yield privacy.clips_examples and adam, "training.optimizer", "adam", f"must be sgd here: {bounded}"
+    yield privacy.clips_examples and decay, "training.weight_decay", decay, f"must be 0 here: {bounded}"
+    persons = "must be device, record or both: draws of persons are not deployed yet"
+    yield privacy.unit == "person", "privacy.unit", "person", persons
+    adapts = privacy.clip is not None and privacy.clip.adapt is not None
+    yield adapts, "privacy.clip.adapt", None, "must be left out: it is not deployed yet"
+
+
+def _of_tree(plan: TreePlan) -> Refusals:
+    """What the resolved tree must not be."""
+    tree = plan.tree
+    yield tree.depth > 2, "topology.levels", tree.depth, "must be a star, or edges under the cloud"
+    unlike = any(one.of_edge or one.edge_broadcasts for one in plan.aggregations)
+    yield (
+        unlike,
+        "training.edge_every",
+        None,
+        "must be one number: periods of single edges are not deployed yet",
+    )
+    moving = plan.participants.most is not None
+    yield moving, "training.denominator", None, "must be a number that does not depend on who takes part"

@@ -1,0 +1,101 @@
+"""All parties of a spec in this process, each with a key and a memory of its own: a deployment, rehearsed.
+
+What parties do is what they will do on machines of their own; only what carries frames is another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from sfumato.deployment.carrier import FrameReceiver
+from sfumato.deployment.consent import Consent, agree
+from sfumato.deployment.device import DeviceParty
+from sfumato.deployment.edge import EdgeParty
+from sfumato.deployment.invitation import ledger_path
+from sfumato.deployment.ledger import OwnersLedger
+from sfumato.deployment.local_data import LocalData
+from sfumato.deployment.local_parties import LocalParties
+from sfumato.deployment.randomness import Randomness, SystemRandomness
+from sfumato.deployment.rounds import DeployedRounds
+from sfumato.run_folder.reader import RunFolder, load_run
+from sfumato.simulation.run import RoundResult, run_rounds
+from sfumato.simulation.training_loop import Session
+from sfumato.spec.document import Spec
+
+
+def rehearse(
+    spec: Spec,
+    *,
+    out: Path,
+    parties: Path,
+    purpose: str,
+    consent: Consent,
+    resume: bool = False,
+    force: bool = False,
+    randomness: Callable[[int], Randomness] = lambda party: SystemRandomness(),
+    on_round: Callable[[RoundResult], object] = lambda result: None,
+    on_words: Callable[[str], object] = lambda sentence: None,
+) -> RunFolder:
+    """Deploy ``spec`` within this process, and write the run folder ``out``.
+
+    Args:
+        spec: as loaded.
+        out: the run folder.
+        parties: the folder of the parties' own folders. Parties that are there already take part again: they
+            have their keys, and remember what they agreed to before.
+        purpose: what the data are used for.
+        consent: of every device; the ledger of device N is the path in it with -N after it, new if missing.
+        resume: continue the run in ``out``; its parties go on where they were.
+        force: replace the run that ``out`` holds.
+        randomness: of every party, by number; others than the system's are for tests.
+        on_round: called after every round.
+        on_words: called with every sentence that a device agrees to.
+
+    Raises:
+        SpecError: the spec is wrong or cannot be deployed, or ``out`` holds another run.
+        ConsentRefusedError: a device does not agree.
+        SfumatoError: a party refuses a frame, or a folder cannot be written.
+    """
+    opened: list[LocalParties] = []
+
+    def played_by(session: Session) -> DeployedRounds:
+        local = LocalParties(session, parties, out, purpose, resume=resume)
+        opened.append(local)
+        draws = {number: randomness(number) for number in local.folders}
+        there = _parties_of(local, consent, draws, on_words)
+        return local.rounds(there, draws[local.terms.cloud], {one.source for one in draws.values()})
+
+    try:
+        for result in run_rounds(
+            spec, out=out, device="cpu", resume=resume, force=force, played_by=played_by
+        ):
+            on_round(result)
+    finally:
+        for local in opened:
+            local.close()
+    return load_run(out)
+
+
+def _parties_of(
+    local: LocalParties,
+    consent: Consent,
+    draws: Mapping[int, Randomness],
+    on_words: Callable[[str], object],
+) -> dict[int, FrameReceiver]:
+    """All parties but the cloud; every device has agreed."""
+    terms = local.terms
+    data = [LocalData(device, terms, rows) for device, rows in enumerate(local.rows())]
+    there: dict[int, FrameReceiver] = {}
+    for number, own in local.folders.items():
+        if number < terms.cloud:
+            ledger = Path(f"{ledger_path(consent, local.places[number])}-{number}")
+            if not ledger.exists():
+                OwnersLedger.create(ledger)
+            agreement = agree(terms, number, consent, ledger)
+            for sentence in agreement.words:
+                on_words(sentence)
+            there[number] = DeviceParty(agreement, data[number], own.identity, own.memory, draws[number])
+        elif number > terms.cloud:
+            there[number] = EdgeParty(number, terms, own.identity, own.memory, draws[number])
+    return there

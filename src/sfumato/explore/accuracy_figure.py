@@ -1,0 +1,73 @@
+"""The accuracy of finished runs of the same data, model and network against their ε, with the setting's ε."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sfumato.explore.accounted_setting import AccountedSetting
+from sfumato.explore.accuracy import FinishedRun, largest_epsilons, runs_of_same_data
+from sfumato.report import formatting as text
+from sfumato.report.figures.figure import NEUTRAL, PALETTE, Figure, Json, epsilon_axis
+
+MEASURED = "accuracy-against-epsilon"
+_KINDS = {"cloud": "the cloud", "public": "the public", "peer": "peers", "other-device": "other devices"}
+
+
+def accuracy_against_epsilon(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Figure | None:
+    """A mark for each finished run of the same data, model and network, and a line at the setting's ε.
+
+    Runs at another δ are left out. ``None`` where no run has a finite ε towards an observer that the setting
+    has one for.
+    """
+    own = largest_epsilons(accounted.report.guarantees)
+    alike = [one.run for one in runs_of_same_data(accounted, runs) if _same_delta(one.run, accounted)]
+    for kind, whom in _KINDS.items():
+        shown = [run for run in alike if kind in run.epsilons]
+        if kind in own and shown:
+            return _figure(shown, kind, whom, own[kind], accounted.report.delta)
+    return None
+
+
+def _same_delta(run: FinishedRun, accounted: AccountedSetting) -> bool:
+    """Whether the ε of a run are at the δ of the setting."""
+    return math.isclose(run.delta, accounted.report.delta, rel_tol=1e-9)
+
+
+def _figure(runs: Sequence[FinishedRun], kind: str, whom: str, own: float, delta: float) -> Figure:
+    """The figure of accuracy against ε towards ``whom``, an observer of this ``kind``.
+
+    ``own``: ε of the setting.
+    """
+    epsilons = [run.epsilons[kind] for run in runs]
+    said = [
+        f"{run.folder.name}: {text.percent(run.accuracy)} at ε = {text.epsilon(epsilon)}"
+        for run, epsilon in zip(runs, epsilons, strict=True)
+    ]
+    marks: Json = {
+        "type": "scatter", "mode": "markers", "x": epsilons, "y": [run.accuracy for run in runs],
+        "hovertext": list(map(text.label, said)), "hoverinfo": "text",
+        "marker": {"size": 11, "color": PALETTE[0]}, "showlegend": False,
+    }  # fmt: skip
+    axis = epsilon_axis([*epsilons, own], f"ε towards {whom}{text.at_delta(delta)}")
+    line = {"color": NEUTRAL, "width": 1.5, "dash": "dash"}
+    across = {"x0": own, "x1": own, "y0": 0, "y1": 1, "yref": "paper"}
+    word = {"text": "this setting", "y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False}
+    at = math.log10(own) if axis.get("type") == "log" else own
+    layout: Json = {
+        "height": 320,
+        "margin": {"l": 64, "r": 16, "t": 30, "b": 56},
+        "xaxis": axis,
+        "yaxis": {"title": {"text": "accuracy"}, "tickformat": ".0%"},
+        "shapes": [{"type": "line", "line": line} | across],
+        "annotations": [word | {"x": at}],
+    }
+    told = "Accuracy of finished runs of the same data, model and network against their ε"
+    return Figure(
+        title="Accuracy against ε",
+        caption=f"{told}.",
+        description=f"{told}. {'; '.join(said[:20])}. This setting has ε = {text.epsilon(own)}.",
+        data=[marks],
+        layout=layout,
+        kind="accuracy-against-epsilon",
+    )

@@ -1,0 +1,118 @@
+"""Pairs of a unit and a coalition that symmetries of the groups map to each other.
+
+A search among exposed sets that breaks ties by number, or that is cut short, may answer two mirrored pairs
+differently. So it is asked for one pair of every orbit only, the one whose position comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from sfumato.privacy.groups.exposure_problem import ExposureProblem
+from sfumato.privacy.groups.received_sums import ReceivedSums
+from sfumato.privacy.groups.symmetries import Symmetry
+from sfumato.privacy.received import CoalitionView
+
+_MOST_IMAGES = 2000
+
+
+class Position(NamedTuple):
+    """Where a unit and a coalition are, as far as exposed sets and their costs depend on it.
+
+    Attributes:
+        unit: the kind of the unit.
+        seen: groups whose releases the coalition sees, and in how many blocks.
+        masters: groups at whose masters it receives messages, and whether it receives single ones.
+        members: kinds of the coalition's devices, and how many of each there are.
+    """
+
+    unit: int
+    seen: tuple[tuple[int, int], ...]
+    masters: tuple[tuple[int, bool], ...]
+    members: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, scene: ExposureProblem, received: ReceivedSums) -> Position:
+        """The position of the unit of ``scene`` and of the coalition that receives sums as ``received``."""
+        groups = np.flatnonzero(scene.seen).tolist()
+        view = received.view
+        masters = [(group, (1, group) in view.single) for _, group in view.single | view.summed]
+        return cls(
+            scene.unit,
+            tuple((group, int(scene.seen[group])) for group in groups),
+            tuple(sorted(masters)),
+            tuple(sorted(received.members.items())),
+        )
+
+    def image(self, groups: Sequence[int], kinds: Sequence[int]) -> Position:
+        """Map this position by a symmetry, given by the images of all ``groups`` and of all ``kinds``."""
+        return Position(
+            kinds[self.unit],
+            _images(self.seen, groups),
+            _images(self.masters, groups),
+            _images(self.members, kinds),
+        )
+
+    def problem(self, scene: ExposureProblem, images: Sequence[int]) -> ExposureProblem:
+        """``scene`` mapped by the symmetry of groups ``images``, which leads to this position."""
+        seen, reach = np.empty_like(scene.seen), np.empty_like(scene.reach)
+        seen[list(images)], reach[list(images)] = scene.seen, scene.reach
+        return replace(scene, unit=self.unit, seen=seen, reach=reach)
+
+    @property
+    def received(self) -> tuple[CoalitionView, dict[int, int]]:
+        """What a coalition in this position receives, to make `ReceivedSums` from: its view, and its number
+        of devices by kind of workers.
+        """
+        single = frozenset((1, group) for group, alone in self.masters if alone)
+        summed = frozenset((1, group) for group, alone in self.masters if not alone)
+        return CoalitionView(single, summed, single | summed, frozenset()), dict(self.members)
+
+
+_Figure = TypeVar("_Figure", int, bool)
+
+
+def _images(
+    figures: tuple[tuple[int, _Figure], ...], images: Sequence[int]
+) -> tuple[tuple[int, _Figure], ...]:
+    """Each of ``figures`` at the image of its place, sorted by place."""
+    if len(figures) > 1:
+        return tuple(sorted([(images[place], figure) for place, figure in figures]))
+    return tuple([(images[place], figure) for place, figure in figures])
+
+
+def first_of_orbit(
+    position: Position, symmetries: Sequence[Symmetry], group_count: int
+) -> tuple[Position, tuple[int, ...]]:
+    """The first position, in sorted order, that symmetries map ``position`` to: it represents the orbit.
+
+    An orbit of more than `_MOST_IMAGES` positions is not followed: then it is ``position`` itself.
+
+    Returns:
+        That position, and the image of every group under the symmetry that leads there.
+    """
+    unmoved = tuple(range(group_count))
+    reached: dict[Position, tuple[Position, tuple[int, ...]] | None] = {position: None}
+    left = [position]
+    while left:
+        here = left.pop()
+        for groups, kinds in symmetries:
+            there = here.image(groups, kinds)
+            if there not in reached:
+                reached[there] = here, groups
+                left.append(there)
+        if len(reached) > _MOST_IMAGES:
+            return position, unmoved
+    first = here = min(reached)
+    way: list[tuple[int, ...]] = []
+    while (step := reached[here]) is not None:
+        here, groups = step
+        way.append(groups)
+    images = unmoved
+    for groups in reversed(way):
+        images = tuple(groups[group] for group in images)
+    return first, images

@@ -1,0 +1,68 @@
+"""Computes a measure: of a point's folder, or of its spec alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sfumato.spec.document import Spec
+from sfumato.studies.measures import accounts, finished_run, formulas, workers
+from sfumato.studies.measures.base import Measurements, PointFolder
+
+FromFolder = Callable[[PointFolder, str], Measurements]
+"""From the folder of a point and seed, and the measure's argument."""
+
+
+def _of_column(read: FromFolder, column: str) -> FromFolder:
+    """A measure of one column of a run's metrics; it takes no argument."""
+    return lambda folder, _: read(folder, column)
+
+
+def _until(column: str) -> FromFolder:
+    """What a run has spent until it reaches an accuracy, which is the argument."""
+    return lambda folder, level: finished_run.total_until(folder, column, level)
+
+
+FROM_FOLDER: Mapping[str, FromFolder] = {
+    "accuracy": _of_column(finished_run.last_percent, "accuracy"),
+    "best_accuracy": _of_column(finished_run.best_percent, "accuracy"),
+    "loss": _of_column(finished_run.last_value, "loss"),
+    "accuracy_by_round": _of_column(finished_run.percent_by_round, "accuracy"),
+    "loss_by_round": _of_column(finished_run.by_round, "loss"),
+    "energy": _of_column(finished_run.total, "energy_j"),
+    "delay": _of_column(finished_run.total, "delay_s"),
+    "energy_to": _until("energy_j"),
+    "delay_to": _until("delay_s"),
+    "channel_uses": _of_column(finished_run.total, "channel_uses"),
+    "clip_fraction": _of_column(finished_run.mean_percent, "clip_fraction"),
+    "mean_interval": _of_column(finished_run.mean_value, "interval"),
+    "mean_trusted": _of_column(finished_run.mean_value, "participants_trusted"),
+    "mean_untrusted": _of_column(finished_run.mean_value, "participants_untrusted"),
+    "last_step_size": _of_column(finished_run.last_value, "step_size"),
+    "last_smoothness": _of_column(finished_run.last_value, "smoothness"),
+    "epsilon": accounts.epsilon_towards,
+    "claimed": accounts.claimed_epsilon,
+    "rigorous": accounts.epsilon_of_claim,
+}
+"""Measures of runs and of accounts."""
+
+FROM_SPEC: Mapping[str, Callable[[Spec, str], Measurements]] = {
+    "pairs": workers.pairs_of_workers,
+    "pwp": workers.per_worker_over_epochs,
+    "theorem_4_3": formulas.convergence_bound,
+    "energy_at_clip": formulas.energy_at_clip,
+    "privacy_binds": formulas.privacy_binds,
+    "table_3_rule": formulas.rule_of_table_three,
+}
+"""Formulas."""
+
+
+def measure_folder(name: str, folder: PointFolder) -> Measurements:
+    """The measure ``name`` of a run or of accounts."""
+    key, _, argument = name.partition(":")
+    return FROM_FOLDER[key](folder, argument)
+
+
+def measure_spec(name: str, spec: Spec) -> Measurements:
+    """The measure ``name`` of a spec."""
+    key, _, argument = name.partition(":")
+    return FROM_SPEC[key](spec, argument)

@@ -1,0 +1,44 @@
+"""The sheet of a party says the figures that are deployed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from deployed_parties import staged
+from rehearsals import STAR, TREE
+
+from sfumato.deployment.duties import duties
+from sfumato.deployment.messages import RoundPosition
+from sfumato.rounding import lower_bound
+
+MASKED = STAR | {"transport": {"devices_to_cloud": "secure-aggregation"}}
+
+
+def test_a_star(tmp_path: Path) -> None:
+    with staged(STAR, tmp_path) as stage:
+        grid = stage.terms.grid(RoundPosition(0, 0))
+        std = float(stage.terms.plan.device_stds_of(0, np.array([0]))[0])
+        steps = grid.device(0, 1.0, std).noise_std
+        assert lower_bound(steps / grid.scale * 3) == "0.5773"  # the noise of all three has multiplier 1
+        device, parent = duties(stage.terms, 0)
+        assert device.startswith("device:0 clips its update to 1, rounds it to multiples of ")
+        assert "adds discrete Gaussian noise of σ = 0.5773;" in device
+        assert device.endswith("its message counts in the global average divided by 3.")
+        assert parent == "It sends to cloud, which sees each message."
+        assert duties(stage.terms, 3) == ("cloud adds up the messages of 3 below it and adds no noise.",)
+
+
+def test_two_levels_and_masks(tmp_path: Path) -> None:
+    with staged(TREE, tmp_path) as stage:
+        assert (
+            "adds no noise; its message counts in the global average divided by 4."
+            in duties(stage.terms, 0)[0]
+        )
+        summed, average, parent = duties(stage.terms, 5)
+        assert summed.startswith("edge:0 adds up the messages of 2 below it and adds discrete Gaussian noise")
+        assert average == "Its average counts in the global one with weight 0.5."
+        assert parent == "It sends to cloud, which sees each message."
+    with staged(MASKED, tmp_path) as stage:
+        assert duties(stage.terms, 0)[1] == "It sends to cloud, which learns only the sum of all below it."
+        assert duties(stage.terms, 3)[0].startswith("cloud learns the sum of the messages of 3")

@@ -1,0 +1,64 @@
+"""A party's memory: one answer for an aggregation, over restarts."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sfumato.deployment.memory import PartyMemory
+from sfumato.deployment.messages import RoundPosition
+from sfumato.wire.errors import DuplicateMessageError, ReplayedMessageError, SessionMemoryError
+
+ONE, OTHER = bytes(32), b"s" * 32
+
+
+@pytest.fixture(name="memory")
+def fixture_memory(tmp_path: Path) -> Iterator[PartyMemory]:
+    memory = PartyMemory.create(tmp_path / "memory")
+    yield memory
+    memory.close()
+
+
+def test_an_answer_is_kept_for_its_question_only(memory: PartyMemory, tmp_path: Path) -> None:
+    assert memory.last(ONE) is None
+    assert memory.answer(ONE, RoundPosition(0, 0), b"q") is None
+    memory.record(ONE, RoundPosition(0, 0), b"q", b"a")
+    memory.close()
+    again = PartyMemory(tmp_path / "memory")
+    assert again.answer(ONE, RoundPosition(0, 0), b"q") == b"a"
+    with pytest.raises(DuplicateMessageError):
+        again.answer(ONE, RoundPosition(0, 0), b"other")
+    assert again.answer(OTHER, RoundPosition(0, 0), b"other") is None
+    with pytest.raises(SessionMemoryError):
+        again.record(ONE, RoundPosition(0, 0), b"q", b"b")
+    assert again.answer(ONE, RoundPosition(0, 0), b"q") == b"a"
+    again.close()
+
+
+def test_answers_of_a_round_are_let_go_in_the_next(memory: PartyMemory) -> None:
+    for position in (RoundPosition(0, 0), RoundPosition(0, 1), RoundPosition(1, 0)):
+        memory.record(ONE, position, b"q", b"a%d" % position.aggregation)
+    assert memory.last(ONE) == (1, 0)
+    for behind in (RoundPosition(0, 0), RoundPosition(0, 1)):
+        with pytest.raises(ReplayedMessageError, match="lies behind"):
+            memory.answer(ONE, behind, b"q")
+    assert memory.answer(ONE, RoundPosition(1, 0), b"q") == b"a0"
+    assert memory.answer(ONE, RoundPosition(1, 1), b"q") is None
+
+
+def test_only_its_owner_reads_it_and_damage_is_noticed(memory: PartyMemory, tmp_path: Path) -> None:
+    path = tmp_path / "memory"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    memory.close()
+    with pytest.raises(SessionMemoryError, match="cannot make a memory of a party"):
+        PartyMemory.create(path)
+    sqlite3.connect(path).execute("DROP TABLE answers").connection.close()
+    with pytest.raises(SessionMemoryError, match="not a memory of a party"):
+        PartyMemory(path)
+    path.unlink()
+    with pytest.raises(SessionMemoryError, match="no memory of a party"):
+        PartyMemory(path)

@@ -1,0 +1,39 @@
+"""Formulas of studies, beside what follows by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sfumato.spec.load import load_spec
+from sfumato.studies.measures.computing import measure_spec
+
+AIR: dict[str, Any] = {
+    "name": "air", "protocol": "wfl-p", "data": {"source": "synthetic", "examples_per_device": 8},
+    "model": {"kind": "softmax"}, "topology": {"kind": "star", "devices": 20},
+    "training": {"rounds": 1, "local_epochs": 1, "batch_size": 4, "learning_rate": 0.1,
+                 "participation": {"kind": "fixed", "count": 5}},
+    "radio": {"gain": {"kind": "constant", "mean": 0.1, "max": 0.1}, "noise_std": 1.0, "snr_db": [3, 3]},
+    "compression": {"kind": "rand-k", "ratio": 0.5},
+    "privacy": {"delta": 1e-3, "clip": {"kind": "update", "norm": 1.0},
+                "noise": {"formula": "pfels", "epsilon": 1000.0}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("protocol", ["pfels", "wfl-p", "wfl-pdp"])
+def test_where_power_binds_everybody_sends_with_all_of_it(protocol: str) -> None:
+    """SNR d σ₀² of each of five devices in each of three rounds, 3 dB being 1.995; d = 1,000."""
+    spec = load_spec(AIR | {"protocol": protocol})
+    (energy,) = measure_spec("energy_at_clip:1000,3", spec)
+    assert energy.value == pytest.approx(3 * 5 * 10**0.3 * 1000)
+    assert measure_spec("privacy_binds:1000,3", spec)[0].value == 0.0
+
+
+def test_where_privacy_binds_energy_follows_from_20_alone() -> None:
+    """a = εN / (2√2 r √ln(1.25 r/(Nδ))) arrives; a device sends (a/h)² p of it on average."""
+    spec = load_spec(AIR | {"protocol": "pfels"}, ["privacy.noise.epsilon=0.1"])
+    alignment = 0.1 * 20 / (2 * 2**0.5 * 5 * (5.745) ** 0.5)
+    (energy,) = measure_spec("energy_at_clip:1000,3", spec)
+    assert energy.value == pytest.approx(3 * 5 * (alignment / 0.1) ** 2 * 0.5, rel=1e-3)
+    assert measure_spec("privacy_binds:1000,3", spec)[0].value == 100.0
