@@ -192,8 +192,8 @@ def invert_by_distance(
         classes: number of classes.
         bounds: the range of features.
         shape: ``[U, C, H, W]``.
-        rng: draws the initial images.
-        iterations: steps of L-BFGS.
+        rng: draws the initial images and soft labels.
+        iterations: the most steps of L-BFGS.
     """
     images = bounds.sample(shape, rng).requires_grad_()
     logits = torch.from_numpy(rng.standard_normal((shape[0], classes), np.float32)).requires_grad_()

@@ -72,14 +72,13 @@ class AttackedGroups:
     ) -> dict[int, tuple[Observation, ...]]:
         """List what ``coalition`` observed of each of ``units``, by unit and in order of time.
 
-        An observer that sees a group's draws leaves out rounds without the worker.
-
         Args:
             view: the recorded view.
             initial: the model that training started from ``[M]``; it is public.
             units: workers, without members of the coalition.
             coalition: the colluding observers.
-            rounds: the most rounds for each worker, evenly over those in which it took part.
+            rounds: the most rounds for each worker and group, evenly over those in which it took part; over
+                all where the coalition does not see the group's draws.
         """
         plan, seen = self.plan, self._seen_groups(coalition)
         there = {n: self._senders_of_round(n) for n in view.rounds if plan.releases_after(n)}

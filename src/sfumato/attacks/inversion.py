@@ -170,7 +170,7 @@ class _InversionScorer:
     """
 
     def __init__(self, plan: TreePlan, inputs: TrainingInputs, lpips: Any) -> None:
-        """Collect what the attacker knows and the baseline's guess, the mean image of every class.
+        """Collect the training examples, what the attacker knows, and the baseline's guess, every class's mean.
 
         ``lpips``: a function of images and originals; ``None``: LPIPS is not computed.
         """

@@ -160,7 +160,10 @@ class InversionProblem:
         return self.knowledge.predictions(self.target.start)
 
     def _label_signal(self, gradient: Tensor) -> Tensor:
-        """Compute the mean of p - y (predictions less labels) from a flat gradient ``[M]``, ``[classes]``."""
+        """Compute the mean of p - y (predictions less labels), ``[classes]``, from a flat gradient ``[M]``.
+
+        Only up to a factor where the last layer has no bias.
+        """
         return label_signal(gradient, self.knowledge.model, self.knowledge.classes)
 
     @cached_property

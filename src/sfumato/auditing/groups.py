@@ -90,10 +90,9 @@ class GroupHarness:
 
         Args:
             number: of the round or interval.
-            taking_part: whether the unit is among the participants of all its groups.
+            taking_part: whether the unit is among the participants of all its groups, or of none.
             signs: what it sends in each trial, in units of the largest message allowed, ``[M]``, or for each
-                of
-                its groups ``[groups, M]``.
+                of its groups ``[groups, M]``; with clips of examples, in units of what one can move it by.
             seed: of everything random.
 
         Returns:
@@ -109,8 +108,9 @@ class GroupHarness:
     ) -> tuple[tuple[Observations, ...], ...]:
         """Simulate one round or interval in which ``units`` send canaries, if they are drawn.
 
-        ``updates``: what each sends, of norm at most 1, in units of the largest message, ``[units, M]``.
-        Returns observations by device and group.
+        ``units``: ascending; ``updates``: what each sends, of norm at most 1, in units of the largest message
+        (with clips of examples, of what one can move it by), ``[units, M]``. Returns the coalition's
+        observations by device and group.
         """
         plan = replace(self._plan, spec=self._plan.spec.model_copy(update={"seed": seed}))
         return self._simulate(plan, number, units, updates)

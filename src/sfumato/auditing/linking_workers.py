@@ -116,8 +116,8 @@ class LinkingMessages:
     def __init__(
         self, plan: GroupPlan, links: Links, unit: int, signs: Tensor, middles: Tensor | None, seed: int
     ) -> None:
-        """Start with models of zeros; without ``middles`` the thresholds of linking workers are
-        measured here.
+        """Start with models of zeros; without ``middles`` the linking workers' thresholds are measured when
+        they send.
         """
         self._plan, self._links, self._signs, self._seed = plan, links, signs, seed
         self._is_unit = torch.from_numpy(links.workers == unit)

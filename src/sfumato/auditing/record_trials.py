@@ -123,6 +123,9 @@ def group_record_trials(
     ``None`` where the record counts as being in every message. Its device answers to nothing that it
     receives, and each group of the unit draws for itself. ``trials``: held out, and of the test, in each
     world.
+
+    Raises:
+        SpecError: the plan cannot be audited.
     """
     harness, canary = GroupHarness(plan, unit, coalition), canary_of_groups(plan, unit, neighbours)
     if canary is None:

@@ -283,8 +283,10 @@ def epsilon_by_counting(held_out: Scores, test: Scores, *, delta: float, error: 
 
 
 def mu_by_curve(held_out: Scores, test: Scores, curves: TradeOffCurves, *, error: float) -> float:
-    """Lower bound on μ, if the trade-off curve is one of ``curves``: direction and threshold are chosen
-    on ``held_out`` trials and tested on others; wrong with probability at most ``error``.
+    """Lower bound on μ, if the trade-off curve is one of ``curves``; 0 where every curve allows the rates.
+
+    Direction and threshold are chosen on ``held_out`` trials and tested on those of ``test``; the bound is
+    wrong with probability at most ``error``.
     """
 
     def estimated_mu(scores: Scores, thresholds: FloatArray) -> FloatArray:

@@ -112,7 +112,10 @@ class TreeHarness:
         """List the possible outcomes of the elections in round ``number`` under ``seed``, with their
         probabilities.
 
-        Outcomes differ in the offices that members hold; in the first they hold none.
+        Outcomes differ in the offices that member devices hold; in the first they hold none.
+
+        Raises:
+            SpecError: the coalition has devices in too many zones.
         """
         return tuple(
             ElectionOutcome(chance, (self._target_draw(members, number),))

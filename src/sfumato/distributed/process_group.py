@@ -59,7 +59,9 @@ class ProcessGroup:
         return self._reduced(values, dist.ReduceOp.SUM)
 
     def largest(self, values: IntArray) -> IntArray:
-        """Take the largest of ``values`` over all ranks, entry by entry; the same shape on every rank."""
+        """Take the largest of ``values`` over all ranks, entry by entry; the same shape on every rank,
+        perhaps changed in place.
+        """
         return self._reduced(values, dist.ReduceOp.MAX)
 
     def _reduced(self, values: IntArray, by: dist.ReduceOp.RedOpType) -> IntArray:

@@ -38,7 +38,8 @@ class Board:
         """Accept a post of the open phase.
 
         Raises:
-            MessageError: it is not authentic, not of this election, late, early, or the second of its kind.
+            MessageError: it is not authentic, not of this election, late, early, the second of its kind,
+                malformed, or does not follow from what was posted before.
             ElectionError: its content copies or wrongly opens a commitment, or vouches for another board.
         """
         if self.phase is None:

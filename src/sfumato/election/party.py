@@ -55,6 +55,7 @@ class Candidate:
         Raises:
             RepeatedSessionError: the identity was in this election before.
             ChangedTermsError: it was in another election under the same label.
+            SessionMemoryError: that it takes part cannot be recorded.
             ValueError: the identity is not the one in the terms.
         """
         if terms.public_keys[number] != identity.public:

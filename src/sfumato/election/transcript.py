@@ -57,7 +57,8 @@ def read(
     Raises:
         MessageError: a post is not authentic, not of this election, out of order, there twice or malformed.
         ElectionError: a post copies or wrongly opens a commitment.
-        NotAgreedError: fewer than the quorum vouch for the part before the reveals.
+        NotAgreedError: a party vouches for another board, or, if ``agreed``, fewer than the quorum vouch for
+            the part before the reveals.
     """
     opened = list(open_posts(terms, board, checked))
     if agreed:

@@ -124,6 +124,8 @@ class TreePlanning:
 
         Raises:
             SpecError: with control, a target for a coalition that has no budget.
+            MissingExtraError: cvxpy is not installed.
+            RunError: the solver finds no solution, or no plan can be certified.
         """
         base, sources = problem.base, problem.sources
         for target in targets:

@@ -82,7 +82,7 @@ class RayWorkers:
         self._tasks[task.remote(job.work, job.arguments, self._log, Path.cwd())] = number
 
     def wait_for_endings(self, seconds: float) -> list[tuple[int, Ending]]:
-        """Wait up to ``seconds`` for a job to end; returns (number, ending) of all that have.
+        """Wait up to ``seconds`` for a job to end; returns (number, ending) of one that has.
 
         Empty if none has.
         """

@@ -94,7 +94,8 @@ def _charge_by_draws(exposure: Exposure, neighbours: Neighbours) -> Composition:
 def _releases_of_terms(exposure: Exposure) -> tuple[tuple[Release, ...], ...]:
     """List the releases that each composed term is made of, in the order of the terms.
 
-    A term is a single release where everybody takes part, else all releases that one draw serves.
+    A term is a single release where everybody takes part and no noise of others is drawn, else all releases
+    that one draw serves.
     """
     found: list[tuple[Release, ...]] = []
     for draw in exposure.draws:
@@ -107,8 +108,7 @@ def _terms_of_draw(draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool)
     """Turn one draw without noise of others into terms for the accountant.
 
     Everybody drawn: an unsampled term a release. Else one term: amplified by Poisson sampling where
-    ``hidden``,
-    and the mixture over participations where the observer sees the draw.
+    ``hidden``, and the mixture over participations where the observer sees the draw.
     """
     if draw.sampling.kind == "all":
         return [GaussianTerm(_multiplier_of_release(r, neighbours), draw.count) for r in draw.releases]

@@ -124,8 +124,7 @@ class DeclaredReleases(Protocol):
         """List the releases of the flow exposure by draws of batches, to charge a record of device ``unit``.
 
         The flow exposure holds all releases that what ``coalition`` sees is computed from. Empty where
-        records are
-        not drawn into batches independently of each other.
+        records are not drawn into batches independently of each other.
         """
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
@@ -155,8 +154,7 @@ class DeclaredReleases(Protocol):
             delta: of the ε.
             neighbours: the neighbouring relation.
             known: the ε of another bound of the same pair: a larger one may be computed more coarsely, as if
-                every
-                draw were seen. ∞: none is known.
+                every draw were seen. ∞: none is known.
         """
 
     def noise_by_owner(
@@ -186,8 +184,7 @@ class DeclaredReleases(Protocol):
         alike.
 
         ``apart``: whether sites that a user named are classes of their own where their records are drawn
-        unequally
-        often.
+        unequally often.
         """
 
     def after(self, rounds: int) -> Self:

@@ -158,7 +158,8 @@ class Guarantee:
         Raises:
             KeyError: ``unit``, ``observer``, ``epsilon`` or ``stands_for`` is missing, or a key of a bound.
             TypeError: a value that must be a number is neither a number nor a string.
-            ValueError: it is a string that is no number, or ``observer_kind`` is unknown.
+            ValueError: it is a string that is no number, or ``observer_kind`` is unknown or not the
+            observer's.
         """
         name, epsilon = str(row.get("bound", "flow")), float(row["epsilon"])
         neighbours: Neighbours = row.get("neighbours", "–")

@@ -45,7 +45,7 @@ def scale_for(ways: Iterable[Composition], *, epsilon: float, delta: float) -> f
     one that another way is surely at most.
 
     Raises:
-        ValueError: ``epsilon`` or ``delta`` is out of range.
+        ValueError: ``epsilon`` is not > 0 and finite, and a way is solved for.
     """
     least = math.inf
     for charge in undominated(tuple(ways)):
@@ -112,7 +112,8 @@ def calibrate_scale(
         to multiply, or if δ is below the probability of draws that `compose` leaves out.
 
     Raises:
-        ValueError: a target or δ out of range, or terms that `compose` refuses.
+        ValueError: a target out of range, terms that `compose` refuses, or, where no term is drawn, a δ out
+            of range.
     """
     if not 0 < target_epsilon < math.inf:
         raise ValueError(f"target_epsilon: got {target_epsilon}; must be > 0 and finite")

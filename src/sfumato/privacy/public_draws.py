@@ -144,8 +144,8 @@ Outcome = tuple[float, float]
 def round_of_outcomes(
     draws: Sequence[DrawnReleases], chances: Sequence[float], neighbours: Neighbours
 ) -> tuple[GaussianTerm, float]:
-    """Charge all rounds as one Gaussian term, and compute and the probability that a round has no noise at
-    all where the unit moves it.
+    """Charge all rounds as one Gaussian term, and compute the probability that a round has no noise at all
+    where the unit moves it.
 
     Args:
         draws: of a round, for each outcome; they are drawn at one rate, as often.

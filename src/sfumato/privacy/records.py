@@ -296,8 +296,7 @@ class RecordCharge:
         """List every sound way to charge the record where its device's releases are ``exposure``.
 
         One counts how rarely the record is drawn, where that is known; the others charge as if all data of
-        the device
-        were replaced.
+        the device were replaced.
         """
         reason = self._why_replaced(exposure)
         if self.by_filter and self.neighbours == "zero-out":

@@ -122,11 +122,9 @@ class Sampling:
             apart: distance, in sensitivities, of a replaced unit's release from the one without it, in either
                 world. With 0 one of the worlds is that release.
             scales: pairs (probability, share) of a public draw of how much noise a release has: share of the
-                largest
-                sensitivity over noise std. Empty: always the largest.
+                largest sensitivity over noise std. Empty: always the largest.
             seen_scales: the same for outcomes in which the observer sees who is drawn, with the probability
-                that the
-                unit is used.
+                that the unit is used.
         """
         leaves, distances = apart > 0, (apart, apart) if apart > 0 else (1.0, 1.0)
         return cls(
@@ -155,8 +153,7 @@ class Sampling:
         """Describe a hidden draw of ``sample`` of ``population`` devices, uniformly without replacement.
 
         ``apart``: how many sensitivities the unit's message is, at most, from that of the device drawn in its
-        place,
-        in the one world and in the other.
+        place, in the one world and in the other.
         """
         rate = min(1.0, max(0.0, sample / max(population, 1)))
         return cls("fixed", rate, True, population, sample, apart)
@@ -168,8 +165,8 @@ class Sampling:
 
         Args:
             moves: triples of a probability, the share of the sensitivity that the release moves then from one
-                world
-                to the other, and the share that it moves from the release without the record; in (0, 1].
+                world to the other, and the share that it moves from the release without the record; the
+                shares are in (0, 1].
             shares_a_part: whether both worlds differ from the release without the record; else one is it.
         """
         chances: defaultdict[tuple[float, float], list[float]] = defaultdict(list)

@@ -115,7 +115,7 @@ class Cells:
             bits_of_each: bits to each device, where so many devices of a cell take part.
 
         Returns:
-            Energy (joules) and delay (seconds), ``[..., cells]`` each.
+            Energy (joules) and delay (seconds), ``[..., cells]`` each; 0 where the downlink is ideal.
         """
         channels, total = self.channels, np.zeros(counts.shape)
         sizes = np.bincount(channels.cells, minlength=channels.cell_count)

@@ -256,8 +256,8 @@ class TreeRound:
     def _uplink(self, devices: IntArray, hop: Attempts | Analog | None) -> tuple[Airtime, int, int]:
         """Compute what the devices' hop costs: airtime by cell, bytes up, and bytes down to single devices.
 
-        ``devices``: who takes part, ascending ``[P]``; ``hop``: what went over it; ``None``: everybody's
-        message, once.
+        The airtime is energy (joules) and delay (seconds), ``[cells]`` each. ``devices``: who takes part,
+        ascending ``[P]``; ``hop``: what went over it; ``None``: the message of each of them, once.
         """
         if isinstance(hop, Analog):
             return Airtime(hop.energy_j, hop.delay_s), hop.bytes_up, 0

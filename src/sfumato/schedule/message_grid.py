@@ -83,7 +83,7 @@ class MessageGrid(Grid):
 
 def tree_grid(plan: TreePlan, number: int, index: int, length: int) -> MessageGrid | None:
     """Choose the grid of aggregation ``index`` of round ``number`` (from 0); ``None`` where nothing is
-    clipped.
+    clipped, or no noise is added to messages or sums.
 
     Args:
         plan: resolved.
@@ -115,7 +115,7 @@ def tree_grid(plan: TreePlan, number: int, index: int, length: int) -> MessageGr
 
 def group_grid(plan: GroupPlan, number: int, length: int) -> MessageGrid | None:
     """Choose the grid of the release of round ``number`` (from 0); ``None`` where messages of a group have no
-    bound.
+    bound, or no noise is added to messages or sums.
 
     Args:
         plan: resolved.
@@ -152,7 +152,7 @@ def _needs_grid(plan: TreePlan | GroupPlan, *, noisy: bool) -> bool:
 def steps_in_tree(plan: TreePlan, length: int) -> list[float | None]:
     """List the step of every aggregation's grid in the first round; ``None`` where there is no such grid.
 
-    Not where nothing has a bound, nor where integers are summed under masks modulo 2^32.
+    Not where nothing has a bound or gets noise, nor where integers are summed under masks modulo 2^32.
 
     Args:
         plan: resolved.
@@ -165,7 +165,7 @@ def steps_in_tree(plan: TreePlan, length: int) -> list[float | None]:
 
 
 def steps_in_groups(plan: GroupPlan, length: int) -> list[float | None]:
-    """List the step of the grid of the first release, alone; ``None`` in it where messages have no bound.
+    """List the step of the grid of the first release, alone; ``None`` in it where there is no such grid.
 
     ``length``: parameters of a model.
     """

@@ -116,7 +116,7 @@ def _with_denominators(
         spec: of the protocol.
         tree: of the run.
         kind: of the draw.
-        rate: expected share of rounds that a device takes part in.
+        rate: expected share of rounds that a device takes part in, the largest over leaves.
         drawn: devices of each leaf in a round, expected, ``[leaves]``.
     """
     weights = device_weights(spec, tree)
@@ -182,7 +182,7 @@ class GuaranteedSurvivors:
 
 def threshold_of(faults: Faults | None, parties: int) -> int:
     """Compute the fewest survivors with which a session of secure aggregation has a sum, of a session
-    of ``parties``: more than 2/3, or the share that faults set.
+    of ``parties``: more than 2/3, or the share that faults set, but more than half.
     """
     if faults is None or faults.survival_threshold is None:
         return 2 * parties // 3 + 1

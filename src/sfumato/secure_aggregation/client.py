@@ -57,6 +57,7 @@ class Client:
         Raises:
             RepeatedSessionError: the identity was in this session before.
             ChangedTermsError: it was in another session under the same label.
+            SessionMemoryError: that it takes part cannot be recorded.
             ValueError: the identity is not the one in the terms.
         """
         if terms.public_keys[number] != identity.public:

@@ -91,8 +91,9 @@ class _Run:
         wire: Wire,
         server_identity: Identity,
     ) -> None:
-        """Create all parties and the server; ``vectors``: each party's ring elements ``[length]``, by
-        number.
+        """Create the server; a party is created before its first message. Raises as `AggregationServer` does.
+
+        ``vectors``: each party's ring elements ``[length]``, by number.
         """
         self._terms, self._identities, self._vectors = terms, identities, vectors
         self._entropy, self._wire = entropy, wire

@@ -200,7 +200,7 @@ def _undominated_labels(labels: Iterable[_Label]) -> list[_Label]:
 
 
 def _open_blocks(label: _Label | None, count: int) -> IntArray:
-    """In how many blocks each of ``count`` groups is exposed in the set that ends with ``label``. ;
+    """Count in how many blocks each of ``count`` groups is exposed in the set that ends with ``label``:
     int64 ``[count]``.
     """
     blocks = np.zeros(count, dtype=np.int64)

@@ -52,8 +52,7 @@ class GroupDraw:
         ``rate``.
 
         Where everybody is drawn its kind is ``all``. ``survivors``: how many messages a sum holds at least,
-        if it is
-        released at all; ``None``: those of all drawn.
+        if it is released at all; ``None``: those of all drawn.
         """
         if count is None:
             return cls("poisson" if rate < 1 else "all", rate, size, rate * size, survivors)

@@ -229,9 +229,8 @@ def least_cost_of_any_set(scene: ExposureProblem, price: Price) -> float:
         price: Rényi divergence of order 2 of one charged sum.
 
     Returns:
-        The bound; ∞ where every set costs ∞. Where groups change, or links do not add up, only what the
-        target
-        contributes to releases that are seen.
+        The bound; ∞ only where every set costs ∞. Where groups change, or links do not add up, only what the
+        target contributes to releases that are seen.
     """
     paid = _paid_in_any_case(scene, price)
     if len(scene.kinds.incidence) > 1 or not scene.blocks or not scene.links_add_up:

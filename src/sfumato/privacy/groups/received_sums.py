@@ -50,8 +50,7 @@ class ReceivedSums:
 
         Returns:
             How they receive messages of its group (``single``, ``sum`` or ``None``), whether they see its
-            releases, and
-            how many of its workers are members.
+            releases, and how many of its workers are members.
         """
         seen = bool(self.problem.seen[row.group])
         return self.view.how(1, row.group), seen, self._members_in_group(row)
@@ -82,8 +81,9 @@ class ReceivedSums:
         return self.facts.once(key, lambda: self._releases(row, count, split))
 
     def _releases(self, row: ChargedSum, count: int, split: bool) -> tuple[DrawnReleases, ...]:
-        """Compute the draws and releases charged for ``count`` sums like ``row``; ``split``: message by
-        message.
+        """Compute the draws and releases charged for ``count`` sums like ``row``.
+
+        ``split``: charge a sum that can be split by its single messages; else only where that costs less.
         """
         facts, group, draw = self.facts, row.group, self.facts.draw(row.group, row.era)
         size, how, known = draw.size, self.view.how(1, group), self._members_in_group(row)
@@ -122,7 +122,8 @@ class ReceivedSums:
     def _can_be_split(self, group: int) -> bool:
         """Say whether a sum of ``group`` may be charged as its single messages.
 
-        So it is where workers add the noise themselves and are drawn by Poisson sampling.
+        So it is where workers add the noise themselves, to every update, and are drawn by Poisson
+        sampling.
         """
         facts = self.facts
         return facts.noised_by_devices(group) and facts.rate[group] < 1 and not facts.raw_inside

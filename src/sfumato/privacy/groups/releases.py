@@ -171,8 +171,10 @@ class GroupReleases(GroupFacts):
 
     @cached_property
     def _has_room_for_links(self) -> bool:
-        """Whether all workers of several groups may be drawn for one sum, in every group; else links
-        may not add up.
+        """Whether all workers of several groups may be drawn for one sum, in every group; else links may not
+        add up.
+
+        Where workers' own noise may be lost, those that meet may cost less than apart: nothing is claimed.
         """
         if self.least_survivors and not self.noised_by_masters:
             return False
@@ -263,10 +265,8 @@ class GroupReleases(GroupFacts):
         gains.
 
         What holds towards the larger coalition holds towards ``coalition`` too. A unit of several groups that
-        starts
-        from their mean starts from a hidden model where a group is unseen, and its record counts as drawn.
-        Where all
-        its groups are seen, every draw of records counts.
+        starts from their mean starts from a hidden model where a group is unseen, and its record counts as
+        drawn. Where all its groups are seen, every draw of records counts.
         """
         if self.batches.rates is None or self.batches.step_multiplier or len(self.eras) > 1:
             return None
@@ -378,8 +378,7 @@ class GroupReleases(GroupFacts):
         """List one pair of a unit and an observer for every class of pairs that are charged alike.
 
         ``unit``: only pairs of this device; ``apart``: sites whose records are drawn unequally often are
-        apart;
-        ``every_unit`` makes no difference here.
+        apart; ``every_unit`` makes no difference here.
         """
         return self.pairs.of(unit, apart=apart)
 

@@ -179,8 +179,8 @@ class _Search:
     """Groups are vertices 0..M-1, kinds of workers the vertices after; an edge is labelled with its era."""
 
     def __init__(self, kinds: WorkerKinds, colours: Sequence[Hashable]) -> None:
-        """Build the graph of groups and ``kinds`` of workers; ``colours``: parameters of every group,
-        which are kept.
+        """Build the graph of groups and ``kinds`` of workers; ``colours``: parameters of every group, which
+        symmetries keep.
         """
         self.kinds, self.colours = kinds, colours
         self.groups = kinds.group_count
@@ -233,7 +233,8 @@ class _Search:
         """Refine two colourings, a number a vertex, until stable; ``None`` once they differ or after too much
         work.
 
-        Vertices of one colour are told apart by their neighbours' colours; the largest part keeps its colour.
+        Vertices of one colour are told apart by their neighbours' colours; the largest part keeps its colour,
+        so that only neighbours of the other parts have to be looked at in the next round.
         """
         if self.left <= 0:
             return None
@@ -272,8 +273,10 @@ class _Search:
         return self.other[edges] + np.repeat(vertices - place, degree), self.era[edges]
 
     def _parts(self, vertices: IntArray, colour: IntArray) -> _Parts:
-        """Part ``vertices``, all of which have edges, by their own ``colour`` and their neighbours' (as
-        hashes).
+        """Part ``vertices``, all of which have edges, by their own ``colour`` and their neighbours'.
+
+        Multisets of colours are told apart by a sum of hashes. Where two sums are equal by chance, colours
+        are told apart less well, and a symmetry may not be found.
         """
         ends, eras = self._edges_of(vertices)
         hashed = _hashed(colour[ends] * len(self.kinds.groups[0]) + eras)
@@ -293,7 +296,7 @@ class _Search:
         return _Parts(vertices[order], own, seen, count, whole, is_largest)
 
     def _extend_to_symmetry(self, one: IntArray, two: IntArray, source: int, image: int) -> list[int] | None:
-        """Search a symmetry that takes group ``source`` to ``image`` and colours ``one`` to ``two``, by
+        """Search for a symmetry that takes group ``source`` to ``image`` and colours ``one`` to ``two``, by
         backtracking.
 
         It is a list with the image of every group; ``None`` where there is none or the search gave up.

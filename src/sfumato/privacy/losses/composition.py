@@ -133,7 +133,7 @@ class _Tilted:
         return np.asarray(np.exp(np.minimum(logs, 0.0)))
 
     def delta(self, epsilon: float) -> float:
-        """Compute δ at ``epsilon`` of the mass that is kept, Σ_(l > ε) p (1 − e^(ε − l)), in nats."""
+        """Compute δ at ``epsilon`` (nats) of the mass that is kept, Σ_(l > ε) p (1 − e^(ε − l))."""
         above = slice(int(np.searchsorted(self.losses, epsilon, side="right")), None)
         return float(self.masses(above) @ -np.expm1(epsilon - self.losses[above]))
 
@@ -306,8 +306,8 @@ def _tilted_losses(part: GridLosses, tilt: float, interval: float) -> tuple[Grid
 
 
 def _stretches_of_grid(part: GridLosses, interval: float) -> tuple[Array, Array, Array]:
-    """Cut the grid of ``part`` into S stretches, each result ``[S]``: logarithms of their masses, their first
-    and their last losses.
+    """Cut the grid of ``part`` into S stretches with mass, each result ``[S]``: logarithms of their masses,
+    their first and their last losses.
 
     They are as long as 1 / `_EXACT` of the distance from 0, so that moments are close to their bounds however
     large the losses of one release are beside those of most.

@@ -86,8 +86,7 @@ def losses_against(one: Sequence[DrawnShift], other: Sequence[DrawnShift], inter
 
     Args:
         one: ways of being drawn, each with how far A is from A' and from B, in noise stds, as the first world
-            has
-            them.
+            has them.
         other: the same as the second world has them, with A' in place of A.
         interval: of the grid, in nats.
     """

@@ -154,10 +154,8 @@ def flow_and_cut_with_elections(
     """Compute the flow and the cut exposure of ``unit`` towards ``members``, who may be elected.
 
     Flow charges all that the coalition's view is computed from, cut only what it sees. A round in office is
-    charged by
-    the same bound as a round out of it: where some of a round's aggregations are hidden, the two bounds
-    differ, and
-    what one adds in office says nothing of the other.
+    charged by the same bound as a round out of it: where some of a round's aggregations are hidden, the two
+    bounds differ, and what one adds in office says nothing of the other.
 
     Zones elect independently of each other. Several other zones count as one: once any of them elects
     a member, all of them are charged as if they had. Every way of charging the unit's zone and the others

@@ -271,8 +271,8 @@ class PairExposures:
         return lowest, True
 
     def finest_release(self, number: int) -> Release:
-        """Describe the finest sum with the unit's message that is seen; else the average of its own
-        subtree.
+        """Describe the finest sum with the unit's message that is seen in aggregation ``number``; else the
+        average of the node above it that aggregates.
         """
         facts, step = self.facts, self.facts.steps[number]
         own = float(step.message_norm[self.leaf]) * self.weight
@@ -328,6 +328,9 @@ class PairExposures:
     def _drawn_noise(self, numbers: Sequence[int]) -> tuple[DrawnNoise, ...]:
         """List others' noise under Poisson participation; empty where not everything drawn is sent and
         counts.
+
+        With thresholds or dropouts, rounding after the noise, or noise of the channel that depends on who is
+        drawn, nobody else's noise counts.
         """
         facts = self.facts
         if facts.draw_kind != "poisson" or not facts.draw_rate < 1:

@@ -116,8 +116,7 @@ class TreePairs:
         """List one pair of every class of equivalent ordered pairs, without a check that they stand for all.
 
         ``unit``: only pairs of this device; ``None``: of all. ``apart``: sites whose records are drawn
-        unequally often
-        are classes of their own.
+        unequally often are classes of their own.
         """
         if unit is not None:
             yield from self._pairs_of(UnitClass(unit, 1))

@@ -76,8 +76,8 @@ class TreeReleases(TreeFacts):
         return lru_cache(self._most_kept)(self._compute_exposures)
 
     def _compute_exposures(self, unit: int, members: tuple[Party, ...]) -> tuple[Exposure, ...]:
-        """Compute the flow, the cut and the cheapest exposure of ``unit``; each of ``members`` is named
-        once.
+        """Compute the flow and the cut exposure of ``unit``, and the cheapest where it is searched for; each
+        of ``members`` is named once.
         """
         if self._whole is not None and not self.elections:
             return _over_rounds(self._whole.exposures(unit, members), self.rounds)
@@ -237,10 +237,8 @@ class TreeReleases(TreeFacts):
         """List one pair for every class of ordered pairs that are charged alike.
 
         ``unit``: only pairs of this device; ``apart``: sites whose records are drawn unequally often are
-        apart;
-        ``every_unit``: no unit stands for one that is met otherwise. Where rows may fold, a pair may stand
-        for
-        others that it dominates.
+        apart; ``every_unit``: no unit stands for one that is met otherwise. Where rows may fold, a pair may
+        stand for others that it dominates.
         """
         if self.searched_under is None or self.elections or not self.rows_may_fold:
             return self._pairs.of(unit, apart=apart)
@@ -266,7 +264,7 @@ class TreeReleases(TreeFacts):
         return tuple(way for exposure in charged for way in ways_to_charge(exposure, self.searched_under))
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
-        """List classes of the devices outside ``members``, those of a leaf and of one weight together.
+        """List classes of the devices outside ``members``: those under one leaf that are alike.
 
         ``apart``: whether sites whose records are drawn unequally often are classes of their own.
         """

@@ -139,8 +139,8 @@ class DeviceClasses:
 
     @classmethod
     def placed(cls, devices: IntArray, leaf_of: IntArray) -> DeviceClasses:
-        """Put the devices under each leaf, ``devices`` ``[leaves]``, into one class; ``leaf_of``: every
-        device's, ``[N]``.
+        """Make one class for each leaf, of devices that have moved; ``devices``: their number under each
+        leaf, ``[leaves]``; ``leaf_of``: every device's, ``[N]``.
         """
         return replace(cls.alike(devices), of_device=leaf_of)
 
@@ -199,7 +199,7 @@ class DeviceClasses:
 
     @cached_property
     def total_weight(self) -> FloatArray:
-        """For each leaf, the sum of the weights of all its devices. ; ``[leaves]``."""
+        """For each leaf, the sum of the weights of all its devices, ``[leaves]``."""
         return np.bincount(self.leaf, weights=self.weight * self.count).astype(np.float64)
 
     def least_noise(self, std: FloatArray, sure: IntArray) -> FloatArray:

@@ -211,8 +211,8 @@ class AirPlan:
         )
 
     def traffic(self, sending: AirTransmission, energy: FloatArray, coordinates: int) -> Analog:
-        """Compute the energy (joules), delay (seconds, ``[leaves]``) and bytes of one aggregation over the
-        air.
+        """Compute energy (joules) and delay (seconds), ``[leaves]`` each, and bytes of one aggregation over
+        the air.
 
         Args:
             sending: who sends, and how loud.

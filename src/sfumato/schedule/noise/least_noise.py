@@ -77,7 +77,7 @@ def verdict_on_factors(factors: FloatArray, tolerance: float) -> Verdict:
 
 
 def least_noise(judge: Callable[[FloatArray], Verdict], first: FloatArray) -> FloatArray:
-    """Search the least size of every set of sources that ``judge`` finds to be enough, ``[sets]``.
+    """Search for the least size of every set of sources that ``judge`` finds to be enough, ``[sets]``.
 
     A trial's sizes are multiplied by the factors that its verdict asks for. With one set the search stays
     between what is known to be too little and what is known to be enough.

@@ -72,6 +72,7 @@ def worst_coalitions(plan: TreePlan, unit: int, sizes: Sequence[int], delta: flo
 
     Members of the unit's zone come from its loudest devices, those of other zones too, either filling zone
     after zone or one a zone in turn: what a member brings is the noise it knows and its chance of election.
+    Sizes that no such coalition has are left out.
     """
     declared = plan.releases
     loudness = declared.classes.variance(declared.steps[-1].device_std)
@@ -133,8 +134,8 @@ def _order_outsiders(zones: list[list[int]], most: int) -> tuple[list[int], list
 def _candidate_coalitions(
     own: list[int], queues: tuple[list[int], list[int]], size: int
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """List coalitions of ``size`` devices with none, half or all of ``own``, the devices of the unit's
-    zone.
+    """List coalitions of ``size`` devices with none of ``own``, the devices of the unit's zone, half as many
+    as fit, or as many as fit.
 
     The rest come from either of ``queues``, devices of other zones, the loudest first.
 
