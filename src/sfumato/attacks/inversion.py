@@ -170,7 +170,7 @@ class _InversionScorer:
     """
 
     def __init__(self, plan: TreePlan, inputs: TrainingInputs, lpips: Any) -> None:
-        """Collect the training examples, what the attacker knows, and the baseline's guess, every class's mean.
+        """Collect the training examples, what the attacker knows, and the guess of every class's mean image.
 
         ``lpips``: a function of images and originals; ``None``: LPIPS is not computed.
         """

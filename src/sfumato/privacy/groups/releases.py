@@ -98,16 +98,14 @@ class GroupReleases(GroupFacts):
         )
 
     def _worst_view(self, coalition: Sequence[Party]) -> CoalitionView:
-        """Describe what ``coalition`` receives in the first era, with single messages wherever any era
-        shows them.
-        """
+        """What ``coalition`` receives in the first era, with single messages wherever any era shows them."""
         views = [self.view(coalition, era.first_epoch) for era in self.eras]
         single = frozenset().union(*(view.single for view in views))
         return replace(views[0], single=single, summed=views[0].summed - single)
 
     def seen_steps(self, coalition: Sequence[Party]) -> IntArray:
-        """For every group, the last step whose release the coalition sees; 0 where it sees none; int64
-        ``[groups]``.
+        """For every group, the last step whose release the coalition sees, int64 ``[groups]``; 0 where it
+        sees none.
         """
         seen = np.zeros(self.group_count, dtype=np.int64)
         for number, (era, first) in enumerate(zip(self.eras, self.era_steps, strict=True)):
@@ -217,9 +215,7 @@ class GroupReleases(GroupFacts):
         return dict(Counter(int(self.kinds.of[member]) for member in members))
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """Charge the same choice of releases as ``exposure``, of other facts of the same groups, by
-        these facts.
-        """
+        """Charge the choice of releases of ``exposure``, of other facts of the same groups, by these facts."""
         exposed = np.searchsorted(self.block_ends, exposure.exposed)
         return self._received(unit, coalition).exposure(exposure.bound_name, exposed)
 
@@ -383,17 +379,13 @@ class GroupReleases(GroupFacts):
         return self.pairs.of(unit, apart=apart)
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
-        """List classes of the workers outside ``members``; ``apart``: sites of unequal record rates are
-        apart.
-        """
+        """List classes of the workers outside ``members``; ``apart``: also by sites' rates of records."""
         outside = np.setdiff1d(np.arange(self.device_count), np.fromiter(members, np.int64))
         for kind in np.unique(self.kinds.of[outside]):
             yield from self.units_of(outside[self.kinds.of[outside] == kind], apart=apart)
 
     def units_of(self, workers: IntArray, *, apart: bool) -> Iterator[UnitClass]:
-        """Put ``workers``, whom observers meet alike, into one class; ``apart``: into one for each kind
-        of site.
-        """
+        """Put ``workers``, whom observers meet alike, into one class; ``apart``: one a kind of site."""
         return unit_classes(
             int(workers[0]),
             len(workers),

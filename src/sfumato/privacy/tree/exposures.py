@@ -94,9 +94,7 @@ class TreeExposures:
     facts: TreeFacts
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """Charge all that what ``coalition``, who pools knowledge, sees of device ``unit`` is computed
-        from.
-        """
+        """Charge all releases that go into what ``coalition``, pooling knowledge, sees of device ``unit``."""
         return self.pair(unit, tuple(coalition)).flow()
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> Exposure:
@@ -326,8 +324,7 @@ class PairExposures:
         return DrawnReleases(sampling, releases, facts.rounds, heaviest / self.weight if self.weight else 1.0)
 
     def _drawn_noise(self, numbers: Sequence[int]) -> tuple[DrawnNoise, ...]:
-        """List others' noise under Poisson participation; empty where not everything drawn is sent and
-        counts.
+        """List others' noise under Poisson participation where everything that is drawn is sent and counts.
 
         With thresholds or dropouts, rounding after the noise, or noise of the channel that depends on who is
         drawn, nobody else's noise counts.
