@@ -215,7 +215,7 @@ class GroupReleases(GroupFacts):
         return dict(Counter(int(self.kinds.of[member]) for member in members))
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """Charge the choice of releases of ``exposure``, of other facts of the same groups, by these facts."""
+        """Charge the choice of releases of ``exposure``, of other facts of these groups, by these facts."""
         exposed = np.searchsorted(self.block_ends, exposure.exposed)
         return self._received(unit, coalition).exposure(exposure.bound_name, exposed)
 
