@@ -183,9 +183,17 @@ def invert_by_distance(
     *,
     iterations: int,
 ) -> Reconstruction:
-    """DLG, or with ``labels`` iDLG: L-BFGS on the squared distance, relative to the observed update.
+    """Run DLG, or with ``labels`` iDLG: L-BFGS on the squared distance, relative to the observed update.
 
-    See `invert_by_cosine` for the arguments; without ``labels``, soft labels are optimised as well.
+    Args:
+        simulate: computes the update of given data.
+        seen: the observed update ``[M]``.
+        labels: of the unknown examples ``[U]``; ``None``: soft labels are optimised as well.
+        classes: number of classes.
+        bounds: the range of features.
+        shape: ``[U, C, H, W]``.
+        rng: draws the initial images and soft labels.
+        iterations: the most steps of L-BFGS.
     """
     images = bounds.sample(shape, rng).requires_grad_()
     logits = torch.from_numpy(rng.standard_normal((shape[0], classes), np.float32)).requires_grad_()

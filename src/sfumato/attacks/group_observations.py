@@ -53,7 +53,9 @@ class AttackedGroups:
         return spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"clip": longer})})
 
     def nearby_devices(self, coalition: Sequence[Party]) -> BoolArray:
-        """Workers of the groups whose averages ``coalition`` receives, ``[workers]``; see `AttackedRun`."""
+        """Workers of the groups whose averages ``coalition`` receives, mask ``[workers]``, members
+        included.
+        """
         found = np.zeros(self.plan.groups.workers, dtype=np.bool_)
         for group in self._seen_groups(coalition):
             found[self.plan.groups.members_of(group)] = True
@@ -68,9 +70,15 @@ class AttackedGroups:
         *,
         rounds: int,
     ) -> dict[int, tuple[Observation, ...]]:
-        """What ``coalition`` observed of each of ``units``, in order; see `AttackedRun.observations`.
+        """List what ``coalition`` observed of each of ``units``, by unit and in order of time.
 
-        An observer that sees a group's draws leaves out rounds without the worker.
+        Args:
+            view: the recorded view.
+            initial: the model that training started from ``[M]``; it is public.
+            units: workers, without members of the coalition.
+            coalition: the colluding observers.
+            rounds: the most rounds for each worker and group, evenly over those in which it took part; over
+                all where the coalition does not see the group's draws.
         """
         plan, seen = self.plan, self._seen_groups(coalition)
         there = {n: self._senders_of_round(n) for n in view.rounds if plan.releases_after(n)}

@@ -31,9 +31,9 @@ def mse(images: Tensor, originals: Tensor) -> FloatArray:
 
 
 def psnr(images: Tensor, originals: Tensor) -> FloatArray:
-    """Peak signal-to-noise ratio in dB of every image, ``[I]``; infinite for equal images.
+    """Compute the peak signal-to-noise ratio in dB of every image, ``[I]``; infinite for equal images.
 
-    Arguments as of `mse`.
+    ``images`` and ``originals``: ``[I, C, H, W]``, pixels from 0 to 1.
     """
     with np.errstate(divide="ignore"):
         return np.asarray(-10.0 * np.log10(mse(images, originals)))
@@ -42,9 +42,9 @@ def psnr(images: Tensor, originals: Tensor) -> FloatArray:
 def ssim(images: Tensor, originals: Tensor) -> FloatArray:
     """Mean structural similarity of every image, ``[I]`` (Wang et al. 2004), averaged over channels.
 
-    Arguments as of `mse`. Gaussian window of 11 pixels and standard deviation 1.5, K1 = .01, K2 = .03, range
-    1,
-    only where the whole window fits; on smaller images the widest odd window that does.
+    Both are ``[I, C, H, W]``, pixels from 0 to 1. Gaussian window of 11 pixels and standard deviation 1.5, K1
+    = .01, K2 = .03, range 1, only where the whole window fits; on smaller images the widest odd window that
+    does.
     """
     channels = images.shape[1]
     window = _gaussian_window(min(_WINDOW, *images.shape[2:])).repeat(channels, 1, 1, 1)

@@ -170,6 +170,10 @@ class _InversionScorer:
     """
 
     def __init__(self, plan: TreePlan, inputs: TrainingInputs, lpips: Any) -> None:
+        """Collect the training examples, what the attacker knows, and the guess of every class's mean image.
+
+        ``lpips``: a function of images and originals; ``None``: LPIPS is not computed.
+        """
         data = inputs.data
         mean, std = scaling(BUILT_IN.get(data.facts.name))
         self._plan, self._lpips = plan, lpips

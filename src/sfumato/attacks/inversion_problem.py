@@ -160,7 +160,10 @@ class InversionProblem:
         return self.knowledge.predictions(self.target.start)
 
     def _label_signal(self, gradient: Tensor) -> Tensor:
-        """`label_signal` of a flat gradient ``[M]`` for the attacked model, ``[classes]``."""
+        """Compute the mean of p - y (predictions less labels), ``[classes]``, from a flat gradient ``[M]``.
+
+        Only up to a factor where the last layer has no bias.
+        """
         return label_signal(gradient, self.knowledge.model, self.knowledge.classes)
 
     @cached_property

@@ -81,7 +81,8 @@ class AttackedRun(Protocol):
             initial: the model that training started from ``[M]``; it is public.
             units: devices, without members of the coalition.
             coalition: the colluding observers.
-            rounds: the most rounds for each device, evenly over those in which it took part.
+            rounds: the most rounds for each device (in groups: for each of its groups), evenly over those in
+                which it took part; over all where the coalition does not see who does.
         """
 
 
@@ -124,7 +125,16 @@ class AttackedTree:
         *,
         rounds: int,
     ) -> dict[int, tuple[Observation, ...]]:
-        """What ``coalition`` observed of each of ``units``, in order; see `AttackedRun.observations`."""
+        """List what ``coalition`` observed of each of ``units``, by unit and in order of time.
+
+        Args:
+            view: the recorded view.
+            initial: the model that training started from ``[M]``; it is public.
+            units: devices, without members of the coalition.
+            coalition: the colluding observers.
+            rounds: the most rounds for each device, evenly over those in which it took part; over all where
+                the coalition does not see who does.
+        """
         plan, members = self.plan, tuple(coalition)
         exposures = {unit: plan.releases.exposures(unit, members)[0] for unit in units}
         present = {number: set(draw_participants(plan.at(number), number).tolist()) for number in view.rounds}

@@ -154,6 +154,7 @@ class Attacker:
     _shadow_devices: dict[bytes, ShadowDevices] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        """Set up the engine that trains shadow devices, on the CPU."""
         labels = torch.from_numpy(self.population.labels)
         engine = engine_of(self.model, self.population.features, labels, EngineSettings.default("cpu"))
         object.__setattr__(self, "_engine", engine)

@@ -132,11 +132,11 @@ def replay_rounds(
 
 
 def load_view_by_name(plan: Plan, run: RunFolder, observer: str) -> RecordedView:
-    """`load_view` of an observer that may be called by the names of sites, such as ``north``.
+    """Load the view of an observer that may be called by the names of sites, such as ``north``.
 
     Raises:
         SpecError: the run did not record this observer.
-        RunError: see `load_view`.
+        RunError: the record is damaged, contains no round yet, or lacks rounds.
     """
     try:
         coalition = parse_coalition(observer, plan.parties)

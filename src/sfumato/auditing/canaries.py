@@ -147,9 +147,17 @@ def probability_of_guesses(*, canaries: int, guesses: int, right: int, epsilon: 
 def epsilon_refuted_by_guesses(
     *, canaries: int, guesses: int, right: int, delta: float, error: float
 ) -> float:
-    """Largest ε that the guesses refute at level ``error``; 0 where they refute none.
+    """Compute the largest ε that the guesses refute at level ``error``; 0 where they refute none.
 
-    Arguments as of `probability_of_guesses`.
+    Args:
+        canaries: m, the number of canaries.
+        guesses: r, the number of coins that are guessed.
+        right: v, the number of right guesses.
+        delta: δ in [0, 1].
+        error: probability that the bound is wrong.
+
+    Raises:
+        ValueError: not 0 ≤ right ≤ guesses ≤ canaries.
     """
 
     def refuted(epsilon: float) -> bool:

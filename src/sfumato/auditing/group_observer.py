@@ -44,6 +44,7 @@ class GroupObserver:
         began: int,
         recorded: Iterable[int],
     ) -> None:
+        """Work out whose messages, sums and models ``coalition`` receives; nothing is recorded yet."""
         self._senders = senders
         self._began = began
         self._summed = summed
@@ -55,21 +56,22 @@ class GroupObserver:
         }
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Record messages that members send, and those of interest that a member receives as their master.
-
-        See `Listener.sent`.
+        """Record messages ``vectors`` ``[senders, M]`` that members send or, where of interest, receive
+        as masters.
         """
         known = self._workers | (self._senders if index in self._masters - self._summed else set())
         for row in np.flatnonzero(np.isin(senders, list(known))):
             self._record(number, index, "sent", int(senders[row]), vectors[int(row)])
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Record the sums that masters in the coalition receive; see `Listener.received`."""
+        """Record the sums ``values`` ``[groups, M]`` that masters in the coalition receive in round
+        ``number``.
+        """
         for group in self._masters:
             self._record(number, group, "received", group, values[group])
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Record the models that members receive; see `Listener.broadcast`."""
+        """Record the models ``values`` ``[groups, M]`` that members receive in round ``number``."""
         for group in self._models:
             self._record(number, group, "broadcast", group, values[group])
 

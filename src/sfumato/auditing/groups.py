@@ -86,9 +86,17 @@ class GroupHarness:
     def simulate(
         self, number: int, *, taking_part: bool, signs: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
-        """Simulate one round or interval; arguments and result as of `AuditHarness.simulate`.
+        """Simulate one round or interval in which the unit sends ``signs``, or does not take part.
 
-        Here ``signs`` may differ from group to group of the unit: ``[groups, M]``.
+        Args:
+            number: of the round or interval.
+            taking_part: whether the unit is among the participants of all its groups, or of none.
+            signs: what it sends in each trial, in units of the largest message allowed, ``[M]``, or for each
+                of its groups ``[groups, M]``; with clips of examples, in units of what one can move it by.
+            seed: of everything random.
+
+        Returns:
+            For the one outcome and every group of the unit, the coalition's observations, ``[M]`` each.
         """
         plan = self._with_participation(
             groups_with_dimension(self._plan, signs.shape[-1]), number * self._length, taking_part, seed
@@ -100,7 +108,9 @@ class GroupHarness:
     ) -> tuple[tuple[Observations, ...], ...]:
         """Simulate one round or interval in which ``units`` send canaries, if they are drawn.
 
-        Returned by device and group, for the one outcome. See `AuditHarness.simulate_canaries`.
+        ``units``: ascending; ``updates``: what each sends, of norm at most 1, in units of the largest message
+        (with clips of examples, of what one can move it by), ``[units, M]``. Returns the coalition's
+        observations by device and group.
         """
         plan = replace(self._plan, spec=self._plan.spec.model_copy(update={"seed": seed}))
         return self._simulate(plan, number, units, updates)
@@ -148,7 +158,7 @@ class GroupHarness:
     def scores_through_others(self, neighbours: Neighbours, *, trials: int, seed: int) -> TrialScores | None:
         """Scores of a training in which linking workers pass on what they learn of the unit.
 
-        ``None`` where that is not simulated. Arguments as of `AuditHarness.scores_through_others`.
+        ``None`` where that is not simulated. ``trials``: held out, and to test with, in each world.
         """
         workers = [party.index for party in self._coalition if party.kind == "device"]
         seen = {party.index for party in self._coalition if party.kind == "node"}

@@ -116,6 +116,9 @@ class LinkingMessages:
     def __init__(
         self, plan: GroupPlan, links: Links, unit: int, signs: Tensor, middles: Tensor | None, seed: int
     ) -> None:
+        """Start with models of zeros; without ``middles`` the linking workers' thresholds are measured when
+        they send.
+        """
         self._plan, self._links, self._signs, self._seed = plan, links, signs, seed
         self._is_unit = torch.from_numpy(links.workers == unit)
         self._models = torch.zeros(plan.groups.count, len(signs))
@@ -129,13 +132,13 @@ class LinkingMessages:
         return (partial(self._messages_of_release, release) for release in range(self._plan.release_count))
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Do nothing: nothing is learned from single messages. Arguments as of `Listener.sent`."""
+        """Do nothing: nothing is learned from single messages."""
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Do nothing: nothing is learned from sums without noise. Arguments as of `Listener.received`."""
+        """Do nothing: nothing is learned from sums without noise."""
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep every group's model, which its own workers know; see `Listener.broadcast`."""
+        """Keep every group's model ``values`` ``[groups, M]``, which its own workers know."""
         self._models = values.clone()
 
     def _messages_of_release(self, release: int, models: Tensor, updates: Tensor) -> Tensor:

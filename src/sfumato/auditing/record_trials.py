@@ -120,8 +120,12 @@ def group_record_trials(
 ) -> TrialScores | None:
     """Attack one record of ``unit`` in groups; returns the scores of trials with it and without it.
 
-    Its device answers to nothing that it receives. See `tree_record_trials`; there are no offices, and each
-    group of the unit draws for itself.
+    ``None`` where the record counts as being in every message. Its device answers to nothing that it
+    receives, and each group of the unit draws for itself. ``trials``: held out, and of the test, in each
+    world.
+
+    Raises:
+        SpecError: the plan cannot be audited.
     """
     harness, canary = GroupHarness(plan, unit, coalition), canary_of_groups(plan, unit, neighbours)
     if canary is None:

@@ -153,7 +153,9 @@ class GaussianMixtureCurves:
         return false @ self.probabilities, hits @ self.probabilities
 
     def estimated_mu(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """`mu_lower`, which is quick enough to be its own estimate."""
+        """Compute the largest μ ``[t]`` whose curve does not allow these rates ``[t]``, exactly, as it
+        is quick.
+        """
         return self.mu_lower(hit_rates, false_rates)
 
     def epsilon(self, mu: float, *, delta: float) -> float:
@@ -281,7 +283,11 @@ def epsilon_by_counting(held_out: Scores, test: Scores, *, delta: float, error: 
 
 
 def mu_by_curve(held_out: Scores, test: Scores, curves: TradeOffCurves, *, error: float) -> float:
-    """Lower bound on μ, if the trade-off curve is one of ``curves``; see `epsilon_by_counting`."""
+    """Lower bound on μ, if the trade-off curve is one of ``curves``; 0 where every curve allows the rates.
+
+    Direction and threshold are chosen on ``held_out`` trials and tested on those of ``test``; the bound is
+    wrong with probability at most ``error``.
+    """
 
     def estimated_mu(scores: Scores, thresholds: FloatArray) -> FloatArray:
         return curves.estimated_mu(*_rate_bounds(scores, thresholds, error))
@@ -342,7 +348,13 @@ def least_probability(hits: npt.ArrayLike, trials: int, *, error: float) -> Floa
 
 
 def largest_probability(hits: npt.ArrayLike, trials: int, *, error: float) -> FloatArray:
-    """Upper bound of a probability, wrong with probability at most ``error``; see `least_probability`."""
+    """Bound a probability from above, wrong with probability at most ``error`` (Clopper and Pearson 1934).
+
+    Args:
+        hits: number of trials in which the event happened.
+        trials: number of independent trials.
+        error: in (0, 1).
+    """
     return 1.0 - least_probability(trials - _checked_counts(hits, trials, error), trials, error=error)
 
 

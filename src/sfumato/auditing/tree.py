@@ -109,7 +109,14 @@ class TreeHarness:
         return found
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
-        """The possible outcomes of the elections in round ``number``; see `AuditHarness.outcomes`."""
+        """List the possible outcomes of the elections in round ``number`` under ``seed``, with their
+        probabilities.
+
+        Outcomes differ in the offices that member devices hold; in the first they hold none.
+
+        Raises:
+            SpecError: the coalition has devices in too many zones.
+        """
         return tuple(
             ElectionOutcome(chance, (self._target_draw(members, number),))
             for chance, members in self._coalition_outcomes(number, seed)
@@ -118,10 +125,12 @@ class TreeHarness:
     def simulate(
         self, number: int, *, taking_part: bool, signs: Tensor, seed: int, answers: Sequence[float] = ()
     ) -> tuple[tuple[Observations, ...], ...]:
-        """Simulate one round; arguments and result as of `AuditHarness.simulate`.
+        """Simulate one round; returns the coalition's observations, ``[M]`` each, by outcome of elections and
+        draw.
 
-        Here ``signs`` may differ from message to message: ``[messages, M]``. With ``answers`` the unit sends
-        its largest message wherever the model that it starts from exceeds these values, one a message.
+        ``signs``: what the unit sends in each trial, in units of its largest message, ``[M]``, or for each
+        message ``[messages, M]``; ``taking_part``: whether it does. With ``answers`` the unit sends its
+        largest message wherever the model that it starts from exceeds these values, one a message.
         """
         largest = (
             self._largest_update(number, index, np.array([self._unit])) for index in range(len(answers))
@@ -145,7 +154,7 @@ class TreeHarness:
     ) -> tuple[tuple[Observations, ...], ...]:
         """Observations of a round in which the unit sends ``signs``, or does not take part.
 
-        Returned by outcome and draw, as of `AuditHarness.simulate`.
+        Returned by outcome of elections and draw, ``[M]`` each.
         """
         wide = tree_with_dimension(self._plan.at(number), signs.shape[-1])
         plan = self._with_participation(wide, number, seed, taking_part)

@@ -78,6 +78,7 @@ class TreeObserver:
         open_nodes: Collection[tuple[int, int]] = (),
         discarded_sums: Sequence[Mapping[int, IntArray]] = (),
     ) -> None:
+        """Work out, tier by tier, whose messages, sums and broadcasts the coalition receives."""
         self._observations: dict[ObservationKey, npt.NDArray[np.float64]] = {}
         self._unit, self._devices_at, self._discarded_sums = unit, tree.depth, discarded_sums
         path = [int(node) for node in tree.paths[tree.leaf_of(unit)]]
@@ -141,7 +142,7 @@ class TreeObserver:
     def _add_to_record(self, index: int, tier: int, how: str, who: int, vector: Tensor) -> None:
         """Add ``vector`` to what is recorded under the same key, as messages of a sum come in chunks.
 
-        Arguments as of `_record`.
+        ``how``: the kind (sent, received or broadcast); ``who``: the sender; ``vector``: ``[M]``.
         """
         before = self._observations.get((index, tier, how, who), 0.0)
         self._record(index, tier, how, who, vector)

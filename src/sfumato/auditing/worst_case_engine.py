@@ -33,7 +33,7 @@ class AnswerAbove:
     sends: float
 
     def __call__(self, models: Tensor, updates: Tensor) -> Tensor:
-        """The updates, changed where models exceed the thresholds; see `Answer`."""
+        """Return ``updates`` with the answer in every coordinate in which ``models`` exceed the threshold."""
         return torch.where(models > self.above, torch.full_like(updates, self.sends), updates)
 
 

@@ -44,20 +44,24 @@ class ProcessGroup:
 
     @property
     def rank(self) -> int:
-        """The number of this process, from 0; see `Ranks.rank`."""
+        """The number of this process, from 0."""
         return self._launch.rank
 
     @property
     def count(self) -> int:
-        """How many processes there are; see `Ranks.count`."""
+        """How many processes there are."""
         return self._launch.count
 
     def added(self, values: IntArray) -> IntArray:
-        """The sums of ``values`` over all ranks, entry by entry; see `Ranks.added`."""
+        """Add ``values`` up over all ranks, entry by entry; the same shape on every rank, perhaps
+        changed in place.
+        """
         return self._reduced(values, dist.ReduceOp.SUM)
 
     def largest(self, values: IntArray) -> IntArray:
-        """The largest of ``values`` over all ranks, entry by entry; see `Ranks.largest`."""
+        """Take the largest of ``values`` over all ranks, entry by entry; the same shape on every rank,
+        perhaps changed in place.
+        """
         return self._reduced(values, dist.ReduceOp.MAX)
 
     def _reduced(self, values: IntArray, by: dist.ReduceOp.RedOpType) -> IntArray:
@@ -67,7 +71,10 @@ class ProcessGroup:
         return found
 
     def share_rows_(self, values: Tensor, owners: Sequence[Tensor]) -> None:
-        """Fill in, on every rank, the rows that the other ranks own; see `Ranks.share_rows_`."""
+        """Fill in, on every rank, the rows of ``values`` ``[p, ...]`` that the other ranks own.
+
+        ``owners``: for each rank, the rows it owns, int64 on the CPU; each row at most once.
+        """
         most = max(map(len, owners))
         if not most:
             return
@@ -82,14 +89,18 @@ class ProcessGroup:
                 raw[rows] = theirs[rank][: len(rows)]
 
     def moved(self, values: Tensor, going: Sequence[int], coming: Sequence[int]) -> Tensor:
-        """See `Ranks`."""
+        """Send rows of ``values`` ``[p, M]``, sorted by receiving rank, to other ranks; returns those that
+        came.
+
+        ``going``: how many are for each rank; ``coming``: how many each rank has for this one.
+        """
         came = values.new_empty(sum(coming), *values.shape[1:])
         sizes = list(coming), list(going)
         self._wait(lambda: dist.all_to_all_single(came, values.contiguous(), *sizes, async_op=True))
         return came
 
     def gather(self, value: T) -> list[T]:
-        """The values of all ranks, in the order of ranks; see `Ranks.gather`."""
+        """Collect the values of all ranks, in the order of ranks; small objects that can be pickled."""
         mine = _packed(value)
         lengths = np.zeros(self.count, np.int64)
         lengths[self.rank] = len(mine)
@@ -101,7 +112,7 @@ class ProcessGroup:
         return [_unpacked(row[:length]) for row, length in every]
 
     def of_first(self, value: T) -> T:
-        """The value of rank 0, on every rank; see `Ranks.of_first`."""
+        """Return the ``value`` of rank 0 on every rank; the others' is ignored."""
         mine = _packed(value if self.rank == 0 else None)
         length = self.added(np.array([len(mine) if self.rank == 0 else 0]))[0]
         found = mine if self.rank == 0 else torch.empty(int(length), dtype=torch.uint8)

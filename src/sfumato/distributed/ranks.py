@@ -78,7 +78,7 @@ class Alone:
         """Do nothing, as this rank owns all rows."""
 
     def moved(self, values: Tensor, going: Sequence[int], coming: Sequence[int]) -> Tensor:
-        """See `Ranks`."""
+        """Return ``values``, as this rank is the only one that they can be for."""
         return values
 
     def gather(self, value: T) -> list[T]:

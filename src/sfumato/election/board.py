@@ -22,6 +22,7 @@ class Board:
     """
 
     def __init__(self, terms: ElectionTerms) -> None:
+        """Start an empty board on which parties may post their public keys."""
         self._terms = terms
         self._reading = Reading(terms)
         self._seen: set[tuple[int, int]] = set()
@@ -37,8 +38,9 @@ class Board:
         """Accept a post of the open phase.
 
         Raises:
-            MessageError: it is not authentic, not of this election, late, early, or the second of its kind.
-            ElectionError: its content contradicts what was posted before, as `Reading.admit` says.
+            MessageError: it is not authentic, not of this election, late, early, the second of its kind,
+                malformed, or does not follow from what was posted before.
+            ElectionError: its content copies or wrongly opens a commitment, or vouches for another board.
         """
         if self.phase is None:
             raise errors.OutOfOrderMessageError("the election is over")

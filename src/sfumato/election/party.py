@@ -50,6 +50,14 @@ class Candidate:
     def __init__(
         self, number: int, terms: ElectionTerms, identity: Identity, entropy: Entropy = os.urandom
     ) -> None:
+        """Join the election as party ``number`` and draw a key pair and a nonce for it.
+
+        Raises:
+            RepeatedSessionError: the identity was in this election before.
+            ChangedTermsError: it was in another election under the same label.
+            SessionMemoryError: that it takes part cannot be recorded.
+            ValueError: the identity is not the one in the terms.
+        """
         if terms.public_keys[number] != identity.public:
             raise ValueError(f"identity: is not that of party {number} in the terms")
         identity.join(b"candidate", terms.label, terms.session)

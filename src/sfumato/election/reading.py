@@ -186,7 +186,7 @@ def open_posts(
         checked: posts whose signatures the reader has checked before; those checked now are added.
 
     Raises:
-        MessageError: as `open_post`.
+        MessageError: a post is malformed, not authentic, not of this election, out of order, or there twice.
     """
     seen, latest = set[tuple[int, int]](), 0
     for data in board:

@@ -56,8 +56,9 @@ def read(
 
     Raises:
         MessageError: a post is not authentic, not of this election, out of order, there twice or malformed.
-        ElectionError: posts contradict each other, as `Reading.admit` says.
-        NotAgreedError: fewer than the quorum vouch for the part before the reveals.
+        ElectionError: a post copies or wrongly opens a commitment.
+        NotAgreedError: a party vouches for another board, or, if ``agreed``, fewer than the quorum vouch for
+            the part before the reveals.
     """
     opened = list(open_posts(terms, board, checked))
     if agreed:
@@ -85,8 +86,8 @@ def verify_transcript(terms: ElectionTerms, board: Sequence[bytes]) -> Result:
     """The result of a finished election, recomputed from its board.
 
     Raises:
-        MessageError: as `read`.
-        ElectionError: as `read`.
+        MessageError: a post is not authentic, not of this election, out of order, there twice or malformed.
+        ElectionError: posts contradict each other, or no quorum vouches for the board.
         UnrecoverableError: a nonce was neither revealed nor rebuilt.
         NoCandidateError: nobody dealt rightly.
     """

@@ -43,10 +43,13 @@ def from_graph(path: Path, workers: int | None = None) -> Groups:
 
 
 def groups_of_graph(graph: Any, workers: int | None = None) -> Groups:
-    """The groups that an undirected graph describes; see `from_graph`.
+    """Read the groups that an undirected NetworkX graph describes, of one of the two kinds (see the module).
+
+    ``workers``: how many; ``None``, on a bipartite graph only: one more than its largest device number.
 
     Raises:
-        SpecError: its groups are refused as those of a list are.
+        SpecError: the graph is of neither kind, has too many workers, or is a group graph without ``workers``
+            or with fewer than edges; or its groups are refused as those of a list are.
     """
     names = [str(node) for node in graph.nodes]
     if not names:

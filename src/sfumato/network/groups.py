@@ -64,7 +64,7 @@ class Groups:
         return np.diff(self.offsets)
 
     def members_of(self, group: int) -> IntArray:
-        """The workers of one group, ascending, as a view of `members`."""
+        """List the workers of one group, ascending, as a view of the stored array, ``[size]``."""
         return self.members[self.offsets[group] : self.offsets[group + 1]]
 
     def positions(self, groups: IntArray, workers: IntArray) -> IntArray:

@@ -70,7 +70,7 @@ def trees_over_time(
 
     Args:
         tree: of the first round, with trust marked.
-        trace: of `trace_of`.
+        trace: moves (round from 1, device, edge), sorted by round and device.
         trust: may change from a round on.
         rounds: of the run; later changes are left out.
         least: devices that each edge must keep.

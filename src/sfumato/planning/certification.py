@@ -48,8 +48,8 @@ def certified_plan(
 
     Args:
         plan: the plan whose noise is replaced.
-        sources: as of `allocate`.
-        extra: as of `allocate`.
+        sources: that together can meet every target.
+        extra: further sources that may reduce the noise.
         pair_targets: at least one.
         targets: that the result must meet.
 

@@ -53,7 +53,9 @@ def linear_variances(variances: FloatArray, raised: FloatArray) -> tuple[FloatAr
 
 
 def any_without_noise(per_intensity: FloatArray, fixed: FloatArray) -> bool:
-    """Whether some release has no noise whatever the intensities; arguments: from `linear_variances`."""
+    """Say whether some release has no noise at any intensities, from its variance per unit of
+    intensity, ``[releases, sources]``, and what no source adds, ``[releases]``.
+    """
     return bool(((per_intensity.sum(axis=1) + fixed) == 0).any())
 
 

@@ -53,10 +53,10 @@ def refuse_too_much_noise(
     """Raise the SpecError that names the fewest targets above the noise limit, and the least ε within it.
 
     Args:
-        plan: as of `allocate`.
-        sources: as of `allocate`.
-        extra: as of `allocate`.
-        pair_targets: as of `allocate`.
+        plan: whose noise is replaced.
+        sources: that together can meet every target.
+        extra: further sources that may reduce the noise.
+        pair_targets: at least one.
         requested: the targets and the limit.
     """
 

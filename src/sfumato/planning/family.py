@@ -38,7 +38,9 @@ class PlannedFamily(Protocol):
         """
 
     def extra_sources(self, plan: Any, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """Sources that add no noise in ``plan`` and could, by classes; ``named`` as of `sources`."""
+        """Sources that add no noise in ``plan`` and could, by classes; a party in ``named`` is in one
+        of its own.
+        """
 
     def variance(self, plan: Any) -> float:
         """Variance per coordinate of all noise that training leaves in the `models`: what is minimised."""

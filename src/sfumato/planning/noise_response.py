@@ -174,7 +174,7 @@ def measure_response(plan: Plan, sources: Sequence[NoiseSource]) -> PlanResponse
 def global_variance(plan: Plan) -> float:
     """Variance per coordinate of all noise that training leaves in the global or the groups' models.
 
-    See `PlannedFamily.variance`.
+    In squared units of a parameter; over groups it is the mean.
     """
     return family_of(plan.spec).planning().variance(plan)
 

@@ -34,6 +34,7 @@ class EpsilonTarget:
     epsilon: float
 
     def __str__(self) -> str:
+        """Write the target as text for messages."""
         return f"{self.observer}={self.epsilon:g}"
 
 

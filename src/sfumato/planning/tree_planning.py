@@ -52,7 +52,8 @@ class TreePlanning:
         return "global" if level == 0 else plan.tree.tiers[level].name
 
     def sources(self, plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """The sources that add noise, one for owners that symmetries exchange; see `PlannedFamily.sources`.
+        """The sources that add noise, one for owners that symmetries exchange; a party in ``named`` is by
+        itself.
 
         Raises:
             SpecError: participants are drawn in a network that moves.
@@ -119,10 +120,12 @@ class TreePlanning:
     ) -> tuple[Plan, Allocation]:
         """The plan of least noise in which account confirms ``targets``, and how it was allocated.
 
-        See `certification` and `noise_of_others`. With control the schedule is that of the budget.
+        With control the schedule is that of the budget.
 
         Raises:
             SpecError: with control, a target for a coalition that has no budget.
+            MissingExtraError: cvxpy is not installed.
+            RunError: the solver finds no solution, or no plan can be certified.
         """
         base, sources = problem.base, problem.sources
         for target in targets:

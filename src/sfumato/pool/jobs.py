@@ -77,7 +77,10 @@ class Workers(Protocol):
         """Give job ``number`` to a worker that has none; returns at once."""
 
     def wait_for_endings(self, seconds: float) -> list[tuple[int, Ending]]:
-        """Wait up to ``seconds`` for a job to end; returns (number, ending) of all that have ended since."""
+        """Wait up to ``seconds`` for a job to end; returns (number, ending) of one or more that have.
+
+        Empty if none has.
+        """
 
 
 def run_jobs(workers: Workers, jobs: Sequence[Job]) -> Iterator[JobProgress]:
@@ -115,6 +118,7 @@ class _SavedRounds:
     """How many rounds a run has saved, from the lines of its log; only new lines are read."""
 
     def __init__(self, folder: Path) -> None:
+        """Prepare to count the rounds that the run in ``folder`` saves."""
         self._path = folder / ROUNDS_FILE
         self._size = self.rounds = 0
 

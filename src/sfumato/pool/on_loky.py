@@ -62,7 +62,7 @@ class LokyWorkers:
         self._warnings.__exit__(kind, error, trace)
 
     def begin(self, number: int, job: Job) -> None:
-        """Give a job to a worker that has none; see `Workers.begin`."""
+        """Give job ``number`` to a worker that has none; returns at once."""
         while True:
             worker = self._idle.pop() if self._idle else self._new_executor()
             try:
@@ -77,7 +77,7 @@ class LokyWorkers:
     def wait_for_endings(self, seconds: float) -> list[tuple[int, Ending]]:
         """Wait up to ``seconds`` for a job to end; returns (number, ending) of all that have.
 
-        See `Workers`.
+        Empty if none has.
         """
         found = []
         for future in wait(self._busy, timeout=seconds, return_when=FIRST_COMPLETED).done:

@@ -82,9 +82,9 @@ class RayWorkers:
         self._tasks[task.remote(job.work, job.arguments, self._log, Path.cwd())] = number
 
     def wait_for_endings(self, seconds: float) -> list[tuple[int, Ending]]:
-        """Wait up to ``seconds`` for a job to end; returns (number, ending) of all that have.
+        """Wait up to ``seconds`` for a job to end; returns (number, ending) of one that has.
 
-        See `Workers`.
+        Empty if none has.
         """
         done, _ = self._ray.wait(list(self._tasks), num_returns=1, timeout=seconds)
         return [(self._tasks.pop(task), self._ending(task)) for task in done]

@@ -66,12 +66,22 @@ def certificates_of(
 
 class _Writer:
     def __init__(self, declared: DeclaredReleases, neighbours: Neighbours, by_filter: bool) -> None:
+        """Start an empty table of releases for certificates of pairs charged by ``declared``.
+
+        Args:
+            declared: the releases that the guarantees were computed from.
+            neighbours: the neighbouring relation of the spec.
+            by_filter: whether a privacy filter holds the budgets.
+        """
         self._ledger, self._neighbours, self._by_filter = declared, neighbours, by_filter
         self.releases: list[dict[str, Any]] = []
         self._numbers: dict[tuple[Release, tuple[tuple[str, float], ...]], int] = {}
 
     def row(self, pair: CertifiedPair) -> dict[str, Any]:
-        """The certificate of one guarantee, a part for each bound; new releases go into the table."""
+        """Build the certificate of one guarantee as a JSON object, a part for each bound under ``bounds``.
+
+        Releases that are not in the table yet are added to it.
+        """
         exposures = self._ledger.exposures(pair.device, pair.coalition)
         owned = self._ledger.noise_by_owner(pair.device, pair.coalition)
         record = None
@@ -111,6 +121,9 @@ class _Writer:
             exposure: the releases that the bound charges.
             record: how a record is charged; ``None`` where the device is the unit.
             noise: variance of the noise of each release by kind of owner.
+
+        Returns:
+            A JSON object.
         """
         stated = pair.row.bounds[exposure.bound_name]
         if record is not None and not record.counts_draws(exposure):
@@ -174,7 +187,13 @@ class _Writer:
     def _draw_as_json(
         self, drawn: DrawnReleases, noise: Mapping[Release, Mapping[str, float]]
     ) -> dict[str, Any]:
-        """A draw and the releases that it serves, these by their numbers in the table."""
+        """Write a draw of participants and the releases that it serves as JSON, releases by number in the
+        table.
+
+        Args:
+            drawn: the draw, how often it happens, and its releases.
+            noise: for each release, noise variance by kind of owner.
+        """
         found = {"sampling": _to_json(drawn.sampling), "count": drawn.count}
         if drawn.max_weight_ratio != 1.0:
             found["max_weight_ratio"] = drawn.max_weight_ratio
@@ -185,13 +204,21 @@ class _Writer:
     def _record_part_as_json(
         self, part: RecordReleases, noise: Mapping[Release, Mapping[str, float]]
     ) -> dict[str, Any]:
-        """One part of what a record is charged, its releases by their numbers in the table."""
+        """Write one part of what a record is charged as JSON, its releases by their numbers in the table.
+
+        Args:
+            part: releases that were trained on the same draws of the record.
+            noise: for each release, noise variance by kind of owner.
+        """
         return {**_to_json(part), "releases": self._numbers_of(part.releases, noise)}
 
     def _numbers_of(
         self, releases: Sequence[Release], noise: Mapping[Release, Mapping[str, float]]
     ) -> list[int]:
-        """The numbers of ``releases`` in the table; ``noise`` gives the variance of each by kind of owner."""
+        """Look up the numbers of ``releases`` in the table, in their order; new ones are added to it.
+
+        ``noise`` gives the noise variance of each by kind of owner; a release that is missing in it has none.
+        """
         return [self._number_of(release, noise.get(release, {})) for release in releases]
 
     def _number_of(self, release: Release, noise: Mapping[str, float]) -> int:

@@ -92,7 +92,11 @@ def _charge_by_draws(exposure: Exposure, neighbours: Neighbours) -> Composition:
 
 
 def _releases_of_terms(exposure: Exposure) -> tuple[tuple[Release, ...], ...]:
-    """The releases behind each term: a single release where nobody is drawn, else all releases of a draw."""
+    """List the releases that each composed term is made of, in the order of the terms.
+
+    A term is a single release where everybody takes part and no noise of others is drawn, else all releases
+    that one draw serves.
+    """
     found: list[tuple[Release, ...]] = []
     for draw in exposure.draws:
         alone = draw.sampling.kind == "all" and not draw.drawn_noise
@@ -101,7 +105,11 @@ def _releases_of_terms(exposure: Exposure) -> tuple[tuple[Release, ...], ...]:
 
 
 def _terms_of_draw(draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool) -> Iterable[GaussianTerm]:
-    """Terms of one draw: unsampled, amplified by Poisson sampling (``hidden``), or a mixture where seen."""
+    """Turn one draw without noise of others into terms for the accountant.
+
+    Everybody drawn: an unsampled term a release. Else one term: amplified by Poisson sampling where
+    ``hidden``, and the mixture over participations where the observer sees the draw.
+    """
     if draw.sampling.kind == "all":
         return [GaussianTerm(_multiplier_of_release(r, neighbours), draw.count) for r in draw.releases]
     sampling = Sampling.revealed(draw.moved_rate)
@@ -206,11 +214,12 @@ def _charge_round_outcomes(
 
 
 def _with_elections(charge: Composition, exposure: Exposure) -> Composition:
-    """``charge`` with a term for each election event: a mixture over how often it happens in all rounds.
+    """Add a term to ``charge`` for each election event: a mixture over how often it happens in all rounds.
 
     A round's loss is at most that of the releases met anyway and, if a member is elected, the increase in
     ``mu^2``; elections are independent of each other and of who takes part, so the increases are mixtures
-    over Binomial(rounds, probability), independent of the rest (docs/hdp.md).
+    over Binomial(rounds, probability), independent of the rest (docs/hdp.md). An event that leaves no noise
+    adds the probability that it ever happens to the failure probability instead.
     """
     terms, failure, told = list(charge.terms), charge.failure_probability, []
     for event in exposure.election_events:
@@ -245,9 +254,17 @@ def _increase_of_mu_squared(
 def bound_epsilon(
     exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
 ) -> EpsilonBound:
-    """The smallest ε at ``delta`` among the sound ways to charge ``exposure``.
+    """Find the smallest ε at ``delta`` among the sound ways to charge ``exposure``.
 
-    ``known`` is the ε of another bound of the same pair; see `composed_epsilon`.
+    Args:
+        exposure: the releases that one observer is taken to see of one unit.
+        delta: of the ε, in (0, 1).
+        neighbours: the neighbouring relation.
+        known: the ε of another bound of the same pair; where the result is sure to be larger, it may be
+            computed coarsely, as if every draw were seen. ∞: none is known.
+
+    Returns:
+        The bound; its ε is ∞ where nothing protects.
     """
     return smallest_epsilon(
         ways_to_charge(exposure, neighbours), exposure.release_count, delta=delta, known=known
@@ -257,13 +274,14 @@ def bound_epsilon(
 def smallest_epsilon(
     ways: Iterable[Composition], releases: int, *, delta: float, known: float = math.inf
 ) -> EpsilonBound:
-    """The bound with the smallest ε at ``delta`` among ``ways`` to charge the same pair.
+    """Find the bound with the smallest ε at ``delta`` among ``ways`` to charge the same pair.
 
     Args:
-        ways: compositions; one whose failure probability is at least ``delta`` has ε = ∞.
+        ways: compositions, one or more; one whose failure probability is at least ``delta`` has ε = ∞.
         releases: number of releases charged; only passed on to the result.
         delta: of the ε; what fails with some probability leaves less of it for the terms.
-        known: ε of another bound of the same pair; see `composed_epsilon`.
+        known: ε of another bound of the same pair; where the result is sure to be larger, every draw may be
+            charged as seen, which is quick and still a bound. ∞: none is known.
     """
     found = []
     for charge in ways:
@@ -282,6 +300,12 @@ def is_surely_within(
     """Whether some way to charge a pair has at most ``epsilon``, a finite number, even with every draw seen.
 
     Quick: no privacy loss distribution is computed, and no ε searched for. ``False`` proves nothing.
+
+    Args:
+        exposures: one for each bound of the pair.
+        epsilon: ε ≥ 0, finite.
+        delta: δ in (0, 1).
+        neighbours: the neighbouring relation.
     """
     for exposure in exposures:
         for way in ways_to_charge(exposure, neighbours):
@@ -301,7 +325,7 @@ def _revealed_draws(terms: tuple[GaussianTerm, ...]) -> RevealedDraws:
 def composed_epsilon(
     terms: Iterable[GaussianTerm], neighbours: Neighbours, delta: float, known: float = math.inf
 ) -> tuple[float, str]:
-    """The ε of ``terms`` at ``delta``, and the method that gave it; their order does not matter.
+    """Compute the ε of ``terms`` at ``delta``; their order does not matter.
 
     Args:
         terms: what is composed.
@@ -309,7 +333,10 @@ def composed_epsilon(
         delta: of the ε.
         known: the ε of another bound of the same pair, which makes a larger one uninteresting. If the
             releases that are not drawn have a larger ε already, and all others add little to it, every draw
-            is charged as seen: a valid bound that is quick to compute.
+            is charged as seen: a valid bound that is quick to compute. ∞: none is known.
+
+    Returns:
+        ε, ∞ where nothing protects, and the name of the method: ``gdp`` or ``pld``.
     """
     ordered = _merged_in_order(tuple(terms))
     is_drawn = any(term.sampling is not None for term in ordered)  # else `_composed` is quick, and the same
@@ -339,7 +366,12 @@ def _not_drawn(terms: tuple[GaussianTerm, ...]) -> tuple[GaussianTerm, ...]:
 
 @cache
 def _with_draws_seen(terms: tuple[GaussianTerm, ...], delta: float) -> tuple[float, float]:
-    """A lower and an upper bound on ε: of the terms that are not drawn, and of all with every draw seen."""
+    """Bound the ε of ``terms`` at ``delta`` without a privacy loss distribution.
+
+    Returns:
+        A lower bound, that of the terms that always use the unit alone, and an upper bound, that of all terms
+        with every draw seen.
+    """
     return _revealed_draws(_not_drawn(terms)).epsilon(delta), _revealed_draws(terms).epsilon(delta)
 
 

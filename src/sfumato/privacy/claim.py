@@ -39,7 +39,7 @@ class Claim:
         return self.rigorous_epsilon <= self.claimed_epsilon * (1 + 1e-9)
 
     def to_dict(self) -> dict[str, Any]:
-        """The claim as a row of ``claims`` in ``account --json``."""
+        """Write the claim as a row of ``claims`` in ``account --json``; an ε of ∞ becomes ``"inf"``."""
         row: dict[str, Any] = {
             "source": self.source,
             "unit": self.unit,
@@ -57,12 +57,13 @@ class Claim:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> Claim:
-        """The claim in a row of ``privacy.json``.
+        """Read the claim from a row of ``privacy.json``; ``why`` may be missing, ``holds`` and the rest are
+        not read.
 
         Raises:
-            KeyError: a key is missing.
-            TypeError: a value is of another kind.
-            ValueError: the same.
+            KeyError: another key is missing.
+            TypeError: an ε is no number and no string.
+            ValueError: an ε is a string that is no number.
         """
         return cls(
             source=str(row["source"]),

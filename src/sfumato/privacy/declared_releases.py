@@ -81,9 +81,13 @@ def unit_classes(
 
 
 def _class_of_units(devices: IntArray, rates: FloatArray | None, sites: IntArray | None) -> UnitClass:
-    """``devices``, by number, as one class; its unit is the one with the largest of ``rates``.
+    """Put ``devices`` into one class, whose unit is the one with the largest of ``rates``.
 
-    ``sites``: as of `unit_classes`.
+    Args:
+        devices: numbers of devices, one or more.
+        rates: for every device of the run, the probability that a record is in a local step; ``None``: alike,
+            and the unit is the first of ``devices``.
+        sites: for every device of the run, the number of its site; ``None`` where a user named none.
     """
     named = () if sites is None else tuple(dict.fromkeys(sites[devices].tolist()))
     if rates is None:
@@ -110,16 +114,17 @@ class DeclaredReleases(Protocol):
 
     @property
     def noise_law(self) -> NoiseLaw:
-        """The distribution of all noise; a law that the accountant does not compose counts as no noise."""
+        """Give the distribution of all noise; one that the accountant does not compose counts as no noise."""
 
     @property
     def batches(self) -> BatchFacts:
         """How devices draw the records of a local step."""
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The releases of the flow exposure, regrouped by draws of batches, to charge a record of ``unit``.
+        """List the releases of the flow exposure by draws of batches, to charge a record of device ``unit``.
 
-        Empty where records are not drawn independently of each other.
+        The flow exposure holds all releases that what ``coalition`` sees is computed from. Empty where
+        records are not drawn into batches independently of each other.
         """
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
@@ -129,7 +134,11 @@ class DeclaredReleases(Protocol):
         """
 
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
-        """The sets of releases charged for ``unit`` towards ``coalition``, one for each bound.
+        """List the sets of releases charged for ``unit`` towards ``coalition``, one for each bound.
+
+        Args:
+            unit: number of a device.
+            coalition: observers that pool what they know.
 
         Raises:
             ValueError: a party that does not exist, or a coalition that contains the unit.
@@ -138,16 +147,25 @@ class DeclaredReleases(Protocol):
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
-        """The smallest ε at ``delta`` that the charges of ``exposure`` give.
+        """Compute the smallest ε at ``delta`` that the ways of charging ``exposure`` give.
 
-        ``known`` is the ε of another bound of the same pair: beside it a larger one may be charged more
-        coarsely (`composed_epsilon`).
+        Args:
+            exposure: the releases charged, one of `exposures`.
+            delta: of the ε.
+            neighbours: the neighbouring relation.
+            known: the ε of another bound of the same pair: a larger one may be computed more coarsely, as if
+                every draw were seen. ∞: none is known.
         """
 
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> Mapping[str, Mapping[Release, Mapping[str, float]]]:
-        """For every bound, by name, and each of its releases: noise variance by kind of owner."""
+        """Split the noise variance of each release that is charged by who adds it.
+
+        Returns:
+            By name of the bound and by release: variance, a coordinate, by kind of owner (such as
+                ``devices``).
+        """
 
     def pair_classes(
         self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
@@ -162,24 +180,33 @@ class DeclaredReleases(Protocol):
         """
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
-        """Classes of the devices outside ``members``; within one, a coalition of ``members`` sees all alike.
+        """List classes of the devices outside ``members``; within one, a coalition of ``members`` sees all
+        alike.
 
-        ``apart``: as of `pair_classes`.
+        ``apart``: whether sites that a user named are classes of their own where their records are drawn
+        unequally often.
         """
 
     def after(self, rounds: int) -> Self:
-        """These releases as they are once the first ``rounds`` rounds are done."""
+        """Return these releases as they are once the first ``rounds`` rounds are done."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The facts as a JSON object, enough to recompute every ε without this library."""
+        """Write the facts as a JSON object, enough to recompute every ε without this library."""
 
 
 def bounds_of(
     declared: DeclaredReleases, exposures: Sequence[Exposure], *, delta: float, neighbours: Neighbours
 ) -> dict[str, EpsilonBound]:
-    """The bound of every exposure of one pair at ``delta``, by its name (flow, cut, …).
+    """Bound ε at ``delta`` for every exposure of one pair; those that charge the same are composed once.
 
-    Exposures that charge the same releases are composed once.
+    Args:
+        declared: the releases that the exposures are of.
+        exposures: one for each bound of the pair.
+        delta: of the ε.
+        neighbours: the neighbouring relation.
+
+    Returns:
+        The bounds by name (``flow``, ``cut``, ``min-cost``), in the order of ``exposures``.
     """
     found: dict[str, EpsilonBound] = {}
     for number, exposure in enumerate(exposures):
@@ -226,7 +253,7 @@ class PairCharge:
         drawn_like: int | None = None,
         by_filter: bool = False,
     ) -> PairCharge:
-        """The charge of one pair.
+        """Charge one pair of a unit and a coalition.
 
         Args:
             declared: the declared releases.
@@ -234,8 +261,9 @@ class PairCharge:
             device: the unit, or the device of the record.
             coalition: who observes it.
             neighbours: the relation of the spec.
-            drawn_like: for a record, as of `RecordCharge.of`.
-            by_filter: for a record, as of `RecordCharge.of`.
+            drawn_like: for a record, the device whose records are drawn as often as this one; ``None``:
+                ``device``.
+            by_filter: for a record, whether a privacy filter holds the device's budget.
         """
         members = tuple(coalition)
         if kind == "device":
@@ -262,7 +290,7 @@ class PairCharge:
         return self.releases.exposures(self.device, self.coalition)
 
     def bounds(self, delta: float) -> dict[str, EpsilonBound]:
-        """Every bound at ``delta`` towards the coalition itself, not the larger one, by name."""
+        """Compute every bound at ``delta`` towards the coalition itself, not the larger one, by its name."""
         if self.record is None:
             return bounds_of(self.releases, self.exposures, delta=delta, neighbours=self.neighbours)
         return {
@@ -276,12 +304,16 @@ class PairCharge:
 
     @cached_property
     def _ways_of_record(self) -> dict[str, tuple[Composition, ...]]:
-        """For every bound by name, the sound ways to charge the record."""
+        """List, for every bound by name, the sound ways to charge the record; only where a record is
+        the unit.
+        """
         assert self.record is not None
         return {e.bound_name: self.record.ways(e) for e in self.exposures}
 
     def ways(self, exposure: Exposure) -> tuple[Composition, ...]:
-        """Every sound way to charge ``exposure``, which is one of `exposures`."""
+        """List every sound way to charge ``exposure``, which is one of `exposures`; the smallest ε of
+        them counts.
+        """
         if self.record is None:
             return ways_to_charge(exposure, self.neighbours)
         return self._ways_of_record[exposure.bound_name]
@@ -294,7 +326,12 @@ class PairCharge:
         return min(ways, key=lambda way: smallest_epsilon([way], 0, delta=delta).epsilon)
 
     def least(self, delta: float) -> tuple[PairCharge, dict[str, EpsilonBound]]:
-        """Whichever has the smaller ε, this pair or that of the larger coalition, with its bounds by name."""
+        """Choose this pair or the same towards the larger coalition, whichever has the smaller ε at
+        ``delta``.
+
+        Returns:
+            The pair chosen, and its bounds by name.
+        """
         bounds = self.bounds(delta)
         if self.larger is None:
             return self, bounds
@@ -303,7 +340,9 @@ class PairCharge:
         return (self.larger, found) if smaller else (self, bounds)
 
     def epsilon(self, delta: float) -> float:
-        """The smallest ε at ``delta`` among all bounds, the larger coalition's included."""
+        """Compute the smallest ε at ``delta`` among all bounds, the larger coalition's included; ∞ if
+        unprotected.
+        """
         _, bounds = self.least(delta)
         return min(bound.epsilon for bound in bounds.values())
 

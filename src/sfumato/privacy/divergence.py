@@ -103,11 +103,14 @@ _ROUNDING = 1e-6
 
 
 def divergence(drawn: DrawnReleases, neighbours: Neighbours = "zero-out") -> float:
-    """Rényi divergence of order 2 of all releases that ``drawn`` serves, over all its rounds.
+    """Compute the Rényi divergence of order 2 of all releases that ``drawn`` serves, over all its rounds.
 
     Args:
         drawn: the releases, and how they are drawn.
         neighbours: the relation. Draws that are hidden are priced as under zero-out.
+
+    Returns:
+        The divergence, in nats; ∞ where a release that the unit moves has no noise.
     """
     square = total_mu_squared(drawn.releases, neighbours)
     if drawn.sampling.kind == "all":
@@ -123,6 +126,9 @@ def times_the_least(cost: float, least: float) -> float:
     Args:
         cost: of an exposed set.
         least: a lower bound on the cost of every set.
+
+    Returns:
+        The ratio, at least 1; ∞ where ``least`` is 0 and the cost is not.
     """
     if cost <= least * (1 + _ROUNDING):
         return 1.0

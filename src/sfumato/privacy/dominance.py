@@ -112,12 +112,17 @@ def monotone_figures(ways: Ways) -> tuple[float, ...]:
 def chains(
     sizes: Sequence[float], known: Sequence[Sequence[float]], is_under: Callable[[int, int], bool]
 ) -> list[list[int]]:
-    """Numbers of charges in chains, the worst first: each is surely at most the one before.
+    """Put charges into chains, the worst first in each: every one is surely at most the one before.
 
     Args:
-        sizes: of every charge, as `approximate_size` gives them.
-        known: `monotone_figures` of every charge: of one that is under another none is larger.
-        is_under: whether one charge, by its number, is surely at most another.
+        sizes: of every charge, as `approximate_size` gives them, the larger the worse; charges are looked at
+            from the largest on.
+        known: `monotone_figures` of every charge, ``[charges][figures]``: of one that is under another none
+            is larger.
+        is_under: whether the charge with the first number is surely at most that with the second.
+
+    Returns:
+        The chains, each the numbers of its charges; every charge is in one.
     """
     of_charges, found = np.array(known, dtype=np.float64), list[list[int]]()
     ends = np.empty_like(of_charges)  # of the chains found

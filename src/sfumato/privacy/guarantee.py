@@ -37,7 +37,9 @@ class EpsilonBound:
     gap: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The bound as an entry of ``bounds`` in a row of ``privacy.json``."""
+        """Write the bound as an entry of ``bounds`` in a row of ``privacy.json``; an ε of ∞ becomes
+        ``"inf"``.
+        """
         entry: dict[str, Any] = {"epsilon": json_number(self.epsilon), "releases": self.releases}
         if self.gap is not None:
             entry |= {"exposed": list(self.exposed), "certified": self.gap == 1, "gap": json_number(self.gap)}
@@ -118,7 +120,7 @@ class Guarantee:
         return self.bounds[self.bound].neighbours
 
     def to_dict(self) -> dict[str, Any]:
-        """The guarantee as a row of ``privacy.json`` and of ``account --json``."""
+        """Write the guarantee as a row of ``privacy.json`` and of ``account --json``; ∞ becomes ``"inf"``."""
         row: dict[str, Any] = {
             "unit": self.unit,
             "observer": self.observer,
@@ -148,15 +150,16 @@ class Guarantee:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any], delta: float) -> Guarantee:
-        """The guarantee in a row of ``privacy.json``, at the δ of its file; its curve is left out.
+        """Read the guarantee from a row of ``privacy.json``, at the δ of its file; its curve is left out.
 
         Earlier versions left out some keys. A row states method and neighbours of its smallest bound only, so
         all of its bounds have these.
 
         Raises:
-            KeyError: a key is missing.
-            TypeError: a value is of another kind.
-            ValueError: the same.
+            KeyError: ``unit``, ``observer``, ``epsilon`` or ``stands_for`` is missing, or a key of a bound.
+            TypeError: a value that must be a number is neither a number nor a string.
+            ValueError: it is a string that is no number, or ``observer_kind`` is unknown or not the
+            observer's.
         """
         name, epsilon = str(row.get("bound", "flow")), float(row["epsilon"])
         neighbours: Neighbours = row.get("neighbours", "–")
@@ -186,7 +189,7 @@ class Guarantee:
 
 
 def json_number(value: float) -> float | str:
-    """``value`` for JSON, which has no infinity: what is not finite becomes ``"inf"``."""
+    """Make ``value`` fit for JSON, which has no infinity: what is not finite becomes ``"inf"``."""
     return value if math.isfinite(value) else "inf"
 
 

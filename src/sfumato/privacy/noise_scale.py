@@ -27,6 +27,12 @@ def noise_scale_for(
     """The least factor on all noise stds of a pair with which its ε at ``delta`` is at most ``epsilon``.
 
     ∞ where something is charged without noise in every way of charging.
+
+    Args:
+        exposures: one for each bound of the pair.
+        epsilon: the target, > 0 and finite.
+        delta: δ in (0, 1).
+        neighbours: the neighbouring relation.
     """
     ways = (charge for exposure in exposures for charge in ways_to_charge(exposure, neighbours))
     return scale_for(ways, epsilon=epsilon, delta=delta)
@@ -37,6 +43,9 @@ def scale_for(ways: Iterable[Composition], *, epsilon: float, delta: float) -> f
 
     ∞ where none ever has. A way whose ε is more at the least factor found before is not solved for, nor is
     one that another way is surely at most.
+
+    Raises:
+        ValueError: ``epsilon`` is not > 0 and finite, and a way is solved for.
     """
     least = math.inf
     for charge in undominated(tuple(ways)):
@@ -49,7 +58,7 @@ def scale_for(ways: Iterable[Composition], *, epsilon: float, delta: float) -> f
 def is_surely_enough(ways: Iterable[Composition], factor: float, *, epsilon: float, delta: float) -> bool:
     """Whether one of ``ways`` has at most ``epsilon`` with its noise ``factor`` times as large.
 
-    On a coarse grid of privacy losses, which is quick and never has too small a δ.
+    On a coarse grid of privacy losses, which is quick and never has too small a δ. ``False`` proves nothing.
     """
     if factor == 0:
         return False
@@ -61,6 +70,7 @@ def is_surely_enough(ways: Iterable[Composition], factor: float, *, epsilon: flo
 
 
 def _scaled(terms: Iterable[GaussianTerm], factor: float) -> list[GaussianTerm]:
+    """Multiply the noise multiplier of every term by ``factor``."""
     return [replace(term, multiplier=term.multiplier * factor) for term in terms]
 
 
@@ -76,7 +86,9 @@ def _is_within(charge: Composition, factor: float, epsilon: float, delta: float)
 
 @cache
 def _scale(terms: tuple[GaussianTerm, ...], neighbours: Neighbours, epsilon: float, delta: float) -> float:
-    """`calibrate_scale`; every result is kept."""
+    """Solve for the factor on the noise of ``terms`` that meets ``epsilon`` at ``delta``; every result
+    is kept.
+    """
     return calibrate_scale(terms, target_epsilon=epsilon, delta=delta, neighbours=neighbours)
 
 
@@ -89,10 +101,10 @@ def calibrate_scale(
     from the revealed bound.
 
     Args:
-        terms: as for `compose`.
+        terms: the Gaussian releases that one observer meets.
         target_epsilon: ε wanted, > 0 and finite.
         delta: δ in (0, 1).
-        neighbours: as for `compose`.
+        neighbours: the relation that their multipliers refer to.
 
     Returns:
         The factor, at most 1e-4 (relative) above the exact one and with an ε that does not exceed the target.
@@ -100,7 +112,8 @@ def calibrate_scale(
         to multiply, or if δ is below the probability of draws that `compose` leaves out.
 
     Raises:
-        ValueError: a target or δ out of range, or terms that `compose` refuses.
+        ValueError: a target out of range, terms that `compose` refuses, or, where no term is drawn, a δ out
+            of range.
     """
     if not 0 < target_epsilon < math.inf:
         raise ValueError(f"target_epsilon: got {target_epsilon}; must be > 0 and finite")
@@ -128,9 +141,15 @@ def _chance_to_tell(term: GaussianTerm) -> float:
 def _sampled_scale(
     charged: tuple[GaussianTerm, ...], target_epsilon: float, delta: float, neighbours: Neighbours
 ) -> float:
-    """`calibrate_scale` of sampled terms whose first multiplier is 1.
+    """Solve for the factor on the noise of sampled terms, the first of multiplier 1, that meets the target.
 
     Results are kept, and devices whose terms differ only by one factor share them.
+
+    Args:
+        charged: the terms, merged.
+        target_epsilon: ε wanted, > 0 and finite.
+        delta: δ in (0, 1).
+        neighbours: the relation that the multipliers refer to.
     """
 
     scaled = partial(_scaled, charged)

@@ -46,6 +46,9 @@ class GaussianFilter:
     spent: FloatArray
 
     def __post_init__(self) -> None:
+        """Check that ``spent`` has the shape of ``budget`` and exceeds it nowhere; else raise a
+        ValueError.
+        """
         if self.budget.shape != self.spent.shape:
             raise ValueError(f"spent: got shape {self.spent.shape}; must be {self.budget.shape}")
         if np.any(self.spent > self.budget * (1 + _ROUNDING)):
@@ -61,9 +64,9 @@ class GaussianFilter:
         return bool(np.all(self.spent[units] + charge <= self.budget[units] * (1 + _ROUNDING)))
 
     def tightest(self, charge: FloatArray, units: Sequence[int] | npt.NDArray[np.int64]) -> tuple[int, int]:
-        """The unit and the observer (its column) that would have used the largest share of their budget.
+        """Find the unit and the observer (its column) that would have used the largest share of their budget.
 
-        ``charge``: as of `allows`.
+        ``charge``: μ² ``[len(units), observers]`` of the units with the numbers ``units``.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             used = np.nan_to_num((self.spent[units] + charge) / self.budget[units], posinf=np.inf)
@@ -72,6 +75,10 @@ class GaussianFilter:
 
     def after(self, charge: FloatArray, units: Sequence[int] | npt.NDArray[np.int64]) -> GaussianFilter:
         """The filter with ``charge`` added to what ``units`` have spent; each unit at most once.
+
+        Args:
+            charge: μ², ``[len(units), observers]``.
+            units: numbers of the units charged.
 
         Raises:
             ValueError: the budget does not allow it: ask `allows` first.

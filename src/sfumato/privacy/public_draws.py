@@ -68,13 +68,16 @@ def _directions(drawn: DrawnReleases) -> list[tuple[Array, list[tuple[float, int
 
 
 def _sums_of_variances(parts: Sequence[tuple[float, int]], rate: float) -> tuple[Array, Array]:
-    """Possible sums of the variances of the devices that are drawn, and their probabilities.
+    """List possible sums of the variances of the devices that are drawn, and their probabilities.
 
-    Variances that differ count in whole shares of the largest, as many as keep the sum of all short.
+    Variances that differ count in whole shares of the largest, rounded down, as many as keep the list short.
 
     Args:
         parts: pairs of a variance and the number of devices that add it.
         rate: Poisson rate at which each is drawn.
+
+    Returns:
+        Sums, and their probabilities, which add up to 1; both ``[sums]``.
     """
     largest = max(variance for variance, _ in parts)
     shares = max(_LEAST_SHARES, _LONGEST_SUM // sum(count for _, count in parts))
@@ -141,7 +144,8 @@ Outcome = tuple[float, float]
 def round_of_outcomes(
     draws: Sequence[DrawnReleases], chances: Sequence[float], neighbours: Neighbours
 ) -> tuple[GaussianTerm, float]:
-    """The rounds as one Gaussian term, and the probability that a round has no noise at all.
+    """Charge all rounds as one Gaussian term, and compute the probability that a round has no noise at all
+    where the unit moves it.
 
     Args:
         draws: of a round, for each outcome; they are drawn at one rate, as often.

@@ -129,6 +129,12 @@ def fixed_draw(*, devices: int, sample: int, members: int, hidden: bool) -> Samp
     Members know that they were not drawn (or were, which leaves even less room for the unit): among the
     others the unit is one of fewer. Where all devices are members (of a group that the unit is not in), one
     that is drawn for sure stands for whoever moves the sum: nothing is amplified.
+
+    Args:
+        devices: how many are drawn from.
+        sample: how many are drawn.
+        members: how many of ``devices`` are in the coalition.
+        hidden: whether the coalition does not see who is drawn.
     """
     others = max(devices - members, 1)
     return Sampling("fixed", sample / devices, hidden, others, min(sample, others))

@@ -69,7 +69,9 @@ class BatchFacts:
     of_leaf: tuple[BatchFacts, ...] = ()
 
     def at(self, leaf: int) -> BatchFacts:
-        """The facts for devices of ``leaf``."""
+        """Return the facts for devices under leaf number ``leaf`` of the tree; these facts if all
+        leaves are alike.
+        """
         return self.of_leaf[leaf] if self.of_leaf else self
 
     def to_dict(self) -> dict[str, object]:
@@ -94,7 +96,11 @@ class BatchFacts:
         }
 
     def _shares(self, replaced: bool) -> list[list[float]]:
-        """`moves` as lists, or, with ``replaced``, `replaced_moves`, or `moves` where these are not given."""
+        """List, for each aggregation, the share of the message that moves if the record is first drawn at
+        each step.
+
+        ``replaced``: the shares for a record that is replaced, not zeroed out.
+        """
         listed = self.replaced_moves or self.moves if replaced else self.moves
         return [list(steps) for steps in listed]
 
@@ -130,7 +136,7 @@ class RecordReleases:
     beyond: float = 0.0
 
     def term(self, rate: float, neighbours: RecordNeighbours) -> GaussianTerm:
-        """One term for the accountant, for a record that is in a local step with probability ``rate``.
+        """Make one term for the accountant of a record that is in a local step with probability ``rate``.
 
         A message moves by up to twice its bound even where the record is zeroed out, because the other
         records answer. A device that may be absent is a third law beside the two worlds', half that far.
@@ -159,13 +165,13 @@ def releases_by_batches(
     sure: bool = False,
     rounded: bool = False,
 ) -> Iterator[RecordReleases]:
-    """The releases of ``drawn``, grouped by the local steps that they were trained in.
+    """Group the releases of ``drawn`` by the local steps that they were trained in.
 
     Args:
-        drawn: of the flow exposure, where every message is trained from what exposed releases determine.
-        batches: of the device.
+        drawn: releases of the flow exposure, where messages are trained from what exposed releases determine.
+        batches: how the device draws the records of a local step.
         one_draw: whether the messages share their local steps.
-        sure: whether the record counts as drawn.
+        sure: whether the record counts as in every message.
         rounded: whether the device rounds a message that has no noise yet, on a grid that its data choose.
     """
     others = any(map(_others_move, drawn.releases))
@@ -257,7 +263,7 @@ class RecordCharge:
             device: whose record it is.
             coalition: who observes it.
             neighbours: the relation of the spec.
-            drawn_like: the device whose records are drawn as often as this one; by default ``device``.
+            drawn_like: the device whose records are drawn as often as this one; ``None``: ``device``.
             by_filter: whether a privacy filter holds the device's budget.
             what: ``record`` or ``person``.
         """
@@ -287,7 +293,11 @@ class RecordCharge:
         return sum(part.count * len(part.releases) for part in self.drawn)
 
     def ways(self, exposure: Exposure) -> tuple[Composition, ...]:
-        """Every sound way to charge the record where its device's releases are ``exposure``."""
+        """List every sound way to charge the record where its device's releases are ``exposure``.
+
+        One counts how rarely the record is drawn, where that is known; the others charge as if all data of
+        the device were replaced.
+        """
         reason = self._why_replaced(exposure)
         if self.by_filter and self.neighbours == "zero-out":
             charged = ways_to_charge(_with_doubled_sensitivities(exposure), "zero-out")
@@ -320,7 +330,7 @@ class RecordCharge:
         return self.rate is not None and exposure.bound_name == "flow" and not (office or self.by_filter)
 
     def drawn_terms(self) -> tuple[GaussianTerm, ...]:
-        """What is composed where draws count: a term for each of ``drawn``."""
+        """Make the terms composed where draws of the record count, one for each group of releases."""
         assert self.rate is not None  # `counts_draws` says when
         return tuple(part.term(self.rate, self.neighbours) for part in self.drawn)
 

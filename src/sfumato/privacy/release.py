@@ -36,7 +36,9 @@ class NoiseLaw:
     composed_for_records: bool = False
 
     def is_composed(self, *, of_records: bool = False) -> bool:
-        """Whether releases with this noise are charged as Gaussian, ``of_records``: for record units."""
+        """Say whether releases with this noise are charged as Gaussian; ``of_records``: where records
+        are the unit.
+        """
         return not self.why_not_composed or (of_records and self.composed_for_records)
 
 
@@ -78,7 +80,9 @@ class Release:
         return replace(self, name="", vector="")
 
     def sensitivity(self, neighbours: Neighbours) -> float:
-        """The largest l2 distance that the release moves between two worlds that are ``neighbours``."""
+        """Compute the largest l2 distance, in the unit of the noise std, that the release moves between
+        two worlds that are ``neighbours``.
+        """
         if neighbours == "replace" or (neighbours == "remove" and self.divides_by_drawn):
             return 2.0 * self.own_sensitivity + self.propagated_sensitivity
         return self.own_sensitivity + self.propagated_sensitivity
@@ -187,7 +191,8 @@ class DrawnReleases:
         return neighbours != "zero-out" or not self.divides_by_drawn
 
     def apart(self, neighbours: Neighbours) -> float:
-        """The largest distance of a drawn unit's releases from those without it, over their sensitivity.
+        """Compute the largest distance of a drawn unit's releases from those without it, over their
+        sensitivity.
 
         0 where one of the two worlds is the draw without the unit, as it is but under *replace*.
         """

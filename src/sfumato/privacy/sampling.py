@@ -88,6 +88,7 @@ class Sampling:
     seen_scales: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
+        """Check rates, counts and shares; a ValueError names the field, its value and what is allowed."""
         if not 0 <= self.rate <= 1:
             raise ValueError(f"rate: got {self.rate}; must be in [0, 1]")
         if self.kind == "fixed" and self.population < 1:
@@ -113,15 +114,17 @@ class Sampling:
         scales: tuple[tuple[float, float], ...] = (),
         seen_scales: tuple[tuple[float, float], ...] = (),
     ) -> Sampling:
-        """A draw of each device independently with probability ``rate``.
+        """Describe a draw of each device independently with probability ``rate``.
 
         Args:
-            rate: 1: everybody.
+            rate: in [0, 1]; 1: everybody.
             hidden: whether the observer does not learn whom it takes.
             apart: distance, in sensitivities, of a replaced unit's release from the one without it, in either
                 world. With 0 one of the worlds is that release.
-            scales: see the class.
-            seen_scales: see the class.
+            scales: pairs (probability, share) of a public draw of how much noise a release has: share of the
+                largest sensitivity over noise std. Empty: always the largest.
+            seen_scales: the same for outcomes in which the observer sees who is drawn, with the probability
+                that the unit is used.
         """
         leaves, distances = apart > 0, (apart, apart) if apart > 0 else (1.0, 1.0)
         return cls(
@@ -147,15 +150,24 @@ class Sampling:
     def without_replacement(
         cls, population: int, sample: int, apart: tuple[float, float] = (1.0, 1.0)
     ) -> Sampling:
-        """``sample`` of ``population`` devices, unseen; by default all messages are one sensitivity apart."""
+        """Describe a hidden draw of ``sample`` of ``population`` devices, uniformly without replacement.
+
+        ``apart``: how many sensitivities the unit's message is, at most, from that of the device drawn in its
+        place, in the one world and in the other.
+        """
         rate = min(1.0, max(0.0, sample / max(population, 1)))
         return cls("fixed", rate, True, population, sample, apart)
 
     @classmethod
     def of_batches(cls, moves: Iterable[tuple[float, float, float]], *, shares_a_part: bool) -> Sampling:
-        """A device's own draw of records, from (probability, share moved, share from the common part).
+        """Describe a device's own draw of records, hidden from everybody; entries with equal shares are
+        merged.
 
-        Entries with equal shares are merged; ``shares_a_part``: see the class.
+        Args:
+            moves: triples of a probability, the share of the sensitivity that the release moves then from one
+                world to the other, and the share that it moves from the release without the record; the
+                shares are in (0, 1].
+            shares_a_part: whether both worlds differ from the release without the record; else one is it.
         """
         chances: defaultdict[tuple[float, float], list[float]] = defaultdict(list)
         for chance, between, from_shared in moves:
@@ -208,6 +220,7 @@ class GaussianTerm:
     sampling: Sampling | None = None
 
     def __post_init__(self) -> None:
+        """Check that ``multiplier`` and ``count`` are at least 0; else raise a ValueError."""
         if not self.multiplier >= 0:
             raise ValueError(f"multiplier: got {self.multiplier}; must be >= 0")
         if not self.count >= 0:
@@ -259,9 +272,9 @@ def is_visible_mixture(term: GaussianTerm) -> bool:
 
 
 def outcomes_told(term: GaussianTerm) -> list[tuple[float, float]]:
-    """Pairs of a probability and μ² of one release of ``term`` to an observer who is told every draw.
+    """List pairs of a probability and μ² of one release of ``term`` to an observer who is told every draw.
 
-    For terms that `has_scales`; what the probabilities lack to 1 tells nothing.
+    For terms whose noise a public draw scales; what the probabilities lack to 1 tells nothing.
     """
     assert term.sampling is not None
     square, sampling = squared_mu_of_term(term), term.sampling

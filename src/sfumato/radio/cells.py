@@ -74,11 +74,15 @@ class Cells:
         return Airtime(self._broadcast_w * total, total)
 
     def expected_uplink(self, counts: IntArray, bits_of_each: Callable[[int], float]) -> Airtime:
-        """`uplink` of ``counts[..., c]`` devices drawn uniformly in every cell, in expectation.
+        """Compute the expected airtime of one message up from each of ``counts[..., c]`` devices drawn in
+        every cell c.
 
         Args:
-            counts: 0 to the cell's size, ``[..., cells]``.
-            bits_of_each: of each message, where so many devices of a cell take part.
+            counts: 0 to the cell's size, ``[..., cells]``; drawn uniformly without replacement.
+            bits_of_each: bits of each message, where so many devices of a cell take part.
+
+        Returns:
+            Energy (joules) and delay (seconds), ``[..., cells]`` each.
         """
         channels, split = self.channels, self.channels.radio.access == "ofdma"
         sizes = np.bincount(channels.cells, minlength=channels.cell_count)
@@ -103,11 +107,15 @@ class Cells:
         return Airtime(energy, delay)
 
     def expected_unicast(self, counts: IntArray, bits_of_each: Callable[[int], float]) -> Airtime:
-        """`unicast` to ``counts[..., c]`` devices drawn uniformly in every cell, in expectation.
+        """Compute the expected airtime of one message down to each of ``counts[..., c]`` devices drawn in
+        cell c.
 
         Args:
-            counts: 0 to the cell's size, ``[..., cells]``.
-            bits_of_each: to each device, where so many devices of a cell take part.
+            counts: 0 to the cell's size, ``[..., cells]``; drawn uniformly without replacement.
+            bits_of_each: bits to each device, where so many devices of a cell take part.
+
+        Returns:
+            Energy (joules) and delay (seconds), ``[..., cells]`` each; 0 where the downlink is ideal.
         """
         channels, total = self.channels, np.zeros(counts.shape)
         sizes = np.bincount(channels.cells, minlength=channels.cell_count)

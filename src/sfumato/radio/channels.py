@@ -276,7 +276,7 @@ def path_gain(distance_m: FloatArray, *, exponent: float, reference_db: float) -
     h2fdp.txt, Appendix D, has -30 dB and 3.75.
 
     Raises:
-        ValueError: a distance below `REFERENCE_M`.
+        ValueError: a distance below 1 m.
     """
     if not (distance_m >= REFERENCE_M).all():
         raise ValueError(f"distance_m: got {distance_m.min()}; must be at least {REFERENCE_M:g}")

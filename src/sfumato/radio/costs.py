@@ -254,9 +254,10 @@ class TreeRound:
         return up.then(self.cells.expected_unicast(counts, lambda parties: each(parties, 1)))
 
     def _uplink(self, devices: IntArray, hop: Attempts | Analog | None) -> tuple[Airtime, int, int]:
-        """What the devices' hop costs: airtime by cell, bytes up, and bytes down to single devices.
+        """Compute what the devices' hop costs: airtime by cell, bytes up, and bytes down to single devices.
 
-        ``hop``: as of `aggregation`.
+        The airtime is energy (joules) and delay (seconds), ``[cells]`` each. ``devices``: who takes part,
+        ascending ``[P]``; ``hop``: what went over it; ``None``: the message of each of them, once.
         """
         if isinstance(hop, Analog):
             return Airtime(hop.energy_j, hop.delay_s), hop.bytes_up, 0

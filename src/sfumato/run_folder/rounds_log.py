@@ -66,7 +66,7 @@ class LoggedRound:
 
     @classmethod
     def read(cls, line: bytes) -> LoggedRound:
-        """The round in a line that `line` wrote."""
+        """Read the round in one line of the log, JSON as bytes."""
         document = json.loads(line)
         metrics = {name: _number_from_json(value) for name, value in document["metrics"].items()}
         return cls(metrics, document.get("views", {}))

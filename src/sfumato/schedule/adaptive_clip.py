@@ -23,13 +23,15 @@ PLACE = "privacy.clip.adapt"
 
 
 def adaptive_clip_of(spec: Spec) -> tuple[ClipSettings, AdaptiveNorm] | None:
-    """The clip whose norm is adapted, and how; ``None`` where none is."""
+    """Return the clip whose norm is adapted from round to round, and how; ``None`` where the norm is
+    fixed.
+    """
     clip = spec.privacy.clip
     return None if clip is None or clip.adapt is None else (clip, clip.adapt)
 
 
 def adaptive_clip_notes(spec: Spec) -> tuple[str, ...]:
-    """The note to the user about an adapted clip norm; empty where the norm is fixed."""
+    """Write the note to the user about an adapted clip norm; empty where the norm is fixed."""
     found = adaptive_clip_of(spec)
     if found is None:
         return ()
@@ -41,9 +43,9 @@ def adaptive_clip_notes(spec: Spec) -> tuple[str, ...]:
 
 
 def adaptive_clip_refusals(spec: Spec) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of a spec whose clip norm is adapted.
+    """List what a spec with an adapted clip norm may not have, as rows (applies, key, value, allowed).
 
-    Refused is what needs a fixed norm.
+    A row is a refusal where ``applies``; refused is what needs a fixed norm.
     """
     for applies, reason in (
         (spec.control is not None, "control plans its rounds for one clip norm"),

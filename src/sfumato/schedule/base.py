@@ -33,7 +33,9 @@ class Parties(Protocol):
         """What a user calls the sites that devices are at, by number: device names, or those of leaves."""
 
     def titled(self, text: str) -> str:
-        """``text`` in which parties called by kind and number (``edge:0``) get the topology's names."""
+        """Replace parties called by kind and number in ``text`` (such as ``edge:0``) by the topology's
+        names.
+        """
 
     def find_node(self, name: str, *, place: ErrorPlace) -> tuple[int, int]:
         """``(tier, index)`` of the aggregator called ``name``; SpecError at ``place`` where there is none."""

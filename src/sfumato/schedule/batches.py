@@ -29,11 +29,12 @@ _BEYOND = 1e-15
 def batch_facts(
     spec: Spec, places: IntArray, pieces: Sequence[Sequence[int]], *, starts_from_hidden: bool = False
 ) -> BatchFacts:
-    """How devices draw the batches that the messages of a round are trained on.
+    """Say how devices draw the batches that the messages of a round are trained on, as facts for the
+    accountant.
 
     Args:
         spec: of the protocol.
-        places: number of devices at each place that data are divided among.
+        places: number of devices at each place that data are divided among, ``[places]``.
         pieces: number of local steps behind each message of a round; one list for each place where they
             differ.
         starts_from_hidden: whether devices may start from models that no release determines.
@@ -67,8 +68,8 @@ def require_record_rates(spec: Spec, places: IntArray, batches: BatchFacts) -> N
 
     Args:
         spec: of the protocol.
-        places: as of `batch_facts`.
-        batches: what that made of them.
+        places: number of devices at each place that data are divided among, ``[places]``.
+        batches: how devices draw their batches.
 
     Raises:
         SpecError: the message says what is missing.
@@ -95,9 +96,9 @@ def require_record_rates(spec: Spec, places: IntArray, batches: BatchFacts) -> N
 
 
 def _most_answering(spec: Spec, most: int) -> tuple[int, float]:
-    """The most gradients that a step adds up where other records answer, and the probability of more.
+    """Bound how many gradients a step adds up where other records answer, and the probability of more.
 
-    That is the gradients of all ``most`` records of the largest device. At least k of the others are drawn
+    At most those of all ``most`` records of the largest device. At least k of the others are drawn
     with probability at most exp(k - b) (b/k)^k, for k above their expected number, which is at most b, the
     batch size (Chernoff); the record itself is one more.
     """
@@ -115,9 +116,10 @@ def _facts_of_messages(
 
     Args:
         spec: of the protocol.
-        rates: of every device, the probability that a record is in a step.
+        rates: of every device, the probability that a record is in a step, ``[devices]``.
         pieces: local steps behind each message.
-        answering: as `_most_answering` gives it; (0, 0.0) where other records do not answer.
+        answering: the most gradients that a step adds up, and the probability of more; (0, 0.0) where other
+            records do not answer.
     """
     rounded = spec.compression is not None and spec.compression.bits is not None
     if not spec.privacy.clips_examples:
@@ -164,7 +166,8 @@ def _moved_shares(spec: Spec, steps: int) -> tuple[float, ...]:
 
 
 def _moved_shares_of_example(spec: Spec, steps: int, most: int, gradients: int) -> tuple[float, ...]:
-    """`_moved_shares` with clipped examples, over twice what one example alone can move a message by.
+    """Compute, for a record first drawn at each of ``steps`` local steps, how far it moves a message,
+    ``[steps]``, over twice what one example alone can move it by.
 
     One or two ``gradients`` at the first draw; after it whole batches, of at most ``most`` gradients, may
     answer: the others of a batch turn round, and the record's own is added, or exchanged.

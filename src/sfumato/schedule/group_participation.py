@@ -40,7 +40,8 @@ class GroupAssignments:
 
 
 def draw_assignments(plan: GroupPlan, number: int) -> GroupAssignments:
-    """The workers that each group samples for round ``number``, or for the interval that begins with it.
+    """Draw the workers that each group samples for round ``number`` (from 0), or the interval that begins
+    with it.
 
     Every group draws from a stream of its own, ``(number, group)``.
     """
@@ -115,7 +116,7 @@ def _draw_dropout_phases(plan: GroupPlan, number: int, group: int, workers: IntA
 
 
 def without_lost(assignments: GroupAssignments, turnout: GroupTurnout | None) -> GroupAssignments:
-    """``assignments`` without the workers whose messages are in no sum."""
+    """Leave out the workers whose messages are in no sum; ``turnout`` of ``None``: no message is lost."""
     if turnout is None:
         return assignments
     kept = turnout.received

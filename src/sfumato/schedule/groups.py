@@ -79,7 +79,7 @@ class GroupPlan:
         return tuple(replace(self, groups=groups, eras=()) for _, groups in self.structures)
 
     def era_of(self, number: int) -> int:
-        """The index of the era that round ``number`` is in."""
+        """Find the index of the era (stretch of rounds with the same groups) that round ``number`` is in."""
         return sum(first <= number for first, _ in self.eras)
 
     @cached_property
@@ -118,7 +118,7 @@ class GroupPlan:
         return party.kind == "node" and party.index in mine and bool(self.trusted[party.index])
 
     def ever_trusts(self, party: Party, device: int) -> bool:
-        """As `trusts`, since the trust of masters does not change."""
+        """Say whether ``party`` is a trusted master of one of the device's groups, in any round."""
         return self.trusts(party, device)
 
     @property
@@ -155,7 +155,7 @@ class GroupPlan:
         return not self.by_interval or (number + 1) % self.merge_every == 0
 
     def sends_in(self, number: int) -> bool:
-        """Whether anything is sent in round ``number``: those who train alone send at the end only."""
+        """Say whether anything is sent in round ``number``: those who train alone send at the end only."""
         return self.kind != "dp-ogl-local" or self.releases_after(number)
 
     @property
@@ -169,7 +169,8 @@ class GroupPlan:
         return self.clips * (math.sqrt(self.merge_every) if self.by_interval else 1.0)
 
     def noise_std(self, number: int) -> FloatArray:
-        """Standard deviation a coordinate of each noiser's noise in the sum released in a round ``[M]``.
+        """Compute the standard deviation a coordinate of each noiser's noise in the sum released in round
+        ``number`` ``[M]``.
 
         Where gradients of examples are clipped, relative to what one example by itself moves a message by.
         """
@@ -179,11 +180,15 @@ class GroupPlan:
         return self.multipliers * np.where(self.multipliers > 0, bounds, 0.0)
 
     def example_bound(self, number: int) -> float:
-        """How far one example by itself moves the message of a round; needs clips of examples."""
+        """Bound how far one example by itself moves a message of round ``number``, l2; needs clips of
+        examples.
+        """
         return self.gradient_bound(number) * momentum_gain(self._message_steps, self.spec.training.momentum)
 
     def gradient_bound(self, number: int) -> float:
-        """How far one gradient of an example moves the message of a round; needs clips of examples."""
+        """Bound how far one gradient of an example moves a message of round ``number``, l2; needs clips
+        of examples.
+        """
         training, clip = self.spec.training, self.spec.privacy.clip
         assert clip is not None  # of examples
         began = self.interval_start(number) if self.by_interval else number
@@ -195,7 +200,9 @@ class GroupPlan:
         return np.array(self.cohort, dtype=np.float64) if self.cohort else self.rates * self.groups.sizes
 
     def model_noise_std(self, number: int) -> FloatArray:
-        """Expected noise a coordinate that the release of a round leaves in each group's model ``[M]``."""
+        """Compute the expected std of the noise, a coordinate, that the release of a round leaves in
+        each group's model ``[M]``.
+        """
         noisers = np.where(self.trusted, 1.0, self.denominators)
         return self.noise_std(number) * np.sqrt(noisers) / self.denominators
 

@@ -81,12 +81,12 @@ class IntegerGrid:
         return found
 
     def device(self, leaf: int, bound: float, std: float) -> QuantisationPlan:
-        """How a device of ``leaf`` rounds its message to the grid and adds noise there.
+        """Say how a device of leaf number ``leaf`` rounds its message to the grid and adds noise there.
 
         Args:
             leaf: which.
-            bound: of the message, in units of the declaration (`message_lengths`).
-            std: of its noise, likewise.
+            bound: l2 bound of the message, in units of the declaration.
+            std: of its noise, a coordinate, likewise; 0 for none.
         """
         share = float(self.shares[leaf]) * self.unit
         return QuantisationPlan(
@@ -99,15 +99,19 @@ class IntegerGrid:
         )
 
     def node_steps(self, tier: int, node: int, std: float) -> float:
-        """Std in steps of the grid of the noise of a node whose average needs noise of ``std``."""
+        """Convert the std that the average of node ``node`` of ``tier`` needs to a std in steps of the
+        grid.
+        """
         return std * float(self.weights[tier][node]) * self.scale * self.inflation
 
 
 def message_lengths(plan: TreePlan, index: int, devices: IntArray, dimension: int) -> FloatArray:
-    """How long the message of each of ``devices`` may be at aggregation ``index``, in declared units.
+    """Bound how long the message of each of ``devices`` may be at aggregation ``index``, declared units,
+    ``[P]``.
 
     Where gradients of examples are clipped, a batch may hold all records of a device, and local steps may
     have noise. That noise is longer with probability below 1e-17; then the message is clipped.
+    ``dimension``: coordinates of a message.
     """
     bounds = plan.example_bounds_of(index, devices) * (1 + _FLOAT_SLACK * _moves_by_gradient(plan))
     if not plan.spec.privacy.clips_examples:
@@ -188,7 +192,7 @@ def integer_grid_of(
 def _require_fine_enough(plan: TreePlan, index: int, ring: IntegerGrid, noises: FloatArray) -> None:
     """Raise a `SpecError` if noise on the grid is no Gaussian, or rounding costs too much noise.
 
-    ``noises``: std of every device's noise, in units of the global average.
+    ``noises``: std of every device's noise, in units of the global average, ``[devices]``.
     """
     quietest = [noises[noises > 0] * ring.scale * ring.inflation]
     for tier in range(plan.tree.depth):
@@ -224,16 +228,16 @@ def _largest_masked_sums(
     unit: float,
     weights: tuple[FloatArray, ...],
 ) -> Iterator[tuple[int, float, float]]:
-    """For each tier with masks, bounds on its largest sum: number of vectors, l2 length, std of the noise.
+    """Bound, for each tier with masks, its largest sum: number of vectors, l2 length, std of the noise.
 
     Args:
         plan: of the run.
         index: of the aggregation.
         secure: for every tier, whether its nodes receive under masks.
-        lengths: of each device's message, in units of the global average.
-        noises: std of each device's noise, likewise.
+        lengths: l2 length of each device's message, in units of the global average, ``[devices]``.
+        noises: std of each device's noise, likewise, ``[devices]``.
         unit: of the declared figures.
-        weights: of `average_weights`.
+        weights: for every tier, the weight of a node's average in the global one.
     """
     tree, facts = plan.tree, plan.releases.steps[index]
     first = tree.first_device[:-1]

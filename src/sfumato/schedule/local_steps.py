@@ -24,7 +24,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def learning_rate(training: Training, round_number: int) -> float:
-    """Step size in round ``round_number`` (from 0)."""
+    """Compute the step size in round ``round_number`` (from 0) by the schedule of ``training``."""
     rate = training.learning_rate
     match rate:
         case ConstantRate():
@@ -43,7 +43,7 @@ def learning_rate(training: Training, round_number: int) -> float:
 
 
 def momentum_gain(steps: int, momentum: float) -> float:
-    """How far ``steps`` clipped steps of SGD with momentum can go, in steps times clip norm.
+    """Compute how far ``steps`` clipped steps of SGD with momentum can go, in step size times clip norm.
 
     The buffer starts at zero: ``sum_j (steps - j) momentum**j``; ``steps`` without momentum.
     """
@@ -155,6 +155,6 @@ def of_training(training: Training, depth: int, edges: int = 1) -> tuple[Aggrega
 
 
 def per_edge(value: WrittenPerEdge, edges: int) -> tuple[int, ...]:
-    """``value`` as one number for each edge: a number is repeated, a list stays."""
+    """Write ``value`` as one number for each of ``edges`` edges: a number is repeated, a list stays."""
     assert not isinstance(value, Mapping)  # `listed` came before
     return (value,) * edges if isinstance(value, int) else value

@@ -59,8 +59,8 @@ class MessageGrid(Grid):
         """The coarsest grid that is fine enough for messages with these figures.
 
         Args:
-            moves: l2 distances by which what is charged moves each message.
-            noises: standard deviations of all noise that is declared.
+            moves: l2 distances by which what is charged moves each message; those of 0 are ignored.
+            noises: standard deviations of all noise that is declared; those of 0 are ignored.
             largest: coordinate that a message may have.
             messages: in a sum at most.
             length: coordinates of a message.
@@ -82,7 +82,8 @@ class MessageGrid(Grid):
 
 
 def tree_grid(plan: TreePlan, number: int, index: int, length: int) -> MessageGrid | None:
-    """The grid of aggregation ``index`` of round ``number``; ``None`` where nothing is clipped.
+    """Choose the grid of aggregation ``index`` of round ``number`` (from 0); ``None`` where nothing is
+    clipped, or no noise is added to messages or sums.
 
     Args:
         plan: resolved.
@@ -113,7 +114,8 @@ def tree_grid(plan: TreePlan, number: int, index: int, length: int) -> MessageGr
 
 
 def group_grid(plan: GroupPlan, number: int, length: int) -> MessageGrid | None:
-    """The grid of the release of round ``number``; ``None`` where messages of a group have no bound.
+    """Choose the grid of the release of round ``number`` (from 0); ``None`` where messages of a group have no
+    bound, or no noise is added to messages or sums.
 
     Args:
         plan: resolved.
@@ -148,9 +150,9 @@ def _needs_grid(plan: TreePlan | GroupPlan, *, noisy: bool) -> bool:
 
 
 def steps_in_tree(plan: TreePlan, length: int) -> list[float | None]:
-    """The step of every aggregation's grid in the first round; ``None`` where there is no such grid.
+    """List the step of every aggregation's grid in the first round; ``None`` where there is no such grid.
 
-    Not where nothing has a bound, nor where integers are summed under masks (`integer_grid`).
+    Not where nothing has a bound or gets noise, nor where integers are summed under masks modulo 2^32.
 
     Args:
         plan: resolved.
@@ -163,7 +165,10 @@ def steps_in_tree(plan: TreePlan, length: int) -> list[float | None]:
 
 
 def steps_in_groups(plan: GroupPlan, length: int) -> list[float | None]:
-    """The step of the grid of the first release, alone in a list; see `steps_in_tree`."""
+    """List the step of the grid of the first release, alone; ``None`` in it where there is no such grid.
+
+    ``length``: parameters of a model.
+    """
     return [_step_of(group_grid(plan, 0, length))]
 
 

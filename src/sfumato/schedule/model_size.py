@@ -59,7 +59,8 @@ def parameter_count(spec: Spec) -> int | None:
 
 
 def check_model_size(spec: Spec) -> None:
-    """Refuse a built-in model beyond ``MAX_PARAMETERS``, and norms that are not as many as its layers.
+    """Refuse a built-in model of more parameters than are allowed, and norms that are not as many as its
+    layers.
 
     Only a perceptron can be as large.
 

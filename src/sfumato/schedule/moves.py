@@ -71,11 +71,15 @@ ONE_TREE_ONLY: dict[str, tuple[str, Callable[[Spec], bool]]] = {
 
 
 def trees_of(spec: Spec, tree: Tree) -> tuple[Spec, Trees]:
-    """The trees of a run, each from which round (from 0) on, and ``spec`` with its moves written out.
+    """List the trees of a run, each with the round (from 0) from which it holds; with the spec's moves
+    written out.
 
     Args:
         spec: to resolve.
         tree: of the first round, with trust marked.
+
+    Returns:
+        The spec, and pairs of a round and a tree.
 
     Raises:
         SpecError: something that goes with one tree for all rounds only, or moves that do not fit.
@@ -165,10 +169,10 @@ def _by_trust(trees: Trees) -> list[Tree]:
 
 
 def noise_in(tree: Tree, noise: NoisePlan, trees: Trees) -> NoisePlan:
-    """The sources that add noise under the trust of ``tree``, with their multipliers.
+    """Keep the sources of ``noise`` that add noise under the trust of ``tree``, with their multipliers.
 
-    While trust is the same in all rounds, all do. Where it changes, an aggregator adds noise in the rounds
-    in which messages first leave trusted hands there, and so do devices (`place_by_trust`).
+    While trust is the same in all rounds, all do. Where it changes, an aggregator adds noise in the rounds in
+    which messages first leave trusted hands there, and so do devices under untrusted edges.
     """
     if len(_by_trust(trees)) == 1:
         return noise

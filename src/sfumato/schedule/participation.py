@@ -57,7 +57,9 @@ class TreeParticipants:
 
 
 def draw_participants(plan: TreePlan, number: int) -> npt.NDArray[np.int64]:
-    """Devices that take part in round ``number``, ascending: drawn, unless the plan says who they are."""
+    """List the devices that take part in round ``number`` (from 0), ascending: drawn, unless the plan
+    names them.
+    """
     tree, participants = plan.tree, plan.participants
     if participants.cohort is not None:
         return participants.cohort
@@ -75,7 +77,7 @@ def draw_participants(plan: TreePlan, number: int) -> npt.NDArray[np.int64]:
 
 
 def participants_of(spec: Spec, tree: Tree) -> TreeParticipants:
-    """How many devices of each leaf take part, how they are drawn, and what sums are divided by.
+    """Compute how many devices of each leaf take part, how they are drawn, and what sums are divided by.
 
     Raises:
         SpecError: a fixed number larger than an edge.
@@ -103,12 +105,19 @@ def participants_of(spec: Spec, tree: Tree) -> TreeParticipants:
 def _with_denominators(
     spec: Spec, tree: Tree, kind: Literal["all", "poisson", "fixed"], rate: float, drawn: FloatArray
 ) -> TreeParticipants:
-    """The participants, with what their sums are divided by: ``q W``, or at least ``q W_min``.
+    """Compute what the sums of participants are divided by: ``q W``, or at least ``q W_min``.
 
     That is Alg. 1 of hdp.txt, repaired.
 
     A clipped denominator is the weight of those drawn where that is more than ``q W_min``. It is one number
     for all rounds where everybody takes part, or as many devices of one weight.
+
+    Args:
+        spec: of the protocol.
+        tree: of the run.
+        kind: of the draw.
+        rate: expected share of rounds that a device takes part in, the largest over leaves.
+        drawn: devices of each leaf in a round, expected, ``[leaves]``.
     """
     weights = device_weights(spec, tree)
     share, denominator = drawn / tree.devices, spec.training.denominator
@@ -142,7 +151,8 @@ def _bounds_on_drawn_weight(
 
 
 def device_weights(spec: Spec, tree: Tree) -> FloatArray | None:
-    """Weight of every device, ``min(examples / cap, 1)``; ``None`` where all count alike.
+    """Compute the weight of every device, ``[devices]``, ``min(examples / cap, 1)``; ``None`` where all count
+    alike.
 
     The weights are public: whoever sees a message knows how it counts.
 
@@ -171,7 +181,9 @@ class GuaranteedSurvivors:
 
 
 def threshold_of(faults: Faults | None, parties: int) -> int:
-    """Fewest survivors of a secure session of ``parties``: more than 2/3, or the share that faults set."""
+    """Compute the fewest survivors with which a session of secure aggregation has a sum, of a session
+    of ``parties``: more than 2/3, or the share that faults set, but more than half.
+    """
     if faults is None or faults.survival_threshold is None:
         return 2 * parties // 3 + 1
     return max(math.ceil(faults.survival_threshold * parties - 1e-9), parties // 2 + 1)

@@ -144,7 +144,7 @@ class TreePlan:
         return int(np.logical_or.reduce([plan._is_raw() for plan in self.structures]).sum())
 
     def _is_raw(self) -> npt.NDArray[np.bool_]:
-        """Which devices send raw updates to a trusted edge, ``[devices]``."""
+        """Mark which devices send raw updates to a trusted edge, ``[devices]``."""
         hop = self.releases.hop(self.tree.depth - 1)
         leaf = self.tree.leaves_of(np.arange(self.tree.device_count))
         raw = np.logical_or.reduce([step.device_std == 0 for step in self.releases.steps])[leaf]
@@ -172,10 +172,12 @@ class TreePlan:
         channel: Sequence[FloatArray | None] = (),
         formed: npt.NDArray[np.bool_] | Literal[True] = True,
     ) -> tuple[float, ...]:
-        """`global_noise` of a round with so many messages in every leaf's average.
+        """Compute the expected noise variance, a coordinate, that each aggregation leaves in the global
+        average.
 
         Args:
-            present: for each aggregation and leaf, or alike for all aggregations ``[leaves]``.
+            present: messages in a leaf's average, ``[aggregations, leaves]``, or alike for all aggregations
+                ``[leaves]``.
             channel: variance of the channel's noise in every leaf's average, for each aggregation; the least
                 there may be, where it is not known.
             formed: which leaves send anything, for each aggregation ``[aggregations, leaves]``.

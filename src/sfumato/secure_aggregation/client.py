@@ -52,6 +52,14 @@ class Client:
     def __init__(
         self, number: int, terms: SessionTerms, identity: Identity, entropy: Entropy = os.urandom
     ) -> None:
+        """Join the session as party ``number`` and draw fresh keys and a seed for it.
+
+        Raises:
+            RepeatedSessionError: the identity was in this session before.
+            ChangedTermsError: it was in another session under the same label.
+            SessionMemoryError: that it takes part cannot be recorded.
+            ValueError: the identity is not the one in the terms.
+        """
         if terms.public_keys[number] != identity.public:
             raise ValueError(f"identity: is not that of party {number} in the terms")
         identity.join(b"party", terms.label, terms.session)

@@ -43,7 +43,8 @@ def round_at_random(
     ``[dimension]``.
 
     Raises:
-        QuantisationError: as `encode`.
+        QuantisationError: the vector's length is not the plan's, it is not finite, or no rounding of many
+            meets the bound.
     """
     if vector.shape != (plan.dimension,):
         raise QuantisationError(f"vector: got shape {vector.shape}; must be ({plan.dimension},)")

@@ -107,9 +107,14 @@ def choose_neighbourhood(
 def assess(
     parties: int, degree: int, share_threshold: int, *, colluders: int, dropouts: int
 ) -> Neighbourhood:
-    """Bounds on the risks of a degree and a share threshold (see the module).
+    """Bound the risks of a graph in which each party has ``degree`` neighbours (see the module).
 
-    Arguments as of `choose_neighbourhood`.
+    Args:
+        parties: enrolled.
+        degree: neighbours of a party; ``parties - 1``: the complete graph.
+        share_threshold: shares that rebuild a secret.
+        colluders: parties that collude with the server.
+        dropouts: parties that may drop out.
     """
     others = parties - 1
     if degree == others:

@@ -43,6 +43,9 @@ class Masker:
     """
 
     def __init__(self, length: int, bits: int) -> None:
+        """Make room for one mask of ``length`` elements modulo 2^``bits``; a ValueError unless 16, 32
+        or 64 bits.
+        """
         self._mask: RingVector = np.empty(length, dtype=ring_type(bits))
 
     def add(self, total: RingVector, key: bytes) -> None:

@@ -74,7 +74,13 @@ def encode_pair(mask_share: int, seed_share: int) -> bytes:
 
 
 def decode_pair(plain: bytes) -> tuple[int, int]:
-    """The two shares in a box, from the bytes of `encode_pair`; raises as `decode_advertisement`."""
+    """Read a share of the masking key and one of the own mask's seed, field elements, from the content of a
+    box.
+
+    Raises:
+        MalformedMessageError: it is no such pair.
+        TruncatedMessageError: it is too short.
+    """
     reader = PayloadReader(plain)
     pair = reader.share(), reader.share()
     reader.end()
@@ -87,7 +93,12 @@ def encode_blobs(blobs: Sequence[bytes]) -> bytes:
 
 
 def decode_blobs(payload: bytes) -> list[bytes]:
-    """The byte strings in a list, from the bytes of `encode_blobs`."""
+    """The byte strings in a list, from the bytes of `encode_blobs`.
+
+    Raises:
+        MalformedMessageError: something is left.
+        TruncatedMessageError: it is too short.
+    """
     reader = PayloadReader(payload)
     blobs = [reader.take(reader.number()) for _ in range(reader.number())]
     reader.end()
@@ -101,7 +112,12 @@ def encode_boxes(boxes: Mapping[int, bytes]) -> bytes:
 
 
 def decode_boxes(payload: bytes) -> dict[int, bytes]:
-    """The sealed boxes by party, from the bytes of `encode_boxes`."""
+    """The sealed boxes by party, from the bytes of `encode_boxes`.
+
+    Raises:
+        MalformedMessageError: a party is there twice, or something is left.
+        TruncatedMessageError: it is too short.
+    """
     reader = PayloadReader(payload)
     boxes: dict[int, bytes] = {}
     for _ in range(reader.number()):
@@ -113,12 +129,18 @@ def decode_boxes(payload: bytes) -> dict[int, bytes]:
 
 
 def encode_vector(vector: RingVector) -> bytes:
-    """The ring elements as little-endian words of the ring's width (`masks.ring_type`), without a header."""
+    """Write the ring elements as little-endian words of 16, 32 or 64 bits, the ring's width, without a
+    header.
+    """
     return vector.tobytes()
 
 
 def decode_vector(payload: bytes, length: int, bits: int) -> RingVector:
-    """The ring elements in a payload, from the bytes of `encode_vector`; a read-only view."""
+    """Read ``length`` ring elements of ``bits`` bits from a payload of little-endian words; a read-only view.
+
+    Raises:
+        MalformedMessageError: the payload has another length.
+    """
     word = ring_type(bits)
     require(
         len(payload) == length * word.itemsize, f"{len(payload)} bytes for {length} elements of {bits} bits"
@@ -170,6 +192,7 @@ class PayloadReader:
     """Takes a payload apart, piece by piece."""
 
     def __init__(self, data: bytes) -> None:
+        """Begin to read ``data`` at its first byte."""
         self._data = data
         self._at = 0
 

@@ -50,6 +50,9 @@ class QuantisationPlan:
     rounding_failure: float = 1e-9
 
     def __post_init__(self) -> None:
+        """Raise a QuantisationError if a number is out of range, or sums leave the ring with
+        probability above 1e-12.
+        """
         if self.bits not in _BITS:
             raise QuantisationError(f"bits: got {self.bits}; must be one of {_BITS}")
         for name in ("clip", "scale"):
@@ -94,7 +97,7 @@ class QuantisationPlan:
 
     @property
     def wrapping(self) -> float:
-        """Bound on the probability that any coordinate of a sum leaves the ring's range; see `wrapping`.
+        """Bound on the probability that any coordinate of the sum of all parties leaves the ring's range.
 
         Vectors' coordinates are at most ⌈clip·scale⌉.
         """

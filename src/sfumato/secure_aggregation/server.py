@@ -55,6 +55,13 @@ class AggregationServer:
     """
 
     def __init__(self, terms: SessionTerms, identity: Identity) -> None:
+        """Open the first phase of a session under ``terms``, as the server with signing key ``identity``.
+
+        Raises:
+            RepeatedSessionError: the identity was the server of this session before.
+            ChangedTermsError: it was that of another session under the same label.
+            SessionMemoryError: that it takes part cannot be recorded.
+        """
         identity.join(b"server", terms.label, terms.session)
         self.phase = Phase.ADVERTISE
         self._terms, self._identity = terms, identity

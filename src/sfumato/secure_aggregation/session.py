@@ -91,6 +91,10 @@ class _Run:
         wire: Wire,
         server_identity: Identity,
     ) -> None:
+        """Create the server; a party is created before its first message. Raises as `AggregationServer` does.
+
+        ``vectors``: each party's ring elements ``[length]``, by number.
+        """
         self._terms, self._identities, self._vectors = terms, identities, vectors
         self._entropy, self._wire = entropy, wire
         self._clients: dict[int, Client] = {}

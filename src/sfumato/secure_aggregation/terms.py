@@ -56,6 +56,9 @@ class SessionTerms:
     bits: int = 32
 
     def __post_init__(self) -> None:
+        """Check all numbers; a ValueError if one is out of range, an UnsafeTermsError if nothing is
+        guaranteed.
+        """
         ring_type(self.bits)
         parties = self.parties
         if any(len(key) != KEY_BYTES for key in self.public_keys):
@@ -129,11 +132,20 @@ def complete_terms(
     colluders: int,
     bits: int = 32,
 ) -> SessionTerms:
-    """Terms of a session in which every party is a neighbour of every other (Bonawitz et al. 2017).
+    """Write the terms of a session in which every party is a neighbour of every other (Bonawitz et al. 2017).
 
-    Arguments as of `SessionTerms`.
+    Args:
+        label: run, round and zone; a party takes part under it in no other session.
+        public_keys: the parties' Ed25519 keys, in order of their numbers.
+        server_key: the server's.
+        length: of the vectors.
+        threshold: fewest survivors whose sum may be learnt, and shares that rebuild a secret.
+        threat_model: what the server and its colluders may do.
+        colluders: parties feared to collude with the server.
+        bits: of the ring: 16, 32 or 64.
 
     Raises:
+        ValueError: a number is out of its range.
         UnsafeTermsError: the guarantee does not hold under these terms.
     """
     return SessionTerms(

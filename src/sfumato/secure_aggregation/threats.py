@@ -69,10 +69,18 @@ def require_guarantee(
     threat_model: ThreatModel,
     colluders: int,
 ) -> None:
-    """Raise unless the module's guarantee holds under these terms; arguments as of `SessionTerms`.
+    """Check that the module's guarantee holds under these terms.
+
+    Args:
+        parties: enrolled.
+        threshold: fewest survivors whose sum may be learnt.
+        degree: neighbours of a party in the graph of masks.
+        share_threshold: shares that rebuild a secret.
+        threat_model: what the server may do.
+        colluders: parties that collude with it.
 
     Raises:
-        UnsafeTermsError: which inequality fails.
+        UnsafeTermsError: the message says which inequality fails.
     """
     if threshold - colluders < 2:
         raise UnsafeTermsError(
@@ -95,7 +103,10 @@ def require_guarantee(
 def _require_against_malicious(
     parties: int, threshold: int, degree: int, share_threshold: int, colluders: int
 ) -> None:
-    """Raise `UnsafeTermsError` unless the terms protect from a malicious server; see `require_guarantee`."""
+    """Raise an UnsafeTermsError unless the terms protect from a malicious server.
+
+    So they do on the complete graph, with both thresholds above half of parties and colluders together.
+    """
     if degree != parties - 1:
         raise UnsafeTermsError(
             f"degree: got {degree}; a malicious server needs the complete graph, {parties - 1}: it would cut"

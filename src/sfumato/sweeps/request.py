@@ -74,7 +74,15 @@ class SweepRequest:
         account_only: bool = False,
         overrides: Iterable[str] = (),
     ) -> SweepRequest:
-        """The sweep to do, with the spec of every point; the arguments are those of `sfumato.sweep`.
+        """The sweep to do, with the spec of every point; points whose spec is refused are kept as failures.
+
+        Args:
+            spec: what the points vary.
+            axes: what varies, each with its values.
+            seeds: how many seeds every point is trained with, from the spec's on.
+            out: the folder; ``None``: ``runs/NAME-sweep``.
+            account_only: compute ε, and do not train.
+            overrides: ``key=value`` for all points.
 
         Raises:
             SpecError: the call is wrong, no point has a valid spec, or ``out`` holds something else.

@@ -88,9 +88,23 @@ def run_request(
     progress: bool = True,
     otherwise: Callable[[PointProgress], None] = lambda progress: None,
 ) -> Sweep:
-    """Run the remaining points of ``request`` and write results and report; arguments are those of `sweep`.
+    """Run the remaining points of ``request`` and write results and report.
 
-    ``otherwise`` is called with the progress where no bars are drawn.
+    Args:
+        request: the sweep.
+        device: that trains.
+        workers: processes; ``None``: one a core, or one here on a GPU; on Ray as many as the cluster has.
+        on: ``local``, ``ray`` or a cluster's address.
+        track: experiment trackers, by name.
+        progress: whether to draw bars.
+        otherwise: called with the progress where no bars are drawn.
+
+    Raises:
+        SpecError: another process is writing into the sweep's folder, there are too many workers, or no such
+            tracker or place.
+        MissingExtraError: a tracker or Ray is not installed.
+        RunError: the Ray cluster cannot be reached.
+        DataError: the data of points that are done have changed since.
     """
     steps = []
     size = len(request.tasks) + len(request.refused)
@@ -135,7 +149,7 @@ def run_points(
 def _run_points(
     request: SweepRequest, device: str, location: Location, workers: int | None, track: tuple[str, ...]
 ) -> Generator[PointProgress, None, None]:
-    """`run_points` in the folder of the sweep, of which this process is the only writer."""
+    """Run the remaining points in the sweep's folder, of which this process is the only writer."""
     require_files(request.folder, (SWEEP_FILE, TABLE_FILE, REPORT_FILE, LOG_FILE, MANIFEST_FILE))
     files = {SWEEP_FILE: write_request(request)}
     files |= dict([share_script(request.folder)])

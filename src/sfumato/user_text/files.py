@@ -19,8 +19,15 @@ _LONGEST, _SHOWN = 300, 100  # a path of more characters than the first is cut t
 
 
 def read_text(path: Path, *, place: str | None = None, most: int = MAX_BYTES) -> str:
-    """The text of a file in UTF-8, with or without a byte order mark; arguments and errors as of
-    `read_bytes`.
+    """Read the text of a regular file in UTF-8, with or without a byte order mark.
+
+    Args:
+        path: of the file.
+        place: the key or option that names the file, for errors; ``None``: the path.
+        most: bytes that the file may hold.
+
+    Raises:
+        SpecError: it cannot be read, is not a regular file, holds more than ``most`` bytes, or is not UTF-8.
     """
     content = read_bytes(path, place=place, most=most)
     try:
@@ -34,7 +41,7 @@ def read_bytes(path: Path, *, place: str | None = None, most: int = MAX_BYTES) -
 
     Args:
         path: of the file.
-        place: the key or option that names the file, for errors; default: the path.
+        place: the key or option that names the file, for errors; ``None``: the path.
         most: bytes that the file may hold.
 
     Raises:

@@ -25,6 +25,7 @@ class _UnfitError(Exception):
     """A value that no text may contain; ``way`` collects the keys that lead to it."""
 
     def __init__(self, value: object, allowed: str) -> None:
+        """Keep the value that does not fit, and words for what is allowed."""
         super().__init__(allowed)
         self.value, self.allowed = value, allowed
         self.way: list[str | int] = []
@@ -52,6 +53,7 @@ def plain(value: Any, place: str, *, most: int = MAX_VALUES) -> Any:
 
 class _Copier:
     def __init__(self, most: int) -> None:
+        """Allow at most ``most`` values in all."""
         self._most = self._left = most
 
     def copy(self, value: Any, depth: int) -> Any:
@@ -80,7 +82,7 @@ class _Copier:
         raise _UnfitError(str(value), "must be text, a number, true or false, a list, or a section")
 
     def _copy_inside(self, value: Any, depth: int, step: str | int) -> Any:
-        """`copy` of an item one level below; ``step``: its key or index, added to an error's path."""
+        """Copy an item one level below; ``step``, its key or index, is added to the path of an error."""
         try:
             return self.copy(value, depth + 1)
         except _UnfitError as error:

@@ -210,6 +210,7 @@ class KeyLines:
     """
 
     def __init__(self, text: str | None) -> None:
+        """Keep the YAML text, which is parsed when a line is first asked for; ``None``: there is no text."""
         self._text = text
 
     def of(self, place: str) -> str:

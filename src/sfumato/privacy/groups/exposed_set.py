@@ -76,7 +76,10 @@ class SearchResult(NamedTuple):
 def search_all_sets(
     scene: ExposureProblem, price: Price, limit: float, *, most_extensions: int = MOST_EXTENSIONS
 ) -> SearchResult:
-    """The cheapest of all exposed sets that cost less than ``limit``, by dynamic programming over blocks.
+    """Search all exposed sets for the cheapest that costs less than ``limit``, by dynamic programming over
+    blocks.
+
+    An exposed set is the releases that the coalition is taken to see, as a number of blocks of steps a group.
 
     Args:
         scene: the target and what the coalition sees.
@@ -111,9 +114,13 @@ def search_all_sets(
 
 
 def _extended_label(label: _Label, here: _BlockCosts, still_open: int, own: int) -> _Label:
-    """The partial set ``label`` with one more block, in which the groups of ``still_open`` are exposed.
+    """Extend the partial set ``label`` by one block, in which the groups of ``still_open`` are exposed.
 
-    Groups are bit sets: ``still_open``, and ``own``, the target's. ``here`` says what the block costs.
+    Args:
+        label: the partial set of the blocks before.
+        here: what the block costs in each group.
+        still_open: the groups exposed in it, as bits.
+        own: the groups that the target is in, as bits.
     """
     cost = label.cost + sum(here.of_group[group] for group in groups_of_bits(still_open & here.paying))
     return _Label(cost, still_open, ~still_open & (label.reached | own | here.linked), label)
@@ -123,6 +130,9 @@ class _Costs:
     """Costs of blocks, each computed once."""
 
     def __init__(self, scene: ExposureProblem, price: Price) -> None:
+        """Set up an empty cache of what blocks cost; ``price``: Rényi divergence of order 2 of one
+        charged sum.
+        """
         self.scene, self.price = scene, price
         self.own = [as_bits(scene.with_unit(era)) for era in range(len(scene.kinds.incidence))]
         self.known: dict[tuple[int, bool, int, int], _BlockCosts] = {}
@@ -138,7 +148,9 @@ class _Costs:
         return self.known[key]
 
     def _compute(self, block: Block, reached: int) -> _BlockCosts:
-        """`of_block`, without the cache."""
+        """Compute what ``block`` costs in each group, where data have reached the hidden groups
+        ``reached`` (bits).
+        """
         count = self.scene.kinds.group_count
         inside = np.zeros(count, dtype=np.bool_)
         inside[list(groups_of_bits(reached))] = True
@@ -176,7 +188,10 @@ def _subsets(free: int) -> Iterator[int]:
 
 
 def _undominated_labels(labels: Iterable[_Label]) -> list[_Label]:
-    """The partial sets that no other one makes superfluous (*Dominance* in the module), cheapest first."""
+    """Keep the partial sets that no other one makes superfluous, cheapest first.
+
+    One is superfluous if another costs no more, has at least the same groups open and no more groups reached.
+    """
     kept: list[_Label] = []
     for label in sorted(labels, key=lambda one: (one.cost, -one.open.bit_count(), one.open, one.reached)):
         if not any(label.open | one.open == one.open and one.reached & ~label.reached == 0 for one in kept):
@@ -185,7 +200,9 @@ def _undominated_labels(labels: Iterable[_Label]) -> list[_Label]:
 
 
 def _open_blocks(label: _Label | None, count: int) -> IntArray:
-    """In how many blocks each of ``count`` groups is exposed in the set that ends with ``label``."""
+    """Count in how many blocks each of ``count`` groups is exposed in the set that ends with ``label``:
+    int64 ``[count]``.
+    """
     blocks = np.zeros(count, dtype=np.int64)
     while label is not None and label.before is not None:
         for group in groups_of_bits(label.open):
@@ -217,12 +234,15 @@ class Exposed(NamedTuple):
 
 
 def cheapest_set(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXACT_NODES) -> Exposed:
-    """The cheapest exposed set that the searches of this module find; never dearer than flow or cut.
+    """Find the cheapest exposed set that the searches of this module reach; never dearer than flow or cut.
 
     Args:
         scene: the target and what the coalition sees.
         price: Rényi divergence of order 2 of one charged sum.
         exact_nodes: largest number of groups times blocks for which all sets are searched.
+
+    Returns:
+        The set as blocks a group, its cost, and a lower bound on the cost of every set.
     """
     best = flow_or_cut(scene, price)
     if best.optimal:

@@ -97,14 +97,18 @@ class ExposureProblem:
         return found
 
     def charged(self, exposed: IntArray) -> Counter[ChargedSum]:
-        """What exposing the first ``exposed[g]`` blocks of every group g has to be charged for."""
+        """Count the noised sums that exposing the first ``exposed[g]`` blocks of every group g is charged
+        for.
+
+        ``exposed``: int64 ``[groups]``. Results are kept.
+        """
         key = exposed.tobytes()
         if key not in self._charged:
             self._charged[key] = self._followed(exposed)
         return self._charged[key]
 
     def _followed(self, exposed: IntArray) -> Counter[ChargedSum]:
-        """`charged`, once for every set.
+        """Compute `charged`: the sums charged for ``exposed`` (blocks of every group, ``[groups]``).
 
         Follows, block by block, which hidden models the target's data have reached; once a block reaches no
         more of them, those like it do not either. Where nothing is upstream of what is seen in which the
@@ -136,11 +140,14 @@ class ExposureProblem:
         return sums
 
     def linking(self, block: Block, reached: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-        """Number of linking workers of every group in the first step of ``block``.
+        """Count the linking workers of every group, ``[groups]``, in the first step of ``block``.
+
+        A linking worker is one that started from a hidden model which the target's data had reached.
 
         Args:
             block: at whose first step they may start from the mean of their groups' models.
-            reached: which groups' hidden models the target's data have reached before.
+            reached: mask ``[groups]`` of the groups whose hidden models the target's data have reached
+                before.
         """
         if not (block.merges and reached.any()):
             return np.zeros(len(reached))
@@ -155,12 +162,16 @@ class ExposureProblem:
     def _sums_of_block(
         self, block: Block, tainted: npt.NDArray[np.bool_], open_now: npt.NDArray[np.bool_]
     ) -> tuple[list[ChargedSum], npt.NDArray[np.bool_]]:
-        """The charged sums of the first step of ``block``, and the hidden groups reached after it.
+        """List the sums charged for the first step of ``block``, and the hidden groups reached after it.
 
         Args:
-            block: of time.
-            tainted: mask of the hidden groups that the target's data have reached before it.
-            open_now: mask of the groups that are exposed in it.
+            block: the steps.
+            tainted: mask ``[groups]`` of the hidden groups that the target's data have reached before it.
+            open_now: mask ``[groups]`` of those that are exposed in it.
+
+        Returns:
+            The sums, by group ascending, and the mask ``[groups]`` of hidden groups that data have reached
+            then.
         """
         linking = self.linking(block, tainted)
         own = self.with_unit(block.era)
@@ -172,5 +183,11 @@ class ExposureProblem:
 
 
 def cost(scene: ExposureProblem, exposed: IntArray, price: Price) -> float:
-    """What the sums cost together that exposing the first ``exposed[g]`` blocks of every group g charges."""
+    """Add up the prices of all sums charged if the first ``exposed[g]`` blocks of every group g are exposed.
+
+    Args:
+        scene: the target and what the coalition sees.
+        exposed: number of blocks of every group, int64 ``[groups]``.
+        price: Rényi divergence of order 2 of one charged sum.
+    """
     return math.fsum(price(row) * count for row, count in scene.charged(exposed).items())

@@ -48,9 +48,11 @@ class GroupDraw:
 
     @classmethod
     def of(cls, size: int, rate: float, count: int | None, survivors: int | None = None) -> GroupDraw:
-        """A draw of ``count`` of ``size`` workers, or (``None``) of each with probability ``rate``.
+        """Describe a draw of ``count`` of ``size`` workers, or, if ``None``, of each with probability
+        ``rate``.
 
-        Where everybody is drawn its kind is ``all``. ``survivors``: see the class.
+        Where everybody is drawn its kind is ``all``. ``survivors``: how many messages a sum holds at least,
+        if it is released at all; ``None``: those of all drawn.
         """
         if count is None:
             return cls("poisson" if rate < 1 else "all", rate, size, rate * size, survivors)
@@ -106,6 +108,9 @@ class GroupDraw:
             own: whether the unit is one of the group's workers.
             linking: how many others may move it.
             known: how many workers are members of the coalition, who know their own noise.
+
+        Returns:
+            The number of workers, at least 0.
         """
         if self.kind == "poisson":
             return own + linking
@@ -164,6 +169,7 @@ class GroupFacts:
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        """Check the facts against each other; a ValueError names the field and what is allowed."""
         _validate(self)
 
     def once(self, key: object, compute: Callable[[], _Computed]) -> _Computed:
@@ -197,7 +203,7 @@ class GroupFacts:
 
     @cached_property
     def era_steps(self) -> tuple[int, ...]:
-        """First step of every era."""
+        """First step, from 1, of every era, a stretch in which groups do not change."""
         length = self.merge_every if self.in_intervals else 1
         return tuple((era.first_epoch - 1) // length + 1 for era in self.eras)
 
@@ -214,12 +220,14 @@ class GroupFacts:
 
     @cached_property
     def block_ends(self) -> IntArray:
-        """The last step of every block, counted from 1, after a 0."""
+        """The last step of every block, counted from 1, after a 0: ``[blocks + 1]``."""
         return np.array([0, *(b.first + b.length - 1 for b in self.blocks)], dtype=np.int64)
 
     @cached_property
     def blocks_alike_until(self) -> IntArray:
-        """For every block, the number of the first later one of another length, era or kind of start."""
+        """For every block, the number of the first later one of another length, era or kind of start,
+        ``[blocks]``; the number of blocks if there is none.
+        """
         return next_unlike_blocks(self.blocks)
 
     def message_norm(self, group: int) -> float:
@@ -244,7 +252,7 @@ class GroupFacts:
         return "devices" not in self.noise_owner
 
     def draw(self, group: int, era: int) -> GroupDraw:
-        """How ``group`` draws the workers of a step in ``era``."""
+        """Describe how ``group`` draws the workers of a step in era number ``era``."""
         return self.once(
             ("draw", group, era),
             lambda: GroupDraw.of(
@@ -270,7 +278,11 @@ class GroupFacts:
         return f"{'device' if party.kind == 'device' else 'master'}:{party.index}"
 
     def require_party(self, party: Party) -> None:
-        """Raise a ValueError if ``party`` is no device and no master of these groups."""
+        """Check that ``party`` is a device or a master (a node of tier 1) of these groups.
+
+        Raises:
+            ValueError: it is neither, or its number is too large; groups have no cloud and no public.
+        """
         known = {"device": self.device_count, "node": self.group_count}.get(party.kind, 0)
         if not 0 <= party.index < known or (party.kind == "node" and party.tier != 1):
             raise ValueError(

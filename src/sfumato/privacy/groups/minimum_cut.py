@@ -46,9 +46,12 @@ _FINITE_TOTAL = 500_000_000
 
 
 def cells_of(scene: ExposureProblem, fine: bool) -> Iterator[tuple[int, int]]:
-    """Stretches of blocks that a cut exposes as one, each within one era, as (first, one after the last).
+    """Part the blocks into stretches that a cut exposes as one, each within one era.
 
     ``fine``: every block by itself; otherwise as long as keeps the graph at about 200 nodes.
+
+    Yields:
+        The number of a stretch's first block, and that of its last plus 1.
     """
     total = len(scene.blocks)
     length = 1
@@ -68,6 +71,7 @@ class _Graph:
     """Arcs of a flow network, from node 0 to node 1."""
 
     def __init__(self) -> None:
+        """Start a graph with source 0 and sink 1."""
         self.nodes = 3  # 2 holds the flow below what 32 bits can count
         self.arcs: list[tuple[int, int, float]] = [(0, 2, 2.0 * _INFINITE)]
 
@@ -122,14 +126,23 @@ class LinksInto(dict[int, list[Link]]):
     """
 
     def __init__(self, scene: ExposureProblem, price: Price, era: int) -> None:
+        """Set up an empty table of the links in era number ``era``; ``price``: Rényi divergence of
+        order 2 of a sum.
+        """
         super().__init__()
         self._scene, self._price, self._era = scene, price, era
 
     def __missing__(self, group: int) -> list[Link]:
+        """Find the links into ``group`` and keep them."""
         self[group] = found = self._into(group)
         return found
 
     def _into(self, group: int) -> list[Link]:
+        """List the links into ``group``: for each kind of linking workers, what it adds to the price of its
+        sum.
+
+        Empty where no worker of the group is in another one.
+        """
         kinds = self._scene.bridges[self._era].into.get(group)
         if not kinds:
             return []
@@ -209,9 +222,15 @@ class _Way(NamedTuple):
 
 
 def least_cost_of_any_set(scene: ExposureProblem, price: Price) -> float:
-    """A lower bound on the cost of every exposed set, computed without looking at sets.
+    """Compute a lower bound on the cost of every exposed set by a repeated flow, without looking at sets.
 
-    See *Without looking at sets* in the module.
+    Args:
+        scene: the target and what the coalition sees.
+        price: Rényi divergence of order 2 of one charged sum.
+
+    Returns:
+        The bound; ∞ only where every set costs ∞. Where groups change, or links do not add up, only what the
+        target contributes to releases that are seen.
     """
     paid = _paid_in_any_case(scene, price)
     if len(scene.kinds.incidence) > 1 or not scene.blocks or not scene.links_add_up:
@@ -247,9 +266,16 @@ def _paid_in_any_case(scene: ExposureProblem, price: Price) -> float:
 def _shortest_way(
     scene: ExposureProblem, links: LinksInto, left: dict[int, list[float]], supply: dict[int, float]
 ) -> _Way | None:
-    """A shortest way, of fewer links than there are blocks, that can carry more to a group with supply.
+    """Find a shortest way, of fewer links than there are blocks, that can carry more to a group with supply.
 
-    ``left``: what the links into each group can still carry; those of groups met first are entered.
+    Args:
+        scene: the target and what the coalition sees.
+        links: the links into every group.
+        left: what each link into a group can still carry; groups met for the first time are entered.
+        supply: by group, what the target's contributions to it can still pay.
+
+    Returns:
+        The way; ``None`` where there is none.
     """
     start, unmet = as_bits(scene.seen > 0), (1 << scene.kinds.group_count) - 1
     queue: deque[tuple[int, tuple[tuple[int, int], ...]]] = deque((g, ()) for g in groups_of_bits(start))

@@ -85,12 +85,19 @@ class GroupPairs:
         return any(group in era for era in self.releases.kinds.groups[self.releases.kinds.of[party.index]])
 
     def of(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
-        """One pair for every class of equivalent ordered pairs; their ``pair_count`` adds up to all pairs.
+        """List one pair for every class of equivalent ordered pairs; their ``pair_count`` adds up to all
+        pairs.
 
         Observers are every master and every other device. Units count as equivalent if a symmetry of the
         groups maps one to the other, observers of one unit if all their exposures are equal and the unit
-        trusts all of them or none. With ``unit``, only the pairs of that one device. ``apart``: see
-        `unit_classes`.
+        trusts all of them or none.
+
+        Args:
+            unit: only pairs of this device; ``None``: of all.
+            apart: whether sites whose records are drawn unequally often are classes of their own.
+
+        Raises:
+            RuntimeError: an internal error: the classes do not add up to all pairs.
         """
         observers = self.releases.group_count + self.releases.device_count - 1
         if unit is not None:
@@ -100,7 +107,10 @@ class GroupPairs:
         return covering(self._found[apart], self.releases.device_count * observers)
 
     def _units(self, apart: bool) -> Iterator[UnitClass]:
-        """Classes of units, one or more for each orbit of workers; ``apart``: see `unit_classes`."""
+        """List classes of units, one or more for each orbit of workers under the groups' symmetries.
+
+        ``apart``: whether sites whose records are drawn unequally often are classes of their own.
+        """
         alike = self._orbits_of_kinds
         for kind, _ in self.unit_classes:
             yield from self.releases.units_of(
@@ -120,7 +130,11 @@ class GroupPairs:
         yield from classes.values()
 
     def _observers_of(self, unit: int, unit_kind: int) -> Iterator[tuple[Party, int]]:
-        """Masters and other devices, one for each position relative to the unit, and how many are there."""
+        """List masters and devices but ``unit``, one for each position relative to it.
+
+        Yields:
+            The observer, and how many observers are in that position.
+        """
         rows = self.releases.kinds.groups[unit_kind]
         marked = [
             (*colour, *(float(group in era) for era in rows)) for group, colour in enumerate(self.parameters)
@@ -144,7 +158,9 @@ class GroupPairs:
         return relation.kind == "own-edge" and not self.releases.noised_by_devices(party.index)
 
     def _relation(self, unit_kind: int, party: Party) -> Relation:
-        """How ``party`` is placed towards units of that kind: own master, peer, or so many groups away."""
+        """Say how ``party`` is placed towards units of kind ``unit_kind``: own master, peer, or so many
+        groups away.
+        """
         is_master = party.kind == "node"
         theirs = (
             tuple((party.index,) for _ in self.releases.eras)

@@ -41,7 +41,8 @@ def per_worker(
     delta: float,
     neighbours: Neighbours = "zero-out",
 ) -> tuple[PerWorker, ...]:
-    """Per-worker privacy of every class of workers: the paper's (15) with the exact leakage.
+    """Compute per-worker privacy of every class of workers: equation (15) of the DP-OGL paper, with exact
+    leakage.
 
     Args:
         declared: the releases of the groups.
@@ -49,6 +50,9 @@ def per_worker(
         threat_model: 1: every other worker is curious; 2: only those that never share a group with the unit.
         delta: of every ε.
         neighbours: neighbouring relation.
+
+    Returns:
+        One result for each class, with an ε for each of ``epochs``; NaN where nobody is curious.
     """
     moments = tuple(epochs)
     at_moments = [declared.after(moment) for moment in moments]
@@ -72,9 +76,16 @@ def per_worker(
 def _worst_worker(
     declared: GroupReleases, unit: int, threat_model: Literal[1, 2], epsilon_of: Callable[[Exposure], float]
 ) -> tuple[float, Party | None]:
-    """The largest ε of ``unit`` towards any curious worker, and that worker.
+    """Find the largest ε of device ``unit`` towards any curious worker, and that worker.
 
-    Not a number and ``None`` where no worker is curious.
+    Args:
+        declared: the releases of the groups.
+        unit: number of the device.
+        threat_model: 1: every other worker is curious; 2: only those that never share a group with the unit.
+        epsilon_of: ε of one exposure.
+
+    Returns:
+        ε and the worker; NaN and ``None`` where no worker is curious.
     """
     worst: tuple[float, Party | None] = math.nan, None
     kinds = ("other-device",) if threat_model == 2 else ("peer", "other-device")

@@ -49,7 +49,7 @@ class Position(NamedTuple):
         )
 
     def image(self, groups: Sequence[int], kinds: Sequence[int]) -> Position:
-        """This position after a symmetry, given by the images of all ``groups`` and of all ``kinds``."""
+        """Map this position by a symmetry, given by the images of all ``groups`` and of all ``kinds``."""
         return Position(
             kinds[self.unit],
             _images(self.seen, groups),
@@ -65,7 +65,9 @@ class Position(NamedTuple):
 
     @property
     def received(self) -> tuple[CoalitionView, dict[int, int]]:
-        """The view and the devices by kind of a coalition in this position, to make `ReceivedSums` from."""
+        """What a coalition in this position receives, to make `ReceivedSums` from: its view, and its number
+        of devices by kind of workers.
+        """
         single = frozenset((1, group) for group, alone in self.masters if alone)
         summed = frozenset((1, group) for group, alone in self.masters if not alone)
         return CoalitionView(single, summed, single | summed, frozenset()), dict(self.members)

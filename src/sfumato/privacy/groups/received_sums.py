@@ -39,12 +39,19 @@ class ReceivedSums:
         return self._prices[row]
 
     def _price(self, row: ChargedSum) -> float:
-        """`price`, computed once for all coalitions that receive the sum alike."""
+        """Compute the Rényi divergence of order 2 of one sum, once for all coalitions that receive it
+        alike.
+        """
         key = ("price", row, *self._how_received(row))
         return self.facts.once(key, lambda: math.fsum(map(divergence, self.releases(row, 1))))
 
     def _how_received(self, row: ChargedSum) -> tuple[object, bool, int]:
-        """What coalitions differ in towards a sum: how they receive its group, and how many are in it."""
+        """List what coalitions differ in towards a sum.
+
+        Returns:
+            How they receive messages of its group (``single``, ``sum`` or ``None``), whether they see its
+            releases, and how many of its workers are members.
+        """
         seen = bool(self.problem.seen[row.group])
         return self.view.how(1, row.group), seen, self._members_in_group(row)
 
@@ -74,7 +81,10 @@ class ReceivedSums:
         return self.facts.once(key, lambda: self._releases(row, count, split))
 
     def _releases(self, row: ChargedSum, count: int, split: bool) -> tuple[DrawnReleases, ...]:
-        """`releases`, computed once for all coalitions that receive the sum alike."""
+        """Compute the draws and releases charged for ``count`` sums like ``row``.
+
+        ``split``: charge a sum that can be split by its single messages; else only where that costs less.
+        """
         facts, group, draw = self.facts, row.group, self.facts.draw(row.group, row.era)
         size, how, known = draw.size, self.view.how(1, group), self._members_in_group(row)
         clip, noise = facts.message_norm(group), facts.noise_variance(group)
@@ -110,7 +120,11 @@ class ReceivedSums:
         return tuple(DrawnReleases(sampling, (part,), count * times) for part, times in parts)
 
     def _can_be_split(self, group: int) -> bool:
-        """Whether a sum's noise is that of the drawn workers who move it (`privacy.divergence`)."""
+        """Say whether a sum of ``group`` may be charged as its single messages.
+
+        So it is where workers add the noise themselves, to every update, and are drawn by Poisson
+        sampling.
+        """
         facts = self.facts
         return facts.noised_by_devices(group) and facts.rate[group] < 1 and not facts.raw_inside
 
@@ -145,7 +159,10 @@ class ReceivedSums:
         return tuple(found)
 
     def _is_draw_independent(self, draw: GroupDraw, variance: float) -> bool:
-        """Whether a sum's noise is the same whoever is drawn; ``variance``: of one sender's noise."""
+        """Say whether a sum's noise has the same distribution whoever is drawn.
+
+        ``variance``: of the noise that one sender adds; 0 where the master adds it.
+        """
         return noise_is_draw_independent(
             draw.kind,
             sender_variances=(variance,),

@@ -98,13 +98,15 @@ class GroupReleases(GroupFacts):
         )
 
     def _worst_view(self, coalition: Sequence[Party]) -> CoalitionView:
-        """The first era's view, but with single messages at every master that shows them in any era."""
+        """What ``coalition`` receives in the first era, with single messages wherever any era shows them."""
         views = [self.view(coalition, era.first_epoch) for era in self.eras]
         single = frozenset().union(*(view.single for view in views))
         return replace(views[0], single=single, summed=views[0].summed - single)
 
     def seen_steps(self, coalition: Sequence[Party]) -> IntArray:
-        """For every group, the last step whose release the coalition sees; 0 where it sees none."""
+        """For every group, the last step whose release the coalition sees, int64 ``[groups]``; 0 where it
+        sees none.
+        """
         seen = np.zeros(self.group_count, dtype=np.int64)
         for number, (era, first) in enumerate(zip(self.eras, self.era_steps, strict=True)):
             if first > self.steps:
@@ -115,13 +117,17 @@ class GroupReleases(GroupFacts):
         return seen
 
     def reach(self, unit_kind: int, seen: IntArray, *, by_clocks: bool | None = None) -> IntArray:
-        """For every group, how many of its first releases the seen ones depend on, the unit being no link.
+        """Count, for every group, how many of its first releases the seen ones depend on, the unit being no
+        link.
 
         Args:
-            unit_kind: kind of the unit.
-            seen: releases seen of every group.
+            unit_kind: number of the kind of workers that the unit is of.
+            seen: for every group, number of releases seen, ``[groups]``.
             by_clocks: compute by vector clocks; ``None``: by the closed form where it holds, which is for
                 groups that never change and are seen to the end or not at all.
+
+        Returns:
+            Int64 ``[groups]``, at least ``seen``.
         """
         static = len(self.eras) == 1 and bool(np.isin(seen, (0, self.steps)).all())
         if not static or by_clocks:
@@ -139,7 +145,9 @@ class GroupReleases(GroupFacts):
         return np.maximum(upstream, seen)
 
     def hops_between(self, unit_kind: int) -> IntArray:
-        """Hops between the first era's groups, ``[groups, groups]``; the unit is no link."""
+        """Hops between the first era's groups, ``[groups, groups]``; one worker of kind ``unit_kind``,
+        the unit, is no link; the largest int64 where there is no way.
+        """
         links = self.kinds.links
         return self.once(
             ("hops", unit_kind), lambda: hops_between_groups(links(0, self.kinds.without(unit_kind)))
@@ -161,7 +169,8 @@ class GroupReleases(GroupFacts):
 
     @cached_property
     def _has_room_for_links(self) -> bool:
-        """Whether all workers of several groups may be drawn for one sum, in every group.
+        """Whether all workers of several groups may be drawn for one sum, in every group; else links may not
+        add up.
 
         Where workers' own noise may be lost, those that meet may cost less than apart: nothing is claimed.
         """
@@ -201,15 +210,12 @@ class GroupReleases(GroupFacts):
         return ReceivedSums(self, problem, self._worst_view(coalition), self._kinds_of(coalition))
 
     def _kinds_of(self, coalition: Sequence[Party]) -> dict[int, int]:
-        """How many devices of each kind are in ``coalition``."""
+        """Count the devices in ``coalition`` by the number of their kind."""
         members = {party.index for party in coalition if party.kind == "device"}
         return dict(Counter(int(self.kinds.of[member]) for member in members))
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The same choice of releases as in ``exposure``, charged by this declaration.
-
-        ``exposure`` may come from another declaration of the same groups, such as one with other noise.
-        """
+        """Charge the choice of releases of ``exposure``, of other facts of these groups, by these facts."""
         exposed = np.searchsorted(self.block_ends, exposure.exposed)
         return self._received(unit, coalition).exposure(exposure.bound_name, exposed)
 
@@ -232,7 +238,11 @@ class GroupReleases(GroupFacts):
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> dict[str, dict[Release, dict[str, float]]]:
-        """For every bound and release, its noise variance under ``aggregators`` or ``devices``."""
+        """Split the noise variance of each release charged for ``unit`` towards ``coalition`` by who adds it.
+
+        Returns:
+            By name of the bound and by release: variance, a coordinate, under ``aggregators`` or ``devices``.
+        """
         owners = {
             group_name(group): "devices" if self.noised_by_devices(group) else "aggregators"
             for group in range(self.group_count)
@@ -247,12 +257,12 @@ class GroupReleases(GroupFacts):
         }
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
-        """``coalition`` with a worker of every group of ``unit`` that it does not see; ``None`` if no record
+        """Add a worker of every group of ``unit`` that ``coalition`` does not see; ``None`` where no record
         gains.
 
-        See `DeclaredReleases.larger_coalition`. A unit of several groups that starts from their mean starts
-        from a hidden model where a group is unseen, and its record counts as drawn. Where all its groups are
-        seen, every draw counts.
+        What holds towards the larger coalition holds towards ``coalition`` too. A unit of several groups that
+        starts from their mean starts from a hidden model where a group is unseen, and its record counts as
+        drawn. Where all its groups are seen, every draw of records counts.
         """
         if self.batches.rates is None or self.batches.step_multiplier or len(self.eras) > 1:
             return None
@@ -312,9 +322,9 @@ class GroupReleases(GroupFacts):
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
-        """The smallest ε that the charges of ``exposure`` give; equal exposures are composed once.
+        """Compute the smallest ε at ``delta`` that the ways of charging ``exposure`` give; results are kept.
 
-        See `DeclaredReleases.bound_epsilon`.
+        ``known``: the ε of another bound of the pair; a larger one may be computed more coarsely. ∞: none.
         """
         key = ("bound", exposure.without_names, delta, neighbours, known)
         return self.once(
@@ -361,20 +371,21 @@ class GroupReleases(GroupFacts):
     def pair_classes(
         self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
     ) -> Iterator[PairClass]:
-        """One pair for every class of pairs that are charged alike; see `GroupPairs.of`."""
+        """List one pair of a unit and an observer for every class of pairs that are charged alike.
+
+        ``unit``: only pairs of this device; ``apart``: sites whose records are drawn unequally often are
+        apart; ``every_unit`` makes no difference here.
+        """
         return self.pairs.of(unit, apart=apart)
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
-        """Classes of the workers outside ``members``, told apart by their groups.
-
-        See `DeclaredReleases.units_outside`.
-        """
+        """List classes of the workers outside ``members``; ``apart``: also by sites' rates of records."""
         outside = np.setdiff1d(np.arange(self.device_count), np.fromiter(members, np.int64))
         for kind in np.unique(self.kinds.of[outside]):
             yield from self.units_of(outside[self.kinds.of[outside] == kind], apart=apart)
 
     def units_of(self, workers: IntArray, *, apart: bool) -> Iterator[UnitClass]:
-        """The class, or by site the classes, of ``workers``, who are observed alike; see `unit_classes`."""
+        """Put ``workers``, whom observers meet alike, into one class; ``apart``: one a kind of site."""
         return unit_classes(
             int(workers[0]),
             len(workers),

@@ -39,19 +39,34 @@ def generators(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[Symmetr
 
 
 def orbits(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[IntArray, IntArray]:
-    """`orbits_under` all symmetries that are found."""
+    """Find, for each kind of workers and each group, the smallest member of its orbit under the symmetries.
+
+    Args:
+        kinds: of workers, with their groups.
+        colours: the parameters of every group; symmetries keep them.
+
+    Returns:
+        That kind for every kind, ``[kinds]``, and that group for every group, ``[groups]``.
+
+    Raises:
+        RuntimeError: an internal error: orbits were found that the structure itself contradicts.
+    """
     return orbits_under(generators(kinds, colours), kinds, colours)
 
 
 def orbits_under(
     found: Sequence[Symmetry], kinds: WorkerKinds, colours: Sequence[Hashable]
 ) -> tuple[IntArray, IntArray]:
-    """For each kind of workers, and each group, the smallest member of its orbit under the symmetries.
+    """Find the same as `orbits` from symmetries that are known already.
 
     Args:
         found: symmetries that generate all others.
         kinds: of workers, with their groups.
         colours: the parameters of every group; symmetries keep them.
+
+    Returns:
+        The smallest kind in the orbit of every kind, ``[kinds]``, and the smallest group in that of every
+        group, ``[groups]``.
 
     Raises:
         RuntimeError: an internal error: orbits were found that the structure itself contradicts.
@@ -66,7 +81,7 @@ def orbits_under(
 def with_stabilisers(
     found: Sequence[Symmetry], kinds: WorkerKinds, colours: Sequence[Hashable]
 ) -> tuple[Symmetry, ...]:
-    """Symmetries that generate the others, stabilisers of single groups among them.
+    """Find symmetries that generate the others, stabilisers of single groups among them.
 
     After ``found``, of `generators`, which connect all groups in the same position, come those that fix one
     group, two, and so on: a chain of stabilisers. It ends when nothing moves any more, or after `_MOST_FIXED`
@@ -84,7 +99,8 @@ def with_stabilisers(
 
 
 def _smallest_of_orbits(count: int, mappings: Sequence[Sequence[int]]) -> IntArray:
-    """For each of ``0..count - 1`` the smallest member of its orbit under the permutations ``mappings``.
+    """Find, for each of ``0..count - 1``, the smallest member of its orbit under the permutations
+    ``mappings``.
 
     No graph library: in scipy 1.11.1 and 1.11.2 `connected_components` answers int64 indices with one label
     for all, which merges every orbit, and raises nothing.
@@ -120,7 +136,9 @@ def _group_invariants(kinds: WorkerKinds, colours: Sequence[Hashable], of_kinds:
 
 
 def _require_alike(what: str, orbit: IntArray, facts: Sequence[Hashable]) -> None:
-    """Raise a RuntimeError unless members have the facts of ``orbit``, their orbits' smallest members."""
+    """Raise a RuntimeError unless every member has the facts of its orbit's smallest member,
+    ``orbit[member]``.
+    """
     for member, first in enumerate(orbit.tolist()):
         if not 0 <= first <= member or facts[first] != facts[member]:
             raise RuntimeError(
@@ -161,6 +179,9 @@ class _Search:
     """Groups are vertices 0..M-1, kinds of workers the vertices after; an edge is labelled with its era."""
 
     def __init__(self, kinds: WorkerKinds, colours: Sequence[Hashable]) -> None:
+        """Build the graph of groups and ``kinds`` of workers; ``colours``: parameters of every group, which
+        symmetries keep.
+        """
         self.kinds, self.colours = kinds, colours
         self.groups = kinds.group_count
         self.left = _MOST_REFINEMENTS
@@ -209,11 +230,11 @@ class _Search:
         return found
 
     def _refine_both(self, one: IntArray, two: IntArray) -> tuple[IntArray, IntArray] | None:
-        """Both colourings refined until stable; none once they differ, or when the search has done enough.
+        """Refine two colourings, a number a vertex, until stable; ``None`` once they differ or after too much
+        work.
 
-        The colouring of two copies of the structure. In every round vertices of one colour are told apart by
-        the colours of their neighbours; the largest part keeps its colour, so that only neighbours of the
-        other parts have to be looked at in the next round.
+        Vertices of one colour are told apart by their neighbours' colours; the largest part keeps its colour,
+        so that only neighbours of the other parts have to be looked at in the next round.
         """
         if self.left <= 0:
             return None
@@ -242,7 +263,9 @@ class _Search:
         return colour[: len(one)], colour[len(one) :]
 
     def _edges_of(self, vertices: IntArray) -> tuple[IntArray, IntArray]:
-        """Ends and eras of all edges of some vertices of two copies, one vertex after the other."""
+        """List the other ends and the eras of all edges of ``vertices`` of two copies, one vertex after
+        the other.
+        """
         place = vertices % len(self.start)
         degree = self.degree[place]
         offset = np.repeat(self.first[place] - np.cumsum(degree) + degree, degree)
@@ -250,7 +273,7 @@ class _Search:
         return self.other[edges] + np.repeat(vertices - place, degree), self.era[edges]
 
     def _parts(self, vertices: IntArray, colour: IntArray) -> _Parts:
-        """Some vertices, all of which have edges, told apart by their own colour and their neighbours'.
+        """Part ``vertices``, all of which have edges, by their own ``colour`` and their neighbours'.
 
         Multisets of colours are told apart by a sum of hashes. Where two sums are equal by chance, colours
         are told apart less well, and a symmetry may not be found.
@@ -273,7 +296,8 @@ class _Search:
         return _Parts(vertices[order], own, seen, count, whole, is_largest)
 
     def _extend_to_symmetry(self, one: IntArray, two: IntArray, source: int, image: int) -> list[int] | None:
-        """A symmetry, by backtracking, that takes group ``source`` to ``image``, colours ``one`` to ``two``.
+        """Search for a symmetry that takes group ``source`` to ``image`` and colours ``one`` to ``two``, by
+        backtracking.
 
         It is a list with the image of every group; ``None`` where there is none or the search gave up.
         """
@@ -308,11 +332,15 @@ class _Search:
     def _image_of_groups(
         self, rows: tuple[tuple[int, ...], ...], mapping: list[int]
     ) -> tuple[tuple[int, ...], ...]:
-        """The groups of one kind, in every era, after ``mapping``."""
+        """Map the groups of one kind, ``rows`` for every era, by ``mapping``, the image of every group;
+        sorted.
+        """
         return tuple(tuple(sorted(mapping[group] for group in groups)) for groups in rows)
 
     def _is_symmetry(self, mapping: list[int]) -> bool:
-        """Whether ``mapping``, of groups, permutes kinds too and keeps their sizes and groups' colours."""
+        """Say whether ``mapping``, the image of every group, permutes kinds of workers and keeps sizes
+        and colours.
+        """
         images = self.of_kinds(mapping)
         size = self.kinds.size
         return (

@@ -61,7 +61,7 @@ class Block:
 
 
 def split_at_merges_and_eras(steps: int, period: int, era_starts: Sequence[int]) -> tuple[Block, ...]:
-    """The steps ``1..steps`` as blocks that begin at every merging step and wherever an era starts.
+    """Part the steps ``1..steps`` into blocks that begin at every merging step and wherever an era starts.
 
     Args:
         steps: number of steps.
@@ -90,12 +90,12 @@ def next_unlike_blocks(blocks: Sequence[Block]) -> IntArray:
 
 
 def as_bits(groups: BoolArray) -> int:
-    """A set of groups as a number, bit g for group g."""
+    """Write a set of groups, a mask ``[groups]``, as a number with bit g set for group g."""
     return sum(1 << group for group in np.flatnonzero(groups).tolist())
 
 
 def groups_of_bits(bits: int) -> Iterator[int]:
-    """The groups of a set `as_bits`, ascending."""
+    """List the groups whose bits are set in ``bits``, ascending."""
     while bits:
         lowest = bits & -bits
         yield lowest.bit_length() - 1
@@ -118,7 +118,7 @@ class Bridges:
 
     @cached_property
     def into(self) -> dict[int, list[tuple[float, int]]]:
-        """For every group with such workers: the number of each kind, and its other groups `as_bits`."""
+        """For every group with such workers: the number of each kind, and its other groups as bits."""
         found: dict[int, list[tuple[float, int]]] = {}
         ends = np.append(self.first[1:], len(self.groups))[: len(self.size)]
         for size, first, end in zip(self.size.tolist(), self.first, ends, strict=True):
@@ -165,7 +165,7 @@ class WorkerKinds:
 
     @cached_property
     def first(self) -> IntArray:
-        """The number of the first device of every kind."""
+        """The number of the first device of every kind, ``[kinds]``."""
         return np.unique(self.of, return_index=True)[1].astype(np.int64)
 
     @cached_property
@@ -189,7 +189,7 @@ class WorkerKinds:
         return shared | np.eye(self.group_count, dtype=np.bool_)
 
     def without(self, kind: int) -> IntArray:
-        """Number of devices of every kind, one of ``kind`` left out."""
+        """Count the devices of every kind, ``[kinds]``, with one of ``kind`` left out."""
         rest = self.size.copy()
         rest[kind] -= 1
         return rest
@@ -203,7 +203,9 @@ class WorkerKinds:
         return lru_cache(4)(self._bridges_without)
 
     def _bridges_without(self, kind: int) -> tuple[Bridges, ...]:
-        """`bridges` of ``kind``, computed anew."""
+        """List, for every era, the kinds of workers in several groups, with one worker of ``kind`` left
+        out.
+        """
         others = self.without(kind)
         found = []
         for incidence in self.incidence:
@@ -254,12 +256,16 @@ def prefixes_closed_form(hops: IntArray, steps: int, period: int) -> IntArray:
 
 
 def clocks(blocks: Sequence[Block], links: Sequence[BoolArray], until: Sequence[int] | IntArray) -> IntArray:
-    """Vector clocks: releases of m (columns) that the model of g (rows) depends on after step ``until[g]``.
+    """Compute vector clocks: how many releases of m (columns) the model of g (rows) depends on after
+    ``until[g]``.
 
     Args:
-        blocks: of `split_at_merges_and_eras`.
-        links: for every era, which groups share a worker other than the target.
+        blocks: steps of training, cut where models can cross between groups or workers change groups.
+        links: for every era, mask ``[groups, groups]`` of groups that share a worker other than the target.
         until: for every group a step at the end of a block, or 0 for its initial model.
+
+    Returns:
+        Int64 ``[groups, groups]``.
     """
     groups = len(until)
     clock = np.zeros((groups, groups), dtype=np.int64)

@@ -62,11 +62,13 @@ PairLosses: TypeAlias = tuple[GridLosses, GridLosses]
 
 
 def losses_from_profiles(right: Array, mirrored: Array, interval: float) -> GridLosses:
-    """The least distribution on the grid whose profile is at least that of a world against another.
+    """Compute the least distribution on the grid whose profile is at least that of one world against another.
+
+    A profile is the hockey-stick divergence as a function of ε.
 
     Args:
-        right: hockey-stick divergences at the points of the grid from 0 on, of which there are two or more.
-        mirrored: the same of the second world against the first.
+        right: the profile at the points of the grid from 0 on, ``[points]``, of which there are two or more.
+        mirrored: the profile of the second world against the first, at points from 0 on.
         interval: of the grid, in nats.
     """
     right, mirrored = _without_tail(right), _without_tail(mirrored)
@@ -131,7 +133,7 @@ class _Tilted:
         return np.asarray(np.exp(np.minimum(logs, 0.0)))
 
     def delta(self, epsilon: float) -> float:
-        """δ at ``epsilon`` of what is not missing: Σ_(l > ε) p (1 − e^(ε − l))."""
+        """Compute δ at ``epsilon`` (nats) of the mass that is kept, Σ_(l > ε) p (1 − e^(ε − l))."""
         above = slice(int(np.searchsorted(self.losses, epsilon, side="right")), None)
         return float(self.masses(above) @ -np.expm1(epsilon - self.losses[above]))
 
@@ -191,7 +193,7 @@ class _SumsFromAbove:
     after: Array
 
     def epsilon(self, delta: float) -> float:
-        """The least ε >= 0 with δ at most ``delta``.
+        """Solve for the least ε >= 0, in nats, with δ at most ``delta``, 0 if every ε does.
 
         δ exceeds it at the last of the points, or that point is next to 0.
         """
@@ -212,11 +214,18 @@ class LossComposition:
     """
 
     def __init__(self, parts: _Parts, interval: float) -> None:
+        """Keep the parts; nothing is composed before a δ or an ε is asked for.
+
+        Args:
+            parts: pairs of the losses of one release and the number of such releases; none: nothing is
+                revealed.
+            interval: of the grid of all of them, in nats.
+        """
         self._parts, self._interval = parts, interval
         self._at = lru_cache(maxsize=4)(self._composed)
 
     def delta(self, epsilon: float) -> float:
-        """Upper bound on δ at ``epsilon`` >= 0."""
+        """Compute an upper bound on δ, in [0, 1], at ``epsilon`` >= 0."""
         if not self._parts:
             return 0.0
         found = self._at(int(np.argmin(self._log_bounds - _powers(self._interval) * epsilon)))
@@ -258,7 +267,7 @@ class LossComposition:
         return sum(moments, largest)
 
     def _composed(self, number: int) -> _Tilted:
-        """The composition, tilted by the candidate θ of that ``number`` in `_powers`."""
+        """Compose all parts, tilted by the candidate θ with that ``number`` among those of `_powers`."""
         from scipy import fft
 
         interval = self._interval
@@ -297,10 +306,11 @@ def _tilted_losses(part: GridLosses, tilt: float, interval: float) -> tuple[Grid
 
 
 def _stretches_of_grid(part: GridLosses, interval: float) -> tuple[Array, Array, Array]:
-    """The grid of ``part`` cut into stretches: logarithms of their masses, their first and their last losses.
+    """Cut the grid of ``part`` into S stretches with mass, each result ``[S]``: logarithms of their masses,
+    their first and their last losses.
 
-    They are as long as 1 / `_EXACT` of the distance from 0, so that moments are close to their bounds
-    however large the losses of one release are beside those of most.
+    They are as long as 1 / `_EXACT` of the distance from 0, so that moments are close to their bounds however
+    large the losses of one release are beside those of most.
     """
     size = len(part.masses)
     reach = max(abs(part.first), abs(part.first + size), _EXACT + 1)
@@ -322,14 +332,17 @@ def _log_moments_of_losses(part: GridLosses, interval: float) -> tuple[Array, Ar
 
 
 def _log_moments(powers: Array, logs: Array, least: Array, most: Array, sign: float) -> Array:
-    """Upper bounds of ln Σ p e^(± θl) for all θ of ``powers``, from the masses of stretches of losses.
+    """Bound ln Σ p e^(± θl) from above for all θ of ``powers``, from the masses of stretches of losses.
 
     Args:
-        powers: θ.
-        logs: logarithm of the mass of every stretch.
-        least: smallest loss of every stretch.
-        most: largest loss of every stretch.
+        powers: θ, ``[T]``.
+        logs: logarithm of the mass of every stretch, ``[S]``.
+        least: smallest loss of every stretch, in nats, ``[S]``.
+        most: largest loss of every stretch, in nats, ``[S]``.
         sign: 1 or -1, of θl.
+
+    Returns:
+        The bounds, ``[T]``.
     """
     farthest = most if sign > 0 else least
     exponents = logs + np.outer(sign * powers, farthest)
@@ -339,7 +352,12 @@ def _log_moments(powers: Array, logs: Array, least: Array, most: Array, sign: fl
 
 
 def _window_of_losses(parts: _Parts, interval: float) -> tuple[float, float]:
-    """Two losses, in nats: at most e^−46 of the composition lies below the first or above the second."""
+    """Two losses, in nats: at most e^−46 of the composition lies below the first or above the second.
+
+    Args:
+        parts: pairs of the losses of one release, tilted, and the number of such releases.
+        interval: of the grid, in nats.
+    """
     low = math.fsum(count * part.first * interval for part, count in parts)
     high = math.fsum(count * (part.first + len(part.masses) - 1) * interval for part, count in parts)
     powers = _powers(interval)

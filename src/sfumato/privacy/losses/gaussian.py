@@ -109,7 +109,9 @@ def mu(*, epsilon: float | Array, delta: float | Array) -> float | Array:
 
 
 def _delta(epsilon: Array, mu: Array) -> Array:
-    """`delta` of flat arrays of equal shape, unchecked."""
+    """Compute δ for flat arrays ``epsilon`` (≥ 0, may be ∞) and ``mu`` (≥ 0, may be ∞) of equal shape,
+    unchecked.
+    """
     from scipy import special
 
     result = np.where(np.isinf(mu), 1.0, 0.0)
@@ -124,7 +126,9 @@ def _delta(epsilon: Array, mu: Array) -> Array:
 
 
 def _epsilon(delta: Array, mu: Array) -> Array:
-    """`epsilon` of flat arrays of equal shape, unchecked."""
+    """Compute ε for flat arrays ``delta`` (in (0, 1)) and ``mu`` (≥ 0, may be ∞) of equal shape,
+    unchecked.
+    """
     from scipy import special
 
     result = np.where(np.isinf(mu), np.inf, 0.0)
@@ -142,7 +146,9 @@ def _epsilon(delta: Array, mu: Array) -> Array:
 
 
 def _mu(epsilon: Array, delta: Array) -> Array:
-    """`mu` of flat arrays of equal shape, unchecked."""
+    """Compute μ for flat arrays ``epsilon`` (≥ 0, finite) and ``delta`` (in (0, 1)) of equal shape,
+    unchecked.
+    """
     from scipy import special
 
     target = np.log(delta) + _LOG_SQRT_2PI
@@ -173,14 +179,16 @@ def _gap(x: Array, mu: Array) -> Array:
 
 
 def _climb(start: Array, step: Callable[[Array], Array], *, at_least: float) -> Array:
-    """Newton's iteration from below to the root of a function, elementwise.
-
-    It ends when every move is rounding beside max(|x|, ``at_least``), or after 100 moves.
+    """Run Newton's iteration from below to the root of a function, elementwise.
 
     Args:
-        start: points at or below the roots.
+        start: points at or below the roots, any shape.
         step: Newton's move at each point; a negative one counts as 0.
-        at_least: see above.
+        at_least: scale of rounding: it ends when every move is below 1e-14 max(|x|, ``at_least``), or after
+            100 moves.
+
+    Returns:
+        The roots, of the shape of ``start``.
     """
     x = start
     for _ in range(_MOST_STEPS):

@@ -81,7 +81,13 @@ class PrivacyLoss:
 
 
 def _losses_of_term(square: float, sampling: Sampling, interval: float) -> PairLosses:
-    """The losses, in both directions, of one release with this μ² (``square``) under ``sampling``."""
+    """Compute the losses, in both directions, of one release.
+
+    Args:
+        square: μ², squared sensitivity over noise variance; > 0 and finite.
+        sampling: how the unit is drawn.
+        interval: of the grid, in nats.
+    """
     if sampling.kind == "batches":
         return losses_of_batches(square, sampling, interval)
     if sampling.kind == "fixed" and sampling.hidden:
@@ -110,7 +116,7 @@ def with_fewer_multipliers(terms: Sequence[GaussianTerm]) -> list[GaussianTerm]:
 
 
 def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> float:
-    """Interval, in nats, of a grid of privacy losses for ``terms``.
+    """Choose the interval, in nats, of a grid of privacy losses for ``terms``; ∞ where ε is infinite.
 
     It is 1e-5 of the ε expected, finer where the losses of a release are small, and coarser where that makes
     ε larger by a share of about 1e-6 at most.
@@ -159,7 +165,9 @@ def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> flo
 
 
 def _largest_loss_of(term: GaussianTerm) -> float:
-    """Largest privacy loss, in nats, of one release of ``term``, a drawn one, but for `TAIL`."""
+    """Bound the privacy loss, in nats, of one release of a drawn ``term``; larger ones have a
+    probability below 1e-20.
+    """
     sampling, mu = term.sampling, math.sqrt(squared_mu_of_term(term))
     assert sampling is not None
     rate = term.rate if sampling.hidden and not sampling.seen_scales else 1.0

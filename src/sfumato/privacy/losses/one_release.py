@@ -80,11 +80,14 @@ def losses_of_fixed_draw(square: float, sampling: Sampling, interval: float) -> 
 
 
 def losses_against(one: Sequence[DrawnShift], other: Sequence[DrawnShift], interval: float) -> GridLosses:
-    """The losses of a first world against a second that shares a part with it.
+    """Compute the losses of a first world against a second that shares a part with it.
+
+    With some probability both worlds release the same B, else the first releases A and the second A'.
 
     Args:
-        one: how A moves, seen from the first world; the shared part is split in proportion to the chances.
-        other: how A' moves, seen from the second world.
+        one: ways of being drawn, each with how far A is from A' and from B, in noise stds, as the first world
+            has them.
+        other: the same as the second world has them, with A' in place of A.
         interval: of the grid, in nats.
     """
     right = _profile(one, interval)
@@ -92,7 +95,11 @@ def losses_against(one: Sequence[DrawnShift], other: Sequence[DrawnShift], inter
 
 
 def _profile(moves: Sequence[DrawnShift], interval: float) -> Array:
-    """The hockey-stick profile of worlds that move as ``moves`` say, at the points of the grid from 0 on."""
+    """Compute the hockey-stick profile of worlds that move as ``moves`` say, at points of the grid from 0 on.
+
+    Returns:
+        ``[points]``, up to the largest loss.
+    """
     rate = min(1.0, math.fsum(move.chance for move in moves))
     most = max(largest_loss(rate, move.between, move.from_shared) for move in moves)
     points = max(1, math.ceil(most / interval)) + 1
@@ -102,7 +109,8 @@ def _profile(moves: Sequence[DrawnShift], interval: float) -> Array:
 
 
 def largest_loss(rate: float, between: float, from_shared: float) -> float:
-    """The largest loss, in nats, of two worlds that share a part, beyond `TAIL` aside.
+    """Bound the loss, in nats, of two worlds that share a part, where the noise stays below 9.5 standard
+    deviations.
 
     The ratio of their densities is at most that of the first world to all of the shared part in the second.
 
@@ -118,7 +126,8 @@ def largest_loss(rate: float, between: float, from_shared: float) -> float:
 
 
 def _largest_of_draw(rate: float, move: float) -> float:
-    """The largest loss where the unit is drawn with probability ``rate``, in nats, beyond `TAIL` aside.
+    """Bound the loss, in nats, of a unit drawn with probability ``rate``, for noise below 9.5 standard
+    deviations.
 
     ln(1 - p + p e^x) for the largest loss x of a Gaussian that moves by ``move`` standard deviations.
     """
@@ -155,11 +164,21 @@ def profile_of_shift(levels: Array, rate: float, move: DrawnShift) -> Array:
 
 
 def _settled(start: Array, log_other: Array, log_shared: Array, rate: float, move: DrawnShift) -> Array:
-    """Newton's iteration for the z at which A' and B together weigh as much as A.
+    """Run Newton's iteration for the z at which A' and B together weigh as much as A, elementwise.
 
     It is convex in z, and ``start`` is above its root. A point is done after a step that is less than
     `_SETTLED` of it: the next step would be of the second order of that. The divergence is the largest over
     all z, so what z is still off by changes it by the second order of that: by nothing that a float shows.
+
+    Args:
+        start: points at or above the roots, ``[points]``.
+        log_other: logarithm of the weight of A' at each, ``[points]``.
+        log_shared: logarithm of the weight of B at each, ``[points]``.
+        rate: probability that the worlds leave the shared part.
+        move: how far A is from A' and from B, in noise stds.
+
+    Returns:
+        z of every point, ``[points]``.
     """
     s, t, found = move.between, move.from_shared, start.copy()
     places, z = np.arange(len(start)), start
@@ -205,6 +224,9 @@ class _Mixture:
     """N(0, 1), and the mixture of N(s_j, 1) with probabilities c_j and of N(0, 1) with the rest."""
 
     def __init__(self, chances: Array, moves: Array) -> None:
+        """Keep the moves ``moves`` (in noise stds, ``[J]``) and the probability of each, ``chances``
+        ``[J]``.
+        """
         self._rest = max(0.0, 1.0 - float(chances.sum()))
         self._chances, self._moves = chances, moves
 
@@ -306,7 +328,13 @@ def losses_of_public_scales(square: float, sampling: Sampling, interval: float) 
 
 
 def _forward(levels: Array, mu: float, sampling: Sampling) -> Array:
-    """Profile of the world with the unit against the other at ε = ``levels``, for one outcome's μ."""
+    """Compute the profile of the world with the unit against the other, for one outcome of the noise's scale.
+
+    Args:
+        levels: ε, at least 0, ``[points]``.
+        mu: sensitivity over noise std in that outcome.
+        sampling: how the unit is drawn, and whether the observer sees it.
+    """
     if not sampling.hidden:
         return sampling.rate * gaussian.delta(epsilon=levels, mu=np.array(mu))
     if sampling.shares_a_part:

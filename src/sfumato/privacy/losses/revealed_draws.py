@@ -87,7 +87,8 @@ class RevealedDraws:
         return self._root(delta, above)
 
     def _root(self, delta: float, above: float) -> float:
-        """The least ε between 0 and ``above`` with δ at most ``delta``, never below it by more than nothing.
+        """Solve for the least ε between 0 and ``above`` with δ at most ``delta``; the result is never too
+        small.
 
         Chords of ln δ by the Illinois rule, else halves, to a relative 1e-12; the upper end is returned.
         """
@@ -124,9 +125,10 @@ _Sums: TypeAlias = tuple[Array, Array, float]
 
 
 def _repeated(outcomes: Sequence[tuple[float, float]], count: int) -> _Sums:
-    """Distribution of the sum of ``count`` independent variables.
+    """Compute the distribution of the sum of ``count`` independent variables.
 
-    Each has the probabilities and values of ``outcomes``, and is 0 otherwise.
+    Each has the values of ``outcomes``, pairs (probability, value), and is 0 otherwise. Returns values,
+    probabilities, and the probability left out.
     """
     told = math.fsum(chance for chance, _ in outcomes)
     chances, values = np.array([*outcomes, (max(0.0, 1.0 - told), 0.0)]).T
@@ -143,13 +145,26 @@ def _repeated(outcomes: Sequence[tuple[float, float]], count: int) -> _Sums:
 
 
 def _sum_of_both(one: _Sums, other: _Sums) -> _Sums:
-    """Distribution of the sum of two independent variables."""
+    """Convolve the distributions of two independent variables, each values, probabilities and what is
+    left out.
+    """
     values, weights, beyond = _sum_on_grid(one[0], one[1], other[0], other[1])
     return values, weights, one[2] + other[2] + beyond
 
 
 def _sum_on_grid(values: Array, weights: Array, shifts: Array, chances: Array) -> tuple[Array, Array, float]:
-    """`_sum`, but with both variables rounded up to one grid of 4096 cells if the sums are too many."""
+    """Convolve two distributions, with both variables rounded up to one grid of 4096 cells if sums are too
+    many.
+
+    Args:
+        values: of the first variable, ascending.
+        weights: their probabilities.
+        shifts: values of the second variable, ascending.
+        chances: their probabilities.
+
+    Returns:
+        Values, probabilities, and the probability of values beyond those kept.
+    """
     if len(values) * len(shifts) <= _ATOMS_ON_GRID:
         return _sum(values, weights, shifts, chances)
     step = (values[-1] - values[0] + shifts[-1] - shifts[0]) / _ATOMS_ON_GRID

@@ -67,7 +67,7 @@ def chances_of_office(facts: TreeFacts, members: Parties) -> dict[int, float]:
 def elected_outcomes(
     facts: TreeFacts, bound: Bound, unit: int, members: Parties, alike: Sequence[int], most: int
 ) -> tuple[Exposure, ...]:
-    """One exposure whose rounds have one of the possible outcomes of elections each.
+    """Charge every round by one of the possible outcomes of its elections, in one exposure.
 
     Empty where outcomes are more than ``most``, or nobody can be elected. Also empty where everybody takes
     part and one zone alone may elect a member: then the mixture over the number of terms of office is exact
@@ -151,10 +151,11 @@ class TreeBounds(Protocol):
 def flow_and_cut_with_elections(
     exposures: TreeBounds, unit: int, members: Parties, alike: Sequence[int], *, most: int = MOST_OUTCOMES
 ) -> tuple[Exposure, ...]:
-    """The flow and the cut exposure of ``unit`` towards ``members``, who may be elected.
+    """Compute the flow and the cut exposure of ``unit`` towards ``members``, who may be elected.
 
-    A round in office is charged by the same bound as a round out of it: where some of a round's aggregations
-    are hidden, the two bounds differ, and what one adds in office says nothing of the other.
+    Flow charges all that the coalition's view is computed from, cut only what it sees. A round in office is
+    charged by the same bound as a round out of it: where some of a round's aggregations are hidden, the two
+    bounds differ, and what one adds in office says nothing of the other.
 
     Zones elect independently of each other. Several other zones count as one: once any of them elects
     a member, all of them are charged as if they had. Every way of charging the unit's zone and the others
@@ -164,7 +165,12 @@ def flow_and_cut_with_elections(
     were seen, as are all others. Offices of other zones show nothing of it, so charging them in every round
     leaves the draw of the unit's zone hidden.
 
-    ``alike`` and ``most``: as of `elected_outcomes`.
+    Args:
+        exposures: both bounds for given aggregators.
+        unit: the device.
+        members: the coalition.
+        alike: a class number for every leaf; equal ones are exchanged by a symmetry of the tree.
+        most: the largest number of outcomes of a round's elections that are told apart; 0: none are.
     """
     if exposures.facts.elections == 0:
         return exposures.flow(unit, members), exposures.cut(unit, members)
@@ -193,7 +199,8 @@ def _with_bound_name(bound_name: Literal["flow", "cut"], exposure: Exposure) -> 
 def _with_possible_supernode(facts: TreeFacts, unit: int, members: Parties) -> Parties:
     """``members``, with the noisiest other device of the unit's zone if they hold the office of that zone.
 
-    An elected supernode is a device too, and knows its own noise.
+    An elected supernode is a device too, and knows its own noise. Returned unchanged where they do not hold
+    it, or know every other device already.
     """
     leaf = facts.leaf_of(unit)
     if Party("node", facts.depth - 1, leaf) not in members:

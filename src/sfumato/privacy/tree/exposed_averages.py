@@ -94,7 +94,7 @@ def _gap_to_cheapest(cost: float, least: float, flow: Exposure, neighbours: Neig
     """Upper bound on the ratio of ``cost`` to the cheapest set's; ∞ where no lower bound is known.
 
     Args:
-        cost: of an exposed set, as of `_cost`.
+        cost: Rényi divergence of order 2 of an exposed set, over the whole training.
         least: the least μ² that every set has in a round.
         flow: the flow exposure, for its draw.
         neighbours: the relation that costs refer to.

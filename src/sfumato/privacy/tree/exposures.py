@@ -94,11 +94,11 @@ class TreeExposures:
     facts: TreeFacts
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The flow bound of ``unit`` towards ``coalition``, who pools knowledge."""
+        """Charge all releases that go into what ``coalition``, pooling knowledge, sees of device ``unit``."""
         return self.pair(unit, tuple(coalition)).flow()
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The cut bound; arguments as of `flow`."""
+        """Charge only the releases that ``coalition``, who pools knowledge, sees of device ``unit``."""
         return self.pair(unit, tuple(coalition)).cut()
 
     @cached_property
@@ -246,7 +246,11 @@ class PairExposures:
         return self.tree.view(self._under(self.facts.steps[number].tier), number)
 
     def unknown_variance(self, number: int, tier: int, sent: bool, present: bool = True) -> float:
-        """Variance that the coalition does not know; arguments as of `TreeNoise.variance_unknown_to`."""
+        """Compute the noise variance in the average of ``tier`` above the unit that no member knows, in one
+        step.
+
+        ``sent``: with the node's own noise; ``present``: whether the unit sends in aggregation ``number``.
+        """
         return self.tree.variance_unknown_to(self.unit, self._under(tier), number, tier, sent, present)
 
     def finest_sum(self, number: int) -> tuple[int, bool]:
@@ -265,7 +269,9 @@ class PairExposures:
         return lowest, True
 
     def finest_release(self, number: int) -> Release:
-        """The release of `finest_sum` in aggregation ``number``, which flow exposes if it is not seen."""
+        """Describe the finest sum with the unit's message that is seen in aggregation ``number``; else the
+        average of the node above it that aggregates.
+        """
         facts, step = self.facts, self.facts.steps[number]
         own = float(step.message_norm[self.leaf]) * self.weight
         tier, sent = self.finest_sum(number)
@@ -318,7 +324,7 @@ class PairExposures:
         return DrawnReleases(sampling, releases, facts.rounds, heaviest / self.weight if self.weight else 1.0)
 
     def _drawn_noise(self, numbers: Sequence[int]) -> tuple[DrawnNoise, ...]:
-        """Noise of others under Poisson participation, where everything that is drawn is sent and counts.
+        """List others' noise under Poisson participation where everything that is drawn is sent and counts.
 
         With thresholds or dropouts, rounding after the noise, or noise of the channel that depends on who is
         drawn, nobody else's noise counts.
@@ -382,13 +388,11 @@ class PairExposures:
         return replace(seen, name=name, own_sensitivity=own, propagated_sensitivity=others)
 
     def _influenced(self, message_norm: FloatArray, widest: int, to: int, weight: float) -> float:
-        """Replace sensitivity of the others under the node of tier ``widest``, in the average of tier ``to``.
+        """Bound the replace sensitivity of others under the node of tier ``widest`` in the average of tier
+        ``to``.
 
-        Args:
-            message_norm: bound of their messages, for each leaf.
-            widest: tier of the widest average that was hidden.
-            to: tier of the average that is seen.
-            weight: of the unit's own message in it.
+        ``message_norm``: bound of a message, ``[leaves]``; ``weight``: of the unit's own message in the
+        average.
         """
         facts, top = self.facts, max(widest, to)
         under = facts.paths[:, top] == self.path[top]

@@ -129,7 +129,9 @@ class TreeFacts(TreeShape):
     sites: IntArray | None = None
 
     def __post_init__(self) -> None:
-        """Leaves may have steps of their own only right below the root: every rule here holds for these."""
+        """Raise a ValueError unless leaves with steps of their own are right below the root, as all
+        rules assume.
+        """
         own = any(step.takes_part is not None or step.leaf_broadcasts is not None for step in self.steps)
         if own and self.depth != 2:
             raise ValueError(f"steps: leaves that take part by themselves need 2 tiers; got {self.depth}")
@@ -167,7 +169,7 @@ class TreeFacts(TreeShape):
         return self.device_classes or DeviceClasses.alike(self.devices)
 
     def class_of(self, device: int) -> int:
-        """Number of the class of ``device`` in `classes`."""
+        """Number of the class of ``device`` of devices that are alike."""
         of_device = self.classes.of_device
         return self.leaf_of(device) if of_device is None else int(of_device[device])
 
@@ -183,7 +185,7 @@ class TreeFacts(TreeShape):
 
     @cached_property
     def min_contributors(self) -> IntArray:
-        """How many devices' noise is sure to be in the sum of each leaf that sends.
+        """How many devices' noise is sure to be in the sum of each leaf that sends, int64 ``[leaves]``.
 
         Under Poisson participation no device's is, unless a sum is only released with
         ``guaranteed_contributors`` in it; nor where messages are rounded.
@@ -198,7 +200,7 @@ class TreeFacts(TreeShape):
 
     @cached_property
     def leaf_weight(self) -> FloatArray:
-        """For each leaf, the largest weight of one device's message in its average."""
+        """For each leaf, the largest weight of one device's message in its average, ``[leaves]``."""
         return 1.0 / (self.drawn if self.denominators is None else self.denominators)
 
     @cached_property
@@ -219,7 +221,9 @@ class TreeFacts(TreeShape):
         return weight
 
     def unit_weight(self, path: IntArray, to: int) -> float:
-        """Weight of one device's message in the average of its ancestor ``path[to]``."""
+        """Weight of one device's message in the average of its ancestor ``path[to]``; ``path``: nodes
+        from the root to its leaf.
+        """
         return float(self.leaf_weight[path[-1]]) * self.weight_below(path, self.depth - 1, to)
 
     def hop(self, tier: int) -> Hop:
@@ -265,7 +269,9 @@ class TreeNoise:
         return tuple(self._variance_sent(number) for number in range(len(self.facts.steps)))
 
     def _variance_sent(self, number: int) -> tuple[FloatArray, ...]:
-        """`sent` for aggregation ``number``, for each tier."""
+        """Compute, for each tier, the least variance in the average that each node sends in aggregation
+        ``number``.
+        """
         facts, step = self.facts, self.facts.steps[number]
         devices = (
             facts.classes.least_noise(step.device_std, facts.min_contributors) / facts.largest_denominators**2

@@ -47,7 +47,7 @@ class Chains:
 
     @classmethod
     def of(cls, known: FloatArray) -> Chains:
-        """Chains of things, from the noise variances that each knows, ``[things, figures]``."""
+        """Sort things into chains by the noise variances that each knows, ``[things, figures]``."""
         order = np.lexsort(-known.T[::-1]) if known.shape[1] else np.arange(len(known))
         if (np.diff(known[order], axis=0) <= 0).all():
             return cls(order, np.zeros(len(order), dtype=np.int64))
@@ -231,11 +231,16 @@ class FoldedPairs:
     ways: Callable[[PairClass], Ways]
 
     def of(self, unit: int | None, *, apart: bool, every_unit: bool) -> Iterator[PairClass]:
-        """One pair for every class of pairs; arguments as of `DeclaredReleases.pair_classes`.
+        """List one pair for every class of pairs, or fewer: above 60 classes a pair may stand for others it
+        dominates.
 
-        Classes are told apart as `TreePairs.of` does while they are few; else a pair may stand for others
-        that
-        it dominates.
+        Args:
+            unit: only pairs of this device; ``None``: of all.
+            apart: whether sites whose records are drawn unequally often are classes of their own.
+            every_unit: whether no unit may stand for one that observers meet otherwise.
+
+        Raises:
+            RuntimeError: an internal error: the classes do not add up to all pairs.
         """
         some = islice(self.pairs.listed(unit, apart=apart), MOST_CLASSES + 1)
         if sum(1 for _ in some) <= MOST_CLASSES or self._counts_noise_by_chance:

@@ -124,11 +124,17 @@ class MovingReleases(TreeReleases):
     def pair_classes(
         self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
     ) -> Iterator[PairClass]:
-        """One pair for every class of pairs, with the largest ε of its class; see `MovingPairs.of`."""
+        """List one pair for every class of pairs, that with the largest ε of its class.
+
+        ``unit``: only pairs of this device; ``None``: of all. ``apart`` and ``every_unit`` make no
+        difference.
+        """
         return self.pairs.of(unit)
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
-        """Classes of the devices outside ``members``; see `DeclaredReleases.units_outside`."""
+        """List classes of the devices outside ``members``, each under the same edge in every round; not
+        by site.
+        """
         return self.pairs.units_outside(members)
 
     def to_dict(self) -> dict[str, Any]:

@@ -98,15 +98,26 @@ class TreePairs:
         )
 
     def of(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
-        """One pair of every class of equivalent ordered pairs; their ``pair_count`` adds up to all pairs.
+        """List one pair of every class of equivalent ordered pairs; their ``pair_count`` adds up to all
+        pairs.
 
-        Observers are every aggregator, the public and every other device. With ``unit``, only the pairs of
-        that one device. ``apart``: see `unit_classes`.
+        Observers are every aggregator, the public and every other device.
+
+        Args:
+            unit: only pairs of this device; ``None``: of all.
+            apart: whether sites whose records are drawn unequally often are classes of their own.
+
+        Raises:
+            RuntimeError: an internal error: the classes do not add up to all pairs.
         """
         return covering(self.listed(unit, apart=apart), self.pair_count(unit))
 
     def listed(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
-        """The pairs of `of`, without the check that they stand for all pairs."""
+        """List one pair of every class of equivalent ordered pairs, without a check that they stand for all.
+
+        ``unit``: only pairs of this device; ``None``: of all. ``apart``: sites whose records are drawn
+        unequally often are classes of their own.
+        """
         if unit is not None:
             yield from self._pairs_of(UnitClass(unit, 1))
             return
@@ -120,7 +131,10 @@ class TreePairs:
         return observers * (facts.device_count if unit is None else 1)
 
     def units(self, *, apart: bool = False) -> Iterator[UnitClass]:
-        """Classes of devices that symmetries of the tree exchange; ``apart``: see `unit_classes`."""
+        """List classes of devices that symmetries of the tree exchange.
+
+        ``apart``: whether sites whose records are drawn unequally often are classes of their own.
+        """
         facts, leaf_classes = self.facts, self.orbits[-1]
         _, firsts = np.unique(leaf_classes, return_index=True)
         for leaf in np.sort(firsts):
@@ -177,9 +191,14 @@ class TreePairs:
         return PairClass(unit, Party("device", 0, peer), PEER, pairs)
 
     def _elsewhere(self, unit: int, path: IntArray, common: int, units: int) -> Iterator[PairClass]:
-        """One pair for every class of observers that share just ``path[common]`` and above with the unit.
+        """List one pair for every class of observers that share just ``path[common]`` and above with the
+        unit.
 
-        ``path``: the nodes above the unit; ``units``: how many units it stands for.
+        Args:
+            unit: the device.
+            path: indices of the nodes above it, from the root to its leaf.
+            common: tier of the lowest node that is above both.
+            units: how many units ``unit`` stands for.
         """
         facts, names = self.facts, self.facts.names
         place = " elsewhere" if common == 0 else f" in another {names[common + 1]} of its {names[common]}"

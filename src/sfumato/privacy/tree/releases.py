@@ -76,7 +76,9 @@ class TreeReleases(TreeFacts):
         return lru_cache(self._most_kept)(self._compute_exposures)
 
     def _compute_exposures(self, unit: int, members: tuple[Party, ...]) -> tuple[Exposure, ...]:
-        """`exposures`, computed anew; each of ``members`` is named once."""
+        """Compute the flow and the cut exposure of ``unit``, and the cheapest where it is searched for; each
+        of ``members`` is named once.
+        """
         if self._whole is not None and not self.elections:
             return _over_rounds(self._whole.exposures(unit, members), self.rounds)
         found = self._flow_and_cut(unit, members)
@@ -94,7 +96,9 @@ class TreeReleases(TreeFacts):
     def _compute_flow_and_cut(
         self, unit: int, members: tuple[Party, ...], quick: bool = False
     ) -> tuple[Exposure, ...]:
-        """`_flow_and_cut`, computed anew; ``quick``: without the exact law of elections."""
+        """Compute the flow and the cut exposure of ``unit``; ``quick``: without the exact law of
+        elections.
+        """
         if self._whole is not None and not self.elections:
             return _over_rounds(self._whole._flow_and_cut(unit, members), self.rounds)
         if not self.elections:
@@ -106,7 +110,9 @@ class TreeReleases(TreeFacts):
 
     @cached_property
     def _alike(self) -> list[int]:
-        """`leaf_classes` as a list."""
+        """A class number for every leaf, as a list; equal only where a symmetry of the tree exchanges
+        leaves.
+        """
         found: list[int] = self.leaf_classes.tolist()
         return found
 
@@ -204,9 +210,9 @@ class TreeReleases(TreeFacts):
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
-        """The smallest ε at ``delta`` that the charges of ``exposure`` give.
+        """Compute the smallest ε at ``delta`` that the ways of charging ``exposure`` give.
 
-        ``known``: see `DeclaredReleases.bound_epsilon`.
+        ``known``: the ε of another bound of the pair; a larger one may be computed more coarsely. ∞: none.
         """
         return bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
 
@@ -228,9 +234,11 @@ class TreeReleases(TreeFacts):
     def pair_classes(
         self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
     ) -> Iterator[PairClass]:
-        """One pair for every class of ordered pairs that are charged alike; see `TreePairs.of`.
+        """List one pair for every class of ordered pairs that are charged alike.
 
-        Where rows may fold, a pair may stand for others that it dominates (`FoldedPairs`).
+        ``unit``: only pairs of this device; ``apart``: sites whose records are drawn unequally often are
+        apart; ``every_unit``: no unit stands for one that is met otherwise. Where rows may fold, a pair may
+        stand for others that it dominates.
         """
         if self.searched_under is None or self.elections or not self.rows_may_fold:
             return self._pairs.of(unit, apart=apart)
@@ -256,7 +264,10 @@ class TreeReleases(TreeFacts):
         return tuple(way for exposure in charged for way in ways_to_charge(exposure, self.searched_under))
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
-        """Classes of the devices outside ``members``, leaf by leaf; see `DeclaredReleases.units_outside`."""
+        """List classes of the devices outside ``members``: those under one leaf that are alike.
+
+        ``apart``: whether sites whose records are drawn unequally often are classes of their own.
+        """
         inside = Counter(self.class_of(member) for member in members)
         for number, devices in enumerate(self.classes.count):
             count = int(devices) - inside[number]

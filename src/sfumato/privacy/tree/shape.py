@@ -139,7 +139,9 @@ class DeviceClasses:
 
     @classmethod
     def placed(cls, devices: IntArray, leaf_of: IntArray) -> DeviceClasses:
-        """`alike`, for devices that have moved: ``leaf_of`` is the leaf of every device, ``[N]``."""
+        """Make one class for each leaf, of devices that have moved; ``devices``: their number under each
+        leaf, ``[leaves]``; ``leaf_of``: every device's, ``[N]``.
+        """
         return replace(cls.alike(devices), of_device=leaf_of)
 
     @classmethod
@@ -197,11 +199,12 @@ class DeviceClasses:
 
     @cached_property
     def total_weight(self) -> FloatArray:
-        """For each leaf, the sum of the weights of all its devices."""
+        """For each leaf, the sum of the weights of all its devices, ``[leaves]``."""
         return np.bincount(self.leaf, weights=self.weight * self.count).astype(np.float64)
 
     def least_noise(self, std: FloatArray, sure: IntArray) -> FloatArray:
-        """For each leaf, variance of the noise in the sum of its ``sure[leaf]`` quietest devices.
+        """For each leaf, variance of the noise in the sum of its ``sure[leaf]`` quietest devices,
+        ``[leaves]``.
 
         Args:
             std: of a noisy device of weight 1, for each leaf.

@@ -151,12 +151,16 @@ class AirPlan:
 
     @property
     def guaranteed_noisers(self) -> FloatArray:
-        """Devices whose noise is sure to be in a sum that a device's message is in, itself included."""
+        """Devices whose noise is sure to be in a sum that a device's message is in, itself included,
+        ``[leaves]``.
+        """
         alone = self._is_poisson or not self.everybody_sends
         return np.ones_like(self.participants) if alone else self.participants
 
     def max_noise_multiplier(self) -> float:
-        """The largest noise multiplier, with a fixed beta, that every device has the power for."""
+        """Compute the largest noise multiplier of a device that every device has the power for, with a
+        fixed beta.
+        """
         gain = max(self._least_gain, self._air.min_gain or 0.0)
         share = 1.0
         if isinstance(self.channels.radio, AirRadio) and self.spec.compression is not None:
@@ -170,13 +174,13 @@ class AirPlan:
             return 1.0 / (self.envelope * self.gain_ratio)
 
     def coordinates(self, parameters: int) -> int:
-        """Channel uses of one aggregation: coordinates sent of ``parameters``."""
+        """Count the channel uses of one aggregation: how many of ``parameters`` coordinates are sent."""
         return kept_coordinates(self.spec.compression, parameters)
 
     def sending(
         self, number: int, index: int, devices: IntArray, device_noise: FloatArray, parameters: int
     ) -> AirTransmission:
-        """Who sends how loud in one aggregation, and how it arrives.
+        """Compute who sends how loud in one aggregation, and how it arrives.
 
         Args:
             number: of the round, from 0.
@@ -207,7 +211,8 @@ class AirPlan:
         )
 
     def traffic(self, sending: AirTransmission, energy: FloatArray, coordinates: int) -> Analog:
-        """The energy, delay and bytes of one aggregation over the air.
+        """Compute energy (joules) and delay (seconds), ``[leaves]`` each, and bytes of one aggregation over
+        the air.
 
         Args:
             sending: who sends, and how loud.
@@ -247,7 +252,9 @@ class AirPlan:
 
     @cached_property
     def _power_range(self) -> tuple[float, float]:
-        """Least and largest alignment that power may bind at, over all the channel may do."""
+        """The least and the largest alignment, over all the channel may do, at which power may be the
+        limit.
+        """
         radio, parameters = self.channels.radio, parameter_count(self.spec)
         if self._air.beta is not None:
             return math.inf, math.inf  # a message too loud is scaled down by itself
@@ -260,7 +267,7 @@ class AirPlan:
         return least * low * root, most * high * root
 
     def _coordinates_with_power(self, parameters: int) -> int:
-        """Coordinates whose power adds up to a device's limit.
+        """Count the coordinates whose power adds up to a device's limit, of ``parameters`` of the model.
 
         All of the model's in PFELS (``P_i = SNR_i d sigma0^2``), so what is not sent leaves more for the
         rest; of a link budget, which limits power at every moment, those that are sent.
@@ -290,7 +297,9 @@ class AirPlan:
 def _draw_channel_errors(
     rng: np.random.Generator, csi: ChannelKnowledge, shape: tuple[int, int]
 ) -> FloatArray:
-    """Errors of channel knowledge, of this ``shape``, in standard deviations: truncated normal draws."""
+    """Draw errors of channel knowledge, of this ``shape``, in standard deviations: normal, truncated at
+    ``csi.max_error_std`` if set.
+    """
     if csi.max_error_std is None:
         return rng.standard_normal(shape)
     from scipy import special

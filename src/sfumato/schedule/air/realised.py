@@ -119,7 +119,7 @@ class RealisedChannels:
         return self._largest_over_devices(each, alike)
 
     def _largest_over_devices(self, each: FloatArray, alike: IntArray) -> tuple[float, int]:
-        """The largest sum of ``each`` over the rounds a device took part in, and how many these were.
+        """Find the largest sum of ``each`` over the rounds a device took part in, and how many these were.
 
         ``each``: ``mu^2`` of every round and leaf, ``[rounds, leaves]``; ``alike``: the leaves of the
         devices.

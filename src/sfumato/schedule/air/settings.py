@@ -28,11 +28,14 @@ def devices_hop(tree: Tree) -> str:
 
 
 def settle_air(spec: Spec, tree: Tree) -> tuple[Spec, tuple[str, ...]]:
-    """``spec`` with the transport, noise and compression of PFELS or a baseline, and notes for the user.
+    """Set the transport, noise and compression that PFELS or a baseline stands for; with notes for the user.
 
     Args:
         spec: any; one that uses neither the air nor compression comes back as it is.
         tree: of its topology.
+
+    Returns:
+        The spec, and notes.
 
     Raises:
         SpecError: sections that do not fit sending over the air, or compression.
@@ -78,9 +81,9 @@ def _largest_gain(spec: Spec) -> float:
 
 # fmt: off
 def air_refusals(spec: Spec) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of a spec that sends over the air.
+    """List what a spec that sends over the air may not have, as rows (applies, key, value, allowed).
 
-    Refused is what the air does not go with.
+    A row is a refusal where ``applies`` holds.
     """
     air, clip, noise = spec.air or Air(), spec.privacy.clip, spec.privacy.noise
     denominator = spec.training.denominator
@@ -105,10 +108,10 @@ def air_refusals(spec: Spec) -> Refusals:
 
 
 def with_noise_up_to_multiplier(plan: NoisePlan, air: AirPlan, multiplier: float) -> NoisePlan:
-    """``plan`` with the device noise that a received sum lacks to have the noise ``multiplier``.
+    """Give devices the noise that a received sum lacks to have the noise multiplier ``multiplier``.
 
     The channel is counted on as it is at its loudest (the envelope); the expected participants share the
-    rest.
+    rest. Devices without noise in ``plan`` stay without.
     """
     lacking = np.maximum(multiplier**2 - air.multiplier**2, 0.0)
     share = np.sqrt(lacking / air.participants)[:, None]

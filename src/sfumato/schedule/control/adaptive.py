@@ -51,7 +51,9 @@ class RoundSettings:
 
 
 def evenly_spaced_aggregations(steps: int, local: int) -> tuple[Aggregation, ...]:
-    """The aggregations of a round of ``steps``: ``local`` ones of edges, evenly spaced; last a global one."""
+    """List the aggregations of a round of ``steps`` local steps: ``local`` of edges, evenly spaced,
+    then a global one.
+    """
     ends = [round((j + 1) * steps / (local + 1)) for j in range(local + 1)]
     starts = [0, *ends]
     return tuple(Aggregation(end, 0 if j == local else 1, end - starts[j]) for j, end in enumerate(ends))
@@ -86,10 +88,18 @@ def draws_devices_independently(plan: TreePlan) -> bool:
 
 
 def _draw_cohort(plan: TreePlan, count: FloatArray, number: int | None) -> TreeParticipants:
-    """The participants of a round, where ``count`` devices of each edge are wanted.
+    """Draw the participants of a round, where ``count`` devices of each edge are wanted.
 
     A Poisson draw depends on no data and is made before anything of the round is chosen or sent: given the
     draw, the round is one of the devices that were drawn, whose sums are divided by the expected number.
+
+    Args:
+        plan: of the run.
+        count: wanted participants of every edge, ``[edges]``.
+        number: of the round; ``None`` only where a fixed number is drawn.
+
+    Raises:
+        ValueError: there is no number, and every device is drawn by itself.
     """
     tree, rate = plan.tree, float(np.max(count / plan.tree.devices))
     if not draws_devices_independently(plan):
@@ -103,12 +113,15 @@ def _draw_cohort(plan: TreePlan, count: FloatArray, number: int | None) -> TreeP
 
 
 def round_plan(plan: TreePlan, setting: RoundSettings, number: int | None = None) -> TreePlan:
-    """The plan of one round under ``setting``: another interval, cohort, step size and noise.
+    """Make the plan of one round under ``setting``: another interval, cohort, step size and noise.
 
     Args:
         plan: of the run.
         setting: of the round.
-        number: of the round; needed with `draws_devices_independently`.
+        number: of the round, from 0; may be ``None`` where a fixed number of devices is drawn.
+
+    Raises:
+        ValueError: there is no number, and every device is drawn by itself.
     """
     count = participants(plan, setting).astype(np.float64)
     aggregations = evenly_spaced_aggregations(setting.steps, local_aggregations(plan))
@@ -145,7 +158,7 @@ def _smallest_edge(plan: TreePlan) -> str:
 
 # fmt: off
 def control_refusals(plan: TreePlan) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of a plan with control.
+    """List what a plan with adaptive control may not have, as rows (applies, key, value, allowed).
 
     Control is for H2FDP and its baselines.
     """
@@ -187,7 +200,7 @@ def control_refusals(plan: TreePlan) -> Refusals:
 
 
 def noise_constant(plan: TreePlan) -> float:
-    """c2^2 q^2 ln(1/delta) / epsilon^2 of H2FDP's (15), from the multiplier, however noise was stated.
+    """Compute c2^2 q^2 ln(1/delta) / epsilon^2 of H2FDP's (15) from the multiplier, however noise was stated.
 
     (15) with Lemma 3.2 is a standard deviation of ``2 eta tau G`` times the root of that times the number of
     global aggregations.

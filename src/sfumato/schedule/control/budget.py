@@ -77,7 +77,11 @@ class BudgetedCoalition:
         return cls(coalition, units, *(tuple(column) for column in zip(*smallest, strict=True)))
 
     def costs(self, plan: TreePlan, declared: TreeReleases) -> FloatArray:
-        """The privacy cost of ``declared`` for a device of every leaf, as mu squared ``[leaves]``."""
+        """Compute the privacy cost of ``declared`` for a device of every leaf towards the coalition: mu²,
+        ``[leaves]``.
+
+        0 where the budget is infinite. ``plan``: of the run, for its neighbouring relation.
+        """
         return np.array(
             [
                 _squares_by_bound(plan, declared, unit, self.coalition)[bound] if np.isfinite(budget) else 0.0
@@ -126,7 +130,9 @@ class Budget:
         return np.repeat(leaf_kinds(self.plan), self.plan.tree.devices)
 
     def fresh(self) -> GaussianFilter:
-        """A new privacy filter with nothing spent; observers trusted with raw updates have no limit."""
+        """Make a privacy filter with nothing spent, ``[devices, observers]``; whoever is trusted has no
+        limit.
+        """
         alone = {kind: [held.budget for held in several] for kind, several in self.columns.items()}
         together = [np.array(held.budgets) for held in self.together]
         return GaussianFilter.fresh(
@@ -149,12 +155,17 @@ class Budget:
         return self._with_coalitions(self._table_by_device(per_kind, 0.0), together, 0.0)[devices]
 
     def spent(self, state: GaussianFilter, unit: int, coalition: Sequence[Party]) -> float:
-        """mu squared spent on ``unit`` towards ``coalition``; infinite towards whom no filter holds."""
+        """Look up mu² spent on ``unit`` towards ``coalition`` in ``state``; ∞ towards whom no filter
+        holds.
+        """
         column = self._column(unit, coalition)
         return float("inf") if column is None else float(state.spent[unit, column])
 
     def most_spent(self, state: GaussianFilter, unit: int, coalition: Sequence[Party]) -> float:
-        """The most of `spent` of all units that stand to an observer as ``unit`` does to ``coalition``."""
+        """Find the most mu² spent on any unit that stands to an observer as ``unit`` does to ``coalition``.
+
+        ``state``: the filter. ∞ towards whom no filter holds.
+        """
         column = self._column(unit, coalition)
         alike = self.kinds == self.kinds[unit]
         return float("inf") if column is None else float(state.spent[alike, column].max())
@@ -205,7 +216,11 @@ class Budget:
     def _with_coalitions(
         self, alone: FloatArray, of_leaves: Sequence[FloatArray], of_members: float
     ) -> FloatArray:
-        """``alone`` ``[devices, observers]``, with a column for every coalition; its members are no units."""
+        """Add a column for every coalition in ``watch`` to ``alone`` ``[devices, observers]``.
+
+        ``of_leaves``: for each coalition, a value a leaf; ``of_members``: the value of its members, who are
+        no units.
+        """
         columns = [np.repeat(values, self.plan.tree.devices) for values in of_leaves]
         for column, held in zip(columns, self.together, strict=True):
             column[sorted(_devices_in(held.coalition))] = of_members
@@ -248,6 +263,6 @@ def _smallest_bound(costs: dict[str, float]) -> tuple[str, float]:
 def _squares_by_bound(
     plan: TreePlan, declared: TreeReleases, unit: int, coalition: tuple[Party, ...]
 ) -> dict[str, float]:
-    """mu squared of ``unit`` towards ``coalition`` under each bound, by the bound's name."""
+    """Compute mu² of ``unit`` towards ``coalition`` in ``declared`` under each bound, by the bound's name."""
     neighbours = plan.spec.privacy.neighbours
     return {e.bound_name: squared_mu_of_exposure(e, neighbours) for e in declared.exposures(unit, coalition)}

@@ -53,7 +53,9 @@ def settings_of_run(folder: Path) -> tuple[RoundSettings, ...]:
 
 
 def _settings_of_round(kept: Mapping[str, Any]) -> RoundSettings:
-    """The settings of one round as the run folder keeps them."""
+    """Read the settings of one round from its JSON object; KeyError, TypeError or ValueError if it is
+    damaged.
+    """
     trusted, untrusted = (
         tuple(map(int, n)) if isinstance(n, list) else int(n) for n in (kept["trusted"], kept["untrusted"])
     )

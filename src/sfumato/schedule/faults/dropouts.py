@@ -77,9 +77,15 @@ class Dropouts:
 
 
 def turnout_of(plan: TreePlan, number: int, index: int, devices: IntArray) -> Dropouts:
-    """What becomes of the messages of ``devices`` (ascending) in aggregation ``index`` of round ``number``.
+    """Draw what becomes of the messages of ``devices`` in aggregation ``index`` of round ``number`` (from 0).
 
     Drawn from the seed of ``plan``: who falls silent when, who serves as supernode, which sums are formed.
+
+    Args:
+        plan: of that round.
+        number: of the round.
+        index: of the aggregation.
+        devices: who takes part, ascending ``[P]``.
     """
     spec, tree = plan.spec, plan.tree
     dropout_phase = _draw_dropout_phases(spec.faults, spec.seed, number, index, devices, tree.device_count)
@@ -102,7 +108,10 @@ def turnout_of(plan: TreePlan, number: int, index: int, devices: IntArray) -> Dr
 
 
 def session_has_sum(dropout_phase: IntArray, threshold: int) -> bool:
-    """Whether enough parties stay for a session of secure aggregation to have a sum."""
+    """Say whether enough parties stay for a session of secure aggregation to have a sum.
+
+    ``dropout_phase``: from which each party is silent, ``[parties]``; ``threshold``: of survivors.
+    """
     drop = {phase: np.flatnonzero(dropout_phase == phase).tolist() for phase in PHASES}
     try:
         survivors_of(len(dropout_phase), threshold, drop)
@@ -114,7 +123,16 @@ def session_has_sum(dropout_phase: IntArray, threshold: int) -> bool:
 def _draw_dropout_phases(
     faults: Faults | None, seed: int, number: int, index: int, devices: IntArray, count: int
 ) -> IntArray:
-    """The phase of a session from which each of ``devices`` is silent, ``[P]``."""
+    """Draw the phase of a session from which each of ``devices`` is silent, ``[P]``; ``DONE`` for who stays.
+
+    Args:
+        faults: dropout rates; ``None``: nobody drops out.
+        seed: of the draw.
+        number: of the round.
+        index: of the aggregation.
+        devices: numbers of devices ``[P]``.
+        count: number of all devices.
+    """
     if faults is None or not any(faults.drop_rates):
         return np.full(len(devices), int(Phase.DONE), dtype=np.int64)
     draws = generator(seed, Stream.FAULTS, DROPOUTS, number, index).random((count, len(PHASES)))[devices]
@@ -122,7 +140,7 @@ def _draw_dropout_phases(
 
 
 def dropout_phases(faults: Faults, draws: FloatArray) -> IntArray:
-    """The phase from which each party is silent, from a uniform draw for every party and phase."""
+    """Find the phase from which each party is silent, ``[P]``, from uniform draws ``[P, phases]``."""
     dropout_phase = np.full(len(draws), int(Phase.DONE), dtype=np.int64)
     for column, (phase, rate) in reversed(list(enumerate(zip(PHASES, faults.drop_rates, strict=True)))):
         dropout_phase[draws[:, column] < rate] = int(phase)
@@ -132,7 +150,12 @@ def dropout_phases(faults: Faults, draws: FloatArray) -> IntArray:
 def _draw_supernode_terms(
     plan: TreePlan, number: int, index: int
 ) -> tuple[tuple[tuple[int, ...], ...], IntArray]:
-    """The supernodes of each leaf in order, and how many of them failed: all but the last, or all."""
+    """Draw the supernodes of each leaf in aggregation ``index`` of round ``number``.
+
+    Returns:
+        For each leaf the devices that serve, in order (empty without elections); and how many of them failed,
+        all but the last, or all, ``[leaves]``.
+    """
     tree, spec = plan.tree, plan.spec
     failed = np.zeros(tree.leaf_count, dtype=np.int64)
     if not plan.releases.elections:
@@ -174,11 +197,11 @@ class Attendance:
 
     @classmethod
     def of_rounds(cls, plan: TreePlan, played: Sequence[TreePlan]) -> Attendance | None:
-        """The attendance of rounds that each had a plan of its own; see `of`.
+        """Draw the attendance of rounds that each had a plan; ``None`` where all stay and nobody is elected.
 
         Args:
             plan: of the whole: the same tree, faults and number of aggregations.
-            played: in every round.
+            played: the plan of every round, in order.
         """
         if plan.spec.faults is None and not plan.releases.elections:
             return None
@@ -227,7 +250,7 @@ def lost_sums(drawn: IntArray, counts: IntArray, name: Callable[[int], str]) -> 
     """For a run folder: sums that hold none of the messages that were to be sent; nothing if there are none.
 
     Args:
-        drawn: messages that were to be sent, by place in the last axis.
+        drawn: messages that were to be sent, int64, by place in the last axis.
         counts: messages in the sum, likewise.
         name: of a place.
     """
@@ -240,7 +263,7 @@ def lost_sums(drawn: IntArray, counts: IntArray, name: Callable[[int], str]) -> 
 
 
 def succession_of(seed: int, number: int, tree: Tree, zone: int) -> tuple[int, ...]:
-    """All devices of ``zone`` in the order in which they hold office in round ``number``.
+    """List all devices of ``zone`` in the order in which they hold office in round ``number``.
 
     Every device commits to a nonce of its own; in a simulation all come from the stream ELECTION of ``seed``.
     """

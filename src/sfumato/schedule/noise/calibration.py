@@ -50,8 +50,8 @@ def calibrate_tree(
 ) -> tuple[NoisePlan, Told]:
     """Scale every source of one tree by itself until each unit's ε towards ``noise.towards`` is the target.
 
-    Where very many units differ, it may be a little less (`sfumato.schedule.noise.shared_factors`).
-    Over the air devices add what the receiver's own noise lacks; nothing where that is enough already.
+    Where very many units differ, it may be a little less. Over the air devices add what the receiver's own
+    noise lacks; nothing where that is enough already.
 
     Args:
         noise: the target.
@@ -121,7 +121,8 @@ def _factors_of_leaves(declared: TreeReleases, noise: NoiseByTarget, rounds: Tre
 def _factors_of_sources(rounds: TreeRounds, needed: FloatArray) -> FloatArray:
     """The factor of every source: the largest that the leaves it serves need, 1 where it serves none.
 
-    ``needed``: of `_factors_of_leaves`. Devices of each leaf come first, then the nodes of each tier.
+    ``needed``: factor that the units of each leaf need, ``[leaves]``; NaN for none. Devices of each leaf come
+    first, then the nodes of each tier.
     """
     tree, found = rounds.tree, [np.nan_to_num(needed, nan=1.0)]
     for tier in range(tree.depth):
@@ -168,9 +169,9 @@ def _is_sampled(declared: TreeReleases, spec: Spec) -> bool:
 def calibrate_over_time(noise: NoiseByTarget, rounds: TreeRounds) -> tuple[NoisePlan, Told]:
     """Scale all noise until the worst unit's ε of the whole run towards the observer is the target.
 
-    For trees that change over time; arguments and result are those of `calibrate_tree`. Where factors are
-    roots, only that of the pair with the largest ε is looked for: a root of a composition takes as long as a
-    dozen of them.
+    For trees that change over time; the target is ``noise.epsilon`` towards ``noise.towards`` at the spec's
+    δ. Returns multipliers of every source, and notes for the user. Where factors are roots, only that of the
+    pair with the largest ε is looked for: a root of a composition takes as long as a dozen of them.
 
     Raises:
         SpecError: the observer does not exist or stands for nobody, is trusted with the raw updates of every

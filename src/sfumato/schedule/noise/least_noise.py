@@ -66,14 +66,18 @@ def verdict_on_worst(epsilon: float, target: float, factor: Callable[[], float])
 
 
 def verdict_on_factors(factors: FloatArray, tolerance: float) -> Verdict:
-    """The verdict on a trial; close where the factors of all sets are 1 within ``tolerance``."""
+    """Judge a trial by the factors that all sets of sources need; close where these are 1 within
+    ``tolerance``.
+
+    ``factors``: by which the noise of every set would have to change, ``[sets]``.
+    """
     largest = float(factors.max())
     close = float(np.abs(factors - 1.0).max()) < tolerance
     return Verdict(largest <= 1, close, lambda: factors, max(largest, 1.0))
 
 
 def least_noise(judge: Callable[[FloatArray], Verdict], first: FloatArray) -> FloatArray:
-    """The least size of every set of sources that ``judge`` finds to be enough, ``[sets]``.
+    """Search for the least size of every set of sources that ``judge`` finds to be enough, ``[sets]``.
 
     A trial's sizes are multiplied by the factors that its verdict asks for. With one set the search stays
     between what is known to be too little and what is known to be enough.

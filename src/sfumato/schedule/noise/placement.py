@@ -38,7 +38,7 @@ class NoisePlan:
     noisy: BoolArray | None = None
 
     def scaled(self, device: FloatArray, node: Sequence[FloatArray]) -> NoisePlan:
-        """This noise with a factor on every source: ``device[leaf]``, ``node[tier][index]``."""
+        """Multiply every source's noise by a factor: ``device`` ``[leaves]``, ``node[tier]`` ``[nodes]``."""
         return NoisePlan(
             self.device * device[:, None],
             tuple(mine * factor[:, None] for mine, factor in zip(self.node, node, strict=True)),
@@ -47,7 +47,7 @@ class NoisePlan:
 
 
 def place_by_trust(tree: Tree, multipliers: Sequence[float | FloatArray]) -> NoisePlan:
-    """Noise where a message first leaves trusted hands (docs/concepts.md).
+    """Place noise where a message first leaves trusted hands (docs/concepts.md).
 
     On its way up, a message is noised by the last trusted party before the first untrusted one:
     the device itself under an untrusted leaf, else the trusted node below the first untrusted one.
@@ -88,6 +88,13 @@ def h2fdp_noise(
 
     In deeper trees than the paper's every tier is treated as its edges are: ``L`` counts the aggregations by
     that tier. No claim is made then (`claims.h2fdp`).
+
+    Args:
+        noise: the formula's constants and its ε.
+        spec: of the protocol.
+        tree: with trust marked.
+        rounds: the aggregations of one round.
+        examples_per_device: mean number, for q.
     """
     training, share = spec.training, record_rate(spec, examples_per_device)
     per_step = spec.privacy.clip is not None and spec.privacy.clip.kind == "step"
@@ -138,15 +145,15 @@ def raw_sensitivity(
 ) -> FloatArray:
     """Zero-out sensitivity of what each node of ``tier`` sends, of contributions still raw there.
 
-    Contributions that were noised on the way do not count, unless all were (then the noise tops up,
-    relative to all).
+    Contributions that were noised on the way do not count, unless all were (then the noise tops up, relative
+    to all).
 
     Args:
         tree: the tree.
         plan: who noises below.
         tier: whose nodes' averages.
         aggregating: the tier that aggregates.
-        message: bound of a device's message times its weight in its leaf's average, for each leaf.
+        message: bound of a device's message times its weight in its leaf's average, ``[leaves]``.
 
     Returns:
         One sensitivity a node, in the unit of ``message``.
@@ -193,7 +200,7 @@ def to_sources(tree: Tree, plan: NoisePlan) -> tuple[SourceNoise, ...]:
 
 
 def from_sources(tree: Tree, noise: NoiseBySource) -> NoisePlan:
-    """The noise that the entries of ``privacy.noise.sources`` give; the inverse of `to_sources`.
+    """Read the multipliers of every source from the entries of ``privacy.noise.sources``.
 
     Raises:
         SpecError: an owner does not exist, appears twice, or lists the wrong number of multipliers.

@@ -95,7 +95,9 @@ def _shared_before(is_enough: Callable[[float], bool]) -> float | None:
 
 
 def _ways_of(charge: PairCharge) -> Ways:
-    """Every way of charging a device under hidden draws; none where a factor is no root of these."""
+    """List every way of charging a device under hidden draws; empty for records, or where no draw is
+    hidden.
+    """
     if charge.record is not None:
         return ()
     ways = tuple(way for exposure in charge.exposures for way in charge.ways(exposure))
@@ -105,5 +107,7 @@ def _ways_of(charge: PairCharge) -> Ways:
 
 
 def _terms(ways: Ways) -> object:
-    """What tells the factors of charges apart."""
+    """Make a hashable key that is equal for charges that need the same factor: terms and failure
+    probabilities.
+    """
     return tuple((way.terms, way.failure_probability) for way in ways)

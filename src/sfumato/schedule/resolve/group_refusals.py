@@ -26,9 +26,10 @@ def noises_messages(spec: Spec) -> bool:
 
 
 def group_refusals(spec: Spec) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of a spec of groups.
+    """List what a spec of groups may not have, as rows (applies, key, value, allowed); refused where
+    ``applies``.
 
-    Refused is what groups do not have, or what is not derived for them.
+    That is what groups do not have, or what is not derived for them.
     """
     training, noise, protocol = spec.training, spec.privacy.noise, spec.protocol
     clip_kind = None if spec.privacy.clip is None else spec.privacy.clip.kind

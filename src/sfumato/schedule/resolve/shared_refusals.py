@@ -11,7 +11,10 @@ from sfumato.spec.refusals import Refusals
 
 
 def drift_correction_refusals(spec: Spec) -> Refusals:
-    """What FedProx and SCAFFOLD cannot be combined with (docs/accounting.md, "Drift correction")."""
+    """List what FedProx and SCAFFOLD do not go with, as rows (applies, key, value, allowed).
+
+    A row is a refusal where ``applies`` holds (docs/accounting.md, "Drift correction").
+    """
     training, clip, kind = spec.training, spec.privacy.clip, spec.training.drift_correction.kind
     if kind == "none":
         return

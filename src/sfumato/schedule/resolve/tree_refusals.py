@@ -82,7 +82,7 @@ def _secure_hop(rounds: TreeRounds, most: float = math.inf) -> str | None:
 
 
 def secure_aggregation_refusals(rounds: TreeRounds) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of secure aggregation (`schedule.integer_grid`)."""
+    """List what secure aggregation in a tree does not go with, as rows (applies, key, value, allowed)."""
     spec, compression = rounds.spec, rounds.spec.compression
     if "secure-aggregation" not in rounds.hops:
         return
@@ -115,10 +115,7 @@ def supernode_failure_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def scaffold_refusals(rounds: TreeRounds) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of SCAFFOLD in trees.
-
-    They come beside `shared_refusals.drift_correction_refusals`.
-    """
+    """List what SCAFFOLD in trees does not go with, as rows (applies, key, value, allowed)."""
     is_scaffold = rounds.spec.training.drift_correction.kind == "scaffold"
     yield (is_scaffold and len(rounds.aggregations) > 1, "training.drift_correction", "scaffold",
            "must be none here: it goes with one aggregation a round, from whose models control variates "

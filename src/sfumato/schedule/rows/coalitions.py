@@ -40,7 +40,7 @@ class Coalition:
     supernode_epsilon: float
 
     def to_dict(self) -> dict[str, Any]:
-        """A row of ``coalitions`` in ``account --json``."""
+        """Write a row of ``coalitions`` in ``account --json``; an ε of ∞ becomes ``"inf"``."""
         figures = {
             "epsilon": json_number(self.epsilon),
             "supernode_epsilon": json_number(self.supernode_epsilon),
@@ -67,10 +67,12 @@ def tolerated_sizes(online: float) -> tuple[int, ...]:
 
 
 def worst_coalitions(plan: TreePlan, unit: int, sizes: Sequence[int], delta: float) -> tuple[Coalition, ...]:
-    """The worst coalition of each size among those that symmetry leaves (docs/hdp.md).
+    """Find the coalition of each of ``sizes`` with the largest ε of device ``unit`` at ``delta`` among those
+    that symmetry leaves (docs/hdp.md).
 
     Members of the unit's zone come from its loudest devices, those of other zones too, either filling zone
     after zone or one a zone in turn: what a member brings is the noise it knows and its chance of election.
+    Sizes that no such coalition has are left out.
     """
     declared = plan.releases
     loudness = declared.classes.variance(declared.steps[-1].device_std)
@@ -132,7 +134,14 @@ def _order_outsiders(zones: list[list[int]], most: int) -> tuple[list[int], list
 def _candidate_coalitions(
     own: list[int], queues: tuple[list[int], list[int]], size: int
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """How many members are in the unit's zone, and the members: none, half of those there, or all."""
+    """List coalitions of ``size`` devices with none of ``own``, the devices of the unit's zone, half as many
+    as fit, or as many as fit.
+
+    The rest come from either of ``queues``, devices of other zones, the loudest first.
+
+    Yields:
+        How many members are in the unit's zone, and the members.
+    """
     most = min(size, len(own))
     for inside in sorted({0, most // 2, most}):
         for outside in dict.fromkeys(tuple(queue[: size - inside]) for queue in queues):

@@ -98,7 +98,7 @@ def epsilons_after_run(
 
 
 def _epsilon_after_rounds(plan: TreePlan, pair: PairClass, times: int, delta: float) -> float:
-    """Epsilon of a pair after ``times`` rounds that the unit took part in for sure."""
+    """Compute ε at ``delta`` of a pair after ``times`` rounds that the unit took part in for sure."""
     declared = plan.releases.after(times)
     return min(
         declared.bound_epsilon(
@@ -118,6 +118,10 @@ def _amount_over_the_air(realised: RealisedChannels, pair: PairClass, delta: flo
 
 
 def realised_facts(plan: TreePlan, rounds: int, parameters: int) -> dict[str, object]:
-    """What ``ledger.json`` keeps of the first ``rounds`` rounds besides what the protocol itself recorded."""
+    """Collect what ``ledger.json`` keeps of the channels of the first ``rounds`` rounds; empty if not over
+    the air.
+
+    ``parameters``: M, of the model.
+    """
     channels = RealisedChannels.of(plan, rounds, parameters)
     return {} if channels is None else channels.to_dict()

@@ -46,7 +46,8 @@ def explain(
     *,
     of_record: bool,
 ) -> str:
-    """A sentence: which releases an observer meets, behind what noise, and how they compose.
+    """Write a sentence on why an ε is what it is: which releases an observer meets, behind what noise, and
+    how they compose.
 
     Args:
         plan: that the pair is of.
@@ -93,7 +94,9 @@ def _describe_gap(gap: float) -> str:
 def _explain_unprotected(
     plan: Plan, device: int, coalition: tuple[Party, ...], raw: Release, *, of_record: bool
 ) -> str:
-    """A sentence on why a pair has no guarantee."""
+    """Write a sentence on why device ``device`` has no guarantee towards ``coalition``: ``raw`` has no
+    noise.
+    """
     if plan.spec.privacy.noise.kind == "none":
         return "nothing adds noise, so nothing protects."
     law = plan.releases.noise_law

@@ -138,8 +138,7 @@ def is_of_kind(pair: PairClass, kind: str) -> bool:
 
     ``edge`` is any aggregator below the cloud, ``own-edge`` one above the unit, ``other-edge`` any other.
     ``device`` is any other device, ``peer`` one under the same edge or in a common group, ``other-device``
-    one that is no peer.
-    Whether the unit trusts it with raw updates is another question (`Plan.trusts`).
+    one that is no peer. Nothing is said of whether the unit trusts it with raw updates.
     """
     return pair.relation.kind in _UNIONS.get(kind, (kind,))
 
@@ -177,7 +176,10 @@ class ObservedUnit:
         return cls(kind, pair.unit, (pair.observer,), *rest)
 
     def charge(self, plan: Plan, declared: DeclaredReleases, *, drawn_like: int | None = None) -> PairCharge:
-        """The charge of this pair in ``declared``; a record is drawn as often as ``drawn_like``'s are."""
+        """Charge this pair in ``declared``; a record is drawn as often as those of device ``drawn_like``.
+
+        ``drawn_like`` of ``None``: as those of the unit's own device.
+        """
         return PairCharge.of(
             declared,
             self.kind,

@@ -28,7 +28,7 @@ class MonitoredPair:
 
 
 def watched_pairs(plan: Plan, pair: Callable[[str, str], Guarantee]) -> tuple[MonitoredPair, ...]:
-    """The pairs that ``watch`` asks for, or the plan's default.
+    """List the pairs that ``watch`` asks for, or the plan's default, each observer once.
 
     A kind of observer (``edge``, ``peer`` ...) stands for the worst of them; parties that are trusted with
     raw updates are passed over as long as others are left.
@@ -67,7 +67,7 @@ def worst_pair(
         name: a kind of observer, or observers by name.
         pair: gives the guarantee of a unit towards an observer, by name.
         bounded: take the worst of those with a finite ε, where there are any.
-        kind: of unit, ``device`` or ``record``; by default what the spec asks for, with ``both`` devices.
+        kind: of unit, ``device`` or ``record``; ``None``: what the spec asks for, with ``both`` devices.
 
     Raises:
         SpecError: there is no such observer, or nobody is left to protect.
