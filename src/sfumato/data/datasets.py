@@ -20,10 +20,11 @@ from sfumato.data.builtin_datasets import BuiltIn, DatasetFacts, scaling, tabula
 from sfumato.data.cifar import CIFAR_SHAPE, read_cifar_labels, read_cifar_split
 from sfumato.data.dataset import Dataset, checked_dataset, stored_labels
 from sfumato.data.features import Features, StandardisedRows, in_memory, standardise_
+from sfumato.data.forms import Form
 from sfumato.data.given import given_data
 from sfumato.data.hub import HubSplit
 from sfumato.data.idx import read_idx_labels, read_idx_shape, read_idx_split
-from sfumato.data.locate import AS_FOUND, Columns, DataLocation, Form, Request, locate
+from sfumato.data.locate import AS_FOUND, Columns, DataLocation, Request, locate
 from sfumato.data.own_rows import own_rows
 from sfumato.data.rows import (
     TokenRows,

@@ -121,6 +121,7 @@ def vgg11(shape: Shape, classes: int, *, norm: Norm = "group") -> nn.Module:
         for layer in layers:
             if isinstance(layer, nn.Conv2d | nn.Linear):
                 nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+                assert layer.bias is not None  # all of these layers have one
                 nn.init.zeros_(layer.bias)
     return nn.Sequential(*layers, nn.Linear(512, classes))
 
