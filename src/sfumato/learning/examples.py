@@ -60,7 +60,7 @@ def as_trained_on(values: Targets) -> Tensor | FeatureSource:
     return torch.from_numpy(values) if isinstance(values, np.ndarray) else values
 
 
-def rows_of(values: Tensor | FeatureSource, rows: RowNumbers, device: str) -> Tensor:
+def examples_at(values: Tensor | FeatureSource, rows: RowNumbers, device: str) -> Tensor:
     """Some of the features or targets of a data set ``[n, ...]``, on ``device``.
 
     Args:

@@ -18,7 +18,7 @@ from sfumato.data.partition import Partition
 from sfumato.distributed.division import share_out
 from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.learning.evaluation import parts_of
-from sfumato.learning.examples import rows_of
+from sfumato.learning.examples import examples_at
 from sfumato.learning.losses import Loss
 from sfumato.learning.stacked_outputs import outputs_of
 
@@ -91,7 +91,7 @@ def train_loss(
         """Sum of the losses of a part of the rows, each over the number of rows that its device holds."""
         number, places = job
         rows = training.partition.rows[places]
-        x, y = (rows_of(part, rows, str(models.device)) for part in (training.features, training.targets))
+        x, y = (examples_at(part, rows, str(models.device)) for part in (training.features, training.targets))
         with torch.no_grad():  # every thread has a switch of its own
             outputs = outputs_of(model, models[number][None], x)[:, 0]
             losses = loss.of_examples(outputs, y).double().cpu().numpy()
