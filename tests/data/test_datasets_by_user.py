@@ -328,6 +328,18 @@ def test_an_hdf5_file_of_something_else_says_what_it_has(tmp_path: Path) -> None
 
 
 @HDF5
+def test_a_file_that_promises_more_than_fits_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    import h5py
+
+    path = write_h5(tmp_path / "large.h5")
+    with h5py.File(path, "a") as file:
+        file["examples/g0/pixels"] = images("g0", 1)
+        file["examples/g0"].create_dataset("label", (10**13,), np.uint8, chunks=(10**6,))
+    with pytest.raises(DataError, match=r"client 'g0': label has 10,000,000,000,000 values; at most"):
+        load_dataset(str(path))
+
+
+@HDF5
 def test_a_damaged_hdf5_file_is_named(tmp_path: Path) -> None:
     path = write_h5(tmp_path / "cut.h5")
     path.write_bytes(path.read_bytes()[:3000])

@@ -66,6 +66,14 @@ def test_of_noise_the_quieter_point_is_chosen(folder: Path) -> None:
     assert found.planned.noise == min(point.cost for point in found.points)
 
 
+@pytest.mark.parametrize(("minimize", "column"), [("energy", "energy_j"), ("delay", "delay_s")])
+def test_energy_and_delay_are_those_of_the_whole_training(minimize: str, column: str, folder: Path) -> None:
+    found = scanned(folder, 0.01, minimize=minimize)
+    assert [point.cost for point in found.points] == pytest.approx(list(found.sweep.table[column]))
+    assert found.points[0].cost < found.points[1].cost
+    assert found.points[0].chosen
+
+
 def test_an_accuracy_that_no_point_reaches_is_refused_with_the_best(folder: Path) -> None:
     with pytest.raises(SpecError, match=r"accuracy: got 1\.0; no point is so accurate: .*rounds=4.* has 0\."):
         scanned(folder, 1.0)

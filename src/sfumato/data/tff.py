@@ -31,6 +31,7 @@ from sfumato.data.locate import Columns
 from sfumato.data.rows import Rows
 from sfumato.data.users import labels_of_user, refuse_no_pixels, rows_of_users
 from sfumato.errors import DataError, MissingExtraError, SpecError, first_line
+from sfumato.spec.limits import MAX_DATA_VALUES
 
 HDF5_SUFFIXES = (".h5", ".hdf5")
 """How the names of such files end in a folder."""
@@ -209,6 +210,9 @@ def _client(name: str, data: Any, image: str, label: str) -> tuple[tuple[int, ..
     for column in (image, label):
         if not hasattr(data, "items") or not hasattr(data.get(column), "dtype"):
             raise DataError(f"{name}: has no column {column!r}")
+        if data[column].size > MAX_DATA_VALUES:  # which a small file may promise
+            size = f"{data[column].size:,} values; at most {MAX_DATA_VALUES:,}"
+            raise DataError(f"{name}: {column} has {size}")
     rows, labels = data[image], data[label][()]
     shape = tuple(rows.shape)
     is_image = len(shape) == 3 or (len(shape) == 4 and shape[3] in _COLOURS)
