@@ -32,7 +32,7 @@ split "$work/run" run torch
 
 cat dev.lock torch.lock >"$work/dev"
 compile --universal --fork-strategy fewest "$@" --constraint "$work/run" --output-file "$work/dev" \
-    --extra hub --extra tensorboard --extra plan --extra explore --extra dev ../pyproject.toml
+    --extra hub --extra hdf5 --extra tensorboard --extra plan --extra explore --extra dev ../pyproject.toml
 split "$work/dev" dev
 
 cat docs.lock torch.lock >"$work/docs"
@@ -40,7 +40,7 @@ compile --universal --fork-strategy fewest "$@" --constraint "$work/dev" --outpu
 split "$work/docs" docs
 
 compile --resolution lowest-direct --output-file "$work/lowest" \
-    --extra hub --extra tensorboard --extra plan --extra explore --extra test ../pyproject.toml
+    --extra hub --extra hdf5 --extra tensorboard --extra plan --extra explore --extra test ../pyproject.toml
 split "$work/lowest" lowest
 
 echo uv | compile --universal "$@" --output-file uv.lock -

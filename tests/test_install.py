@@ -61,9 +61,9 @@ def test_every_package_of_a_lock_has_hashes_and_no_address(lock):
     ("lock", "extras"),
     [
         ("run.lock", ()),
-        ("dev.lock", ("hub", "tensorboard", "plan", "test", "dev")),
+        ("dev.lock", ("hub", "hdf5", "tensorboard", "plan", "test", "dev")),
         ("docs.lock", ("docs",)),
-        ("lowest.lock", ("hub", "tensorboard", "plan", "test")),
+        ("lowest.lock", ("hub", "hdf5", "tensorboard", "plan", "test")),
     ],
 )
 def test_a_lock_has_what_the_project_asks_for_and_leaves_torch_out(lock, extras):
@@ -80,7 +80,7 @@ def test_locks_agree_on_versions():
 
 def test_the_lowest_versions_are_those_that_the_project_allows():
     lowest = locked("lowest.lock")
-    for requirement in asked("hub", "tensorboard", "plan", "test"):
+    for requirement in asked("hub", "hdf5", "tensorboard", "plan", "test"):
         (bound,) = requirement.specifier
         assert bound.operator == ">=", requirement
         assert lowest[canonicalize_name(requirement.name)][0] == Version(bound.version), requirement

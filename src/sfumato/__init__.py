@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sfumato.simulation.run import run
     from sfumato.spec.document import Spec
     from sfumato.spec.load import dump_spec, load_spec
+    from sfumato.sweeps.pilot_scan import PilotPlan, plan_by_pilot
     from sfumato.sweeps.results import Sweep, load_sweep
     from sfumato.sweeps.runner import sweep
 
@@ -40,6 +41,7 @@ _HOMES = {
     "sfumato.simulation.run": ("run",),
     "sfumato.spec.document": ("Spec",),
     "sfumato.spec.load": ("dump_spec", "load_spec"),
+    "sfumato.sweeps.pilot_scan": ("PilotPlan", "plan_by_pilot"),
     "sfumato.sweeps.results": ("Sweep", "load_sweep"),
     "sfumato.sweeps.runner": ("sweep",),
 }
@@ -50,6 +52,7 @@ __all__ = [
     "DataError",
     "EnvelopeError",
     "MissingExtraError",
+    "PilotPlan",
     "PlannedSpec",
     "PrivacyReport",
     "RunError",
@@ -66,6 +69,7 @@ __all__ = [
     "load_spec",
     "load_sweep",
     "plan",
+    "plan_by_pilot",
     "run",
     "statement",
     "sweep",

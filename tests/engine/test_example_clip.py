@@ -141,6 +141,30 @@ def test_norms_of_a_product_equal_those_of_the_stored_gradients(
     )
 
 
+def test_vgg11_without_normalisation_has_its_examples_clipped() -> None:
+    """One step on two examples equals the mean of their gradients, each clipped alone; in both engines."""
+    shape, clip = (1, 17, 17), 0.5
+    model = build_model("vgg11", shape=shape, classes=3, seed=3, norm="none")
+    rng = np.random.default_rng(5)
+    features = torch.from_numpy(rng.standard_normal((2, *shape), dtype=np.float32))
+    labels = torch.tensor([0, 2])
+    layout = ParameterLayout.of(model)
+    assert isinstance(stacked_gradient(model, torch.zeros(1, *shape)), SequentialGradient)
+    expected = torch.zeros(layout.total)
+    for x, y in zip(features, labels, strict=True):
+        loss = nn.functional.cross_entropy(model(x[None]), y[None])
+        gradient = torch.cat([part.reshape(-1) for part in torch.autograd.grad(loss, [*model.parameters()])])
+        assert float(gradient.norm()) > clip  # so that the clip has an effect
+        expected -= gradient * clip / gradient.norm() / 2
+    batches = plan_poisson([np.arange(2)], steps=1, batch_size=2, rngs=[np.random.default_rng(0)])
+    task, settings = LocalTask(LocalSGD(1.0, example_clip=clip)), EngineSettings("cpu", 1, 1 << 26)
+    for engine in (LocalEngine, PerDeviceEngine):
+        (chunk,) = engine(model, features, labels, settings).train(
+            task, layout.read(model)[None], torch.zeros(1, dtype=torch.int64), batches
+        )
+        torch.testing.assert_close(chunk.updates[0], expected, rtol=1e-3, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["softmax", "cnn-small", "tanh"])
 def test_an_example_changes_a_step_by_its_clip_whatever_it_holds(kind: str) -> None:
     """The largest move of one step over the public divisor, for examples that are huge, infinite, nan."""

@@ -24,6 +24,7 @@ FMNIST, CIFAR, DIGITS = (1, 28, 28), (3, 32, 32), (1, 8, 8)
         ("resnet18", CIFAR, 10, {}, 11_173_962),
         ("vgg11", CIFAR, 10, {}, 9_756_426),
         ("vgg11", FMNIST, 62, {}, 9_781_950),
+        ("vgg11", CIFAR, 10, {"norm": "none"}, 9_750_922),  # as PFELS states
     ],
 )
 def test_parameter_counts(

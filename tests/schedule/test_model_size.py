@@ -42,6 +42,7 @@ def _spec(model: dict[str, Any], data: dict[str, Any], **sections: Any) -> Spec:
         {"kind": "cnn"},
         {"kind": "resnet18"},
         {"kind": "vgg11"},
+        {"kind": "vgg11", "norm": "none"},
     ],
 )
 def test_parameter_count_is_the_built_models(model: dict[str, Any], source: str) -> None:
@@ -54,6 +55,7 @@ def test_parameter_count_is_the_built_models(model: dict[str, Any], source: str)
         seed=0,
         hidden=spec.model.hidden,
         bias=spec.model.bias,
+        norm=spec.model.norm,
     )
     assert parameter_count(spec) == sum(p.numel() for p in built.parameters())
 
@@ -67,12 +69,13 @@ MODELS: list[dict[str, Any]] = [
     for hidden in ([7], [7, 5, 3])
     for t in ("all", "adapters")
 ]
+MODELS += [{"kind": "vgg11", "norm": "none", "trained": trained} for trained in ("all", "head", "adapters")]
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_layer_count_is_the_built_models(model: dict[str, Any]) -> None:
     written, known = Model(**model), BUILT_IN["cifar10"].facts
-    settings = {"hidden": written.hidden, "trained": written.trained, "seed": 0}
+    settings = {"hidden": written.hidden, "norm": written.norm, "trained": written.trained, "seed": 0}
     try:
         built = build_model(written.kind, shape=known.input_shape, classes=10, **settings)
     except SpecError:  # there is nothing to adapt

@@ -1,6 +1,7 @@
 """Data and models given in Python, and scripts of at most ten lines that bring one's own data."""
 
 import contextlib
+import json
 import re
 from pathlib import Path
 
@@ -88,9 +89,9 @@ def scripts() -> list[str]:
 
 
 @pytest.mark.needs("hub")
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(11))
 def test_scripts_of_the_page_run(number, tmp_path, monkeypatch):
-    assert len(scripts()) == 10
+    assert len(scripts()) == 11
     script = scripts()[number]
     assert len(script.strip().splitlines()) <= 10
     monkeypatch.chdir(tmp_path)
@@ -116,6 +117,12 @@ def write_files(folder: Path) -> None:
     )
     frame.to_csv(folder / "patients.csv", index=False)
     frame.to_parquet(folder / "patients.parquet", index=False)
+    for part in ("train", "test"):
+        written = {"x": RNG.random((20, 784)).round(3).tolist(), "y": [row % 10 for row in range(20)]}
+        leaf = {"users": list("abcd"), "num_samples": [20] * 4, "user_data": dict.fromkeys("abcd", written)}
+        place = folder / "femnist" / "data" / part
+        place.mkdir(parents=True)
+        (place / "data.json").write_text(json.dumps(leaf), "utf-8")
     pixels = RNG.integers(0, 256, (60, 8, 8), dtype=np.uint8)
     np.savez(folder / "scans.npz", features=pixels, labels=np.arange(60) % 2)
     for number, image in enumerate(pixels):

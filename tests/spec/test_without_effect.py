@@ -50,6 +50,13 @@ def test_hidden_goes_with_mlp(kind, hidden):
     sf.load_spec(TREE, [f"model={{kind: mlp, hidden: {hidden}}}"])
 
 
+@pytest.mark.parametrize("kind", ["softmax", "mlp", "cnn", "cnn-small", "resnet18", "mypackage.nets:make"])
+def test_norm_goes_with_vgg11(kind):
+    said = refused(TREE, f"model={{kind: '{kind}', norm: none}}")
+    assert said.startswith("model.norm: got 'none'; goes with kind: vgg11")
+    sf.load_spec(TREE, ["model={kind: vgg11, norm: none}"])
+
+
 @pytest.mark.parametrize(
     ("key", "listed", "place"),
     [

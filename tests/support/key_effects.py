@@ -132,6 +132,7 @@ PROBES: list[Probe] = [
     Probe("privacy.mechanism", {"kind": "sfumato.mechanisms.gaussian:GaussianNoise"}, QUIET),
     Probe("privacy.clip.norms", [0.1, 0.2, 0.3]),
     Probe("privacy.clip", {"kind": "update", "per_layer": [0.3, 0.4]}, {"model": {"kind": "mlp"}}),
+    Probe("model.norm", "none", {"model": {"kind": "vgg11"}}),
     Probe("model.trained", "head", {"model": {"kind": "mlp", "hidden": 4}}),
     Probe("model.rank", 2, {"model": {"kind": "mlp", "hidden": 4, "trained": "adapters"}}),
     Probe("model.rank", 2),
@@ -204,9 +205,9 @@ PROBES: list[Probe] = [
     Probe("evaluate_every", 2),
     Probe("metrics", ["auc"]),
     Probe("seed", 1),
-    *_all("model", {}, bias=False, hidden=30, kind="mlp"),
-    *_all("model", {"model": {"kind": "mlp"}}, bias=False, hidden=30),
-    *_all("model", {"model": {"kind": "mypackage.nets:make"}}, bias=False, hidden=30),
+    *_all("model", {}, bias=False, hidden=30, norm="none", kind="mlp"),
+    *_all("model", {"model": {"kind": "mlp"}}, bias=False, hidden=30, norm="none"),
+    *_all("model", {"model": {"kind": "mypackage.nets:make"}}, bias=False, hidden=30, norm="none"),
 ]
 """Keys that a protocol or a topology may not use; those of data are refused by their readers."""
 
@@ -279,7 +280,7 @@ _KEYS = {
     "control evaluate_every metrics versions hashes watch",
     "data": "source partition examples_per_device image_column feature_columns label_column group_column "
     "site_column person_column scale separator decimal test_fraction test_file test_column task vocabulary",
-    "model": "kind bias hidden trained rank",
+    "model": "kind bias norm hidden trained rank",
     "topology": "kind devices device_names edges devices_per_edge levels level_names sites file "
     "supernodes zones structure groups group_names worker_names stated eras moves",
     "topology.eras": "from_round groups",

@@ -76,6 +76,7 @@ NEEDS = {
     "mount": Need(_may_mount, "run as root, in a container with --cap-add SYS_ADMIN"),
     "setpriv": Need(lambda: os.geteuid() != 0 or _program("setpriv")(), "apt-get install util-linux"),
     "hub": _extra("hub", "datasets", "PIL", "flwr_datasets"),
+    "hdf5": _extra("hdf5", "h5py"),
     "plan": _extra("plan", "cvxpy", "clarabel"),
     "explore": _extra("explore", "dash"),
     "playwright": _extra("dev", "playwright"),

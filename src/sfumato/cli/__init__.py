@@ -7,6 +7,7 @@
     spec_argument.py  reads the SPEC argument; errors name the file
     hinting_command.py  what to write instead of an option that there is not
     console.py        tables and numbers as commands print them
+    pilot_scan.py     `sfumato plan --accuracy`
     plan_summary.py   parts of `sfumato show` that trees and groups share
     show_tree.py      `sfumato show` for a tree or a star
     show_groups.py    `sfumato show` for overlapping groups

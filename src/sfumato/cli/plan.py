@@ -6,13 +6,23 @@ import enum
 import math
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from sfumato.arguments import Argument
 from sfumato.cli.console import console, empty_table, key_value_table, with_noun
-from sfumato.cli.options import Debug, Set, SpecSource
+from sfumato.cli.options import Debug, On, Set, SpecSource, WorkerCount
+from sfumato.cli.pilot_scan import (
+    Accuracy,
+    PilotFolder,
+    PilotSeeds,
+    Varied,
+    print_scan,
+    refuse_parts_of_a_scan,
+    run_scan,
+)
+from sfumato.cli.run import Device
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
 from sfumato.rounding import number, upper_bound
@@ -21,6 +31,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from sfumato.planning import PlannedSpec
+    from sfumato.planning.cost_search import Minimize as PlanMinimize
 
 MOST_ROWS = 24
 MOST_OWNERS = 2
@@ -33,23 +44,30 @@ class Minimize(enum.StrEnum):
     NOISE = "noise"
     ENERGY = "energy"
     DELAY = "delay"
+    ROUNDS = "rounds"
+
+
+Target = Annotated[
+    list[str],
+    typer.Option(
+        metavar="OBSERVER=EPSILON",
+        help="Largest ε of any device (with privacy.unit: record or person, of any of these) towards a "
+        "kind of observer (cloud, own-edge, other-edge, edge, peer, other-device, device, public), a "
+        "party, or a coalition joined by commas. noise=X limits the noise in the global model (in "
+        "groups: in their models). Repeatable.",
+    ),
+]
 
 
 def plan(
     spec: SpecSource,
-    target: Annotated[
-        list[str],
-        typer.Option(
-            metavar="OBSERVER=EPSILON",
-            help="Largest ε of any device (with privacy.unit: record or person, of any of these) towards a "
-            "kind of observer (cloud, own-edge, other-edge, edge, peer, other-device, device, public), a "
-            "party, or a coalition joined by commas. noise=X limits the noise in the global model (in "
-            "groups: in their models). Repeatable.",
-        ),
-    ],
+    target: Target,
     minimize: Annotated[
         Minimize,
-        typer.Option(help="What to minimise. energy and delay also choose participation and round length."),
+        typer.Option(
+            help="What to minimise. energy and delay also choose participation and round length. With "
+            "--accuracy: of the points of --over, as rounds always do."
+        ),
     ] = Minimize.NOISE,
     out: Annotated[
         Path | None,
@@ -57,6 +75,13 @@ def plan(
             metavar="SPEC", help="The file to write; default: NAME-plan.yaml, if it does not exist."
         ),
     ] = None,
+    accuracy: Accuracy = None,
+    over: Varied = None,
+    seeds: PilotSeeds = 1,
+    pilot: PilotFolder = None,
+    workers: WorkerCount = None,
+    on: On = "local",
+    device: Annotated[Device, typer.Option(help="The device that computes.")] = Device.AUTO,
     changes: Set = None,
     debug: Debug = False,
 ) -> None:
@@ -64,12 +89,21 @@ def plan(
     from sfumato.planning import plan as plan_for
 
     targets = _parse_targets(target)
+    refuse_parts_of_a_scan(minimize.value, accuracy, over, seeds, pilot)
     loaded = read_spec(spec, changes)
     path = out or Path(f"{loaded.name}{SUFFIX}.yaml")
     if out is None and path.exists():
         raise SpecError(str(path), None, "exists already; name another file with --out")
     with locating_errors(spec, changes):
-        planned = plan_for(loaded, targets, minimize=minimize.value)
+        if accuracy is None or over is None:
+            planned = plan_for(loaded, targets, minimize=cast("PlanMinimize", minimize.value))
+        else:
+            options = {"seeds": seeds, "workers": workers, "on": on, "device": str(device)}
+            found = run_scan(
+                loaded, targets, over, minimize=minimize.value, pilot=pilot, accuracy=accuracy, **options
+            )
+            print_scan(found, minimize.value)
+            planned = found.planned
     _write_planned_spec(
         planned, path, f"# Planned for {', '.join(f'{o}={e:g}' for o, e in targets.items())}.\n"
     )

@@ -64,7 +64,7 @@ def sweep(
         request = SweepRequest.of(
             spec, axes, seeds=seeds, out=out, account_only=account_only, overrides=changes or ()
         )
-    told = _line_printer(len(request.tasks) + len(request.refused))
+    told = line_printer(len(request.tasks) + len(request.refused))
     try:
         options: dict[str, Any] = {"device": str(device), "workers": workers, "on": on, "track": track or ()}
         swept = run_request(request, **options, otherwise=told)
@@ -75,7 +75,7 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _line_printer(size: int) -> Callable[[PointProgress], None]:
+def line_printer(size: int) -> Callable[[PointProgress], None]:
     """A callback for progress that prints a line for each of ``size`` runs when it is finished."""
     from sfumato.sweeps.sweep_progress import title_of_point
 

@@ -8,13 +8,18 @@ The schedule, simulation and protocols may import this package; it imports no to
     row_groups         rows of tables that are read group by group
     datasets           data sets by name, folder, Hub id or factory: the table of readers
     locate             where a source is to be read from, and what is read of it
+    forms              the form of a file or folder, by its name or its contents
     builtin_datasets   sizes and scaling of the built-in sets
     synthetic          data made on the spot
     idx                IDX files
     cifar              the binary files of CIFAR-10 and CIFAR-100
+    leaf               LEAF's JSON files
+    tff                HDF5 files of TensorFlow Federated
+    users              rows of files that say what each user has
     hub                data sets of the Hugging Face Hub, and saved folders
     csv_files          CSV files: separators, decimals
     table_files        Parquet and Arrow files, and data frames, column by column
+    own_rows           rows of a user's own file, folder or object, whatever its form
     tables             the rows of tables
     arrays             .npz files, folders of .npy files, and tuples of arrays
     image_folder       a sub-folder of images for every class

@@ -11,25 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.data import hub
-from sfumato.data.arrays import open_npy_folder, open_npz
 from sfumato.data.builtin_datasets import BuiltIn, DatasetFacts, scaling, tabulated_facts
 from sfumato.data.cifar import CIFAR_SHAPE, read_cifar_labels, read_cifar_split
-from sfumato.data.csv_files import open_csv
 from sfumato.data.dataset import Dataset, checked_dataset, stored_labels
 from sfumato.data.features import Features, StandardisedRows, in_memory, standardise_
-from sfumato.data.given import given_data, given_rows
+from sfumato.data.forms import Form
+from sfumato.data.given import given_data
 from sfumato.data.hub import HubSplit
 from sfumato.data.idx import read_idx_labels, read_idx_shape, read_idx_split
-from sfumato.data.image_folder import open_images
-from sfumato.data.locate import AS_FOUND, Columns, DataLocation, Form, Request, existing_file, locate
+from sfumato.data.locate import AS_FOUND, Columns, DataLocation, Request, locate
+from sfumato.data.own_rows import own_rows
 from sfumato.data.rows import (
-    Rows,
     TokenRows,
     features_of,
     no_sequences,
@@ -40,8 +37,6 @@ from sfumato.data.rows import (
 )
 from sfumato.data.splits import RowSplit, facts_of, split_rows
 from sfumato.data.synthetic import make_synthetic, synthetic_facts
-from sfumato.data.table_files import OPEN_TABLE
-from sfumato.data.tables import table_rows
 from sfumato.errors import DataError, SpecError
 from sfumato.user_code import call_user_code, find_factory, user_code_is_allowed
 
@@ -63,10 +58,11 @@ def load_dataset(source: str, request: Request = AS_FOUND) -> Dataset:
     """Load ``source`` into memory, downloading it if need be; `READERS` says how each form is read.
 
     Args:
-        source: a name in ``BUILT_IN``, ``"synthetic"``, a file (.csv, .parquet, .arrow, .npz), a folder (IDX,
-            CIFAR's binary or ``.npy`` files, written by ``datasets.save_to_disk``, or images), a Hub id
-            ``"org/name"``, or ``"package.module:factory"``, a callable that returns a `Dataset`. Named sets
-            are sought in ``$SFUMATO_DATA/NAME``, in ``/usr/share/datasets/NAME``, then on the Hub.
+        source: a name in ``BUILT_IN``, ``"synthetic"``, a file (.csv, .parquet, .arrow, .npz, .json, .h5), a
+            folder (IDX, CIFAR's binary, LEAF's, HDF5 or ``.npy`` files, written by ``datasets.save_to_disk``,
+            or images), a Hub id ``"org/name"``, or ``"package.module:factory"``, a callable that returns a
+            `Dataset`. Named sets are sought in ``$SFUMATO_DATA/NAME``, in ``/usr/share/datasets/NAME``, then
+            on the Hub.
         request: what is to be read of it.
 
     Raises:
@@ -201,38 +197,11 @@ def _describe_table(place: DataLocation, request: Request) -> DatasetFacts:
     return facts
 
 
-def _open_own(place: DataLocation, request: Request) -> tuple[Rows, Rows | None]:
-    """Rows of a user's own file, folder or object: to train on, and to test on where these are apart.
-
-    Raises:
-        SpecError: a column is missing or holds something else.
-        DataError: the source cannot be read, or a row lacks what every row needs.
-    """
-    columns = request.columns
-    match place.form:
-        case "csv" | "parquet" | "arrow":
-            is_csv = place.form == "csv"
-            opened = partial(open_csv, written=request.csv) if is_csv else OPEN_TABLE[place.form]
-            tested = None
-            if request.test_file is not None:
-                path = existing_file(request.test_file, "data.test_file")
-                tested = table_rows(opened(path), replace(columns, group=None, site=None))
-            return table_rows(opened(place.folder), columns), tested
-        case "npz":
-            return open_npz(place.folder, columns)
-        case "npy":
-            return open_npy_folder(place.folder, columns)
-        case "images":
-            return open_images(place.folder)
-        case _:
-            return given_rows(place.source, columns), None
-
-
 def _load_own(place: DataLocation, request: Request) -> Dataset:
     """Load the data set in the user's own files or arrays, split into training and test rows."""
     if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
         return _checked_for_task(checked_dataset(made, place.source), request.columns)
-    train, test = _open_own(place, request)
+    train, test = own_rows(place, request)
     split = split_of(train, test, request.test_fraction)
     features, test_features = features_of(train, test, split)
     targets = targets_of_split(train, test, split) or (None, None)
@@ -248,7 +217,7 @@ def _describe_own(place: DataLocation, request: Request) -> DatasetFacts:
     """The sizes of a data set in the user's own files or arrays."""
     if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
         return _checked_for_task(checked_dataset(made, place.source), request.columns).facts
-    train, test = _open_own(place, request)
+    train, test = own_rows(place, request)
     split = split_of(train, test, request.test_fraction)
     facts = facts_of(place.source, split, train.shape, _target_count(request.columns, train.targets))
     return replace(facts, feature_columns=train.feature_columns)
@@ -274,6 +243,8 @@ READERS: Mapping[Form, DataReader] = {
     "npz": _OWN,
     "npy": _OWN,
     "images": _OWN,
+    "leaf": _OWN,
+    "tff": _OWN,
     "given": _OWN,
 }
 

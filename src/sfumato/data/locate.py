@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from sfumato.data.builtin_datasets import BUILT_IN, BuiltIn, refuse_test_fraction
+from sfumato.data.forms import FORM_OF_SUFFIX, Form, form_of_contents, form_of_folder
 from sfumato.errors import DataError, SpecError
 from sfumato.spec.base import closest
-from sfumato.spec.data import DATA_SUFFIXES
+from sfumato.spec.data import BY_USER_SUFFIXES, DATA_SUFFIXES
 from sfumato.spec.model import Task
 from sfumato.user_code import GIVEN
 from sfumato.user_text.files import printable_name
 
-Form = Literal[
-    "synthetic",
-    "digits",
-    "factory",
-    "given",
-    "idx",
-    "cifar",
-    "folder",
-    "hub",
-    "csv",
-    "parquet",
-    "arrow",
-    "npz",
-    "npy",
-    "images",
-]
-_FILES: dict[str, Form] = {".csv": "csv", ".parquet": "parquet", ".arrow": "arrow", ".npz": "npz"}
 _LEARNT = ("task", "vocabulary")
 _OF_TABLES = (
     "feature_columns", "label_column", "group_column", "site_column", "person_column", "test_column", "scale",
@@ -47,6 +31,8 @@ _OPTIONS: dict[Form, tuple[str, ...]] = {
     "npz": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
     "npy": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
     "images": ("test_fraction",),
+    "leaf": ("test_file", "test_fraction"),
+    "tff": ("image_column", "label_column", "test_file", "test_fraction"),
     "folder": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
     "hub": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
     "factory": _LEARNT,
@@ -56,7 +42,7 @@ _OTHER_FILES = {
     **dict.fromkeys(
         (".txt", ".tsv", ".data", ".dat"), "call a file of columns .csv; data.separator says how"
     ),
-    **dict.fromkeys((".npy", ".pkl", ".pt", ".h5"), "save arrays by numpy.savez as .npz"),
+    **dict.fromkeys((".npy", ".pkl", ".pt"), "save arrays by numpy.savez as .npz"),
     ".py": "write FILE.py:NAME, with the function in that file",
 }
 ENVIRONMENT_VARIABLE = "SFUMATO_DATA"
@@ -227,9 +213,9 @@ def files_of(source: str, test_file: str | None = None) -> dict[str, Path]:
             return {path.name: path for path in idx_files(place.folder)}
         case "cifar":
             return {path.name: path for path in cifar_files(place.folder)}
-        case "csv" | "parquet" | "arrow" | "npz":
+        case "csv" | "parquet" | "arrow" | "npz" | "leaf" | "tff":
             tested = {} if test_file is None else {"test_file": existing_file(test_file, "data.test_file")}
-            return {place.folder.name: place.folder} | tested
+            return _files_by_name(place) | tested
         case "npy":
             return {path.name: path for path in array_files(place.folder).values()}
         case "images":
@@ -243,6 +229,17 @@ def files_of(source: str, test_file: str | None = None) -> dict[str, Path]:
             }
         case _:
             return {}
+
+
+def _files_by_name(place: DataLocation) -> dict[str, Path]:
+    """Name to path of a file, or of the files with data in a folder."""
+    from sfumato.data.leaf import leaf_files
+    from sfumato.data.tff import tff_files
+
+    if place.folder.is_file():
+        return {place.folder.name: place.folder}
+    found = [*itertools.chain(*leaf_files(place.folder))] if place.form == "leaf" else tff_files(place.folder)
+    return {str(path.relative_to(place.folder)): path for path in found if path is not None}
 
 
 def _search(source: str, examples: int | None) -> DataLocation:
@@ -262,19 +259,22 @@ def _search(source: str, examples: int | None) -> DataLocation:
     if source in BUILT_IN:
         folders = _local_folders(source)
         for folder in folders:
-            if (form := _form_of(folder)) is not None:
+            if (form := form_of_folder(folder)) is not None:
                 return DataLocation(source, form, folder, BUILT_IN[source])
         tried = ", ".join(map(str, folders))
         if ENVIRONMENT_VARIABLE not in os.environ:
             tried += f" (${ENVIRONMENT_VARIABLE} is not set)"
         return DataLocation(source, "hub", built_in=BUILT_IN[source], tried=tried)
-    form_of_file = _FILES.get(Path(source).suffix.lower())
+    form_of_file = FORM_OF_SUFFIX.get(Path(source).suffix.lower())
     if form_of_file is not None:
         return DataLocation(source, form_of_file, existing_file(source, "data.source"))
+    if Path(source).suffix.lower() in BY_USER_SUFFIXES:
+        file = existing_file(source, "data.source")
+        return DataLocation(source, form_of_contents(file), file)
     try:
         folder = Path(source).expanduser()
         there = folder.exists()
-        form = _form_of(folder) if there else None
+        form = form_of_folder(folder) if there else None
     except (OSError, RuntimeError, ValueError) as error:  # no name of a file, no such home, not readable
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise SpecError("data.source", printable_name(source), f"cannot be read: {reason}") from None
@@ -282,9 +282,9 @@ def _search(source: str, examples: int | None) -> DataLocation:
         return DataLocation(source, form, folder)
     if there:
         raise DataError(
-            f"{printable_name(source)}: neither IDX files nor CIFAR's binary files, nor a folder written by "
-            "datasets.save_to_disk, nor .npy files, nor a sub-folder of images for every class; "
-            f"files of data end in {', '.join(DATA_SUFFIXES)}"
+            f"{printable_name(source)}: neither IDX files nor CIFAR's binary files, nor LEAF's JSON files, "
+            "nor HDF5 files, nor a folder written by datasets.save_to_disk, nor .npy files, nor a sub-folder "
+            f"of images for every class; files of data end in {', '.join(DATA_SUFFIXES)}"
         )
     if source.count("/") == 1 and all(source.split("/")) and source[0] not in ".~":
         return DataLocation(source, "hub", tried=str(folder))
@@ -340,23 +340,3 @@ def _local_folders(name: str) -> list[Path]:
     """Folders on this machine in which the data set called ``name`` may be, in the order of search."""
     own = os.environ.get(ENVIRONMENT_VARIABLE)
     return [root / name for root in ([Path(own)] if own else []) + [SYSTEM_FOLDER]]
-
-
-def _form_of(folder: Path) -> Form | None:
-    """The form of the data in a folder; ``None`` where there are none."""
-    if not folder.is_dir():
-        return None
-    from sfumato.data.cifar import holds_cifar
-    from sfumato.data.idx import holds_idx
-    from sfumato.data.image_folder import is_image_folder
-    from sfumato.data.mapped import array_files
-
-    if any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
-        return "folder"  # as datasets.save_to_disk writes it
-    if holds_idx(folder):
-        return "idx"
-    if holds_cifar(folder):
-        return "cifar"
-    if array_files(folder):
-        return "npy"
-    return "images" if is_image_folder(folder) else None

@@ -44,12 +44,14 @@ class Scoring:
     Attributes:
         task: ``data.task``.
         loss: of every example.
-        measures: names of `MEASURES` of the task.
+        measures: of outputs on the test set, by name.
+        labels: how many labels there are, if right predictions are counted label by label; 0: they are not.
     """
 
     task: str = "classification"
     loss: Loss = CROSS_ENTROPY
     measures: Sequence[str] = ()
+    labels: int = 0
 
     def right(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Give the share of each example that is predicted rightly, ``[B]``, 0 to 1; NaN for regression.
@@ -78,12 +80,14 @@ class Scored:
         right: sum of the shares predicted rightly.
         loss: sum of the losses.
         outputs: of every example, on the CPU, where measures need them; ``None`` otherwise.
+        right_of_label: of the examples of each label, the sum of `right`, where they are counted by label.
     """
 
     count: int
     right: float
     loss: float
     outputs: Tensor | None
+    right_of_label: NDArray[np.float64] | None = None
 
 
 def parts_of(count: int) -> list[slice]:
@@ -111,17 +115,22 @@ def apply_model(
         batch_size: examples at a time.
     """
     right = torch.zeros((), dtype=torch.float64)
+    of_label = torch.zeros(scoring.labels, dtype=torch.float64, device=features.device)
     loss = 0.0
     kept = []
     keeps = any(name in _OF_OUTPUTS for name in scoring.measures)
     with torch.no_grad():
         for x, y in zip(torch.split(features, batch_size), torch.split(targets, batch_size), strict=True):
             outputs = outputs_of(model, flat[None], x)[:, 0]
-            right += scoring.right(outputs, y).double().sum().cpu()
+            shares = scoring.right(outputs, y).double()
+            right += shares.sum().cpu()
+            if scoring.labels:
+                of_label.index_add_(0, y, shares)
             loss += float(scoring.loss.of_examples(outputs, y).sum())
             if keeps:
                 kept.append(outputs.cpu())
-    return Scored(len(features), float(right), loss, torch.cat(kept) if kept else None)
+    by_label = of_label.cpu().numpy() if scoring.labels else None
+    return Scored(len(features), float(right), loss, torch.cat(kept) if kept else None, by_label)
 
 
 def score_of(parts: Sequence[Scored], targets: Tensor, scoring: Scoring) -> Score:

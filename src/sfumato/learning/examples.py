@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from sfumato.data.dataset import Targets
-from sfumato.data.features import FeatureSource, taken
+from sfumato.data.features import FeatureSource, RowNumbers, taken
 from sfumato.learning.batches import BatchPlan
 
 
@@ -58,6 +58,23 @@ def slices_of(values: Targets, device: str) -> Tensor | TakenSlices:
 def as_trained_on(values: Targets) -> Tensor | FeatureSource:
     """Make features or targets ready for engines: an array as a tensor on the CPU, a source as it is."""
     return torch.from_numpy(values) if isinstance(values, np.ndarray) else values
+
+
+def examples_at(values: Tensor | FeatureSource, rows: RowNumbers, device: str) -> Tensor:
+    """Some of the features or targets of a data set ``[n, ...]``, on ``device``.
+
+    Args:
+        values: as `as_trained_on` makes them.
+        rows: which, in any order, each once.
+        device: of torch.
+    """
+    if isinstance(values, Tensor):
+        return values[torch.from_numpy(rows.astype(np.int64)).to(values.device)].to(device)
+    order = np.argsort(rows)
+    ascending = taken(values, rows[order])
+    found = np.empty_like(ascending)
+    found[order] = ascending
+    return torch.from_numpy(found).to(device)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from torch.func import functional_call, vmap
 from torch.nn.modules.batchnorm import _NormBase
 
 from sfumato.errors import SpecError
-from sfumato.learning.architectures import BUILT_IN
+from sfumato.learning.architectures import BUILT_IN, Norm
 from sfumato.learning.dropout import DropoutLayout, with_seeded_dropout
 from sfumato.learning.given_model import given_model
 from sfumato.learning.parameters import ParameterLayout
@@ -38,6 +38,7 @@ def build_model(
     seed: int,
     hidden: int | Sequence[int] = 200,
     bias: bool = True,
+    norm: Norm = "group",
     trained: Trained = "all",
     rank: int = 4,
     vocabulary: int | None = None,
@@ -56,6 +57,7 @@ def build_model(
             it was.
         hidden: mlp only: width of the hidden layer, or of each.
         bias: softmax only: with or without bias.
+        norm: vgg11 only: with or without normalisation.
         trained: which part is trained; see `partly_trained`.
         rank: of adapters.
         vocabulary: examples are int64 token ids below it; without, they are float32.
@@ -74,7 +76,7 @@ def build_model(
             tokens = {} if vocabulary is None else {"vocabulary": vocabulary}
             model = _from_factory(kind, {"input_shape": shape, "classes": classes, **tokens})
         elif kind in BUILT_IN:
-            model = _built_in(kind, shape, classes, hidden, bias)
+            model = _built_in(kind, shape, classes, hidden, bias, norm)
         else:
             allowed = f"must be one of {', '.join(BUILT_IN)}, or package.module:factory"
             raise SpecError(_PLACE, kind, allowed)
@@ -163,7 +165,7 @@ def _is_instance_norm(module: nn.Module) -> bool:
 
 
 def _built_in(
-    kind: str, shape: tuple[int, ...], classes: int, hidden: int | Sequence[int], bias: bool
+    kind: str, shape: tuple[int, ...], classes: int, hidden: int | Sequence[int], bias: bool, norm: Norm
 ) -> nn.Module:
     """Make a built-in model.
 
@@ -173,6 +175,7 @@ def _built_in(
         classes: number of outputs.
         hidden: widths of an mlp's hidden layers; not used by others.
         bias: of softmax; not used by others.
+        norm: of vgg11; not used by others.
 
     Raises:
         SpecError: it cannot take examples of this shape.
@@ -184,6 +187,8 @@ def _built_in(
             return BUILT_IN[kind](
                 shape, classes, hidden=[hidden] if isinstance(hidden, int) else list(hidden)
             )
+        if kind == "vgg11":
+            return BUILT_IN[kind](shape, classes, norm=norm)
         return BUILT_IN[kind](shape, classes)
     except ValueError as error:
         raise SpecError(_PLACE, kind, _does_not_take(shape, error)) from error

@@ -14,5 +14,6 @@ schedule, and never the accountant: a protocol says what it did, and the session
     message_hooks            the interface of whoever records messages
     view_recorder            records what an observer receives
     evaluator                the test set, and scores of models
+    over_devices             measures over devices: training loss, worst decile, spread
     personalised_evaluation  scores of models on each worker's own distribution
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,19 +11,21 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
-from sfumato.data.partition import Partition
 from sfumato.distributed.division import share_out
 from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.learning.evaluation import Score, Scored, Scoring, apply_model, parts_of, score_of
 from sfumato.learning.examples import Slices
 from sfumato.network.groups import MembershipClasses
+from sfumato.protocols.over_devices import TrainingExamples, accuracies_over_devices, train_loss
 from sfumato.protocols.personalised_evaluation import (
     FloatArray,
     PersonalScores,
     evaluate_personalised,
     label_shares,
     mean_scores,
+    on_own_labels,
 )
+from sfumato.spec.model import Metric
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +39,8 @@ class Evaluator:
         scoring: how outputs are scored.
         classes: number of labels.
         train_labels: of all training rows.
-        partition: who holds which of them.
+        training: what devices hold.
+        over_devices: names of the measures over devices that are asked for.
         threads: of this rank, to divide the work among.
         ranks: which divide the work too: each must score the same models in the same order.
     """
@@ -47,7 +51,8 @@ class Evaluator:
     scoring: Scoring
     classes: int
     train_labels: npt.NDArray[np.integer[Any]]
-    partition: Partition
+    training: TrainingExamples
+    over_devices: Sequence[Metric] = ()
     threads: int = 1
     ranks: Ranks = ALONE
 
@@ -55,13 +60,24 @@ class Evaluator:
         """Score one model, a flat vector ``[P]``, on the whole test set; every rank (process) gets the same
         result.
         """
+        scoring = replace(self.scoring, labels=self.classes) if self._asks_for_accuracies else self.scoring
         parts = share_out(
             parts_of(len(self.targets)),
-            lambda part: self._scored(model, part),
+            lambda part: self._scored(model, part, scoring),
             ranks=self.ranks,
             threads=self.threads,
         )
-        return score_of(parts, self.targets[:], self.scoring)
+        found = score_of(parts, self.targets[:], scoring)
+        if not self.over_devices:
+            return found
+        model_of = np.zeros(self.training.partition.devices, np.int64)
+        accuracies = None
+        if self._asks_for_accuracies:
+            right = sum(part.right_of_label for part in parts if part.right_of_label is not None)
+            by_label = np.atleast_2d(right / np.maximum(self._tested, 1))
+            accuracies = on_own_labels(by_label, self._shares, self._tested > 0, model_of)
+        more = self._measured(model[None], model_of, accuracies)
+        return replace(found, measures={**found.measures, **more})
 
     def score_personalised(self, models: Tensor, membership: MembershipClasses) -> PersonalScores:
         """Score the models ``[classes, P]`` of all membership classes, as means over workers.
@@ -71,7 +87,9 @@ class Evaluator:
         model.
         """
         if self.scoring.task != "classification":
-            return mean_scores(self._score_each(models), membership)
+            scores = mean_scores(self._score_each(models), membership)
+            more = self._measured(models, membership.class_of, None)
+            return replace(scores, measures={**scores.measures, **more})
         labels = self.targets[:]
         found = evaluate_personalised(
             self.model,
@@ -83,13 +101,39 @@ class Evaluator:
             ranks=self.ranks,
             threads=self.threads,
         )
-        if not self.scoring.measures:
-            return found
-        return replace(found, measures=mean_scores(self._score_each(models), membership).measures)
+        measures = self._measured(models, membership.class_of, found.personal_accuracy)
+        if self.scoring.measures:
+            measures |= mean_scores(self._score_each(models), membership).measures
+        return replace(found, measures=measures)
 
-    def _scored(self, model: Tensor, part: slice) -> Scored:
+    def _measured(
+        self, models: Tensor, model_of: npt.NDArray[np.int64], accuracies: FloatArray | None
+    ) -> dict[str, float]:
+        """The measures over devices that are asked for, by name.
+
+        Args:
+            models: ``[C, P]``.
+            model_of: the model of every device, ``[N]``.
+            accuracies: of every device on its own labels ``[N]``; ``None`` where they are not known.
+        """
+        found: dict[str, float] = {}
+        if accuracies is not None and self._asks_for_accuracies:
+            found |= accuracies_over_devices(accuracies)
+        if "train_loss" in self.over_devices:
+            found["train_loss"] = train_loss(
+                self.model,
+                models,
+                model_of,
+                self.training,
+                self.scoring.loss,
+                ranks=self.ranks,
+                threads=self.threads,
+            )
+        return {name: found[name] for name in self.over_devices}
+
+    def _scored(self, model: Tensor, part: slice, scoring: Scoring) -> Scored:
         """Apply ``model`` ``[P]`` to the rows ``part`` of the test set, and measure its outputs there."""
-        return apply_model(self.model, model, self.features[part], self.targets[part], self.scoring)
+        return apply_model(self.model, model, self.features[part], self.targets[part], scoring)
 
     def _score_each(self, models: Tensor) -> list[Score]:
         """Score every model of ``[C, P]``, in order; a rank, and one of its threads, works on a whole
@@ -97,12 +141,23 @@ class Evaluator:
         """
 
         def score(model: Tensor) -> Score:
-            parts = [self._scored(model, part) for part in parts_of(len(self.targets))]
+            parts = [self._scored(model, part, self.scoring) for part in parts_of(len(self.targets))]
             return score_of(parts, self.targets[:], self.scoring)
 
         return share_out(models.unbind(), score, ranks=self.ranks, threads=self.threads)
 
+    @property
+    def _asks_for_accuracies(self) -> bool:
+        """Whether a measure over devices needs the accuracy of each of them."""
+        return any(name.startswith("accuracy_") for name in self.over_devices)
+
+    @cached_property
+    def _tested(self) -> FloatArray:
+        """Test examples of each label, ``[labels]``."""
+        labels = self.targets[:].cpu().numpy()
+        return np.bincount(labels, minlength=self.classes).astype(np.float64)
+
     @cached_property
     def _shares(self) -> FloatArray:
         """Share of each label in each worker's examples, ``[workers, labels]``."""
-        return label_shares(self.partition, self.train_labels, self.classes)
+        return label_shares(self.training.partition, self.train_labels, self.classes)

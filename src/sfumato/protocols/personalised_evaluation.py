@@ -171,15 +171,29 @@ def evaluate_personalised(
     )
     counts = torch.bincount(labels, minlength=classes).double().cpu().numpy()
     tested = counts > 0
-    accuracy, loss = accuracy[:, tested], loss[:, tested]
     overall = counts[tested] / counts.sum()
     workers = membership.counts / membership.counts.sum()
+    return PersonalScores(
+        accuracy=float(workers @ accuracy[:, tested] @ overall),
+        loss=float(workers @ loss[:, tested] @ overall),
+        personal_accuracy=on_own_labels(accuracy, shares, tested, membership.class_of),
+        personal_loss=on_own_labels(loss, shares, tested, membership.class_of),
+    )
+
+
+def on_own_labels(
+    by_label: FloatArray, shares: FloatArray, tested: npt.NDArray[np.bool_], model_of: npt.NDArray[np.int64]
+) -> FloatArray:
+    """Weigh scores by label with the label shares of each device, ``[N]``; NaN without (testable) data.
+
+    Args:
+        by_label: of each model, ``[C, labels]``.
+        shares: of every device, ``[N, labels]``, as `label_shares` gives them.
+        tested: the labels that have test examples, ``[labels]``.
+        model_of: the model of every device, ``[N]``.
+    """
     own = shares[:, tested]
     total = own.sum(axis=1)
     weights = np.divide(own, total[:, None], out=np.full_like(own, np.nan), where=total[:, None] > 0)
-    return PersonalScores(
-        accuracy=float(workers @ accuracy @ overall),
-        loss=float(workers @ loss @ overall),
-        personal_accuracy=(weights * accuracy[membership.class_of]).sum(axis=1),
-        personal_loss=(weights * loss[membership.class_of]).sum(axis=1),
-    )
+    found: FloatArray = (weights * by_label[:, tested][model_of]).sum(axis=1)
+    return found

@@ -53,7 +53,8 @@ def parameter_count(spec: Spec) -> int | None:
         case "vgg11":
             pixels = math.prod(-(-side // 32) for side in shape[1:])
             widths = (shape[0], 64, 128, 256, 256, 512, 512, 512, 512)
-            body = sum(_conv_size(a, b, 3) + 2 * b for a, b in pairwise(widths))
+            normalised = 2 if spec.model.norm == "group" else 0  # numbers for each channel
+            body = sum(_conv_size(a, b, 3) + normalised * b for a, b in pairwise(widths))
             return body + _perceptron_size([512 * pixels, 512, 512, classes])
     return None
 
@@ -78,6 +79,7 @@ def check_model_size(spec: Spec) -> None:
 
 
 _LAYERS = {"softmax": 1, "cnn-small": 3, "cnn": 4, "resnet18": 41, "vgg11": 19}
+_VGG11_CONVOLUTIONS = 8
 _LINEAR_LAYERS = {"cnn": 2, "vgg11": 3}
 """Of the models that have other linear layers than the last one, beside the perceptron."""
 
@@ -90,6 +92,8 @@ def layer_count(model: Model) -> int | None:
         return 1
     if model.kind == "mlp":
         return 2 if isinstance(model.hidden, int) else len(model.hidden) + 1
+    if model.kind == "vgg11" and model.norm == "none" and model.trained == "all":
+        return _LAYERS["vgg11"] - _VGG11_CONVOLUTIONS
     return (_LAYERS if model.trained == "all" else _LINEAR_LAYERS).get(model.kind)
 
 

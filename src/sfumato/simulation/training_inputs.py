@@ -104,6 +104,7 @@ def initial_model(spec: Spec, data: Dataset) -> nn.Module:
         seed=spec.seed,
         hidden=spec.model.hidden,
         bias=spec.model.bias,
+        norm=spec.model.norm,
         trained=spec.model.trained,
         rank=spec.model.rank,
         vocabulary=spec.data.vocabulary,

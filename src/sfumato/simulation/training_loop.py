@@ -23,6 +23,7 @@ from sfumato.learning.parameters import ParameterLayout
 from sfumato.protocols.base import FederatedProtocol, State
 from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.message_hooks import ListenerGroup
+from sfumato.protocols.over_devices import TrainingExamples
 from sfumato.protocols.registry import protocol_of
 from sfumato.protocols.view_recorder import Recorder, recorder_of
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX, METRIC_COLUMNS
@@ -31,6 +32,7 @@ from sfumato.schedule.base import Plan
 from sfumato.simulation.checkpoint import TrainingPosition
 from sfumato.simulation.training_inputs import TrainingInputs, checked_loss
 from sfumato.simulation.watched_epsilons import WatchedEpsilons
+from sfumato.spec.model import METRICS_OVER_DEVICES
 
 
 @dataclass(frozen=True)
@@ -85,10 +87,11 @@ class Session:
             model,
             test_features,
             test_targets,
-            Scoring(spec.data.task, loss, spec.metrics),
+            Scoring(spec.data.task, loss, [m for m in spec.metrics if m not in METRICS_OVER_DEVICES]),
             classes=data.facts.classes,
             train_labels=data.train_labels,
-            partition=parts,
+            training=TrainingExamples(features, targets, parts),
+            over_devices=[m for m in spec.metrics if m in METRICS_OVER_DEVICES],
             threads=speed.threads,
             ranks=ranks,
         )

@@ -24,7 +24,9 @@ from sfumato.spec.refusals import Refusals
 
 TABLE_SUFFIXES = (".csv", ".parquet", ".arrow")
 """How the names of tables end, without regard to case."""
-DATA_SUFFIXES = (*TABLE_SUFFIXES, ".npz")
+BY_USER_SUFFIXES = (".json", ".h5", ".hdf5")
+"""How the names of files end that say what each user has, without regard to case."""
+DATA_SUFFIXES = (*TABLE_SUFFIXES, ".npz", *BY_USER_SUFFIXES)
 """How the names of files end that ``data.source`` may be, without regard to case."""
 
 Sigma = Annotated[float, Field(ge=0, le=MOST_SIGMA), in_range(LEAST, MOST_SIGMA, or_zero=True)]
@@ -136,7 +138,8 @@ class Data(Section):
     source: str = Field(
         min_length=1,
         description="digits, fashion-mnist, mnist, cifar10, cifar100, emnist, femnist, synthetic, a file "
-        "(.csv, .parquet, .arrow, .npz), a folder, a Hub id, package.module:factory or FILE.py:factory",
+        "(.csv, .parquet, .arrow, .npz, .json, .h5), a folder, a Hub id, package.module:factory or "
+        "FILE.py:factory",
     )
     partition: PartitionRule = IidPartition()
     examples_per_device: Count | None = Field(default=None, description="synthetic data only")
@@ -173,7 +176,9 @@ class Data(Section):
     test_fraction: OpenUnit | None = Field(
         default=None, description="held-out share where the data set has no test split"
     )
-    test_file: str | None = Field(default=None, description="CSV and Parquet: a file of rows to test on")
+    test_file: str | None = Field(
+        default=None, description="CSV, Parquet, Arrow, JSON, HDF5: a file of rows to test on"
+    )
     test_column: str | None = Field(
         default=None, description="CSV and Parquet: true, 1 or test in the rows to test on"
     )

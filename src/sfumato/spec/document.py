@@ -119,7 +119,7 @@ class Spec(Section):
     control: Control | None = Field(default=None, description="h2fdp: settings are chosen round by round")
     evaluate_every: Count = 1
     metrics: tuple[Metric, ...] = Field(
-        default=(), description="measured on the test set beside accuracy and loss; depends on data.task"
+        default=(), description="measured beside accuracy and loss on the test set; depends on data.task"
     )
     versions: dict[str, str] = Field(
         default_factory=dict, description="written into run folders: what made them"

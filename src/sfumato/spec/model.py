@@ -12,7 +12,9 @@ from sfumato.spec.limits import MAX_LAYERS
 from sfumato.spec.other_words import value_hint
 
 Task = Literal["classification", "regression", "multi-label", "next-token"]
-Metric = Literal["auc", "f1", "mae", "rmse", "r2", "perplexity"]
+Metric = Literal[
+    "auc", "f1", "mae", "rmse", "r2", "perplexity", "train_loss", "accuracy_worst_decile", "accuracy_spread"
+]
 
 LOSSES: Mapping[str, tuple[str, ...]] = {
     "classification": ("cross-entropy",),
@@ -23,15 +25,18 @@ LOSSES: Mapping[str, tuple[str, ...]] = {
 """Losses by task; the first is the default."""
 
 METRICS: Mapping[str, tuple[Metric, ...]] = {
-    "classification": ("auc", "f1"),
-    "regression": ("mae", "rmse", "r2"),
-    "multi-label": ("auc", "f1"),
-    "next-token": ("perplexity",),
+    "classification": ("auc", "f1", "train_loss", "accuracy_worst_decile", "accuracy_spread"),
+    "regression": ("mae", "rmse", "r2", "train_loss"),
+    "multi-label": ("auc", "f1", "train_loss"),
+    "next-token": ("perplexity", "train_loss"),
 }
-"""What may be measured on the test set beside the loss, and the accuracy where there is one."""
+"""What may be measured beside the loss on the test set, and the accuracy there where there is one."""
+
+METRICS_OVER_DEVICES: tuple[Metric, ...] = ("train_loss", "accuracy_worst_decile", "accuracy_spread")
+"""Those that follow from what each device holds, and not from outputs on the test set alone."""
 
 BUILT_IN_MODELS = ("softmax", "mlp", "cnn-small", "cnn", "resnet18", "vgg11")
-KIND_OF_KEY = {"bias": "softmax", "hidden": "mlp"}
+KIND_OF_KEY = {"bias": "softmax", "hidden": "mlp", "norm": "vgg11"}
 """Keys that one kind of model uses."""
 
 
@@ -47,6 +52,9 @@ class Model(Section):
     )
     rank: Count = Field(default=4, description="trained: adapters: of each")
     bias: Flag = Field(default=True, description="softmax only: with or without bias")
+    norm: Literal["group", "none"] = Field(
+        default="group", description="vgg11 only: group normalisation after every convolution, or none"
+    )
     hidden: CountOrList = Field(default=200, description="mlp only: width of the hidden layer, or of each")
 
     @field_validator("hidden")

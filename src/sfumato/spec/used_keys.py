@@ -89,6 +89,10 @@ CONDITIONS: dict[str, Condition] = {
     "model.hidden": Condition(
         lambda spec: spec.model.kind == "mlp", "goes with kind: mlp, whose layers' widths it is"
     ),
+    "model.norm": Condition(
+        lambda spec: spec.model.kind == "vgg11",
+        "goes with kind: vgg11: resnet18 is always normalised by groups, and other models never",
+    ),
     "model.rank": Condition(
         lambda spec: spec.model.trained == "adapters", "goes with trained: adapters, whose rank it is"
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from sfumato.accounting import account, pair_guarantee
 from sfumato.errors import RunError
@@ -30,12 +30,13 @@ from sfumato.schedule.rows.watch import worst_pair
 from sfumato.simulation.input_hashes import check_files
 from sfumato.spec.document import Spec
 from sfumato.spec.load import dump_spec
+from sfumato.spec.model import Metric
 from sfumato.sweeps.request import POINT_FILE, RESULT_FILE
 
 LOG = logging.getLogger("sfumato")
 TOTALS = ("energy_j", "delay_s", "bytes_up", "bytes_down", "wall_time_s")
 LAST = ("rounds", "accuracy", "best_accuracy", "loss")
-SCORES = ("auc", "f1", "mae", "rmse", "r2", "perplexity")
+SCORES: tuple[str, ...] = get_args(Metric)
 """Metrics that a spec may ask for."""
 
 

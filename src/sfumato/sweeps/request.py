@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,7 @@ class SweepRequest:
         out: str | Path | None = None,
         account_only: bool = False,
         overrides: Iterable[str] = (),
+        prepare: Callable[[Spec], Spec] = lambda spec: spec,
     ) -> SweepRequest:
         """The sweep to do, with the spec of every point; points whose spec is refused are kept as failures.
 
@@ -83,6 +84,7 @@ class SweepRequest:
             out: the folder; ``None``: ``runs/NAME-sweep``.
             account_only: compute ε, and do not train.
             overrides: ``key=value`` for all points.
+            prepare: makes the spec that is run of that of a point and seed; what it refuses, fails alone.
 
         Raises:
             SpecError: the call is wrong, no point has a valid spec, or ``out`` holds something else.
@@ -95,22 +97,24 @@ class SweepRequest:
         if isinstance(spec, Spec):
             spec = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
         common = tuple(overrides)
-        read: list[tuple[Point, Spec]] = []
+        read: list[tuple[Point, Sequence[Spec]]] = []
         errors: list[SpecError] = []
         refused = []
         for point in points:
             try:
-                read.append((point, _load(spec, common, point)))
+                one = _load(spec, common, point)
+                own = (one.model_copy(update={"seed": seed}) for seed in seeds_from(one.seed, seeds))
+                read.append((point, [prepare(each) for each in own]))
             except SpecError as error:
                 errors.append(error)
                 refused.append(Failure(point.name, None, str(error)))
         if not read:
             raise errors[0]
-        folder = Path(out) if out is not None else Path("runs") / f"{read[0][1].name}-sweep"
+        folder = Path(out) if out is not None else Path("runs") / f"{read[0][1][0].name}-sweep"
         tasks = tuple(
-            Task(point, seed, one.model_copy(update={"seed": seed}), task_folder(folder, point.name, seed))
-            for point, one in read
-            for seed in seeds_from(one.seed, seeds)
+            Task(point, one.seed, one, task_folder(folder, point.name, one.seed))
+            for point, each in read
+            for one in each
         )
         _check_folder(folder, tasks)
         return cls(folder, points, tasks, tuple(refused), account_only)
