@@ -93,6 +93,20 @@ def join_names(names: Sequence[str], most: int = 4) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
 
 
+def ranges_text(indices: Sequence[int], most: int = 4) -> str:
+    """Ascending indices as text: "0–3, 7"; after ``most`` ranges "and N more"."""
+    runs: list[list[int]] = []
+    for index in indices:
+        if runs and index == runs[-1][1] + 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    names = [str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a}–{b}" for a, b in runs]
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[: most - 1])} and {whole(sum(b - a + 1 for a, b in runs[most - 1 :]))} more"
+
+
 def unit_of(row: Guarantee) -> str:
     """The unit of a row as text, with the named sites of all units that the row stands for."""
     is_named = list(row.sites) == [row.unit.partition(":")[2]]

@@ -34,14 +34,15 @@ from sfumato.report.results.summary import (
 from sfumato.run_folder.headline import headline_of
 
 _NO_ENERGY = '<p class="facts">Energy and time to transmit are shown for a spec that describes its radio.</p>'
+_BY_TRUST = "∞ (trusted)"
 
 
 class _Tile(NamedTuple):
-    """A name and a value; ``warns``: it looks like a finding."""
+    """A name and a value; ``look``: a class of the style, "" for that of most tiles."""
 
     name: str
     value: str
-    warns: bool = False
+    look: str = ""
 
 
 def first_screen(
@@ -193,17 +194,25 @@ def _epsilon_tiles(one: Series, summary: Summary) -> list[_Tile]:
     grouped = not math.isnan(summary.epsilon_peers)
     shape = read_network(one.first.spec_dict).shape
     edge, others = "master" if grouped else _name_of_edges(shape), _name_of_others(shape, grouped=grouped)
+    raw = one.first.privacy.raw_to_trusted_edge
+    some_raw = has_edges(one) and bool(raw)
     found = [
         ("the cloud", summary.epsilon_cloud),
         ("the public", summary.epsilon_public),
-        (f"its own {edge}, if not trusted", summary.epsilon_own_edge),
+        (f"its own {edge}, if not trusted" if some_raw else f"its own {edge}", summary.epsilon_own_edge),
         (f"another {edge}", summary.epsilon_other_edge),
         (others, _largest_epsilon_towards_device(one)),
     ]
-    tiles = [_Tile(name, text.epsilon(value), value > LARGE_EPSILON) for name, value in found]
-    if has_edges(one) and one.first.privacy.raw_to_trusted_edge:
-        tiles.insert(2, _Tile(f"its own {edge}, if trusted", "∞"))
-    return [_Tile("the cloud", "∞ (trusted)"), *tiles[1:]] if summary.cloud_is_trusted else tiles
+    tiles = [_Tile(name, text.epsilon(value), _look_of(value)) for name, value in found]
+    if some_raw:
+        name = f"its own {edge}" if math.isnan(summary.epsilon_own_edge) else f"its own {edge}, if trusted"
+        tiles.insert(2, _Tile(name, _BY_TRUST, "trusted"))
+    return [_Tile("the cloud", _BY_TRUST, "trusted"), *tiles[1:]] if summary.cloud_is_trusted else tiles
+
+
+def _look_of(epsilon: float) -> str:
+    """The class of the style of a tile with an ε towards an observer that is not trusted."""
+    return "unprotected" if epsilon == math.inf else "warn" if epsilon > LARGE_EPSILON else ""
 
 
 def _name_of_edges(shape: Tree | GroupNetwork | str) -> str:
@@ -228,7 +237,7 @@ def _epsilon_tiles_caption(one: Series, summary: Summary) -> str:
 def _tiles_html(tiles: Iterable[_Tile]) -> str:
     """HTML of tiles with a name and a value each; those without a value are left out."""
     shown = [
-        (' class="warn"' if tile.warns else "", text.escape(tile.name), text.escape(tile.value))
+        (f' class="{tile.look}"' if tile.look else "", text.escape(tile.name), text.escape(tile.value))
         for tile in tiles
         if tile.value not in ("–", "")
     ]

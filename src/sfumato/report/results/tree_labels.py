@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from sfumato.network.tree import MOST_SITES, IntArray, Tree
-from sfumato.report.formatting import how_many, join_names, pluralise, whole
+from sfumato.report.formatting import how_many, join_names, pluralise, ranges_text
 from sfumato.report.results.network import Network
 from sfumato.report.results.observer_labels import (
     MOST_NAMES,
@@ -101,7 +101,7 @@ class TreeLabels(ObserverLabels):
         labels, name = self.tree.tiers[-1].labels, self.tree.tiers[-1].name
         if labels and len(leaves) <= MOST_SITES:
             return join_names([labels[leaf] for leaf in leaves])
-        return f"{name if len(leaves) == 1 else pluralise(name)} {_ranges_text(leaves)}"
+        return f"{name if len(leaves) == 1 else pluralise(name)} {ranges_text(leaves)}"
 
     def _elsewhere_text(self, common: int) -> str:
         """The text "elsewhere", or "elsewhere in the TIER" of the common ancestor on tier ``common`` below
@@ -243,17 +243,3 @@ def _common_depth(one: Sequence[int], other: Sequence[int]) -> int:
     """The tier of the nearest common ancestor of two paths of node indices, which begin at the cloud."""
     alike = [a == b for a, b in zip(one, other, strict=False)]
     return (alike.index(False) if False in alike else len(alike)) - 1
-
-
-def _ranges_text(indices: Sequence[int], most: int = 4) -> str:
-    """Ascending indices as text: "0–3, 7"; after ``most`` ranges "and N more"."""
-    runs: list[list[int]] = []
-    for index in indices:
-        if runs and index == runs[-1][1] + 1:
-            runs[-1][1] = index
-        else:
-            runs.append([index, index])
-    names = [str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a}–{b}" for a, b in runs]
-    if len(names) <= most:
-        return ", ".join(names)
-    return f"{', '.join(names[: most - 1])} and {whole(sum(b - a + 1 for a, b in runs[most - 1 :]))} more"
