@@ -12,7 +12,8 @@ from sfumato.report.results.matrix import Cell, Matrix
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 
 _MOST_TABLE_ROWS = 400
-_MOST_OPEN = 3  # classes of units in the list for narrow screens; the others are folded
+MOST_OPEN = 3
+"""Classes of units that are open in the list for narrow screens; the others are folded."""
 # ColorBrewer's Blues from the second step on: readable in print and without colour vision.
 _TRUSTING = "#5B6470"  # of cells without a guarantee because the observer is trusted
 _SCALE = [[0.0, "#DEEBF7"], [0.25, "#9ECAE1"], [0.5, "#4292C6"], [0.75, "#08519C"], [1.0, "#08306B"]]
@@ -57,7 +58,7 @@ def heatmap_figure(
         table=_guarantee_table(guarantees, delta),
         narrow=matrix_as_list(matrix),
         kind="heatmap",
-        min_width=(240 + 96 * len(columns)) if upright else (300 + 30 * len(columns)),
+        min_width=(210 + 96 * len(columns)) if upright else (300 + 30 * len(columns)),
     )
 
 
@@ -68,17 +69,17 @@ def matrix_as_list(matrix: Matrix) -> str:
         columns = [(c, column) for c, column in enumerate(matrix.columns) if (r, c) in matrix.cells]
         detail = f"<p>{text.escape(row.detail)}</p>" if row.detail else ""
         listed = "".join(
-            f"<div><dt>{text.escape(column.title)}</dt><dd>{_cell_in_words(matrix.cells[r, c])}</dd></div>"
+            f"<div><dt>{text.escape(column.title)}</dt><dd>{cell_in_words(matrix.cells[r, c])}</dd></div>"
             for c, column in columns
         )
-        open_ = " open" if r < _MOST_OPEN else ""
+        open_ = " open" if r < MOST_OPEN else ""
         parts.append(
             f"<details{open_}><summary>{text.escape(row.title)}</summary>{detail}<dl>{listed}</dl></details>"
         )
     return "".join(parts)
 
 
-def _cell_in_words(cell: Cell) -> str:
+def cell_in_words(cell: Cell) -> str:
     """The ε of a cell as text; where there is none, whether the observer is trusted."""
     if cell.epsilon < math.inf:
         return text.epsilon(cell.epsilon)

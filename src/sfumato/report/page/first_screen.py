@@ -34,7 +34,8 @@ from sfumato.report.results.summary import (
 from sfumato.run_folder.headline import headline_of
 
 _NO_ENERGY = '<p class="facts">Energy and time to transmit are shown for a spec that describes its radio.</p>'
-_BY_TRUST = "∞ (trusted)"
+BY_TRUST = "∞ (trusted)"
+"""What stands for ε towards an observer that the unit trusts with its raw updates."""
 
 
 class _Tile(NamedTuple):
@@ -203,14 +204,14 @@ def _epsilon_tiles(one: Series, summary: Summary) -> list[_Tile]:
         (f"another {edge}", summary.epsilon_other_edge),
         (others, _largest_epsilon_towards_device(one)),
     ]
-    tiles = [_Tile(name, text.epsilon(value), _look_of(value)) for name, value in found]
+    tiles = [_Tile(name, text.epsilon(value), look_of_epsilon(value)) for name, value in found]
     if some_raw:
         name = f"its own {edge}" if math.isnan(summary.epsilon_own_edge) else f"its own {edge}, if trusted"
-        tiles.insert(2, _Tile(name, _BY_TRUST, "trusted"))
-    return [_Tile("the cloud", _BY_TRUST, "trusted"), *tiles[1:]] if summary.cloud_is_trusted else tiles
+        tiles.insert(2, _Tile(name, BY_TRUST, "trusted"))
+    return [_Tile("the cloud", BY_TRUST, "trusted"), *tiles[1:]] if summary.cloud_is_trusted else tiles
 
 
-def _look_of(epsilon: float) -> str:
+def look_of_epsilon(epsilon: float) -> str:
     """The class of the style of a tile with an ε towards an observer that is not trusted."""
     return "unprotected" if epsilon == math.inf else "warn" if epsilon > LARGE_EPSILON else ""
 

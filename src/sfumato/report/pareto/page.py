@@ -79,6 +79,7 @@ def _points_table(swept: ParetoPage) -> str:
         "∞: no guarantee. On the front: no other point is as good in every "
         "objective and better in one; how many devices are raw is no objective.",
         numeric=tuple(range(first, first + 2 + len(names))),
+        stacked=True,
     )
 
 
