@@ -75,7 +75,7 @@ NAMED = re.compile("|".join([*_SPELLED, *_EQUATIONS, _LABELS]))
 
 
 def entry_of(name: str) -> tuple[str, str]:
-    """Of a place of a paper its full name and what it says; of the label of an error itself and what is wrong.
+    """Of a place of a paper its full name and what it says; of an error its label and what is wrong.
 
     Two ways to write one place, as ``(17)`` and ``Thm. 1 (17)``, have the same entry.
 

@@ -13,7 +13,6 @@ from sfumato.explore.edited_spec import EditedSpec
 from sfumato.network.tree import Tree
 from sfumato.planning.costs import TrainingCost, training_cost
 from sfumato.privacy.guarantee import Guarantee
-from sfumato.report import formatting as text
 from sfumato.report.results.matrix import Matrix, build_matrix
 from sfumato.report.results.network import GroupNetwork, Network, owners_in_words, read_network
 from sfumato.report.results.observer_labels import labels_for

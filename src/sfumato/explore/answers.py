@@ -176,9 +176,7 @@ def answer_figures(setting: EditedSpec, other: EditedSpec | None, choices: Choic
     heatmap, beside = heatmaps(accounted, kept)
     command = setting.command()
     report = accounted.report
-    noise = [
-        (parties, where, text.number(multiplier)) for parties, where, multiplier in accounted.noise
-    ]
+    noise = [(parties, where, text.number(multiplier)) for parties, where, multiplier in accounted.noise]
     described = "The network is not drawn." if network is None else network.description
     notes = [f"Finding: {finding.text}." for finding in report.findings]
     return {

@@ -141,7 +141,9 @@ def _figure_sections() -> list[Any]:
             html.Div([
                 html.Div([html.H3("The kept setting"), _plot("kept-heatmap")], id="kept-side", hidden=True),
                 html.Figure([
-                    html.H3(id="now-title"), _plot("heatmap"), html.Div(id="heatmap-lists", className="narrow"),
+                    html.H3(id="now-title"),
+                    _plot("heatmap"),
+                    html.Div(id="heatmap-lists", className="narrow"),
                 ]),
             ], id="sides"),
             html.P(id="heatmap-caption", className="facts"),

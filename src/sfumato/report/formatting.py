@@ -147,9 +147,7 @@ def html_table(
     head = "".join(f'<th scope="col"{k}>{escape(h)}</th>' for h, k in zip(headers, kinds, strict=True))
     body = "".join(
         "<tr>"
-        + "".join(
-            f"<td{k}{t}>{escape(cell)}</td>" for cell, k, t in zip(row, kinds, titles, strict=True)
-        )
+        + "".join(f"<td{k}{t}>{escape(cell)}</td>" for cell, k, t in zip(row, kinds, titles, strict=True))
         + "</tr>"
         for row in rows
     )

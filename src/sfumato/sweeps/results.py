@@ -162,7 +162,6 @@ class Sweep:
         )
         return write_pareto_page(swept, page)
 
-
     def _reports_of(self, point: str, beside: Path) -> dict[int, str]:
         """Path of the report of every seed of a point, relative to the folder ``beside``."""
         found = {

@@ -63,7 +63,8 @@ def places_figure(network: Network) -> Figure | None:
             "xaxis": {"title": {"text": "round"}, "tickformat": "d", "automargin": True, "showgrid": False},
             "yaxis": {
                 "title": {"text": "device"}, "autorange": "reversed", "automargin": True, "showgrid": False,
-                "tickvals": list(range(len(chosen))), "ticktext": list(map(str, chosen)), "tickfont": {"size": 11},
+                "tickvals": list(range(len(chosen))), "ticktext": list(map(str, chosen)),
+                "tickfont": {"size": 11},
             },
         },
         table=_era_table(network, places, starts, name),

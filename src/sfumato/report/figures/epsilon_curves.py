@@ -94,10 +94,11 @@ def _in_words(observer: str) -> str:
 
 
 def _without_doubles(lines: Sequence[_EpsilonLine]) -> list[_EpsilonLine]:
-    """The lines, those of one run with the same ε in every round as one with the names of all observers."""
-    alike: dict[tuple[int, bytes, bytes], list[_EpsilonLine]] = {}
+    """The lines; those of one run that read the same in every round are one, of several observers."""
+    alike: dict[tuple[int, tuple[float, ...], tuple[str, ...]], list[_EpsilonLine]] = {}
     for line in lines:
-        alike.setdefault((line.number, line.rounds.tobytes(), line.values.tobytes()), []).append(line)
+        read = tuple(line.rounds.tolist()), tuple(map(text.epsilon, line.values.tolist()))
+        alike.setdefault((line.number, *read), []).append(line)
     return [
         same[0]._replace(observer=text.join_names([line.observer for line in same]))
         for same in alike.values()

@@ -1,7 +1,7 @@
 """The HTML page of a report: one file with its figures, styles and scripts, which loads nothing else.
 
-The reports of a sweep's points share one copy of the plotting script in the sweep's folder, because the script
-is large and there may be many points.
+The reports of a sweep's points share one copy of the plotting script in the sweep's folder, because the
+script is large and there may be many points.
 """
 
 from __future__ import annotations

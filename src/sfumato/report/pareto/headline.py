@@ -78,8 +78,8 @@ def _large_epsilons(swept: ParetoPage) -> list[str]:
             where = "every point" if len(large) == len(known) else f"{len(large)} of {len(known)} points"
             ends = dict.fromkeys(map(text.epsilon, (large[0], large[-1])))
             said.append(
-                f"{title_of(name)} is above {LARGE_EPSILON:g} at {where} ({' to '.join(ends)}): so large an ε "
-                "promises little."
+                f"{title_of(name)} is above {LARGE_EPSILON:g} at {where} ({' to '.join(ends)}): so large an "
+                "ε promises little."
             )
     return said
 

@@ -52,19 +52,24 @@ def _place_of_knee(front: _Front) -> int | None:
 
 
 def _knee_sentence(swept: ParetoPage, across: str, up: str, front: _Front, place: int) -> str:
-    """The sentences on the score ``up`` at the ends of the front and at its bend, over the cost ``across``."""
+    """Sentences on the score ``up`` at the ends of the front and at its bend, over the cost ``across``."""
     score, shown, most = SCORES[up], title_of(across), front[-1][2]
     ends = [(describe_objective(one, across), value) for one, _, value in (front[place], front[0])]
     less = [
         f"{cost} gives {score.text(value)}"
-        f"{f' ({100 * (most - value):.1f} points less)' if score is ACCURACY else ''}"
+        f"{f' ({_points(most) - _points(value):.1f} points less)' if score is ACCURACY else ''}"
         for cost, value in ends
     ]
     return (
-        f"{text.title(shown)} {describe_objective(front[-1][0], across)} gives {score.name} {score.text(most)}; "
-        f"{' and '.join(less)}. Beyond {swept.describe_point(front[place][0])} a factor of {shown} changes "
-        f"{score.name} less than before."
+        f"{text.title(shown)} {describe_objective(front[-1][0], across)} gives {score.name} "
+        f"{score.text(most)}; {' and '.join(less)}. Beyond {swept.describe_point(front[place][0])} "
+        f"a factor of {shown} changes {score.name} less than before."
     )
+
+
+def _points(share: float) -> float:
+    """A share in percentage points, rounded as it is shown."""
+    return round(100 * share, 1)
 
 
 def _front_of_plane(points: Sequence[SweptPoint], across: str, up: str) -> _Front:

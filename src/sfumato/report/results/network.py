@@ -109,8 +109,8 @@ def owners_in_words(owners: Sequence[str], most: int = 4) -> str:
             numbers.setdefault((found[1], found[3] or ""), []).append(int(found[2]))
         else:
             said.append(owner_in_words(owner))
-    for (kind, devices), listed in numbers.items():
-        parties = f"{pluralise(kind, len(listed))} {ranges_text(sorted(listed))}"
+    for (kind, devices), alike in numbers.items():
+        parties = f"{pluralise(kind, len(alike))} {ranges_text(sorted(alike))}"
         said.append(f"every device under {parties}" if devices else parties)
     return join_names(said, most)
 

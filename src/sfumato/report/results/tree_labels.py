@@ -186,14 +186,14 @@ class MovingLabels(TreeLabels):
         return np.asarray(lengths @ np.stack(trusted).astype(np.int64))
 
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
-        """The row of devices with as many rounds at trusted edges: the fewest, the worst protected, first."""
+        """The row of devices with as many rounds at trusted edges, on which their ε depends most."""
         device = self._device_index(unit)
         if device is None:
             return Row((1 << 60, unit), unit, "")
         rounds, name = int(self._trusting_rounds[device]), self.tree.tiers[-1].name
         alike = int((self._trusting_rounds == rounds).sum())
-        where = f"{rounds} of {how_many(self.network.rounds, 'round')} at trusted {pluralise(name)}"
-        return Row((rounds, ""), how_many(alike, "device"), where)
+        where = f"at trusted {pluralise(name)} in {rounds} of {how_many(self.network.rounds, 'round')}"
+        return Row((rounds, ""), f"{how_many(alike, 'device')} {where}", "")
 
     def _party_column(self, unit: str, observer: str) -> Column:
         """The column for an aggregator or a device, by whether it ever is above or beside ``unit``."""

@@ -122,7 +122,11 @@ def expected_text(one: StatementVerdict) -> str:
     if expect is None:
         return f"{'rises' if one.statement.rises else 'falls'} throughout"
     if expect.about is not None:
-        words = f"about {expect.about:g}{tail}, ± {expect.within:g}" if expect.within else f"{expect.about:g}{tail}"
+        words = (
+            f"about {expect.about:g}{tail}, ± {expect.within:g}"
+            if expect.within
+            else f"{expect.about:g}{tail}"
+        )
         return words.replace("-", "−")
     if expect.at_least is not None and expect.at_most is not None:
         return f"{expect.at_least:g} to {expect.at_most:g}{tail}"

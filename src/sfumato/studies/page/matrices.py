@@ -59,7 +59,7 @@ def axis_heatmap(data: PanelData) -> Figure:
 
 
 def worker_heatmaps(data: PanelData) -> list[Figure]:
-    """ε, or a count, of every worker (row) towards every other (column): a figure for each series that varies."""
+    """ε, or a count, of every worker (row) towards every other (column): a figure a series that varies."""
     return [_workers(data, matrix) for matrix in _matrices(data) if not matrix.is_constant]
 
 
