@@ -51,7 +51,7 @@ def first_screen(
 ) -> str:
     """HTML of the top of a report: what the model is worth and who learns how much.
 
-    Several runs are compared: ``pictures``, then tables.
+    Several runs are compared: first what cannot be compared, then tables and ``pictures``.
 
     Args:
         series: the runs.
@@ -63,10 +63,10 @@ def first_screen(
     if len(series) == 1:
         parts.append(_answers_html(series[0], summaries[0], matrices[0]))
     else:
-        parts.append(_lead_html([*cost_of_privacy(series), *best_runs(series, summaries)]))
-        parts.append(pictures)
-        parts.append(comparison(series, summaries))
         parts += [_notice_html(sentence) for sentence in warnings_of_series(series)]
+        parts.append(_lead_html([*cost_of_privacy(series), *best_runs(series, summaries)]))
+        parts.append(comparison(series, summaries))
+        parts.append(pictures)
         parts.append(_each_run_html(series, matrices))
     if any(len(one.runs) > 1 for one in series):
         parts.append(
