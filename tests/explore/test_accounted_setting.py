@@ -195,10 +195,10 @@ def test_energy_over_the_air_is_a_bound_in_a_unit_of_its_own():
 
 def test_noise_is_listed_by_party():
     rows = {row.parties: row for row in account_setting(edited(TREE)).noise}
-    assert set(rows) == {"edge:0", "every device under edge:1 and every device under edge:2"}
+    assert set(rows) == {"edge 0", "every device under edges 1, 2"}
     assert all(row.where == "every aggregation" and row.multiplier > 0 for row in rows.values())
     (workers,) = account_setting(edited(GROUPS, "trust={trusted_aggregators: []}")).noise
-    assert workers.parties == "every device under master:0 and every device under master:1"
+    assert workers.parties == "every device under masters 0, 1"
     at_steps = [
         "training.batches=poisson",
         "privacy.clip={kind: example, norm: 1.0}",
@@ -225,4 +225,5 @@ def test_the_summary_leaves_out_who_is_trusted():
     accounted = account_setting(edited(TREE))
     own = max(accounted.report.epsilon(device, "edge:1") for device in (4, 5))
     assert words.largest_epsilon_by_kind(accounted.matrix)["own edge"] == own < float("inf")
-    assert f"own edge: {text.epsilon(own)}" in words.summary(accounted)
+    assert ("own edge, if not trusted", text.epsilon(own), "warn") in words.epsilon_tiles(accounted)
+    assert ("own edge, if trusted", "∞ (trusted)", "trusted") in words.epsilon_tiles(accounted)

@@ -97,7 +97,7 @@ def test_claims_about_one_round_are_counted(tmp_path: Path) -> None:
         claim(1.5, 99.0, why="b") | {"source": "PFELS Thm. 3, all 5 rounds"},
     ]
     page = page_of(load_series([folder(tmp_path / "a", claims=claims)]), tmp_path)
-    assert '<dt id="paper-Thm-3">Thm. 3</dt>' in page
+    assert '<dt id="paper-PFELS-Theorem-3">PFELS, Theorem 3</dt>' in page
     page = re.sub("</?a[^>]*>", "", page)
     said = "Of one round: PFELS Thm. 3 claims ε&nbsp;=&nbsp;1.5: it holds towards cloud (0.9)."
     assert f"{said} Over all rounds the rigorous ε is up to 99." in page

@@ -53,6 +53,23 @@ def test_edges_are_named_in_the_legend_and_in_rows() -> None:
     figure = places_figure(network)
     assert figure is not None
     legend = [trace["name"] for trace in figure.data if trace.get("showlegend")]
-    assert legend == ["north", "harbour", "airport", "trusted with raw updates in that round"]
+    assert legend == ["north", "harbour", "airport", "outline: trusted with raw updates in that round"]
     assert "0 to harbour" in figure.table
-    assert labels_for(network).row("device:0").detail == "north → harbour → airport"
+
+
+def test_a_row_is_of_devices_with_as_many_rounds_at_trusted_edges() -> None:
+    """Device 0 is at edge 0 in round 1, at edge 1 in round 2, both trusted, and then at edge 2."""
+    labels = labels_for(read_network(moving_spec()))
+    rows = [labels.row(f"device:{device}") for device in (0, 1, 3, 6)]
+    titles = ["1 device at trusted edges in 2 of 4 rounds", "5 devices at trusted edges in 4 of 4 rounds"]
+    assert [row.title for row in rows[:3]] == [titles[0], titles[1], titles[1]]
+    assert min(rows, key=lambda row: row.order) == rows[3]
+
+
+def test_shown_devices_are_of_all_edges() -> None:
+    spec = moving_spec()
+    spec["topology"]["devices_per_edge"] = 40
+    figure = places_figure(read_network(spec))
+    assert figure is not None
+    shown = figure.layout["yaxis"]["ticktext"]
+    assert (shown[0], shown[-1], len(shown)) == ("0", "119", 36)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.parse import unquote
 
 import fast_python
 import pandas as pd
@@ -251,9 +252,14 @@ class TestFolder:
             assert len(page) < 10**6
             assert f'src="../../../{script.name}"' in page
             assert (report.parent / "../../.." / script.name).samefile(script)
+
+    def test_the_page_of_the_sweep_is_one_file_with_links_to_the_reports(self, swept):
         page = (swept.folder / "report.html").read_text()
-        assert len(page) < 10**6
-        assert f'src="{script.name}"' in page
+        assert len(page) > 10**6
+        assert "plotly-" not in re.sub("<script>.*?</script>", "", page, flags=re.DOTALL)
+        linked = re.findall('<a href="(points/[^"]+)"', page)
+        assert len(linked) == 8
+        assert all((swept.folder / unquote(path)).is_file() for path in linked)
 
     @pytest.mark.needs("chromium")
     def test_a_browser_draws_a_page_that_shares_it(self, swept, tmp_path):

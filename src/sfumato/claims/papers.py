@@ -10,9 +10,11 @@ import re
 
 PAPERS = {
     "H2FDP": "Lin and Brinton, Differentially Private Hierarchical Federated Learning (MobiHoc 2024)",
-    "HDP": "Chandrasekaran et al., Hierarchical Federated Learning with Privacy",
-    "DP-OGL": "the paper on differentially private learning in overlapping groups",
-    "PFELS": "Zhang et al., on private federated edge learning with sparsification over the air",
+    "HDP": "Chandrasekaran et al., Hierarchical Federated Learning with Privacy (2022)",
+    "DP-OGL": "Kiani, Boenisch and Draper, Controlled Privacy Leakage Propagation Throughout Overlapping "
+    "Grouped Learning (2024)",
+    "PFELS": "Zhang et al., Communication and Energy Efficient Wireless Federated Learning with Intrinsic "
+    "Privacy (2023)",
 }
 
 PLACES = {
@@ -26,8 +28,8 @@ PLACES = {
     "Thm. 3": "PFELS, Theorem 3: the power of the signal is bounded so that each round has the stated ε.",
     "Theorem 3": "PFELS, Theorem 3: the power of the signal is bounded so that each round has the stated ε.",
     "Lemma 1": "PFELS, Lemma 1: what sparsification at random leaves of an update on average.",
-    "(17)": "DP-OGL, equation (17): how many releases of other groups a worker sees.",
-    "(18)": "DP-OGL, equation (18): the same for DP-OGL+, with a release an interval.",
+    "(17)": "DP-OGL, Theorem 1, equation (17): how many releases of other groups a worker sees.",
+    "(18)": "DP-OGL, Theorem 1, equation (18): the same for DP-OGL+, with a release an interval.",
     "(46)": "DP-OGL, equation (46): a factor by which groups between two workers weaken what arrives.",
     "(67)": "DP-OGL, equation (67): a step in the derivation of these factors.",
     "equation (15)": "DP-OGL, equation (15): the largest ε of a worker towards any other worker.",
@@ -61,7 +63,6 @@ ERRORS = {
     "changes by up to twice as much.",
 }
 
-_KNOWN = PLACES | ERRORS
 _EQUATIONS = (
     r"\((?:17|18)\)(?= (?:rounds|adds|counts))",
     r"\(46\)(?= and \(67\))",
@@ -73,10 +74,15 @@ NAMED = re.compile("|".join([*_SPELLED, *_EQUATIONS, _LABELS]))
 """Matches a place or a label in a sentence."""
 
 
-def explanation(name: str) -> str:
-    """What a place of a paper says, or what is wrong by a label.
+def entry_of(name: str) -> tuple[str, str]:
+    """Of a place of a paper its full name and what it says; of an error its label and what is wrong.
+
+    Two ways to write one place, as ``(17)`` and ``Thm. 1 (17)``, have the same entry.
 
     Raises:
         KeyError: it is none of `NAMED`.
     """
-    return _KNOWN[name]
+    if name in ERRORS:
+        return name, ERRORS[name]
+    place, _, says = PLACES[name].partition(": ")
+    return place, says

@@ -13,9 +13,8 @@ from sfumato.explore.edited_spec import EditedSpec
 from sfumato.network.tree import Tree
 from sfumato.planning.costs import TrainingCost, training_cost
 from sfumato.privacy.guarantee import Guarantee
-from sfumato.report import formatting as text
 from sfumato.report.results.matrix import Matrix, build_matrix
-from sfumato.report.results.network import GroupNetwork, Network, owner_in_words, read_network
+from sfumato.report.results.network import GroupNetwork, Network, owners_in_words, read_network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.spec.document import Spec
 
@@ -57,14 +56,14 @@ class AccountedSetting:
             return [NoiseRow("every device", "every local step", step)]
         found: dict[tuple[float, ...], list[str]] = {}
         for owner, multipliers in self.network.noise.items():
-            found.setdefault(multipliers, []).append(owner_in_words(self.network.titled(owner)))
+            found.setdefault(multipliers, []).append(self.network.titled(owner))
         rows = []
         for multipliers, owners in found.items():
             alike = len(set(multipliers)) == 1
             names = ["every aggregation"] if alike else _level_names(self.network.shape, len(multipliers))
             for where, multiplier in zip(names, multipliers, strict=not alike):
                 if multiplier > 0:
-                    rows.append(NoiseRow(text.join_names(owners, 6), where, multiplier))
+                    rows.append(NoiseRow(owners_in_words(owners, 6), where, multiplier))
         return rows
 
     @cached_property

@@ -58,7 +58,7 @@ def _figure(runs: Sequence[FinishedRun], kind: str, whom: str, own: float, delta
         "height": 320,
         "margin": {"l": 64, "r": 16, "t": 30, "b": 56},
         "xaxis": axis,
-        "yaxis": {"title": {"text": "accuracy"}, "tickformat": ".0%"},
+        "yaxis": {"title": {"text": "accuracy"}, "tickformat": ".0%", "range": [0, 1.02]},
         "shapes": [{"type": "line", "line": line} | across],
         "annotations": [word | {"x": at}],
     }

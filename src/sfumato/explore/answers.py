@@ -62,6 +62,7 @@ FIGURES = {
     "network_text": Output("network-frame", "aria-label"),
     "network_caption": Output("network-caption", "children"),
     "heatmap_text": Output("heatmap-frame", "aria-label"),
+    "heatmap_lists": Output("heatmap-lists", "children"),
     "kept_text": Output("kept-heatmap-frame", "aria-label"),
     "heatmap_caption": Output("heatmap-caption", "children"),
     "coalition": Output("coalition-said", "children"),
@@ -175,18 +176,17 @@ def answer_figures(setting: EditedSpec, other: EditedSpec | None, choices: Choic
     heatmap, beside = heatmaps(accounted, kept)
     command = setting.command()
     report = accounted.report
-    noise = [
-        (parties, where, f"×{text.number(multiplier)}") for parties, where, multiplier in accounted.noise
-    ]
+    noise = [(parties, where, text.number(multiplier)) for parties, where, multiplier in accounted.noise]
     described = "The network is not drawn." if network is None else network.description
     notes = [f"Finding: {finding.text}." for finding in report.findings]
     return {
         "figures": dict(zip(page.GRAPHS, map(as_plotly, (network, heatmap, beside)), strict=False)),
-        "summary": words.summary(accounted),
+        "summary": page.epsilon_tiles(words.what_tiles_show(accounted), words.epsilon_tiles(accounted)),
         "network_text": described,
         "network_caption": described if network is None else network.caption,
         "heatmap_text": "" if heatmap is None else heatmap.description,
         "kept_text": "" if beside is None else beside.description,
+        "heatmap_lists": page.matrix_lists(words.heatmap_as_lists(accounted)),
         "heatmap_caption": "There are no guarantees." if heatmap is None else heatmap.caption,
         "numbers": page.dash_table(*words.heatmap_as_table(accounted), scope=True),
         "facts": page.tiles(words.cost_rows(accounted)),

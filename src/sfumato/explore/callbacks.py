@@ -51,8 +51,7 @@ def register(app: Dash, runs: Path) -> None:
             found, drawn = estimate(accounted, finished), accuracy_against_epsilon(accounted, finished)
         except SfumatoError as error:
             return html.P(str(error)), {}
-        listed = [html.P(found[0]), html.Ul(page.lines(found[1:]))] if found[1:] else html.P(found[0])
-        return listed, {MEASURED: as_plotly(drawn)}
+        return page.sentences_and_list(found), {MEASURED: as_plotly(drawn)}
 
     saved = Output("download", "data"), Input("save", "n_clicks"), State("setting", "data")
 

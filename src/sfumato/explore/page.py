@@ -11,6 +11,7 @@ from sfumato.explore.controls import CHOICES, NAMES, PARTICIPATION, STEPS
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.edits import CLICKS, TRUST
 from sfumato.explore.jobs import PILOT_ROUNDS
+from sfumato.report.figures.heatmap import MOST_OPEN
 from sfumato.report.page.html import asset
 
 GRAPHS = ("network", "heatmap", "kept-heatmap", "accuracy-against-epsilon", "accuracy-curve", "epsilon-curve")
@@ -57,6 +58,7 @@ def layout(setting: EditedSpec, heading: str) -> Any:
             [html.Span(className="spinner"), "Computing. Participation by chance takes the longest."],
             id="busy", role="status", hidden=True,
         ),
+        html.A("Change the setting", href="#change", className="to-settings"),
         html.Div([_change_section(), html.Div(_figure_sections(), id="shown")], className="workbench"),
         _compare_section(),
         _accuracy_section(),
@@ -67,7 +69,9 @@ def layout(setting: EditedSpec, heading: str) -> Any:
 def _change_section() -> Any:
     """The section with the controls that change the setting."""
     return html.Section([
-        html.H2("Change the setting"),
+        html.H2("Change the setting", id="change"),
+        html.Button("Undo the last change", id="undo", type="button"),
+        html.Button("Undo all changes", id="reset", type="button"),
         _input_group("Trusted with raw updates", "trust-label", [
             html.P(id="trust-note", className="facts"),
             dcc.Checklist(id="trusted", options=[], value=[], className="choices"),
@@ -82,8 +86,6 @@ def _change_section() -> Any:
             ]),
             id="participation-control", hidden=True,
         ),
-        html.Button("Undo the last change", id="undo", type="button"),
-        html.Button("Undo all changes", id="reset", type="button"),
         html.P(id="command", className="facts"),
     ], className="changes", **{"aria-label": "Change the setting"})  # fmt: skip
 
@@ -123,7 +125,7 @@ def _number_with_slider(name: str) -> Any:
 def _figure_sections() -> list[Any]:
     """The sections of the page with the network, the heatmap and the costs."""
     return [
-        html.P(id="summary", role="status", **{"aria-live": "polite"}),
+        html.Div(id="summary", role="status", **{"aria-live": "polite"}),
         html.Section([
             html.H2("The network"),
             _input_group("A click on the drawing", "click-label", [
@@ -138,7 +140,11 @@ def _figure_sections() -> list[Any]:
             html.H2("ε by class of device and observer"),
             html.Div([
                 html.Div([html.H3("The kept setting"), _plot("kept-heatmap")], id="kept-side", hidden=True),
-                html.Div([html.H3(id="now-title"), _plot("heatmap")]),
+                html.Figure([
+                    html.H3(id="now-title"),
+                    _plot("heatmap"),
+                    html.Div(id="heatmap-lists", className="narrow"),
+                ]),
             ], id="sides"),
             html.P(id="heatmap-caption", className="facts"),
             html.Details([html.Summary("Show the numbers"), html.Div(id="numbers")]),
@@ -260,6 +266,29 @@ def dash_table(
 def tiles(rows: Sequence[tuple[str, str]]) -> list[Any]:
     """The terms and values of a description list, from (name, value) pairs."""
     return [html.Div([html.Dt(name), html.Dd(value)]) for name, value in rows]
+
+
+def epsilon_tiles(caption: str, rows: Sequence[tuple[str, str, str]]) -> list[Any]:
+    """A caption, and tiles of a name, an ε and a class of the style each."""
+    blocks = [html.Div([html.Dt(name), html.Dd(value)], className=look) for name, value, look in rows]
+    return [html.P(caption, className="facts"), html.Dl(blocks, className="tiles")]
+
+
+def matrix_lists(rows: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> list[Any]:
+    """Of each row of the matrix its title and detail, and a list of observers with their ε."""
+    return [
+        html.Details([
+            html.Summary(title), html.P(detail), html.Dl(tiles(cells)),
+        ], open=at < MOST_OPEN)
+        for at, (title, detail, cells) in enumerate(rows)
+    ]  # fmt: skip
+
+
+def sentences_and_list(sentences: Sequence[str]) -> list[Any]:
+    """Paragraphs; what follows a sentence with a colon at its end is the list that it announces."""
+    at = next((i + 1 for i, said in enumerate(sentences) if said.endswith(":")), len(sentences))
+    listed = [html.Ul(lines(sentences[at:]))] if sentences[at:] else []
+    return [*map(html.P, sentences[:at]), *listed]
 
 
 def lines(sentences: Sequence[str]) -> list[Any]:

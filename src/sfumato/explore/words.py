@@ -11,6 +11,8 @@ from sfumato.explore.trust import aggregators
 from sfumato.planning.costs import TrainingCost
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
+from sfumato.report.figures.heatmap import cell_in_words
+from sfumato.report.page.first_screen import BY_TRUST, look_of_epsilon
 from sfumato.report.results.comparability import energy_text, stated_radio
 from sfumato.report.results.matrix import Matrix
 from sfumato.run_folder.recorded_privacy import RawDevices
@@ -25,11 +27,6 @@ _ELSEWHERE = ("name", "versions", "hashes", "trust")
 def epsilon_phrase(value: float) -> str:
     """The text "ε = 8.00", or that there is no guarantee for ∞."""
     return "no guarantee (ε = ∞)" if value == math.inf else f"ε = {text.epsilon(value)}"
-
-
-def _epsilon_as_text(value: float) -> str:
-    """An ε as text, or ``no guarantee``."""
-    return "no guarantee" if value == math.inf else text.epsilon(value)
 
 
 def largest_epsilon_by_kind(matrix: Matrix) -> dict[str, float]:
@@ -47,16 +44,48 @@ def largest_epsilon_by_kind(matrix: Matrix) -> dict[str, float]:
     return {column.title: found[column.title] for column in matrix.columns if column.title in found}
 
 
-def summary(accounted: AccountedSetting) -> str:
-    """One sentence for screen readers: the largest ε towards every kind of observer."""
-    parts = [
-        f"{title}: {_epsilon_as_text(value)}"
-        for title, value in largest_epsilon_by_kind(accounted.matrix).items()
-    ]
-    if not parts:
+def epsilon_tiles(accounted: AccountedSetting) -> list[tuple[str, str, str]]:
+    """(name, value, class of the style): the largest ε towards every kind of observer, as in reports."""
+    matrix, largest = accounted.matrix, largest_epsilon_by_kind(accounted.matrix)
+    trusted = {
+        matrix.columns[column].title
+        for (_, column), cell in matrix.cells.items()
+        if any(guarantee.trusted for guarantee in cell.guarantees)
+    }
+    tiles = []
+    for title in (column.title for column in matrix.columns):
+        if title in largest:
+            name = f"{title}, if not trusted" if title in trusted else title
+            tiles.append((name, text.epsilon(largest[title]), look_of_epsilon(largest[title])))
+        if title in trusted:
+            name = f"{title}, if trusted" if title in largest else title
+            tiles.append((name, BY_TRUST, "trusted"))
+    return tiles
+
+
+def what_tiles_show(accounted: AccountedSetting) -> str:
+    """The sentence above the tiles."""
+    if not accounted.matrix.cells:
         return "The spec has no guarantees."
-    who = "Largest ε{} towards observers that the device does not trust"
-    return f"{who.format(text.at_delta(accounted.report.delta))}: {', '.join(parts)}."
+    kinds = " or ".join(f"a {kind}" for kind in sorted({g.unit_kind for g in accounted.report.guarantees}))
+    return f"The largest ε of {kinds}{text.at_delta(accounted.report.delta)} towards"
+
+
+def heatmap_as_lists(accounted: AccountedSetting) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """The matrix of ε for narrow screens: title and detail of a class, and its ε towards each observer."""
+    matrix = accounted.matrix
+    return [
+        (
+            row.title,
+            row.detail,
+            [
+                (column.title, cell_in_words(matrix.cells[r, c]))
+                for c, column in enumerate(matrix.columns)
+                if (r, c) in matrix.cells
+            ],
+        )
+        for r, row in enumerate(matrix.rows)
+    ]
 
 
 def cost_rows(accounted: AccountedSetting) -> list[tuple[str, str]]:

@@ -93,6 +93,20 @@ def join_names(names: Sequence[str], most: int = 4) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
 
 
+def ranges_text(indices: Sequence[int], most: int = 4) -> str:
+    """Ascending indices as text: "0–3, 7"; after ``most`` ranges "and N more"."""
+    runs: list[list[int]] = []
+    for index in indices:
+        if runs and index == runs[-1][1] + 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    names = [str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a}–{b}" for a, b in runs]
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[: most - 1])} and {whole(sum(b - a + 1 for a, b in runs[most - 1 :]))} more"
+
+
 def unit_of(row: Guarantee) -> str:
     """The unit of a row as text, with the named sites of all units that the row stands for."""
     is_named = list(row.sites) == [row.unit.partition(":")[2]]
@@ -112,17 +126,34 @@ def paragraphs(lines: Iterable[str]) -> str:
 
 
 def html_table(
-    headers: Sequence[str], rows: Iterable[Sequence[Any]], *, caption: str, numeric: Sequence[int] = ()
+    headers: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    caption: str,
+    numeric: Sequence[int] = (),
+    stacked: bool = False,
 ) -> str:
-    """An HTML table; every cell is escaped. ``numeric`` columns are aligned to the right."""
+    """An HTML table; every cell is escaped.
+
+    Args:
+        headers: of the columns.
+        rows: the cells.
+        caption: above the table.
+        numeric: columns that are aligned to the right.
+        stacked: on a narrow screen every cell has a line of its own, behind the header of its column.
+    """
     kinds = [' class="n"' if i in numeric else "" for i in range(len(headers))]
+    titles = [f' data-title="{escape(h)}"' if stacked else "" for h in headers]
     head = "".join(f'<th scope="col"{k}>{escape(h)}</th>' for h, k in zip(headers, kinds, strict=True))
     body = "".join(
-        "<tr>" + "".join(f"<td{k}>{escape(cell)}</td>" for cell, k in zip(row, kinds, strict=True)) + "</tr>"
+        "<tr>"
+        + "".join(f"<td{k}{t}>{escape(cell)}</td>" for cell, k, t in zip(row, kinds, titles, strict=True))
+        + "</tr>"
         for row in rows
     )
+    table = '<table class="stacked">' if stacked else "<table>"
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">{table}'
         f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
         f"<tbody>{body}</tbody></table></div>"
     )

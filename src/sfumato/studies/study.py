@@ -223,6 +223,7 @@ class Panel(Section):
     per: tuple[Text, ...] = Field(default=(), description="of best: axes beside x and lines")
     log: Flag = False
     about: str = Field(default="", description="below the figure")
+    first_worker: int = Field(default=0, description="of pairs: the number of the first worker in the paper")
 
     def refusals(self) -> Refusals:
         """What each kind needs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,7 +137,7 @@ class Sweep:
     def report(self, out: Path | None = None) -> Path:
         """Write the report of the sweep (default: into its folder); returns its path."""
         request = read_json(self.folder / SWEEP_FILE)
-        points = []
+        points, page = [], out or self.folder / REPORT_FILE
         names = (self.score.column, *(RADIO_COSTS if self.asks_for_energy else ()))
         for row in self.summary().to_dict("records"):
             if row["seeds"] == 0:
@@ -146,9 +147,12 @@ class Sweep:
                 name = f"{EPSILON_PREFIX}{observer}"
                 objectives[name] = Mean(row[name], math.nan)
             labels = tuple(request["points"][row["point"]])
-            points.append(SweptPoint(labels, int(row["seeds"]), objectives, row["raw_to_trusted_edge"]))
+            reports = self._reports_of(row["point"], page.parent)
+            points.append(
+                SweptPoint(labels, int(row["seeds"]), objectives, row["raw_to_trusted_edge"], reports)
+            )
         deltas = sorted(set(self.table["delta"].dropna()))
-        page = ParetoPage(
+        swept = ParetoPage(
             title=request["title"],
             facts=[*request["facts"], *([f"δ = {number(deltas[0])}"] if len(deltas) == 1 else [])],
             keys=key_words(self.keys),
@@ -156,7 +160,19 @@ class Sweep:
             notices=self.notices,
             failures=tuple((_describe_failure(failure), failure.message) for failure in self.failures),
         )
-        return write_pareto_page(page, out or self.folder / REPORT_FILE)
+        return write_pareto_page(swept, page)
+
+    def _reports_of(self, point: str, beside: Path) -> dict[int, str]:
+        """Path of the report of every seed of a point, relative to the folder ``beside``."""
+        found = {
+            int(seed): task_folder(self.folder, point, int(seed)) / REPORT_FILE
+            for seed in self.table.loc[self.table["point"] == point, "seed"].dropna()
+        }
+        return {
+            seed: Path(os.path.relpath(path, beside)).as_posix()
+            for seed, path in found.items()
+            if path.is_file()
+        }
 
 
 def collect(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:

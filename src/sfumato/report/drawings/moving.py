@@ -8,14 +8,14 @@ import numpy as np
 
 from sfumato.network.tree import IntArray
 from sfumato.report import formatting as text
-from sfumato.report.figures.figure import PALETTE, TRUSTED, Figure, Json
+from sfumato.report.figures.figure import NEUTRAL, PALETTE, Figure, Json
 from sfumato.report.results.network import Network
 from sfumato.report.results.tree_labels import edge_titles, edges_over_time
 
-_MOST_DEVICES = 60
+_MOST_DEVICES = 36
 _MOST_MARKS = 4_000
 _PIXELS = 17
-_SQUARE: Json = {"symbol": "square", "size": 8, "color": TRUSTED, "line": {"color": "#FFFFFF", "width": 1.2}}
+_SQUARE: Json = {"symbol": "square-open", "size": 9, "color": "#FFFFFF", "line": {"width": 2}}
 
 
 def moved_sentence(network: Network) -> list[str]:
@@ -36,15 +36,16 @@ def places_figure(network: Network) -> Figure | None:
         return None
     trees, places = network.trees, edges_over_time(network)
     name, titles = trees[0][1].tiers[-1].name, edge_titles(trees[0][1])
-    shown = places[:, :_MOST_DEVICES]
+    count = places.shape[1]
+    chosen = np.unique(np.linspace(0, count - 1, min(count, _MOST_DEVICES)).round().astype(int))
+    shown = places[:, chosen]
     starts = [first + 1 for first, _ in trees]
     bounds = [start - 0.5 for start in [*starts, network.rounds + 1]]
-    count = places.shape[1]
-    first = f" The first {_MOST_DEVICES} of {text.whole(count)} devices are shown."
-    shorter = first if count > _MOST_DEVICES else ""
+    some = f" {text.whole(len(chosen))} of {text.whole(count)} devices are shown, evenly spaced by number."
+    shorter = some if count > len(chosen) else ""
     said = (
         f"{moved_sentence(network)[0]} "
-        f"Each row is a device, each colour the {name} that it is under. A white square marks rounds in "
+        f"Each row is a device, each colour the {name} that it is under. A white outline marks rounds in "
         f"which that {name} is trusted with raw updates.{shorter} The drawing above shows round 1."
     )
     marks = _trusted_marks(network, shown, bounds)
@@ -53,7 +54,7 @@ def places_figure(network: Network) -> Figure | None:
         title=f"Who was under which {name}",
         caption=said,
         description=said,
-        data=[_place_trace(shown, bounds, titles), *marks, *legend],
+        data=[_place_trace(shown, chosen, bounds, titles), *marks, *legend],
         layout={
             "height": 130 + _PIXELS * max(6, shown.shape[1]),
             "margin": {"l": 8, "r": 8, "t": 40, "b": 8},
@@ -61,8 +62,9 @@ def places_figure(network: Network) -> Figure | None:
             "legend": {"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom", "itemclick": False},
             "xaxis": {"title": {"text": "round"}, "tickformat": "d", "automargin": True, "showgrid": False},
             "yaxis": {
-                "title": {"text": "device"}, "autorange": "reversed", "tickformat": "d",
-                "automargin": True, "showgrid": False,
+                "title": {"text": "device"}, "autorange": "reversed", "automargin": True, "showgrid": False,
+                "tickvals": list(range(len(chosen))), "ticktext": list(map(str, chosen)),
+                "tickfont": {"size": 11},
             },
         },
         table=_era_table(network, places, starts, name),
@@ -81,15 +83,17 @@ def _legend_traces(titles: Sequence[str], *, trusted: bool) -> list[Json]:
         | {"name": text.label(title), "marker": {"symbol": "square", "size": 12, "color": PALETTE[edge]}}
         for edge, title in enumerate(titles)
     ]
-    square = empty | {"name": "trusted with raw updates in that round", "marker": _SQUARE | {"size": 10}}
+    outline = _SQUARE | {"size": 10, "color": NEUTRAL}  # white is not seen beside the drawing
+    square = empty | {"name": "outline: trusted with raw updates in that round", "marker": outline}
     return [*entries, *([square] if trusted else [])]
 
 
-def _place_trace(shown: IntArray, bounds: list[float], titles: Sequence[str]) -> Json:
+def _place_trace(shown: IntArray, chosen: IntArray, bounds: list[float], titles: Sequence[str]) -> Json:
     """The Plotly heatmap of the edge of every shown device.
 
     Args:
-        shown: edge by era and device, ``[eras, devices]``.
+        shown: edge by era and shown device, ``[eras, shown]``.
+        chosen: the numbers of these devices, ``[shown]``.
         bounds: rounds at which eras begin and end, ``[eras + 1]``.
         titles: of the edges.
     """
@@ -104,7 +108,8 @@ def _place_trace(shown: IntArray, bounds: list[float], titles: Sequence[str]) ->
         "text": [[text.label(titles[edge]) for edge in row] for row in shown.T.tolist()],
         "texttemplate": "%{text}" if small and edges > len(PALETTE) else "",
         "textfont": {"color": "#FFFFFF", "size": 11},
-        "hovertemplate": "device %{y}, %{text}<extra></extra>",
+        "customdata": [[int(device)] * len(shown) for device in chosen],
+        "hovertemplate": "device %{customdata}, %{text}<extra></extra>",
     }
 
 

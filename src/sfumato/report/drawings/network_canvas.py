@@ -20,6 +20,7 @@ _SIGN = 7.0  # width of a sign in pixels, on average
 _WIDTH = 900.0  # width of a figure in pixels; determines how many dots are in one row
 _DOT = 15.0  # pixels from dot to dot
 _LEAST_WIDTH = 680  # in a narrower drawing marks would overlap
+_NARROW = 300  # with room for the legend
 TRUST_WORDS = {True: "trusted with raw updates", False: "not trusted"}
 _MARKS: dict[str, tuple[str, Json]] = {
     "trusted": ("trusted with raw updates", {"symbol": "square", "size": 26, "color": TRUSTED}),
@@ -127,6 +128,12 @@ def shortened_to_fit(name: str, slots: int) -> str:
     return name if len(name) <= most else f"{name[: max(1, most - 1)]}…"
 
 
+def width_beside_each_other(names: Sequence[str]) -> int:
+    """The least width in pixels of a drawing with these names in one row."""
+    widest = _SIGN * max(map(len, names)) + _DOT
+    return min(_LEAST_WIDTH, max(_NARROW, math.ceil(len(names) * widest)))
+
+
 def noise_sentence(network: Network) -> str:
     """A sentence on which parties add noise, counted by kind of party."""
     if not network.noise:
@@ -143,7 +150,15 @@ def noise_sentence(network: Network) -> str:
     return f"Noise is added by {text.join_names(said, 9)}."
 
 
-def canvas_figure(canvas: Canvas, slots: int, low: float, said: str, top: float = -44.0) -> Figure:
+def canvas_figure(
+    canvas: Canvas,
+    slots: int,
+    low: float,
+    said: str,
+    *,
+    top: float = -44.0,
+    min_width: int = _LEAST_WIDTH,
+) -> Figure:
     """The marks, links and words of ``canvas`` as a figure.
 
     Args:
@@ -151,6 +166,7 @@ def canvas_figure(canvas: Canvas, slots: int, low: float, said: str, top: float 
         low: y of its lower end, in pixels.
         top: y of its upper end, in pixels.
         said: the caption.
+        min_width: smallest width of the figure in pixels.
     """
     data: list[Json] = []
     for kind, (name, line) in _LINKS.items():
@@ -188,5 +204,5 @@ def canvas_figure(canvas: Canvas, slots: int, low: float, said: str, top: float 
             "legend": {"orientation": "h", "x": 0.5, "xanchor": "center", "y": 0, "yanchor": "top"},
         },
         kind="network",
-        min_width=max(_LEAST_WIDTH, 32 * slots),
+        min_width=max(min_width, 32 * slots),
     )

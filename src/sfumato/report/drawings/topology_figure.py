@@ -18,6 +18,7 @@ from sfumato.report.drawings.network_canvas import (
     canvas_figure,
     noise_sentence,
     shortened_to_fit,
+    width_beside_each_other,
 )
 from sfumato.report.figures.figure import Figure
 from sfumato.report.results.network import Network
@@ -72,15 +73,18 @@ def _star_figure(network: Network, tree: Tree) -> Figure:
     canvas, count = Canvas(), tree.device_count
     noise = _multipliers(network, tree, "cloud/devices")
     centre, kind = (count - 1) / 2, "noisy device" if noise else "device"
+    names: list[str] = []
     for number in range(count):
         device = f"device:{number}"
         title = tree.titled(device)
+        names.append(shortened_to_fit(title if title != device else f"device {number}", count))
         canvas.link(_way_up(network, tree, noise), (centre, 0.0), (float(number), _ROW))
         canvas.mark(kind, float(number), _ROW, title, ["under the cloud", *noise], party=device)
-        shown = title if title != device else f"device {number}"
-        canvas.word(number, _ROW + 20, shortened_to_fit(shown, count))
+        canvas.word(number, _ROW + 20, names[-1])
     _draw_node(canvas, network, tree, 0, 0, centre, count)
-    return canvas_figure(canvas, count, _ROW + 24, _caption(network, tree))
+    return canvas_figure(
+        canvas, count, _ROW + 24, _caption(network, tree), min_width=width_beside_each_other(names)
+    )
 
 
 def _way_up(network: Network, tree: Tree, noise: Sequence[str]) -> str:

@@ -21,6 +21,8 @@ from sfumato.report.figures.figure import (
 from sfumato.report.results.series import Curve, Series
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
 
+_LOW = 0.5  # accuracies below: an axis that does not begin at 0 would make little look like much
+
 
 class RunCurve(NamedTuple):
     """The curve of one run.
@@ -112,12 +114,13 @@ def _score_figure(score: Headline, curves: Sequence[RunCurve], seeds: str) -> Fi
 
 
 def score_axis(score: Headline, curves: Sequence[RunCurve]) -> Json:
-    """The y axis of a score; of accuracies from 0 to 1 if there is only one value."""
+    """The y axis of a score; of accuracies from 0 to 1 if there is only one value, from 0 if all are low."""
     axis: Json = {"title": {"text": score.name}}
     if score is not ACCURACY:
         return axis
     values = {float(value) for one in curves for value in one.curve.mean}
-    return axis | {"tickformat": ".0%"} | ({"range": [0, 1]} if len(values) == 1 else {})
+    low = {"rangemode": "tozero"} if max(values, default=1.0) < _LOW else {}
+    return axis | {"tickformat": ".0%"} | ({"range": [0, 1]} if len(values) == 1 else low)
 
 
 def personal_figure(series: Sequence[Series]) -> Figure | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -33,7 +34,7 @@ class _EpsilonLine(NamedTuple):
 
     number: int  # of the run in the report
     run: str
-    observer: str
+    observer: str  # or several towards whom ε is the same
     rounds: FloatArray
     values: FloatArray  # infinite where nothing is guaranteed
     unit: str  # the kind of unit that it is about
@@ -47,7 +48,7 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
     """
     lines = [
         _EpsilonLine(
-            *(number, one.name, names.titled(observer), *one.worst(EPSILON_PREFIX + observer)),
+            *(number, one.name, _in_words(names.titled(observer)), *one.worst(EPSILON_PREFIX + observer)),
             kind_within_devices(one.first) or "device",
             bool(one.first.spec_dict.get("control")),
         )
@@ -55,7 +56,7 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
         for names in [read_network(one.first.spec_dict)]
         for observer in one.observers
     ]
-    lines = [line for line in lines if len(line.rounds)]
+    lines = _without_doubles([line for line in lines if len(line.rounds)])
     if not any(np.isfinite(line.values).any() for line in lines):
         return None
     data = _epsilon_traces(lines, several=len(series) > 1)
@@ -85,6 +86,23 @@ def epsilon_figure(series: Sequence[Series]) -> Figure | None:
         ),
         kind="epsilon",
     )  # fmt: skip
+
+
+def _in_words(observer: str) -> str:
+    """An observer as drawings and tables name it: "edge 0" for ``edge:0``."""
+    return re.sub(r"\b([a-z][a-z0-9_-]*):([0-9]+)\b", r"\1 \2", observer)
+
+
+def _without_doubles(lines: Sequence[_EpsilonLine]) -> list[_EpsilonLine]:
+    """The lines; those of one run that read the same in every round are one, of several observers."""
+    alike: dict[tuple[int, tuple[float, ...], tuple[str, ...]], list[_EpsilonLine]] = {}
+    for line in lines:
+        read = tuple(line.rounds.tolist()), tuple(map(text.epsilon, line.values.tolist()))
+        alike.setdefault((line.number, *read), []).append(line)
+    return [
+        same[0]._replace(observer=text.join_names([line.observer for line in same]))
+        for same in alike.values()
+    ]
 
 
 def _note_on_budget(lines: Sequence[_EpsilonLine]) -> str:

@@ -12,7 +12,9 @@ from sfumato.report.results.matrix import Cell, Matrix
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 
 _MOST_TABLE_ROWS = 400
-_MOST_OPEN = 3  # classes of units in the list for narrow screens; the others are folded
+MOST_OPEN = 3
+"""Classes of units that are open in the list for narrow screens; the others are folded."""
+_FEWEST_ROWS = 4  # of a drawing without columns that say ∞ of every class
 # ColorBrewer's Blues from the second step on: readable in print and without colour vision.
 _TRUSTING = "#5B6470"  # of cells without a guarantee because the observer is trusted
 _SCALE = [[0.0, "#DEEBF7"], [0.25, "#9ECAE1"], [0.5, "#4292C6"], [0.75, "#08519C"], [1.0, "#08306B"]]
@@ -36,6 +38,7 @@ def heatmap_figure(
     """
     if not matrix.cells:
         return None
+    matrix, left_out = _without_trusted_columns(matrix)
     upright = len(matrix.columns) <= 7
     columns = [text.wrapped(column.title, 14 if upright else 26) for column in matrix.columns]
     described = [
@@ -49,7 +52,7 @@ def heatmap_figure(
             f"ε{text.at_delta(delta)} of {_kinds_of_units(guarantees)} of each class (row) towards each "
             "observer (column), over the whole training. A cell that stands for several pairs shows the "
             f"largest ε. Lighter is more private; ∞ means no guarantee{_meaning_of_colours(matrix)}. An "
-            "empty cell: there is no such pair, or another row stands for it."
+            f"empty cell: there is no such pair, or another row stands for it.{left_out}"
         ),
         description=" ".join(described[:40] + [f"And {len(described) - 40} more."] * (len(described) > 40)),
         data=_heatmap_traces(matrix, delta, finite),
@@ -57,8 +60,26 @@ def heatmap_figure(
         table=_guarantee_table(guarantees, delta),
         narrow=matrix_as_list(matrix),
         kind="heatmap",
-        min_width=(240 + 96 * len(columns)) if upright else (300 + 30 * len(columns)),
+        min_width=(210 + 96 * len(columns)) if upright else (300 + 30 * len(columns)),
     )
+
+
+def _without_trusted_columns(matrix: Matrix) -> tuple[Matrix, str]:
+    """The matrix without the columns that say ∞ of every class as the observers are trusted, and a sentence.
+
+    Of few classes all columns stay.
+    """
+    if len(matrix.rows) < _FEWEST_ROWS:
+        return matrix, ""
+    cells = [[cell for (_, c), cell in matrix.cells.items() if c == at] for at in range(len(matrix.columns))]
+    dull = [all(one.epsilon == math.inf and one.trusts_all for one in column) for column in cells]
+    kept = [at for at, is_dull in enumerate(dull) if not is_dull]
+    if not kept or not any(dull):
+        return matrix, ""
+    shown = {(r, kept.index(c)): cell for (r, c), cell in matrix.cells.items() if c in kept}
+    titles = [column.title for column, is_dull in zip(matrix.columns, dull, strict=True) if is_dull]
+    said = f" Left out: {text.join_names(titles)} (∞ for every class, as they are trusted)."
+    return Matrix(matrix.rows, tuple(matrix.columns[at] for at in kept), shown), said
 
 
 def matrix_as_list(matrix: Matrix) -> str:
@@ -68,17 +89,17 @@ def matrix_as_list(matrix: Matrix) -> str:
         columns = [(c, column) for c, column in enumerate(matrix.columns) if (r, c) in matrix.cells]
         detail = f"<p>{text.escape(row.detail)}</p>" if row.detail else ""
         listed = "".join(
-            f"<div><dt>{text.escape(column.title)}</dt><dd>{_cell_in_words(matrix.cells[r, c])}</dd></div>"
+            f"<div><dt>{text.escape(column.title)}</dt><dd>{cell_in_words(matrix.cells[r, c])}</dd></div>"
             for c, column in columns
         )
-        open_ = " open" if r < _MOST_OPEN else ""
+        open_ = " open" if r < MOST_OPEN else ""
         parts.append(
             f"<details{open_}><summary>{text.escape(row.title)}</summary>{detail}<dl>{listed}</dl></details>"
         )
     return "".join(parts)
 
 
-def _cell_in_words(cell: Cell) -> str:
+def cell_in_words(cell: Cell) -> str:
     """The ε of a cell as text; where there is none, whether the observer is trusted."""
     if cell.epsilon < math.inf:
         return text.epsilon(cell.epsilon)

@@ -79,7 +79,7 @@ def _raw_to_cloud(one: Series, summary: Summary) -> str:
 
 
 def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
-    """HTML of a table with a row for each run, and of the keys in which the specs differ.
+    """HTML of a table with a row for each run, then of the keys in which the specs differ.
 
     Columns that were not measured, or that are alike in all runs, are left out.
     """
@@ -127,4 +127,4 @@ def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
         "updates. Raw devices: they send raw updates to a trusted edge",
         numeric=tuple(range(1, len(kept))),
     )
-    return _spec_differences_table(series) + table
+    return table + _spec_differences_table(series)

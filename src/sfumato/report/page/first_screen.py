@@ -34,14 +34,16 @@ from sfumato.report.results.summary import (
 from sfumato.run_folder.headline import headline_of
 
 _NO_ENERGY = '<p class="facts">Energy and time to transmit are shown for a spec that describes its radio.</p>'
+BY_TRUST = "∞ (trusted)"
+"""What stands for ε towards an observer that the unit trusts with its raw updates."""
 
 
 class _Tile(NamedTuple):
-    """A name and a value; ``warns``: it looks like a finding."""
+    """A name and a value; ``look``: a class of the style, "" for that of most tiles."""
 
     name: str
     value: str
-    warns: bool = False
+    look: str = ""
 
 
 def first_screen(
@@ -49,7 +51,7 @@ def first_screen(
 ) -> str:
     """HTML of the top of a report: what the model is worth and who learns how much.
 
-    Several runs are compared: ``pictures``, then tables.
+    Several runs are compared: first what cannot be compared, then tables and ``pictures``.
 
     Args:
         series: the runs.
@@ -61,10 +63,10 @@ def first_screen(
     if len(series) == 1:
         parts.append(_answers_html(series[0], summaries[0], matrices[0]))
     else:
-        parts.append(_lead_html([*cost_of_privacy(series), *best_runs(series, summaries)]))
-        parts.append(pictures)
-        parts.append(comparison(series, summaries))
         parts += [_notice_html(sentence) for sentence in warnings_of_series(series)]
+        parts.append(_lead_html([*cost_of_privacy(series), *best_runs(series, summaries)]))
+        parts.append(comparison(series, summaries))
+        parts.append(pictures)
         parts.append(_each_run_html(series, matrices))
     if any(len(one.runs) > 1 for one in series):
         parts.append(
@@ -193,17 +195,25 @@ def _epsilon_tiles(one: Series, summary: Summary) -> list[_Tile]:
     grouped = not math.isnan(summary.epsilon_peers)
     shape = read_network(one.first.spec_dict).shape
     edge, others = "master" if grouped else _name_of_edges(shape), _name_of_others(shape, grouped=grouped)
+    raw = one.first.privacy.raw_to_trusted_edge
+    some_raw = has_edges(one) and bool(raw)
     found = [
         ("the cloud", summary.epsilon_cloud),
         ("the public", summary.epsilon_public),
-        (f"its own {edge}, if not trusted", summary.epsilon_own_edge),
+        (f"its own {edge}, if not trusted" if some_raw else f"its own {edge}", summary.epsilon_own_edge),
         (f"another {edge}", summary.epsilon_other_edge),
         (others, _largest_epsilon_towards_device(one)),
     ]
-    tiles = [_Tile(name, text.epsilon(value), value > LARGE_EPSILON) for name, value in found]
-    if has_edges(one) and one.first.privacy.raw_to_trusted_edge:
-        tiles.insert(2, _Tile(f"its own {edge}, if trusted", "∞"))
-    return [_Tile("the cloud", "∞ (trusted)"), *tiles[1:]] if summary.cloud_is_trusted else tiles
+    tiles = [_Tile(name, text.epsilon(value), look_of_epsilon(value)) for name, value in found]
+    if some_raw:
+        name = f"its own {edge}" if math.isnan(summary.epsilon_own_edge) else f"its own {edge}, if trusted"
+        tiles.insert(2, _Tile(name, BY_TRUST, "trusted"))
+    return [_Tile("the cloud", BY_TRUST, "trusted"), *tiles[1:]] if summary.cloud_is_trusted else tiles
+
+
+def look_of_epsilon(epsilon: float) -> str:
+    """The class of the style of a tile with an ε towards an observer that is not trusted."""
+    return "unprotected" if epsilon == math.inf else "warn" if epsilon > LARGE_EPSILON else ""
 
 
 def _name_of_edges(shape: Tree | GroupNetwork | str) -> str:
@@ -228,7 +238,7 @@ def _epsilon_tiles_caption(one: Series, summary: Summary) -> str:
 def _tiles_html(tiles: Iterable[_Tile]) -> str:
     """HTML of tiles with a name and a value each; those without a value are left out."""
     shown = [
-        (' class="warn"' if tile.warns else "", text.escape(tile.name), text.escape(tile.value))
+        (f' class="{tile.look}"' if tile.look else "", text.escape(tile.name), text.escape(tile.value))
         for tile in tiles
         if tile.value not in ("–", "")
     ]

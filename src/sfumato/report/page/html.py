@@ -1,7 +1,7 @@
 """The HTML page of a report: one file with its figures, styles and scripts, which loads nothing else.
 
-The pages of a sweep's points share one copy of the plotting script in the sweep's folder, because the script
-is large and there may be many points.
+The reports of a sweep's points share one copy of the plotting script in the sweep's folder, because the
+script is large and there may be many points.
 """
 
 from __future__ import annotations
@@ -94,16 +94,11 @@ def render_page(
 
 
 def share_script(sweep: Path) -> tuple[str, FileRecord]:
-    """Write Plotly's script into the folder of a sweep, once for all its pages.
+    """Write Plotly's script into the folder of a sweep, once for the reports of all its points.
 
     Returns its name in the folder, and its record for the manifest.
     """
     return _SHARED, write_text(sweep / _SHARED, get_plotlyjs())
-
-
-def script_of_sweep(folder: Path) -> str | None:
-    """Path of Plotly's script relative to a page in the folder of a sweep; ``None`` if it is not there."""
-    return _SHARED if (folder / _SHARED).is_file() else None
 
 
 def shared_script(folder: Path) -> str | None:

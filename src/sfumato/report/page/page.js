@@ -19,6 +19,19 @@
     }
   }
 
+  // Says of what is wider than the screen that it can be scrolled; a network is first shown from its middle.
+  function showCues(part) {
+    for (const wide of part.querySelectorAll(".wide, .scroll")) {
+      const beside = wide.previousElementSibling;
+      if (wide.scrollWidth <= wide.clientWidth || (beside && beside.classList.contains("cue"))) continue;
+      const cue = document.createElement("p");
+      cue.className = "cue";
+      cue.textContent = "Swipe or scroll sideways: this is wider than the screen.";
+      wide.before(cue);
+      if (wide.querySelector(".network")) wide.scrollLeft = (wide.scrollWidth - wide.clientWidth) / 2;
+    }
+  }
+
   async function draw() {
     for (const [id, figure] of Object.entries(figures)) {
       const plot = document.getElementById(id);
@@ -30,18 +43,11 @@
       plots.push(plot);
     }
     root.dataset.drawn = String(plots.length);
-    for (const part of document.querySelectorAll("details.part")) {  // while it is folded, nothing has a width
-      part.addEventListener("toggle", function () {
-        for (const plot of part.querySelectorAll(".plot")) Plotly.Plots.resize(plot);
-      });
-    }
-    for (const wide of document.querySelectorAll(".wide")) {
-      if (wide.scrollWidth <= wide.clientWidth) continue;
-      const cue = document.createElement("p");
-      cue.className = "cue";
-      cue.textContent = "Swipe or scroll sideways: this is wider than the screen.";
-      wide.before(cue);
-    }
+    document.addEventListener("toggle", function (event) {  // while it is folded, nothing has a width
+      for (const plot of event.target.querySelectorAll(".plot")) Plotly.Plots.resize(plot);
+      showCues(event.target);
+    }, true);
+    showCues(document);
     dark.addEventListener("change", function () { paint(dark.matches, false); });
     window.addEventListener("beforeprint", function () {
       for (const folded of document.querySelectorAll("details")) folded.open = !folded.closest(".panels");

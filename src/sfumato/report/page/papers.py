@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sfumato.claims.papers import NAMED, PAPERS, explanation
+from sfumato.claims.papers import NAMED, PAPERS, entry_of
 from sfumato.report import formatting as text
 
 _PIECES = re.compile(r"(<pre.*?</pre>|<[^>]*>)", re.DOTALL)
@@ -16,11 +16,12 @@ def with_papers_explained(sections: Sequence[str]) -> list[str]:
 
     The list is the last section; without such names ``sections`` are returned as they are.
     """
-    named: dict[str, None] = {}
+    named: dict[str, str] = {}
 
     def linked(found: re.Match[str]) -> str:
-        named.setdefault(found[0])
-        return f'<a href="#{_anchor(found[0])}">{found[0]}</a>'
+        entry, says = entry_of(found[0])
+        named.setdefault(entry, says)
+        return f'<a href="#{_anchor(entry)}">{found[0]}</a>'
 
     def with_links(html: str) -> str:
         pieces = _PIECES.split(html)
@@ -30,19 +31,18 @@ def with_papers_explained(sections: Sequence[str]) -> list[str]:
     if not named:
         return changed
     entries = "".join(
-        f'<dt id="{_anchor(name)}">{text.escape(name.strip("()"))}</dt>'
-        f"<dd>{text.escape(explanation(name))}</dd>"
-        for name in named
+        f'<dt id="{_anchor(entry)}">{text.escape(entry)}</dt><dd>{text.escape(text.sentence(says))}</dd>'
+        for entry, says in named.items()
     )
-    papers = [f"{name}: {title}." for name, title in PAPERS.items() if _names(changed, name)]
-    heading = "<h2>What is named of the papers</h2>"
+    papers = [f"{name}: {title}." for name, title in PAPERS.items() if _names([*changed, entries], name)]
+    heading = "<h2>Terms of the papers</h2>"
     said = text.paragraphs([" ".join(papers)] if papers else [])
     return [*changed, f'<section class="papers">{heading}{said}<dl>{entries}</dl></section>']
 
 
-def _anchor(name: str) -> str:
-    """The id of the entry of a place or an error."""
-    return f"paper-{re.sub(r'[^A-Za-z0-9]+', '-', name).strip('-')}"
+def _anchor(entry: str) -> str:
+    """The id of an entry."""
+    return f"paper-{re.sub(r'[^A-Za-z0-9]+', '-', entry).strip('-')}"
 
 
 def _names(sections: Sequence[str], paper: str) -> bool:

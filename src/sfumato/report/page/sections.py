@@ -161,11 +161,12 @@ def _section_over_rounds(series: Sequence[Series], figures: PlacedFigures) -> st
     parts = [
         *([figures.place(score) for score in scores] or [placeholder("The model was not evaluated.")]),
         *([figures.place(personal)] if personal else []),
-        figures.place(epsilon) if epsilon else placeholder("No ε towards a watched observer is finite."),
+        *([figures.place(epsilon)] if epsilon else []),
         *(figures.place(chosen) for chosen in control_figures(series)),
     ]
     panels = f'<div class="panels">{"".join(parts)}</div>'
-    return section("Accuracy and privacy over rounds", [panels, text.paragraphs(kept_choices(series))])
+    said = [*([] if epsilon else ["No ε towards a watched observer is finite."]), *kept_choices(series)]
+    return section("Accuracy and privacy over rounds", [panels, text.paragraphs(said)])
 
 
 def _guarantees_html(one: Series, matrix: Matrix, finite: Sequence[float], figures: PlacedFigures) -> str:

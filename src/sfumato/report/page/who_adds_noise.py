@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sfumato.report import formatting as text
-from sfumato.report.results.network import owner_in_words, read_network
+from sfumato.report.results.network import owners_in_words, read_network
 from sfumato.rounding import number
 
 _CLIPPED = {"update": "every message", "step": "every local step", "example": "the gradient of every example"}
@@ -94,7 +94,7 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any]) -> str:
     depth = max(len(row["multipliers"]) for row in noise["parties"])
     rows = [
         (
-            text.join_names(list(map(owner_in_words, row["parties"])), 12),
+            owners_in_words(row["parties"], 12),
             *map(text.number, row["multipliers"]),
             *["–"] * (depth - len(row["multipliers"])),
         )

@@ -37,12 +37,10 @@ def headline(swept: ParetoPage) -> str:
         if known:
             best = min(known, key=lambda point: cost_of(point, name))
             ones = [point for point in known if shown_value(point, name) == shown_value(best, name)]
-            where = "every point" if len(ones) == len(swept.points) > 1 else swept.describe_point(best)
-            others = len(ones) - 1 if len(ones) < len(swept.points) else 0
-            more = f" and {text.whole(others)} {text.pluralise('other', others)}" if others else ""
+            where = "every point" if len(ones) == len(swept.points) > 1 else _describe_points(swept, ones)
             superlative = "Highest" if is_higher_better(name) else "Lowest"
             said.append(
-                f"{superlative} {title_of(name)}: {describe_objective(best, name)} at {where}{more}"
+                f"{superlative} {title_of(name)}: {describe_objective(best, name)} at {where}"
                 f"{_raw_devices_note(ones, name)}."
             )
     said += [
@@ -52,10 +50,38 @@ def headline(swept: ParetoPage) -> str:
     ]
     said += _trust_difference_sentence(swept)
     said += knee_sentences(swept, [plane for plane in planes(swept) if plane[1] in SCORES])
-    warnings = ["Some points failed; they are listed below."] if swept.failures else []
-    notice = "".join(f'<p class="notice">{text.escape(said)}</p>' for said in [*warnings, *swept.notices])
+    failures = ["Some points failed; they are listed below."] if swept.failures else []
+    warnings = [*failures, *_large_epsilons(swept), *swept.notices]
+    notice = "".join(f'<p class="notice">{text.escape(said)}</p>' for said in warnings)
     lead = "".join(f"<p>{text.escape(line)}</p>" for line in said)
     return f'<section aria-label="Headline">{notice}<div class="lead">{lead}</div></section>'
+
+
+def _describe_points(swept: ParetoPage, points: Sequence[SweptPoint]) -> str:
+    """Points as text: every swept key with its values, if they are all combinations of these."""
+    values = [list(dict.fromkeys(labels)) for labels in zip(*(p.labels for p in points), strict=True)]
+    if math.prod(map(len, values)) > len(points):
+        others = len(points) - 1
+        first = swept.describe_point(points[0])
+        return f"{first} and {text.whole(others)} {text.pluralise('other point', others)}"
+    named = zip(swept.keys, values, strict=True)
+    return ", ".join(f"{key} = {' or '.join(found)}" for key, found in named)
+
+
+def _large_epsilons(swept: ParetoPage) -> list[str]:
+    """A warning for each kind of observer towards whom some points have a large ε."""
+    said = []
+    for name in (name for name in swept.measured if name.startswith(EPSILON_PREFIX)):
+        known = [value for point in swept.points if not math.isnan(value := value_of(point, name))]
+        large = sorted(value for value in known if value > LARGE_EPSILON)
+        if large:
+            where = "every point" if len(large) == len(known) else f"{len(large)} of {len(known)} points"
+            ends = dict.fromkeys(map(text.epsilon, (large[0], large[-1])))
+            said.append(
+                f"{title_of(name)} is above {LARGE_EPSILON:g} at {where} ({' to '.join(ends)}): so large an "
+                "ε promises little."
+            )
+    return said
 
 
 def _best_by_rule(swept: ParetoPage) -> list[str]:

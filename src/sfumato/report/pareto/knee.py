@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from sfumato.report import formatting as text
 from sfumato.report.pareto.axis import SCORES, title_of
 from sfumato.report.pareto.points import ParetoPage, SweptPoint, describe_objective, shown_value
+from sfumato.run_folder.headline import ACCURACY
 
 _Front: TypeAlias = list[tuple[SweptPoint, float, float]]
 _FEWEST = 3  # points of a front that has a knee
@@ -29,7 +31,7 @@ def knee_sentences(swept: ParetoPage, planes: Sequence[tuple[str, str]]) -> list
             continue
         point = front[place][0]
         if any(point is other for other in at):
-            said.append(f"The front against {title_of(across)} bends at the same point.")
+            said.append(f"The same holds of {title_of(across)} beyond that point.")
         else:
             said.append(_knee_sentence(swept, across, up, front, place))
         at.append(point)
@@ -50,15 +52,24 @@ def _place_of_knee(front: _Front) -> int | None:
 
 
 def _knee_sentence(swept: ParetoPage, across: str, up: str, front: _Front, place: int) -> str:
-    """The sentence on the bend at ``front[place]`` of the score ``up`` over the cost ``across``."""
-    (_, _, least), (point, _, score), (_, _, most) = front[0], front[place], front[-1]
-    text, shown = SCORES[up].text, title_of(across)
-    costs = [describe_objective(one, across) for one in (point, front[0][0], front[-1][0])]
+    """Sentences on the score ``up`` at the ends of the front and at its bend, over the cost ``across``."""
+    score, shown, most = SCORES[up], title_of(across), front[-1][2]
+    ends = [(describe_objective(one, across), value) for one, _, value in (front[place], front[0])]
+    less = [
+        f"{cost} gives {score.text(value)}"
+        f"{f' ({_points(most) - _points(value):.1f} points less)' if score is ACCURACY else ''}"
+        for cost, value in ends
+    ]
     return (
-        f"The front of {SCORES[up].name} against {shown} bends at {swept.describe_point(point)}: "
-        f"{text(score)} at {costs[0]}. The smallest {shown}, {costs[1]}, gives {text(least)}; "
-        f"{text(most)} takes {costs[2]}."
+        f"{text.title(shown)} {describe_objective(front[-1][0], across)} gives {score.name} "
+        f"{score.text(most)}; {' and '.join(less)}. Beyond {swept.describe_point(front[place][0])} "
+        f"a factor of {shown} changes {score.name} less than before."
     )
+
+
+def _points(share: float) -> float:
+    """A share in percentage points, rounded as it is shown."""
+    return round(100 * share, 1)
 
 
 def _front_of_plane(points: Sequence[SweptPoint], across: str, up: str) -> _Front:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import LEGEND, MARGIN, NEUTRAL, PALETTE, Figure, Json
@@ -14,7 +15,6 @@ from sfumato.report.page.html import (
     bullet_list,
     placeholder,
     render_page,
-    script_of_sweep,
     section,
 )
 from sfumato.report.pareto.axis import SCORES, ObjectiveAxis, strip_line, title_of
@@ -43,13 +43,13 @@ def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
     sections = [
         headline(swept),
         section("Pareto fronts", [panels if drawn else placeholder(nothing)]),
-        section("All points", [_points_table(swept)]),
+        section("All points", [_points_table(swept), _report_links(swept)]),
     ]
     if swept.failures:
         sections.append(section("Failures", [bullet_list([f"{who}: {why}" for who, why in swept.failures])]))
     facts = " · ".join([*swept.facts, f"swept: {', '.join(swept.keys)}"])
-    subtitle, shared = f'<p class="facts">{text.escape(facts)}</p>', script_of_sweep(out.parent)
-    write_text(out, render_page(f"{swept.title}: sweep", subtitle, sections, figures, shared=shared))
+    subtitle = f'<p class="facts">{text.escape(facts)}</p>'
+    write_text(out, render_page(f"{swept.title}: sweep", subtitle, sections, figures))
     return out
 
 
@@ -79,7 +79,24 @@ def _points_table(swept: ParetoPage) -> str:
         "∞: no guarantee. On the front: no other point is as good in every "
         "objective and better in one; how many devices are raw is no objective.",
         numeric=tuple(range(first, first + 2 + len(names))),
+        stacked=True,
     )
+
+
+def _report_links(swept: ParetoPage) -> str:
+    """HTML with a link to the report of every run, which are files in the sweep's folder; "" without any."""
+    items = []
+    for point in (point for point in swept.points if point.reports):
+        several = len(point.reports) > 1
+        links = [
+            f'<a href="{text.escape(quote(path))}">{f"seed {seed}" if several else "report"}</a>'
+            for seed, path in point.reports.items()
+        ]
+        items.append(f"<li>{text.escape(swept.describe_point(point))}: {', '.join(links)}</li>")
+    if not items:
+        return ""
+    words = "Reports of the points, in the folder of the sweep"
+    return f"<details><summary>{words}</summary><ul>{''.join(items)}</ul></details>"
 
 
 def _plane_figure(swept: ParetoPage, across: str, up: str, *, with_legend: bool) -> Figure:

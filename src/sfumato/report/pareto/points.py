@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,12 +27,14 @@ class SweptPoint:
         objectives: a score (``accuracy``, a share; or another of `SCORES`), ``epsilon:OBSERVER``,
             ``energy_j``, ``delay_s`` (less is better); NaN where nothing was measured.
         raw_to_trusted_edge: how many devices send raw updates to a trusted edge, ``100 of 100``.
+        reports: paths of the reports of its runs relative to the page, by seed.
     """
 
     labels: tuple[str, ...]
     seeds: int
     objectives: Mapping[str, Mean]
     raw_to_trusted_edge: str = "–"
+    reports: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def known_raw(self) -> str:

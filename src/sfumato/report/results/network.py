@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +15,12 @@ from sfumato.network import groups as grouping
 from sfumato.network.groups import Groups, listed
 from sfumato.network.moves import trees_over_time
 from sfumato.network.tree import BoolArray, Tree, from_spec, with_trust
+from sfumato.report.formatting import join_names, pluralise, ranges_text
 from sfumato.spec import topology as written
 from sfumato.spec.topology import Topology, Trust
 
 _TOPOLOGY: TypeAdapter[Topology] = TypeAdapter(Topology)
+_NUMBERED = re.compile(r"([a-z][a-z0-9_-]*):([0-9]+)(/devices)?")  # an owner of noise without a title
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,25 @@ def owner_in_words(owner: str) -> str:
         return above
     numbers = devices.partition(":")[2]
     return f"devices {numbers} under {above}" if numbers else f"every device under {above}"
+
+
+def owners_in_words(owners: Sequence[str], most: int = 4) -> str:
+    """The owners of noise sources in words, those of one kind by their numbers: "every device under edges
+    0–9".
+
+    ``most``: how many kinds and names are listed.
+    """
+    numbers: dict[tuple[str, str], list[int]] = {}  # by the kind of the party, and "/devices" or ""
+    said: list[str] = []
+    for owner in owners:
+        if found := _NUMBERED.fullmatch(owner):
+            numbers.setdefault((found[1], found[3] or ""), []).append(int(found[2]))
+        else:
+            said.append(owner_in_words(owner))
+    for (kind, devices), alike in numbers.items():
+        parties = f"{pluralise(kind, len(alike))} {ranges_text(sorted(alike))}"
+        said.append(f"every device under {parties}" if devices else parties)
+    return join_names(said, most)
 
 
 def _section(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:

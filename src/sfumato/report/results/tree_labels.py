@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from sfumato.network.tree import MOST_SITES, IntArray, Tree
-from sfumato.report.formatting import how_many, join_names, pluralise, whole
+from sfumato.report.formatting import how_many, join_names, pluralise, ranges_text
 from sfumato.report.results.network import Network
 from sfumato.report.results.observer_labels import (
     MOST_NAMES,
@@ -23,7 +23,6 @@ from sfumato.report.results.observer_labels import (
 from sfumato.user_text import decimal
 
 Key: TypeAlias = tuple[object, ...]
-_MOST_TURNS = 5  # of the edges that a device is under in turn, in the label of a row
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ class TreeLabels(ObserverLabels):
         labels, name = self.tree.tiers[-1].labels, self.tree.tiers[-1].name
         if labels and len(leaves) <= MOST_SITES:
             return join_names([labels[leaf] for leaf in leaves])
-        return f"{name if len(leaves) == 1 else pluralise(name)} {_ranges_text(leaves)}"
+        return f"{name if len(leaves) == 1 else pluralise(name)} {ranges_text(leaves)}"
 
     def _elsewhere_text(self, common: int) -> str:
         """The text "elsewhere", or "elsewhere in the TIER" of the common ancestor on tier ``common`` below
@@ -168,24 +167,33 @@ class TreeLabels(ObserverLabels):
 
 @dataclass(frozen=True)
 class MovingLabels(TreeLabels):
-    """Labels where devices move: a unit by the edges that it is under, in turn."""
+    """Labels where devices move: a unit by the number of rounds that it spends at trusted edges."""
 
     @cached_property
     def _places(self) -> IntArray:
         """The edge of every device, ``[eras, devices]``."""
         return edges_over_time(self.network)
 
+    @cached_property
+    def _trusting_rounds(self) -> IntArray:
+        """In how many rounds the edge of every device is trusted, ``[devices]``."""
+        starts = [first for first, _ in self.network.trees]
+        lengths = np.diff([*starts, self.network.rounds])
+        trusted = [
+            tree.tiers[-1].trusted[places]
+            for (_, tree), places in zip(self.network.trees, self._places, strict=True)
+        ]
+        return np.asarray(lengths @ np.stack(trusted).astype(np.int64))
+
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
-        """The row of devices that are under the same edges in the same rounds."""
+        """The row of devices with as many rounds at trusted edges, on which their ε depends most."""
         device = self._device_index(unit)
         if device is None:
             return Row((1 << 60, unit), unit, "")
-        alike = np.flatnonzero((self._places == self._places[:, [device]]).all(axis=0)).tolist()
-        turns, titles = _edges_in_turn(self._places[:, device]), edge_titles(self.tree)
-        visited = " → ".join(titles[edge] for edge in turns[:_MOST_TURNS])
-        more = f" and {len(turns) - _MOST_TURNS} more" if len(turns) > _MOST_TURNS else ""
-        title = f"device {device}" if len(alike) == 1 else f"device {device} and {len(alike) - 1} like it"
-        return Row((alike[0], ""), title, f"{visited}{more}")
+        rounds, name = int(self._trusting_rounds[device]), self.tree.tiers[-1].name
+        alike = int((self._trusting_rounds == rounds).sum())
+        where = f"at trusted {pluralise(name)} in {rounds} of {how_many(self.network.rounds, 'round')}"
+        return Row((rounds, ""), f"{how_many(alike, 'device')} {where}", "")
 
     def _party_column(self, unit: str, observer: str) -> Column:
         """The column for an aggregator or a device, by whether it ever is above or beside ``unit``."""
@@ -227,12 +235,6 @@ def edge_titles(tree: Tree) -> list[str]:
     return list(tier.labels) if tier.labels else [f"{tier.name} {edge}" for edge in range(tier.size)]
 
 
-def _edges_in_turn(places: IntArray) -> list[int]:
-    """The edges that one device is under, in order, without repetitions; ``places``: its edge in each era."""
-    kept = np.flatnonzero(np.diff(places, prepend=-1))
-    return [int(edge) for edge in places[kept]]
-
-
 def edges_over_time(network: Network) -> IntArray:
     """The edge of every device where devices move, ``[eras, devices]``."""
     everybody = np.arange(network.trees[0][1].device_count)
@@ -243,17 +245,3 @@ def _common_depth(one: Sequence[int], other: Sequence[int]) -> int:
     """The tier of the nearest common ancestor of two paths of node indices, which begin at the cloud."""
     alike = [a == b for a, b in zip(one, other, strict=False)]
     return (alike.index(False) if False in alike else len(alike)) - 1
-
-
-def _ranges_text(indices: Sequence[int], most: int = 4) -> str:
-    """Ascending indices as text: "0–3, 7"; after ``most`` ranges "and N more"."""
-    runs: list[list[int]] = []
-    for index in indices:
-        if runs and index == runs[-1][1] + 1:
-            runs[-1][1] = index
-        else:
-            runs.append([index, index])
-    names = [str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a}–{b}" for a, b in runs]
-    if len(names) <= most:
-        return ", ".join(names)
-    return f"{', '.join(names[: most - 1])} and {whole(sum(b - a + 1 for a, b in runs[most - 1 :]))} more"

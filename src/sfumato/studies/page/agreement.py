@@ -99,7 +99,10 @@ def verdict_table(verdicts: Sequence[StatementVerdict]) -> str:
     ]
     caption = "Every sentence of the paper that this study checks, in our words"
     return text.html_table(
-        ["place", "the paper says", "expected", "measured", "verdict"], rows, caption=caption
+        ["place", "the paper says", "expected", "measured", "verdict"],
+        rows,
+        caption=caption,
+        stacked=True,
     )
 
 
@@ -119,8 +122,12 @@ def expected_text(one: StatementVerdict) -> str:
     if expect is None:
         return f"{'rises' if one.statement.rises else 'falls'} throughout"
     if expect.about is not None:
-        within = f", ± {expect.within:g}" if expect.within else ""
-        return f"about {expect.about:g}{tail}{within}".replace("-", "−")
+        words = (
+            f"about {expect.about:g}{tail}, ± {expect.within:g}"
+            if expect.within
+            else f"{expect.about:g}{tail}"
+        )
+        return words.replace("-", "−")
     if expect.at_least is not None and expect.at_most is not None:
         return f"{expect.at_least:g} to {expect.at_most:g}{tail}"
     end = f"at least {expect.at_least:g}" if expect.at_least is not None else f"at most {expect.at_most:g}"

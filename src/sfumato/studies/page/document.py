@@ -11,11 +11,14 @@ from sfumato.run_folder.reader import write_text
 from sfumato.studies.cost import quickstart_steps
 from sfumato.studies.grids import StudyPlan
 from sfumato.studies.page.agreement import agreement_figures, verdict_table
+from sfumato.studies.page.matrices import constant_pairs
 from sfumato.studies.page.panel_data import PanelData, setting_text
 from sfumato.studies.page.panels import figures_of
 from sfumato.studies.page.tables import measure_table
 from sfumato.studies.result import StudyResult
 from sfumato.studies.verdicts import Outcome
+
+_LOOK = {Outcome.DIFFERS: ' class="warn"'}  # of a tile
 
 
 def write_study_page(result: StudyResult) -> FileRecord:
@@ -58,7 +61,9 @@ def _tiles(result: StudyResult) -> str:
         return ""
     counts = Counter(one.outcome for one in result.verdicts)
     tiles = "".join(
-        f"<div><dt>{outcome}</dt><dd>{counts[outcome]}</dd></div>" for outcome in Outcome if counts[outcome]
+        f"<div{_LOOK.get(outcome, '')}><dt>{outcome}</dt><dd>{counts[outcome]}</dd></div>"
+        for outcome in Outcome
+        if counts[outcome]
     )
     return f'<dl class="tiles">{tiles}</dl>'
 
@@ -72,6 +77,7 @@ def _panels(result: StudyResult, figures: PlacedFigures) -> list[str]:
         if not data.points:  # a shortened run has other points
             continue
         if panel.kind == "pairs":
+            parts.append(constant_pairs(data))
             beside += map(figures.place, figures_of(data))
             continue
         parts += _side_by_side(beside)
@@ -91,9 +97,13 @@ def _how(result: StudyResult) -> str:
     """What is unstated and how it is set, the form, the grids, the cost and the command."""
     plan = result.plan
     study, form = plan.study, plan.study.forms[plan.form]
-    lines = [f"Form: {plan.form}{', shortened' if plan.quick else ''}."]
+    lines = []
+    if len(study.forms) > 1:
+        lines.append(f"Form: {plan.form}, of {text.join_names(list(study.forms))}.")
     if form.changes:
         lines.append(f"It sets {_changes(form.changes)}.")
+    if not study.can_be_shortened:
+        lines.append("It trains nothing, so --quick leaves nothing out.")
     if plan.quick and study.quick.changes:
         lines.append(f"Shortened by {_changes(study.quick.changes)}.")
     if form.needs:
@@ -126,11 +136,16 @@ def _changes(changes: dict[str, object]) -> str:
     return text.join_names([f"{key} = {value}" for key, value in changes.items()], 8)
 
 
+def _listed(names: list[str]) -> str:
+    """Names of settings, parted by semicolons where some have commas."""
+    return "; ".join(names) if any("," in name for name in names) else text.join_names(names, 12)
+
+
 def _grid_sentence(plan: StudyPlan, name: str) -> str:
     """A grid in one sentence: its axes, its seeds, and whether it trains."""
     section_of_grid = plan.study.grids[name]
     axes = [
-        f"{axis.words}: {text.join_names([setting_text(s) for s in axis.settings], 12)}"
+        f"{axis.words}: {_listed([setting_text(s) for s in axis.settings])}"
         for axis in plan.axes(name)
         if len(axis.settings) > 1
     ]

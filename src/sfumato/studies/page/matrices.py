@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import NO_GUARANTEE, Figure, Json
 from sfumato.report.figures.worker_heatmap import WORKER_SCALE
 from sfumato.report.results.series import FloatArray
+from sfumato.studies.measures.workers import RELEASES
 from sfumato.studies.page.panel_data import PanelData, setting_text
 
 MOST_WRITTEN = 12
@@ -58,64 +59,125 @@ def axis_heatmap(data: PanelData) -> Figure:
 
 
 def worker_heatmaps(data: PanelData) -> list[Figure]:
-    """ε of every worker (row) towards every other (column), a figure for each series."""
+    """ε, or a count, of every worker (row) towards every other (column): a figure a series that varies."""
+    return [_workers(data, matrix) for matrix in _matrices(data) if not matrix.is_constant]
+
+
+def constant_pairs(data: PanelData) -> str:
+    """HTML with the one value of each series that is the same for all pairs of workers; "" without any."""
+    said = [
+        f"{matrix.series_title}: {matrix.words_of(float(matrix.known[0]))}"
+        for matrix in _matrices(data)
+        if matrix.is_constant
+    ]
+    words = f"The same for every pair of workers: {'; '.join(said)}."
+    return f"<h3>{text.escape(data.panel.title)}</h3>{text.paragraphs([words])}" if said else ""
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """The values of one series.
+
+    Attributes:
+        series: its name.
+        values: by worker and observer, ``[W, W]`` for W workers; NaN where there is none.
+        first: the number of worker 0 in the paper.
+    """
+
+    series: str
+    values: FloatArray
+    first: int
+
+    @property
+    def is_count(self) -> bool:
+        """Whether the values are counts of releases, not ε."""
+        return self.series.startswith(RELEASES)
+
+    @property
+    def series_title(self) -> str:
+        """What the values are, in words."""
+        return self.series if self.is_count else f"{self.series} ε"
+
+    @property
+    def known(self) -> FloatArray:
+        """The values of all pairs that have one."""
+        return np.asarray(self.values[~np.isnan(self.values)])
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether every pair of different workers has the same value."""
+        every = len(self.known) == len(self.values) * (len(self.values) - 1)
+        return every and len(set(map(self.words_of, self.known.tolist()))) == 1
+
+    def words_of(self, value: float) -> str:
+        """A value as text: a count as it is, an ε rounded up."""
+        return text.number(value) if self.is_count else text.epsilon(value)
+
+    def shown(self, mask: npt.NDArray[np.bool_]) -> Json:
+        """A Plotly heatmap with the cells of the mask."""
+        workers = [str(self.first + worker) for worker in range(len(self.values))]
+        names = "releases" if self.is_count else "ε"
+        z: list[list[float | None]] = []
+        words: list[list[str]] = []
+        for line, kept in zip(self.values, mask, strict=True):
+            pairs = list(zip(line.tolist(), kept, strict=True))
+            z.append([round(value, 4) if one and math.isfinite(value) else 1.0 if one else None
+                      for value, one in pairs])  # fmt: skip
+            words.append([self.words_of(value) if one else "" for value, one in pairs])
+        return {
+            "type": "heatmap", "z": z, "x": workers, "y": workers, "text": words, "hoverongaps": False,
+            "hovertemplate": f"worker %{{y}} towards %{{x}}: {names} = %{{text}}<extra></extra>",
+        }  # fmt: skip
+
+
+def _matrices(data: PanelData) -> list[_Matrix]:
+    """The values of all pairs of workers, for each series."""
     of_pairs = data.rows[data.rows["unit"] >= 0]
-    return [
-        _workers(data, of_pairs[of_pairs["series"] == series], series)
-        for series in of_pairs["series"].unique()
-    ]
+    found = []
+    for series in of_pairs["series"].unique():
+        rows = of_pairs[of_pairs["series"] == series]
+        count = 1 + int(max(data.rows["unit"].max(), data.rows["observer"].max()))
+        values = np.full((count, count), np.nan)
+        worst = rows.groupby(["unit", "observer"])["value"].max().reset_index()
+        values[worst["unit"].to_numpy(), worst["observer"].to_numpy()] = worst["value"].to_numpy()
+        found.append(_Matrix(str(series), values, data.panel.first_worker))
+    return found
 
 
-def _workers(data: PanelData, rows: pd.DataFrame, series: str) -> Figure:
+def _workers(data: PanelData, matrix: _Matrix) -> Figure:
     """One matrix; small ones have their numbers in the cells."""
-    count = 1 + int(max(data.rows["unit"].max(), data.rows["observer"].max()))
-    values = np.full((count, count), np.nan)
-    worst = rows.groupby(["unit", "observer"])["value"].max().reset_index()
-    values[worst["unit"].to_numpy(), worst["observer"].to_numpy()] = worst["value"].to_numpy()
+    values, count = matrix.values, len(matrix.values)
     finite = values[np.isfinite(values)]
-    trusted = int(np.isnan(values).sum()) - count
-    traces: list[Json] = [
-        _cells(values, np.isfinite(values)) | {"colorscale": WORKER_SCALE, "colorbar": _bar()}
-    ]
+    none, without = int(np.isnan(values).sum()) - count, int(np.isinf(values).sum())
+    bar = {"thickness": 12, "outlinewidth": 0, "title": {"text": "releases" if matrix.is_count else "ε"}}
+    traces = [matrix.shown(np.isfinite(values)) | {"colorscale": WORKER_SCALE, "colorbar": bar}]
+    if matrix.is_count and len(finite):
+        bar |= {"tickvals": sorted(set(finite.tolist()))}
     if count <= MOST_WRITTEN:
-        traces[0] |= {"texttemplate": "%{z:.4~g}", "textfont": {"size": 15}}
+        traces[0] |= {"texttemplate": "%{text}", "textfont": {"size": 15}}
     if len(finite):
         traces[0] |= {"zmin": float(min(finite.min(), finite.max() * 0.8)), "zmax": float(finite.max())}
-    if np.isinf(values).any():
+    if without:
         red = [[0, NO_GUARANTEE], [1, NO_GUARANTEE]]
-        traces.append(
-            _cells(np.ones_like(values), np.isinf(values)) | {"colorscale": red, "showscale": False}
-        )
-    axis: Json = {"showgrid": False, "constrain": "domain", "ticks": ""}
+        traces.append(matrix.shown(np.isinf(values)) | {"colorscale": red, "showscale": False})
+        if count <= MOST_WRITTEN:
+            traces[1] |= {"texttemplate": "%{text}", "textfont": {"size": 15, "color": "#FFFFFF"}}
+    axis: Json = {"showgrid": False, "constrain": "domain", "ticks": "", "type": "category"}
+    axis |= {"dtick": max(1, math.ceil(count / MOST_WRITTEN))}
     layout: Json = {
         "height": 400,
         "margin": {"l": 56, "r": 8, "t": 8, "b": 48},
         "xaxis": axis | {"title": {"text": "observer"}},
         "yaxis": axis | {"title": {"text": "worker"}, "autorange": "reversed", "scaleanchor": "x"},
     }
-    low, high = (
-        ("–", "–") if not len(finite) else map(text.epsilon, (float(finite.min()), float(finite.max())))
-    )
-    said = [f"ε from {low} to {high}."]
-    if np.isinf(values).any():
-        said.append(f"Red: no guarantee ({text.whole(int(np.isinf(values).sum()))} pairs).")
-    if trusted > 0:
-        said.append(f"Empty: {text.whole(trusted)} pairs, about which nothing is claimed.")
-    title = f"{data.panel.title}: {series}"
+    ends = list(dict.fromkeys(map(matrix.words_of, (finite.min(), finite.max())))) if len(finite) else ["–"]
+    title = matrix.series_title
+    said = [f"{text.title(title)}: {' to '.join(ends)}."]
+    if without:
+        said.append(f"Red: no guarantee ({text.how_many(without, 'pair')}).")
+    if none > 0:
+        said.append(f"Empty: {text.how_many(none, 'pair')}, of which the paper gives no figure.")
+    title = f"{data.panel.title}: {title}"
     return Figure(
         title, " ".join(said), f"{title}. {' '.join(said)}", traces, layout, kind="workers", min_width=320
     )
-
-
-def _cells(values: FloatArray, shown: npt.NDArray[np.bool_]) -> Json:
-    """The cells of a matrix that are ``shown``."""
-    z = [
-        [round(float(value), 4) if is_shown else None for value, is_shown in zip(row, mask, strict=True)]
-        for row, mask in zip(values, shown, strict=True)
-    ]
-    hover = "worker %{y} towards %{x}: ε = %{z}<extra></extra>"
-    return {"type": "heatmap", "z": z, "hoverongaps": False, "hovertemplate": hover}
-
-
-def _bar() -> Json:
-    return {"thickness": 12, "outlinewidth": 0, "title": {"text": "ε"}}
