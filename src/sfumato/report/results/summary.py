@@ -279,7 +279,7 @@ def findings_of_run(run: RunFolder) -> list[str]:
     accuracy = float(measured[-1]) if measured else math.nan
     clips = run.metrics["clip_fraction"].tolist()
     network = read_network(run.spec_dict)
-    noisy = bool(network.noise) or network.over_air
+    noisy = network.has_noise or network.over_air
     with_faults = run.finished and run.spec_dict.get("faults")
     lost = read_ledger(run.path)["realised"].get("lost_sums") if with_faults else None
     after = findings_after(source, clips, accuracy, adds_noise=noisy, lost_sums=lost)
