@@ -96,9 +96,7 @@ class Canvas:
         place = {"x": x, "y": y, "text": text.label(words), "showarrow": False}
         self.words.append(place | {"font": {"size": 11}} | style)
 
-    def dots(
-        self, x: float, y: float, count: int, slots: int, describe: Callable[[int], Dot]
-    ) -> float:
+    def dots(self, x: float, y: float, count: int, slots: int, describe: Callable[[int], Dot]) -> float:
         """Add a grid of dots centred below ``(x, y)``, and text with the number of those that do not fit.
 
         Args:
