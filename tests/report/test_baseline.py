@@ -106,7 +106,7 @@ MOVES = {"kind": "tree", "edges": 2, "devices_per_edge": 3, "moves": {"rate": 0.
     ids=["moves", "seed", "clip", "no clip", "training", "secure aggregation", "faults"],
 )
 def test_only_a_twin_is_compared_with(difference: dict[str, Any], tmp_path: Path) -> None:
-    """A folder beside a run is its twin where the spec is the same but for noise: not if devices move there."""
+    """A folder beside a run is its twin where the spec is the same but for noise."""
     spec = TREE | {"transport": {}}
     silent = spec | {"privacy": STAR["privacy"] | {"noise": "none"}}
     run(load_spec(spec), out=tmp_path / "run")

@@ -1,4 +1,4 @@
-"""What pages, drawings and the terminal say of noise agrees with the noise of the plan, wherever it is added."""
+"""What pages, drawings and the terminal say of noise agrees with the noise of the plan."""
 
 from __future__ import annotations
 

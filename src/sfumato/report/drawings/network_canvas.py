@@ -47,7 +47,7 @@ _LINKS: dict[str, tuple[str, Json]] = {
 
 
 class Dot(NamedTuple):
-    """A device in a drawing: its name, its title, and hover text on where it is and the noise that it adds."""
+    """A device in a drawing: its name and title, and hover text on where it is and on its noise."""
 
     party: str
     title: str

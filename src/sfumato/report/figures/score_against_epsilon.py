@@ -22,10 +22,10 @@ _TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
 def score_against_epsilon_figures(series: Sequence[Series], summaries: Sequence[Summary]) -> list[Figure]:
     """A figure for each kind of observer towards whom at least two runs have different, finite ε.
 
-    [] where runs are judged by different scores, or have ε at different δ.
+    [] where runs are judged by different scores, or have ε of different units or at different δ.
     """
     scores = {headline_of(one.first.metrics) for one in series}
-    if len(scores) > 1 or len({text.number(one.delta) for one in summaries}) > 1:
+    if len(scores) > 1 or len({(one.unit, text.number(one.delta)) for one in summaries}) > 1:
         return []
     (score,), drawn, seen = scores, list[Figure](), set[tuple[str, ...]]()
     for whom, of in _TOWARDS:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
 from sfumato.errors import SfumatoError
 from sfumato.report.formatting import number, title
