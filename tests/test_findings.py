@@ -99,7 +99,12 @@ def test_a_clip_that_never_or_always_acts() -> None:
     assert idle_clip([math.nan, math.nan]) is None
     assert idle_clip([0.0, 0.4, 1.0]) is None
     assert "never acted" in str(idle_clip([0.0, math.nan, 0.0]))
-    assert "every round, or more" in str(idle_clip([1.0, 0.995]))
+    assert "at least 99 % of the messages: " in str(idle_clip([1.0, 0.995]))
+    assert "at least 99 % of the gradients of local steps: " in str(idle_clip([1.0, 0.995], "step"))
+    of_examples = str(idle_clip([1.0, 0.995], "example"))
+    assert "at least 99 % of the gradients of examples: that is usual" in of_examples
+    assert "no reason to raise privacy.clip.norm" in of_examples
+    assert "no gradient of an example was as long" in str(idle_clip([0.0], "example"))
     assert idle_clip([1.0, 0.98]) is None
     assert findings_after("digits", [0.0], 0.9, adds_noise=False) == ()
     assert [one.kind for one in findings_after("digits", [0.0], 0.9, adds_noise=True)] == ["clip"]

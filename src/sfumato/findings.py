@@ -39,6 +39,28 @@ LEAST_POWER_DBM, MOST_POWER_DBM = -30.0, 60.0
 LEAST_SNR_DB, MOST_SNR_DB = -50.0, 90.0
 """Receivers tell signal from noise over some 140 dB; beyond, the channel is silence or no channel at all."""
 NEVER, ALWAYS = 1e-3, 0.99
+_CLIPPED = {
+    "update": (
+        "message",
+        "the messages",
+        "nearly all have the same length then, and what is beyond it is lost; a larger privacy.clip.norm "
+        "keeps more, with noise in proportion to it",
+    ),
+    "step": (
+        "gradient of a local step",
+        "the gradients of local steps",
+        "nearly all steps have the same length then, whatever the gradients, so that near the optimum they "
+        "overshoot; a smaller training.learning_rate makes them shorter, a larger privacy.clip.norm keeps "
+        "more of their differences, with noise in proportion to it",
+    ),
+    "example": (
+        "gradient of an example",
+        "the gradients of examples",
+        "that is usual where examples are clipped, and no reason to raise privacy.clip.norm: the noise would "
+        "grow with it; if training does not converge, change training.learning_rate first",
+    ),
+}
+"""What a clip of each kind bounds: one of it, all of it, and what to do where nearly all of it is clipped."""
 _NAMED = 5  # places in a sentence
 _ID_NAME = re.compile(
     r"(?i:(.*[ _.-])?(id|ids|uuid|guid|mrn|ssn|identifier)|index|unnamed: \d+|"
@@ -87,6 +109,7 @@ def findings_after(
     accuracy: float,
     *,
     adds_noise: bool,
+    clip_kind: str = "update",
     lost_sums: Mapping[str, Any] | None = None,
 ) -> tuple[Finding, ...]:
     """Warnings that can be given after a run.
@@ -96,9 +119,10 @@ def findings_after(
         clip_fractions: of the rounds; NaN where nothing was clipped.
         accuracy: the last that was measured; NaN for none.
         adds_noise: whether anybody adds noise.
+        clip_kind: ``privacy.clip.kind`` of the spec.
         lost_sums: of the ledger, see `empty_sums`.
     """
-    clip = idle_clip(clip_fractions) if adds_noise else None
+    clip = idle_clip(clip_fractions, clip_kind) if adds_noise else None
     guessing = accuracy_at_chance(accuracy, classes_of(source))
     return _findings({"clip": clip, "accuracy": guessing, "lost-sums": empty_sums(lost_sums)})
 
@@ -228,26 +252,24 @@ def _named(columns: Sequence[str]) -> str:
     return f"the columns {', '.join(columns[:_NAMED])}{more}"
 
 
-def idle_clip(fractions: Sequence[float]) -> str | None:
-    """A warning about a clip that changed no message of the run, or nearly every one; ``None`` otherwise.
+def idle_clip(fractions: Sequence[float], kind: str = "update") -> str | None:
+    """A warning about a clip that changed nothing in the run, or nearly everything; ``None`` otherwise.
 
-    ``fractions``: of the messages that were clipped, for each round; NaN where nothing is clipped.
+    Args:
+        fractions: of what was clipped, for each round; NaN where nothing is clipped.
+        kind: ``privacy.clip.kind``, which says what is clipped.
     """
     measured = [fraction for fraction in fractions if not math.isnan(fraction)]
     if not measured:
         return None
+    one, many, advice = _CLIPPED[kind]
     if max(measured) <= NEVER:
         return (
-            "the clip never acted: no message was as long as privacy.clip.norm, and the noise is in "
-            "proportion to "
-            "that norm; a smaller one gives the same ε with less noise"
+            f"the clip never acted: no {one} was as long as privacy.clip.norm, and the noise is in "
+            "proportion to that norm; a smaller one gives the same ε with less noise"
         )
     if min(measured) >= ALWAYS:
-        return (
-            "the clip acted on 99 % of the messages of every round, or more: nearly all have the same length "
-            "then, and what is beyond it is lost; a larger privacy.clip.norm keeps more, with noise in "
-            "proportion to it"
-        )
+        return f"in every round the clip acted on at least 99 % of {many}: {advice}"
     return None
 
 

@@ -67,14 +67,17 @@ def test_the_suggested_run_over_the_air_has_no_noise(spec: dict[str, Any], tmp_p
 @pytest.mark.parametrize("on_air", [{"protocol": "wfl-p"}, {"transport": {"devices_to_cloud": "air"}}])
 def test_a_receiver_s_noise_is_noise(run_folder: Any, on_air: dict[str, Any]) -> None:
     """Over the air no other run counts as one without noise, whatever its devices add."""
-    none = {"privacy": {"delta": 1e-5, "noise": {"kind": "none"}}}
+    none = {"privacy": quickstart_spec()["privacy"] | {"noise": {"kind": "none"}}}
     folders = [
         run_folder("pfels", quickstart_spec(**on_air), frame=metrics(4)),
         run_folder("wfl-p", quickstart_spec(**on_air, **none), frame=metrics(4)),
     ]
     series = load_series(folders)
     assert cost_of_privacy(series) == []
-    (plain,) = load_series([run_folder("plain", quickstart_spec(protocol="hfl"), frame=metrics(4))])
+    protocol = "dp-fedavg" if "protocol" in on_air else "hfl"
+    (plain,) = load_series(
+        [run_folder("plain", quickstart_spec(protocol=protocol, **none), frame=metrics(4))]
+    )
     assert len(cost_of_privacy([*series, plain])) == 2
 
 
@@ -84,3 +87,44 @@ def test_a_run_that_compresses_is_not_compared_with_one_that_does_not(run_folder
         run_folder("b", quickstart_spec(protocol="hfl"), frame=metrics(4)),
     ]
     assert cost_of_privacy(load_series(folders)) == []
+
+
+MOVES = {"kind": "tree", "edges": 2, "devices_per_edge": 3, "moves": {"rate": 0.5}}
+
+
+@pytest.mark.parametrize(
+    "difference",
+    [
+        {"topology": MOVES},
+        {"seed": 1},
+        {"privacy": STAR["privacy"] | {"noise": "none", "clip": {"kind": "update", "norm": 2.0}}},
+        {"privacy": {"noise": "none"}},
+        {"training": DEVICES | {"learning_rate": 0.2}},
+        {"transport": {"devices_to_edge": "secure-aggregation"}},
+        {"faults": {"dropout_rate": 0.1}},
+    ],
+    ids=["moves", "seed", "clip", "no clip", "training", "secure aggregation", "faults"],
+)
+def test_only_a_twin_is_compared_with(difference: dict[str, Any], tmp_path: Path) -> None:
+    """A folder beside a run is its twin where the spec is the same but for noise."""
+    spec = TREE | {"transport": {}}
+    silent = spec | {"privacy": STAR["privacy"] | {"noise": "none"}}
+    run(load_spec(spec), out=tmp_path / "run")
+    run(load_spec(silent | difference), out=tmp_path / "run-without-noise")
+    (one,) = load_series([tmp_path / "run"])
+    said, commands = cost_of_privacy_or_commands(one)
+    assert "is not known" in said[0]
+    assert commands
+    run(load_spec(silent), out=tmp_path / "twin")
+    said, commands = cost_of_privacy_or_commands(one)
+    assert "the run in the folder twin beside it" in said[0]
+    assert commands == ""
+
+
+def test_a_moving_run_is_not_compared_with_a_static_one(tmp_path: Path) -> None:
+    spec = TREE | {"transport": {}, "topology": MOVES}
+    silent = spec | {"privacy": STAR["privacy"] | {"noise": "none"}, "topology": TREE["topology"]}
+    run(load_spec(spec), out=tmp_path / "run")
+    run(load_spec(silent), out=tmp_path / "run-without-noise")
+    (one,) = load_series([tmp_path / "run"])
+    assert "is not known" in cost_of_privacy_or_commands(one)[0][0]

@@ -99,8 +99,8 @@ def test_claims_about_one_round_are_counted(tmp_path: Path) -> None:
     page = page_of(load_series([folder(tmp_path / "a", claims=claims)]), tmp_path)
     assert '<dt id="paper-PFELS-Theorem-3">PFELS, Theorem 3</dt>' in page
     page = re.sub("</?a[^>]*>", "", page)
-    said = "Of one round: PFELS Thm. 3 claims ε&nbsp;=&nbsp;1.5: it holds towards cloud (0.9)."
-    assert f"{said} Over all rounds the rigorous ε is up to 99." in page
+    said = "PFELS Thm. 3 claims ε&nbsp;=&nbsp;1.5 for one round; provable for one round: 0.9;"
+    assert f"{said} for all rounds: 99." in page
     assert "so one round is drawn. Over all rounds the rigorous ε is up to 99." in page
     page = page_of(load_series([folder(tmp_path / "b", claims=claims[1:])]), tmp_path)
     assert "so one round is drawn" not in page
@@ -159,7 +159,48 @@ def test_claims_at_few_observers_are_told_one_by_one() -> None:
         )
     ]  # fmt: skip
     (said,) = claims_sentence(claims[:2])
-    each = "it holds towards public (8) and it fails towards cloud (24.9)."
-    assert said == f"H2FDP Prop. 3.1 claims ε = 9: {each}"
+    holds = "which holds for 1 of 2 pairs of a unit and an observer"
+    assert said == f"H2FDP Prop. 3.1 claims ε = 9, {holds}; provable: 8 (public) and 24.9 (cloud)."
     (said,) = claims_sentence(claims)
-    assert said.endswith("for this run: H2FDP Prop. 3.1 claims ε = 9, the rigorous ε is 8 to 30.")
+    assert said.endswith("which holds for 1 of 3 pairs of a unit and an observer; provable: 8 to 30.")
+
+
+def test_a_claim_about_a_round_is_told_with_what_is_provable_of_it_and_of_all() -> None:
+    figures = {("one round", "public"): 7.83, ("one round", "cloud"): 9.73}
+    figures |= {("all 5 rounds", whom): 14.05 for whom in ("public", "cloud")}
+    claims = [
+        Claim(f"PFELS Thm. 3, {what}", "device:0", whom, 1.5, epsilon, "", "gdp")
+        for (what, whom), epsilon in figures.items()
+    ]
+    (said,) = claims_sentence(claims)
+    assert said.startswith("PFELS Thm. 3 claims ε = 1.5 for one round; provable for one round: 7.83 (public)")
+    assert "9.73 (cloud) (of a round in which the device takes part" in said
+    assert said.endswith("for all rounds: 14.05.")
+
+
+def test_runs_of_different_units_are_neither_ranked_nor_drawn_together(
+    run_folder: Any, tmp_path: Path
+) -> None:
+    def of(unit: str, epsilon: float, name: str) -> Path:
+        rows = [guarantee(f"{unit}:0", "cloud", epsilon), guarantee(f"{unit}:0", "public", epsilon)]
+        privacy = {"spec": name, "delta": 1e-5, "guarantees": rows, "claims": []}
+        frame = metrics(4, epsilons={"cloud": epsilon})
+        made: Path = run_folder(name, quickstart_spec(name=name), frame=frame, privacy=privacy)
+        return made
+
+    folders = [of("record", 1.76, "hospitals"), of("device", 8.0, "quickstart"), of("device", 4.0, "other")]
+    compared = compare(folders)
+    assert list(compared.table()["unit"]) == ["record", "device", "device"]
+    (said,) = compared.notices
+    assert "of one record in hospitals; of one device in quickstart and other" in said
+    page = unescape(page_of(load_series(folders), tmp_path))
+    first = page.split('aria-label="Headline"')[1].split("</section>")[0]
+    assert first.index("The ε here are of different units") < first.index("<table>")
+    assert first.count("The ε here are of different units") == 1
+    assert "Smallest ε" not in page
+    assert "against ε" not in page
+    assert "ε of one record over rounds" in page
+    assert "ε of one device over rounds" in page
+    alike = unescape(page_of(load_series(folders[1:]), tmp_path))
+    assert "Smallest ε towards the cloud: other, 4; largest: quickstart, 8." in alike
+    assert "different units" not in alike

@@ -16,7 +16,7 @@ from report_factory import guarantee, metrics, quickstart_privacy, quickstart_sp
 import sfumato as sf
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import write_report
-from sfumato.report.figures.epsilon_curves import epsilon_figure
+from sfumato.report.figures.epsilon_curves import epsilon_figures
 from sfumato.report.results.series import load_series
 from sfumato.report.results.summary import range_sentence
 
@@ -59,7 +59,7 @@ def star_spec(**changes: Any) -> dict[str, Any]:
 def test_three_answers_and_no_accountants_reason(run_folder: Make) -> None:
     page = page_of(run_folder())
     first = first_of(page)
-    assert re.findall("<h3>(.*?)</h3>", first) == ["Who learns what", "At what cost", "Is it worth it"]
+    assert re.findall("<h3>(.*?)</h3>", first) == ["Who learns what", "At what cost", "Accuracy"]
     assert "Trusted with raw updates, so without any guarantee: 120 devices under edges 0, 2, 3" in first
     assert "by design" not in first  # of the table's column why
 
@@ -192,7 +192,7 @@ def test_a_curve_of_what_control_has_spent_says_so(run_folder: Make, *, controll
     """No other curve ends below its guarantee, so no other needs an explanation."""
     spec = quickstart_spec(**({"control": {"energy": 1.0}} if controlled else {}))
     folder = run_folder("one", spec, frame=metrics(15, epsilons={"cloud": 6.0}))
-    (figure,) = [f for f in [epsilon_figure(load_series([folder]))] if f is not None]
+    (figure,) = epsilon_figures(load_series([folder]))
     assert ("the guarantee is the budget" in figure.caption) == controlled
     assert "the worst device towards each watched observer" in figure.caption
 

@@ -91,7 +91,7 @@ def test_the_page_says_what_matters(run_folder: Make, tmp_path: Path) -> None:
     for words in (
         "Towards the cloud no device exceeds ε&nbsp;=&nbsp;8 at δ&nbsp;=&nbsp;1e-5.",
         "120 devices under edges 0, 2, 3 towards their own edge",
-        "1 of 4 published claims holds for this run",
+        "holds for 1 of 4 pairs of a unit and an observer",
         "For device:0 towards cloud: record-level amplification is applied to a device-level sensitivity",
         "depends on the machine",
         "A published seed is acceptable in a simulation only",

@@ -96,7 +96,9 @@ class GroupSummary:
 
     def _noise_text(self, group: int) -> str:
         """Who adds noise to the sums of ``group``, and its multiplier, as text."""
-        multiplier = float(self.plan.multipliers[group])
+        multiplier, step = float(self.plan.multipliers[group]), self.plan.spec.privacy.step_noise
+        if step:
+            return f"each worker ×{number(step)} at every local step"
         if multiplier == 0:
             return "none"
         who = "master" if self.plan.trusted[group] else "each worker"
@@ -158,7 +160,7 @@ class GroupSummary:
     def _releases_text(self) -> str:
         """A phrase on how many releases every group makes."""
         plan = self.plan
-        kind = "with noise" if plan.multipliers.any() else "without noise"
+        kind = "with noise" if plan.multipliers.any() or plan.spec.privacy.step_noise else "without noise"
         when = f" of {plan.merge_every} rounds" if plan.by_interval and plan.merge_every > 1 else ""
         interval = f"one per interval{when}" if plan.by_interval else "one per round"
         return f"{plan.release_count:,} of every group, {kind}, {interval}"

@@ -235,6 +235,12 @@ def _describe_added_noise(plan: TreePlan, multipliers: NDArray[Any]) -> str:
     return "noise " + ", ".join(f"×{number(value)} at {name} aggregations" for name, value in added.items())
 
 
+def _describe_step_noise(plan: TreePlan) -> str:
+    """The noise that every device adds at every local step; "" where none does."""
+    step = plan.spec.privacy.step_noise
+    return f"noise ×{number(step)} at every local step" if step else ""
+
+
 def _tree_drawing(plan: TreePlan) -> Tree:
     """The tree drawn for a terminal, with trust and noise at its nodes."""
     from rich.tree import Tree
@@ -252,7 +258,7 @@ def _tree_drawing(plan: TreePlan) -> Tree:
             else:
                 nodes[depth, index] = nodes[depth - 1, int(tree.parents[depth][index])].add(text)
     for leaf in range(tree.leaf_count):
-        adds = _describe_added_noise(plan, plan.noise.device[leaf])
+        adds = _describe_step_noise(plan) or _describe_added_noise(plan, plan.noise.device[leaf])
         devices, noisy = with_noun(int(tree.devices[leaf]), "device"), int(_noisy_devices(plan)[leaf])
         who = "each" if noisy == tree.devices[leaf] else f"{noisy:,} of them"
         add = "adds" if who == "each" or noisy == 1 else "add"
@@ -263,6 +269,8 @@ def _tree_drawing(plan: TreePlan) -> Tree:
 def _noisy_devices(plan: TreePlan) -> NDArray[np.int64]:
     """Number of devices of each leaf that add noise, ``[leaves]``."""
     some, tree = plan.noise.noisy, plan.tree
+    if plan.spec.privacy.step_noise:
+        return tree.devices
     here = tree.devices if some is None else np.add.reduceat(some, tree.first_device[:-1], dtype=np.int64)
     return np.where((plan.noise.device > 0).any(axis=1), here, 0)
 
@@ -282,5 +290,7 @@ def _level_table(plan: TreePlan) -> Table:
         span = "" if not values.size else f"×{number(float(values.min()))}"
         if values.size and values.max() > values.min():
             span += f" to ×{number(float(values.max()))}"
+        if name == "device" and plan.spec.privacy.step_noise:
+            span = _describe_step_noise(plan).removeprefix("noise ")
         shown.add_row(name, f"{size:,}", f"{trusted:,}", f"{adding:,}", span)
     return shown

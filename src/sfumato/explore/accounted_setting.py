@@ -51,8 +51,7 @@ class AccountedSetting:
     @cached_property
     def noise(self) -> list[NoiseRow]:
         """Who adds how much noise, one row for parties that add equally much."""
-        step = self.report.plan.spec.privacy.step_noise
-        if step:
+        if step := self.network.step_noise:
             return [NoiseRow("every device", "every local step", step)]
         found: dict[tuple[float, ...], list[str]] = {}
         for owner, multipliers in self.network.noise.items():

@@ -15,7 +15,7 @@ from typing import Literal
 from sfumato.errors import RunError, SfumatoError
 from sfumato.explore.edited_spec import with_name_suffix
 from sfumato.report.figures.curves import score_figures
-from sfumato.report.figures.epsilon_curves import epsilon_figure
+from sfumato.report.figures.epsilon_curves import epsilon_figures
 from sfumato.report.figures.figure import Figure
 from sfumato.report.results.series import load_series
 from sfumato.run_folder.beside import next_free
@@ -195,4 +195,5 @@ def curves(job: StartedRun) -> tuple[Figure | None, Figure | None, int]:
         return None, None, 0  # it is being written
     if not len(series[0].first.metrics):
         return None, None, 0
-    return next(iter(score_figures(series)), None), epsilon_figure(series), series[0].rounds_played
+    score, epsilon = (next(iter(found), None) for found in (score_figures(series), epsilon_figures(series)))
+    return score, epsilon, series[0].rounds_played

@@ -26,9 +26,9 @@ class Comparison:
         """One row for each run, with the fields of ``summary.Summary`` as columns.
 
         Accuracies are shares; ``final_accuracy_half_width`` is the 95 % half-width over seeds, NaN for one.
-        ``epsilon_cloud``, ``epsilon_own_edge`` and ``epsilon_other_edge`` are the largest over all units
-        (and seeds) at ``delta``: infinite without a guarantee, NaN if there is no such observer. Own edges
-        that are trusted with raw updates are left out; ``raw_to_trusted_edge`` says how many devices have
+        ``epsilon_cloud``, ``epsilon_own_edge`` and ``epsilon_other_edge`` are the largest over all units of
+        the kind ``unit`` (and seeds) at ``delta``: infinite without a guarantee, NaN if there is no such
+        observer. Own edges that are trusted with raw updates are left out; ``raw_to_trusted_edge`` says how many devices have
         one, as text. ``epsilon_peers`` is the largest towards another worker of overlapping groups, and
         ``epsilon_public`` towards the public. ``score`` is the column of metrics that the run is judged by:
         the accuracy, if there is one; ``final_score`` is its last value. Energy and delay are those of all
@@ -38,8 +38,8 @@ class Comparison:
 
     @property
     def notices(self) -> list[str]:
-        """Sentences on figures of the runs that cannot be compared: ε at different δ, energies of
-        different radios.
+        """Sentences on figures of the runs that cannot be compared: ε of different units or at different δ,
+        energies of different radios.
 
         [] where all can.
         """

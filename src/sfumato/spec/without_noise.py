@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
-from sfumato.spec.document import Spec
+from sfumato.spec.document import SPEC_HASH, Spec
 from sfumato.spec.load import load_spec
+from sfumato.spec.privacy import ClipSettings
 from sfumato.spec.used_keys import AIR_PROTOCOLS, anybody_adds_noise
+
+_TRAINED_BY = ("seed", "data", "model", "topology", "training", "compression", "faults", "control")
+"""Sections of a spec that the training depends on, beside the protocol, the clip and the transport."""
+_SILENT = {"h2fdp": "hfl", "dp-ogl": "ms-fedavg"} | dict.fromkeys(AIR_PROTOCOLS, "dp-fedavg")
+"""A protocol to one that trains in the same way and adds no noise, nor does a receiver."""
 
 
 def settings_without_noise(document: Mapping[str, Any]) -> list[str]:
@@ -50,3 +59,49 @@ def twin_without_noise(spec: Spec) -> Spec:
 def no_twin(error: SpecError) -> SpecError:
     """The error where a spec without noise is refused for the reason in ``error``."""
     return SpecError(Argument("baseline"), None, f"this spec has no twin without noise: {error}")
+
+
+def trains_alike_but_for_noise(noisy: Mapping[str, Any], silent: Mapping[str, Any]) -> bool:
+    """Whether two resolved specs are the same but for noise, so that their scores differ by noise alone.
+
+    What only decides about noise and figures may differ: trust, δ, radio, names, versions. A key that one of
+    them lacks counts as its default, as earlier versions wrote fewer keys.
+    """
+    protocol = str(noisy["protocol"])
+    if silent["protocol"] not in (protocol, _SILENT.get(protocol)):
+        return False
+    if _sent(noisy) != _sent(silent) or _inputs(noisy) != _inputs(silent):
+        return False
+    if any(not _sections_agree(name, noisy.get(name), silent.get(name)) for name in _TRAINED_BY):
+        return False
+    privacy, other = noisy.get("privacy") or {}, silent.get("privacy") or {}
+    if privacy.get("unit", "device") != other.get("unit", "device"):
+        return False  # how mini-batches are drawn follows from it
+    return _sections_agree("clip", privacy.get("clip"), other.get("clip"))
+
+
+def _sent(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The hops whose messages are not simply sent one by one; over the air they are, but for noise."""
+    hops = document.get("transport") or {}
+    return {hop: how for hop, how in hops.items() if how not in ("plain", "air")}
+
+
+def _inputs(document: Mapping[str, Any]) -> dict[str, Any]:
+    """SHA-256 of the inputs of a run, by name."""
+    return {name: value for name, value in (document.get("hashes") or {}).items() if name != SPEC_HASH}
+
+
+def _sections_agree(name: str, one: Any, other: Any) -> bool:
+    """Whether two sections are equal once every key that they lack has its default."""
+    if one == other:
+        return True
+    try:
+        return bool(_section(name).validate_python(one) == _section(name).validate_python(other))
+    except ValidationError:
+        return False
+
+
+@cache
+def _section(name: str) -> TypeAdapter[Any]:
+    """What reads the section ``name`` of a spec."""
+    return TypeAdapter(ClipSettings | None if name == "clip" else Spec.model_fields[name].annotation)

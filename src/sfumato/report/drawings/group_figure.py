@@ -12,7 +12,10 @@ from sfumato.report.drawings.network_canvas import (
     MOST_LEAVES,
     TRUST_WORDS,
     Canvas,
+    Dot,
     canvas_figure,
+    device_noise_lines,
+    multiplier_lines,
     noise_sentence,
     shortened_to_fit,
 )
@@ -28,10 +31,8 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
     for group in range(slots):
         master, members = f"master:{group}", groups.members_of(group)
         trusted = bool(shape.trusted[group])
-        noise = [f"noise multiplier {text.number(m)}" for m in network.noise.get(master, ())]
-        at_workers = [
-            f"noise multiplier {text.number(m)}" for m in network.noise.get(f"{master}/devices", ())
-        ]
+        noise = multiplier_lines(network.noise.get(master, ()))
+        at_workers = device_noise_lines(network.noise_of_devices(master))
         lines = [TRUST_WORDS[trusted], f"{text.whole(len(members))} workers", *noise]
         title = groups.titled(master)
         inside = "" if groups.group_names else str(group)
@@ -42,9 +43,8 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
             canvas.mark("noise", group, 22, f"{title} adds noise", noise, party=master)
         way = "noised" if at_workers else "raw"
         canvas.link("secure" if "devices_to_master" in network.secure else way, (group, 0), (group, 50))
-        kind = "noisy device" if at_workers else "device"
         describe = partial(_worker_details, groups, members, at_workers)
-        low = max(low, canvas.dots(kind, group, 64, len(members), slots, describe))
+        low = max(low, canvas.dots(group, 64, len(members), slots, describe))
     hidden = groups.count - slots
     if hidden:
         words = f"… and {text.whole(hidden)} more {text.pluralise('group', hidden)}"
@@ -63,18 +63,13 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
     return canvas_figure(canvas, slots, low, said, top=-90.0)
 
 
-def _worker_details(
-    groups: Groups, members: IntArray, noise: list[str], number: int
-) -> tuple[str, str, list[str]]:
-    """Of the worker ``members[number]``: its name as a party, its title, and lines of hover text.
-
-    ``noise``: lines on the noise that it adds.
-    """
+def _worker_details(groups: Groups, members: IntArray, noise: list[str], number: int) -> Dot:
+    """The worker ``members[number]`` in the drawing; ``noise``: lines on the noise that it adds."""
     worker = int(members[number])
     mine = groups.groups_of(worker).tolist()
     named = list(map(groups.group_title, mine))
     device, where = f"device:{worker}", f"in {text.pluralise('group', len(mine))} {text.join_names(named)}"
-    return device, groups.titled(device), [where, *noise]
+    return Dot(device, groups.titled(device), where, noise)
 
 
 def _draw_shared_links(canvas: Canvas, groups: Groups, slots: int) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import NEUTRAL, NOISE, RAW, SECURE, TRUSTED, Figure, Json
-from sfumato.report.results.network import Network
+from sfumato.report.results.network import DeviceNoise, Network
 
 MOST_LEAVES = 20  # leaves in one row
 _MOST_DEVICES = 240  # dots in total
@@ -45,6 +45,15 @@ _LINKS: dict[str, tuple[str, Json]] = {
     "superposed": ("messages are added over the air", {"color": NEUTRAL, "width": 1.5, "dash": "dash"}),
     "shared": ("workers in common", {"color": NEUTRAL, "width": 1.5}),
 }
+
+
+class Dot(NamedTuple):
+    """A device in a drawing: its name and title, and hover text on where it is and on its noise."""
+
+    party: str
+    title: str
+    where: str
+    noise: Sequence[str]
 
 
 @dataclass
@@ -88,21 +97,13 @@ class Canvas:
         place = {"x": x, "y": y, "text": text.label(words), "showarrow": False}
         self.words.append(place | {"font": {"size": 11}} | style)
 
-    def dots(
-        self,
-        kind: str,
-        x: float,
-        y: float,
-        count: int,
-        slots: int,
-        describe: Callable[[int], tuple[str, str, list[str]]],
-    ) -> float:
+    def dots(self, x: float, y: float, count: int, slots: int, describe: Callable[[int], Dot]) -> float:
         """Add a grid of dots centred below ``(x, y)``, and text with the number of those that do not fit.
 
         Args:
             count: how many parties there are.
             slots: slots across the drawing, which set the room.
-            describe: of the n-th party its name, title and lines of hover text.
+            describe: the n-th party.
 
         Returns the lowest y that is used.
         """
@@ -112,8 +113,10 @@ class Canvas:
         for number in range(shown):
             row, column = divmod(number, across)
             at = x + (column - (across - 1) / 2) * _DOT / pixels
-            party, title, lines = describe(number)
-            self.mark(kind, at, y + row * _DOT, title, lines, party=party)
+            dot = describe(number)
+            kind = "noisy device" if dot.noise else "device"
+            lines = [dot.where, *dot.noise]
+            self.mark(kind, at, y + row * _DOT, dot.title, lines, party=dot.party)
         low = y + (math.ceil(shown / across) - 1) * _DOT
         if count == shown:
             return low
@@ -136,18 +139,45 @@ def width_beside_each_other(names: Sequence[str]) -> int:
 
 def noise_sentence(network: Network) -> str:
     """A sentence on which parties add noise, counted by kind of party."""
-    if not network.noise:
-        received = " The received signals contain the receivers' noise."
-        return f"No party adds noise.{received if network.over_air else ''}"
-    counts: dict[tuple[str, bool], list[str]] = {}
-    for owner in network.noise:
-        party, _, devices = owner.partition("/")
-        counts.setdefault((party.partition(":")[0], bool(devices)), []).append(party)
-    said = []
-    for (kind, at_devices), parties in counts.items():
-        who = "the cloud" if kind == "cloud" else text.how_many(len(parties), kind)
-        said.append(f"the devices under {who}" if at_devices else who)
-    return f"Noise is added by {text.join_names(said, 9)}."
+    received = "the received signals contain the noise of the radio channel"
+    if not network.has_noise:
+        return f"No party adds noise of its own; {received}." if network.over_air else "No party adds noise."
+    if network.step_noise:
+        said = ["every device, at every local step"]
+    else:
+        counts: dict[tuple[str, str], int] = {}
+        for owner in network.noise:
+            party, slash, devices = owner.partition("/devices")
+            whose = ("some devices under " if devices else "the devices under ") if slash else ""
+            key = party.partition(":")[0], whose
+            counts[key] = counts.get(key, 0) + 1
+        said = [
+            f"{whose}{'the cloud' if kind == 'cloud' else text.how_many(count, kind)}"
+            for (kind, whose), count in counts.items()
+        ]
+    also = f"; {received} too" if network.over_air else ""
+    return f"Noise is added by {text.join_names(said, 9)}{also}."
+
+
+def device_noise_lines(noise: DeviceNoise, tiers: Sequence[str] = ()) -> list[str]:
+    """Lines of hover text on the noise that a device adds; [] where it adds none.
+
+    ``tiers``: names of the tiers below the cloud, in whose aggregations the noise is.
+    """
+    if noise.at_steps:
+        return [f"noise multiplier {text.number(noise.at_steps)} at every local step"]
+    return multiplier_lines(noise.multipliers, tiers)
+
+
+def multiplier_lines(multipliers: Sequence[float], tiers: Sequence[str] = ()) -> list[str]:
+    """Lines of hover text on multipliers, by aggregating tier; ``tiers``: names of those below the cloud."""
+    if len(multipliers) == 1:
+        return [f"noise multiplier {text.number(multipliers[0])}"]
+    names = ["the global step", *(f"{tier} aggregations" for tier in tiers)]
+    return [
+        f"noise multiplier {text.number(multiplier)} at {name}"
+        for name, multiplier in zip(names, multipliers, strict=False)
+    ]
 
 
 def canvas_figure(

@@ -15,7 +15,10 @@ from sfumato.report.drawings.network_canvas import (
     MOST_LEAVES,
     TRUST_WORDS,
     Canvas,
+    Dot,
     canvas_figure,
+    device_noise_lines,
+    multiplier_lines,
     noise_sentence,
     shortened_to_fit,
     width_beside_each_other,
@@ -71,14 +74,16 @@ def _caption(network: Network, tree: Tree) -> str:
 def _star_figure(network: Network, tree: Tree) -> Figure:
     """A drawing of a star of few devices: each has a place of its own, and its name."""
     canvas, count = Canvas(), tree.device_count
-    noise = _multipliers(network, tree, "cloud/devices")
-    centre, kind = (count - 1) / 2, "noisy device" if noise else "device"
+    devices, centre = network.noise_of_devices("cloud"), (count - 1) / 2
     names: list[str] = []
     for number in range(count):
         device = f"device:{number}"
         title = tree.titled(device)
         names.append(shortened_to_fit(title if title != device else f"device {number}", count))
-        canvas.link(_way_up(network, tree, noise), (centre, 0.0), (float(number), _ROW))
+        adds = devices.is_of(number)
+        noise = device_noise_lines(devices, _tier_names(tree)) if adds else []
+        kind = "noisy device" if adds else "device"
+        canvas.link(_way_up(network, tree, noised=adds), (centre, 0.0), (float(number), _ROW))
         canvas.mark(kind, float(number), _ROW, title, ["under the cloud", *noise], party=device)
         canvas.word(number, _ROW + 20, names[-1])
     _draw_node(canvas, network, tree, 0, 0, centre, count)
@@ -87,11 +92,11 @@ def _star_figure(network: Network, tree: Tree) -> Figure:
     )
 
 
-def _way_up(network: Network, tree: Tree, noise: Sequence[str]) -> str:
-    """The kind of link from devices to their aggregator; ``noise``: lines on the noise that they add."""
+def _way_up(network: Network, tree: Tree, *, noised: bool) -> str:
+    """The kind of link from devices to their aggregator; ``noised``: whether all of them add noise."""
     if f"devices_to_{tree.tiers[-1].name}" in network.secure:
         return "secure"
-    return "superposed" if network.over_air else "noised" if noise else "raw"
+    return "superposed" if network.over_air else "noised" if noised else "raw"
 
 
 def _drawn_children(network: Network, tree: Tree) -> list[dict[int, list[int]]]:
@@ -137,7 +142,8 @@ def _appearance(network: Network, tree: Tree, depth: int, index: int) -> object:
     It says whether the node is trusted, and whether it or the devices at it add noise.
     """
     name = tree.node_name(depth, index)
-    noises = network.adds_noise(name), network.adds_noise(f"{name}/devices")
+    devices = network.noise_of_devices(name)
+    noises = network.adds_noise(name), devices.of_some, devices.numbers
     return bool(tree.tiers[depth].trusted[index]), *noises
 
 
@@ -153,7 +159,7 @@ def _draw_node(
     below = int(tree.children[depth][index])
     kind = tree.tiers[depth + 1].name if depth < tree.depth - 1 else "device"
     title = tier.labels[index] if tier.labels else name
-    noise = _multipliers(network, tree, name)
+    noise = multiplier_lines(network.noise.get(name, ()), _tier_names(tree))
     lines = [name] if title != name else []
     lines += [TRUST_WORDS[trusted], f"{text.how_many(below, kind)} below", *noise]
     is_named = depth > 0 and title != name
@@ -211,16 +217,16 @@ def _draw_devices(
     ``x``, ``y``: position of the mark, in slots and pixels; ``slots``: how many there are across.
     """
     owner = tree.node_name(tree.depth - 1, leaf)
-    noise = _multipliers(network, tree, f"{owner}/devices")
-    first = int(tree.first_device[leaf])
-    canvas.link(_way_up(network, tree, noise), (x, y), (x, y + 44))
+    devices = network.noise_of_devices(owner)
+    noise, first = device_noise_lines(devices, _tier_names(tree)), int(tree.first_device[leaf])
+    canvas.link(_way_up(network, tree, noised=devices.of_all), (x, y), (x, y + 44))
 
-    def describe(number: int) -> tuple[str, str, list[str]]:
+    def describe(number: int) -> Dot:
         device = f"device:{first + number}"
-        return device, tree.titled(device), [f"under {tree.titled(owner)}", *noise]
+        own = noise if devices.is_of(number) else []
+        return Dot(device, tree.titled(device), f"under {tree.titled(owner)}", own)
 
-    kind = "noisy device" if noise else "device"
-    return canvas.dots(kind, x, y + 58, int(tree.devices[leaf]), slots, describe)
+    return canvas.dots(x, y + 58, int(tree.devices[leaf]), slots, describe)
 
 
 def _sends_noise_only(network: Network, tree: Tree, depth: int, index: int) -> bool:
@@ -229,24 +235,15 @@ def _sends_noise_only(network: Network, tree: Tree, depth: int, index: int) -> b
     if network.adds_noise(name):
         return True
     if depth == tree.depth - 1:
-        return network.over_air or network.adds_noise(f"{name}/devices")
+        return network.over_air or network.noise_of_devices(name).of_all
     first = int(tree.parents[depth + 1].searchsorted(index))
     below = range(first, first + int(tree.children[depth][index]))
     return all(_sends_noise_only(network, tree, depth + 1, child) for child in below)
 
 
-def _multipliers(network: Network, tree: Tree, owner: str) -> list[str]:
-    """Lines of hover text with the noise multipliers of ``owner`` at each kind of aggregation; [] without
-    noise.
-    """
-    multipliers = network.noise.get(owner, ())
-    if len(multipliers) == 1:
-        return [f"noise multiplier {text.number(multipliers[0])}"]
-    names = ["the global step", *(f"{tier.name} aggregations" for tier in tree.tiers[1:])]
-    return [
-        f"noise multiplier {text.number(multiplier)} at {name}"
-        for name, multiplier in zip(names, multipliers, strict=False)
-    ]
+def _tier_names(tree: Tree) -> list[str]:
+    """Names of the tiers below the cloud."""
+    return [tier.name for tier in tree.tiers[1:]]
 
 
 def _trust_sentence(tree: Tree) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sfumato.privacy.claim import Claim
 from sfumato.report import formatting as text
@@ -10,43 +10,59 @@ from sfumato.report.figures.figure import NEUTRAL, NO_GUARANTEE, TRUSTED, Bars, 
 
 _MOST_BARS = 20
 _MOST_NAMED = 4
-_MOST_REASONS = 4  # more are folded
 _ONE_ROUND = "one round"  # as sources of claims say it
 
 
 def claims_sentence(claims: Sequence[Claim]) -> list[str]:
-    """One sentence on how many published claims hold for the run; [] without claims."""
-    if not claims:
-        return []
-    counted = _count_sentence(claims)
-    about = {(claim.source.partition(",")[0], claim.claimed_epsilon) for claim in claims}
-    if len(about) > 1:
-        return [f"{counted}."]
+    """One sentence for each published claim of a source: the ε claimed, and the provable ones; [] without.
+
+    Claims of one source with different ε are told together.
+    """
+    by_source: dict[str, list[Claim]] = {}
+    for claim in claims:
+        by_source.setdefault(claim.source.partition(",")[0], []).append(claim)
+    return [_sentence_of_source(source, about) for source, about in by_source.items()]
+
+
+def _sentence_of_source(source: str, claims: Sequence[Claim]) -> str:
+    """A sentence such as "H2FDP Prop. 3.1 claims ε = 1, which holds for 0 of 7 pairs; provable: 3 to 9."."""
     first = [claim for claim in claims if _ONE_ROUND in claim.source]
     later = [claim for claim in claims if _ONE_ROUND not in claim.source]
+    claimed = _span([claim.claimed_epsilon for claim in first or claims], text.number)
     if first and later:
-        worst = max(claim.rigorous_epsilon for claim in later)
-        said = claims_sentence(first)[0]
-        return [f"Of one round: {said} Over all rounds the rigorous ε is up to {text.epsilon(worst)}."]
-    ((source, claimed),) = about
-    if len({claim.observer for claim in claims}) == len(claims) <= _MOST_NAMED:
-        each = [
-            f"it {'holds' if claim.holds else 'fails'} towards {claim.observer} "
-            f"({text.epsilon(claim.rigorous_epsilon)})"
-            for claim in claims
-        ]
-        return [f"{source} claims ε = {text.number(claimed)}: {text.join_names(each)}."]
-    found = sorted(claim.rigorous_epsilon for claim in claims)
-    ends = list(dict.fromkeys(text.epsilon(value) for value in (found[0], found[-1])))
-    return [f"{counted}: {source} claims ε = {text.number(claimed)}, the rigorous ε is {' to '.join(ends)}."]
+        worst = text.epsilon(max(claim.rigorous_epsilon for claim in later))
+        seen = (
+            " (of a round in which the device takes part, for whoever sees that)"
+            if len({text.epsilon(claim.rigorous_epsilon) for claim in first}) > 1
+            else ""
+        )
+        return (
+            f"{source} claims ε = {claimed} for one round; provable for one round: {_provable(first)}{seen}; "
+            f"for all rounds: {worst}."
+        )
+    return f"{source} claims ε = {claimed}, which {_holding(claims)}; provable: {_provable(claims)}."
 
 
-def _count_sentence(claims: Sequence[Claim]) -> str:
-    """A phrase such as "1 of 2 published claims holds for this run"."""
-    holding = sum(claim.holds for claim in claims)
-    verb = "holds" if 1 in (holding, len(claims)) else "hold"
-    made = text.pluralise("claim", len(claims))
-    return f"{text.whole(holding)} of {text.whole(len(claims))} published {made} {verb} for this run"
+def _provable(claims: Sequence[Claim]) -> str:
+    """The rigorous ε of claims: each with its observer if these are few, else the range."""
+    if 1 < len(claims) <= _MOST_NAMED and len({claim.observer for claim in claims}) == len(claims):
+        return text.join_names([f"{text.epsilon(c.rigorous_epsilon)} ({c.observer})" for c in claims])
+    return _span([claim.rigorous_epsilon for claim in claims], text.epsilon)
+
+
+def _span(values: Sequence[float], written: Callable[[float], str]) -> str:
+    """The least and the largest of ``values`` as text; one number where they are written alike."""
+    return " to ".join(dict.fromkeys(map(written, (min(values), max(values)))))
+
+
+def _holding(claims: Sequence[Claim]) -> str:
+    """A phrase such as "holds for 1 of 2 pairs of a unit and an observer"."""
+    pairs = {(claim.unit, claim.observer) for claim in claims}
+    failing = {(claim.unit, claim.observer) for claim in claims if not claim.holds}
+    if len(pairs) == 1:
+        return "does not hold" if failing else "holds"
+    some = f"{text.whole(len(pairs) - len(failing))} of {text.whole(len(pairs))}"
+    return f"holds for {some} pairs of a unit and an observer"
 
 
 def claims_figure(claims: Sequence[Claim]) -> Figure | None:
@@ -73,7 +89,7 @@ def claims_figure(claims: Sequence[Claim]) -> Figure | None:
     data, layout = paired_bars(labels, pair, below=36, right=56, endless_colour=NO_GUARANTEE)
     return Figure(
         title="Claimed and rigorous ε" + (f": {text.escape(source)}" if alike else ""),
-        caption=f"{_count_sentence(shown)}. A claim holds where the rigorous ε does not exceed it."
+        caption=f"{' '.join(_count_sentences(shown))} A claim holds where the rigorous ε does not exceed it."
         f"{_all_rounds_note(claims)}",
         description=" ".join(
             f"{c.source}, {_pair_as_text(c)}: claimed {text.number(c.claimed_epsilon)}, rigorous "
@@ -84,6 +100,14 @@ def claims_figure(claims: Sequence[Claim]) -> Figure | None:
         layout=layout,
         kind="claims",
     )
+
+
+def _count_sentences(claims: Sequence[Claim]) -> list[str]:
+    """For each statement (source and, of one source, each formula) a sentence on where it holds."""
+    by_source: dict[str, list[Claim]] = {}
+    for claim in claims:
+        by_source.setdefault(claim.source, []).append(claim)
+    return [f"{source} {_holding(about)}." for source, about in by_source.items()]
 
 
 def _all_rounds_note(claims: Sequence[Claim]) -> str:
@@ -131,9 +155,7 @@ def _reasons_html(claims: Sequence[Claim]) -> str:
     if not items:
         return ""
     listed = f'<ul class="reasons">{"".join(items)}</ul>'
-    if len(items) > _MOST_REASONS:
-        return f"<details><summary>Why they hold or do not</summary>{listed}</details>"
-    return f"<p>Why they hold or do not:</p>{listed}"
+    return f"<details><summary>Why they hold or do not</summary>{listed}</details>"
 
 
 def _own_words(sources: Sequence[str]) -> list[str]:

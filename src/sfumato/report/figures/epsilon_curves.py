@@ -1,4 +1,4 @@
-"""The figure of ε so far over rounds, towards every watched observer."""
+"""The figures of ε so far over rounds, towards every watched observer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sfumato.report.figures.figure import (
 )
 from sfumato.report.results.network import read_network
 from sfumato.report.results.series import FloatArray, Series
-from sfumato.report.results.summary import kind_within_devices
+from sfumato.report.results.summary import main_unit
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 
 _STRIP = 0.1  # share of the panel that the strip for infinities takes
@@ -41,32 +41,46 @@ class _EpsilonLine(NamedTuple):
     is_spent: bool  # whether it is what control has spent of its budget
 
 
-def epsilon_figure(series: Sequence[Series]) -> Figure | None:
-    """ε so far over rounds, a line for every run and watched observer; ``None`` without any finite one.
+def epsilon_figures(series: Sequence[Series]) -> list[Figure]:
+    """ε so far over rounds, a line for every run and watched observer; a figure for each kind of unit.
 
-    Infinite values are drawn in a strip above the finite ones.
+    [] without any finite ε. Infinite values are drawn in a strip above the finite ones.
     """
     lines = [
         _EpsilonLine(
             *(number, one.name, _in_words(names.titled(observer)), *one.worst(EPSILON_PREFIX + observer)),
-            kind_within_devices(one.first) or "device",
+            main_unit(one.first),
             bool(one.first.spec_dict.get("control")),
         )
         for number, one in enumerate(series)
         for names in [read_network(one.first.spec_dict)]
         for observer in one.observers
     ]
-    lines = _without_doubles([line for line in lines if len(line.rounds)])
-    if not any(np.isfinite(line.values).any() for line in lines):
-        return None
+    by_unit: dict[str, list[_EpsilonLine]] = {}
+    for line in lines:
+        if len(line.rounds):
+            by_unit.setdefault(line.unit, []).append(line)
+    return [
+        _epsilon_figure(
+            shown, series, f"ε of one {unit} over rounds" if len(by_unit) > 1 else "ε over rounds"
+        )
+        for unit, all_lines in by_unit.items()
+        for shown in [_without_doubles(all_lines)]
+        if any(np.isfinite(line.values).any() for line in shown)
+    ]
+
+
+def _epsilon_figure(lines: Sequence[_EpsilonLine], series: Sequence[Series], title: str) -> Figure:
+    """The figure of lines of one kind of unit; ``series``: all runs of the report."""
     data = _epsilon_traces(lines, several=len(series) > 1)
-    units = text.join_names(sorted({line.unit for line in lines}))
-    deltas = text.join_names(list(dict.fromkeys(text.number(one.first.privacy.delta) for one in series)))
+    deltas = text.join_names(
+        list(dict.fromkeys(text.number(series[line.number].first.privacy.delta) for line in lines))
+    )
     return Figure(
-        title="ε over rounds",
+        title=title,
         caption=(
-            f"Privacy loss up to each round: the worst {units} towards each watched observer (and the worst "
-            f"seed), at δ = {deltas}. ∞: no guarantee.{_note_on_budget(lines)}"
+            f"Privacy loss up to each round: the worst {lines[0].unit} towards each watched observer (and "
+            f"the worst seed), at δ = {deltas}. ∞: no guarantee.{_note_on_budget(lines)}"
         ),
         description="Epsilon over rounds. " + " ".join(
             f"{line.run}, observer {line.observer}: {text.epsilon(float(line.values[-1]))} in the end."

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from sfumato.report.figures.curves import score_figures
-from sfumato.report.figures.epsilon_curves import epsilon_figure
+from sfumato.report.figures.epsilon_curves import epsilon_figures
 from sfumato.report.results.series import load_series
 
 _HEIGHT = 380
@@ -18,8 +18,7 @@ _HEIGHT = 380
 def plotted_runs(folders: Sequence[Path]) -> go.Figure:
     """The score over rounds and, where a watched ε is finite, ε over rounds, of runs or of their seeds."""
     series = load_series(folders)
-    epsilon = epsilon_figure(series)
-    figures = [*score_figures(series), *([] if epsilon is None else [epsilon])]
+    figures = [*score_figures(series), *epsilon_figures(series)]
     endless = [trace["name"] for figure in figures for trace in figure.data if "yaxis" in trace]
     titles = [one.title for one in figures]
     if endless:

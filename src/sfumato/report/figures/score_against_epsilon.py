@@ -9,7 +9,7 @@ from sfumato.report import formatting as text
 from sfumato.report.figures.curves import RunCurve, score_axis
 from sfumato.report.figures.figure import Figure, Json, colour, epsilon_axis, over_legend
 from sfumato.report.results.series import Series
-from sfumato.report.results.summary import Summary, kind_within_devices, score_text
+from sfumato.report.results.summary import Summary, score_text
 from sfumato.run_folder.headline import Headline, headline_of
 
 _TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
@@ -22,11 +22,10 @@ _TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
 def score_against_epsilon_figures(series: Sequence[Series], summaries: Sequence[Summary]) -> list[Figure]:
     """A figure for each kind of observer towards whom at least two runs have different, finite ε.
 
-    [] where runs are judged by different scores, or have ε at different δ or of different units.
+    [] where runs are judged by different scores, or have ε of different units or at different δ.
     """
     scores = {headline_of(one.first.metrics) for one in series}
-    units = {kind_within_devices(one.first) for one in series}
-    if len(scores) > 1 or len(units) > 1 or len({text.number(one.delta) for one in summaries}) > 1:
+    if len(scores) > 1 or len({(one.unit, text.number(one.delta)) for one in summaries}) > 1:
         return []
     (score,), drawn, seen = scores, list[Figure](), set[tuple[str, ...]]()
     for whom, of in _TOWARDS:

@@ -14,7 +14,7 @@ from sfumato.run_folder.recorded_privacy import RawDevices
 from sfumato.spec.diff import differing_values
 from sfumato.spec.words_of_keys import key_in_words, value_in_words
 
-_ALIKE = ("rounds", "seeds")  # left out where all runs are alike
+_ALIKE = ("unit", "rounds", "seeds")  # left out where all runs are alike
 _NOT_COMPARED = ("hashes", "versions", "name", "seed")  # sections of a run's spec
 _MOST_KEYS = 12
 _TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
@@ -28,7 +28,7 @@ _TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
 def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[str]:
     """Sentences on which run has the best score, and which the smallest ε towards each kind of observer.
 
-    Nothing is said where all runs are alike.
+    Nothing is said where all runs are alike, nor of ε where they are of different units.
     """
     said = []
     scores = {headline_of(one.first.metrics) for one in series}
@@ -39,7 +39,7 @@ def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[st
         best = better(range(len(finals)), key=finals.__getitem__)
         superlative = "Highest" if score.higher_is_better else "Lowest"
         said.append(f"{superlative} {score.name}: {summaries[best].run}, {score.text(finals[best])}.")
-    for whom, of in _TOWARDS:
+    for whom, of in _TOWARDS if len({one.unit for one in summaries}) == 1 else ():
         known = [(of(one), one.run) for one in summaries if not math.isnan(of(one))]
         finite = [value for value, _ in known if value < math.inf]
         if finite and len({text.epsilon(value) for value, _ in known}) > 1:
@@ -99,6 +99,7 @@ def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
     columns: list[tuple[str, list[str]]] = [
         ("run", [s.run for s in summaries]),
         ("final score" if mixed else f"final {scores[0].name}", finals),
+        ("unit", [s.unit for s in summaries]),
         ("ε, public", [text.epsilon(s.epsilon_public) for s in summaries]),
         ("ε, cloud", [text.epsilon(s.epsilon_cloud) for s in summaries]),
         ("ε, own edge", [text.epsilon(s.epsilon_own_edge) for s in summaries]),
@@ -125,6 +126,6 @@ def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
         caption=f"Comparison of the runs: the largest ε towards each kind of observer{said}; ∞: no "
         "guarantee, –: does not apply or was not measured. Own edge: where the edge is not trusted with raw "
         "updates. Raw devices: they send raw updates to a trusted edge",
-        numeric=tuple(range(1, len(kept))),
+        numeric=tuple(n for n, (title, _) in enumerate(kept) if title not in ("run", "unit")),
     )
     return table + _spec_differences_table(series)

@@ -15,7 +15,12 @@ from sfumato.report.figures.control import stop_reasons
 from sfumato.report.page.comparison import best_runs, comparison
 from sfumato.report.page.html import under_name_of_run
 from sfumato.report.results.attack_findings import attacked_run, observers_of, verdict
-from sfumato.report.results.comparability import asks_for_energy, radio_model, warnings_of_series
+from sfumato.report.results.comparability import (
+    asks_for_energy,
+    radio_model,
+    warning_on_units,
+    warnings_of_series,
+)
 from sfumato.report.results.cost_of_privacy import cost_of_privacy, cost_of_privacy_or_commands
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import GroupNetwork, read_network
@@ -31,7 +36,7 @@ from sfumato.report.results.summary import (
     score_text,
     unprotected_finding,
 )
-from sfumato.run_folder.headline import headline_of
+from sfumato.run_folder.headline import ACCURACY, headline_of
 
 _NO_ENERGY = '<p class="facts">Energy and time to transmit are shown for a spec that describes its radio.</p>'
 BY_TRUST = "∞ (trusted)"
@@ -63,7 +68,12 @@ def first_screen(
     if len(series) == 1:
         parts.append(_answers_html(series[0], summaries[0], matrices[0]))
     else:
-        parts += [_notice_html(sentence) for sentence in warnings_of_series(series)]
+        first, *others = [warning_on_units(series), *warnings_of_series(series)]
+        parts += [
+            _notice_html(sentence)
+            for sentence in [first, *(one for one in others if one != first)]
+            if sentence
+        ]
         parts.append(_lead_html([*cost_of_privacy(series), *best_runs(series, summaries)]))
         parts.append(comparison(series, summaries))
         parts.append(pictures)
@@ -134,8 +144,8 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix) -> str:
         time = text.quantity(summary.delay_s, text.SECONDS)
         costs += [_energy_tile(one, summary.energy_j), _Tile("Time to transmit", time)]
     known, command = cost_of_privacy_or_commands(one)
-    worth = [score_sentence(one), *stop_reasons(one), *known]
-    shown = f'<pre class="command" tabindex="0">{text.escape(command)}</pre>' if command else ""
+    how = known.pop() if command else ""
+    shown = _commands_html(how, command) if command else ""
     epsilons = [
         f'<p class="facts">{text.escape(_epsilon_tiles_caption(one, summary))}</p>',
         _tiles_html(_epsilon_tiles(one, summary)),
@@ -144,11 +154,21 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix) -> str:
     columns = {
         "Who learns what": [*epsilons, _paragraphs(_leakage_sentences(one, matrix))],
         "At what cost": [_tiles_html(costs), "" if asked or math.isnan(summary.energy_j) else _NO_ENERGY],
-        "Is it worth it": [final, _paragraphs(worth), shown],
+        "Accuracy" if score is ACCURACY else text.title(score.name): [
+            final,
+            _paragraphs([score_sentence(one), *stop_reasons(one), *known]),
+            shown,
+        ],
     }
     blocks = "".join(f"<div><h3>{title}</h3>{''.join(content)}</div>" for title, content in columns.items())
     findings = _findings_html(dict.fromkeys(_findings(one, matrix), ()))
     return f'<div class="answers">{blocks}</div>{findings}'
+
+
+def _commands_html(how: str, commands: str) -> str:
+    """HTML of commands, folded, below a sentence on what they do."""
+    shown = f'<pre class="command" tabindex="0">{text.escape(commands)}</pre>'
+    return f"<details><summary>What privacy costs in accuracy</summary>{_paragraphs([how])}{shown}</details>"
 
 
 def _findings_html(found: Mapping[str, Sequence[str]]) -> str:
@@ -178,7 +198,7 @@ def _energy_tile(one: Series, energy_j: float) -> _Tile:
         std = float(radio.get("noise_std") or 1.0) if isinstance(radio, Mapping) else 1.0
         if energy_j > 0 and uses > 0:
             decibel = 10 * math.log10(energy_j / uses / std**2)
-            return _Tile("Power sent, over the receiver's noise", f"{decibel:.1f} dB".replace("-", "−"))
+            return _Tile("SNR (sent power over the receiver's noise)", f"{decibel:.1f} dB".replace("-", "−"))
         return _Tile("Energy, relative to the receiver's noise", text.number(energy_j))
     return _Tile("Energy", text.quantity(energy_j, text.JOULES))
 

@@ -19,7 +19,7 @@ from sfumato.report.figures.control import control_figures, kept_choices
 from sfumato.report.figures.costs import accuracy_vs_cost_figures, cost_figures, even_costs_table
 from sfumato.report.figures.curves import personal_figure, score_figures
 from sfumato.report.figures.elections import elections_figure, elections_part
-from sfumato.report.figures.epsilon_curves import epsilon_figure
+from sfumato.report.figures.epsilon_curves import epsilon_figures
 from sfumato.report.figures.figure import Figure
 from sfumato.report.figures.heatmap import after_run_table, finite_epsilons, heatmap_figure
 from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
@@ -83,7 +83,10 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     matrices = [matrix_of(one.first) for one in series]
     summaries = [summarise(one) for one in series]
     by_name = {one.name: matrix for one, matrix in zip(series, matrices, strict=True)}
-    finite = finite_epsilons(matrices)
+    finite = {
+        unit: finite_epsilons([m for m, s in zip(matrices, summaries, strict=True) if s.unit == unit])
+        for unit in {one.unit for one in summaries}
+    }
     title = text.join_names([one.name for one in series], 3)
     first = first_screen(series, summaries, matrices, _pictures_html(series, summaries, figures))
     several = len(series) > 1  # then what compares them comes first
@@ -91,8 +94,8 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     who = section(
         "Who learns what about whom",
         [
-            under_name_of_run(one, series, _guarantees_html(one, matrix, finite, figures))
-            for one, matrix in zip(series, matrices, strict=True)
+            under_name_of_run(one, series, _guarantees_html(one, matrix, finite[summary.unit], figures))
+            for one, matrix, summary in zip(series, matrices, summaries, strict=True)
         ],
     )
     sections = [
@@ -157,11 +160,11 @@ def _by_run(title: str, series: Sequence[Series], content_of: Callable[[Series],
 
 def _section_over_rounds(series: Sequence[Series], figures: PlacedFigures) -> str:
     """The HTML section with scores, ε towards watched observers and adaptive control over rounds."""
-    scores, epsilon, personal = score_figures(series), epsilon_figure(series), personal_figure(series)
+    scores, epsilon, personal = score_figures(series), epsilon_figures(series), personal_figure(series)
     parts = [
         *([figures.place(score) for score in scores] or [placeholder("The model was not evaluated.")]),
         *([figures.place(personal)] if personal else []),
-        *([figures.place(epsilon)] if epsilon else []),
+        *map(figures.place, epsilon),
         *(figures.place(chosen) for chosen in control_figures(series)),
     ]
     panels = f'<div class="panels">{"".join(parts)}</div>'

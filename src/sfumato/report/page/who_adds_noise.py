@@ -32,8 +32,8 @@ def noise_of(spec: Mapping[str, Any]) -> dict[str, Any]:
             if any(one["multipliers"])
         ]
         found["requested"] = noise.get("calibrated_from")
-    elif noise["kind"] == "multiplier":
-        every = {"parties": ["every device, at every local step"], "multipliers": [noise["multiplier"]]}
+    elif network.step_noise:
+        every = {"parties": ["every device, at every local step"], "multipliers": [network.step_noise]}
         found["parties"] = [every]
     elif noise["kind"] == "formula":
         found["requested"] = noise

@@ -1,4 +1,4 @@
-"""Which figures of several runs cannot be compared: ε at different δ, energies of different radios."""
+"""Which figures of several runs cannot be compared: ε of other units or at other δ, energies of other radios."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from sfumato.report import formatting as text
 from sfumato.report.results.series import Series
+from sfumato.report.results.summary import main_unit
 from sfumato.rounding import number
 from sfumato.spec.used_keys import AIR_PROTOCOLS
 
@@ -58,12 +59,31 @@ def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:
     return said
 
 
+def warning_on_units(series: Sequence[Series]) -> str:
+    """A sentence on which run's ε is of which unit, where they differ; "" where they do not."""
+    runs: dict[str, list[str]] = {}
+    for one in series:
+        runs.setdefault(main_unit(one.first), []).append(one.name)
+    if len(runs) < 2:
+        return ""
+    whose = "; ".join(f"of one {unit} in {text.join_names(names)}" for unit, names in runs.items())
+    return (
+        f"The ε here are of different units: {whose}. An ε of one unit says nothing of another, so they are "
+        "neither ranked nor drawn together."
+    )
+
+
 def warnings_of_series(series: Sequence[Series]) -> list[str]:
-    """Sentences that figures of several runs cannot be compared, by `notices`; [] where they can."""
+    """Sentences that figures of several runs cannot be compared: by `warning_on_units` and `notices`.
+
+    [] where they can.
+    """
     runs = [run for one in series for run in one.runs]
     deltas = [run.privacy.delta for run in runs if not math.isnan(run.privacy.delta)]
     measured = [run for run in runs if "energy_j" in run.metrics and run.metrics["energy_j"].notna().any()]
-    return notices(deltas, [radio_model(run.spec_dict) for run in measured])
+    units = warning_on_units(series)
+    said = notices(deltas, [radio_model(run.spec_dict) for run in measured])
+    return [*([units] if units else []), *said]
 
 
 def asks_for_energy(series: Sequence[Series]) -> bool:

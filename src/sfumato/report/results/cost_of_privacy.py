@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
 from sfumato.errors import SfumatoError
 from sfumato.report.formatting import number, title
@@ -18,14 +17,13 @@ from sfumato.run_folder.headline import ACCURACY, headline_of
 from sfumato.run_folder.manifest import MANIFEST_FILE
 from sfumato.run_folder.reader import SPEC_FILE
 from sfumato.spec.used_keys import WITHOUT_NOISE
-from sfumato.spec.without_noise import settings_without_noise
+from sfumato.spec.without_noise import settings_without_noise, trains_alike_but_for_noise
 
 _MOST_FOLDERS = 50  # the most recent ones
-_SAME = ("data", "model", "topology", "training", "compression", "faults")
 
 
 def cost_of_privacy(series: Sequence[Series]) -> list[str]:
-    """Sentences on how much accuracy a run with noise loses to one without that is otherwise the same.
+    """Sentences on how much accuracy a run with noise loses to one of the same spec but for noise.
 
     [] where no such two runs are among ``series``.
     """
@@ -34,7 +32,7 @@ def cost_of_privacy(series: Sequence[Series]) -> list[str]:
     for one in series:
         score = headline_of(one.first.metrics)
         reached = one.final(score.column).value
-        beside = [other for other in silent if _differ_in_privacy_only(one, other)] if has_noise(one) else []
+        beside = [other for other in silent if _differ_in_noise_only(one, other)] if has_noise(one) else []
         alike = [other for other in beside if headline_of(other.first.metrics) == score]
         finals = [(other.final(score.column).value, other) for other in alike]
         measured = [(value, other) for value, other in finals if not math.isnan(value)]
@@ -72,20 +70,11 @@ def has_noise(one: Series) -> bool:
     return adds_noise(one) or sends_over_the_air(one.first.spec_dict)
 
 
-def _differ_in_privacy_only(one: Series, other: Series) -> bool:
-    """Whether two runs have specs that differ in privacy only, as far as accuracy depends on them."""
+def _differ_in_noise_only(one: Series, other: Series) -> bool:
+    """Whether two runs are of as many rounds, and of specs that are the same but for noise."""
     if one.rounds_played != other.rounds_played:
         return False
-    return all(
-        _sections_agree(one.first.spec_dict.get(name), other.first.spec_dict.get(name)) for name in _SAME
-    )
-
-
-def _sections_agree(one: Any, other: Any) -> bool:
-    """Whether two sections have equal values at all keys that both have: earlier versions had fewer."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return all(_sections_agree(one[key], other[key]) for key in one.keys() & other.keys())
-    return bool(one == other)
+    return trains_alike_but_for_noise(one.first.spec_dict, other.first.spec_dict)
 
 
 def cost_of_privacy_or_commands(one: Series) -> tuple[list[str], str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -38,14 +39,43 @@ class GroupNetwork:
     changes: tuple[int, ...] = ()
 
 
+class DeviceNoise(NamedTuple):
+    """The noise that devices under one aggregator add.
+
+    Attributes:
+        multipliers: by aggregating tier, the global step's first; () where they add none to messages.
+        at_steps: the multiplier of what each of them adds at every local step; 0 for none.
+        numbers: of those that add noise, counted within the aggregator; ``None`` for all.
+    """
+
+    multipliers: tuple[float, ...] = ()
+    at_steps: float = 0.0
+    numbers: frozenset[int] | None = None
+
+    @property
+    def of_some(self) -> bool:
+        """Whether any of the devices adds noise."""
+        return bool(self.multipliers) or self.at_steps > 0
+
+    @property
+    def of_all(self) -> bool:
+        """Whether every one of the devices adds noise."""
+        return self.of_some and self.numbers is None
+
+    def is_of(self, number: int) -> bool:
+        """Whether the device with this number, counted within the aggregator, adds noise."""
+        return self.of_some and (self.numbers is None or number in self.numbers)
+
+
 @dataclass(frozen=True)
 class Network:
     """The network of a run.
 
     Attributes:
         shape: a tree (also for a star), groups, or a sentence that says why it is not known.
-        noise: multipliers by owner (``cloud``, ``edge:3``, ``edge:3/devices``), the global step's first;
-            owners whose multipliers are all zero add nothing and are left out.
+        noise: multipliers by owner (``cloud``, ``edge:3``, ``edge:3/devices``, ``edge:3/devices:0-4,7``),
+            the global step's first; owners whose multipliers are all zero add nothing and are left out.
+        step_noise: the multiplier of what every device adds at every local step; 0 for none.
         over_air: whether devices' messages are added over the air, with the receivers' noise.
         family: of the topology, if its shape is known.
         trees: from which round (from 0) on, where devices move or trust changes; else empty.
@@ -60,6 +90,12 @@ class Network:
     trees: tuple[tuple[int, Tree], ...] = ()
     rounds: int = 0
     secure: frozenset[str] = frozenset()
+    step_noise: float = 0.0
+
+    @property
+    def has_noise(self) -> bool:
+        """Whether any party adds noise of its own; the receivers' noise over the air is not meant."""
+        return bool(self.noise) or self.step_noise > 0
 
     def titled(self, name: str) -> str:
         """A party's name, or several joined by commas, with the titles that the topology gives."""
@@ -68,8 +104,25 @@ class Network:
         return (self.shape if isinstance(self.shape, Tree) else self.shape.groups).titled(name)
 
     def adds_noise(self, owner: str) -> bool:
-        """Whether ``owner`` adds any noise."""
+        """Whether the aggregator ``owner`` adds any noise."""
         return owner in self.noise
+
+    def noise_of_devices(self, above: str) -> DeviceNoise:
+        """The noise that the devices under the aggregator ``above`` add."""
+        if self.step_noise:
+            return DeviceNoise(at_steps=self.step_noise)
+        return self._noise_by_devices.get(above, DeviceNoise())
+
+    @cached_property
+    def _noise_by_devices(self) -> dict[str, DeviceNoise]:
+        """The noise of devices, by the aggregator that they are under."""
+        found = {}
+        for owner, multipliers in self.noise.items():
+            above, slash, devices = owner.partition("/devices")
+            if slash:
+                numbers = _numbers_in(devices[1:]) if devices else None
+                found[above] = DeviceNoise(multipliers, numbers=numbers)
+        return found
 
 
 def read_network(spec: Mapping[str, Any]) -> Network:
@@ -82,8 +135,8 @@ def read_network(spec: Mapping[str, Any]) -> Network:
     rounds = _section(spec, "training").get("rounds")
     if isinstance(shape, Tree) and isinstance(rounds, int):
         trees = _trees(spec, shape, rounds)
-        return Network(shape, _noise(spec), on_air, family, trees, rounds, secure)
-    return Network(shape, _noise(spec), on_air, family, secure=secure)
+        return Network(shape, _noise(spec), on_air, family, trees, rounds, secure, _step_noise(spec))
+    return Network(shape, _noise(spec), on_air, family, secure=secure, step_noise=_step_noise(spec))
 
 
 def owner_in_words(owner: str) -> str:
@@ -196,3 +249,15 @@ def _noise(spec: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
         for owner in source["owners"]
         if any(float(m) > 0 for m in source["multipliers"])
     }
+
+
+def _step_noise(spec: Mapping[str, Any]) -> float:
+    """The multiplier of the noise that every device adds at every local step; 0 where none does."""
+    noise = _section(_section(spec, "privacy"), "noise")
+    return float(noise["multiplier"]) if noise.get("at") == "step" else 0.0
+
+
+def _numbers_in(listed: str) -> frozenset[int]:
+    """The numbers in a list such as ``0-4,7``."""
+    spans = [span.partition("-") for span in listed.split(",")]
+    return frozenset(n for first, _, last in spans for n in range(int(first), int(last or first) + 1))

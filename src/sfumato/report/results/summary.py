@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS
-from sfumato.findings import classes_of, findings_after
+from sfumato.findings import LARGE_EPSILON, classes_of, findings_after
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import ObserverKind
@@ -20,11 +20,12 @@ from sfumato.report.results.series import Series
 from sfumato.rounding import certainty
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
 from sfumato.run_folder.reader import RunFolder, read_ledger
-from sfumato.run_folder.recorded_privacy import RawDevices
+from sfumato.run_folder.recorded_privacy import RawDevices, RecordedPrivacy
 
 _CLEARLY = 0.01  # of accuracy
 _MOST_CLASSES = 3  # of devices to name in a sentence
-_CERTAIN = 16.0  # of ε: one in ten million is left
+_ALMOST_CERTAIN = "almost certain"
+_WEAK = 5.0  # of ε: even odds become 148 to 1
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Summary:
     final_score_half_width: float
     epsilon_public: float
     cloud_is_trusted: bool
+    unit: str
 
 
 def matrix_of(run: RunFolder) -> Matrix:
@@ -92,6 +94,7 @@ def summarise(series: Series) -> Summary:
         final_score_half_width=series.final(score.column).half_width,
         epsilon_public=largest("public"),
         cloud_is_trusted=bool(to_cloud) and all(row.is_raw for row in to_cloud),
+        unit=main_unit(series.first),
     )
 
 
@@ -137,10 +140,12 @@ def _guessing_sentence(series: Series) -> str:
 
 def epsilon_in_words(kind: str, value: float) -> str:
     """A sentence on what an ε of ``value`` means for one unit of ``kind`` (device, record or person)."""
-    sure = "almost certain" if value > _CERTAIN else f"at most {certainty(value)} sure"
+    sure = sure_in_words(value, 0.5)
+    most = sure if sure == _ALMOST_CERTAIN else f"at most {sure} sure"
+    weak = ": little protection" if value > _WEAK else ""
     return (
         f"At ε = {epsilon(value)} an observer that starts at 50 : 50 on whether a {kind}'s data were "
-        f"used can become {sure}."
+        f"used can become {most}{weak}."
     )
 
 
@@ -167,6 +172,7 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
                 said += range_sentence([row for row in rows if row.epsilon < math.inf])
                 said += [epsilon_in_words(kind, max(finite))] if kind == main else []
                 break
+    said += _after_run_sentence(series.first.privacy)
     workers = _epsilons_towards_workers(series)
     protected = [value for value in workers if value < math.inf]
     if protected:
@@ -179,6 +185,30 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
         said += _class_sentences(matrix)
         said.append(epsilon_in_words("worker" if main == "device" else main, max(protected)))
     return said + _trusting_sentences(matrix, series.first.privacy.raw_to_trusted_edge)
+
+
+def _after_run_sentence(privacy: RecordedPrivacy) -> list[str]:
+    """A sentence on the largest ε after the run, where it exceeds what was guaranteed before; else []."""
+    larger = [
+        (after, privacy.guarantees[place])
+        for place, after in privacy.after_run.items()
+        if after.epsilon > privacy.guarantees[place].epsilon
+        and epsilon(after.epsilon) != epsilon(privacy.guarantees[place].epsilon)
+    ]
+    if not larger:
+        return []
+    after, row = max(larger, key=lambda pair: pair[0].epsilon)
+    rounds = f"{whole(after.participations)} round{'s' if after.participations != 1 else ''}"
+    return [
+        "That was guaranteed before the run, when nobody knew who would be drawn. After it, a "
+        f"{row.unit_kind} that took part in {rounds} has ε = {epsilon(after.epsilon)} towards {_with_article(row)}, which "
+        "knows who was drawn."
+    ]
+
+
+def _with_article(row: Guarantee) -> str:
+    """The observer of a row, in a sentence."""
+    return f"the {row.observer}" if row.observer in ("cloud", "public") else row.observer
 
 
 def range_sentence(rows: Sequence[Guarantee]) -> list[str]:
@@ -220,12 +250,16 @@ def _ends(rows: Sequence[Guarantee]) -> tuple[_End, _End]:
 
 
 def sure_in_words(value: float, before: float) -> str:
-    """How sure an observer that is ``before`` sure at first may become at ε = ``value``, as text."""
+    """How sure an observer that is ``before`` sure at first may become at ε = ``value``, as text.
+
+    Beyond the odds that even odds become at `LARGE_EPSILON` digits would be false precision.
+    """
     if math.isnan(value):
         return "–"
     if value == math.inf:
         return "no limit"
-    return "almost certain" if value > _CERTAIN else certainty(value, before)
+    odds = math.log(before / (1 - before)) + value
+    return _ALMOST_CERTAIN if odds > LARGE_EPSILON else certainty(value, before)
 
 
 def _least_epsilon(row: Guarantee) -> float:
@@ -249,6 +283,11 @@ def kind_within_devices(run: RunFolder) -> str | None:
     """``record`` or ``person``, where all guarantees are about one of these; ``None`` where some are not."""
     kinds = {row.unit_kind for row in run.privacy.guarantees}
     return kinds.pop() if len(kinds) == 1 and "device" not in kinds else None
+
+
+def main_unit(run: RunFolder) -> str:
+    """The unit (``device``, ``record`` or ``person``) that the ε of a comparison are about."""
+    return kind_within_devices(run) or "device"
 
 
 def of_main_unit(rows: Sequence[Guarantee]) -> Sequence[Guarantee]:
@@ -279,10 +318,11 @@ def findings_of_run(run: RunFolder) -> list[str]:
     accuracy = float(measured[-1]) if measured else math.nan
     clips = run.metrics["clip_fraction"].tolist()
     network = read_network(run.spec_dict)
-    noisy = bool(network.noise) or network.over_air
+    noisy = network.has_noise or network.over_air
     with_faults = run.finished and run.spec_dict.get("faults")
     lost = read_ledger(run.path)["realised"].get("lost_sums") if with_faults else None
-    after = findings_after(source, clips, accuracy, adds_noise=noisy, lost_sums=lost)
+    kind = ((run.spec_dict.get("privacy") or {}).get("clip") or {}).get("kind", "update")
+    after = findings_after(source, clips, accuracy, adds_noise=noisy, clip_kind=kind, lost_sums=lost)
     return [*run.privacy.findings, *(network.titled(finding.text) for finding in after)]
 
 
@@ -293,15 +333,15 @@ def protocol_warnings(run: RunFolder) -> list[str]:
 
 
 def _trusting_sentences(matrix: Matrix, raw: RawDevices | None) -> list[str]:
-    """One sentence on who trusts whom with raw updates, or that every pair has a guarantee; [] otherwise.
+    """One sentence on who trusts whom with raw updates; [] where nobody does.
 
     ``raw``: how many devices send raw updates.
     """
     trusted = _without_guarantee(matrix, trusted=True)
-    if trusted:
-        pairs = _unprotected_pairs_phrase(matrix, trusted, str(raw) if raw else None)
-        return [f"Trusted with raw updates, so without any guarantee: {pairs}."]
-    return [] if _without_guarantee(matrix, trusted=False) else ["Every pair has a finite ε."]
+    if not trusted:
+        return []
+    pairs = _unprotected_pairs_phrase(matrix, trusted, str(raw) if raw else None)
+    return [f"Trusted with raw updates, so without any guarantee: {pairs}."]
 
 
 def unprotected_finding(matrix: Matrix) -> list[str]:

@@ -48,7 +48,7 @@ class TreeLabels(ObserverLabels):
             leaves = [place for place in leaves if labels and labels[place] in sites] or leaves
         size = int(self.tree.devices[leaves].sum())
         devices = how_many(size, "device")
-        details = [self._trust_text(leaf) if self.network.noise else "", self._noise_text(leaf)]
+        details = [self._trust_text(leaf) if self.network.has_noise else "", self._noise_text(leaf)]
         if self.tree.depth == 1:
             names = sites or self.tree.device_names
             if 0 < len(names) <= MOST_NAMES:
@@ -132,13 +132,13 @@ class TreeLabels(ObserverLabels):
     def _signature(self, leaf: int) -> Key:
         """A key that is equal for leaves with the same trust, size and noise on their path."""
         noise = self.network.noise
-        if not noise:
+        if not self.network.has_noise:
             return ()  # without noise, trust and size make no difference
         steps: list[object] = []
         for depth in range(1, self.tree.depth):
             index = int(self.tree.paths[leaf, depth])
             name, size = self.tree.node_name(depth, index), int(self.tree.children[depth][index])
-            noises = noise.get(name), noise.get(f"{name}/devices")
+            noises = noise.get(name), self.network.noise_of_devices(name)
             steps += [bool(self.tree.tiers[depth].trusted[index]), size, *noises]
         return tuple(steps)
 
@@ -158,11 +158,13 @@ class TreeLabels(ObserverLabels):
         """The text "noise at …" with who on the path of a leaf adds noise; "no noise" if nobody does."""
         path, tiers = self.tree.paths[leaf], reversed(list(enumerate(self.tree.tiers)))
         above = [(self.tree.node_name(depth, int(path[depth])), tier.name) for depth, tier in tiers]
-        places = ["device"] if self.network.adds_noise(f"{above[0][0]}/devices") else []
+        devices = self.network.noise_of_devices(above[0][0])
+        places = ["device" if devices.of_all else "some devices"] if devices.of_some else []
+        places = ["every local step"] if devices.at_steps else places
         places += [name for node, name in above if self.network.adds_noise(node)]
-        if self.network.over_air:
-            places.append("receiver")
-        return f"noise at {join_names(places)}" if places else "no noise"
+        said = [f"noise at {join_names(places)}"] if places else []
+        said += ["noise of the radio channel"] if self.network.over_air else []
+        return ", ".join(said) or "no noise"
 
 
 @dataclass(frozen=True)

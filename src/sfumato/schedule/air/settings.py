@@ -179,7 +179,7 @@ def air_notes(plan: AirPlan) -> tuple[str, ...]:
     domain = 2 * float(rates.min())
     if noise.epsilon >= domain:
         notes.append(
-            f"PFELS's Theorem 3 is proved for epsilon below 2 r/N = {domain:.4g} only; at {noise.epsilon:g} "
-            "its claim is void (P1)"
+            f"PFELS's Theorem 3 is proved for ε below 2r/N = {domain:.4g} only (r of N devices take part in "
+            f"a round); at {noise.epsilon:g} its claim is void (P1)"
         )
     return tuple(notes)
