@@ -80,7 +80,7 @@ class GroupDraw:
         return fixed_draw(devices=self.size, sample=self.guaranteed, members=known, hidden=hidden)
 
     def norms_moved_by_others(self, *, own: bool, others: int, only_with_unit: bool = False) -> float:
-        """How far the messages of others may move a sum, in units of one message's norm.
+        """How far the messages of others may move a sum, in units of one message's norm; 0 without others.
 
         The unit and n - 1 others may be drawn, or n others without the unit.
 

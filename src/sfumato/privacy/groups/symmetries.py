@@ -84,8 +84,12 @@ def with_stabilisers(
     """Find symmetries that generate the others, stabilisers of single groups among them.
 
     After ``found``, of `generators`, which connect all groups in the same position, come those that fix one
-    group, two, and so on: a chain of stabilisers. It ends when nothing moves any more, or after `_MOST_FIXED`
-    groups.
+    group, two, and so on: a chain of stabilisers. It ends when nothing moves any more, or after four groups.
+
+    Args:
+        found: symmetries, from `generators`.
+        kinds: of workers, with their groups.
+        colours: the parameters of every group; symmetries keep them.
     """
     chain, last, marked = [*found], found, list(colours)
     for level in range(_MOST_FIXED):
@@ -203,7 +207,12 @@ class _Search:
         self.index = {rows: kind for kind, rows in enumerate(kinds.groups)}
 
     def generators(self) -> list[list[int]]:
-        """Symmetries, as maps of groups, that connect all groups found to be in the same position."""
+        """Symmetries, each a list with the image of every group, that connect all groups in the same
+        position.
+
+        Empty where all groups differ, there are more than 3000 vertices, or the search gave up; some may be
+        missing where it gave up later.
+        """
         if len(self.start) > _MOST_VERTICES:
             return []
         base = self._refine_both(self.start, self.start)

@@ -221,8 +221,8 @@ class TreeFacts(TreeShape):
         return weight
 
     def unit_weight(self, path: IntArray, to: int) -> float:
-        """Weight of one device's message in the average of its ancestor ``path[to]``; ``path``: nodes
-        from the root to its leaf.
+        """Weight of a device's message in the average of ``path[to]``; ``path``: from the root to its
+        leaf.
         """
         return float(self.leaf_weight[path[-1]]) * self.weight_below(path, self.depth - 1, to)
 
@@ -269,9 +269,7 @@ class TreeNoise:
         return tuple(self._variance_sent(number) for number in range(len(self.facts.steps)))
 
     def _variance_sent(self, number: int) -> tuple[FloatArray, ...]:
-        """Compute, for each tier, the least variance in the average that each node sends in aggregation
-        ``number``.
-        """
+        """For each tier, the least variance in the average that each node sends in aggregation ``number``."""
         facts, step = self.facts, self.facts.steps[number]
         devices = (
             facts.classes.least_noise(step.device_std, facts.min_contributors) / facts.largest_denominators**2
