@@ -184,7 +184,10 @@ def _guarantee_table(groups: Sequence[Sequence[Guarantee]], titled: Title) -> Ta
 
 
 def _curve_table(rows: Sequence[Guarantee], titled: Title) -> Table:
-    """The table of ε of each row at several δ."""
+    """The table of ε over δ: a line for each row, a column for each δ, at most `CURVE_COLUMNS` of them.
+
+    ``rows``: one or more whose curves have the same δ; ε is rounded up. ``titled``: how parties are called.
+    """
     every = -(-len(rows[0].curve) // CURVE_COLUMNS)
     deltas = [delta for delta, _ in rows[0].curve[::every]]
     titles = [f"δ={delta:.0e}" for delta in deltas]

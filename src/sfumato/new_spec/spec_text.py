@@ -50,8 +50,9 @@ def site_names(decisions: Decisions, table: OwnTable) -> tuple[str, ...]:
 
 
 def units_at_sites(decisions: Decisions, table: OwnTable) -> Mapping[str, int]:
-    """How many rows, or persons where these are protected, each site has; of all, by "", without a column of
-    sites.
+    """How many units each site has, by its name; under "" for all rows together where no column gives sites.
+
+    Units are persons where these are protected, else rows.
     """
     if decisions.person is not None:
         return table.persons(decisions.person, decisions.site)
@@ -61,7 +62,11 @@ def units_at_sites(decisions: Decisions, table: OwnTable) -> Mapping[str, int]:
 
 
 def devices_can_be_named(names: Sequence[str]) -> bool:
-    """Whether sites of these names can be called so: numbers and signs that mean something else cannot."""
+    """Whether the topology can have these names of sites as names of its devices.
+
+    Not where there are none, or where one is a number or has signs that mean something else on a command
+    line.
+    """
     return bool(names) and all(unfit_party_name(name) is None for name in names)
 
 

@@ -104,7 +104,10 @@ class GroupPlan:
 
     @property
     def shares_drawn(self) -> FloatArray:
-        """Probability that a worker of a group is drawn ``[M]``."""
+        """Probability that a given worker of each group is drawn for a step, float64 ``[M]`` for M groups.
+
+        In the first era; 1 where all take part.
+        """
         return np.array(self.cohort) / self.groups.sizes if self.cohort else self.rates
 
     @property

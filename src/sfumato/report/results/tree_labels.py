@@ -34,10 +34,15 @@ class TreeLabels(ObserverLabels):
     tree: Tree
 
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
-        """The row of all devices whose leaves have the same trust, sizes and noise on their paths as
-        ``unit``'s.
+        """The row of a table that ``unit`` is counted in, with all devices like it.
 
-        ``sites``: names of the sites that the row is about; () for all such leaves.
+        Devices are alike if the aggregators above them have the same trust, sizes and noise at every level.
+        The title gives how many there are and under which leaves, the detail trust and noise. A name that is
+        no device of the tree gets a row of its own, after all others.
+
+        Args:
+            unit: such as ``device:3``.
+            sites: names of the sites that the row is about; empty: all devices that are alike.
         """
         device = self._device_index(unit)
         if device is None:
@@ -63,7 +68,10 @@ class TreeLabels(ObserverLabels):
         return Row((order, ""), title, ", ".join(filter(None, details)))
 
     def _party_column(self, unit: str, observer: str) -> Column:
-        """The column for an aggregator or a device, by where its path meets that of ``unit``."""
+        """The column for an aggregator or a device, by where its path meets that of ``unit``.
+
+        ``observer``: such as ``edge:0``; a name that is not of this tree gets the column of its kind.
+        """
         device = self._device_index(unit)
         if device is None:
             return column_of_observer_kind(observer)
@@ -110,7 +118,7 @@ class TreeLabels(ObserverLabels):
         return "elsewhere" if common == 0 else f"elsewhere in the {self.tree.tiers[common].name}"
 
     def _device_index(self, name: str) -> int | None:
-        """The index in ``device:N``; ``None`` where there is no such device."""
+        """The number N in ``device:N``; ``None`` for another name, or where the tree has no such device."""
         index = index_of(name)
         known = name.startswith("device:") and index is not None and index < self.tree.device_count
         return index if known else None
@@ -124,14 +132,18 @@ class TreeLabels(ObserverLabels):
 
     @cached_property
     def _classes(self) -> dict[Key, list[int]]:
-        """Signature to the leaves that have it; one row each."""
+        """The leaves with each signature (`_signature`), ascending; devices under them share one row."""
         classes: dict[Key, list[int]] = {}
         for leaf in range(self.tree.leaf_count):
             classes.setdefault(self._signature(leaf), []).append(leaf)
         return classes
 
     def _signature(self, leaf: int) -> Key:
-        """A key that is equal for leaves with the same trust, size and noise on their path."""
+        """A key that is equal for leaves with the same trust, size and noise at every level above their
+        devices.
+
+        Without noise anywhere it is () for all leaves.
+        """
         noise = self.network.noise
         if not noise:
             return ()  # without noise, trust and size make no difference

@@ -37,7 +37,10 @@ class RealisedDropouts:
 
     @classmethod
     def of(cls, plan: TreePlan, rounds: int) -> RealisedDropouts | None:
-        """The dropouts of a run; ``None`` where there are none, or a round aggregates more than once."""
+        """The dropouts of the first ``rounds`` rounds of a run, drawn again from its seed.
+
+        ``None`` where nobody can drop out or be elected, or a round aggregates more than once.
+        """
         if len(plan.aggregations) > 1:
             return None
         kept = Attendance.of(plan, rounds)
@@ -46,11 +49,16 @@ class RealisedDropouts:
         return cls(plan, kept.received[:, 0], kept.formed[:, 0], kept.terms(plan.tree.device_count))
 
     def square(self, pair: PairClass, times: int) -> float:
-        """``mu^2`` of the worst pair of a class whose unit took part in ``times`` rounds.
+        """The largest μ² over the run that any pair of a class may have whose unit took part in ``times``
+        rounds.
 
         In every round the worst is taken of where unit and observer may be (`_worst_releases`). The ``times``
         worst rounds count, and in those that weigh most the observer holds office, as often as anybody of its
-        class did.
+        class did. Under the flow bound; ∞ where a round that counts has no noise.
+
+        Args:
+            pair: a class of pairs.
+            times: number of rounds.
         """
         coalition = (pair.observer,)
         node = Party("node", self.plan.tree.depth - 1, self._leaf_of_observer(pair.observer))
