@@ -86,6 +86,7 @@ class _Collector:
         energy: transmit energy of each device so far, ``[P]``.
         violations: devices whose messages had to be shortened to keep within their power.
     """
+
     uplink: AirUplink
     number: int
     index: int
