@@ -20,11 +20,11 @@ from sfumato.verify.tree_pairs import CheckedTreePairs
 def pair_problems(
     rows: Sequence[Json], facts: Facts, relation: str, sites: Mapping[int, str]
 ) -> Iterator[str]:
-    """Yield a line where rows do not stand for every pair of unit and observer exactly as often as it is
-    there.
+    """Yield a line where rows do not stand for every pair of unit and observer as often as it is there.
 
     Args:
         rows: rows of privacy.json about one kind of unit (devices, records or persons).
+        facts: of ``ledger.json``.
         relation: ``zero-out``, ``remove`` or ``replace``.
         sites: site of each device, by index.
     """

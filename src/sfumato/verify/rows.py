@@ -45,6 +45,8 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
     Args:
         row: of privacy.json.
         cert: its certificate of ledger.json.
+        spec: contents of spec.yaml.
+        facts: of ledger.json.
         table: all releases of ledger.json, which certificates name by index.
     """
     relation = spec["privacy"].get("neighbours", "zero-out")
@@ -125,7 +127,11 @@ def _gap_problems(
 
     Args:
         stated: a bound of the row, with ``exposed``, ``gap`` and ``certified``.
-        name: the row's unit.
+        facts: of ledger.json.
+        unit: index of the device.
+        coalition: who observes it.
+        name: the row's unit; nothing is compared unless it is a device.
+        relation: ``zero-out``, ``remove`` or ``replace``.
     """
     gap = read.figure(stated["gap"])
     if not gap >= 1:
@@ -221,12 +227,15 @@ def terms_from_releases(
     """The terms that a certificate's releases amount to, derived again.
 
     Args:
+        cert: what the certificate states of one bound.
         stated: the certificate's terms; they say if draws are charged without replacement.
         draws: the certificate's draws.
+        spec: contents of spec.yaml.
         table: all releases.
         is_record: whether the unit is a record.
 
-    Returns the terms, the probability that nothing protects, and the relation that they are under.
+    Returns:
+        The terms, the probability that nothing protects, and the relation that they are under.
     """
     relation = under = spec["privacy"].get("neighbours", "zero-out")
     if is_record:

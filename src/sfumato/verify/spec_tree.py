@@ -146,8 +146,14 @@ def reach_of_steps(steps: int, momentum: float) -> float:
 
 
 class SpecAggregation(NamedTuple):
-    """Of a round: after which local step, of which tier, local steps of each leaf since its last one (0: it
-    takes no part), and which leaves broadcast their own average besides."""
+    """An aggregation of a round as the spec asks for it.
+
+    Attributes:
+        step: after which local step, from 1.
+        tier: of the nodes that aggregate.
+        new: local steps of each leaf since its last one, ``[leaves]``; 0: the leaf takes no part.
+        both: which leaves broadcast their own average besides, ``[leaves]``.
+    """
 
     step: int
     tier: int
@@ -266,8 +272,9 @@ def certainty_problems(spec: Json, tree: CheckedTree) -> Iterator[str]:
 def _noise_multipliers(spec: Json, tree: CheckedTree) -> tuple[Array, list[Array], npt.NDArray[np.bool_]]:
     """Noise multipliers that spec.yaml gives, by the tier of the aggregation.
 
-    Returns those of devices ``[leaves, tiers]``, those of the nodes of each tier ``[nodes, tiers]``, and
-    whether each device adds noise ``[devices]``.
+    Returns:
+        Those of devices ``[leaves, tiers]``, those of the nodes of each tier ``[nodes, tiers]``, and whether
+        each device adds noise ``[devices]``.
     """
     device = np.zeros((len(tree.devices), tree.depth))
     node = [np.zeros((len(parents), tree.depth)) for parents in tree.parents]

@@ -44,15 +44,13 @@ class CheckedTree(CheckedTreeNoise):
         return ExpectedRelease(facts["name"], vector, own, 0.0, noise, independent, bool(divides))
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """The releases of a round that the flow bound charges: one for each aggregation of the unit's
-        messages.
-        """
+        """The releases of a round that the flow bound charges: one an aggregation of the unit's messages."""
         return [self.release(step, unit, coalition) for step in self.sending_steps(self.leaf_of(unit))]
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """The releases of a round that the cut bound charges: one for each average that the coalition
-        receives,
-        together with what was hidden before it.
+        """The releases of a round that the cut bound charges: one an average that the coalition receives.
+
+        Each counts together with what was hidden before it.
         """
         return self.releases_between(unit, coalition, self.seen_steps(unit, coalition))
 
@@ -96,8 +94,7 @@ class CheckedTree(CheckedTreeNoise):
     def exposed_problems(
         self, exposed: Sequence[int], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
-        """Yield a line for each reason why the aggregations ``exposed`` of a round may not be charged by
-        themselves.
+        """Yield a line for each reason why the aggregations ``exposed`` may not be charged by themselves.
 
         Once an average is exposed, devices outside its node must not have started from a hidden one: nothing
         above it was hidden since an average was exposed. And what is sent again at the end of a round moves
@@ -165,6 +162,9 @@ class CheckedTree(CheckedTreeNoise):
         Args:
             step: the aggregation that they send in.
             bounds: the aggregation whose bounds C_j count.
+            unit: index of the device.
+            widest: tier of the hidden average; one past the last tier: none is hidden, and the result is 0.
+            to: tier of the average that they move.
         """
         if widest >= self.depth:
             return 0.0
@@ -183,11 +183,11 @@ class CheckedTree(CheckedTreeNoise):
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party],
         allowed: Sequence[ExpectedRelease] | None = None,
     ) -> Iterator[str]:  # fmt: skip
-        """Yield a line for each mismatch between what a certificate's bound charges and what the facts
-        expose.
+        """Yield a line for each mismatch between what a bound charges and what the facts expose.
 
         Args:
             bound: ``flow``, ``cut`` or ``min-cost``.
+            cert: what the certificate states of this bound.
             draws: the certificate's draws; must be one.
             unit: index of the device.
             coalition: who observes together.

@@ -23,7 +23,9 @@ class CheckedTreeNoise(CheckedTreeStructure):
 
         Args:
             step: index of the aggregation in the round.
+            leaf: its index.
             unit: class of the unit if it sends in this leaf, else ``None``.
+            coalition: whose members know their own noise.
         """
         variance = self.message_variance(step)
         members = Counter(self.class_of(i) for kind, _, i in coalition if kind == "device")
@@ -51,8 +53,12 @@ class CheckedTreeNoise(CheckedTreeStructure):
         It is that in the average of the unit's ancestor on ``tier``, at aggregation ``step``.
 
         Args:
+            step: index of the aggregation in the round.
+            unit: index of the device.
+            coalition: who observes together.
+            tier: of the node.
             sent: with the noise that this node adds before it sends on.
-            present: False as if the unit dropped out.
+            present: ``False`` as if the unit dropped out.
         """
         facts, path = self.steps[step], self.paths[self.leaf_of(unit)]
         alone = float(self.message_variance(step)[self.class_of(unit)]) if present else 0.0
@@ -121,9 +127,7 @@ class CheckedTreeNoise(CheckedTreeStructure):
         return constant and int(self.sure[leaf]) == round(float(self.drawn[leaf]))
 
     def _variance_added_if_drawn(self, step: int, unit: int, coalition: Sequence[Party]) -> Array:
-        """Variance, ``[classes]``, that a device of each class adds to the charged sum of ``step`` if it
-        is drawn.
-        """
+        """Variance, ``[classes]``, that a drawn device of each class adds to the charged sum of ``step``."""
         mine, (tier, _) = self.leaf_of(unit), self.finest_known_sum(step, unit, coalition)
         if tier == self.depth:
             return np.zeros(len(self.class_leaf))

@@ -63,9 +63,7 @@ class CheckedTreePairs:
         return own, read.figure(channel[tier][node]) if channel else 0.0
 
     def _facts_of_leaf(self, leaf: int) -> Any:
-        """A hashable key of all facts of a leaf: divisors, its devices, and its bounds and noise by
-        aggregation.
-        """
+        """A hashable key of all facts of a leaf: divisors, devices, and bounds and noise by aggregation."""
         facts = self.facts
         steps = tuple(
             (s["message_bound_per_leaf"][leaf], s["device_noise_std_per_leaf"][leaf],
