@@ -76,7 +76,9 @@ class IntegerGrid:
         return replace(self.grid, bits=RING_BITS) if self.secure[tier] else self.grid
 
     def averages(self, tier: int, sums: IntArray) -> FloatArray:
-        """The averages that ``sums`` ``[nodes, M]``, in steps, of all nodes of ``tier`` are."""
+        """Convert the ``sums`` of all nodes of ``tier``, steps ``[nodes, M]``, to averages, float
+        ``[nodes, M]``.
+        """
         found: FloatArray = sums / (self.scale * self.weights[tier][:, None])
         return found
 
@@ -99,14 +101,16 @@ class IntegerGrid:
         )
 
     def node_steps(self, tier: int, node: int, std: float) -> float:
-        """Convert the std that the average of node ``node`` of ``tier`` needs to a std in steps of the
-        grid.
+        """Convert the std of a node's noise in its average to a std in steps of the grid, inflated for
+        rounding.
+
+        ``node``: its index in ``tier``; ``std``: a coordinate.
         """
         return std * float(self.weights[tier][node]) * self.scale * self.inflation
 
 
 def message_lengths(plan: TreePlan, index: int, devices: IntArray, dimension: int) -> FloatArray:
-    """Bound how long the message of each of ``devices`` may be at aggregation ``index``, declared units,
+    """Bound the l2 length of the message of each of ``devices`` at aggregation ``index``, declared units,
     ``[P]``.
 
     Where gradients of examples are clipped, a batch may hold all records of a device, and local steps may
@@ -228,7 +232,7 @@ def _largest_masked_sums(
     unit: float,
     weights: tuple[FloatArray, ...],
 ) -> Iterator[tuple[int, float, float]]:
-    """Bound, for each tier with masks, its largest sum: number of vectors, l2 length, std of the noise.
+    """Bound the largest sum of each tier with masks.
 
     Args:
         plan: of the run.
@@ -238,6 +242,10 @@ def _largest_masked_sums(
         noises: std of each device's noise, likewise, ``[devices]``.
         unit: of the declared figures.
         weights: for every tier, the weight of a node's average in the global one.
+
+    Yields:
+        For each such tier, from the leaves up: the number of vectors in the sum, its l2 length, and the std
+        of the noise in it, a coordinate.
     """
     tree, facts = plan.tree, plan.releases.steps[index]
     first = tree.first_device[:-1]

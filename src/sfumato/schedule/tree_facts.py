@@ -119,7 +119,10 @@ def _noise_shows_trust(tree: Tree, noise: NoisePlan) -> bool:
 
 
 def _sites(tree: Tree) -> IntArray | None:
-    """The site of every device, ``[devices]``, where the topology names devices or their aggregators."""
+    """The number of the site of every device, ``[devices]``; ``None`` where the topology names no sites.
+
+    ``None`` too where only aggregators are named and devices have moved.
+    """
     if tree.device_names:
         return np.arange(tree.device_count)
     if tree.tiers[-1].labels and tree.placed is None:
@@ -194,10 +197,11 @@ def _steps_in_clip_norms(tree: Tree, aggregations: tuple[Aggregation, ...], mome
 def _node_std(
     tree: Tree, noise: NoisePlan, aggregation: Aggregation, message: FloatArray
 ) -> tuple[FloatArray, ...]:
-    """Standard deviation of the noise of the nodes of every tier at ``aggregation``.
+    """Std, a coordinate, of the noise of every node at ``aggregation``: for each tier ``[nodes]``.
 
     An edge that broadcasts its own average at a global aggregation adds the noise of its own aggregations,
     where something in what it broadcasts would be raw: where not all devices add noise, nor it for the cloud.
+    ``message``: bound of a device's message times its weight in its leaf's average, ``[leaves]``.
     """
     aggregating = aggregation.tier
     found = [

@@ -164,6 +164,7 @@ def _mixture_problems_of_draw(
     value is the probability that any of the draw's rounds has no noise.
 
     Args:
+        draw: of the certificate.
         relation: ``zero-out``, ``remove`` or ``replace``.
         widened: the factor by which every μ² exceeds that of the releases.
         terms: the certificate's term for this draw, if there is one.

@@ -193,7 +193,10 @@ def _noised_step_problems(
     """Yield a line where noise at local steps is not charged as one part: every step, the device's own noise.
 
     Args:
+        parts: of the record's charge.
+        table: all releases, which parts name by index.
         multiplier: noise multiplier of a step.
+        facts: of the tree or the groups.
         unit: index of the device.
     """
     ledger, rounds = facts.ledger, read.count(facts.ledger["rounds"])

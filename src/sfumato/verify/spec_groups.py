@@ -47,6 +47,8 @@ def _session_problems(
     spec.yaml.
 
     Args:
+        spec: contents of spec.yaml.
+        ledger: contents of ledger.json.
         structures: of every era, the workers of every group.
         rates: rate of the draw of every group.
     """

@@ -30,6 +30,7 @@ def tree_spec_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) ->
     """Yield a line where a fact of a tree, or of one era of it, differs from spec.yaml.
 
     Args:
+        spec: contents of spec.yaml.
         tree: the tree of ``ledger.json``.
         era: the rounds that it is of; ``None`` where neither places nor trust change.
     """

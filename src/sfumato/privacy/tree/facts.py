@@ -83,7 +83,8 @@ class TreeFacts(TreeShape):
     Attributes:
         names: of the tiers, the cloud's first.
         drawn: devices of each leaf in a round: all, the fixed number, or the expected one.
-        draw: how they are chosen, for each leaf (equal for all but ``population``).
+        draw_kind: how they are chosen.
+        draw_rate: share of rounds that a device takes part in, expected; the largest over leaves.
         draw_seen_from: tier from which downward (towards the leaf) aggregators see the draw.
         steps: aggregations of one round, in order; the last one is the cloud's.
         rounds: how many rounds.
@@ -95,7 +96,8 @@ class TreeFacts(TreeShape):
         guaranteed_contributors: how many devices are sure to be in a leaf's sum that is released, the unit
             included; ``None`` where nobody drops out: all, the fixed number, none under Poisson
             participation.
-        always_sent: whether every node sends at every step; if not, only noise on the unit's own path counts.
+        all_nodes_always_send: whether every node sends at every step; if not, only noise on the unit's own
+            path counts.
         elections: expected number of elections a round of every leaf's supernode among its devices; 0 where
             leaves are parties of their own.
         unmask_thresholds: under secure aggregation, how many of a node's children hold enough shares of the

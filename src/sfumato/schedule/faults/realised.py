@@ -84,7 +84,10 @@ class RealisedDropouts:
         return self.plan.tree.leaf_of(observer.index) if observer.kind == "device" else observer.index
 
     def _most_terms(self, pair: PairClass) -> int:
-        """Most terms that a device of the observer's class held; 0 where it is no device."""
+        """The most rounds in which one device of the observer's class held office.
+
+        0 where the observer is no device, or nobody is elected.
+        """
         if not self.plan.releases.elections or pair.observer.kind != "device":
             return 0
         orbits = self.plan.releases.leaf_classes
@@ -92,11 +95,14 @@ class RealisedDropouts:
         return int(self.terms[alike.repeat(self.plan.tree.devices)].max())
 
     def _worst_releases(self, pair: PairClass) -> Iterator[list[TreeReleases]]:
-        """Declared releases that bound every round in which a unit of the class was in a sum.
+        """Yield, for each round in which a unit of the class was in a sum, releases that bound it.
 
         The unit's leaf is given the fewest that any leaf of its class was left with, and the other leaves
         what all had but the fullest of the class: no unit met less noise. An observer elsewhere may be in any
         of them: one declaration for each number that leaves of its class were left with.
+
+        Yields:
+            One or more declared releases of one round; the worst of them bounds what the unit met.
         """
         declared, tree = self.plan.releases, self.plan.tree
         orbits, mine = declared.leaf_classes, tree.leaf_of(pair.unit)

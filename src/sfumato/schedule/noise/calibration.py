@@ -102,6 +102,9 @@ def _factors_of_leaves(declared: TreeReleases, noise: NoiseByTarget, rounds: Tre
     """The factor on all noise stds that the units of each leaf need to meet the target, ``[leaves]``.
 
     NaN where the observer may see raw updates of the leaf.
+
+    Raises:
+        SpecError: it may see those of all leaves, or no noise is enough for a pair.
     """
     tree, alike = rounds.tree, declared.leaf_classes
     needed = np.full(tree.leaf_count, np.nan)
@@ -133,7 +136,7 @@ def _factors_of_sources(rounds: TreeRounds, needed: FloatArray) -> FloatArray:
 
 
 def _factor_to_target(charge: PairCharge, noise: NoiseByTarget, spec: Spec) -> float:
-    """The factor on a pair's noise that makes its epsilon the target; 1 where it is, up to a root's error.
+    """The factor on a pair's noise that makes its epsilon the target; 1 where it is just below already.
 
     Raises:
         SpecError: no noise does.

@@ -38,7 +38,9 @@ class NoisePlan:
     noisy: BoolArray | None = None
 
     def scaled(self, device: FloatArray, node: Sequence[FloatArray]) -> NoisePlan:
-        """Multiply every source's noise by a factor: ``device`` ``[leaves]``, ``node[tier]`` ``[nodes]``."""
+        """A plan with every source's noise multiplied: by ``device`` ``[leaves]``, and ``node[tier]``
+        ``[nodes]``.
+        """
         return NoisePlan(
             self.device * device[:, None],
             tuple(mine * factor[:, None] for mine, factor in zip(self.node, node, strict=True)),

@@ -193,7 +193,13 @@ def _clip_norms(spec: Spec, groups: Groups, notes: list[str]) -> FloatArray:
 
 
 def _stated_multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: list[str]) -> FloatArray:
-    """The noise multiplier of every group that ``privacy.noise`` states, ``[M]``; 0 where none is stated."""
+    """The noise multiplier of every group that ``privacy.noise`` states, ``[M]``; 0 where none is stated.
+
+    Notes for the user are appended to ``notes``.
+
+    Raises:
+        SpecError: every source has a multiplier of 0, or the sources do not fit the groups.
+    """
     noise = spec.privacy.noise
     silent = np.zeros(groups.count)
     if KIND_OF[spec.protocol] == "ms-fedavg":
@@ -251,7 +257,11 @@ def _cohort_sizes(spec: Spec, structures: Sequence[Groups]) -> tuple[int, ...]:
 
 
 def _one_per_group(one: float, many: Sequence[float] | None, groups: Groups, place: str) -> FloatArray:
-    """``many``, checked to have a value for each group, or else ``one`` repeated, ``[M]``."""
+    """``many``, checked to have a value for each group, or else ``one`` repeated, ``[M]``.
+
+    Raises:
+        SpecError: at ``place``: it has another number of values.
+    """
     if many is None:
         return np.full(groups.count, one)
     if len(many) != groups.count:
@@ -267,7 +277,7 @@ def _noise_owner_name(group: int, trusted: bool) -> str:
 
 
 def _multipliers_by_source(noise: NoiseBySource, groups: Groups, trusted: BoolArray) -> FloatArray:
-    """One multiplier a group, by the owners that ``privacy.noise.sources`` names.
+    """The multiplier of every group, ``[M]``, by the owners that ``privacy.noise.sources`` names; 0 for none.
 
     Raises:
         SpecError: an owner does not exist, appears twice or does not noise, or has several multipliers.

@@ -145,7 +145,10 @@ def composed_terms(way: Composition, *, in_groups: bool) -> str:
 
 
 def _describe_messages(releases: Sequence[Release], *, in_groups: bool) -> str:
-    """A phrase on which messages one term is made of: those of one draw together."""
+    """A phrase on which messages one term is made of: those of one draw together.
+
+    ``releases``: none for a term that elections add; ``in_groups``: whether each group has its own draw.
+    """
     if not releases:
         return " rounds, in which an elected member receives more,"
     counts = Counter(_describe_message(release, in_groups=in_groups) for release in releases)
@@ -220,7 +223,7 @@ def _describe_shared_moves(shares: Iterable[str]) -> str:
 
 
 def _as_share(of_move: float) -> str:
-    """The share of a whole move as text."""
+    """A share of a move as text: "all" for 1, else the number."""
     return "all" if of_move == 1 else _number(of_move)
 
 

@@ -41,7 +41,7 @@ def parse_unit(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -> int
 
 
 def _known_names(name: str, parties: Parties) -> str:
-    """A clause for refusals with the names of devices; empty where they have none."""
+    """A clause for the refusal of ``name`` with the names of devices; empty where they have none."""
     names = parties.device_names
     if not names:
         return ""
@@ -176,9 +176,9 @@ class ObservedUnit:
         return cls(kind, pair.unit, (pair.observer,), *rest)
 
     def charge(self, plan: Plan, declared: DeclaredReleases, *, drawn_like: int | None = None) -> PairCharge:
-        """Charge this pair in ``declared``; a record is drawn as often as those of device ``drawn_like``.
+        """Set up the charge of this pair by ``declared``, releases of ``plan``.
 
-        ``drawn_like`` of ``None``: as those of the unit's own device.
+        ``drawn_like``: the device whose records are drawn as often as the unit's; ``None``: the unit's own.
         """
         return PairCharge.of(
             declared,
