@@ -54,8 +54,10 @@ class Masks:
 
     @contextmanager
     def recording_calls(self) -> Iterator[list[tuple[SeededDropout, tuple[int, ...]]]]:
-        """Yield a list that collects the dropout layers that forward passes call, and the shapes of their
-        masks.
+        """Context that collects which dropout layers forward passes call, with the shapes of their masks.
+
+        Yields:
+            A list, filled in the order of calls, of pairs (layer, shape of the mask for the whole batch).
         """
         self._asked = []
         try:
@@ -187,9 +189,9 @@ class DropoutCall:
         return int(np.prod(self.shape, dtype=np.int64))
 
     def mask(self, uniforms: Tensor) -> Tensor:
-        """Turn uniform numbers ``[..., B, size]`` into masks of 0 or 1/(1-p), whose mean is 1.
+        """Turn uniform numbers ``[..., B, size]`` in [0, 1) into masks of 0 or 1/(1-p), whose mean is 1.
 
-        Their shape is ``[..., *shape]`` with B inserted at ``axis`` of the shape.
+        Their shape is ``[..., *shape]`` with B inserted at ``axis`` of the shape. With p = 1 all are 0.
         """
         kept = (uniforms >= self.p).float()
         if self.p < 1:

@@ -123,6 +123,9 @@ class Examples:
             tiles: devices that train side by side, each int64 ``[n]``.
             most_bytes: what the features of a load may take; a single tile that needs more is loaded all the
                 same.
+
+        Yields:
+            Some of the tiles, in order, and their examples. Features in memory are one load with all of them.
         """
         if isinstance(self.features, Tensor):
             assert isinstance(self.targets, Tensor)

@@ -33,7 +33,12 @@ _max_pool_backward = torch.ops.aten.max_pool2d_with_indices_backward.grad_input
 class ParameterSlot:
     """A layer's parameters and where their gradients go: ``target <- keep target + scale gradient``.
 
-    ``clip`` is there where every example's gradient is clipped.
+    Attributes:
+        parameters: packed ``[n, size]``.
+        target: packed ``[n, size]``, perhaps the parameters themselves.
+        keep: what the target is multiplied by.
+        scale: what the gradient is multiplied by.
+        clip: where every example's gradient is clipped; ``None`` where it is not.
     """
 
     parameters: Tensor
@@ -279,10 +284,10 @@ class Product:
         return y.mT if self._by_output else y
 
     def input_gradient(self, dy: Tensor, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the gradient at the input, ``dy W`` ``[n, rows, inputs]`` laid out as ``x``, which is
-        returned.
+        """Record the gradient at the input, ``dy W``, and return where it will be: ``[n, rows, inputs]``.
 
-        It must be recorded before `add_gradients`: the target may be the parameters themselves.
+        It is laid out as ``x``. It must be recorded before `add_gradients`: the target may be the parameters
+        themselves.
         """
         dx, weight = tape.empty_like(x), self._weight(slot.parameters)
         if dx.is_contiguous():

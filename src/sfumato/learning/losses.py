@@ -92,10 +92,9 @@ def _next_token_loss(outputs: Tensor, tokens: Tensor) -> Tensor:
 
 
 def _mean_over_outputs(loss: Callable[..., Tensor]) -> PerExample:
-    """Make a function of outputs and targets ``[B, ...]`` that gives the mean of ``loss`` over each example,
-    ``[B]``.
+    """Make a function that gives the mean of ``loss`` over the outputs of each example, ``[B]``.
 
-    ``loss`` takes ``reduction="none"``, as those of torch.nn.functional.
+    ``loss`` takes outputs and targets ``[B, ...]`` and ``reduction="none"``, as those of torch.nn.functional.
     """
 
     def of_examples(outputs: Tensor, targets: Tensor) -> Tensor:
