@@ -141,8 +141,9 @@ VARYING = ("neighbours", "bound", "method")
 
 
 def _values_of_all_rows(rows: Sequence[Guarantee]) -> str:
-    """The text "name value" of the properties in which all rows agree, joined by commas; "" if there are
-    none.
+    """Text "name value" of each of the properties in ``VARYING`` that all rows share, joined by commas.
+
+    "" if they share none.
     """
     values = {name: {str(getattr(row, name)) for row in rows} for name in VARYING}
     return ", ".join(f"{name} {found.pop()}" for name, found in values.items() if len(found) == 1)
@@ -215,7 +216,10 @@ def _claim_table(claims: Sequence[Claim], titled: Title) -> Table:
 
 
 def _coalition_table(rows: Sequence[Coalition]) -> Table:
-    """The largest ε by coalition size; of many sizes the smallest, the largest and some in between."""
+    """The largest ε by coalition size; of many sizes the smallest, the largest and some in between.
+
+    Of many units the ``MOST_UNITS`` with the largest ε.
+    """
     by_unit: dict[str, list[Coalition]] = {}
     for row in rows:
         by_unit.setdefault(row.unit, []).append(row)

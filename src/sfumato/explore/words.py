@@ -83,7 +83,9 @@ def _cost_rows_of_round(accounted: AccountedSetting, cost: TrainingCost) -> Iter
 
 
 def heatmap_as_table(accounted: AccountedSetting) -> tuple[list[str], list[list[str]], str]:
-    """The matrix of ε as a table for screen readers: headings, rows and caption."""
+    """The matrix of ε as a table for screen readers: headings, rows of texts with the class first, and
+    caption.
+    """
     matrix = accounted.matrix
     rows = []
     for r, row in enumerate(matrix.rows):

@@ -93,7 +93,11 @@ def check(decisions: Decisions, table: OwnTable) -> None:
 
 
 def _check_person(decisions: Decisions, table: OwnTable) -> None:
-    """Refuse a column of persons that is not there or is used otherwise, and persons without a column."""
+    """Refuse a column of persons that is not there or is used otherwise, and persons without a column.
+
+    Raises:
+        SpecError: one of these, with the option that is wrong.
+    """
     argument, person = Argument("person"), decisions.person
     if (decisions.protect == "person") != (person is not None):
         if person is None:
@@ -111,12 +115,18 @@ def _check_person(decisions: Decisions, table: OwnTable) -> None:
 
 
 def is_regression(label: str, table: OwnTable) -> bool:
-    """Whether labels are numbers that are not whole."""
+    """Whether the column ``label`` holds numbers of which some are not whole, so that quantities are
+    predicted.
+    """
     return label in table.numeric and any(not float(value).is_integer() for value in table.labels(label))
 
 
 def _check_labels(label: str, table: OwnTable) -> None:
-    """Refuse labels of one value, negative ones, and more texts than classes should be."""
+    """Refuse labels of one value, negative classes, and more texts than classes should be.
+
+    Raises:
+        SpecError: one of these.
+    """
     labels = table.labels(label)
     if len(labels) < 2:
         raise SpecError(Argument("label"), label, f"has {len(labels)} value; there is nothing to predict")

@@ -135,11 +135,15 @@ def _privacy(decisions: Decisions) -> list[str]:
 
 
 def _flow(value: Any) -> str:
-    """A value as YAML in one line."""
+    """A value as YAML in one line, without a line end."""
     listed = yaml.safe_dump([value], default_flow_style=True, width=10**9, allow_unicode=True).strip()
     return listed.removeprefix("[").removesuffix("]")
 
 
 def _one_line(text: str) -> str:
-    """A text without line ends, which would end a comment."""
+    """The first letters of a text, as many as fit a line, with single spaces in place of line ends and
+    blanks.
+
+    A line end would end a comment.
+    """
     return " ".join(text.split())[:_WIDTH]

@@ -72,7 +72,7 @@ def table_summary(path: Path, decisions: Decisions, table: OwnTable) -> Iterator
 
 
 def hints(decisions: Decisions, table: OwnTable) -> Iterator[str]:
-    """What a user may not have meant, a line each."""
+    """What a user may not have meant, a line each; nothing where all is as usual."""
     if table.csv is not None and table.csv.separator != ",":
         sign = SIGNS_IN_WORDS[table.csv.separator]
         comma = ", numbers have decimal commas" if table.csv.decimal == "," else ""
@@ -114,7 +114,9 @@ def hints(decisions: Decisions, table: OwnTable) -> Iterator[str]:
 
 
 def who_learns_what(report: PrivacyReport, decisions: Decisions) -> Iterator[str]:
-    """The largest ε towards every kind of observer, in words."""
+    """Lines on who learns what: the largest ε towards every kind of observer, largest first, and how sure
+    each gets.
+    """
     of_whom = {
         "record": f"one row ({decisions.row})",
         "person": f"one person (all rows with one {decisions.person})",

@@ -148,7 +148,7 @@ def _local_optimizer(spec: Spec) -> Refusals:
 
 
 def _reasons_for_plain_steps(spec: Spec) -> Iterator[tuple[bool, str]]:
-    """Pairs: whether local steps must be plain SGD for a reason, and that reason."""
+    """Yield (applies, reason) for each reason why local steps must be plain SGD; not all of them apply."""
     sums_securely = "secure-aggregation" in spec.transport.values() and family_of(spec) is TREE
     yield (spec.privacy.clips_examples and sums_securely,
            "under secure aggregation messages are bounded by their gradients; use privacy.clip.kind: update")

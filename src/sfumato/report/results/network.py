@@ -84,7 +84,7 @@ def read_network(spec: Mapping[str, Any]) -> Network:
 
 
 def owner_in_words(owner: str) -> str:
-    """The owner of a noise source, such as ``edge:3/devices``, in words."""
+    """The owner of a noise source in words: ``edge:3/devices`` is "every device under edge:3"."""
     party, _, devices = owner.partition("/")
     above = "the cloud" if party == "cloud" else party
     if not devices:
@@ -112,8 +112,9 @@ def _trees(spec: Mapping[str, Any], tree: Tree, rounds: int) -> tuple[tuple[int,
 
 
 def _shape(spec: Mapping[str, Any]) -> Tree | GroupNetwork | str:
-    """The tree or the groups of a resolved spec; a sentence on why they are not drawn where they are not
-    known.
+    """The tree or the groups of a resolved spec.
+
+    Where its topology is not known or not valid, a sentence that says so.
     """
     try:
         topology = _TOPOLOGY.validate_python(spec["topology"])
@@ -166,7 +167,10 @@ def _groups(topology: written.GroupTopology) -> Groups:
 
 
 def _noise(spec: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
-    """Name of each party that adds noise, to its noise multipliers by aggregating tier."""
+    """Owner of each noise source, such as ``edge:3/devices``, to its noise multipliers by aggregating tier.
+
+    Owners that add none are left out; empty for a spec without sources.
+    """
     sources = _section(_section(spec, "privacy"), "noise").get("sources", ())
     return {
         str(owner): tuple(float(m) for m in source["multipliers"])

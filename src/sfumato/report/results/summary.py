@@ -136,7 +136,10 @@ def _guessing_sentence(series: Series) -> str:
 
 
 def epsilon_in_words(kind: str, value: float) -> str:
-    """A sentence on what an ε of ``value`` means for one unit of ``kind`` (device, record or person)."""
+    """A sentence on what an ε of ``value``, which is finite, means for one unit of ``kind``.
+
+    ``kind``: ``device``, ``record`` or ``person``.
+    """
     sure = "almost certain" if value > _CERTAIN else f"at most {certainty(value)} sure"
     return (
         f"At ε = {epsilon(value)} an observer that starts at 50 : 50 on whether a {kind}'s data were "
@@ -197,7 +200,10 @@ def range_sentence(rows: Sequence[Guarantee]) -> list[str]:
 
 
 def range_in_words(rows: Sequence[Guarantee]) -> str:
-    """``3.7 (bonn) to 4 (kiel)``: the least and the largest ε of the units of ``rows``; "–" for one ε."""
+    """``3.7 (bonn) to 4 (kiel)``: the least and the largest ε of the units of ``rows``, at least one row.
+
+    "–" where both are the same; without the sites in brackets where these have no names.
+    """
     best, worst = _ends(rows)
     if best.epsilon == worst.epsilon:
         return "–"
@@ -212,7 +218,7 @@ class _End(NamedTuple):
 
 
 def _ends(rows: Sequence[Guarantee]) -> tuple[_End, _End]:
-    """The least and the largest ε of the units of ``rows``."""
+    """The least and the largest ε of the units of ``rows``, at least one row."""
     best, worst = min(rows, key=_least_epsilon), max(rows, key=lambda row: row.epsilon)
     named = bool(worst.sites and best.sites and worst is not best)
     least, most = (join_names(row.sites, 3) if named else "" for row in (best, worst))
@@ -220,7 +226,10 @@ def _ends(rows: Sequence[Guarantee]) -> tuple[_End, _End]:
 
 
 def sure_in_words(value: float, before: float) -> str:
-    """How sure an observer that is ``before`` sure at first may become at ε = ``value``, as text."""
+    """How sure an observer may become at ε = ``value``, as text; ``before``: the probability it starts from.
+
+    "–" where ε is NaN, "no limit" where it is infinite, "almost certain" where it is very large.
+    """
     if math.isnan(value):
         return "–"
     if value == math.inf:
@@ -330,7 +339,11 @@ def _unprotected_pairs_phrase(
 ) -> str:
     """A phrase on who has no guarantee towards whom; of many classes only their number.
 
-    ``found``: as of `_without_guarantee`; ``count``: number of these devices, as text.
+    Args:
+        matrix: whose rows ``found`` counts.
+        found: as of `_without_guarantee`, not empty.
+        count: number of these devices, as text, to say in place of the number of classes; ``None``: not
+            known.
     """
     if len(found) > _MOST_CLASSES:
         towards = join_names(list(dict.fromkeys(whom for several in found.values() for whom in several)), 3)
@@ -345,7 +358,9 @@ def _unprotected_pairs_phrase(
 
 
 def reasons_without_guarantee(matrix: Matrix) -> list[str]:
-    """A sentence for each reason why pairs have no guarantee; pairs with trust are left out."""
+    """A sentence for each reason why pairs have no guarantee; pairs with trust are left out, [] if none is
+    left.
+    """
     reasons: dict[str, dict[str, None]] = {}
     for (row, column), cell in sorted(matrix.cells.items()):
         worst = cell.guarantees[0]

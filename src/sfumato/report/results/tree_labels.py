@@ -252,13 +252,16 @@ def edges_over_time(network: Network) -> IntArray:
 
 
 def _common_depth(one: Sequence[int], other: Sequence[int]) -> int:
-    """The tier of the nearest common ancestor of two paths of node indices, which begin at the cloud."""
+    """The tier of the nearest common ancestor of two leaves, from 0 for the cloud.
+
+    ``one``, ``other``: the indices of the nodes on the path to each, which begin at the cloud.
+    """
     alike = [a == b for a, b in zip(one, other, strict=False)]
     return (alike.index(False) if False in alike else len(alike)) - 1
 
 
 def _ranges_text(indices: Sequence[int], most: int = 4) -> str:
-    """Ascending indices as text: "0–3, 7"; after ``most`` ranges "and N more"."""
+    """Ascending indices as text: "0–3, 7"; more than ``most`` ranges end with "and N more", N indices."""
     runs: list[list[int]] = []
     for index in indices:
         if runs and index == runs[-1][1] + 1:
