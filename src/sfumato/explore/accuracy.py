@@ -112,8 +112,8 @@ def largest_epsilons(rows: Sequence[Guarantee]) -> dict[str, float]:
 def estimate(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> list[str]:
     """Sentences on the accuracy to expect of a setting, which name the runs that they are drawn from.
 
-    With the setting itself among ``runs``, the mean over its seeds; otherwise the runs of the same data that
-    are nearest; one that says so, if there are none.
+    With the setting itself among ``runs``, the mean over its seeds; otherwise the nearest runs of the same
+    data, or one sentence that there are none.
     """
     near = sorted(
         runs_of_same_data(accounted, runs), key=lambda one: (len(one.different), str(one.run.folder))
