@@ -199,7 +199,7 @@ def _curve_table(rows: Sequence[Guarantee], titled: Title) -> Table:
 
 
 def _claim_table(claims: Sequence[Claim], titled: Title) -> Table:
-    """The table of published claims beside the rigorous ε."""
+    """The table of published claims beside the rigorous ε; ``titled``: the title of a party."""
     shown = empty_table(
         "claim", "unit", "observer", "claimed ε", "rigorous ε", "holds", right=("claimed ε", "rigorous ε")
     )

@@ -249,8 +249,10 @@ def _calls(model: nn.Module, example: Tensor, count: int) -> list[tuple[SeededDr
 def _call(layer: SeededDropout, of_two: tuple[int, ...], of_three: tuple[int, ...]) -> DropoutCall:
     """Make the `DropoutCall` of a layer from the shapes of its mask for a batch of two and of three examples.
 
-    Raises:
-        SpecError: no single axis counts the examples.
+    Args:
+        layer: that calls.
+        of_two: shape of the mask for two examples.
+        of_three: for three; what differs is the size of the batch.
     """
     axes = [i for i, sizes in enumerate(zip(of_two, of_three, strict=False)) if sizes == (2, 3)]
     if len(axes) == 1:

@@ -99,7 +99,7 @@ class Examples:
 
     @classmethod
     def of(cls, features: Tensor | FeatureSource, targets: Tensor | FeatureSource, device: str) -> Examples:
-        """Examples of a data set; tensors are moved to the device."""
+        """Examples of a data set; tensors are moved to ``device``, a source of features is kept as it is."""
         if isinstance(features, Tensor):
             assert isinstance(targets, Tensor)  # beside features in memory
             features, targets = features.to(device), targets.to(device)

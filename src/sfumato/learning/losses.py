@@ -78,7 +78,7 @@ def _sign_of_error(outputs: Tensor, targets: Tensor, out: Tensor) -> None:
 
 
 def _cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy of every example, ``[B]``."""
+    """Cross-entropy of every example, ``[B]``, of logits ``[B, classes]`` and labels ``[B]``."""
     return functional.cross_entropy(outputs, labels, reduction="none")
 
 

@@ -112,6 +112,6 @@ def _check_rate(value: float) -> None:
 
 
 def _check_decay(name: str, value: float) -> None:
-    """Raise `SpecError` unless ``server.NAME`` is in [0, 1)."""
+    """Raise `SpecError` unless ``value`` is in [0, 1); ``name``: of the key below ``server``."""
     if not 0 <= value < 1:
         raise SpecError(f"server.{name}", value, "must lie in [0, 1)")

@@ -67,7 +67,10 @@ def _floats_of_chain(model: nn.Module, features: Tensor) -> int | None:
 
 
 def _outputs_of_chain(model: nn.Module, named: Mapping[str, Tensor], features: Tensor) -> Tensor:
-    """Outputs ``[B, c, K]`` of a chain of linear layers with parameters ``[c, *shape]``."""
+    """Outputs ``[B, c, K]`` of c models, each a chain of linear layers, for the same features ``[B, ...]``.
+
+    ``named``: parameters of the models by name, ``[c, *shape]``; ``model``: one such chain, for its layers.
+    """
     shared, x = True, features
     for name, module in model.named_children():
         if isinstance(module, nn.Linear):

@@ -86,7 +86,10 @@ class StartModels:
 
 
 def _stack_of(devices: int, size: int, device: torch.device) -> Tensor:
-    """Memory for vectors of so many devices ``[devices, size]``, every one of them aligned."""
+    """Memory, not initialised, for a float32 vector of each device, ``[devices, size]``, every one aligned.
+
+    ``device``: that holds it.
+    """
     return torch.empty(devices, -(-size // _ALIGNMENT) * _ALIGNMENT, device=device)[:, :size]
 
 
@@ -164,7 +167,11 @@ class TrainingMemory:
         return self._steps[devices, width, settings]
 
     def _lay_out(self, devices: int, width: int, settings: StepSettings) -> None:
-        """Bind a step for so many devices and examples, and keep it with its features."""
+        """Bind a step for so many ``devices``, each with a batch of ``width`` examples, and keep it with its
+        features.
+
+        The gradient is added to the models where ``settings`` say so; with a clip of examples, to drifts.
+        """
         models, features = self._models[:devices], self._features[: devices * width]
         target = self.slopes(devices)
         if settings.onto_models:

@@ -156,10 +156,10 @@ def ranges_in(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
 
 
 def range_of(text: str, argument: Argument, column: str) -> tuple[float, float]:
-    """The numbers of ``LOW:HIGH``.
+    """The two numbers of a ``text`` of the form ``LOW:HIGH``, the public range of ``column``.
 
     Raises:
-        SpecError: it is something else, or the first is not below the second.
+        SpecError: it is something else, or the first is not below the second; about ``argument``.
     """
     low, colon, high = text.partition(":")
     try:

@@ -71,7 +71,7 @@ def devices_can_be_named(names: Sequence[str]) -> bool:
 
 
 def _data(decisions: Decisions, table: OwnTable, *, regression: bool) -> list[str]:
-    """The section ``data``."""
+    """The lines of the section ``data``; ``regression``: whether labels are quantities."""
     lines = ["data:", f"  source: {_flow(os.path.relpath(table.path, Path.cwd()))}"]
     if table.csv is not None and table.csv.separator != ",":
         lines.append(f'  separator: "{table.csv.separator_name}"')
@@ -91,7 +91,9 @@ def _data(decisions: Decisions, table: OwnTable, *, regression: bool) -> list[st
 
 
 def _topology(decisions: Decisions, table: OwnTable) -> list[str]:
-    """The section ``topology``: a star of sites."""
+    """The lines of the section ``topology``: a star of sites, by their names where devices can be named
+    so.
+    """
     names = site_names(decisions, table)
     lines = ["topology:  # every site talks to the server", "  kind: star"]
     lines.append(f"  devices: {len(names) or decisions.sites}")
@@ -101,7 +103,10 @@ def _topology(decisions: Decisions, table: OwnTable) -> list[str]:
 
 
 def _training(decisions: Decisions, table: OwnTable, *, regression: bool) -> list[str]:
-    """The section ``training``: batches of about a fifth of the smallest site's rows or persons."""
+    """The lines of the section ``training``: batches of about a fifth of the smallest site's rows or persons.
+
+    ``regression``: whether labels are quantities, which take smaller steps.
+    """
     fewest = min(units_at_sites(decisions, table).values())
     if decisions.site is None:
         fewest //= decisions.sites
@@ -115,7 +120,7 @@ def _training(decisions: Decisions, table: OwnTable, *, regression: bool) -> lis
 
 
 def _privacy(decisions: Decisions) -> list[str]:
-    """The section ``privacy``."""
+    """The lines of the section ``privacy``, with the unit in words."""
     clip, unit = "update", "all rows of a site together"
     if decisions.protect == "person":
         clip, unit = "example", f"one person: all rows with one {decisions.person}"

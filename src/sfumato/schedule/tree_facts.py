@@ -69,7 +69,14 @@ class TreeRounds:
 def tree_releases(
     rounds: TreeRounds, tree: Tree, participants: TreeParticipants, noise: NoisePlan
 ) -> TreeReleases:
-    """The declared releases of all rounds as if they were all on ``tree``, a tree of ``rounds``."""
+    """The declared releases of all rounds as if they were all on ``tree``.
+
+    Args:
+        rounds: resolved.
+        tree: one of theirs.
+        participants: who takes part in a round.
+        noise: of every source.
+    """
     spec, air = rounds.spec, None
     if spec.sends_over_the_air:
         from sfumato.schedule.air.power_control import air_of  # which needs radios
@@ -186,7 +193,10 @@ def _facts_of_aggregations(
 
 
 def _steps_in_clip_norms(tree: Tree, aggregations: tuple[Aggregation, ...], momentum: float) -> FloatArray:
-    """How far the steps behind a message can move the model, in clip norms ``[aggregations, leaves]``."""
+    """How far the steps behind a message can move the model, in clip norms: ``[aggregations, leaves]``.
+
+    0 for an aggregation that a leaf takes no part in; ``momentum``: of the steps, 0 for none.
+    """
     steps = np.stack([aggregation.steps_of(tree.leaf_count) for aggregation in aggregations])
     found = np.zeros(steps.shape)
     for count in np.unique(steps[steps > 0]).tolist():

@@ -134,7 +134,11 @@ def law_of_summed_outcomes(term: Event) -> tuple[Array, Array]:
 
 
 def _law_of_sum(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
-    """(values, probabilities) of the sum of two independent variables; on a grid where there are many."""
+    """(values, probabilities) of the sum of two independent variables, each given so, values ascending.
+
+    Where there are many pairs, on an even grid: every value is split between its two neighbours so that its
+    mean is kept, and negligible probabilities at the ends are left out.
+    """
     first, last = one[0][0] + other[0][0], one[0][-1] + other[0][-1]
     if len(one[0]) * len(other[0]) <= MOST_PRODUCTS:
         values, places = np.unique(np.add.outer(one[0], other[0]).ravel(), return_inverse=True)

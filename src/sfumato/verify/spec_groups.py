@@ -94,7 +94,11 @@ def _group_noise_problems(spec: Json, ledger: Json, groups: int) -> Iterator[str
 
 
 def _trusted_masters(spec: Json, groups: int) -> list[bool]:
-    """Whether each master is trusted; all are where the spec names none."""
+    """Whether each of so many masters, one a group, is trusted; all are where the spec names none.
+
+    Raises:
+        UnknownKindError: the spec states a share of trusted masters.
+    """
     trust = spec.get("trust") or {}
     listed, named = trust.get("trusted_aggregators"), trust.get("trusted") or []
     if listed is None and not named:

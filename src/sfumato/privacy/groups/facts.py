@@ -331,7 +331,9 @@ def _validate(declared: GroupFacts) -> None:
 
 
 def _validate_owners(declared: GroupFacts, groups: int) -> None:
-    """Raise a ValueError unless ``noise_owner`` suits the number of groups and the protocol."""
+    """Raise a ValueError unless ``noise_owner`` of ``declared`` suits the number of ``groups`` and the
+    protocol.
+    """
     owners = declared.noise_owner
     if owners and (len(owners) != groups or not set(owners) <= set(get_args(NoiseOwner))):
         raise ValueError(

@@ -75,7 +75,7 @@ class GroupReleases(GroupFacts):
         return self.once(("view", members, era), lambda: self._view(members, era))
 
     def _view(self, coalition: Sequence[Party], era: int) -> CoalitionView:
-        """`view` in an epoch of the era with number ``era``."""
+        """What a coalition sees, as `view`, in the era with number ``era``."""
         for party in coalition:
             self.require_party(party)
         masters = frozenset((1, p.index) for p in coalition if p.kind == "node")

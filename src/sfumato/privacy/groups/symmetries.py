@@ -130,7 +130,13 @@ def _kind_invariants(kinds: WorkerKinds, of_groups: IntArray) -> list[Hashable]:
 
 
 def _group_invariants(kinds: WorkerKinds, colours: Sequence[Hashable], of_kinds: IntArray) -> list[Hashable]:
-    """Invariants of every group: its colour, and the era and orbit of every kind of worker in it."""
+    """Invariants of every group: its colour, and the era and orbit of every kind of worker in it.
+
+    Args:
+        kinds: of workers.
+        colours: of the groups.
+        of_kinds: orbit of every kind of worker.
+    """
     members: list[list[tuple[int, int]]] = [[] for _ in colours]
     for orbit, eras in zip(of_kinds.tolist(), kinds.groups, strict=True):
         for era, groups in enumerate(eras):
@@ -142,6 +148,11 @@ def _group_invariants(kinds: WorkerKinds, colours: Sequence[Hashable], of_kinds:
 def _require_alike(what: str, orbit: IntArray, facts: Sequence[Hashable]) -> None:
     """Raise a RuntimeError unless every member has the facts of its orbit's smallest member,
     ``orbit[member]``.
+
+    Args:
+        what: the members are, for the error.
+        orbit: of every member, the number of the smallest one in its orbit.
+        facts: of every member.
     """
     for member, first in enumerate(orbit.tolist()):
         if not 0 <= first <= member or facts[first] != facts[member]:

@@ -123,7 +123,14 @@ def _zones_by_kind(
 
 
 def _in_words(facts: TreeFacts, unit: int, zones: Sequence[AlikeZones], count: int) -> str:
-    """A phrase for people: how often members hold office in the unit's zone, and elsewhere."""
+    """A phrase for people: how often members hold office in the unit's zone, and elsewhere.
+
+    Args:
+        facts: of the tree.
+        unit: the device.
+        zones: those with members, and the chance that one of them is elected in a round.
+        count: number of outcomes that the mixture tells apart.
+    """
     here, told = facts.leaf_of(unit), []
     for mine in (True, False):
         chances = [zone.chance for zone in zones for leaf in zone.leaves if (leaf == here) == mine]

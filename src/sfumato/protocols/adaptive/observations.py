@@ -70,7 +70,9 @@ class RoundObservations:
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
         """Keep ``values`` ``[edges, M]``, the models that edges send to their devices; other tiers are not
-        needed.
+        kept.
+
+        The arguments are those of `Listener`.
         """
         if tier == self.depth - 1:
             self.starts = values.clone()

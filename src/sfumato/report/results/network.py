@@ -144,7 +144,13 @@ def tree_of_resolved_spec(
 
 
 def group_shape(topology: written.GroupTopology, trust: Trust, seed: int) -> GroupNetwork:
-    """The groups that a resolved spec describes, and which masters are trusted."""
+    """The groups that a resolved spec describes, and which masters are trusted.
+
+    Args:
+        topology: section of the spec.
+        trust: section of the spec.
+        seed: of the spec, by which a share of trusted masters is drawn.
+    """
     groups = grouping.named(_groups(topology), topology.group_names, topology.worker_names)
     later = [listed(era.groups, groups.workers) for era in topology.eras]
     changes = tuple(era.from_round for era in topology.eras)

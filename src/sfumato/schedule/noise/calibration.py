@@ -136,10 +136,15 @@ def _factors_of_sources(rounds: TreeRounds, needed: FloatArray) -> FloatArray:
 
 
 def _factor_to_target(charge: PairCharge, noise: NoiseByTarget, spec: Spec) -> float:
-    """The factor on a pair's noise that makes its epsilon the target; 1 where it is just below already.
+    """The factor on a pair's noise that makes its ε the target; 1 where it is just below already.
+
+    Args:
+        charge: of the pair, with noise at factor 1.
+        noise: states the target.
+        spec: states δ.
 
     Raises:
-        SpecError: no noise does.
+        SpecError: no noise reaches it.
     """
     target, delta = noise.epsilon, spec.privacy.delta
     is_drawn = charge.record is not None or charge.exposures[0].draws[0].sampling.kind != "all"

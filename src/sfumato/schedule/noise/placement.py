@@ -238,7 +238,7 @@ def from_sources(tree: Tree, noise: NoiseBySource) -> NoisePlan:
 
 
 def _name_noisy_devices(tree: Tree, plan: NoisePlan, leaf: int) -> str:
-    """The numbers of a leaf's noisy devices as ``:0-4,7``; empty where all add noise."""
+    """Which of a leaf's devices add noise, counted from its first as 0: ``:0-4,7``; empty where all do."""
     first, last = tree.first_device[leaf : leaf + 2]
     if plan.noisy is None or plan.noisy[first:last].all():
         return ""

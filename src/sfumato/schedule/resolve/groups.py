@@ -80,7 +80,10 @@ def _refusals(spec: Spec) -> Refusals:
 
 
 def _refuse_untrusted_masters(spec: Spec, trusted: BoolArray) -> None:
-    """Raise a `SpecError` if a master is not trusted, and a setting needs all masters to be."""
+    """Raise a `SpecError` if a master is not trusted, and a setting needs all masters to be.
+
+    ``trusted``: bool ``[M]``, of the masters.
+    """
     if trusted.all():
         return
     if KIND_OF[spec.protocol] == "dp-ogl+" and (spec.training.merge_every or 1) > 1:
@@ -108,7 +111,14 @@ def _with_noise_for_a_target(plan: GroupPlan) -> GroupPlan:
 
 
 def _notes_on_rounds(spec: Spec, topology: GroupTopology, kind: str, merge_every: int) -> Iterator[str]:
-    """Notes to the user on what of the spec is idealised, not accounted, or left over at the end."""
+    """Yield notes to the user on what of the spec is idealised, not accounted, or left over at the end.
+
+    Args:
+        spec: of groups.
+        topology: its groups.
+        kind: of protocol, a value of `KIND_OF`.
+        merge_every: rounds of an interval.
+    """
     if spec.transport.get(HOP) == "secure-aggregation":
         missing = "the rounding" if spec.faults else "the rounding and the dropouts"
         yield (
@@ -160,7 +170,7 @@ def _build_unnamed_groups(spec: Spec, topology: GroupTopology) -> Groups:
 
 
 def _build_later_groups(spec: Spec, topology: GroupTopology, first: Groups) -> tuple[tuple[int, Groups], ...]:
-    """The later groups, from which round (from 0) on.
+    """(first round from 0, groups) of each era of ``topology`` after the first, whose groups are ``first``.
 
     Raises:
         SpecError: not as many groups as before, members that do not fit, or a change within an interval.
@@ -182,7 +192,10 @@ def _build_later_groups(spec: Spec, topology: GroupTopology, first: Groups) -> t
 
 
 def _clip_norms(spec: Spec, groups: Groups, notes: list[str]) -> FloatArray:
-    """The clip norm of every group; infinite where no update is clipped as a whole."""
+    """The clip norm of every group, ``[M]``; infinite where no update is clipped as a whole.
+
+    A note is added to ``notes`` where the protocol ignores the clip.
+    """
     clip = spec.privacy.clip
     if clip is not None and KIND_OF[spec.protocol] == "ms-fedavg":
         notes.append("ms-fedavg averages models: privacy.clip is ignored")

@@ -94,8 +94,14 @@ def _describe_gap(gap: float) -> str:
 def _explain_unprotected(
     plan: Plan, device: int, coalition: tuple[Party, ...], raw: Release, *, of_record: bool
 ) -> str:
-    """Write a sentence on why device ``device`` has no guarantee towards ``coalition``: ``raw`` has no
-    noise.
+    """Write a sentence on why a device has no guarantee towards a coalition.
+
+    Args:
+        plan: of the network.
+        device: index of the unit, or of the device that holds it.
+        coalition: its members.
+        raw: the release that has no noise.
+        of_record: whether the unit is a record or a person of the device.
     """
     if plan.spec.privacy.noise.kind == "none":
         return "nothing adds noise, so nothing protects."

@@ -25,7 +25,12 @@ _UNIONS: dict[str, tuple[ObserverKind, ...]] = {
 
 
 def parse_unit(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -> int:
-    """The device called ``device:N`` (or just ``N``), or by its name.
+    """Index of the device called ``device:N`` (or just ``N``), or by its name.
+
+    Args:
+        name: as the user wrote it.
+        parties: of the network.
+        place: key or option to blame.
 
     Raises:
         SpecError: there is no such device.
@@ -95,7 +100,12 @@ def parse_protected(
 
 
 def parse_observer(name: str, parties: Parties, *, place: ErrorPlace = _OBSERVER) -> Party:
-    """The party called ``cloud``, ``public``, ``device:N``, or an aggregator by its tier's name.
+    """The party called ``cloud``, ``public``, ``device:N``, or an aggregator by its tier's name or its own.
+
+    Args:
+        name: as the user wrote it; blanks around it do not count.
+        parties: of the network.
+        place: key or option to blame.
 
     Raises:
         SpecError: there is no such party.
